@@ -1,0 +1,65 @@
+/* The outside world as one struct of functions: clock, randomness, variables, files, network, processes.
+ *
+ * Libraries reach the world only through a `struct tm_env *`. Programs pass tm_env_real(); tests pass a virtual one
+ * (env_virtual.h) in which time stands still until it is told to move, files live in memory, and the network loses
+ * what the test wants it to lose. So what runs in a test is the code that runs in production. */
+#ifndef TM_BASE_ENV_H
+#define TM_BASE_ENV_H
+
+#include "base/error.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TM_ADDRESS_MAX 108
+
+struct tm_env {
+    void *self; /* the implementation's own state */
+
+    /* Clock. now_ms is UTC since 1970 and may jump; monotonic_ns never goes back. */
+    int64_t (*now_ms)(struct tm_env *env);
+    int64_t (*monotonic_ns)(struct tm_env *env);
+    void (*sleep_ms)(struct tm_env *env, int64_t ms);
+
+    uint64_t (*random_u64)(struct tm_env *env);
+
+    /* Environment variable or NULL; borrowed. */
+    const char *(*variable)(struct tm_env *env, const char *name);
+
+    /* Files. file_read appends to `out` (whose limit applies: -TM_ELIMIT names file and limit before reading a byte
+     * too many). file_write replaces the whole file or leaves it as it was: new name, synced, renamed; it makes
+     * missing folders. file_remove of a missing file is 0. */
+    int (*file_read)(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e);
+    int (*file_write)(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e);
+    int (*file_remove)(struct tm_env *env, const char *path, struct tm_error *e);
+    bool (*file_exists)(struct tm_env *env, const char *path);
+
+    /* Network: streams over TCP, non-blocking. Addresses are "HOST:PORT"; port 0 at listen picks a free one and
+     * `bound` tells which. accept, send and receive answer -TM_EBUSY when they would block. receive gives 0 bytes when
+     * the peer closed in order, -TM_EPEER when it was lost. */
+    int (*net_listen)(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
+                      struct tm_error *e);
+    int (*net_connect)(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);
+    int (*net_accept)(struct tm_env *env, int listener, int *out_handle, struct tm_error *e);
+    int (*net_send)(struct tm_env *env, int handle, const void *data, size_t length, size_t *out_sent,
+                    struct tm_error *e);
+    int (*net_receive)(struct tm_env *env, int handle, void *buffer, size_t size, size_t *out_received,
+                       struct tm_error *e);
+    /* Waits until one of the handles can accept or receive, and says which; -TM_ETIMEOUT if none did in time. */
+    int (*net_wait)(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
+                    struct tm_error *e);
+    void (*net_close)(struct tm_env *env, int handle);
+
+    /* Processes. `argv` ends in NULL; its first word is looked up in PATH. process_wait gives the exit status (128 +
+     * signal for a killed one) and forgets the process, or answers -TM_ETIMEOUT. */
+    int (*process_start)(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e);
+    int (*process_signal)(struct tm_env *env, int pid, int signal_number, struct tm_error *e);
+    int (*process_wait)(struct tm_env *env, int pid, int64_t timeout_ms, int *out_status, struct tm_error *e);
+};
+
+/* The machine itself. Borrowed; one for the program. */
+struct tm_env *tm_env_real(void);
+
+#endif

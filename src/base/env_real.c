@@ -1,0 +1,374 @@
+#include "base/env.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { LISTEN_BACKLOG = 64, WAIT_HANDLES_MAX = 256, READ_CHUNK = 1 << 16 };
+
+/* ---- clock, randomness, variables ---- */
+
+static int64_t real_now_ms(struct tm_env *env)
+{
+    (void)env;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t real_monotonic_ns(struct tm_env *env)
+{
+    (void)env;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void real_sleep_ms(struct tm_env *env, int64_t ms)
+{
+    (void)env;
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        continue;
+}
+
+static uint64_t real_random_u64(struct tm_env *env)
+{
+    uint64_t value = 0;
+    ssize_t got = getrandom(&value, sizeof value, 0);
+    if (got != (ssize_t)sizeof value) value = (uint64_t)real_monotonic_ns(env) * 0x9E3779B97F4A7C15U;
+    return value;
+}
+
+static const char *real_variable(struct tm_env *env, const char *name)
+{
+    (void)env;
+    return getenv(name);
+}
+
+/* ---- files ---- */
+
+/* Stops before a file that is known to be too long is read. */
+static int check_size(int fd, const char *path, const struct tm_text *out, struct tm_error *e)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0) return tm_error_errno(e, errno, "%s", path);
+    if (S_ISDIR(status.st_mode)) return tm_error_set(e, TM_EINPUT, "%s: is a folder, not a file", path);
+    if (S_ISREG(status.st_mode) && status.st_size > 0 && (uintmax_t)status.st_size > out->max - out->length)
+        return tm_error_set(e, TM_ELIMIT, "%s: file has %jd bytes, more than the limit of %zu", path,
+                            (intmax_t)status.st_size, out->max);
+    return 0;
+}
+
+static int real_file_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
+{
+    (void)env;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return tm_error_errno(e, errno, "%s", path);
+    int rc = check_size(fd, path, out, e);
+    char *chunk = rc == 0 ? tm_alloc(READ_CHUNK) : NULL;
+    if (rc == 0 && chunk == NULL) rc = tm_error_nomem(e);
+    while (rc == 0) {
+        ssize_t got = read(fd, chunk, READ_CHUNK);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) rc = tm_error_errno(e, errno, "%s", path);
+        if (got <= 0) break;
+        tm_text_append(out, chunk, (size_t)got);
+        rc = tm_text_status(out, e);
+        if (rc != 0) rc = tm_error_wrap(e, rc, "%s", path);
+    }
+    tm_free(chunk);
+    (void)close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *data, size_t length)
+{
+    while (length > 0) {
+        ssize_t done = write(fd, data, length);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return -1;
+        data += done;
+        length -= (size_t)done;
+    }
+    return 0;
+}
+
+static int make_parents(const char *path, struct tm_error *e)
+{
+    char part[4096];
+    size_t length = strlen(path);
+    if (length >= sizeof part) return tm_error_set(e, TM_ELIMIT, "path is longer than %zu bytes", sizeof part - 1);
+    memcpy(part, path, length + 1);
+    for (size_t i = 1; i < length; i++) {
+        if (part[i] != '/') continue;
+        part[i] = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) return tm_error_errno(e, errno, "making folder %s", part);
+        part[i] = '/';
+    }
+    return 0;
+}
+
+/* A rename lasts only once the folder that holds the name is synced too. */
+static void sync_folder_of(const char *path)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash == NULL ? 0 : (size_t)(slash - path);
+    if (length >= sizeof folder) return;
+    memcpy(folder, path, length);
+    folder[length] = '\0';
+    int fd = open(slash == NULL ? "." : length == 0 ? "/" : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    (void)close(fd);
+}
+
+static int real_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
+{
+    (void)env;
+    int rc = make_parents(path, e);
+    if (rc != 0) return rc;
+    char fresh[4096 + 32];
+    (void)snprintf(fresh, sizeof fresh, "%s.new-%ld-XXXXXX", path, (long)getpid());
+    int fd = mkostemp(fresh, O_CLOEXEC);
+    if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
+    mode_t mask = umask(0);
+    (void)umask(mask);
+    int failed = write_all(fd, data, length) != 0 || fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0;
+    if (failed) rc = tm_error_errno(e, errno, "writing %s", path);
+    if (close(fd) != 0 && rc == 0) rc = tm_error_errno(e, errno, "writing %s", path);
+    if (rc == 0 && rename(fresh, path) != 0) rc = tm_error_errno(e, errno, "renaming %s to %s", fresh, path);
+    if (rc != 0)
+        (void)unlink(fresh);
+    else
+        sync_folder_of(path);
+    return rc;
+}
+
+static int real_file_remove(struct tm_env *env, const char *path, struct tm_error *e)
+{
+    (void)env;
+    if (unlink(path) != 0 && errno != ENOENT) return tm_error_errno(e, errno, "removing %s", path);
+    return 0;
+}
+
+static bool real_file_exists(struct tm_env *env, const char *path)
+{
+    (void)env;
+    return access(path, F_OK) == 0;
+}
+
+/* ---- network ---- */
+
+static int resolve(const char *address, bool passive, struct addrinfo **out, struct tm_error *e)
+{
+    char host[TM_ADDRESS_MAX];
+    const char *colon = strrchr(address, ':');
+    if (colon == NULL || (size_t)(colon - address) >= sizeof host)
+        return tm_error_set(e, TM_EUSAGE, "address \"%s\": expected HOST:PORT, for example 127.0.0.1:7070", address);
+    (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0};
+    int failed = getaddrinfo(host, colon + 1, &hints, out);
+    if (failed != 0) return tm_error_set(e, TM_EPEER, "address %s: %s", address, gai_strerror(failed));
+    return 0;
+}
+
+static void print_bound(int fd, char bound[TM_ADDRESS_MAX])
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    char host[NI_MAXHOST] = "?";
+    char port[NI_MAXSERV] = "?";
+    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        (void)getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
+                          NI_NUMERICHOST | NI_NUMERICSERV);
+    (void)snprintf(bound, TM_ADDRESS_MAX, "%.60s:%.20s", host, port);
+}
+
+static int real_net_listen(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
+                           struct tm_error *e)
+{
+    (void)env;
+    struct addrinfo *found = NULL;
+    int rc = resolve(address, true, &found, e);
+    if (rc != 0) return rc;
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int yes = 1;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
+        rc = tm_error_errno(e, errno, "listening on %s", address);
+        if (fd >= 0) (void)close(fd);
+    } else {
+        print_bound(fd, bound);
+        *out_handle = fd;
+    }
+    freeaddrinfo(found);
+    return rc;
+}
+
+static int real_net_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
+{
+    (void)env;
+    struct addrinfo *found = NULL;
+    int rc = resolve(address, false, &found, e);
+    if (rc != 0) return rc;
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int yes = 1;
+    if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
+        rc = tm_error_set(e, TM_EPEER, "connecting to %s: %s", address, strerror(errno));
+        if (fd >= 0) (void)close(fd);
+    } else {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+        *out_handle = fd;
+    }
+    freeaddrinfo(found);
+    return rc;
+}
+
+static int would_block_or_lost(struct tm_error *e, const char *what)
+{
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return tm_error_set(e, TM_EBUSY, "%s would block", what);
+    return tm_error_set(e, TM_EPEER, "%s: %s", what, strerror(errno));
+}
+
+static int real_net_accept(struct tm_env *env, int listener, int *out_handle, struct tm_error *e)
+{
+    (void)env;
+    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) return would_block_or_lost(e, "accept");
+    int yes = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    *out_handle = fd;
+    return 0;
+}
+
+static int real_net_send(struct tm_env *env, int handle, const void *data, size_t length, size_t *out_sent,
+                         struct tm_error *e)
+{
+    (void)env;
+    ssize_t done = send(handle, data, length, MSG_NOSIGNAL);
+    if (done < 0) return would_block_or_lost(e, "send");
+    *out_sent = (size_t)done;
+    return 0;
+}
+
+static int real_net_receive(struct tm_env *env, int handle, void *buffer, size_t size, size_t *out_received,
+                            struct tm_error *e)
+{
+    (void)env;
+    ssize_t done = recv(handle, buffer, size, 0);
+    if (done < 0) return would_block_or_lost(e, "receive");
+    *out_received = (size_t)done;
+    return 0;
+}
+
+static int real_net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
+                         struct tm_error *e)
+{
+    (void)env;
+    struct pollfd polled[WAIT_HANDLES_MAX];
+    if (count > WAIT_HANDLES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "waiting for %zu connections, more than %d", count, WAIT_HANDLES_MAX);
+    for (size_t i = 0; i < count; i++)
+        polled[i] = (struct pollfd){.fd = handles[i], .events = POLLIN};
+    int timeout = timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    int ready = poll(polled, (nfds_t)count, timeout);
+    if (ready < 0 && errno != EINTR) return tm_error_errno(e, errno, "waiting for connections");
+    if (ready <= 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %d ms", timeout);
+    for (size_t i = 0; i < count; i++)
+        out_ready[i] = polled[i].revents != 0;
+    return 0;
+}
+
+static void real_net_close(struct tm_env *env, int handle)
+{
+    (void)env;
+    (void)close(handle);
+}
+
+/* ---- processes ---- */
+
+static int real_process_start(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e)
+{
+    (void)env;
+    union { /* posix_spawnp promises not to write to what it is given, but its type does not say so */
+        const char *const *given;
+        char *const *taken;
+    } words = {.given = argv};
+    pid_t pid = 0;
+    int failed = posix_spawnp(&pid, argv[0], NULL, NULL, words.taken, environ);
+    if (failed != 0) return tm_error_errno(e, failed, "starting %s", argv[0]);
+    *out_pid = (int)pid;
+    return 0;
+}
+
+static int real_process_signal(struct tm_env *env, int pid, int signal_number, struct tm_error *e)
+{
+    (void)env;
+    if (kill(pid, signal_number) == 0) return 0;
+    if (errno == ESRCH) return tm_error_set(e, TM_ENOTFOUND, "process %d is gone", pid);
+    return tm_error_errno(e, errno, "signalling process %d", pid);
+}
+
+static int real_process_wait(struct tm_env *env, int pid, int64_t timeout_ms, int *out_status, struct tm_error *e)
+{
+    (void)env;
+    int fd = pidfd_open(pid, 0);
+    if (fd < 0) return tm_error_errno(e, errno, "waiting for process %d", pid);
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    int ready = poll(&polled, 1, timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms);
+    (void)close(fd);
+    if (ready <= 0) return tm_error_set(e, TM_ETIMEOUT, "process %d still runs", pid);
+    int status = 0;
+    if (waitpid(pid, &status, 0) != pid) return tm_error_errno(e, errno, "waiting for process %d", pid);
+    *out_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return 0;
+}
+
+struct tm_env *tm_env_real(void)
+{
+    static struct tm_env env = {
+        .now_ms = real_now_ms,
+        .monotonic_ns = real_monotonic_ns,
+        .sleep_ms = real_sleep_ms,
+        .random_u64 = real_random_u64,
+        .variable = real_variable,
+        .file_read = real_file_read,
+        .file_write = real_file_write,
+        .file_remove = real_file_remove,
+        .file_exists = real_file_exists,
+        .net_listen = real_net_listen,
+        .net_connect = real_net_connect,
+        .net_accept = real_net_accept,
+        .net_send = real_net_send,
+        .net_receive = real_net_receive,
+        .net_wait = real_net_wait,
+        .net_close = real_net_close,
+        .process_start = real_process_start,
+        .process_signal = real_process_signal,
+        .process_wait = real_process_wait,
+    };
+    return &env;
+}

@@ -1,0 +1,454 @@
+#include "base/env_virtual.h"
+
+#include "base/alloc.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ENTRIES_MAX = 4096, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28 };
+
+struct entry { /* a file or a variable */
+    char *name;
+    struct tm_text content;
+};
+
+enum socket_state { SOCKET_FREE, SOCKET_LISTENING, SOCKET_WAITING, SOCKET_OPEN, SOCKET_CUT };
+
+struct virtual_socket { /* handle = index + 1 */
+    enum socket_state state;
+    char address[TM_ADDRESS_MAX];
+    int peer;         /* index of the other end, -1 once it closed */
+    int accepted_by;  /* SOCKET_WAITING: index of the listener */
+    struct tm_text in; /* bytes that came and were not read */
+};
+
+struct virtual_process { /* pid = index + 1 */
+    bool ended;
+    bool waited;
+    int status;
+    int last_signal;
+};
+
+struct world {
+    int64_t now_ns;
+    struct tm_random random;
+    struct entry *files;
+    size_t file_count;
+    size_t file_capacity;
+    struct entry *variables;
+    size_t variable_count;
+    size_t variable_capacity;
+    struct virtual_socket *sockets;
+    size_t socket_count;
+    size_t socket_capacity;
+    struct virtual_process *processes;
+    size_t process_count;
+    size_t process_capacity;
+    long fail_write_at;
+    int next_port;
+};
+
+static struct world *world_of(struct tm_env *env)
+{
+    return env->self;
+}
+
+/* ---- clock, randomness ---- */
+
+static int64_t virtual_now_ms(struct tm_env *env)
+{
+    return world_of(env)->now_ns / 1000000;
+}
+
+static int64_t virtual_monotonic_ns(struct tm_env *env)
+{
+    return world_of(env)->now_ns;
+}
+
+void tm_env_virtual_advance(struct tm_env *env, int64_t ms)
+{
+    world_of(env)->now_ns += ms * 1000000;
+}
+
+static uint64_t virtual_random_u64(struct tm_env *env)
+{
+    return tm_random_u64(&world_of(env)->random);
+}
+
+/* ---- entries ---- */
+
+static struct entry *find_entry(struct entry *entries, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(entries[i].name, name) == 0) return &entries[i];
+    }
+    return NULL;
+}
+
+static struct entry *add_entry(struct entry **entries, size_t *count, size_t *capacity, const char *name)
+{
+    void *array = *entries;
+    int rc = tm_grow(&array, capacity, *count + 1, sizeof **entries, ENTRIES_MAX);
+    *entries = array;
+    char *copy = rc == 0 ? tm_strndup(name, strlen(name)) : NULL;
+    if (copy == NULL) return NULL;
+    struct entry *entry = &(*entries)[(*count)++];
+    entry->name = copy;
+    tm_text_init(&entry->content, FILE_BYTES_MAX);
+    return entry;
+}
+
+static void drop_entry(struct entry *entries, size_t *count, struct entry *entry)
+{
+    tm_free(entry->name);
+    tm_text_deinit(&entry->content);
+    *entry = entries[--*count];
+}
+
+/* ---- variables ---- */
+
+static const char *virtual_variable(struct tm_env *env, const char *name)
+{
+    struct world *world = world_of(env);
+    struct entry *entry = find_entry(world->variables, world->variable_count, name);
+    return entry == NULL ? NULL : tm_text_string(&entry->content);
+}
+
+int tm_env_virtual_set_variable(struct tm_env *env, const char *name, const char *value)
+{
+    struct world *world = world_of(env);
+    struct entry *entry = find_entry(world->variables, world->variable_count, name);
+    if (value == NULL) {
+        if (entry != NULL) drop_entry(world->variables, &world->variable_count, entry);
+        return 0;
+    }
+    if (entry == NULL)
+        entry = add_entry(&world->variables, &world->variable_count, &world->variable_capacity, name);
+    if (entry == NULL) return -(int)TM_ENOMEM;
+    tm_text_clear(&entry->content);
+    tm_text_puts(&entry->content, value);
+    return tm_text_status(&entry->content, NULL);
+}
+
+/* ---- files ---- */
+
+static int virtual_file_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    struct entry *file = find_entry(world->files, world->file_count, path);
+    if (file == NULL) return tm_error_errno(e, ENOENT, "%s", path);
+    tm_text_append(out, tm_text_string(&file->content), file->content.length);
+    int rc = tm_text_status(out, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
+}
+
+static int virtual_file_write(struct tm_env *env, const char *path, const char *data, size_t length,
+                              struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    if (world->fail_write_at > 0 && --world->fail_write_at == 0)
+        return tm_error_errno(e, ENOSPC, "writing %s", path);
+    struct tm_text content; /* made whole before it replaces the old one */
+    tm_text_init(&content, FILE_BYTES_MAX);
+    tm_text_append(&content, data, length);
+    int rc = tm_text_status(&content, e);
+    struct entry *file = find_entry(world->files, world->file_count, path);
+    if (rc == 0 && file == NULL) file = add_entry(&world->files, &world->file_count, &world->file_capacity, path);
+    if (rc == 0 && file == NULL) rc = tm_error_nomem(e);
+    if (rc != 0) {
+        tm_text_deinit(&content);
+        return tm_error_wrap(e, rc, "writing %s", path);
+    }
+    tm_text_deinit(&file->content);
+    file->content = content;
+    return 0;
+}
+
+static int virtual_file_remove(struct tm_env *env, const char *path, struct tm_error *e)
+{
+    (void)e;
+    struct world *world = world_of(env);
+    struct entry *file = find_entry(world->files, world->file_count, path);
+    if (file != NULL) drop_entry(world->files, &world->file_count, file);
+    return 0;
+}
+
+static bool virtual_file_exists(struct tm_env *env, const char *path)
+{
+    struct world *world = world_of(env);
+    return find_entry(world->files, world->file_count, path) != NULL;
+}
+
+void tm_env_virtual_fail_write_at(struct tm_env *env, long n)
+{
+    world_of(env)->fail_write_at = n;
+}
+
+/* ---- network ---- */
+
+static struct virtual_socket *socket_of(struct world *world, int handle)
+{
+    if (handle < 1 || (size_t)handle > world->socket_count) return NULL;
+    struct virtual_socket *found = &world->sockets[handle - 1];
+    return found->state == SOCKET_FREE ? NULL : found;
+}
+
+static int add_socket(struct world *world, enum socket_state state, int *out_handle, struct tm_error *e)
+{
+    void *array = world->sockets;
+    int rc = tm_grow(&array, &world->socket_capacity, world->socket_count + 1, sizeof *world->sockets, ENTRIES_MAX);
+    world->sockets = array;
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another connection");
+    struct virtual_socket *fresh = &world->sockets[world->socket_count++];
+    *fresh = (struct virtual_socket){.state = state, .peer = -1, .accepted_by = -1};
+    tm_text_init(&fresh->in, QUEUE_BYTES_MAX);
+    *out_handle = (int)world->socket_count;
+    return 0;
+}
+
+static int virtual_net_listen(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
+                              struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    char full[TM_ADDRESS_MAX];
+    size_t length = strlen(address);
+    if (length > 2 && strcmp(address + length - 2, ":0") == 0)
+        (void)snprintf(full, sizeof full, "%.*s:%d", (int)(length - 2), address, ++world->next_port);
+    else
+        (void)snprintf(full, sizeof full, "%s", address);
+    for (size_t i = 0; i < world->socket_count; i++) {
+        if (world->sockets[i].state == SOCKET_LISTENING && strcmp(world->sockets[i].address, full) == 0)
+            return tm_error_errno(e, EADDRINUSE, "listening on %s", full);
+    }
+    int rc = add_socket(world, SOCKET_LISTENING, out_handle, e);
+    if (rc != 0) return rc;
+    memcpy(world->sockets[*out_handle - 1].address, full, sizeof full);
+    memcpy(bound, full, sizeof full);
+    return 0;
+}
+
+static int virtual_net_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    for (size_t i = 0; i < world->socket_count; i++) {
+        if (world->sockets[i].state != SOCKET_LISTENING || strcmp(world->sockets[i].address, address) != 0) continue;
+        int near = 0;
+        int far = 0;
+        int rc = add_socket(world, SOCKET_OPEN, &near, e);
+        if (rc == 0) rc = add_socket(world, SOCKET_WAITING, &far, e);
+        if (rc != 0) return rc;
+        world->sockets[near - 1].peer = far - 1;
+        world->sockets[far - 1].peer = near - 1;
+        world->sockets[far - 1].accepted_by = (int)i;
+        *out_handle = near;
+        return 0;
+    }
+    return tm_error_set(e, TM_EPEER, "connecting to %s: connection refused", address);
+}
+
+static int find_waiting(const struct world *world, int listener)
+{
+    for (size_t i = 0; i < world->socket_count; i++) {
+        if (world->sockets[i].state == SOCKET_WAITING && world->sockets[i].accepted_by == listener - 1) return (int)i;
+    }
+    return -1;
+}
+
+static int virtual_net_accept(struct tm_env *env, int listener, int *out_handle, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    int waiting = find_waiting(world, listener);
+    if (waiting < 0) return tm_error_set(e, TM_EBUSY, "accept would block");
+    world->sockets[waiting].state = SOCKET_OPEN;
+    *out_handle = waiting + 1;
+    return 0;
+}
+
+static int virtual_net_send(struct tm_env *env, int handle, const void *data, size_t length, size_t *out_sent,
+                            struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    struct virtual_socket *from = socket_of(world, handle);
+    if (from == NULL || from->state == SOCKET_CUT || from->peer < 0)
+        return tm_error_set(e, TM_EPEER, "send: connection lost");
+    struct tm_text *queue = &world->sockets[from->peer].in;
+    size_t room = queue->max - queue->length;
+    if (room == 0) return tm_error_set(e, TM_EBUSY, "send would block");
+    size_t sent = length < room ? length : room;
+    tm_text_append(queue, data, sent);
+    int rc = tm_text_status(queue, e);
+    if (rc == 0) *out_sent = sent;
+    return rc;
+}
+
+static int virtual_net_receive(struct tm_env *env, int handle, void *buffer, size_t size, size_t *out_received,
+                               struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    struct virtual_socket *to = socket_of(world, handle);
+    if (to == NULL || to->state == SOCKET_CUT) return tm_error_set(e, TM_EPEER, "receive: connection lost");
+    if (to->in.length == 0 && to->peer >= 0) return tm_error_set(e, TM_EBUSY, "receive would block");
+    size_t taken = size < to->in.length ? size : to->in.length;
+    if (taken > 0) {
+        memcpy(buffer, to->in.data, taken);
+        memmove(to->in.data, to->in.data + taken, to->in.length - taken);
+        to->in.length -= taken;
+    }
+    *out_received = taken;
+    return 0;
+}
+
+static bool socket_is_ready(struct world *world, int handle)
+{
+    struct virtual_socket *asked = socket_of(world, handle);
+    if (asked == NULL) return true;
+    if (asked->state == SOCKET_LISTENING) return find_waiting(world, handle) >= 0;
+    return asked->state == SOCKET_CUT || asked->in.length > 0 || asked->peer < 0;
+}
+
+static int virtual_net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
+                            struct tm_error *e)
+{
+    bool any = false;
+    for (size_t i = 0; i < count; i++) {
+        out_ready[i] = socket_is_ready(world_of(env), handles[i]);
+        any = any || out_ready[i];
+    }
+    if (any) return 0;
+    tm_env_virtual_advance(env, timeout_ms);
+    return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+}
+
+static void virtual_net_close(struct tm_env *env, int handle)
+{
+    struct world *world = world_of(env);
+    struct virtual_socket *closed = socket_of(world, handle);
+    if (closed == NULL) return;
+    if (closed->peer >= 0) world->sockets[closed->peer].peer = -1;
+    tm_text_deinit(&closed->in);
+    closed->state = SOCKET_FREE;
+}
+
+void tm_env_virtual_cut(struct tm_env *env, int handle)
+{
+    struct world *world = world_of(env);
+    struct virtual_socket *cut = socket_of(world, handle);
+    if (cut == NULL) return;
+    cut->state = SOCKET_CUT;
+    if (cut->peer >= 0) world->sockets[cut->peer].state = SOCKET_CUT;
+}
+
+/* ---- processes ---- */
+
+static struct virtual_process *process_of(struct tm_env *env, int pid)
+{
+    struct world *world = world_of(env);
+    return pid < 1 || (size_t)pid > world->process_count ? NULL : &world->processes[pid - 1];
+}
+
+static int virtual_process_start(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    void *array = world->processes;
+    int rc = tm_grow(&array, &world->process_capacity, world->process_count + 1, sizeof *world->processes,
+                     ENTRIES_MAX);
+    world->processes = array;
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "starting %s: no room for another process", argv[0]);
+    world->processes[world->process_count++] = (struct virtual_process){0};
+    *out_pid = (int)world->process_count;
+    return 0;
+}
+
+static int virtual_process_signal(struct tm_env *env, int pid, int signal_number, struct tm_error *e)
+{
+    struct virtual_process *process = process_of(env, pid);
+    if (process == NULL || process->waited) return tm_error_set(e, TM_ENOTFOUND, "process %d is gone", pid);
+    process->last_signal = signal_number;
+    return 0;
+}
+
+static int virtual_process_wait(struct tm_env *env, int pid, int64_t timeout_ms, int *out_status, struct tm_error *e)
+{
+    struct virtual_process *process = process_of(env, pid);
+    if (process == NULL || process->waited) return tm_error_set(e, TM_EIO, "waiting for process %d: no child", pid);
+    if (!process->ended) {
+        tm_env_virtual_advance(env, timeout_ms);
+        return tm_error_set(e, TM_ETIMEOUT, "process %d still runs", pid);
+    }
+    process->waited = true;
+    *out_status = process->status;
+    return 0;
+}
+
+void tm_env_virtual_exit(struct tm_env *env, int pid, int status)
+{
+    struct virtual_process *process = process_of(env, pid);
+    if (process == NULL) return;
+    process->ended = true;
+    process->status = status;
+}
+
+int tm_env_virtual_last_signal(struct tm_env *env, int pid)
+{
+    struct virtual_process *process = process_of(env, pid);
+    return process == NULL ? 0 : process->last_signal;
+}
+
+/* ---- life ---- */
+
+struct tm_env *tm_env_virtual_create(uint64_t seed)
+{
+    struct tm_env *env = tm_calloc(1, sizeof *env);
+    struct world *world = tm_calloc(1, sizeof *world);
+    if (env == NULL || world == NULL) {
+        tm_free(env);
+        tm_free(world);
+        return NULL;
+    }
+    world->random = tm_random_make(seed, 0);
+    world->next_port = 40000;
+    *env = (struct tm_env){
+        .self = world,
+        .now_ms = virtual_now_ms,
+        .monotonic_ns = virtual_monotonic_ns,
+        .sleep_ms = tm_env_virtual_advance,
+        .random_u64 = virtual_random_u64,
+        .variable = virtual_variable,
+        .file_read = virtual_file_read,
+        .file_write = virtual_file_write,
+        .file_remove = virtual_file_remove,
+        .file_exists = virtual_file_exists,
+        .net_listen = virtual_net_listen,
+        .net_connect = virtual_net_connect,
+        .net_accept = virtual_net_accept,
+        .net_send = virtual_net_send,
+        .net_receive = virtual_net_receive,
+        .net_wait = virtual_net_wait,
+        .net_close = virtual_net_close,
+        .process_start = virtual_process_start,
+        .process_signal = virtual_process_signal,
+        .process_wait = virtual_process_wait,
+    };
+    return env;
+}
+
+void tm_env_virtual_destroy(struct tm_env *env)
+{
+    if (env == NULL) return;
+    struct world *world = world_of(env);
+    while (world->file_count > 0)
+        drop_entry(world->files, &world->file_count, &world->files[0]);
+    while (world->variable_count > 0)
+        drop_entry(world->variables, &world->variable_count, &world->variables[0]);
+    for (size_t i = 0; i < world->socket_count; i++)
+        tm_text_deinit(&world->sockets[i].in);
+    tm_free(world->files);
+    tm_free(world->variables);
+    tm_free(world->sockets);
+    tm_free(world->processes);
+    tm_free(world);
+    tm_free(env);
+}

@@ -1,0 +1,24 @@
+/* A world in memory for tests and simulations: same struct, no machine behind it.
+ *
+ * Time moves only by tm_env_virtual_advance, sleep_ms, and waits that run out. Randomness comes from the seed. Files
+ * live in a list; the n-th write can be made to fail. Connections are byte queues; a link can be cut. Processes are
+ * entries whose exit the test decides. */
+#ifndef TM_BASE_ENV_VIRTUAL_H
+#define TM_BASE_ENV_VIRTUAL_H
+
+#include "base/env.h"
+
+/* The caller owns the result. NULL: out of memory. */
+struct tm_env *tm_env_virtual_create(uint64_t seed);
+void tm_env_virtual_destroy(struct tm_env *env); /* NULL is allowed */
+
+void tm_env_virtual_advance(struct tm_env *env, int64_t ms);
+int tm_env_virtual_set_variable(struct tm_env *env, const char *name, const char *value); /* NULL removes it */
+void tm_env_virtual_fail_write_at(struct tm_env *env, long n); /* the n-th file_write from now fails: disk full */
+void tm_env_virtual_cut(struct tm_env *env, int handle);       /* both ends get -TM_EPEER from now on */
+/* The process ends; its next process_wait gives `status`. */
+void tm_env_virtual_exit(struct tm_env *env, int pid, int status);
+/* The last signal sent to a process, 0 if none. */
+int tm_env_virtual_last_signal(struct tm_env *env, int pid);
+
+#endif

@@ -1,0 +1,125 @@
+#include "base/jsonout.h"
+
+#include "base/number.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+
+void tm_jsonout_init(struct tm_jsonout *json, struct tm_text *out)
+{
+    *json = (struct tm_jsonout){.out = out};
+}
+
+/* Bytes that are no UTF-8 (a file name may hold any) become U+FFFD, so that the document stays JSON. */
+static size_t valid_utf8_length(const unsigned char *s)
+{
+    if (s[0] < 0x80) return 1;
+    size_t length = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    }
+    if (length == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F))) return 0;
+    if (length == 4 && ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))) return 0;
+    return length;
+}
+
+static void put_quoted(struct tm_text *out, const char *string)
+{
+    tm_text_putc(out, '"');
+    const unsigned char *s = (const unsigned char *)string;
+    while (*s != '\0') {
+        size_t length = valid_utf8_length(s);
+        if (length == 0) {
+            tm_text_puts(out, "\\ufffd");
+            length = 1;
+        } else if (*s == '"' || *s == '\\') {
+            tm_text_printf(out, "\\%c", *s);
+        } else if (*s < 0x20) {
+            tm_text_printf(out, "\\u%04x", *s);
+        } else {
+            tm_text_append(out, (const char *)s, length);
+        }
+        s += length;
+    }
+    tm_text_putc(out, '"');
+}
+
+static void start_item(struct tm_jsonout *json, const char *key)
+{
+    if (json->depth > 0) {
+        if (json->has_items[json->depth - 1]) tm_text_putc(json->out, ',');
+        json->has_items[json->depth - 1] = true;
+        tm_text_putc(json->out, '\n');
+        tm_text_fill(json->out, ' ', (size_t)json->depth * 2);
+    }
+    if (key == NULL) return;
+    put_quoted(json->out, key);
+    tm_text_puts(json->out, ": ");
+}
+
+static void open_group(struct tm_jsonout *json, const char *key, char opener, char closer)
+{
+    assert(json->depth < TM_JSONOUT_DEPTH_MAX);
+    start_item(json, key);
+    tm_text_putc(json->out, opener);
+    json->has_items[json->depth] = false;
+    json->closers[json->depth++] = closer;
+}
+
+void tm_jsonout_object(struct tm_jsonout *json, const char *key)
+{
+    open_group(json, key, '{', '}');
+}
+
+void tm_jsonout_list(struct tm_jsonout *json, const char *key)
+{
+    open_group(json, key, '[', ']');
+}
+
+void tm_jsonout_end(struct tm_jsonout *json)
+{
+    assert(json->depth > 0);
+    json->depth--;
+    if (json->has_items[json->depth]) {
+        tm_text_putc(json->out, '\n');
+        tm_text_fill(json->out, ' ', (size_t)json->depth * 2);
+    }
+    tm_text_putc(json->out, json->closers[json->depth]);
+    if (json->depth == 0) tm_text_putc(json->out, '\n');
+}
+
+void tm_jsonout_string(struct tm_jsonout *json, const char *key, const char *value)
+{
+    start_item(json, key);
+    if (value == NULL)
+        tm_text_puts(json->out, "null");
+    else
+        put_quoted(json->out, value);
+}
+
+void tm_jsonout_number(struct tm_jsonout *json, const char *key, double value)
+{
+    char buffer[TM_NUMBER_TEXT_MAX];
+    start_item(json, key);
+    tm_text_puts(json->out, isfinite(value) ? tm_number_print(value, buffer) : "null");
+}
+
+void tm_jsonout_integer(struct tm_jsonout *json, const char *key, int64_t value)
+{
+    start_item(json, key);
+    tm_text_printf(json->out, "%" PRId64, value);
+}
+
+void tm_jsonout_bool(struct tm_jsonout *json, const char *key, bool value)
+{
+    start_item(json, key);
+    tm_text_puts(json->out, value ? "true" : "false");
+}
+
+void tm_jsonout_null(struct tm_jsonout *json, const char *key)
+{
+    start_item(json, key);
+    tm_text_puts(json->out, "null");
+}

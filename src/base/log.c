@@ -1,0 +1,50 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+
+static _Atomic enum tm_log_level current_level = TM_LOG_WARN;
+static _Atomic tm_log_sink_f current_sink;
+static void *_Atomic current_context;
+
+void tm_log_set_level(enum tm_log_level level)
+{
+    atomic_store(&current_level, level);
+}
+
+enum tm_log_level tm_log_level(void)
+{
+    return atomic_load(&current_level);
+}
+
+void tm_log_set_sink(tm_log_sink_f sink, void *context)
+{
+    atomic_store(&current_context, context);
+    atomic_store(&current_sink, sink);
+}
+
+const char *tm_log_level_name(enum tm_log_level level)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    return names[level];
+}
+
+void tm_log(enum tm_log_level level, const char *format, ...)
+{
+    if (level > atomic_load(&current_level)) return;
+    char line[2048];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *c = line; *c != '\0'; c++) {
+        if (*c == '\n' || *c == '\r' || *c == '\033') *c = ' '; /* one line, and no commands to the terminal */
+    }
+    tm_log_sink_f sink = atomic_load(&current_sink);
+    if (sink != NULL)
+        sink(atomic_load(&current_context), level, line);
+    else
+        (void)fprintf(stderr, "%s: %s\n", tm_log_level_name(level), line);
+}

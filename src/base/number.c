@@ -1,0 +1,131 @@
+#include "base/number.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NUMBER_LENGTH_MAX = 63 };
+
+bool tm_number_add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+bool tm_number_mul(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+bool tm_number_i64(const char *text, size_t length, int64_t *out)
+{
+    size_t i = 0;
+    bool negative = false;
+    if (i < length && (text[i] == '-' || text[i] == '+')) negative = text[i++] == '-';
+    if (i == length) return false;
+    int64_t value = 0;
+    for (; i < length; i++) {
+        if (!is_digit(text[i])) return false;
+        int64_t digit = text[i] - '0';
+        if (!tm_number_mul(value, 10, &value)) return false;
+        if (!tm_number_add(value, negative ? -digit : digit, &value)) return false;
+    }
+    *out = value;
+    return true;
+}
+
+/* Powers of ten that a double holds exactly. */
+static const double pow10_exact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+/* Most numbers in our files have few digits. For up to 15 of them and no exponent, digits / 10^places is one
+ * correctly rounded division, hence exact, and several times faster than strtod (Clinger's fast path). */
+static bool read_short_decimal(const char *text, size_t length, double *out)
+{
+    size_t i = 0;
+    bool negative = false;
+    if (i < length && text[i] == '-') {
+        negative = true;
+        i++;
+    }
+    int64_t digits = 0;
+    int digit_count = 0;
+    int places = 0;
+    bool point = false;
+    for (; i < length; i++) {
+        if (text[i] == '.' && !point) {
+            point = true;
+        } else if (is_digit(text[i]) && digit_count < 15) {
+            digits = digits * 10 + (text[i] - '0');
+            digit_count++;
+            if (point) places++;
+        } else {
+            return false;
+        }
+    }
+    if (digit_count == 0) return false;
+    double value = (double)digits / pow10_exact[places];
+    *out = negative ? -value : value;
+    return true;
+}
+
+bool tm_number_double(const char *text, size_t length, double *out)
+{
+    if (length == 0 || length > NUMBER_LENGTH_MAX) return false;
+    if (read_short_decimal(text, length, out)) return true;
+    bool any_digit = false;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (!is_digit(c) && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E') return false;
+        any_digit = any_digit || is_digit(c);
+    }
+    if (!any_digit) return false;
+    char copy[NUMBER_LENGTH_MAX + 1];
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    char *end = NULL;
+    double value = strtod(copy, &end);
+    if (end != copy + length || !isfinite(value)) return false;
+    *out = value;
+    return true;
+}
+
+const char *tm_number_print(double value, char buffer[TM_NUMBER_TEXT_MAX])
+{
+    if (value == 0) value = 0; /* no "-0" */
+    for (int digits = 15; digits <= 17; digits++) {
+        (void)snprintf(buffer, TM_NUMBER_TEXT_MAX, "%.*g", digits, value);
+        if (strtod(buffer, NULL) == value) break;
+    }
+    return buffer;
+}
+
+bool tm_number_scaled(const char *text, size_t length, int64_t unit, int64_t *out)
+{
+    size_t i = 0;
+    int64_t whole = 0;
+    bool any_digit = false;
+    for (; i < length && is_digit(text[i]); i++, any_digit = true) {
+        if (!tm_number_mul(whole, 10, &whole) || !tm_number_add(whole, text[i] - '0', &whole)) return false;
+    }
+    if (!tm_number_mul(whole, unit, &whole)) return false;
+    size_t fraction = i;
+    if (i < length && text[i] == '.') {
+        for (fraction = ++i; i < length && is_digit(text[i]); i++)
+            any_digit = true;
+    }
+    if (!any_digit || i != length) return false;
+    int64_t halves = 0; /* 2 * unit * fraction without what is behind its point: from the last digit to the first */
+    while (i-- > fraction) {
+        int64_t part = 0;
+        if (!tm_number_mul(unit, 2 * (text[i] - '0'), &part) || !tm_number_add(halves, part, &halves)) return false;
+        halves /= 10;
+    }
+    return tm_number_add(whole, (halves + 1) / 2, out);
+}

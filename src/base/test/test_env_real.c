@@ -1,0 +1,359 @@
+#include "base/env.h"
+
+#include "base/test/tempdir.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+enum { LONG_MS = 30000 }; /* bounds a wait that is over at once unless something is broken */
+
+static int make_dir(void **state)
+{
+    struct tm_tempdir *dir = calloc(1, sizeof *dir);
+    if (dir == NULL) return -1;
+    tm_tempdir_make(dir);
+    *state = dir;
+    return 0;
+}
+
+static int remove_dir(void **state)
+{
+    tm_tempdir_remove(*state);
+    free(*state);
+    return 0;
+}
+
+static void test_clock_randomness_variables(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    assert_true(env == tm_env_real());
+    assert_true(env->now_ms(env) > 1600000000000);
+    int64_t before = env->monotonic_ns(env);
+    env->sleep_ms(env, 0);
+    assert_true(env->monotonic_ns(env) >= before);
+    assert_true(env->random_u64(env) != env->random_u64(env));
+    assert_int_equal(setenv("TM_TEST_VARIABLE", "x", 1), 0);
+    assert_string_equal(env->variable(env, "TM_TEST_VARIABLE"), "x");
+    assert_int_equal(unsetenv("TM_TEST_VARIABLE"), 0);
+    assert_null(env->variable(env, "TM_TEST_VARIABLE"));
+}
+
+static void test_write_makes_folders_and_replaces(void **state)
+{
+    const struct tm_tempdir *dir = *state;
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    struct tm_text out;
+    tm_text_init(&out, 1 << 20);
+    const char *path = tm_tempdir_path(dir, "a/b/c.txt");
+    assert_row(env->file_write(env, path, "one", 3, &e) == 0, "%s", e.text);
+    assert_row(env->file_write(env, path, "second", 6, &e) == 0, "%s", e.text);
+    assert_true(env->file_exists(env, path));
+    assert_int_equal(env->file_read(env, path, &out, &e), 0);
+    assert_string_equal(tm_text_string(&out), "second");
+    assert_int_equal(tm_tempdir_count(tm_tempdir_path(dir, "a/b")), 1); /* no half-written file is left */
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    mode_t mask = umask(0);
+    (void)umask(mask);
+    assert_int_equal(status.st_mode & 0777, 0666 & ~mask);
+    assert_int_equal(env->file_remove(env, path, &e), 0);
+    assert_int_equal(env->file_remove(env, path, &e), 0);
+    assert_false(env->file_exists(env, path));
+    tm_text_deinit(&out);
+}
+
+static void test_large_and_empty_files(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    const char *path = tm_tempdir_path(*state, "f");
+    struct tm_text big;
+    struct tm_text out;
+    tm_text_init(&big, 1 << 20);
+    tm_text_init(&out, 300001);
+    tm_text_fill(&big, 'x', 300001);
+    assert_int_equal(env->file_write(env, path, "", 0, NULL), 0);
+    assert_int_equal(env->file_read(env, path, &out, NULL), 0);
+    assert_int_equal(out.length, 0);
+    assert_int_equal(env->file_write(env, path, big.data, big.length, NULL), 0);
+    assert_int_equal(env->file_read(env, path, &out, NULL), 0);
+    assert_int_equal(out.length, 300001);
+    assert_memory_equal(out.data, big.data, big.length);
+    struct tm_error e = {0};
+    assert_int_equal(env->file_read(env, path, &out, &e), -(int)TM_ELIMIT);
+    assert_error_has(e, "f: file has 300001 bytes, more than the limit of 300001");
+    tm_text_deinit(&big);
+    tm_text_deinit(&out);
+}
+
+static void test_files_that_cannot_be_read(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    const struct tm_tempdir *dir = *state;
+    assert_int_equal(env->file_write(env, tm_tempdir_path(dir, "f"), "x", 1, NULL), 0);
+    static const struct {
+        const char *name;
+        enum tm_code code;
+        const char *words;
+    } rows[] = {
+        {"missing", TM_ENOTFOUND, "missing: No such file or directory"},
+        {"", TM_EINPUT, "is a folder, not a file"},
+        {"f/x", TM_EIO, "f/x: Not a directory"},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_text out;
+        struct tm_error e = {0};
+        tm_text_init(&out, 100);
+        int rc = env->file_read(env, tm_tempdir_path(dir, rows[i].name), &out, &e);
+        assert_row(rc == -(int)rows[i].code, "\"%s\": got %d", rows[i].name, rc);
+        assert_error_has(e, rows[i].words);
+        tm_text_deinit(&out);
+    }
+}
+
+/* The size of a pipe or device is not known before it is read. */
+static void test_the_limit_holds_for_devices(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_text out;
+    struct tm_error e = {0};
+    tm_text_init(&out, 100000);
+    assert_int_equal(env->file_read(env, "/dev/zero", &out, &e), -(int)TM_ELIMIT);
+    assert_error_has(e, "/dev/zero: text is longer than its limit of 100000 bytes");
+    tm_text_deinit(&out);
+}
+
+static void test_files_that_cannot_be_written(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    const struct tm_tempdir *dir = *state;
+    assert_int_equal(env->file_write(env, tm_tempdir_path(dir, "f"), "old", 3, NULL), 0);
+    assert_int_equal(env->file_write(env, tm_tempdir_path(dir, "d/x"), "x", 1, NULL), 0);
+    static const struct {
+        const char *name;
+        const char *words;
+    } rows[] = {
+        {"f/x", "Not a directory"},
+        {"f/x/y", "making folder "},
+        {"d", "renaming "},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_error e = {0};
+        int rc = env->file_write(env, tm_tempdir_path(dir, rows[i].name), "new", 3, &e);
+        assert_row(rc == -(int)TM_EIO, "\"%s\": got %d", rows[i].name, rc);
+        assert_error_has(e, rows[i].words);
+        assert_row(tm_tempdir_count(dir->path) == 2, "\"%s\": left something behind", rows[i].name);
+    }
+    char name[5000];
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(env->file_write(env, name, "x", 1, NULL), -(int)TM_ELIMIT);
+    struct tm_error e = {0};
+    assert_int_equal(env->file_remove(env, tm_tempdir_path(dir, "d"), &e), -(int)TM_EIO);
+    assert_error_has(e, "removing ");
+}
+
+static int read_once(const char *path)
+{
+    struct tm_env *env = tm_env_real();
+    struct tm_text out;
+    tm_text_init(&out, 1000);
+    int rc = env->file_read(env, path, &out, NULL);
+    tm_text_deinit(&out);
+    return rc;
+}
+
+static void test_read_without_memory(void **state)
+{
+    const char *path = tm_tempdir_path(*state, "f");
+    struct tm_env *env = tm_env_real();
+    assert_int_equal(env->file_write(env, path, "text", 4, NULL), 0);
+    TM_FAIL_EACH_ALLOC(rc = read_once(path));
+}
+
+struct link {
+    int listener;
+    int near;
+    int far;
+};
+
+static struct link make_link(struct tm_env *env)
+{
+    struct link link = {0};
+    struct tm_error e = {0};
+    char bound[TM_ADDRESS_MAX];
+    bool ready = false;
+    assert_row(env->net_listen(env, "127.0.0.1:0", &link.listener, bound, &e) == 0, "%s", e.text);
+    assert_true(strncmp(bound, "127.0.0.1:", 10) == 0 && strcmp(bound, "127.0.0.1:0") != 0);
+    assert_int_equal(env->net_accept(env, link.listener, &link.far, &e), -(int)TM_EBUSY);
+    assert_row(env->net_connect(env, bound, &link.near, &e) == 0, "%s", e.text);
+    assert_row(env->net_wait(env, &link.listener, 1, LONG_MS, &ready, &e) == 0, "%s", e.text);
+    assert_true(ready);
+    assert_row(env->net_accept(env, link.listener, &link.far, &e) == 0, "%s", e.text);
+    return link;
+}
+
+static void close_link(struct tm_env *env, struct link link)
+{
+    env->net_close(env, link.listener);
+    env->net_close(env, link.near);
+    env->net_close(env, link.far);
+}
+
+static void test_bytes_over_the_network(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct link link = make_link(env);
+    const int handles[] = {link.listener, link.near, link.far};
+    bool ready[3] = {false, false, false};
+    char buffer[100] = "";
+    size_t done = 0;
+    assert_int_equal(env->net_receive(env, link.far, buffer, sizeof buffer, &done, NULL), -(int)TM_EBUSY);
+    assert_int_equal(env->net_wait(env, handles, 3, 0, ready, NULL), -(int)TM_ETIMEOUT);
+    assert_int_equal(env->net_send(env, link.near, "hello", 5, &done, NULL), 0);
+    assert_int_equal(done, 5);
+    assert_int_equal(env->net_wait(env, handles, 3, LONG_MS, ready, NULL), 0);
+    assert_true(!ready[0] && !ready[1] && ready[2]);
+    assert_int_equal(env->net_receive(env, link.far, buffer, sizeof buffer, &done, NULL), 0);
+    assert_int_equal(done, 5);
+    assert_memory_equal(buffer, "hello", 5);
+    close_link(env, link);
+}
+
+static void test_a_peer_that_closes_and_one_that_is_lost(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    for (int lost = 0; lost < 2; lost++) {
+        struct link link = make_link(env);
+        bool ready = false;
+        char buffer[10];
+        size_t done = 77;
+        struct linger at_once = {.l_onoff = 1, .l_linger = 0}; /* close sends a reset */
+        if (lost) assert_int_equal(setsockopt(link.near, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+        env->net_close(env, link.near);
+        assert_int_equal(env->net_wait(env, &link.far, 1, LONG_MS, &ready, NULL), 0);
+        int rc = env->net_receive(env, link.far, buffer, sizeof buffer, &done, NULL);
+        assert_row(rc == (lost ? -(int)TM_EPEER : 0), "lost %d: got %d", lost, rc);
+        assert_row(lost || done == 0, "closed: got %zu bytes", done);
+        if (lost) assert_int_equal(env->net_send(env, link.far, "x", 1, &done, NULL), -(int)TM_EPEER);
+        env->net_close(env, link.listener);
+        env->net_close(env, link.far);
+    }
+}
+
+static void test_send_would_block(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct link link = make_link(env);
+    static char block[1 << 20];
+    size_t done = 0;
+    int rc = 0;
+    for (int i = 0; i < 1000 && rc == 0; i++)
+        rc = env->net_send(env, link.near, block, sizeof block, &done, NULL);
+    assert_int_equal(rc, -(int)TM_EBUSY);
+    close_link(env, link);
+}
+
+static void test_addresses_that_do_not_work(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    char bound[TM_ADDRESS_MAX];
+    char again[TM_ADDRESS_MAX];
+    int handle = -1;
+    assert_int_equal(env->net_connect(env, "nowhere", &handle, &e), -(int)TM_EUSAGE);
+    assert_error_has(e, "address \"nowhere\": expected HOST:PORT, for example 127.0.0.1:7070");
+    char big[400];
+    (void)snprintf(big, sizeof big, "%300d:1", 1);
+    assert_int_equal(env->net_connect(env, big, &handle, &e), -(int)TM_EUSAGE);
+    assert_int_equal(env->net_connect(env, "127.0.0.1:notaport", &handle, &e), -(int)TM_EPEER);
+    assert_int_equal(env->net_listen(env, "127.0.0.1:0", &handle, bound, &e), 0);
+    int second = -1;
+    assert_int_equal(env->net_listen(env, bound, &second, again, &e), -(int)TM_EIO);
+    assert_error_has(e, "Address already in use");
+    env->net_close(env, handle);
+    assert_int_equal(env->net_connect(env, bound, &second, &e), -(int)TM_EPEER);
+    assert_error_has(e, "Connection refused");
+    assert_int_equal(second, -1);
+}
+
+static void test_wait_for_too_many(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    int handles[257] = {0};
+    bool ready[257];
+    struct tm_error e = {0};
+    assert_int_equal(env->net_wait(env, handles, 257, 0, ready, &e), -(int)TM_ELIMIT);
+    assert_error_has(e, "waiting for 257 connections, more than 256");
+}
+
+static void test_exit_statuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *argv[4];
+        int status;
+    } rows[] = {
+        {{"true", NULL}, 0},
+        {{"false", NULL}, 1},
+        {{"sh", "-c", "exit 7", NULL}, 7},
+        {{"sh", "-c", "kill -TERM $$", NULL}, 128 + SIGTERM},
+    };
+    struct tm_env *env = tm_env_real();
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        int pid = 0;
+        int status = -1;
+        struct tm_error e = {0};
+        assert_row(env->process_start(env, rows[i].argv, &pid, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(env->process_wait(env, pid, LONG_MS, &status, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(status == rows[i].status, "row %zu: status %d", i, status);
+        assert_row(env->process_wait(env, pid, 0, &status, &e) < 0, "row %zu: waited twice", i);
+        assert_row(env->process_signal(env, pid, 0, &e) == -(int)TM_ENOTFOUND, "row %zu: still there", i);
+    }
+}
+
+static void test_a_process_that_runs_until_it_is_killed(void **state)
+{
+    (void)state;
+    static const char *const argv[] = {"sleep", "1000", NULL};
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    int pid = 0;
+    int status = -1;
+    assert_row(env->process_start(env, argv, &pid, &e) == 0, "%s", e.text);
+    assert_int_equal(env->process_wait(env, pid, 0, &status, &e), -(int)TM_ETIMEOUT);
+    assert_int_equal(env->process_signal(env, pid, SIGKILL, &e), 0);
+    assert_int_equal(env->process_wait(env, pid, LONG_MS, &status, &e), 0);
+    assert_int_equal(status, 128 + SIGKILL);
+}
+
+static void test_a_program_that_is_not_there(void **state)
+{
+    (void)state;
+    static const char *const argv[] = {"tidemill-no-such-program", NULL};
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    int pid = -1;
+    assert_int_equal(env->process_start(env, argv, &pid, &e), -(int)TM_ENOTFOUND);
+    assert_error_has(e, "starting tidemill-no-such-program: No such file");
+    assert_int_equal(pid, -1);
+}
+
+#define DIR_TEST(function) cmocka_unit_test_setup_teardown(function, make_dir, remove_dir)
+
+TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes_folders_and_replaces),
+             DIR_TEST(test_large_and_empty_files), DIR_TEST(test_files_that_cannot_be_read),
+             TM_TEST(test_the_limit_holds_for_devices), DIR_TEST(test_files_that_cannot_be_written),
+             DIR_TEST(test_read_without_memory), TM_TEST(test_bytes_over_the_network),
+             TM_TEST(test_a_peer_that_closes_and_one_that_is_lost), TM_TEST(test_send_would_block),
+             TM_TEST(test_addresses_that_do_not_work), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
+             TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there))

@@ -1,0 +1,129 @@
+#include "base/doc.h"
+#include "base/log.h"
+#include "cli/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OUTPUT_BYTES_MAX = 1 << 30, ARENA_BYTES_MAX = 64 << 20 };
+
+static bool is_switch_given(int word_count, char *const *words, const char *name)
+{
+    for (int i = 0; i < word_count && strcmp(words[i], "--") != 0; i++) {
+        if (strcmp(words[i], name) == 0) return true;
+    }
+    return false;
+}
+
+/* Everything is printed at once at the end, so that a failing command prints no half document. */
+static int write_out(const struct tm_text *out)
+{
+    size_t done = 0;
+    while (done < out->length) {
+        ssize_t more = write(STDOUT_FILENO, out->data + done, out->length - done);
+        if (more < 0 && errno == EINTR) continue;
+        if (more < 0 && errno == EPIPE) return 0; /* the reader, say head, has seen enough */
+        if (more < 0) {
+            (void)fprintf(stderr, "tidemill: writing to standard output: %s\n", strerror(errno));
+            return 1;
+        }
+        done += (size_t)more;
+    }
+    return 0;
+}
+
+static void apply_settings(struct tm_cli *cli)
+{
+    int level = cli->settings.log;
+    if (tm_given(cli, "verbose")) level = TM_LOG_INFO;
+    if (cli->quiet) level = TM_LOG_ERROR;
+    tm_log_set_level((enum tm_log_level)level);
+    enum tm_color_mode mode = (enum tm_color_mode)cli->settings.color;
+    if (tm_given(cli, "no-color") || cli->json) mode = TM_COLOR_NEVER;
+    cli->term = tm_term_detect(cli->env, STDOUT_FILENO, mode);
+    if (cli->settings.data_dir[0] != '\0') (void)setenv("TIDEMILL_DATA_DIR", cli->settings.data_dir, 0);
+}
+
+/* Global options that end the call. 1: one did. */
+static int run_global(struct tm_cli *cli, struct tm_error *e)
+{
+    if (tm_given(cli, "version")) {
+        tm_text_puts(&cli->out, "tidemill " TIDEMILL_VERSION "\n");
+        return 1;
+    }
+    if (tm_given(cli, "list-man-pages")) {
+        tm_man_list(&cli->out);
+        return 1;
+    }
+    if (tm_given(cli, "man-source")) {
+        int rc = tm_man_source(tm_given_text(cli, "man-source"), &cli->out, e);
+        return rc == 0 ? 1 : rc;
+    }
+    if (tm_given(cli, "help") || cli->path_count == 0) {
+        if (cli->path_count == 0)
+            tm_help_overview(&cli->term, &cli->out);
+        else
+            tm_help_command(cli->path, cli->path_count, &cli->term, &cli->out);
+        return 1;
+    }
+    return 0;
+}
+
+static int run(struct tm_cli *cli, int word_count, char *const *words, struct tm_error *e)
+{
+    int rc = tm_cli_parse(cli, word_count, words, e);
+    if (rc != 0) return rc;
+    cli->json = tm_given(cli, "json");
+    cli->quiet = tm_given(cli, "quiet");
+    rc = tm_settings_load(cli->env, tm_given_text(cli, "config"), &cli->arena, &cli->settings, e);
+    if (rc != 0) return rc;
+    apply_settings(cli);
+    rc = run_global(cli, e);
+    if (rc != 0) return rc < 0 ? rc : 0;
+    const struct tm_command *command = cli->path[cli->path_count - 1];
+    if (command->run == NULL) {
+        struct tm_text path;
+        tm_text_init(&path, 128);
+        tm_cli_path(cli, &path);
+        rc = tm_error_set(e, TM_EUSAGE, "%s needs a command; see: %s --help", tm_text_string(&path),
+                          tm_text_string(&path));
+        tm_text_deinit(&path);
+        return rc;
+    }
+    rc = command->run(cli, e);
+    return rc == 0 ? tm_text_status(&cli->out, e) : rc;
+}
+
+int tm_cli_main(struct tm_env *env, int word_count, char *const *words)
+{
+    struct tm_cli *cli = calloc(1, sizeof *cli);
+    if (cli == NULL) return 1;
+    struct tm_error e = {.code = TM_OK};
+    cli->env = env;
+    tm_arena_init(&cli->arena, ARENA_BYTES_MAX);
+    tm_text_init(&cli->out, OUTPUT_BYTES_MAX);
+    tm_settings_defaults(&cli->settings);
+    cli->term = tm_term_detect(env, STDOUT_FILENO, TM_COLOR_NEVER);
+    int rc = run(cli, word_count, words, &e);
+    int status = cli->exit_status;
+    if (rc < 0) {
+        bool color = isatty(STDERR_FILENO) == 1 && getenv("NO_COLOR") == NULL &&
+                     !is_switch_given(word_count, words, "--no-color");
+        struct tm_text shown; /* an error may quote a file: no control characters to the terminal */
+        tm_text_init(&shown, 2 * TM_ERROR_TEXT_MAX);
+        tm_term_put_safe(&shown, e.text, strlen(e.text));
+        (void)fprintf(stderr, "%stidemill: error:%s %s\n", color ? "\033[31m" : "", color ? "\033[0m" : "",
+                      tm_text_string(&shown));
+        tm_text_deinit(&shown);
+        status = tm_code_exit_status(e.code);
+    } else if (write_out(&cli->out) != 0) {
+        status = 1;
+    }
+    tm_text_deinit(&cli->out);
+    tm_arena_deinit(&cli->arena);
+    free(cli);
+    return status;
+}

@@ -1,0 +1,601 @@
+#include "base/alloc.h"
+#include "base/calendar.h"
+#include "base/jsonout.h"
+#include "base/log.h"
+#include "base/plot.h"
+#include "base/suggest.h"
+#include "base/table.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "market/catalog.h"
+#include "market/import.h"
+#include "market/price_history.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { ROWS_SHOWN = 40 };
+
+enum sort_key { SORT_PRICE, SORT_FLOPS, SORT_FLOPP, SORT_NAME };
+static const char *const sort_names[] = {"price", "flops", "flopp", "name", NULL};
+static const char *const price_names[] = {"best", "spot", "on-demand", NULL};
+
+const struct tm_option tm_catalog_list_options[] = {
+    {.name = "cloud", .value = "NAME,...", .help = "only these clouds (aws, gcp, azure, lambda)"},
+    {.name = "region", .value = "NAME,...", .help = "only these regions"},
+    {.name = "zone", .value = "NAME,...", .help = "only these zones"},
+    {.name = "instance", .value = "NAME,...", .help = "only these instance types"},
+    {.name = "gpu", .value = "NAME,...", .help = "only instances with these GPUs; \"none\" for instances without"},
+    {.name = "min-gpus", .value = "N", .help = "at least N GPUs"},
+    {.name = "max-gpus", .value = "N", .help = "at most N GPUs"},
+    {.name = "min-vcpus", .value = "N", .help = "at least N vCPUs"},
+    {.name = "min-memory", .value = "GIB", .help = "at least GIB GiB of memory"},
+    {.name = "min-gpu-memory", .value = "GIB", .help = "at least GIB GiB of memory on each GPU"},
+    {.name = "min-network", .value = "GBPS", .help = "at least GBPS Gbit/s of sustained network bandwidth"},
+    {.name = "spot", .help = "only what has a spot price, at that price"},
+    {.name = "on-demand", .help = "only what has an on-demand price, at that price"},
+    {.name = "max-price", .value = "USD", .help = "at most USD dollars an hour, at the price that counts"},
+    {.name = "price", .value = "KIND", .help = "which price counts; best: spot where there is one", .choices = price_names},
+    {.name = "precision", .value = "NAME", .help = "of TFLOPS and FLOPP", .choices = tm_precision_names},
+    {.name = "sort", .value = "KEY", .help = "order of the rows", .choices = sort_names},
+    {.name = "reverse", .help = "last row first"},
+    {.name = "all", .letter = 'a', .help = "every offer, not only the cheapest place of each instance type"},
+    {.name = "limit", .value = "N", .help = "at most N rows"},
+    {.name = NULL},
+};
+
+/* ---- choosing ---- */
+
+struct filter {
+    double min_gpus;
+    double max_gpus;
+    double min_vcpus;
+    double min_memory;
+    double min_gpu_memory;
+    double min_network;
+    double max_price;
+    int price; /* enum tm_price_kind */
+    int precision;
+    int sort;
+    int64_t limit; /* 0: none given */
+    bool reverse;
+    bool all;
+};
+
+struct row {
+    const struct tm_offer *offer;
+    const struct tm_instance *instance;
+    double price;
+    double tflops;
+    double flopp;
+    int precision;
+};
+
+struct rows {
+    struct row *rows;
+    size_t count;
+    size_t matching; /* before --limit */
+};
+
+static int read_filter(const struct tm_cli *cli, struct filter *filter, struct tm_error *e)
+{
+    *filter = (struct filter){.max_gpus = INFINITY,
+                              .max_price = INFINITY,
+                              .price = TM_PRICE_SPOT_OR_ON_DEMAND,
+                              .precision = cli->settings.precision,
+                              .sort = SORT_PRICE,
+                              .reverse = tm_given(cli, "reverse"),
+                              .all = tm_given(cli, "all") || cli->json};
+    int rc = tm_given_number(cli, "min-gpus", 0, 1e6, &filter->min_gpus, e);
+    if (rc == 0) rc = tm_given_number(cli, "max-gpus", 0, 1e6, &filter->max_gpus, e);
+    if (rc == 0) rc = tm_given_number(cli, "min-vcpus", 0, 1e6, &filter->min_vcpus, e);
+    if (rc == 0) rc = tm_given_number(cli, "min-memory", 0, 1e9, &filter->min_memory, e);
+    if (rc == 0) rc = tm_given_number(cli, "min-gpu-memory", 0, 1e6, &filter->min_gpu_memory, e);
+    if (rc == 0) rc = tm_given_number(cli, "min-network", 0, 1e9, &filter->min_network, e);
+    if (rc == 0) rc = tm_given_number(cli, "max-price", 0, 1e9, &filter->max_price, e);
+    if (rc == 0) rc = tm_given_integer(cli, "limit", 1, 1000000, &filter->limit, e);
+    if (rc == 0) rc = tm_given_choice(cli, "price", &filter->price, e);
+    if (rc == 0) rc = tm_given_choice(cli, "precision", &filter->precision, e);
+    if (rc == 0) rc = tm_given_choice(cli, "sort", &filter->sort, e);
+    if (rc == 0 && tm_given(cli, "spot") && tm_given(cli, "on-demand"))
+        rc = tm_error_set(e, TM_EUSAGE, "--spot and --on-demand exclude each other");
+    if (tm_given(cli, "spot")) filter->price = TM_PRICE_SPOT;
+    if (tm_given(cli, "on-demand")) filter->price = TM_PRICE_ON_DEMAND;
+    return rc;
+}
+
+static bool cloud_matches(const struct tm_cli *cli, const char *cloud)
+{
+    if (tm_given(cli, "cloud")) return tm_given_matches(cli, "cloud", cloud);
+    const struct tm_strings *clouds = &cli->settings.clouds;
+    for (size_t i = 0; i < clouds->count; i++) {
+        if (strcasecmp(clouds->items[i], cloud) == 0) return true;
+    }
+    return clouds->count == 0;
+}
+
+static bool matches(const struct tm_cli *cli, const struct filter *filter, const struct row *row)
+{
+    const struct tm_instance *instance = row->instance;
+    return !isnan(row->price) && row->price <= filter->max_price && cloud_matches(cli, instance->cloud) &&
+           tm_given_matches(cli, "region", row->offer->region) && tm_given_matches(cli, "zone", row->offer->zone) &&
+           tm_given_matches(cli, "instance", instance->name) &&
+           tm_given_matches(cli, "gpu", instance->gpu[0] != '\0' ? instance->gpu : "none") &&
+           instance->gpus >= filter->min_gpus && instance->gpus <= filter->max_gpus &&
+           !(instance->vcpus < filter->min_vcpus) && !(instance->memory_gib < filter->min_memory) &&
+           (filter->min_gpu_memory == 0 || instance->gpu_memory_gib >= filter->min_gpu_memory) &&
+           (filter->min_network == 0 || instance->network_gbps >= filter->min_network);
+}
+
+/* Ascending; what is not known goes last. */
+static int compare_numbers(double a, double b)
+{
+    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
+    return (a > b) - (a < b);
+}
+
+static int compare_rows(const void *a, const void *b, void *context)
+{
+    const struct row *x = a;
+    const struct row *y = b;
+    const struct filter *filter = context;
+    int order = 0;
+    if (filter->sort == SORT_PRICE) order = compare_numbers(x->price, y->price);
+    if (filter->sort == SORT_FLOPS) order = compare_numbers(-x->tflops, -y->tflops);
+    if (filter->sort == SORT_FLOPP) order = compare_numbers(-x->flopp, -y->flopp);
+    if (filter->reverse) order = -order;
+    if (order == 0) order = strcmp(x->instance->cloud, y->instance->cloud);
+    if (order == 0) order = strcmp(x->instance->name, y->instance->name);
+    if (order == 0) order = compare_numbers(x->price, y->price);
+    if (order == 0) order = strcmp(x->offer->region, y->offer->region);
+    if (order == 0) order = strcmp(x->offer->zone, y->offer->zone);
+    return order;
+}
+
+/* Keeps the cheapest offer of each instance type; rows must stand by name and price. */
+static size_t keep_cheapest(struct row *rows, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && rows[kept - 1].instance == rows[i].instance) continue;
+        rows[kept++] = rows[i];
+    }
+    return kept;
+}
+
+static int choose_rows(const struct tm_cli *cli, const struct tm_catalog *catalog, struct filter *filter,
+                       struct rows *out, struct tm_error *e)
+{
+    out->rows = tm_calloc(catalog->offer_count + 1, sizeof *out->rows);
+    if (out->rows == NULL) return tm_error_nomem(e);
+    size_t count = 0;
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        struct row row = {.offer = offer, .instance = &catalog->instances[offer->instance]};
+        row.price = tm_offer_price(offer, (enum tm_price_kind)filter->price);
+        if (!matches(cli, filter, &row)) continue;
+        row.tflops = tm_instance_tflops(catalog, row.instance, filter->precision, &row.precision);
+        row.flopp = tm_flopp(row.tflops, row.price);
+        out->rows[count++] = row;
+    }
+    if (!filter->all) {
+        struct filter by_name = {.sort = SORT_NAME};
+        qsort_r(out->rows, count, sizeof *out->rows, compare_rows, &by_name);
+        count = keep_cheapest(out->rows, count);
+    }
+    qsort_r(out->rows, count, sizeof *out->rows, compare_rows, filter);
+    out->matching = count;
+    out->count = filter->limit > 0 && (size_t)filter->limit < count ? (size_t)filter->limit : count;
+    return 0;
+}
+
+/* ---- showing ---- */
+
+static void put_offer_json(struct tm_jsonout *json, const struct tm_catalog *catalog, const struct row *row)
+{
+    const struct tm_instance *instance = row->instance;
+    const struct tm_offer *offer = row->offer;
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "cloud", instance->cloud);
+    tm_jsonout_string(json, "region", offer->region);
+    tm_jsonout_string(json, "zone", offer->zone[0] != '\0' ? offer->zone : NULL);
+    tm_jsonout_string(json, "instance", instance->name);
+    tm_jsonout_string(json, "gpu", instance->gpu[0] != '\0' ? instance->gpu : NULL);
+    tm_jsonout_number(json, "gpus", instance->gpus);
+    tm_jsonout_number(json, "vcpus", instance->vcpus);
+    tm_jsonout_number(json, "memory_gib", instance->memory_gib);
+    tm_jsonout_number(json, "gpu_memory_gib", instance->gpu_memory_gib);
+    tm_jsonout_number(json, "tflops", row->tflops);
+    tm_jsonout_string(json, "precision", isnan(row->tflops) ? NULL : tm_precision_names[row->precision]);
+    tm_jsonout_number(json, "network_gbps", instance->network_gbps);
+    tm_jsonout_number(json, "price_on_demand_usd_h", offer->on_demand_usd_h);
+    tm_jsonout_number(json, "price_spot_usd_h", offer->spot_usd_h);
+    tm_jsonout_number(json, "flopp", row->flopp);
+    tm_jsonout_string(json, "flopp_price", row->price == offer->spot_usd_h ? "spot" : "on-demand");
+    tm_jsonout_string(json, "interruption_band", offer->band >= 0 ? tm_band_label(offer->band) : NULL);
+    tm_jsonout_string(json, "source", catalog->sources[offer->source].text);
+    tm_jsonout_string(json, "as_of", catalog->sources[offer->source].as_of);
+    tm_jsonout_end(json);
+}
+
+static int print_json(struct tm_cli *cli, const struct tm_catalog *catalog, const struct rows *rows,
+                      struct tm_error *e)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_string(&json, "as_of", catalog->as_of);
+    tm_jsonout_list(&json, "offers");
+    for (size_t i = 0; i < rows->count; i++)
+        put_offer_json(&json, catalog, &rows->rows[i]);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+    return tm_text_status(&cli->out, e);
+}
+
+/* "AWS (us-east-1)", as SkyPilot's users know it; with the zone where every offer is listed. */
+static void add_infra(struct tm_table *table, const struct row *row, bool zones)
+{
+    static const char *const shown[][2] = {{"aws", "AWS"}, {"gcp", "GCP"}, {"azure", "Azure"}, {"lambda", "Lambda"}};
+    const char *cloud = row->instance->cloud;
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        if (strcmp(shown[i][0], row->instance->cloud) == 0) cloud = shown[i][1];
+    }
+    bool zone = zones && row->offer->zone[0] != '\0';
+    tm_table_add(table, "%s (%s)", cloud, zone ? row->offer->zone : row->offer->region);
+}
+
+static void add_number(struct tm_table *table, double value, const char *format)
+{
+    char text[48];
+    if (isnan(value)) {
+        tm_table_add_colored(table, TM_DIM, "-");
+        return;
+    }
+    (void)snprintf(text, sizeof text, format, value); /* NOLINT: the formats stand below */
+    tm_table_add(table, "%s", text);
+}
+
+static enum tm_color band_color(int band)
+{
+    return band < 0 ? TM_DIM : band == 0 ? TM_GREEN : band < 4 ? TM_YELLOW : TM_RED;
+}
+
+static int print_table(struct tm_cli *cli, const struct filter *filter, const struct rows *rows, size_t shown,
+                       struct tm_error *e)
+{
+    static const struct tm_column columns[] = {
+        {"INFRA", TM_LEFT, 0},   {"INSTANCE", TM_LEFT, 0}, {"vCPUs", TM_RIGHT, 5}, {"Mem(GB)", TM_RIGHT, 6},
+        {"GPUS", TM_LEFT, 0},    {"COST ($/h)", TM_RIGHT, 0}, {"OD ($/h)", TM_RIGHT, 4}, {"TFLOPS", TM_RIGHT, 1},
+        {"FLOPP (PFLOP/$)", TM_RIGHT, 0}, {"NET (Gb/s)", TM_RIGHT, 3}, {"RECLAIMED", TM_RIGHT, 2},
+    };
+    struct tm_table table;
+    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < shown; i++) {
+        const struct row *row = &rows->rows[i];
+        bool spot = row->price == row->offer->spot_usd_h;
+        add_infra(&table, row, filter->all);
+        tm_table_add(&table, "%s%s", row->instance->name, spot ? " [Spot]" : "");
+        add_number(&table, row->instance->vcpus, "%g");
+        add_number(&table, row->instance->memory_gib, "%g");
+        if (row->instance->gpu[0] != '\0')
+            tm_table_add(&table, "%s:%g", row->instance->gpu, row->instance->gpus);
+        else
+            tm_table_add_colored(&table, TM_DIM, "-");
+        tm_table_add(&table, "%.*f", row->price < 1 ? 4 : 2, row->price);
+        add_number(&table, row->offer->on_demand_usd_h, row->offer->on_demand_usd_h < 1 ? "%.4f" : "%.2f");
+        add_number(&table, row->tflops, "%.5g");
+        add_number(&table, row->flopp / 1e15, "%.4g");
+        add_number(&table, row->instance->network_gbps, "%g");
+        tm_table_add_colored(&table, band_color(row->offer->band), "%s", tm_band_label(row->offer->band));
+    }
+    int rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    tm_table_deinit(&table);
+    return rc;
+}
+
+static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, const struct filter *filter,
+                      const struct rows *rows, struct tm_error *e)
+{
+    bool cut = filter->limit == 0 && !filter->all && rows->count > ROWS_SHOWN;
+    size_t shown = cut ? ROWS_SHOWN : rows->count;
+    int rc = print_table(cli, filter, rows, shown, e);
+    if (rc != 0 || cli->quiet) return rc;
+    tm_text_printf(&cli->out, "\n%zu of %zu %s; COST is the %s price; figures up to %s.\n", shown, rows->matching,
+                   filter->all ? "offers" : "instance types, each at its cheapest place",
+                   filter->price == TM_PRICE_SPOT         ? "spot"
+                   : filter->price == TM_PRICE_ON_DEMAND ? "on-demand"
+                                                         : "spot price where there is one, else the on-demand",
+                   catalog->as_of);
+    tm_text_printf(&cli->out, "FLOPP = FLOPS / COST x 3600, in 10^15 operations a dollar, at %s precision, dense peak.\n",
+                   tm_precision_names[filter->precision]);
+    if (shown < rows->matching) tm_text_puts(&cli->out, "More rows: --limit N, or --all for every offer.\n");
+    return tm_text_status(&cli->out, e);
+}
+
+/* Nothing matched: which word was wrong? */
+static int nothing_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
+{
+    const char *wanted = tm_given_text(cli, "gpu");
+    if (wanted != NULL && strchr(wanted, ',') == NULL && strcasecmp(wanted, "none") != 0 &&
+        tm_catalog_gpu(catalog, wanted) == NULL) {
+        struct tm_suggest suggest = {.word = wanted};
+        for (size_t i = 0; i < catalog->gpu_count; i++)
+            tm_suggest_offer(&suggest, catalog->gpus[i].name);
+        return tm_error_set(e, TM_EUSAGE, "--gpu: unknown GPU \"%.40s\"%s%s%s", wanted,
+                            suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                            suggest.best != NULL ? "?" : "");
+    }
+    return tm_error_set(e, TM_ENONE, "no offer matches; relax a filter, for example --max-price or --min-gpus");
+}
+
+static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
+{
+    struct filter filter;
+    struct rows rows = {0};
+    int rc = read_filter(cli, &filter, e);
+    if (rc == 0) rc = choose_rows(cli, catalog, &filter, &rows, e);
+    if (rc == 0 && rows.count == 0 && !cli->json) rc = nothing_matches(cli, catalog, e);
+    if (rc == 0) rc = cli->json ? print_json(cli, catalog, &rows, e) : print_list(cli, catalog, &filter, &rows, e);
+    if (rc == 0 && rows.count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
+    tm_free(rows.rows);
+    return rc;
+}
+
+static int with_catalog(struct tm_cli *cli, int (*use)(struct tm_cli *, const struct tm_catalog *, struct tm_error *),
+                        struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    tm_catalog_init(&catalog);
+    int rc = tm_catalog_load(cli->env, &catalog, e);
+    if (rc == 0) rc = use(cli, &catalog, e);
+    tm_catalog_deinit(&catalog);
+    return rc;
+}
+
+int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e)
+{
+    if (cli->argument_count > 0)
+        return tm_error_set(e, TM_EUSAGE, "list takes no arguments; to see one instance type: tidemill catalog show %.60s",
+                            cli->arguments[0]);
+    return with_catalog(cli, list, e);
+}
+
+/* ---- show ---- */
+
+static void put_gpu(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance *instance)
+{
+    const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
+    if (instance->gpu[0] != '\0')
+        tm_text_printf(&cli->out, "  GPUs        %g x %s, %g GiB each\n", instance->gpus, instance->gpu,
+                       instance->gpu_memory_gib);
+    if (gpu == NULL) return;
+    tm_text_puts(&cli->out, "  TFLOPS      ");
+    for (int p = 0; p < TM_PRECISION_COUNT; p++) {
+        if (!isnan(gpu->tflops[p]))
+            tm_text_printf(&cli->out, "%s %g   ", tm_precision_names[p], gpu->tflops[p] * instance->gpus);
+    }
+    tm_text_printf(&cli->out, "(dense peak of the instance)\n  GPU memory  %g GB/s each\n", gpu->memory_gbyte_s);
+}
+
+static void put_or_dash(struct tm_cli *cli, const char *label, double value, const char *unit)
+{
+    if (isnan(value))
+        tm_text_printf(&cli->out, "  %-11s -\n", label);
+    else
+        tm_text_printf(&cli->out, "  %-11s %g %s\n", label, value, unit);
+}
+
+/* The last 60 changes of a zone as a sparkline. */
+static void put_history(struct tm_cli *cli, const struct tm_price_history *history, size_t from, size_t to)
+{
+    enum { CHANGES_SHOWN = 60 };
+    double values[CHANGES_SHOWN];
+    char day[TM_CALENDAR_TEXT_MAX];
+    size_t first = to - from > CHANGES_SHOWN ? to - CHANGES_SHOWN : from;
+    for (size_t i = first; i < to; i++)
+        values[i - first] = history->changes[i].usd_h;
+    tm_text_printf(&cli->out, "  %-14s ", history->names.names[history->changes[from].zone]);
+    tm_plot_sparkline(&cli->term, &cli->out, values, to - first, CHANGES_SHOWN);
+    tm_text_printf(&cli->out, "  $%.4f on %s\n", history->changes[to - 1].usd_h,
+                   tm_calendar_print_day(history->changes[to - 1].time_ms, day));
+}
+
+static int put_histories(struct tm_cli *cli, const struct tm_instance *instance, struct tm_error *e)
+{
+    struct tm_price_history history;
+    tm_price_history_init(&history);
+    int rc = tm_price_history_load(cli->env, &history, e);
+    long number = tm_names_find(&history.names, instance->name, strlen(instance->name));
+    bool any = false;
+    for (size_t i = 0; rc == 0 && number >= 0 && i < history.count;) {
+        size_t end = i;
+        while (end < history.count && history.changes[end].instance == history.changes[i].instance &&
+               history.changes[end].zone == history.changes[i].zone)
+            end++;
+        if (history.changes[i].instance == (uint32_t)number) {
+            if (!any) tm_text_puts(&cli->out, "\nSpot price, latest changes (imported history):\n");
+            any = true;
+            put_history(cli, &history, i, end);
+        }
+        i = end;
+    }
+    tm_price_history_deinit(&history);
+    return rc;
+}
+
+static int show_instance(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance *instance,
+                         struct tm_error *e)
+{
+    struct filter filter = {.max_gpus = INFINITY,
+                            .max_price = INFINITY,
+                            .precision = cli->settings.precision,
+                            .sort = SORT_PRICE,
+                            .all = true};
+    int rc = tm_given_choice(cli, "precision", &filter.precision, e);
+    struct rows all = {0};
+    if (rc == 0) rc = choose_rows(cli, catalog, &filter, &all, e);
+    struct rows own = {.rows = all.rows};
+    for (size_t i = 0; rc == 0 && i < all.count; i++) {
+        if (all.rows[i].instance == instance) own.rows[own.count++] = all.rows[i];
+    }
+    own.matching = own.count;
+    if (rc == 0 && cli->json) {
+        rc = print_json(cli, catalog, &own, e);
+    } else if (rc == 0) {
+        tm_term_put(&cli->term, &cli->out, TM_BOLD, instance->name);
+        tm_text_printf(&cli->out, "  (%s)\n", instance->cloud);
+        put_or_dash(cli, "vCPUs", instance->vcpus, "");
+        put_or_dash(cli, "memory", instance->memory_gib, "GiB");
+        put_or_dash(cli, "network", instance->network_gbps, "Gbit/s sustained");
+        put_gpu(cli, catalog, instance);
+        tm_text_printf(&cli->out, "  source      %s\n\n", catalog->sources[instance->source].text);
+        rc = print_table(cli, &filter, &own, own.count, e);
+        if (rc == 0 && own.count > 0)
+            tm_text_printf(&cli->out, "\nPrices: %s.\n", catalog->sources[own.rows[0].offer->source].text);
+        if (rc == 0) rc = put_histories(cli, instance, e);
+    }
+    tm_free(all.rows);
+    return rc;
+}
+
+static int show(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
+{
+    struct tm_suggest suggest = {.word = cli->arguments[0]};
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        const struct tm_instance *instance = &catalog->instances[i];
+        tm_suggest_offer(&suggest, instance->name);
+        if (strcasecmp(instance->name, cli->arguments[0]) != 0 || !cloud_matches(cli, instance->cloud)) continue;
+        return show_instance(cli, catalog, instance, e);
+    }
+    return tm_error_set(e, TM_ENOTFOUND, "no instance type \"%.60s\" in the catalogue%s%s%s", cli->arguments[0],
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+static int cmd_show(struct tm_cli *cli, struct tm_error *e)
+{
+    if (cli->argument_count != 1)
+        return tm_error_set(e, TM_EUSAGE, "name one instance type: tidemill catalog show p3.2xlarge");
+    return with_catalog(cli, show, e);
+}
+
+/* ---- import ---- */
+
+static void print_import_json(struct tm_cli *cli, const struct tm_import_report *report)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_integer(&json, "files", (int64_t)report->files);
+    tm_jsonout_integer(&json, "rows", (int64_t)report->rows);
+    tm_jsonout_integer(&json, "kept", (int64_t)report->kept);
+    tm_jsonout_integer(&json, "rejected", (int64_t)report->rejected);
+    tm_jsonout_integer(&json, "warned", (int64_t)report->warned);
+    tm_jsonout_integer(&json, "offers", (int64_t)report->offers);
+    tm_jsonout_integer(&json, "bands", (int64_t)report->bands);
+    tm_jsonout_integer(&json, "price_changes", (int64_t)report->prices);
+    tm_jsonout_list(&json, "issues");
+    for (size_t i = 0; i < report->issue_count; i++) {
+        tm_jsonout_object(&json, NULL);
+        tm_jsonout_string(&json, "file", report->issues[i].file);
+        tm_jsonout_integer(&json, "line", report->issues[i].line);
+        tm_jsonout_bool(&json, "rejected", report->issues[i].rejected);
+        tm_jsonout_string(&json, "reason", report->issues[i].text);
+        tm_jsonout_end(&json);
+    }
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+}
+
+static void log_issues(const struct tm_import_report *report)
+{
+    for (size_t i = 0; i < report->issue_count; i++) {
+        const struct tm_import_issue *issue = &report->issues[i];
+        tm_log(TM_LOG_WARN, "%s:%d: %s%s", issue->file, issue->line, issue->rejected ? "row left out: " : "", issue->text);
+    }
+    size_t more = report->rejected + report->warned - report->issue_count;
+    if (more > 0) tm_log(TM_LOG_WARN, "and %zu more rows with issues", more);
+}
+
+static int cmd_import(struct tm_cli *cli, struct tm_error *e)
+{
+    struct tm_import_options options = {.cloud = tm_given_text(cli, "cloud"),
+                                        .as_of = tm_given_text(cli, "as-of"),
+                                        .strict = tm_given(cli, "strict")};
+    int format = TM_IMPORT_AUTO;
+    int64_t time_ms = 0;
+    if (cli->argument_count == 0)
+        return tm_error_set(e, TM_EUSAGE, "name the files: tidemill catalog import --format skypilot aws.csv");
+    if (options.as_of != NULL &&
+        (strlen(options.as_of) != 10 || !tm_calendar_parse(options.as_of, 10, &time_ms)))
+        return tm_error_set(e, TM_EUSAGE, "--as-of: expected a date, got \"%.40s\"; write for example 2026-08-22",
+                            options.as_of);
+    int rc = tm_given_choice(cli, "format", &format, e);
+    struct tm_import_report *report = rc == 0 ? tm_alloc(sizeof *report) : NULL;
+    if (rc == 0 && report == NULL) rc = tm_error_nomem(e);
+    if (rc != 0) return rc;
+    options.format = (enum tm_import_format)format;
+    tm_import_report_init(report);
+    rc = tm_import_files(cli->env, &options, cli->arguments, cli->argument_count, report, e);
+    log_issues(report);
+    if (rc == 0 && cli->json)
+        print_import_json(cli, report);
+    else if (rc == 0)
+        tm_text_printf(&cli->out,
+                       "%zu files, %zu rows: %zu kept, %zu left out, %zu with a warning.\n"
+                       "The catalogue of your own now has %zu offers, %zu interruption bands%s.\n",
+                       report->files, report->rows, report->kept, report->rejected, report->warned, report->offers,
+                       report->bands, report->prices > 0 ? " and a price history" : "");
+    tm_import_report_deinit(report);
+    tm_free(report);
+    return rc;
+}
+
+static const struct tm_option show_options[] = {
+    {.name = "cloud", .value = "NAME", .help = "of this cloud"},
+    {.name = "precision", .value = "NAME", .help = "of TFLOPS and FLOPP", .choices = tm_precision_names},
+    {.name = NULL},
+};
+
+static const struct tm_option import_options[] = {
+    {.name = "format", .value = "NAME", .help = "what the files are; auto: found by content", .choices = tm_import_formats},
+    {.name = "cloud", .value = "NAME", .help = "the cloud that SkyPilot files are of, where content does not tell"},
+    {.name = "as-of", .value = "DATE", .help = "date of the figures; else a date in the file's name, else today"},
+    {.name = "strict", .help = "import nothing if any row is bad"},
+    {.name = NULL},
+};
+
+const struct tm_command tm_catalog_subcommands[] = {
+    {.name = "list",
+     .summary = "the same as catalog alone",
+     .description = "Lists offers. All options of catalog apply.",
+     .options = tm_catalog_list_options,
+     .run = tm_cmd_catalog_list},
+    {.name = "show",
+     .summary = "everything about one instance type",
+     .arguments = "TYPE",
+     .description = "Shows what is in an instance type, every place and price it is offered at, and its price history "
+                    "where one was imported.",
+     .examples = "  tidemill catalog show p3.2xlarge\n",
+     .options = show_options,
+     .run = cmd_show},
+    {.name = "import",
+     .summary = "add catalogues, interruption bands and price histories",
+     .arguments = "FILE...",
+     .description =
+         "Reads SkyPilot's catalogue CSV (GPU rows of GCP are joined with the host VM that carries them), the AWS Spot "
+         "Advisor's JSON, and price histories (CSV, also gzip'd). Rows are checked one by one: a bad row is listed with "
+         "its line and the reason and left out, the rest is kept. The result goes to the data folder (see tidemill "
+         "config), all of it or nothing.",
+     .examples = "  tidemill catalog import --format skypilot aws.csv gcp.csv azure.csv lambda.csv\n"
+                 "  tidemill catalog import --format advisor spot-advisor-data.json\n"
+                 "  tidemill catalog import --format prices --as-of 2026-02-28 changes.csv.gz\n",
+     .options = import_options,
+     .run = cmd_import,
+     .files = true},
+    {.name = NULL},
+};

@@ -1,0 +1,74 @@
+#include "cli/commands.h"
+
+const struct tm_option tm_global_options[] = {
+    {.name = "json", .help = "print one JSON document instead of tables"},
+    {.name = "quiet", .letter = 'q', .help = "say nothing that was not asked for: no notes, no warnings"},
+    {.name = "verbose", .letter = 'v', .help = "say more on standard error"},
+    {.name = "no-color", .help = "no colour, also on a terminal"},
+    {.name = "config", .value = "FILE", .help = "settings from FILE instead of config.yaml"},
+    {.name = "help", .letter = 'h', .help = "show help and stop"},
+    {.name = "version", .help = "show the version and stop"},
+    {.name = "list-man-pages", .help = "names of the man pages, for the build", .hidden = true},
+    {.name = "man-source", .value = "PAGE", .help = "a man page in scdoc's form, for the build", .hidden = true},
+    {.name = NULL},
+};
+
+const struct tm_command tm_commands[] = {
+    {
+        .name = "catalog",
+        .summary = "instance types and prices, ranked and filtered",
+        .description =
+            "Lists what can be rented. Without options one row an instance type, at its cheapest place; --all lists "
+            "every offer. With --json every offer that matches is listed.\n\n"
+            "FLOPP is DeepVM's measure, FLOPS / price x 3600: floating point operations for one dollar. It uses the "
+            "dense peak at the precision of --precision and the price of --price; \"mixed\" is the precision "
+            "mixed-precision training would use (bf16 or fp16 tensor rates where there are any, else fp32). Real "
+            "training reaches some 30-60% of peak rates.\n\n"
+            "The interruption band is the share of spot capacity that AWS took back in a month. Figures come from the "
+            "catalogue that ships with the program, and from what catalog import added.",
+        .examples = "  tidemill catalog --sort flopp --spot             # best FLOPS for a spot dollar first\n"
+                    "  tidemill catalog --gpu V100 --all --sort price   # every offer with V100s\n"
+                    "  tidemill catalog --cloud aws,gcp --min-gpus 8 --max-price 20\n"
+                    "  tidemill catalog show p3.2xlarge\n"
+                    "  tidemill catalog import --format skypilot aws.csv gcp.csv\n",
+        .options = tm_catalog_list_options,
+        .subcommands = tm_catalog_subcommands,
+        .run = tm_cmd_catalog_list,
+    },
+    {
+        .name = "trace",
+        .summary = "how capacity came and went: statistics, plots, cuts, made-up traces",
+        .description = "A trace is a record of how many instances a place would give over time. Files are read in many "
+                       "formats, found by content (tidemill-trace(5) lists them); hadp, hasp, ladp and lasp name the "
+                       "four published hours that ship with the program.",
+        .examples = "  tidemill trace stats hadp ladp my-trace.json\n"
+                    "  tidemill trace show hadp --svg hadp.svg\n"
+                    "  tidemill trace cut p3.csv --from 5.5h --to 6.5h -o hour.tmtrace\n"
+                    "  tidemill trace generate --like p3.csv --seed 7 -o made.tmtrace\n"
+                    "  tidemill trace generate --nodes 32 --mean 24 --mtbf 10m --burst 2 --duration 12h\n",
+        .subcommands = tm_trace_subcommands,
+    },
+    {
+        .name = "config",
+        .summary = "settings in force and where files live",
+        .description = "Shows every setting, its value, and the folders in use. Settings are read from config.yaml in the "
+                       "settings folder; tidemill(1) lists them.",
+        .run = tm_cmd_config,
+    },
+    {
+        .name = "completion",
+        .summary = "completions for a shell",
+        .arguments = "bash|zsh|fish",
+        .description = "Prints a completion script. For bash: eval \"$(tidemill completion bash)\".",
+        .run = tm_cmd_completion,
+        .words = tm_completion_shells,
+    },
+    {
+        .name = "help",
+        .summary = "help on a command",
+        .arguments = "[COMMAND [SUBCOMMAND]]",
+        .description = "Shows what a command does and its options.",
+        .run = tm_cmd_help,
+    },
+    {.name = NULL},
+};

@@ -1,0 +1,18 @@
+/* One row a command: see cmd_*.c. */
+#ifndef TM_CLI_COMMANDS_H
+#define TM_CLI_COMMANDS_H
+
+#include "cli/command.h"
+
+extern const struct tm_option tm_catalog_list_options[];
+extern const struct tm_command tm_catalog_subcommands[];
+int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e);
+
+extern const struct tm_command tm_trace_subcommands[];
+
+int tm_cmd_help(struct tm_cli *cli, struct tm_error *e);
+int tm_cmd_config(struct tm_cli *cli, struct tm_error *e);
+int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e);
+extern const char *const tm_completion_shells[];
+
+#endif

@@ -1,0 +1,275 @@
+#include "market/import.h"
+
+#include "base/alloc.h"
+#include "base/calendar.h"
+#include "base/content.h"
+#include "base/csv.h"
+#include "base/paths.h"
+#include "market/import_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { REPORT_BYTES_MAX = 1 << 20 };
+
+const char *const tm_import_formats[] = {"auto", "skypilot", "advisor", "prices", NULL};
+
+void tm_import_report_init(struct tm_import_report *report)
+{
+    *report = (struct tm_import_report){0};
+    tm_arena_init(&report->arena, REPORT_BYTES_MAX);
+}
+
+void tm_import_report_deinit(struct tm_import_report *report)
+{
+    tm_arena_deinit(&report->arena);
+}
+
+void tm_import__issue(struct tm_import *import, int line, bool rejected, const char *format, ...)
+{
+    struct tm_import_report *report = import->report;
+    if (rejected)
+        report->rejected++;
+    else
+        report->warned++;
+    if (report->issue_count == TM_IMPORT_ISSUES_MAX) return;
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    char *copy = tm_arena_strdup(&report->arena, text);
+    char *file = tm_arena_strdup(&report->arena, import->file);
+    if (copy == NULL || file == NULL) return; /* the count above still tells */
+    report->issues[report->issue_count++] =
+        (struct tm_import_issue){.file = file, .line = line, .rejected = rejected, .text = copy};
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* "YYYY-MM-DD" or "YYYY-MM" in the file name, else today. */
+static void find_as_of(const struct tm_import *import, char as_of[TM_CALENDAR_TEXT_MAX])
+{
+    int64_t time_ms = 0;
+    char day[TM_CALENDAR_TEXT_MAX];
+    if (import->options->as_of != NULL) {
+        (void)snprintf(as_of, TM_CALENDAR_TEXT_MAX, "%s", import->options->as_of);
+        return;
+    }
+    const char *name = base_name(import->file);
+    const char *best = NULL;
+    for (const char *at = name; *at != '\0'; at++) {
+        if (strlen(at) >= 10 && tm_calendar_parse(at, 10, &time_ms)) best = at;
+    }
+    if (best != NULL) {
+        (void)snprintf(as_of, TM_CALENDAR_TEXT_MAX, "%.10s", best);
+        return;
+    }
+    for (const char *at = name; *at != '\0'; at++) {
+        (void)snprintf(day, sizeof day, "%.7s-01", at);
+        if (strlen(at) < 7 || !tm_calendar_parse(day, 10, &time_ms)) continue;
+        (void)snprintf(as_of, TM_CALENDAR_TEXT_MAX, "%.10s", day);
+        return;
+    }
+    tm_calendar_print_day(import->env->now_ms(import->env), as_of);
+}
+
+int tm_import__source(struct tm_import *import, const char *what, struct tm_error *e)
+{
+    char as_of[TM_CALENDAR_TEXT_MAX];
+    char name[160];
+    char text[256];
+    find_as_of(import, as_of);
+    (void)snprintf(name, sizeof name, "import:%.140s", base_name(import->file));
+    (void)snprintf(text, sizeof text, "imported from %.140s (%s)", base_name(import->file), what);
+    return tm_catalog_add_source(import->user, name, as_of, text, &import->source, e);
+}
+
+/* ---- which reader ---- */
+
+enum file_kind { FILE_UNKNOWN, FILE_SKYPILOT, FILE_NETWORK, FILE_GPUS, FILE_ADVISOR, FILE_PRICES };
+
+static enum file_kind kind_of_header(const struct tm_csv *csv)
+{
+    if (tm_csv_find(csv, "InstanceType") >= 0 && tm_csv_find(csv, "Region") >= 0) return FILE_SKYPILOT;
+    if (tm_csv_find(csv, "instance_type") >= 0 && tm_csv_find(csv, "network_gbps") >= 0) return FILE_NETWORK;
+    if (tm_csv_find(csv, "name") >= 0 && tm_csv_find(csv, "fp32_tflops") >= 0) return FILE_GPUS;
+    if (tm_csv_find(csv, "availability_zone") >= 0 && tm_csv_find(csv, "instance_type") >= 0) return FILE_PRICES;
+    return FILE_UNKNOWN;
+}
+
+static int detect(const struct tm_import *import, enum file_kind *out, struct tm_error *e)
+{
+    *out = FILE_UNKNOWN;
+    if (import->text[strspn(import->text, " \t\r\n")] == '{') {
+        *out = FILE_ADVISOR;
+        return 0;
+    }
+    struct tm_csv *csv = tm_alloc(sizeof *csv);
+    if (csv == NULL) return tm_error_nomem(e);
+    tm_csv_init(csv, import->file, import->text, import->length);
+    int rc = tm_csv_next(csv, e);
+    if (rc == 1) *out = kind_of_header(csv);
+    tm_free(csv);
+    return rc < 0 ? rc : 0;
+}
+
+/* SkyPilot's files come with tables of GPUs and networks beside them, which are taken under its name too. */
+static bool is_allowed(enum tm_import_format format, enum file_kind kind)
+{
+    switch (format) {
+    case TM_IMPORT_SKYPILOT:
+        return kind == FILE_SKYPILOT || kind == FILE_NETWORK || kind == FILE_GPUS;
+    case TM_IMPORT_ADVISOR:
+        return kind == FILE_ADVISOR;
+    case TM_IMPORT_PRICES:
+        return kind == FILE_PRICES;
+    default:
+        return kind != FILE_UNKNOWN;
+    }
+}
+
+static int wrong_kind(const struct tm_import *import, struct tm_error *e)
+{
+    static const char *const expected[] = {
+        [TM_IMPORT_AUTO] = "a SkyPilot catalogue (CSV), Spot Advisor data (JSON) or a price history (CSV)",
+        [TM_IMPORT_SKYPILOT] = "SkyPilot's CSV with a header (InstanceType, AcceleratorName, Price, Region, ...)",
+        [TM_IMPORT_ADVISOR] = "the Spot Advisor's JSON (spot_advisor, instance_types, ranges)",
+        [TM_IMPORT_PRICES] = "CSV with a header (timestamp,availability_zone,instance_type,spot_usd_h)",
+    };
+    return tm_error_set(e, TM_EINPUT, "%s:1: expected %s", import->file, expected[import->options->format]);
+}
+
+static int import_text(struct tm_import *import, struct tm_error *e)
+{
+    enum file_kind kind = FILE_UNKNOWN;
+    int rc = detect(import, &kind, e);
+    if (rc != 0) return rc;
+    if (!is_allowed(import->options->format, kind)) return wrong_kind(import, e);
+    switch (kind) {
+    case FILE_SKYPILOT:
+        return tm_import__skypilot(import, e);
+    case FILE_NETWORK:
+        return tm_import__network(import, e);
+    case FILE_GPUS:
+        return tm_import__gpus(import, e);
+    case FILE_ADVISOR:
+        return tm_import__advisor(import, e);
+    default:
+        return tm_import__prices(import, e);
+    }
+}
+
+static int import_file(struct tm_import *import, const char *path, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_IMPORT_BYTES_MAX);
+    int rc = tm_content_read(import->env, path, &text, e);
+    if (rc == 0) {
+        size_t bom = text.length >= 3 && memcmp(text.data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+        import->file = path;
+        import->text = tm_text_string(&text) + bom;
+        import->length = text.length - bom;
+        rc = import_text(import, e);
+        import->report->files++;
+    }
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* ---- saving ---- */
+
+static int save(struct tm_env *env, const char *name, struct tm_text *text, struct tm_error *e)
+{
+    struct tm_arena arena;
+    tm_arena_init(&arena, 1 << 16);
+    int rc = tm_text_status(text, e);
+    const char *path = rc == 0 ? tm_path(env, TM_PATH_DATA, name, &arena, e) : NULL;
+    if (rc == 0 && path == NULL) rc = -(int)TM_ENOTFOUND;
+    if (rc == 0) rc = env->file_write(env, path, tm_text_string(text), text->length, e);
+    tm_arena_deinit(&arena);
+    return rc;
+}
+
+/* The history goes first: it is read only through the prices that the catalogue, written last, names. */
+static int save_all(struct tm_import *import, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, (size_t)1 << 30);
+    int rc = 0;
+    if (import->history_changed) {
+        rc = tm_price_history_sort(import->history, e);
+        if (rc == 0) tm_price_history_print(import->history, &text);
+        if (rc == 0) rc = save(import->env, "spot-prices.csv", &text, e);
+        tm_text_clear(&text);
+    }
+    if (rc == 0) {
+        tm_catalog_print(import->user, &text);
+        rc = save(import->env, "catalog.tmcat", &text, e);
+    }
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static int load_user_catalog(struct tm_import *import, struct tm_error *e)
+{
+    struct tm_arena arena;
+    struct tm_text text;
+    tm_arena_init(&arena, 1 << 16);
+    tm_text_init(&text, TM_CATALOG_BYTES_MAX);
+    int rc = 0;
+    const char *path = tm_path(import->env, TM_PATH_DATA, "catalog.tmcat", &arena, e);
+    if (path == NULL) rc = -(int)TM_ENOTFOUND;
+    if (rc == 0 && import->env->file_exists(import->env, path)) {
+        rc = tm_content_read(import->env, path, &text, e);
+        if (rc == 0) rc = tm_catalog_parse(import->user, path, tm_text_string(&text), text.length, true, e);
+    }
+    tm_text_deinit(&text);
+    tm_arena_deinit(&arena);
+    return rc;
+}
+
+static int import_all(struct tm_import *import, const char *const *paths, size_t path_count, struct tm_error *e)
+{
+    struct tm_import_report *report = import->report;
+    int rc = tm_catalog_load_shipped(import->shipped, e);
+    if (rc == 0) rc = load_user_catalog(import, e);
+    for (size_t i = 0; rc == 0 && i < path_count; i++)
+        rc = import_file(import, paths[i], e);
+    if (rc != 0) return rc;
+    if (import->options->strict && report->rejected > 0)
+        return tm_error_set(e, TM_EINPUT, "%zu bad rows; nothing was imported (--strict)", report->rejected);
+    if (report->kept == 0) return tm_error_set(e, TM_EINPUT, "no row could be used; nothing was imported");
+    report->offers = import->user->offer_count;
+    report->bands = import->user->band_count;
+    rc = save_all(import, e);
+    report->prices = import->history->count;
+    return rc;
+}
+
+int tm_import_files(struct tm_env *env, const struct tm_import_options *options, const char *const *paths,
+                    size_t path_count, struct tm_import_report *report, struct tm_error *e)
+{
+    struct tm_catalog user;
+    struct tm_catalog shipped;
+    struct tm_price_history history;
+    tm_catalog_init(&user);
+    tm_catalog_init(&shipped);
+    tm_price_history_init(&history);
+    struct tm_import import = {.env = env,
+                               .options = options,
+                               .report = report,
+                               .user = &user,
+                               .shipped = &shipped,
+                               .history = &history};
+    int rc = import_all(&import, paths, path_count, e);
+    tm_price_history_deinit(&history);
+    tm_catalog_deinit(&shipped);
+    tm_catalog_deinit(&user);
+    return rc;
+}

@@ -1,0 +1,64 @@
+/* The AWS Spot Advisor's feed: {"ranges": [...], "instance_types": {...}, "spot_advisor": {REGION: {"Linux": {TYPE:
+ * {"r": band, "s": saving in percent}}}}}. Linux rows are taken. */
+#include "market/import_internal.h"
+
+#include "base/doc.h"
+
+#include <string.h>
+
+static int take_type(struct tm_import *import, const char *region, const char *type, const json_t *figures,
+                     struct tm_error *e)
+{
+    const json_t *band = json_object_get(figures, "r");
+    const json_t *saving = json_object_get(figures, "s");
+    import->report->rows++;
+    if (!json_is_integer(band) || json_integer_value(band) < 0 || json_integer_value(band) > 4 ||
+        !json_is_number(saving) || !(json_number_value(saving) >= 0 && json_number_value(saving) <= 100)) {
+        tm_import__issue(import, 0, true, "%s in %s: expected r from 0 to 4 and s from 0 to 100", type, region);
+        return 0;
+    }
+    if (strlen(type) > 100 || strlen(region) > 100) {
+        tm_import__issue(import, 0, true, "name too long in %.100s", region);
+        return 0;
+    }
+    struct tm_band row = {
+        .cloud = tm_catalog_string(import->user, "aws", 3),
+        .region = tm_catalog_string(import->user, region, strlen(region)),
+        .instance = tm_catalog_string(import->user, type, strlen(type)),
+        .band = (int)json_integer_value(band),
+        .saving_percent = json_number_value(saving),
+        .source = import->source,
+    };
+    if (row.cloud == NULL || row.region == NULL || row.instance == NULL) return tm_error_nomem(e);
+    import->report->kept++;
+    return tm_catalog_add_band(import->user, &row, e);
+}
+
+static int take_regions(struct tm_import *import, json_t *root, struct tm_error *e)
+{
+    json_t *regions = json_object_get(root, "spot_advisor");
+    if (!json_is_object(regions))
+        return tm_error_set(e, TM_EINPUT, "%s: spot_advisor: expected a map of regions", import->file);
+    const char *region;
+    json_t *systems;
+    json_object_foreach (regions, region, systems) {
+        const char *type;
+        json_t *figures;
+        json_object_foreach (json_object_get(systems, "Linux"), type, figures) {
+            int rc = take_type(import, region, type, figures, e);
+            if (rc != 0) return rc;
+        }
+    }
+    return 0;
+}
+
+int tm_import__advisor(struct tm_import *import, struct tm_error *e)
+{
+    json_t *root = NULL;
+    int rc = tm_import__source(import, "AWS Spot Advisor", e);
+    if (rc == 0) rc = tm_json_load(import->file, import->text, import->length, &root, e);
+    if (rc != 0) return rc;
+    rc = take_regions(import, root, e);
+    json_decref(root);
+    return rc;
+}

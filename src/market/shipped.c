@@ -1,0 +1,69 @@
+#include "market/shipped.h"
+
+#include <strings.h>
+
+/* The assembler puts the file between two labels; CMakeLists.txt names the files as dependencies of this one. */
+#define TM_EMBED(label, path)                                                                                          \
+    __asm__(".section .rodata\n"                                                                                       \
+            ".balign 16\n"                                                                                             \
+            ".hidden " #label "_begin\n"                                                                               \
+            ".hidden " #label "_end\n"                                                                                 \
+            ".global " #label "_begin\n"                                                                               \
+            ".global " #label "_end\n" #label "_begin:\n"                                                              \
+            ".incbin \"" TIDEMILL_DATA_DIR "/" path "\"\n" #label "_end:\n"                                            \
+            ".byte 0\n"                                                                                                \
+            ".previous\n");                                                                                            \
+    extern const char label##_begin[];                                                                                 \
+    extern const char label##_end[]
+
+TM_EMBED(tm_embedded_catalog, "catalog.tmcat");
+TM_EMBED(tm_embedded_hadp, "traces/hadp.tmtrace");
+TM_EMBED(tm_embedded_hasp, "traces/hasp.tmtrace");
+TM_EMBED(tm_embedded_ladp, "traces/ladp.tmtrace");
+TM_EMBED(tm_embedded_lasp, "traces/lasp.tmtrace");
+
+static const struct {
+    const char *name;
+    const char *summary;
+    const char *begin;
+    const char *end;
+} files[] = {
+    {"catalog", "the shipped catalogue", tm_embedded_catalog_begin, tm_embedded_catalog_end},
+    {"hadp", "high availability, dense preemption", tm_embedded_hadp_begin, tm_embedded_hadp_end},
+    {"hasp", "high availability, sparse preemption", tm_embedded_hasp_begin, tm_embedded_hasp_end},
+    {"ladp", "low availability, dense preemption", tm_embedded_ladp_begin, tm_embedded_ladp_end},
+    {"lasp", "low availability, sparse preemption", tm_embedded_lasp_begin, tm_embedded_lasp_end},
+};
+
+enum { FILE_COUNT = sizeof files / sizeof *files };
+
+static struct tm_shipped shipped_at(size_t i)
+{
+    return (struct tm_shipped){files[i].name, files[i].summary, files[i].begin,
+                               (size_t)(files[i].end - files[i].begin)};
+}
+
+struct tm_shipped tm_shipped_catalog(void)
+{
+    return shipped_at(0);
+}
+
+size_t tm_shipped_trace_count(void)
+{
+    return FILE_COUNT - 1;
+}
+
+struct tm_shipped tm_shipped_trace(size_t i)
+{
+    return shipped_at(i + 1);
+}
+
+bool tm_shipped_trace_find(const char *name, struct tm_shipped *out)
+{
+    for (size_t i = 1; i < FILE_COUNT; i++) {
+        if (strcasecmp(files[i].name, name) != 0) continue;
+        *out = shipped_at(i);
+        return true;
+    }
+    return false;
+}

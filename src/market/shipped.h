@@ -1,0 +1,21 @@
+/* Files that are part of the binary: the catalogue and the four published trace hours. */
+#ifndef TM_MARKET_SHIPPED_H
+#define TM_MARKET_SHIPPED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct tm_shipped {
+    const char *name;
+    const char *summary;
+    const char *text; /* not NUL-terminated */
+    size_t length;
+};
+
+struct tm_shipped tm_shipped_catalog(void);
+size_t tm_shipped_trace_count(void);
+struct tm_shipped tm_shipped_trace(size_t i);
+/* False: none of that name; case does not matter. */
+bool tm_shipped_trace_find(const char *name, struct tm_shipped *out);
+
+#endif
