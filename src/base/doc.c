@@ -33,8 +33,7 @@ struct tm_node *tm_doc__node(struct tm_doc_builder *builder, enum tm_node_kind k
     return node;
 }
 
-int tm_doc__append(struct tm_doc_builder *builder, struct tm_node *parent, struct tm_node **last,
-                   struct tm_node *child)
+int tm_doc__append(struct tm_doc_builder *builder, struct tm_node *parent, struct tm_node **last, struct tm_node *child)
 {
     if (child->key != NULL) {
         if (parent->count == TM_DOC_KEYS_MAX) {

@@ -1,8 +1,8 @@
 /* Documents people write (job files, settings): YAML through libfyaml, JSON through jansson, into one small tree in
  * which every value knows its place.
  *
- * Bounded on purpose: at most 32 levels, 100,000 values and 1,000 keys in a map; aliases and anchors are refused (no bombs); a key may
- * stand only once in a map. */
+ * Bounded on purpose: at most 32 levels, 100,000 values and 1,000 keys in a map; aliases and anchors are refused (no
+ * bombs); a key may stand only once in a map. */
 #ifndef TM_BASE_DOC_H
 #define TM_BASE_DOC_H
 
@@ -17,11 +17,11 @@ enum tm_node_kind { TM_NODE_NULL, TM_NODE_SCALAR, TM_NODE_LIST, TM_NODE_MAP };
 
 struct tm_node {
     enum tm_node_kind kind;
-    bool quoted;        /* scalar: stood in quotes, so it is text even if it looks like a number */
-    int line;           /* from 1; 0: not known (JSON) */
-    int column;         /* from 1 */
-    const char *key;    /* in a map: the key of this value; else NULL */
-    const char *text;   /* scalar: its text */
+    bool quoted;           /* scalar: stood in quotes, so it is text even if it looks like a number */
+    int line;              /* from 1; 0: not known (JSON) */
+    int column;            /* from 1 */
+    const char *key;       /* in a map: the key of this value; else NULL */
+    const char *text;      /* scalar: its text */
     struct tm_node *next;  /* the next value of the same list or map */
     struct tm_node *first; /* list, map: the first value */
     size_t count;          /* list, map: how many */

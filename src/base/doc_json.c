@@ -69,7 +69,8 @@ static struct tm_node *convert_group(struct tm_doc_builder *builder, json_t *val
     if (is_map) {
         const char *key;
         json_t *item;
-        json_object_foreach (value, key, item) {
+        json_object_foreach(value, key, item)
+        {
             struct tm_node *child = convert(builder, item, depth + 1);
             char *copy = child == NULL ? NULL : tm_arena_strdup(builder->arena, key);
             if (copy == NULL) {

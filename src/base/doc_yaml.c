@@ -32,8 +32,7 @@ static int refuse(struct yaml_build *build, int line, int column, const char *wh
 static int place_node(struct yaml_build *build, struct tm_node *node)
 {
     if (build->depth == 0) {
-        if (build->root_done)
-            return refuse(build, node->line, node->column, "second document in the file; keep one");
+        if (build->root_done) return refuse(build, node->line, node->column, "second document in the file; keep one");
         build->root = node;
         build->root_done = true;
         return 0;

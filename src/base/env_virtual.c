@@ -20,8 +20,8 @@ enum socket_state { SOCKET_FREE, SOCKET_LISTENING, SOCKET_WAITING, SOCKET_OPEN, 
 struct virtual_socket { /* handle = index + 1 */
     enum socket_state state;
     char address[TM_ADDRESS_MAX];
-    int peer;         /* index of the other end, -1 once it closed */
-    int accepted_by;  /* SOCKET_WAITING: index of the listener */
+    int peer;          /* index of the other end, -1 once it closed */
+    int accepted_by;   /* SOCKET_WAITING: index of the listener */
     struct tm_text in; /* bytes that came and were not read */
 };
 
@@ -125,8 +125,7 @@ int tm_env_virtual_set_variable(struct tm_env *env, const char *name, const char
         if (entry != NULL) drop_entry(world->variables, &world->variable_count, entry);
         return 0;
     }
-    if (entry == NULL)
-        entry = add_entry(&world->variables, &world->variable_count, &world->variable_capacity, name);
+    if (entry == NULL) entry = add_entry(&world->variables, &world->variable_count, &world->variable_capacity, name);
     if (entry == NULL) return -(int)TM_ENOMEM;
     tm_text_clear(&entry->content);
     tm_text_puts(&entry->content, value);
@@ -145,12 +144,10 @@ static int virtual_file_read(struct tm_env *env, const char *path, struct tm_tex
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
 }
 
-static int virtual_file_write(struct tm_env *env, const char *path, const char *data, size_t length,
-                              struct tm_error *e)
+static int virtual_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
 {
     struct world *world = world_of(env);
-    if (world->fail_write_at > 0 && --world->fail_write_at == 0)
-        return tm_error_errno(e, ENOSPC, "writing %s", path);
+    if (world->fail_write_at > 0 && --world->fail_write_at == 0) return tm_error_errno(e, ENOSPC, "writing %s", path);
     struct tm_text content; /* made whole before it replaces the old one */
     tm_text_init(&content, FILE_BYTES_MAX);
     tm_text_append(&content, data, length);
@@ -353,8 +350,7 @@ static int virtual_process_start(struct tm_env *env, const char *const *argv, in
 {
     struct world *world = world_of(env);
     void *array = world->processes;
-    int rc = tm_grow(&array, &world->process_capacity, world->process_count + 1, sizeof *world->processes,
-                     ENTRIES_MAX);
+    int rc = tm_grow(&array, &world->process_capacity, world->process_count + 1, sizeof *world->processes, ENTRIES_MAX);
     world->processes = array;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "starting %s: no room for another process", argv[0]);
     world->processes[world->process_count++] = (struct virtual_process){0};

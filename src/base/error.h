@@ -47,19 +47,16 @@ struct tm_error {
 };
 
 /* Puts code and words in `e` (if any) and returns -code, so that a failing function ends in one line. */
-int tm_error_set(struct tm_error *e, enum tm_code code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int tm_error_set(struct tm_error *e, enum tm_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "words: " before what `e` says (if any) and returns `rc`, the code in hand. */
-int tm_error_wrap(struct tm_error *e, int rc, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int tm_error_wrap(struct tm_error *e, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* "out of memory", -TM_ENOMEM. */
 int tm_error_nomem(struct tm_error *e);
 
 /* "what: strerror(errno_value)" as -TM_ENOTFOUND for ENOENT, else -TM_EIO. */
-int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 const char *tm_code_name(enum tm_code code);
 const char *tm_code_remedy(enum tm_code code);

@@ -45,10 +45,17 @@ static bool has_bounds(const struct tm_field *field)
 void tm_field_expected(const struct tm_field *field, struct tm_text *out)
 {
     static const char *const names[] = {
-        [TM_FIELD_STRING] = "text",         [TM_FIELD_BOOL] = "true or false", [TM_FIELD_INTEGER] = "whole number",
-        [TM_FIELD_NUMBER] = "number",       [TM_FIELD_DURATION] = "duration",  [TM_FIELD_MONEY] = "amount in dollars",
-        [TM_FIELD_BYTES] = "size in bytes", [TM_FIELD_RATE] = "rate in bits per second",
-        [TM_FIELD_CHOICE] = "one of ",      [TM_FIELD_STRINGS] = "list of texts", [TM_FIELD_MAP] = "map",
+        [TM_FIELD_STRING] = "text",
+        [TM_FIELD_BOOL] = "true or false",
+        [TM_FIELD_INTEGER] = "whole number",
+        [TM_FIELD_NUMBER] = "number",
+        [TM_FIELD_DURATION] = "duration",
+        [TM_FIELD_MONEY] = "amount in dollars",
+        [TM_FIELD_BYTES] = "size in bytes",
+        [TM_FIELD_RATE] = "rate in bits per second",
+        [TM_FIELD_CHOICE] = "one of ",
+        [TM_FIELD_STRINGS] = "list of texts",
+        [TM_FIELD_MAP] = "map",
     };
     tm_text_puts(out, names[field->type]);
     if (field->type == TM_FIELD_CHOICE) {

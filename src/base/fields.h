@@ -42,10 +42,10 @@ struct tm_field {
     bool required;
     double min; /* numbers; min == max == 0: no bounds */
     double max;
-    const char *const *choices;     /* TM_FIELD_CHOICE: NULL-terminated */
-    const struct tm_field *fields;  /* TM_FIELD_MAP */
-    const char *example;            /* shown in messages; NULL: made up from the type */
-    const char *doc;                /* one line for the manual */
+    const char *const *choices;    /* TM_FIELD_CHOICE: NULL-terminated */
+    const struct tm_field *fields; /* TM_FIELD_MAP */
+    const char *example;           /* shown in messages; NULL: made up from the type */
+    const char *doc;               /* one line for the manual */
 };
 
 /* Fills the struct at `target` (which holds the defaults) from a map. Unknown keys are errors, with a suggestion.

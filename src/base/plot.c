@@ -251,8 +251,7 @@ int tm_plot_svg(const struct tm_plot *plot, struct tm_text *out, struct tm_error
     tm_text_puts(out, "</text>\n");
     put_grid(plot, out);
     put_curve(plot, out);
-    tm_text_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (SVG_WIDTH + SVG_LEFT) / 2,
-                   SVG_HEIGHT - 12);
+    tm_text_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (SVG_WIDTH + SVG_LEFT) / 2, SVG_HEIGHT - 12);
     put_escaped(out, plot->x_label);
     tm_text_puts(out, "</text>\n</svg>\n");
     return tm_text_status(out, e);

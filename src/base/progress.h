@@ -12,7 +12,7 @@ struct tm_progress {
     const char *label;
     int64_t total;
     int64_t started_ns;
-    int64_t drawn_ns; /* 0: never */
+    int64_t drawn_ns;                                              /* 0: never */
     void (*write)(void *context, const char *text, size_t length); /* where the bar goes; NULL: standard error */
     void *write_context;
 };

@@ -43,8 +43,8 @@ struct tm_term tm_term_detect(struct tm_env *env, int fd, enum tm_color_mode mod
     struct tm_term term = {.is_terminal = isatty(fd) == 1};
     const char *kind = env->variable(env, "TERM");
     bool dumb = kind == NULL || strcmp(kind, "dumb") == 0;
-    term.color = mode == TM_COLOR_ALWAYS ||
-                 (mode == TM_COLOR_AUTO && term.is_terminal && !dumb && !is_set(env, "NO_COLOR"));
+    term.color =
+        mode == TM_COLOR_ALWAYS || (mode == TM_COLOR_AUTO && term.is_terminal && !dumb && !is_set(env, "NO_COLOR"));
     term.utf8 = locale_is_utf8(env, term.is_terminal);
     term.width = width_of(env, fd, term.is_terminal);
     return term;
@@ -53,7 +53,7 @@ struct tm_term tm_term_detect(struct tm_env *env, int fd, enum tm_color_mode mod
 void tm_term_put(const struct tm_term *term, struct tm_text *out, enum tm_color color, const char *string)
 {
     static const char *const codes[] = {
-        [TM_PLAIN] = "", [TM_BOLD] = "1", [TM_DIM] = "2",   [TM_RED] = "31",
+        [TM_PLAIN] = "",   [TM_BOLD] = "1",    [TM_DIM] = "2",   [TM_RED] = "31",
         [TM_GREEN] = "32", [TM_YELLOW] = "33", [TM_BLUE] = "34", [TM_CYAN] = "36",
     };
     if (!term->color || color == TM_PLAIN) {
@@ -67,7 +67,11 @@ void tm_term_put(const struct tm_term *term, struct tm_text *out, enum tm_color 
 static uint32_t next_code_point(const char *text, size_t *used)
 {
     const unsigned char *bytes = (const unsigned char *)text;
-    size_t length = bytes[0] < 0x80 ? 1 : bytes[0] >> 5 == 6 ? 2 : bytes[0] >> 4 == 14 ? 3 : bytes[0] >> 3 == 30 ? 4 : 1;
+    size_t length = bytes[0] < 0x80       ? 1
+                    : bytes[0] >> 5 == 6  ? 2
+                    : bytes[0] >> 4 == 14 ? 3
+                    : bytes[0] >> 3 == 30 ? 4
+                                          : 1;
     *used = 1;
     if (length == 1) return bytes[0];
     uint32_t point = bytes[0] & (0x7FU >> length);

@@ -13,8 +13,9 @@ struct suffix {
 
 /* The table of a kind is searched from the top; the first row is what a bare number means (NULL: not allowed). */
 static const struct suffix duration_suffixes[] = {
-    {"ms", 1},        {"s", 1000},         {"sec", 1000},     {"m", 60 * 1000},         {"min", 60 * 1000},
-    {"h", 3600 * 1000}, {"d", 86400 * 1000}, {"w", 7 * 86400 * 1000LL}, {NULL, 0},
+    {"ms", 1},          {"s", 1000},        {"sec", 1000},       {"m", 60 * 1000},
+    {"min", 60 * 1000}, {"h", 3600 * 1000}, {"d", 86400 * 1000}, {"w", 7 * 86400 * 1000LL},
+    {NULL, 0},
 };
 static const struct suffix money_suffixes[] = {{"", 1000000}, {NULL, 0}};
 static const struct suffix bytes_suffixes[] = {
@@ -32,9 +33,19 @@ static const struct suffix bytes_suffixes[] = {
     {NULL, 0},
 };
 static const struct suffix rate_suffixes[] = {
-    {"bit/s", 1},      {"kbit/s", 1000}, {"Mbit/s", 1000000}, {"Gbit/s", 1000000000}, {"Tbit/s", 1000000000000},
-    {"kbit", 1000},    {"Mbit", 1000000}, {"Gbit", 1000000000}, {"kbps", 1000},        {"Mbps", 1000000},
-    {"Gbps", 1000000000}, {"Tbps", 1000000000000}, {NULL, 0},
+    {"bit/s", 1},
+    {"kbit/s", 1000},
+    {"Mbit/s", 1000000},
+    {"Gbit/s", 1000000000},
+    {"Tbit/s", 1000000000000},
+    {"kbit", 1000},
+    {"Mbit", 1000000},
+    {"Gbit", 1000000000},
+    {"kbps", 1000},
+    {"Mbps", 1000000},
+    {"Gbps", 1000000000},
+    {"Tbps", 1000000000000},
+    {NULL, 0},
 };
 
 static const struct {

@@ -24,7 +24,8 @@ int tm_unit_parse(enum tm_unit_kind kind, const char *text, size_t length, int64
 /* Prints a quantity for people ("1h 30m", "$12.50", "16 GiB", "25 Gbit/s"). Returns `buffer`. */
 const char *tm_unit_print(enum tm_unit_kind kind, int64_t value, char buffer[TM_UNITS_TEXT_MAX]);
 
-/* Prints a quantity so that tm_unit_parse gives it back exactly ("5400s", "12.5", "17179869184", "25000000000bit/s"). */
+/* Prints a quantity so that tm_unit_parse gives it back exactly ("5400s", "12.5", "17179869184", "25000000000bit/s").
+ */
 const char *tm_unit_print_exact(enum tm_unit_kind kind, int64_t value, char buffer[TM_UNITS_TEXT_MAX]);
 
 const char *tm_unit_name(enum tm_unit_kind kind);    /* "duration" */

@@ -121,8 +121,7 @@ static int take_long(struct tm_cli *cli, int word_count, char *const *words, int
     const struct tm_option *option = tm_option_find(cli, name, 0);
     if (option == NULL) return unknown_option(cli, word, e);
     const char *equals = word[2 + length] == '=' ? word + 3 + length : NULL;
-    if (option->value == NULL && equals != NULL)
-        return tm_error_set(e, TM_EUSAGE, "--%s takes no value", option->name);
+    if (option->value == NULL && equals != NULL) return tm_error_set(e, TM_EUSAGE, "--%s takes no value", option->name);
     if (option->value == NULL) return add_given(cli, option, NULL, e);
     if (equals == NULL && *at + 1 >= word_count)
         return tm_error_set(e, TM_EUSAGE, "--%s needs a value: --%s %s", option->name, option->name, option->value);
@@ -176,8 +175,8 @@ int tm_cli_parse(struct tm_cli *cli, int word_count, char *const *words, struct 
         else if (strcmp(word, "--") == 0)
             options_over = true;
         else
-            rc = word[1] == '-' ? take_long(cli, word_count, words, &at, e)
-                                : take_short(cli, word_count, words, &at, e);
+            rc =
+                word[1] == '-' ? take_long(cli, word_count, words, &at, e) : take_short(cli, word_count, words, &at, e);
         if (rc != 0) return rc;
     }
     return 0;
@@ -212,8 +211,7 @@ int tm_given_duration(const struct tm_cli *cli, const char *name, int64_t *out_m
     return -(int)TM_EUSAGE;
 }
 
-int tm_given_number(const struct tm_cli *cli, const char *name, double min, double max, double *out,
-                    struct tm_error *e)
+int tm_given_number(const struct tm_cli *cli, const char *name, double min, double max, double *out, struct tm_error *e)
 {
     const char *text = tm_given_text(cli, name);
     if (text == NULL) return 0;

@@ -38,7 +38,10 @@ const struct tm_option tm_catalog_list_options[] = {
     {.name = "spot", .help = "only what has a spot price, at that price"},
     {.name = "on-demand", .help = "only what has an on-demand price, at that price"},
     {.name = "max-price", .value = "USD", .help = "at most USD dollars an hour, at the price that counts"},
-    {.name = "price", .value = "KIND", .help = "which price counts; best: spot where there is one", .choices = price_names},
+    {.name = "price",
+     .value = "KIND",
+     .help = "which price counts; best: spot where there is one",
+     .choices = price_names},
     {.name = "precision", .value = "NAME", .help = "of TFLOPS and FLOPP", .choices = tm_precision_names},
     {.name = "sort", .value = "KEY", .help = "order of the rows", .choices = sort_names},
     {.name = "reverse", .help = "last row first"},
@@ -221,8 +224,7 @@ static void put_offer_json(struct tm_jsonout *json, const struct tm_catalog *cat
     tm_jsonout_end(json);
 }
 
-static int print_json(struct tm_cli *cli, const struct tm_catalog *catalog, const struct rows *rows,
-                      struct tm_error *e)
+static int print_json(struct tm_cli *cli, const struct tm_catalog *catalog, const struct rows *rows, struct tm_error *e)
 {
     struct tm_jsonout json;
     tm_jsonout_init(&json, &cli->out);
@@ -268,9 +270,10 @@ static int print_table(struct tm_cli *cli, const struct filter *filter, const st
                        struct tm_error *e)
 {
     static const struct tm_column columns[] = {
-        {"INFRA", TM_LEFT, 0},   {"INSTANCE", TM_LEFT, 0}, {"vCPUs", TM_RIGHT, 5}, {"Mem(GB)", TM_RIGHT, 6},
-        {"GPUS", TM_LEFT, 0},    {"COST ($/h)", TM_RIGHT, 0}, {"OD ($/h)", TM_RIGHT, 4}, {"TFLOPS", TM_RIGHT, 1},
-        {"FLOPP (PFLOP/$)", TM_RIGHT, 0}, {"NET (Gb/s)", TM_RIGHT, 3}, {"RECLAIMED", TM_RIGHT, 2},
+        {"INFRA", TM_LEFT, 0},       {"INSTANCE", TM_LEFT, 0},   {"vCPUs", TM_RIGHT, 5},
+        {"Mem(GB)", TM_RIGHT, 6},    {"GPUS", TM_LEFT, 0},       {"COST ($/h)", TM_RIGHT, 0},
+        {"OD ($/h)", TM_RIGHT, 4},   {"TFLOPS", TM_RIGHT, 1},    {"FLOPP (PFLOP/$)", TM_RIGHT, 0},
+        {"NET (Gb/s)", TM_RIGHT, 3}, {"RECLAIMED", TM_RIGHT, 2},
     };
     struct tm_table table;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
@@ -306,11 +309,12 @@ static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     if (rc != 0 || cli->quiet) return rc;
     tm_text_printf(&cli->out, "\n%zu of %zu %s; COST is the %s price; figures up to %s.\n", shown, rows->matching,
                    filter->all ? "offers" : "instance types, each at its cheapest place",
-                   filter->price == TM_PRICE_SPOT         ? "spot"
+                   filter->price == TM_PRICE_SPOT        ? "spot"
                    : filter->price == TM_PRICE_ON_DEMAND ? "on-demand"
                                                          : "spot price where there is one, else the on-demand",
                    catalog->as_of);
-    tm_text_printf(&cli->out, "FLOPP = FLOPS / COST x 3600, in 10^15 operations a dollar, at %s precision, dense peak.\n",
+    tm_text_printf(&cli->out,
+                   "FLOPP = FLOPS / COST x 3600, in 10^15 operations a dollar, at %s precision, dense peak.\n",
                    tm_precision_names[filter->precision]);
     if (shown < rows->matching) tm_text_puts(&cli->out, "More rows: --limit N, or --all for every offer.\n");
     return tm_text_status(&cli->out, e);
@@ -359,7 +363,8 @@ static int with_catalog(struct tm_cli *cli, int (*use)(struct tm_cli *, const st
 int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e)
 {
     if (cli->argument_count > 0)
-        return tm_error_set(e, TM_EUSAGE, "list takes no arguments; to see one instance type: tidemill catalog show %.60s",
+        return tm_error_set(e, TM_EUSAGE,
+                            "list takes no arguments; to see one instance type: tidemill catalog show %.60s",
                             cli->arguments[0]);
     return with_catalog(cli, list, e);
 }
@@ -515,7 +520,9 @@ static void log_issues(const struct tm_import_report *report)
 {
     for (size_t i = 0; i < report->issue_count; i++) {
         const struct tm_import_issue *issue = &report->issues[i];
-        tm_log(TM_LOG_WARN, "%s:%d: %s%s", issue->file, issue->line, issue->rejected ? "row left out: " : "", issue->text);
+        char place[16] = "";
+        if (issue->line > 0) (void)snprintf(place, sizeof place, ":%d", issue->line);
+        tm_log(TM_LOG_WARN, "%s%s: %s%s", issue->file, place, issue->rejected ? "row left out: " : "", issue->text);
     }
     size_t more = report->rejected + report->warned - report->issue_count;
     if (more > 0) tm_log(TM_LOG_WARN, "and %zu more rows with issues", more);
@@ -523,15 +530,13 @@ static void log_issues(const struct tm_import_report *report)
 
 static int cmd_import(struct tm_cli *cli, struct tm_error *e)
 {
-    struct tm_import_options options = {.cloud = tm_given_text(cli, "cloud"),
-                                        .as_of = tm_given_text(cli, "as-of"),
-                                        .strict = tm_given(cli, "strict")};
+    struct tm_import_options options = {
+        .cloud = tm_given_text(cli, "cloud"), .as_of = tm_given_text(cli, "as-of"), .strict = tm_given(cli, "strict")};
     int format = TM_IMPORT_AUTO;
     int64_t time_ms = 0;
     if (cli->argument_count == 0)
         return tm_error_set(e, TM_EUSAGE, "name the files: tidemill catalog import --format skypilot aws.csv");
-    if (options.as_of != NULL &&
-        (strlen(options.as_of) != 10 || !tm_calendar_parse(options.as_of, 10, &time_ms)))
+    if (options.as_of != NULL && (strlen(options.as_of) != 10 || !tm_calendar_parse(options.as_of, 10, &time_ms)))
         return tm_error_set(e, TM_EUSAGE, "--as-of: expected a date, got \"%.40s\"; write for example 2026-08-22",
                             options.as_of);
     int rc = tm_given_choice(cli, "format", &format, e);
@@ -562,7 +567,10 @@ static const struct tm_option show_options[] = {
 };
 
 static const struct tm_option import_options[] = {
-    {.name = "format", .value = "NAME", .help = "what the files are; auto: found by content", .choices = tm_import_formats},
+    {.name = "format",
+     .value = "NAME",
+     .help = "what the files are; auto: found by content",
+     .choices = tm_import_formats},
     {.name = "cloud", .value = "NAME", .help = "the cloud that SkyPilot files are of, where content does not tell"},
     {.name = "as-of", .value = "DATE", .help = "date of the figures; else a date in the file's name, else today"},
     {.name = "strict", .help = "import nothing if any row is bad"},
@@ -588,7 +596,8 @@ const struct tm_command tm_catalog_subcommands[] = {
      .arguments = "FILE...",
      .description =
          "Reads SkyPilot's catalogue CSV (GPU rows of GCP are joined with the host VM that carries them), the AWS Spot "
-         "Advisor's JSON, and price histories (CSV, also gzip'd). Rows are checked one by one: a bad row is listed with "
+         "Advisor's JSON, and price histories (CSV, also gzip'd). Rows are checked one by one: a bad row is listed "
+         "with "
          "its line and the reason and left out, the rest is kept. The result goes to the data folder (see tidemill "
          "config), all of it or nothing.",
      .examples = "  tidemill catalog import --format skypilot aws.csv gcp.csv azure.csv lambda.csv\n"

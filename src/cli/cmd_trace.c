@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PLOT_ROWS = 12, PLOT_COLUMNS_MAX = 100, SVG_BYTES_MAX = 256 << 20 };
+enum { PLOT_ROWS = 13, PLOT_COLUMNS_MAX = 100, SVG_BYTES_MAX = 256 << 20 };
 
 /* ---- reading ---- */
 
@@ -86,6 +86,7 @@ static void put_stats_json(struct tm_jsonout *json, const char *file, const stru
 static const char *print_s(double seconds, char buffer[TM_UNITS_TEXT_MAX])
 {
     if (!isfinite(seconds)) return "-";
+    if (seconds == 0) return "none";
     return tm_unit_print(TM_UNIT_DURATION, (int64_t)(seconds * 1000 + 0.5), buffer);
 }
 
@@ -113,9 +114,10 @@ static void add_stats_row(struct tm_table *table, const char *file, const struct
 }
 
 static const struct tm_column stats_columns[] = {
-    {"TRACE", TM_LEFT, 0},        {"FORMAT", TM_LEFT, 5},          {"NODES", TM_RIGHT, 0},  {"LENGTH", TM_RIGHT, 0},
-    {"MEAN", TM_RIGHT, 0},        {"AVAILABLE", TM_RIGHT, 1},      {"RANGE", TM_RIGHT, 4},  {"LOSSES (NODES)", TM_RIGHT, 0},
-    {"ARRIVALS (NODES)", TM_RIGHT, 3}, {"LONGEST OUTAGE", TM_RIGHT, 2}, {"BETWEEN LOSSES", TM_RIGHT, 1},
+    {"TRACE", TM_LEFT, 0},           {"FORMAT", TM_LEFT, 5},          {"NODES", TM_RIGHT, 0},
+    {"LENGTH", TM_RIGHT, 0},         {"MEAN", TM_RIGHT, 0},           {"AVAILABLE", TM_RIGHT, 1},
+    {"RANGE", TM_RIGHT, 4},          {"LOSSES (NODES)", TM_RIGHT, 0}, {"ARRIVALS (NODES)", TM_RIGHT, 3},
+    {"LONGEST OUTAGE", TM_RIGHT, 2}, {"BETWEEN LOSSES", TM_RIGHT, 1},
 };
 
 static int cmd_stats(struct tm_cli *cli, struct tm_error *e)
@@ -426,8 +428,9 @@ const struct tm_command tm_trace_subcommands[] = {
     {.name = "convert",
      .summary = "write a trace in another format",
      .arguments = "FILE",
-     .description = "Reads any known format and writes our own, which keeps everything (tidemill-trace(5)), or one that "
-                    "other programs read.",
+     .description =
+         "Reads any known format and writes our own, which keeps everything (tidemill-trace(5)), or one that "
+         "other programs read.",
      .examples = "  tidemill trace convert p3.csv -o p3.tmtrace\n"
                  "  tidemill trace convert hadp --to json-series --interval 60s\n",
      .options = convert_options,
@@ -443,9 +446,10 @@ const struct tm_command tm_trace_subcommands[] = {
      .files = true},
     {.name = "generate",
      .summary = "a made-up trace with given statistics",
-     .description = "Losses and arrivals come as Poisson processes whose rates are calibrated until mean, loss rate and "
-                    "burst size of the made trace meet those asked for. With --like, burst sizes are drawn from that "
-                    "trace. The same seed gives the same trace.",
+     .description =
+         "Losses and arrivals come as Poisson processes whose rates are calibrated until mean, loss rate and "
+         "burst size of the made trace meet those asked for. With --like, burst sizes are drawn from that "
+         "trace. The same seed gives the same trace.",
      .examples = "  tidemill trace generate --like hadp --seed 7 --duration 12h\n"
                  "  tidemill trace generate --nodes 32 --mean 24 --mtbf 10m --burst 2 --interval 60s\n",
      .options = generate_options,

@@ -18,10 +18,10 @@
 enum { TM_OPTIONS_GIVEN_MAX = 256 };
 
 struct tm_option {
-    const char *name;   /* without "--"; NULL ends the list */
-    char letter;        /* 0: no short form */
-    const char *value;  /* what follows it, for help ("DURATION"); NULL: a switch */
-    const char *help;   /* one line, no full stop */
+    const char *name;           /* without "--"; NULL ends the list */
+    char letter;                /* 0: no short form */
+    const char *value;          /* what follows it, for help ("DURATION"); NULL: a switch */
+    const char *help;           /* one line, no full stop */
     const char *const *choices; /* the values it may have, NULL-terminated; or NULL: any */
     bool hidden;                /* not in help, man pages and completions */
 };
@@ -29,16 +29,16 @@ struct tm_option {
 struct tm_cli;
 
 struct tm_command {
-    const char *name; /* NULL ends the list */
-    const char *summary;   /* one line, no full stop */
-    const char *arguments; /* synopsis of what is not an option: "FILE..." */
+    const char *name;        /* NULL ends the list */
+    const char *summary;     /* one line, no full stop */
+    const char *arguments;   /* synopsis of what is not an option: "FILE..." */
     const char *description; /* paragraphs, separated by empty lines */
     const char *examples;    /* lines of "command  # what it does" */
     const struct tm_option *options;
-    const struct tm_command *subcommands; /* NULL: none */
+    const struct tm_command *subcommands;               /* NULL: none */
     int (*run)(struct tm_cli *cli, struct tm_error *e); /* NULL: needs a subcommand */
-    bool files; /* arguments are file names (completions) */
-    const char *const *words; /* arguments are one of these (completions); NULL: not */
+    bool files;                                         /* arguments are file names (completions) */
+    const char *const *words;                           /* arguments are one of these (completions); NULL: not */
 };
 
 extern const struct tm_command tm_commands[];
@@ -54,8 +54,8 @@ struct tm_cli {
     struct tm_env *env;
     struct tm_arena arena; /* lives as long as the call */
     struct tm_settings settings;
-    struct tm_term term;   /* of standard output */
-    struct tm_text out;    /* what goes to standard output */
+    struct tm_term term;              /* of standard output */
+    struct tm_text out;               /* what goes to standard output */
     const struct tm_command *path[4]; /* command, subcommand, ... */
     size_t path_count;
     struct tm_option_given given[TM_OPTIONS_GIVEN_MAX];

@@ -51,8 +51,9 @@ const struct tm_command tm_commands[] = {
     {
         .name = "config",
         .summary = "settings in force and where files live",
-        .description = "Shows every setting, its value, and the folders in use. Settings are read from config.yaml in the "
-                       "settings folder; tidemill(1) lists them.",
+        .description =
+            "Shows every setting, its value, and the folders in use. Settings are read from config.yaml in the "
+            "settings folder; tidemill(1) lists them.",
         .run = tm_cmd_config,
     },
     {

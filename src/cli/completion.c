@@ -70,14 +70,15 @@ static void put_bash(struct tm_text *out)
     each_options(put_bash_choices, out);
     tm_text_puts(out, "        --tidemill-none");
     each_options(put_bash_value_options, out);
-    tm_text_puts(out, ") COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n"
-                      "    esac\n"
-                      "    if [ -n \"$choices\" ]; then COMPREPLY=($(compgen -W \"$choices\" -- \"$current\")); return; fi\n"
-                      "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-                      "        case \"${COMP_WORDS[i]}\" in -*) ;; *) path=\"${path:+$path }${COMP_WORDS[i]}\" ;; esac\n"
-                      "    done\n"
-                      "    while :; do\n"
-                      "        case \"$path\" in\n        '') words=\"");
+    tm_text_puts(out,
+                 ") COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n"
+                 "    esac\n"
+                 "    if [ -n \"$choices\" ]; then COMPREPLY=($(compgen -W \"$choices\" -- \"$current\")); return; fi\n"
+                 "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+                 "        case \"${COMP_WORDS[i]}\" in -*) ;; *) path=\"${path:+$path }${COMP_WORDS[i]}\" ;; esac\n"
+                 "    done\n"
+                 "    while :; do\n"
+                 "        case \"$path\" in\n        '') words=\"");
     put_names(tm_commands, out);
     put_option_names(tm_global_options, out);
     tm_text_puts(out, "\" ;;\n");

@@ -94,12 +94,13 @@ static void put_program(struct tm_text *out)
         tm_text_deinit(&expected);
         tm_text_puts(out, ".\n\n");
     }
-    tm_text_puts(out, "# ENVIRONMENT\n\n"
-                      "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, "
-                      "*TIDEMILL\\_CACHE\\_DIR*\n\tFolders of settings, data, state and cache. Else the XDG folders are "
-                      "used, with _tidemill_ behind them.\n\n"
-                      "*NO\\_COLOR*\n\tNo colour, whatever the terminal.\n\n"
-                      "*COLUMNS*\n\tWidth of tables and plots.\n\n");
+    tm_text_puts(out,
+                 "# ENVIRONMENT\n\n"
+                 "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, "
+                 "*TIDEMILL\\_CACHE\\_DIR*\n\tFolders of settings, data, state and cache. Else the XDG folders are "
+                 "used, with _tidemill_ behind them.\n\n"
+                 "*NO\\_COLOR*\n\tNo colour, whatever the terminal.\n\n"
+                 "*COLUMNS*\n\tWidth of tables and plots.\n\n");
     put_tail(out);
 }
 

@@ -235,23 +235,29 @@ static size_t region_length(const char *zone)
     return length > 1 && zone[length - 1] >= 'a' && zone[length - 1] <= 'z' ? length - 1 : 0;
 }
 
-/* An offer for a zone that only the price history knows: on-demand price as elsewhere in its region. */
+/* An offer for a zone that only the price history knows: on-demand price as elsewhere in its region. What the user
+ * imported there goes before what was shipped, which it hides. */
 static int offer_from_price(struct tm_catalog *catalog, const struct tm_spot_price *price, struct tm_error *e)
 {
+    char key[KEY_MAX];
     size_t length = region_length(price->zone);
-    for (size_t i = 0; length > 0 && i < catalog->offer_count; i++) {
-        struct tm_offer offer = catalog->offers[i];
-        const struct tm_instance *instance = &catalog->instances[offer.instance];
+    (void)snprintf(key, sizeof key, "%s\t%.*s\t%s\t%s", price->cloud, (int)length, price->zone, price->zone,
+                   price->instance);
+    if (length == 0 || tm_names_find(&catalog->offer_keys, key, strlen(key)) >= 0) return 0;
+    const struct tm_offer *like = NULL;
+    for (size_t i = 0; (like == NULL || !like->imported) && i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        const struct tm_instance *instance = &catalog->instances[offer->instance];
         if (instance->name != price->instance || instance->cloud != price->cloud) continue;
-        if (strlen(offer.region) != length || memcmp(offer.region, price->zone, length) != 0) continue;
-        if (strcmp(offer.zone, price->zone) == 0) return 0;
-        if (strcmp(as_of_of(catalog, price->source), as_of_of(catalog, offer.source)) < 0) return 0;
-        offer.zone = price->zone;
-        offer.spot_usd_h = price->spot_usd_h;
-        offer.source = price->source;
-        return tm_catalog_add_offer(catalog, &offer, e);
+        if (strlen(offer->region) != length || memcmp(offer->region, price->zone, length) != 0) continue;
+        if (like == NULL || offer->imported) like = offer;
     }
-    return 0;
+    if (like == NULL || strcmp(as_of_of(catalog, price->source), as_of_of(catalog, like->source)) < 0) return 0;
+    struct tm_offer offer = *like;
+    offer.zone = price->zone;
+    offer.spot_usd_h = price->spot_usd_h;
+    offer.source = price->source;
+    return tm_catalog_add_offer(catalog, &offer, e);
 }
 
 static int region_key(const struct tm_catalog *catalog, const struct tm_offer *offer, char key[KEY_MAX])
@@ -321,7 +327,9 @@ static int parse_imported(struct tm_env *env, struct tm_catalog *catalog, struct
     tm_arena_init(&arena, 1 << 16);
     tm_text_init(&text, TM_CATALOG_BYTES_MAX);
     int rc = 0;
-    const char *path = tm_path(env, TM_PATH_DATA, "catalog.tmcat", &arena, NULL);
+    struct tm_error no_path = {0};
+    const char *path = tm_path(env, TM_PATH_DATA, "catalog.tmcat", &arena, &no_path);
+    if (path == NULL && no_path.code == TM_ENOMEM) rc = tm_error_nomem(e);
     if (path != NULL && env->file_exists(env, path)) {
         rc = tm_content_read(env, path, &text, e);
         if (rc == 0) rc = tm_catalog_parse(catalog, path, tm_text_string(&text), text.length, true, e);

@@ -51,8 +51,8 @@ struct tm_offer {
     const char *zone; /* "" where prices are by region */
     double on_demand_usd_h;
     double spot_usd_h;
-    int band;               /* 0..4: <5%, 5-10%, 10-15%, 15-20%, >20% reclaimed a month; TM_BAND_UNKNOWN */
-    int source;             /* index into sources */
+    int band;   /* 0..4: <5%, 5-10%, 10-15%, 15-20%, >20% reclaimed a month; TM_BAND_UNKNOWN */
+    int source; /* index into sources */
     bool imported;
 };
 
@@ -82,7 +82,7 @@ struct tm_source {
 };
 
 struct tm_catalog {
-    struct tm_names strings; /* owns every string */
+    struct tm_names strings;       /* owns every string */
     struct tm_names instance_keys; /* "cloud\tname" -> index into instances */
     struct tm_names offer_keys;    /* "cloud\tregion\tzone\tname" -> index into offers */
     struct tm_names price_keys;    /* "cloud\tzone\tname" -> index into prices */
@@ -145,7 +145,8 @@ double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_inst
 
 enum tm_price_kind { TM_PRICE_SPOT_OR_ON_DEMAND, TM_PRICE_SPOT, TM_PRICE_ON_DEMAND };
 
-/* The price of an offer of a kind; NaN where there is none. SPOT_OR_ON_DEMAND takes spot where there is a spot price. */
+/* The price of an offer of a kind; NaN where there is none. SPOT_OR_ON_DEMAND takes spot where there is a spot price.
+ */
 double tm_offer_price(const struct tm_offer *offer, enum tm_price_kind kind);
 
 /* FLOPP as DeepVM defines it: FLOPS / price x 3600, that is, floating point operations for one dollar. */

@@ -70,7 +70,8 @@ static int read_figure(const struct reader *reader, int column, double *out)
     struct tm_slice text = field(reader, column);
     *out = NAN;
     if (text.length == 0) return 0;
-    if (!tm_number_double(text.data, text.length, out) || *out < 0) return wrong(reader, column, "a number of 0 or more");
+    if (!tm_number_double(text.data, text.length, out) || *out < 0)
+        return wrong(reader, column, "a number of 0 or more");
     return 0;
 }
 

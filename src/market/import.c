@@ -46,6 +46,14 @@ void tm_import__issue(struct tm_import *import, int line, bool rejected, const c
         (struct tm_import_issue){.file = file, .line = line, .rejected = rejected, .text = copy};
 }
 
+void tm_import__bad_row(struct tm_import *import, int line, const struct tm_error *error)
+{
+    char place[600];
+    int length = snprintf(place, sizeof place, "%.500s:%d: ", import->file, line);
+    bool placed = strncmp(error->text, place, (size_t)length) == 0; /* the issue names the place itself */
+    tm_import__issue(import, line, true, "%s", error->text + (placed ? length : 0));
+}
+
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -189,8 +197,9 @@ static int save(struct tm_env *env, const char *name, struct tm_text *text, stru
     struct tm_arena arena;
     tm_arena_init(&arena, 1 << 16);
     int rc = tm_text_status(text, e);
-    const char *path = rc == 0 ? tm_path(env, TM_PATH_DATA, name, &arena, e) : NULL;
-    if (rc == 0 && path == NULL) rc = -(int)TM_ENOTFOUND;
+    struct tm_error no_path = {0};
+    const char *path = rc == 0 ? tm_path(env, TM_PATH_DATA, name, &arena, &no_path) : NULL;
+    if (rc == 0 && path == NULL) rc = tm_error_set(e, no_path.code, "%s", no_path.text);
     if (rc == 0) rc = env->file_write(env, path, tm_text_string(text), text->length, e);
     tm_arena_deinit(&arena);
     return rc;
@@ -223,8 +232,9 @@ static int load_user_catalog(struct tm_import *import, struct tm_error *e)
     tm_arena_init(&arena, 1 << 16);
     tm_text_init(&text, TM_CATALOG_BYTES_MAX);
     int rc = 0;
-    const char *path = tm_path(import->env, TM_PATH_DATA, "catalog.tmcat", &arena, e);
-    if (path == NULL) rc = -(int)TM_ENOTFOUND;
+    struct tm_error no_path = {0};
+    const char *path = tm_path(import->env, TM_PATH_DATA, "catalog.tmcat", &arena, &no_path);
+    if (path == NULL) rc = tm_error_set(e, no_path.code, "%s", no_path.text);
     if (rc == 0 && import->env->file_exists(import->env, path)) {
         rc = tm_content_read(import->env, path, &text, e);
         if (rc == 0) rc = tm_catalog_parse(import->user, path, tm_text_string(&text), text.length, true, e);
@@ -261,12 +271,8 @@ int tm_import_files(struct tm_env *env, const struct tm_import_options *options,
     tm_catalog_init(&user);
     tm_catalog_init(&shipped);
     tm_price_history_init(&history);
-    struct tm_import import = {.env = env,
-                               .options = options,
-                               .report = report,
-                               .user = &user,
-                               .shipped = &shipped,
-                               .history = &history};
+    struct tm_import import = {
+        .env = env, .options = options, .report = report, .user = &user, .shipped = &shipped, .history = &history};
     int rc = import_all(&import, paths, path_count, e);
     tm_price_history_deinit(&history);
     tm_catalog_deinit(&shipped);

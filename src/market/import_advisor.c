@@ -41,10 +41,12 @@ static int take_regions(struct tm_import *import, json_t *root, struct tm_error 
         return tm_error_set(e, TM_EINPUT, "%s: spot_advisor: expected a map of regions", import->file);
     const char *region;
     json_t *systems;
-    json_object_foreach (regions, region, systems) {
+    json_object_foreach(regions, region, systems)
+    {
         const char *type;
         json_t *figures;
-        json_object_foreach (json_object_get(systems, "Linux"), type, figures) {
+        json_object_foreach(json_object_get(systems, "Linux"), type, figures)
+        {
             int rc = take_type(import, region, type, figures, e);
             if (rc != 0) return rc;
         }

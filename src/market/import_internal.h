@@ -23,6 +23,9 @@ struct tm_import {
 void tm_import__issue(struct tm_import *import, int line, bool rejected, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Notes a row that could not even be read as CSV. */
+void tm_import__bad_row(struct tm_import *import, int line, const struct tm_error *error);
+
 /* Registers the file in hand as a source ("import:NAME"). */
 int tm_import__source(struct tm_import *import, const char *what, struct tm_error *e);
 

@@ -70,7 +70,7 @@ static int take_rows(struct tm_import *import, struct tm_csv *csv, struct tm_err
         if (rc == 0) break;
         import->report->rows++;
         if (rc < 0) {
-            tm_import__issue(import, csv->line, true, "%s", row_error.text);
+            tm_import__bad_row(import, csv->line, &row_error);
             rc = 0;
         } else {
             rc = take_row(import, csv, &columns, e);

@@ -15,8 +15,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum column { COL_INSTANCE, COL_GPU, COL_GPUS, COL_VCPUS, COL_MEMORY, COL_INFO, COL_PRICE, COL_SPOT, COL_REGION, COL_ZONE,
-              COLUMN_COUNT };
+enum column {
+    COL_INSTANCE,
+    COL_GPU,
+    COL_GPUS,
+    COL_VCPUS,
+    COL_MEMORY,
+    COL_INFO,
+    COL_PRICE,
+    COL_SPOT,
+    COL_REGION,
+    COL_ZONE,
+    COLUMN_COUNT
+};
 
 static const char *const column_names[COLUMN_COUNT] = {
     "InstanceType", "AcceleratorName", "AcceleratorCount", "vCPUs",  "MemoryGiB",
@@ -29,11 +40,16 @@ static const struct {
     double gpus; /* 0: as in the file */
     const char *gpu;
 } corrections[] = {
-    {"Standard_ND96isr_H100_v5", 8, "H100"},         {"Standard_NC40ads_H100_v5", 0, "H100-NVL"},
-    {"Standard_NC80adis_H100_v5", 0, "H100-NVL"},    {"gpu_1x_h100_pcie", 0, "H100-PCIe"},
-    {"Standard_NC24ads_A100_v4", 0, "A100-80GB-PCIe"}, {"Standard_NC48ads_A100_v4", 0, "A100-80GB-PCIe"},
-    {"Standard_NC96ads_A100_v4", 0, "A100-80GB-PCIe"}, {"Standard_NC6s_v3", 0, "V100-PCIe"},
-    {"Standard_NC12s_v3", 0, "V100-PCIe"},           {"Standard_NC24s_v3", 0, "V100-PCIe"},
+    {"Standard_ND96isr_H100_v5", 8, "H100"},
+    {"Standard_NC40ads_H100_v5", 0, "H100-NVL"},
+    {"Standard_NC80adis_H100_v5", 0, "H100-NVL"},
+    {"gpu_1x_h100_pcie", 0, "H100-PCIe"},
+    {"Standard_NC24ads_A100_v4", 0, "A100-80GB-PCIe"},
+    {"Standard_NC48ads_A100_v4", 0, "A100-80GB-PCIe"},
+    {"Standard_NC96ads_A100_v4", 0, "A100-80GB-PCIe"},
+    {"Standard_NC6s_v3", 0, "V100-PCIe"},
+    {"Standard_NC12s_v3", 0, "V100-PCIe"},
+    {"Standard_NC24s_v3", 0, "V100-PCIe"},
     {"Standard_NC24rs_v3", 0, "V100-PCIe"},
 };
 
@@ -43,21 +59,21 @@ static const struct {
     double gpus;
     const char *host;
 } gcp_hosts[] = {
-    {"A100", 1, "a2-highgpu-1g"},       {"A100", 2, "a2-highgpu-2g"},       {"A100", 4, "a2-highgpu-4g"},
-    {"A100", 8, "a2-highgpu-8g"},       {"A100", 16, "a2-megagpu-16g"},     {"A100-80GB", 1, "a2-ultragpu-1g"},
-    {"A100-80GB", 2, "a2-ultragpu-2g"}, {"A100-80GB", 4, "a2-ultragpu-4g"}, {"A100-80GB", 8, "a2-ultragpu-8g"},
-    {"H100", 1, "a3-highgpu-1g"},       {"H100", 2, "a3-highgpu-2g"},       {"H100", 4, "a3-highgpu-4g"},
-    {"H100", 8, "a3-highgpu-8g"},       {"H100-MEGA", 8, "a3-megagpu-8g"},  {"H200", 8, "a3-ultragpu-8g"},
-    {"B200", 8, "a4-highgpu-8g"},       {"L4", 1, "g2-standard-4"},         {"L4", 1, "g2-standard-8"},
-    {"L4", 1, "g2-standard-12"},        {"L4", 1, "g2-standard-16"},        {"L4", 1, "g2-standard-32"},
-    {"L4", 2, "g2-standard-24"},        {"L4", 4, "g2-standard-48"},        {"L4", 8, "g2-standard-96"},
-    {"RTXPRO6000", 1, "g4-standard-48"}, {"RTXPRO6000", 2, "g4-standard-96"}, {"RTXPRO6000", 4, "g4-standard-192"},
-    {"RTXPRO6000", 8, "g4-standard-384"}, {"V100", 1, "n1-standard-8"},     {"V100", 2, "n1-standard-16"},
-    {"V100", 4, "n1-standard-32"},      {"V100", 8, "n1-standard-64"},      {"P100", 1, "n1-standard-8"},
-    {"P100", 2, "n1-standard-16"},      {"P100", 4, "n1-standard-32"},      {"T4", 1, "n1-standard-8"},
-    {"T4", 2, "n1-standard-16"},        {"T4", 4, "n1-standard-32"},        {"P4", 1, "n1-standard-8"},
-    {"P4", 2, "n1-standard-16"},        {"P4", 4, "n1-standard-32"},        {"K80", 1, "n1-standard-8"},
-    {"K80", 2, "n1-standard-16"},       {"K80", 4, "n1-standard-32"},       {"K80", 8, "n1-standard-64"},
+    {"A100", 1, "a2-highgpu-1g"},         {"A100", 2, "a2-highgpu-2g"},        {"A100", 4, "a2-highgpu-4g"},
+    {"A100", 8, "a2-highgpu-8g"},         {"A100", 16, "a2-megagpu-16g"},      {"A100-80GB", 1, "a2-ultragpu-1g"},
+    {"A100-80GB", 2, "a2-ultragpu-2g"},   {"A100-80GB", 4, "a2-ultragpu-4g"},  {"A100-80GB", 8, "a2-ultragpu-8g"},
+    {"H100", 1, "a3-highgpu-1g"},         {"H100", 2, "a3-highgpu-2g"},        {"H100", 4, "a3-highgpu-4g"},
+    {"H100", 8, "a3-highgpu-8g"},         {"H100-MEGA", 8, "a3-megagpu-8g"},   {"H200", 8, "a3-ultragpu-8g"},
+    {"B200", 8, "a4-highgpu-8g"},         {"L4", 1, "g2-standard-4"},          {"L4", 1, "g2-standard-8"},
+    {"L4", 1, "g2-standard-12"},          {"L4", 1, "g2-standard-16"},         {"L4", 1, "g2-standard-32"},
+    {"L4", 2, "g2-standard-24"},          {"L4", 4, "g2-standard-48"},         {"L4", 8, "g2-standard-96"},
+    {"RTXPRO6000", 1, "g4-standard-48"},  {"RTXPRO6000", 2, "g4-standard-96"}, {"RTXPRO6000", 4, "g4-standard-192"},
+    {"RTXPRO6000", 8, "g4-standard-384"}, {"V100", 1, "n1-standard-8"},        {"V100", 2, "n1-standard-16"},
+    {"V100", 4, "n1-standard-32"},        {"V100", 8, "n1-standard-64"},       {"P100", 1, "n1-standard-8"},
+    {"P100", 2, "n1-standard-16"},        {"P100", 4, "n1-standard-32"},       {"T4", 1, "n1-standard-8"},
+    {"T4", 2, "n1-standard-16"},          {"T4", 4, "n1-standard-32"},         {"P4", 1, "n1-standard-8"},
+    {"P4", 2, "n1-standard-16"},          {"P4", 4, "n1-standard-32"},         {"K80", 1, "n1-standard-8"},
+    {"K80", 2, "n1-standard-16"},         {"K80", 4, "n1-standard-32"},        {"K80", 8, "n1-standard-64"},
 };
 
 enum { GCP_HOST_COUNT = sizeof gcp_hosts / sizeof *gcp_hosts };
@@ -102,8 +118,8 @@ static bool starts_with(struct tm_slice text, const char *prefix)
 
 static bool is_gcp_zone(struct tm_slice region, struct tm_slice zone)
 {
-    return zone.length == region.length + 2 && region.length > 0 && memcmp(zone.data, region.data, region.length) == 0 &&
-           zone.data[region.length] == '-';
+    return zone.length == region.length + 2 && region.length > 0 &&
+           memcmp(zone.data, region.data, region.length) == 0 && zone.data[region.length] == '-';
 }
 
 static const char *guess_cloud(const struct sky_reader *reader)
@@ -176,8 +192,9 @@ static int correct_row(struct sky_reader *reader, struct sky_row *row, struct tm
     for (size_t i = 0; i < sizeof corrections / sizeof *corrections; i++) {
         if (strcmp(corrections[i].instance, row->instance) != 0) continue;
         if (corrections[i].gpus > 0 && corrections[i].gpus != row->gpus) {
-            tm_import__issue(reader->import, row->line, false, "%s: %g GPUs in the file, %g by the vendor's page; took %g",
-                             row->instance, row->gpus, corrections[i].gpus, corrections[i].gpus);
+            tm_import__issue(reader->import, row->line, false,
+                             "%s: %g GPUs in the file, %g by the vendor's page; took %g", row->instance, row->gpus,
+                             corrections[i].gpus, corrections[i].gpus);
             row->gpus = corrections[i].gpus;
         }
         row->gpu = tm_catalog_string(reader->import->user, corrections[i].gpu, strlen(corrections[i].gpu));
@@ -191,23 +208,31 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
 {
     *row = (struct sky_row){.line = reader->csv->line};
     for (int c = 0; c < COLUMN_COUNT; c++) {
-        if (c != COL_INFO && field(reader, (enum column)c).length > 200) return reject(reader, row->line, "field too long");
+        if (c != COL_INFO && field(reader, (enum column)c).length > 200)
+            return reject(reader, row->line, "field too long");
     }
     row->instance = intern(reader, field(reader, COL_INSTANCE));
     row->region = intern(reader, field(reader, COL_REGION));
     row->zone = intern(reader, field(reader, COL_ZONE));
     row->gpu = canonical_gpu(reader, field(reader, COL_GPU));
     if (row->instance == NULL || row->region == NULL || row->zone == NULL || row->gpu == NULL) return tm_error_nomem(e);
-    if (!read_figure(field(reader, COL_PRICE), &row->price)) return reject(reader, row->line, "Price: expected dollars an hour of 0 or more");
-    if (!read_figure(field(reader, COL_SPOT), &row->spot)) return reject(reader, row->line, "SpotPrice: expected dollars an hour of 0 or more");
-    if (!read_figure(field(reader, COL_VCPUS), &row->vcpus)) return reject(reader, row->line, "vCPUs: expected a number");
-    if (!read_figure(field(reader, COL_MEMORY), &row->memory_gib)) return reject(reader, row->line, "MemoryGiB: expected a number");
-    if (!read_figure(field(reader, COL_GPUS), &row->gpus)) return reject(reader, row->line, "AcceleratorCount: expected a number");
-    if (row->instance[0] == '\0' && row->gpu[0] == '\0') return reject(reader, row->line, "neither InstanceType nor AcceleratorName");
+    if (!read_figure(field(reader, COL_PRICE), &row->price))
+        return reject(reader, row->line, "Price: expected dollars an hour of 0 or more");
+    if (!read_figure(field(reader, COL_SPOT), &row->spot))
+        return reject(reader, row->line, "SpotPrice: expected dollars an hour of 0 or more");
+    if (!read_figure(field(reader, COL_VCPUS), &row->vcpus))
+        return reject(reader, row->line, "vCPUs: expected a number");
+    if (!read_figure(field(reader, COL_MEMORY), &row->memory_gib))
+        return reject(reader, row->line, "MemoryGiB: expected a number");
+    if (!read_figure(field(reader, COL_GPUS), &row->gpus))
+        return reject(reader, row->line, "AcceleratorCount: expected a number");
+    if (row->instance[0] == '\0' && row->gpu[0] == '\0')
+        return reject(reader, row->line, "neither InstanceType nor AcceleratorName");
     if (row->region[0] == '\0') return reject(reader, row->line, "no Region");
     if (isnan(row->price) && isnan(row->spot)) return reject(reader, row->line, "no price");
     if (isnan(row->gpus)) row->gpus = 0;
-    if ((row->gpu[0] != '\0') != (row->gpus > 0)) return reject(reader, row->line, "AcceleratorName and AcceleratorCount do not agree");
+    if ((row->gpu[0] != '\0') != (row->gpus > 0))
+        return reject(reader, row->line, "AcceleratorName and AcceleratorCount do not agree");
     row->gpu_memory_gib = read_gpu_memory(field(reader, COL_INFO));
     int rc = correct_row(reader, row, e);
     return rc < 0 ? rc : 1;
@@ -314,7 +339,9 @@ static int join_accelerator(struct sky_reader *reader, const struct tm_names *ho
         if (rc != 0) return rc;
         joined++;
     }
-    if (joined == 0) tm_import__issue(reader->import, row->line, true, "no host VM for %gx %s in %s", row->gpus, row->gpu, row->zone);
+    if (joined == 0)
+        tm_import__issue(reader->import, row->line, true, "no host VM for %gx %s in %s", row->gpus, row->gpu,
+                         row->zone);
     return 0;
 }
 
@@ -376,7 +403,7 @@ static int take_rows(struct sky_reader *reader, struct tm_error *e)
         if (rc == 0) return 0;
         reader->import->report->rows++;
         if (rc < 0) {
-            tm_import__issue(reader->import, reader->csv->line, true, "%s", row_error.text);
+            tm_import__bad_row(reader->import, reader->csv->line, &row_error);
             continue;
         }
         rc = reader->cloud == NULL ? find_cloud(reader, e) : 0;
@@ -455,7 +482,7 @@ static int for_each_row(struct tm_import *import, const char *const *names, int 
         if (rc == 0) break;
         import->report->rows++;
         if (rc < 0) {
-            tm_import__issue(import, csv->line, true, "%s", row_error.text);
+            tm_import__bad_row(import, csv->line, &row_error);
             rc = 0;
         } else {
             rc = take(import, csv, columns, e);

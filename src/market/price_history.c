@@ -115,7 +115,9 @@ int tm_price_history_load(struct tm_env *env, struct tm_price_history *history, 
     tm_arena_init(&arena, 1 << 16);
     tm_text_init(&text, HISTORY_BYTES_MAX);
     int rc = 0;
-    const char *path = tm_path(env, TM_PATH_DATA, "spot-prices.csv", &arena, NULL);
+    struct tm_error no_path = {0};
+    const char *path = tm_path(env, TM_PATH_DATA, "spot-prices.csv", &arena, &no_path);
+    if (path == NULL && no_path.code == TM_ENOMEM) rc = tm_error_nomem(e);
     if (path != NULL && env->file_exists(env, path)) {
         rc = tm_content_read(env, path, &text, e);
         if (rc == 0) rc = parse(history, path, &text, e);
@@ -125,6 +127,17 @@ int tm_price_history_load(struct tm_env *env, struct tm_price_history *history, 
     return rc;
 }
 
+static void put_name(struct tm_text *out, const char *name)
+{
+    bool plain = strpbrk(name, ",\"\r\n") == NULL;
+    if (!plain) tm_text_putc(out, '"');
+    for (const char *at = name; *at != '\0'; at++) {
+        if (*at == '"') tm_text_putc(out, '"');
+        tm_text_putc(out, *at);
+    }
+    tm_text_puts(out, plain ? "," : "\",");
+}
+
 void tm_price_history_print(const struct tm_price_history *history, struct tm_text *out)
 {
     char time[TM_CALENDAR_TEXT_MAX];
@@ -132,10 +145,8 @@ void tm_price_history_print(const struct tm_price_history *history, struct tm_te
     tm_text_puts(out, "instance,zone,time,usd_h\n");
     for (size_t i = 0; i < history->count; i++) {
         const struct tm_price_change *change = &history->changes[i];
-        tm_text_puts(out, history->names.names[change->instance]);
-        tm_text_putc(out, ',');
-        tm_text_puts(out, history->names.names[change->zone]);
-        tm_text_putc(out, ',');
+        put_name(out, history->names.names[change->instance]);
+        put_name(out, history->names.names[change->zone]);
         tm_text_puts(out, tm_calendar_print(change->time_ms, time));
         tm_text_putc(out, ',');
         tm_text_puts(out, tm_number_print(change->usd_h, number));

@@ -47,8 +47,7 @@ static int append_event(struct tm_trace *trace, struct tm_trace_event event, str
     void *events = trace->events;
     int rc = tm_grow(&events, &trace->event_capacity, trace->event_count + 1, sizeof event, TM_TRACE_EVENTS_MAX);
     trace->events = events;
-    if (rc == -(int)TM_ELIMIT)
-        return tm_error_set(e, TM_ELIMIT, "trace has more than %d events", TM_TRACE_EVENTS_MAX);
+    if (rc == -(int)TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "trace has more than %d events", TM_TRACE_EVENTS_MAX);
     if (rc != 0) return tm_error_nomem(e);
     trace->events[trace->event_count++] = event;
     return 0;
@@ -101,6 +100,7 @@ int tm_trace_parse(const char *file, const char *text, size_t length, const char
         text += 3;
         length -= 3;
     }
+    if (length == 0) return tm_error_set(e, TM_EINPUT, "%s: file is empty", file);
     struct tm_trace_input input = {.file = file, .text = text, .length = length};
     const struct tm_trace_format *reader = NULL;
     int rc = format != NULL ? tm_trace_format_find(format, &reader, e) : tm_trace_format_detect(&input, &reader, e);
@@ -137,8 +137,7 @@ static int no_such_trace(const char *path, struct tm_error *e)
     return rc;
 }
 
-int tm_trace_load(struct tm_env *env, const char *path, const char *format, struct tm_trace *trace,
-                  struct tm_error *e)
+int tm_trace_load(struct tm_env *env, const char *path, const char *format, struct tm_trace *trace, struct tm_error *e)
 {
     struct tm_text text;
     tm_text_init(&text, TM_TRACE_BYTES_MAX);
@@ -158,8 +157,7 @@ int tm_trace_load(struct tm_env *env, const char *path, const char *format, stru
 
 /* ---- cutting and comparing ---- */
 
-int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, struct tm_trace *out,
-                 struct tm_error *e)
+int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, struct tm_trace *out, struct tm_error *e)
 {
     if (from_ms < 0 || to_ms <= from_ms || from_ms >= trace->end_ms || to_ms > trace->end_ms)
         return tm_error_set(e, TM_EUSAGE, "cannot cut %.3f s to %.3f s out of a trace of %.3f s",
@@ -213,7 +211,8 @@ bool tm_trace_equals(const struct tm_trace *a, const struct tm_trace *b)
     for (size_t i = 0; i < a->event_count; i++) {
         const struct tm_trace_event *x = &a->events[i];
         const struct tm_trace_event *y = &b->events[i];
-        if (x->time_ms != y->time_ms || x->in != y->in || x->out != y->out || !same_price(x->price_usd_h, y->price_usd_h))
+        if (x->time_ms != y->time_ms || x->in != y->in || x->out != y->out ||
+            !same_price(x->price_usd_h, y->price_usd_h))
             return false;
     }
     return true;

@@ -18,18 +18,19 @@
 enum { TM_TRACE_EVENTS_MAX = 1 << 22, TM_TRACE_BYTES_MAX = 64 << 20, TM_TRACE_NODES_MAX = 1000000 };
 
 struct tm_trace_event {
-    int64_t time_ms; /* since the trace's zero; ascending, no two events at one time */
-    int32_t in;      /* instances that came */
-    int32_t out;     /* instances that went */
+    int64_t time_ms;    /* since the trace's zero; ascending, no two events at one time */
+    int32_t in;         /* instances that came */
+    int32_t out;        /* instances that went */
     double price_usd_h; /* of one instance from now on; NaN: no news */
 };
 
 /* X(name in messages, what it means) */
 #define TM_TRACE_WARNINGS(X)                                                                                           \
-    X(TIMES_GO_BACK, "times-go-back", "a time before the line above it; counted as at the latest time so far")          \
+    X(TIMES_GO_BACK, "times-go-back", "a time before the line above it; counted as at the latest time so far")         \
     X(NEVER_AVAILABLE, "never-available",                                                                              \
-      "every probe failed; if 1 means available in this file, read it with --format csv-probe-up")                      \
-    X(UNIT_GUESSED, "unit-guessed", "the unit of time is not in the file; say it with --format csv-counts-ms, -s or -h") \
+      "every probe failed; if 1 means available in this file, read it with --format csv-probe-up")                     \
+    X(UNIT_GUESSED, "unit-guessed",                                                                                    \
+      "the unit of time is not in the file; say it with --format csv-counts-ms, -s or -h")                             \
     X(IRREGULAR_PROBES, "irregular-probes", "probes are not evenly spaced; each holds until the next")
 
 enum tm_trace_warning {
@@ -46,15 +47,15 @@ struct tm_trace {
     char format[24];   /* format it was read from */
     char instance[64]; /* instance type; "" where not known */
     char zone[64];
-    char source[256];  /* where the figures come from */
+    char source[256]; /* where the figures come from */
     bool has_start;
-    int64_t start_utc_ms; /* of the trace's zero, where known */
-    int64_t interval_ms;  /* samples or events sit on this grid; 0: any time */
-    int64_t begin_ms;     /* of the first record: nothing is known before it */
-    int64_t end_ms;       /* the trace speaks up to here; its length */
-    int64_t nodes_max;    /* the most there were, or could have been */
-    int64_t polls;        /* logs of polled instances: how many polls there were ... */
-    int64_t polls_running; /* ... and how many found the instance running; else 0 */
+    int64_t start_utc_ms;          /* of the trace's zero, where known */
+    int64_t interval_ms;           /* samples or events sit on this grid; 0: any time */
+    int64_t begin_ms;              /* of the first record: nothing is known before it */
+    int64_t end_ms;                /* the trace speaks up to here; its length */
+    int64_t nodes_max;             /* the most there were, or could have been */
+    int64_t polls;                 /* logs of polled instances: how many polls there were ... */
+    int64_t polls_running;         /* ... and how many found the instance running; else 0 */
     struct tm_trace_event *events; /* owned */
     size_t event_count;
     size_t event_capacity;
@@ -70,8 +71,7 @@ void tm_trace_deinit(struct tm_trace *trace);
 /* Reads a file ("-": standard input) or, where there is no such file, the shipped trace of that name (hadp, hasp,
  * ladp, lasp). `format` is a name from trace_format.h or NULL: found by content. `trace` must be initialised; it is
  * filled only on success. */
-int tm_trace_load(struct tm_env *env, const char *path, const char *format, struct tm_trace *trace,
-                  struct tm_error *e);
+int tm_trace_load(struct tm_env *env, const char *path, const char *format, struct tm_trace *trace, struct tm_error *e);
 /* The same for text in hand; `file` is for messages. */
 int tm_trace_parse(const char *file, const char *text, size_t length, const char *format, struct tm_trace *trace,
                    struct tm_error *e);

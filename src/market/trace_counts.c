@@ -50,8 +50,8 @@ static int read_rows(struct tm_csv *csv, enum counts_kind kind, struct tm_trace_
     while ((rc = tm_csv_next(csv, e)) == 1) {
         int64_t time_ms = 0;
         int64_t count = 0;
-        struct tm_slice text = csv->field_count > count_field ? tm_slice_trim(csv->fields[count_field])
-                                                              : (struct tm_slice){"", 0};
+        struct tm_slice text =
+            csv->field_count > count_field ? tm_slice_trim(csv->fields[count_field]) : (struct tm_slice){"", 0};
         if (csv->field_count != count_field + 1 || !read_time(csv, kind, &time_ms) ||
             !tm_number_i64(text.data, text.length, &count))
             return wrong_row(csv, kind, e);
@@ -60,7 +60,7 @@ static int read_rows(struct tm_csv *csv, enum counts_kind kind, struct tm_trace_
             levels->trace->has_start = true;
             levels->trace->start_utc_ms = time_ms;
         }
-        rc = tm_trace__level(levels, csv->line, time_ms - origin_ms < 0 ? 0 : time_ms - origin_ms, count, NAN, e);
+        rc = tm_trace__level(levels, csv->line, time_ms - origin_ms, count, NAN, e);
         if (rc != 0) return rc;
     }
     levels->trace->end_ms = levels->latest_ms;

@@ -1,6 +1,5 @@
 #include "market/trace_format.h"
 
-#include "base/alloc.h"
 #include "base/suggest.h"
 #include "base/term.h"
 
@@ -10,9 +9,19 @@
 const struct tm_trace_format *const *tm_trace_formats(void)
 {
     static const struct tm_trace_format *const formats[] = {
-        &tm_trace_tidemill,    &tm_trace_json_series, &tm_trace_parcae,   &tm_trace_log,
-        &tm_trace_node_events, &tm_trace_text_counts, &tm_trace_probe,    &tm_trace_probe_up,
-        &tm_trace_counts,      &tm_trace_counts_ms,   &tm_trace_counts_s, &tm_trace_counts_h, NULL,
+        &tm_trace_tidemill,
+        &tm_trace_json_series,
+        &tm_trace_parcae,
+        &tm_trace_log,
+        &tm_trace_node_events,
+        &tm_trace_text_counts,
+        &tm_trace_probe,
+        &tm_trace_probe_up,
+        &tm_trace_counts,
+        &tm_trace_counts_ms,
+        &tm_trace_counts_s,
+        &tm_trace_counts_h,
+        NULL,
     };
     return formats;
 }
@@ -32,22 +41,31 @@ int tm_trace_format_find(const char *name, const struct tm_trace_format **out, s
                         suggest.best != NULL ? "\"?" : "; see: tidemill help trace convert");
 }
 
+static size_t split_row(struct tm_slice row, struct tm_slice *fields, size_t fields_max)
+{
+    for (size_t count = 0;;) {
+        const char *comma = memchr(row.data, ',', row.length);
+        size_t length = comma != NULL ? (size_t)(comma - row.data) : row.length;
+        bool quoted = length > 0 && row.data[0] == '"'; /* no format quotes its first row */
+        if (count == fields_max || quoted) return 0;
+        fields[count++] = (struct tm_slice){row.data, length};
+        if (comma == NULL) return count;
+        row = (struct tm_slice){comma + 1, row.length - length - 1};
+    }
+}
+
+/* By hand, without the CSV reader: that takes memory, and a probe cannot say that there was none. */
 size_t tm_trace__first_row(const struct tm_trace_input *input, struct tm_slice *fields, size_t fields_max)
 {
-    struct tm_csv *csv = tm_alloc(sizeof *csv);
-    if (csv == NULL) return 0;
-    size_t count = 0;
-    tm_csv_init(csv, input->file, input->text, input->length);
-    if (tm_csv_next(csv, NULL) == 1 && csv->field_count <= fields_max) {
-        count = csv->field_count;
-        for (size_t i = 0; i < count; i++) {
-            fields[i] = csv->fields[i];
-            bool quoted = fields[i].data >= csv->unquoted && fields[i].data < csv->unquoted + sizeof csv->unquoted;
-            if (quoted) count = 0; /* no format quotes its first row */
-        }
+    for (size_t at = 0; at < input->length;) {
+        const char *newline = memchr(input->text + at, '\n', input->length - at);
+        size_t stop = newline != NULL ? (size_t)(newline - input->text) : input->length;
+        struct tm_slice row = {input->text + at, stop - at};
+        if (row.length > 0 && row.data[row.length - 1] == '\r') row.length--;
+        if (tm_slice_trim(row).length > 0) return split_row(row, fields, fields_max);
+        at = stop + 1;
     }
-    tm_free(csv);
-    return count;
+    return 0;
 }
 
 /* Files that people will try, and what to do with them. */
@@ -65,8 +83,7 @@ static const char *explain_other(const struct tm_trace_input *input)
     return NULL;
 }
 
-int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_trace_format **out,
-                           struct tm_error *e)
+int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_trace_format **out, struct tm_error *e)
 {
     for (const struct tm_trace_format *const *format = tm_trace_formats(); *format != NULL; format++) {
         if ((*format)->probe == NULL || !(*format)->probe(input)) continue;
@@ -81,9 +98,9 @@ int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_t
     struct tm_text start;
     tm_text_init(&start, 64);
     tm_term_put_safe(&start, input->text, length);
-    int rc = tm_error_set(e, TM_EINPUT,
-                          "%s:1: no trace format that we know starts with \"%s\"; see tidemill-trace(5) for the formats",
-                          input->file, tm_text_string(&start));
+    int rc = tm_error_set(
+        e, TM_EINPUT, "%s:1: no trace format that we know starts with \"%s\"; see tidemill-trace(5) for the formats",
+        input->file, tm_text_string(&start));
     tm_text_deinit(&start);
     return rc;
 }

@@ -25,8 +25,7 @@ struct tm_trace_format {
 const struct tm_trace_format *const *tm_trace_formats(void);
 
 int tm_trace_format_find(const char *name, const struct tm_trace_format **out, struct tm_error *e);
-int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_trace_format **out,
-                           struct tm_error *e);
+int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_trace_format **out, struct tm_error *e);
 
 /* ---- help for readers ---- */
 

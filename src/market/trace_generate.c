@@ -163,8 +163,7 @@ static double misfit(const struct target *target, const struct tm_trace_stats *s
 {
     double rate = (double)stats->loss_events / stats->duration_s;
     double gap = 3 * relative_gap(stats->mean_available, target->mean) + relative_gap(rate, target->losses_per_s);
-    if (target->losses_per_s > 0 && stats->loss_events > 0)
-        gap += relative_gap(stats->mean_burst, target->losses.mean);
+    if (target->losses_per_s > 0 && stats->loss_events > 0) gap += relative_gap(stats->mean_burst, target->losses.mean);
     return gap;
 }
 

@@ -9,7 +9,9 @@
 
 static bool probe_json_series(const struct tm_trace_input *input)
 {
-    size_t at = strspn(input->text, " \t\r\n");
+    size_t at = 0;
+    while (at < input->length && memchr(" \t\r\n", input->text[at], 4) != NULL)
+        at++;
     return at < input->length && input->text[at] == '{';
 }
 
@@ -17,15 +19,16 @@ static int read_gap(const struct tm_trace_input *input, const json_t *root, int6
 {
     const json_t *gap = json_object_get(json_object_get(root, "metadata"), "gap_seconds");
     double gap_s = json_number_value(gap);
-    if (!json_is_number(gap) || !(gap_s >= 0.001 && gap_s <= 1e9))
-        return tm_error_set(e, TM_EINPUT, "%s: metadata.gap_seconds: expected a number of seconds above 0, for example 60",
+    if (!json_is_number(gap) || !(gap_s >= 0.001 && gap_s <= 1e8))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: metadata.gap_seconds: expected a number of seconds above 0, for example 60",
                             input->file);
     *out_ms = llround(gap_s * 1000);
     return 0;
 }
 
-static int read_price(const struct tm_trace_input *input, const json_t *prices, size_t i, double *previous,
-                      double *out, struct tm_error *e)
+static int read_price(const struct tm_trace_input *input, const json_t *prices, size_t i, double *previous, double *out,
+                      struct tm_error *e)
 {
     *out = NAN;
     if (prices == NULL) return 0;
@@ -46,10 +49,9 @@ static int read_samples(const struct tm_trace_input *input, const json_t *data, 
     double previous_price = NAN;
     for (size_t i = 0; i < json_array_size(data); i++) {
         const json_t *count = json_array_get(data, i);
-        if (!json_is_integer(count) || json_integer_value(count) < 0 ||
-            json_integer_value(count) > TM_TRACE_NODES_MAX)
-            return tm_error_set(e, TM_EINPUT, "%s: data[%zu]: expected a number of instances from 0 to %d",
-                                input->file, i, TM_TRACE_NODES_MAX);
+        if (!json_is_integer(count) || json_integer_value(count) < 0 || json_integer_value(count) > TM_TRACE_NODES_MAX)
+            return tm_error_set(e, TM_EINPUT, "%s: data[%zu]: expected a number of instances from 0 to %d", input->file,
+                                i, TM_TRACE_NODES_MAX);
         double price = NAN;
         int rc = read_price(input, prices, i, &previous_price, &price, e);
         if (rc == 0)
@@ -60,8 +62,7 @@ static int read_samples(const struct tm_trace_input *input, const json_t *data, 
     return 0;
 }
 
-static int read_root(const struct tm_trace_input *input, const json_t *root, struct tm_trace *trace,
-                     struct tm_error *e)
+static int read_root(const struct tm_trace_input *input, const json_t *root, struct tm_trace *trace, struct tm_error *e)
 {
     const json_t *data = json_object_get(root, "data");
     const json_t *prices = json_object_get(root, "prices");

@@ -58,8 +58,7 @@ static bool match(struct tm_slice message, const char *prefix, const char *suffi
     while (length + word->length < message.length && word->data[word->length] != ' ')
         word->length++;
     size_t rest = message.length - length - word->length;
-    return word->length > 0 && rest >= strlen(suffix) &&
-           memcmp(word->data + word->length, suffix, strlen(suffix)) == 0;
+    return word->length > 0 && rest >= strlen(suffix) && memcmp(word->data + word->length, suffix, strlen(suffix)) == 0;
 }
 
 static int take_message(struct log_reader *reader, struct tm_slice message, int64_t time_ms, struct tm_error *e)

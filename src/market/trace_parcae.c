@@ -11,10 +11,14 @@ static bool probe_parcae(const struct tm_trace_input *input)
 {
     const char *text = input->text;
     if (input->length < 8 || text[0] != '[') return false;
-    size_t digits = strspn(text + 1, "0123456789");
-    size_t at = 1 + digits;
-    at += strspn(text + at, " ");
-    return digits > 0 && text[at] == ',' && memchr(text, '"', input->length < 64 ? input->length : 64) != NULL;
+    size_t at = 1;
+    while (at < input->length && text[at] >= '0' && text[at] <= '9')
+        at++;
+    size_t digits = at - 1;
+    while (at < input->length && text[at] == ' ')
+        at++;
+    return digits > 0 && at < input->length && text[at] == ',' &&
+           memchr(text, '"', input->length < 64 ? input->length : 64) != NULL;
 }
 
 static int wrong_line(const struct tm_trace_input *input, int line, struct tm_error *e)
@@ -54,7 +58,10 @@ static int read_parcae(const struct tm_trace_input *input, struct tm_trace *trac
     for (const char *at = input->text; at < end; line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *stop = newline != NULL ? newline : end;
-        if (strspn(at, " \t\r") < (size_t)(stop - at)) {
+        const char *first = at;
+        while (first < stop && (*first == ' ' || *first == '\t' || *first == '\r'))
+            first++;
+        if (first < stop) {
             json_t *record = NULL;
             int rc = tm_json_load(input->file, at, (size_t)(stop - at), &record, e);
             if (rc == -(int)TM_EINPUT) return wrong_line(input, line, e);

@@ -77,7 +77,7 @@ static int measure_steps(const struct probe_rows *rows, int64_t *out_median_ms, 
     for (size_t i = 0; i < count; i++)
         steps[i] = rows->rows[i + 1].time_ms - rows->rows[i].time_ms;
     qsort(steps, count, sizeof *steps, compare_i64);
-    int64_t median = steps[count / 2];
+    int64_t median = steps[(count - 1) / 2];
     *out_even = median > 0 && steps[0] * 100 >= median * 98 && steps[count - 1] * 100 <= median * 102;
     *out_median_ms = median > 0 ? median : 0;
     tm_free(steps);
@@ -95,8 +95,7 @@ static int fill_trace(const struct tm_trace_input *input, const struct probe_row
     int rc = measure_steps(rows, &step_ms, &even, e);
     for (size_t i = 0; rc == 0 && i < rows->count; i++) {
         const struct probe_row *row = &rows->rows[i];
-        int64_t offset = row->time_ms - rows->rows[0].time_ms;
-        int64_t time_ms = even ? (int64_t)i * step_ms : offset < 0 ? 0 : offset;
+        int64_t time_ms = even ? (int64_t)i * step_ms : row->time_ms - rows->rows[0].time_ms;
         rc = tm_trace__level(&levels, row->line, time_ms, row->available ? 1 : 0, NAN, e);
         any_up = any_up || row->available;
     }

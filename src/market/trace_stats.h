@@ -18,13 +18,13 @@ struct tm_trace_stats {
     int64_t nodes_lost;
     int64_t arrival_events;
     int64_t nodes_arrived;
-    double longest_outage_s;          /* longest time with no instance at all */
+    double longest_outage_s;           /* longest time with no instance at all */
     double mean_time_between_losses_s; /* duration / loss events; infinite where there are none */
-    double mean_burst;                /* nodes lost per loss event; 0 where there are none */
-    double time_up_s;                 /* with at least one instance */
-    double time_below_max_s;          /* with fewer than nodes_max */
+    double mean_burst;                 /* nodes lost per loss event; 0 where there are none */
+    double time_up_s;                  /* with at least one instance */
+    double time_below_max_s;           /* with fewer than nodes_max */
     bool has_price;
-    double mean_price_usd_h;          /* over the time with a known price */
+    double mean_price_usd_h; /* over the time with a known price */
 };
 
 struct tm_trace_stats tm_trace_stats(const struct tm_trace *trace);

@@ -127,7 +127,9 @@ static const char *const key_names[] = {"instance", "zone", "source", "start", "
 static int read_value(struct reader *reader, enum key key, struct tm_slice value)
 {
     struct tm_trace *trace = reader->trace;
-    int64_t *duration = key == KEY_INTERVAL ? &trace->interval_ms : key == KEY_BEGIN ? &trace->begin_ms : &trace->end_ms;
+    int64_t *duration = key == KEY_INTERVAL ? &trace->interval_ms
+                        : key == KEY_BEGIN  ? &trace->begin_ms
+                                            : &trace->end_ms;
     switch (key) {
     case KEY_INSTANCE:
         return read_text_value(reader, value, trace->instance, sizeof trace->instance);
@@ -188,6 +190,7 @@ static int read_event(struct reader *reader)
     int64_t in = 0;
     int64_t out = 0;
     double price = NAN;
+    unsigned seen = 0;
     bool ok = tm_number_scaled(word.data, word.length, 1000, &time_ms) && rest.length > 0;
     while (ok && rest.length > 0) {
         word = take_word(&rest);
@@ -204,6 +207,9 @@ static int read_event(struct reader *reader)
         default:
             ok = false;
         }
+        unsigned kind = word.data[0] == '+' ? 1 : word.data[0] == '-' ? 2 : 4;
+        ok = ok && (seen & kind) == 0; /* each at most once */
+        seen |= kind;
     }
     if (!ok) return wrong(reader, "SECONDS [+IN] [-OUT] [$PRICE], for example 60 +2 -1 $0.918");
     const struct tm_trace *trace = reader->trace;

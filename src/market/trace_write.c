@@ -27,8 +27,7 @@ static void advance(struct cursor *cursor, int64_t time_ms)
     }
 }
 
-static int write_json_series(const struct tm_trace *trace, int64_t interval_ms, struct tm_text *out,
-                             struct tm_error *e)
+static int write_json_series(const struct tm_trace *trace, int64_t interval_ms, struct tm_text *out, struct tm_error *e)
 {
     char number[TM_NUMBER_TEXT_MAX];
     if (interval_ms == 0) interval_ms = trace->interval_ms;

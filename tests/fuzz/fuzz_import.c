@@ -1,0 +1,28 @@
+/* Imports of every kind into a virtual world. */
+#include "base/env_virtual.h"
+#include "fuzz.h"
+#include "market/import.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_import_report *report = tm_alloc(sizeof *report);
+    struct tm_error e;
+    assert(env != NULL && report != NULL);
+    (void)tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/data");
+    (void)env->file_write(env, "/in", (const char *)data, size, &e);
+    const char *paths[] = {"/in"};
+    struct tm_import_options options = {.format = TM_IMPORT_AUTO, .as_of = "2026-01-01"};
+    tm_import_report_init(report);
+    if (tm_import_files(env, &options, paths, 1, report, &e) == 0) {
+        struct tm_catalog catalog;
+        tm_catalog_init(&catalog);
+        assert(tm_catalog_load(env, &catalog, &e) == 0); /* what was imported can be read */
+        tm_catalog_deinit(&catalog);
+    }
+    tm_import_report_deinit(report);
+    tm_free(report);
+    tm_env_virtual_destroy(env);
+    assert(tm_alloc_live() == 0);
+    return 0;
+}
