@@ -4,39 +4,42 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test test-full soak check bench install venv format record clean help
+.PHONY: all configure demo test test-full soak check bench install venv format record clean help
 
-all: packages-build configure ## build everything
-	@cmake --build $(BUILD) -- -k 0
-
-help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
-
-packages-%:
-	@scripts/install-packages $*
+all: ## build everything
+	@scripts/install-packages build docs
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD)
 
 configure:
 	@[ -f $(BUILD)/build.ninja ] || cmake --preset release > /dev/null
 
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
 demo: all ## build, then show what it does
 	@scripts/demo $(BUILD)/tidemill
 
-test: packages-build packages-test configure ## quick tests: unit tests, whole-program tests
-	@cmake --build $(BUILD) -- -k 0
+test: ## quick tests: unit tests and whole-program tests
+	@scripts/install-packages build docs test
+	@$(MAKE) --no-print-directory all
 	@scripts/run-tests $(BUILD) quick
 
-test-full: packages-build packages-test configure ## all tests, also the slow ones
-	@cmake --build $(BUILD)
+test-full: ## all tests, also the slow ones
+	@scripts/install-packages build docs test
+	@$(MAKE) --no-print-directory all
 	@scripts/run-tests $(BUILD) full
 
-soak: packages-build packages-test packages-check ## long runs: every fuzz target for SECONDS (60)
+soak: ## long runs: every fuzz target for SECONDS_EACH (60)
+	@scripts/install-packages build docs test check
 	@scripts/fuzz --seconds $(or $(SECONDS_EACH),60)
 
-check: packages-build packages-test packages-check ## format, lint, layers, sanitizers, valgrind, fuzz replays
+check: ## format, lint, layers, sanitizers, valgrind, fuzz replays
+	@scripts/install-packages build docs test check
+	@$(MAKE) --no-print-directory all
 	@scripts/check
 
-bench: packages-build configure ## benchmarks, each as a ratio to a baseline of the same run
-	@cmake --build $(BUILD)
+bench: all ## benchmarks, each as a ratio to a baseline of the same run
 	@scripts/bench $(BUILD)
 
 install: all ## install to PREFIX (/usr/local): program, data, man pages, completions, pkg-config file
@@ -45,7 +48,8 @@ install: all ## install to PREFIX (/usr/local): program, data, man pages, comple
 venv: ## optional Python environment under build/venv, for tests against oracles
 	@scripts/make-venv
 
-format: packages-check ## lay out the source
+format: ## lay out the source
+	@scripts/install-packages check
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
 record: all ## write the expected output of the whole-program tests anew

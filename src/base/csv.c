@@ -23,6 +23,14 @@ struct tm_slice tm_slice_trim(struct tm_slice slice)
     return slice;
 }
 
+bool tm_slice_is_plain(struct tm_slice slice)
+{
+    for (size_t i = 0; i < slice.length; i++) {
+        if ((unsigned char)slice.data[i] < 0x20 || slice.data[i] == 0x7F) return false;
+    }
+    return true;
+}
+
 void tm_csv_init(struct tm_csv *csv, const char *file, const char *data, size_t length)
 {
     csv->file = file;

@@ -18,6 +18,9 @@ struct tm_slice {
 bool tm_slice_equals(struct tm_slice slice, const char *string);
 struct tm_slice tm_slice_trim(struct tm_slice slice); /* without blanks around it */
 
+/* No control characters in it: may stand in a table or a key. */
+bool tm_slice_is_plain(struct tm_slice slice);
+
 struct tm_csv {
     const char *file; /* for messages; borrowed */
     const char *data; /* borrowed */

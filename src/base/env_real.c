@@ -79,11 +79,20 @@ static int check_size(int fd, const char *path, const struct tm_text *out, struc
     return 0;
 }
 
+/* A file that may not be read is an input to correct, not a fault of the file system. */
+static int cannot_open(const char *path, int errno_value, struct tm_error *e)
+{
+    int rc = tm_error_errno(e, errno_value, "%s", path);
+    if (errno_value != EACCES && errno_value != ENOTDIR && errno_value != ELOOP && errno_value != ENAMETOOLONG) return rc;
+    if (e != NULL) e->code = TM_EINPUT;
+    return -(int)TM_EINPUT;
+}
+
 static int real_file_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
 {
     (void)env;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return tm_error_errno(e, errno, "%s", path);
+    if (fd < 0) return cannot_open(path, errno, e);
     int rc = check_size(fd, path, out, e);
     char *chunk = rc == 0 ? tm_alloc(READ_CHUNK) : NULL;
     if (rc == 0 && chunk == NULL) rc = tm_error_nomem(e);

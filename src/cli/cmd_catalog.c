@@ -539,6 +539,9 @@ static int cmd_import(struct tm_cli *cli, struct tm_error *e)
     if (options.as_of != NULL && (strlen(options.as_of) != 10 || !tm_calendar_parse(options.as_of, 10, &time_ms)))
         return tm_error_set(e, TM_EUSAGE, "--as-of: expected a date, got \"%.40s\"; write for example 2026-08-22",
                             options.as_of);
+    if (options.cloud != NULL && (options.cloud[0] == '\0' || options.cloud[0] == '#' || strlen(options.cloud) > 100))
+        return tm_error_set(e, TM_EUSAGE, "--cloud: expected a short name, got \"%.40s\"; write for example aws",
+                            options.cloud);
     int rc = tm_given_choice(cli, "format", &format, e);
     struct tm_import_report *report = rc == 0 ? tm_alloc(sizeof *report) : NULL;
     if (rc == 0 && report == NULL) rc = tm_error_nomem(e);

@@ -44,6 +44,19 @@ static int one_file(const struct tm_cli *cli, const char *what, struct tm_error 
     return tm_error_set(e, TM_EUSAGE, "name one trace: tidemill trace %s FILE (or hadp, hasp, ladp, lasp)", what);
 }
 
+/* A duration option for which 0 has no meaning; *out_ms is left alone where it was not given. */
+static int given_time_span(const struct tm_cli *cli, const char *name, int64_t *out_ms, struct tm_error *e)
+{
+    int64_t span_ms = 1;
+    int rc = tm_given_duration(cli, name, &span_ms, e);
+    if (rc != 0 || !tm_given(cli, name)) return rc;
+    if (span_ms == 0)
+        return tm_error_set(e, TM_EUSAGE, "--%s: expected a duration above 0, got \"%.40s\"", name,
+                            tm_given_text(cli, name));
+    *out_ms = span_ms;
+    return 0;
+}
+
 /* To the file of --output, else to standard output. */
 static int put_result(struct tm_cli *cli, const struct tm_text *text, struct tm_error *e)
 {
@@ -268,7 +281,7 @@ static int cmd_show(struct tm_cli *cli, struct tm_error *e)
 static int emit(struct tm_cli *cli, const struct tm_trace *trace, const char *to, struct tm_error *e)
 {
     int64_t interval_ms = 0;
-    int rc = tm_given_duration(cli, "interval", &interval_ms, e);
+    int rc = given_time_span(cli, "interval", &interval_ms, e);
     if (rc != 0) return rc;
     if (cli->json && tm_given_text(cli, "output") == NULL) {
         put_show_json(cli, "-", trace);
@@ -331,9 +344,9 @@ static int read_recipe(struct tm_cli *cli, struct tm_trace_recipe *recipe, struc
     if (rc == 0) rc = tm_given_integer(cli, "nodes", 1, TM_TRACE_NODES_MAX, &nodes, e);
     if (rc == 0) rc = tm_given_number(cli, "mean", 0, TM_TRACE_NODES_MAX, &recipe->mean_available, e);
     if (rc == 0) rc = tm_given_number(cli, "burst", 1, TM_TRACE_NODES_MAX, &recipe->mean_burst, e);
-    if (rc == 0) rc = tm_given_duration(cli, "mtbf", &recipe->mtbf_ms, e);
-    if (rc == 0) rc = tm_given_duration(cli, "interval", &recipe->interval_ms, e);
-    if (rc == 0) rc = tm_given_duration(cli, "duration", &recipe->duration_ms, e);
+    if (rc == 0) rc = given_time_span(cli, "mtbf", &recipe->mtbf_ms, e);
+    if (rc == 0) rc = given_time_span(cli, "interval", &recipe->interval_ms, e);
+    if (rc == 0) rc = given_time_span(cli, "duration", &recipe->duration_ms, e);
     if (rc != 0) return rc;
     recipe->seed = (uint64_t)seed;
     recipe->nodes_max = nodes > 0 ? nodes : (int64_t)ceil(recipe->mean_available * 4 / 3);

@@ -80,6 +80,7 @@ static int read_word(const struct reader *reader, int column, bool required, con
     struct tm_slice text = field(reader, column);
     if (required && text.length == 0) return wrong(reader, column, "a name");
     if (text.length > 200) return wrong(reader, column, "a shorter name");
+    if (!tm_slice_is_plain(text)) return wrong(reader, column, "a name without control characters");
     *out = tm_catalog_string(reader->catalog, text.data, text.length);
     return *out != NULL ? 0 : tm_error_nomem(reader->e);
 }
@@ -103,7 +104,9 @@ static int take_source(struct reader *reader)
     struct tm_slice fields[3] = {field(reader, 0), field(reader, 1), field(reader, 2)};
     int64_t time_ms = 0;
     int source = 0;
-    if (fields[0].length == 0 || fields[0].length >= sizeof name) return wrong(reader, 0, "a name");
+    if (fields[0].length == 0 || fields[0].length >= sizeof name || !tm_slice_is_plain(fields[0]))
+        return wrong(reader, 0, "a name");
+    if (!tm_slice_is_plain(fields[2])) return wrong(reader, 2, "text without control characters");
     if (fields[1].length != 10 || !tm_calendar_parse(fields[1].data, fields[1].length, &time_ms))
         return wrong(reader, 1, "a date such as 2026-08-22");
     (void)snprintf(name, sizeof name, "%.*s", (int)fields[0].length, fields[0].data);
@@ -269,7 +272,8 @@ int tm_catalog_parse(struct tm_catalog *catalog, const char *file, const char *t
 
 static void put_text(struct tm_text *out, const char *text, char end)
 {
-    if (strpbrk(text, ",\"\n") == NULL) {
+    bool comment_or_table = text[0] == '#' || text[0] == '['; /* at the start of a line they would mean something */
+    if (strpbrk(text, ",\"") == NULL && !comment_or_table) {
         tm_text_puts(out, text);
     } else {
         tm_text_putc(out, '"');

@@ -2,6 +2,7 @@
  * {"r": band, "s": saving in percent}}}}}. Linux rows are taken. */
 #include "market/import_internal.h"
 
+#include "base/csv.h"
 #include "base/doc.h"
 
 #include <string.h>
@@ -17,8 +18,10 @@ static int take_type(struct tm_import *import, const char *region, const char *t
         tm_import__issue(import, 0, true, "%s in %s: expected r from 0 to 4 and s from 0 to 100", type, region);
         return 0;
     }
-    if (strlen(type) > 100 || strlen(region) > 100) {
-        tm_import__issue(import, 0, true, "name too long in %.100s", region);
+    struct tm_slice names[2] = {{type, strlen(type)}, {region, strlen(region)}};
+    if (names[0].length - 1 > 99 || names[1].length - 1 > 99 || !tm_slice_is_plain(names[0]) ||
+        !tm_slice_is_plain(names[1])) {
+        tm_import__issue(import, 0, true, "empty, long or unprintable name in region %.40s", region);
         return 0;
     }
     struct tm_band row = {

@@ -97,6 +97,7 @@ struct sky_reader {
     struct tm_csv *csv;
     int columns[COLUMN_COUNT];
     const char *cloud;
+    bool warned_of_tpus;
     struct sky_row *gcp_rows; /* all rows, kept until hosts and accelerators can be joined */
     size_t gcp_count;
     size_t gcp_capacity;
@@ -208,8 +209,9 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
 {
     *row = (struct sky_row){.line = reader->csv->line};
     for (int c = 0; c < COLUMN_COUNT; c++) {
-        if (c != COL_INFO && field(reader, (enum column)c).length > 200)
-            return reject(reader, row->line, "field too long");
+        struct tm_slice text = field(reader, (enum column)c);
+        if (c != COL_INFO && (text.length > 200 || !tm_slice_is_plain(text)))
+            return reject(reader, row->line, "field too long, or with control characters");
     }
     row->instance = intern(reader, field(reader, COL_INSTANCE));
     row->region = intern(reader, field(reader, COL_REGION));
@@ -242,6 +244,13 @@ static void warn_of_unknown_gpu(struct sky_reader *reader, const struct sky_row 
 {
     if (gpu != NULL || row->gpu[0] == '\0') return;
     if (tm_catalog_instance(reader->import->user, reader->cloud, row->instance) != NULL) return; /* once a type */
+    bool tpu = strncmp(row->gpu, "tpu-", 4) == 0;
+    if (tpu && reader->warned_of_tpus) return;
+    reader->warned_of_tpus = reader->warned_of_tpus || tpu;
+    if (tpu) {
+        tm_import__issue(reader->import, row->line, false, "TPU slices, this one and others: kept, without FLOPS");
+        return;
+    }
     tm_import__issue(reader->import, row->line, false, "unknown GPU \"%s\": kept, without FLOPS", row->gpu);
 }
 
@@ -448,7 +457,8 @@ static int take_network_row(struct tm_import *import, const struct tm_csv *csv, 
     struct tm_slice cloud = word_of(csv, columns[0]);
     struct tm_slice name = word_of(csv, columns[1]);
     double gbps = figure_of(csv, columns[2]);
-    if (cloud.length == 0 || name.length == 0 || cloud.length > 100 || name.length > 100) {
+    if (cloud.length == 0 || name.length == 0 || cloud.length > 100 || name.length > 100 || !tm_slice_is_plain(cloud) ||
+        !tm_slice_is_plain(name)) {
         tm_import__issue(import, csv->line, true, "no cloud or instance type");
         return 0;
     }
@@ -502,7 +512,7 @@ int tm_import__network(struct tm_import *import, struct tm_error *e)
 static int take_gpu_row(struct tm_import *import, const struct tm_csv *csv, const int *columns, struct tm_error *e)
 {
     struct tm_slice name = word_of(csv, columns[0]);
-    if (name.length == 0 || name.length > 100) {
+    if (name.length == 0 || name.length > 100 || !tm_slice_is_plain(name)) {
         tm_import__issue(import, csv->line, true, "no name");
         return 0;
     }
