@@ -31,16 +31,15 @@ static double seconds_since(struct tm_env *real, int64_t start_ns)
 }
 
 /* Best of some rounds of reading every byte once. */
-static double plain_pass(struct tm_env *real, const struct tm_text *all)
+static double plain_pass(struct tm_env *real, const struct tm_text *all, size_t *out_marks)
 {
     double best = 1e9;
-    volatile size_t marks = 0;
     for (int round = 0; round < ROUNDS; round++) {
         int64_t start = real->monotonic_ns(real);
         size_t count = 0;
         for (size_t i = 0; i < all->length; i++)
             count += all->data[i] == ',' || all->data[i] == '\n';
-        marks += count;
+        *out_marks = count;
         double took = seconds_since(real, start);
         best = took < best ? took : best;
     }
@@ -98,9 +97,11 @@ int main(int argc, char **argv)
         if (took < 0) return 1;
         best = took < best ? took : best;
     }
-    double plain = plain_pass(real, &all);
-    printf("import: %zu rows (%.1f MB) in %.0f ms, %.0f rows/ms; %.1f times a plain pass over the bytes\n",
-           report->rows, (double)all.length / 1e6, best * 1e3, (double)report->rows / (best * 1e3), best / plain);
+    size_t marks = 0;
+    double plain = plain_pass(real, &all, &marks);
+    printf("import: %zu rows, %zu fields (%.1f MB) in %.0f ms, %.0f rows/ms; %.1f times a plain pass over the bytes\n",
+           report->rows, marks, (double)all.length / 1e6, best * 1e3, (double)report->rows / (best * 1e3),
+           best / plain);
     tm_free(report);
     tm_text_deinit(&all);
     return 0;

@@ -2,6 +2,7 @@
 
 #include "base/doc_internal.h"
 
+#include <assert.h>
 #include <libfyaml.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ static int open_node(struct yaml_build *build, enum tm_node_kind kind, int line,
 {
     if (build->depth > 0) {
         const struct level *top = &build->stack[build->depth - 1];
+        assert(top->node != NULL);
         if (top->node->kind == TM_NODE_MAP && top->pending_key == NULL)
             return refuse(build, line, column, "a key must be plain text, not a list or a map");
     }
@@ -82,6 +84,7 @@ static int add_scalar(struct yaml_build *build, struct fy_event *event, int line
     if (strlen(copy) != length) return refuse(build, line, column, "zero byte in text");
     bool quoted = event->scalar.value != NULL && fy_token_scalar_style(event->scalar.value) != FYSS_PLAIN;
     struct level *top = build->depth > 0 ? &build->stack[build->depth - 1] : NULL;
+    assert(top == NULL || top->node != NULL);
     if (top != NULL && top->node->kind == TM_NODE_MAP && top->pending_key == NULL) {
         top->pending_key = copy;
         top->key_line = line;

@@ -83,7 +83,7 @@ static int check_size(int fd, const char *path, const struct tm_text *out, struc
 static int cannot_open(const char *path, int errno_value, struct tm_error *e)
 {
     int rc = tm_error_errno(e, errno_value, "%s", path);
-    if (errno_value != EACCES && errno_value != ENOTDIR && errno_value != ELOOP && errno_value != ENAMETOOLONG) return rc;
+    if (errno_value != EACCES) return rc;
     if (e != NULL) e->code = TM_EINPUT;
     return -(int)TM_EINPUT;
 }
@@ -198,7 +198,7 @@ static int resolve(const char *address, bool passive, struct addrinfo **out, str
     (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0};
     int failed = getaddrinfo(host, colon + 1, &hints, out);
-    if (failed != 0) return tm_error_set(e, TM_EPEER, "address %s: %s", address, gai_strerror(failed));
+    if (failed != 0 || *out == NULL) return tm_error_set(e, TM_EPEER, "address %s: %s", address, gai_strerror(failed));
     return 0;
 }
 

@@ -41,13 +41,12 @@ static void prepend(struct tm_error *e, const char *format, va_list args)
     mark_if_cut(e->text, sizeof e->text, (int)used + wanted);
 }
 
-int tm_error_set(struct tm_error *e, enum tm_code code, const char *format, ...)
+void tm_error__set(struct tm_error *e, enum tm_code code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     fill(e, code, format, args);
     va_end(args);
-    return -(int)code;
 }
 
 int tm_error_wrap(struct tm_error *e, int rc, const char *format, ...)
@@ -58,11 +57,6 @@ int tm_error_wrap(struct tm_error *e, int rc, const char *format, ...)
     prepend(e, format, args);
     va_end(args);
     return rc;
-}
-
-int tm_error_nomem(struct tm_error *e)
-{
-    return tm_error_set(e, TM_ENOMEM, "out of memory");
 }
 
 int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...)

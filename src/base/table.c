@@ -11,7 +11,7 @@ enum { CELLS_MAX = 1 << 24, TABLE_BYTES_MAX = 1 << 28, GAP = 2 };
 
 void tm_table_init(struct tm_table *table, const struct tm_column *columns, size_t column_count)
 {
-    assert(column_count <= TM_TABLE_COLUMNS_MAX);
+    assert(column_count > 0 && column_count <= TM_TABLE_COLUMNS_MAX);
     *table = (struct tm_table){.columns = columns, .column_count = column_count};
     tm_arena_init(&table->arena, TABLE_BYTES_MAX);
 }
@@ -57,6 +57,7 @@ void tm_table_add_colored(struct tm_table *table, enum tm_color color, const cha
 
 static void measure(const struct tm_table *table, size_t widths[TM_TABLE_COLUMNS_MAX])
 {
+    assert(table->column_count > 0);
     for (size_t c = 0; c < table->column_count; c++)
         widths[c] = tm_term_columns(table->columns[c].title);
     for (size_t i = 0; i < table->cell_count; i++) {

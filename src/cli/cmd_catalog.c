@@ -528,6 +528,13 @@ static void log_issues(const struct tm_import_report *report)
     if (more > 0) tm_log(TM_LOG_WARN, "and %zu more rows with issues", more);
 }
 
+/* It becomes part of the catalogue's file, which has to read back. */
+static bool is_cloud_name(const char *name)
+{
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
+    return length > 0 && length <= 100 && name[length] == '\0';
+}
+
 static int cmd_import(struct tm_cli *cli, struct tm_error *e)
 {
     struct tm_import_options options = {
@@ -539,8 +546,8 @@ static int cmd_import(struct tm_cli *cli, struct tm_error *e)
     if (options.as_of != NULL && (strlen(options.as_of) != 10 || !tm_calendar_parse(options.as_of, 10, &time_ms)))
         return tm_error_set(e, TM_EUSAGE, "--as-of: expected a date, got \"%.40s\"; write for example 2026-08-22",
                             options.as_of);
-    if (options.cloud != NULL && (options.cloud[0] == '\0' || options.cloud[0] == '#' || strlen(options.cloud) > 100))
-        return tm_error_set(e, TM_EUSAGE, "--cloud: expected a short name, got \"%.40s\"; write for example aws",
+    if (options.cloud != NULL && !is_cloud_name(options.cloud))
+        return tm_error_set(e, TM_EUSAGE, "--cloud: expected a name of letters, digits, '-', '_' and '.', got \"%.40s\"",
                             options.cloud);
     int rc = tm_given_choice(cli, "format", &format, e);
     struct tm_import_report *report = rc == 0 ? tm_alloc(sizeof *report) : NULL;

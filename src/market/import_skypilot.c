@@ -96,6 +96,7 @@ struct sky_reader {
     struct tm_import *import;
     struct tm_csv *csv;
     int columns[COLUMN_COUNT];
+    size_t column_count; /* of the header */
     const char *cloud;
     bool warned_of_tpus;
     struct sky_row *gcp_rows; /* all rows, kept until hosts and accelerators can be joined */
@@ -119,8 +120,9 @@ static bool starts_with(struct tm_slice text, const char *prefix)
 
 static bool is_gcp_zone(struct tm_slice region, struct tm_slice zone)
 {
-    return zone.length == region.length + 2 && region.length > 0 &&
-           memcmp(zone.data, region.data, region.length) == 0 && zone.data[region.length] == '-';
+    if (region.length == 0 || zone.length != region.length + 2) return false;
+    const char *dash = memrchr(zone.data, '-', zone.length);
+    return memcmp(zone.data, region.data, region.length) == 0 && dash == zone.data + region.length;
 }
 
 static const char *guess_cloud(const struct sky_reader *reader)
@@ -208,6 +210,8 @@ static int correct_row(struct sky_reader *reader, struct sky_row *row, struct tm
 static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_error *e)
 {
     *row = (struct sky_row){.line = reader->csv->line};
+    if (reader->csv->field_count != reader->column_count)
+        return reject(reader, row->line, "not as many columns as the header");
     for (int c = 0; c < COLUMN_COUNT; c++) {
         struct tm_slice text = field(reader, (enum column)c);
         if (c != COL_INFO && (text.length > 200 || !tm_slice_is_plain(text)))
@@ -230,6 +234,8 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
         return reject(reader, row->line, "AcceleratorCount: expected a number");
     if (row->instance[0] == '\0' && row->gpu[0] == '\0')
         return reject(reader, row->line, "neither InstanceType nor AcceleratorName");
+    if (row->instance[0] == '\0' && strcmp(reader->cloud, "gcp") != 0)
+        return reject(reader, row->line, "no InstanceType");
     if (row->region[0] == '\0') return reject(reader, row->line, "no Region");
     if (isnan(row->price) && isnan(row->spot)) return reject(reader, row->line, "no price");
     if (isnan(row->gpus)) row->gpus = 0;
@@ -396,6 +402,7 @@ static int read_header(struct sky_reader *reader, struct tm_error *e)
 {
     int rc = tm_csv_next(reader->csv, e);
     if (rc < 0) return rc;
+    reader->column_count = reader->csv->field_count;
     for (int i = 0; i < COLUMN_COUNT; i++)
         reader->columns[i] = tm_csv_find(reader->csv, column_names[i]);
     if (rc == 0 || reader->columns[COL_PRICE] < 0)
@@ -505,7 +512,7 @@ static int for_each_row(struct tm_import *import, const char *const *names, int 
 int tm_import__network(struct tm_import *import, struct tm_error *e)
 {
     static const char *const names[] = {"cloud", "instance_type", "network_gbps"};
-    int columns[3];
+    int columns[3] = {0};
     return for_each_row(import, names, columns, 3, take_network_row, e);
 }
 
@@ -534,7 +541,7 @@ int tm_import__gpus(struct tm_import *import, struct tm_error *e)
 {
     static const char *const names[] = {"name",        "mem_gb",      "mem_bw_gbps", "fp32_tflops",
                                         "tf32_tflops", "fp16_tflops", "bf16_tflops", "fp8_tflops"};
-    int columns[8];
+    int columns[8] = {0};
     int rc = tm_import__source(import, "GPU figures", e);
     return rc == 0 ? for_each_row(import, names, columns, 8, take_gpu_row, e) : rc;
 }
