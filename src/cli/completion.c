@@ -19,6 +19,20 @@ static void put_option_names(const struct tm_option *options, struct tm_text *ou
 
 /* ---- bash ---- */
 
+/* In a command's case: what may follow an option that takes a value. */
+static void put_bash_values(const struct tm_option *options, struct tm_text *out)
+{
+    for (; options != NULL && options->name != NULL; options++) {
+        if (options->value == NULL || options->hidden) continue;
+        tm_text_printf(out, "                --%s", options->name);
+        if (options->letter != 0) tm_text_printf(out, "|-%c", options->letter);
+        tm_text_puts(out, ") words=\"");
+        for (const char *const *choice = options->choices; choice != NULL && *choice != NULL; choice++)
+            tm_text_printf(out, "%s%s", choice == options->choices ? "" : " ", *choice);
+        tm_text_printf(out, "\" files=%s ;;\n", options->choices == NULL ? "yes" : "");
+    }
+}
+
 static void put_bash_case(const struct tm_command *command, const char *parent, struct tm_text *out)
 {
     tm_text_printf(out, "        '%s%s%s')\n            words=\"", parent, parent[0] != '\0' ? " " : "", command->name);
@@ -27,53 +41,19 @@ static void put_bash_case(const struct tm_command *command, const char *parent, 
         tm_text_printf(out, " %s", *word);
     put_option_names(command->options, out);
     put_option_names(tm_global_options, out);
-    tm_text_printf(out, "\" files=%s ;;\n", command->files ? "yes" : "");
-}
-
-static void put_bash_choices(const struct tm_option *options, struct tm_text *out)
-{
-    for (; options != NULL && options->name != NULL; options++) {
-        if (options->choices == NULL) continue;
-        tm_text_printf(out, "        --%s) choices=\"$choices", options->name);
-        for (const char *const *choice = options->choices; *choice != NULL; choice++)
-            tm_text_printf(out, " %s", *choice);
-        tm_text_puts(out, "\" ;;\n");
-    }
-}
-
-static void put_bash_value_options(const struct tm_option *options, struct tm_text *out)
-{
-    for (; options != NULL && options->name != NULL; options++) {
-        if (options->value == NULL || options->choices != NULL) continue;
-        tm_text_printf(out, "|--%s", options->name);
-        if (options->letter != 0) tm_text_printf(out, "|-%c", options->letter);
-    }
-}
-
-static void each_options(void (*put)(const struct tm_option *, struct tm_text *), struct tm_text *out)
-{
-    put(tm_global_options, out);
-    for (const struct tm_command *command = tm_commands; command->name != NULL; command++) {
-        put(command->options, out);
-        for (const struct tm_command *sub = command->subcommands; sub != NULL && sub->name != NULL; sub++)
-            put(sub->options, out);
-    }
+    tm_text_printf(out, "\" files=%s\n            case \"$previous\" in\n", command->files ? "yes" : "");
+    put_bash_values(command->options, out);
+    put_bash_values(tm_global_options, out);
+    tm_text_puts(out, "            esac ;;\n");
 }
 
 static void put_bash(struct tm_text *out)
 {
-    tm_text_puts(out, "# bash completion for tidemill; made by: tidemill completion bash\n"
-                      "_tidemill() {\n"
-                      "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-                      "    local path='' words='' files='' choices='' i\n"
-                      "    case \"$previous\" in\n");
-    each_options(put_bash_choices, out);
-    tm_text_puts(out, "        --tidemill-none");
-    each_options(put_bash_value_options, out);
     tm_text_puts(out,
-                 ") COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n"
-                 "    esac\n"
-                 "    if [ -n \"$choices\" ]; then COMPREPLY=($(compgen -W \"$choices\" -- \"$current\")); return; fi\n"
+                 "# bash completion for tidemill; made by: tidemill completion bash\n"
+                 "_tidemill() {\n"
+                 "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+                 "    local path='' words='' files='' i\n"
                  "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
                  "        case \"${COMP_WORDS[i]}\" in -*) ;; *) path=\"${path:+$path }${COMP_WORDS[i]}\" ;; esac\n"
                  "    done\n"
@@ -87,9 +67,11 @@ static void put_bash(struct tm_text *out)
         for (const struct tm_command *sub = command->subcommands; sub != NULL && sub->name != NULL; sub++)
             put_bash_case(sub, command->name, out);
     }
-    tm_text_puts(out, "        *) path=${path% *}; continue ;;\n        esac\n        break\n    done\n"
+    tm_text_puts(out, "        *' '*) path=${path% *}; continue ;;\n"
+                      "        *) path=''; continue ;;\n        esac\n        break\n    done\n"
                       "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
                       "    [ -n \"$files\" ] && COMPREPLY+=($(compgen -f -- \"$current\"))\n"
+                      "    return 0\n"
                       "}\ncomplete -o filenames -F _tidemill tidemill\n");
 }
 
@@ -111,7 +93,11 @@ static void put_zsh_options(const struct tm_option *options, struct tm_text *out
 {
     for (; options != NULL && options->name != NULL; options++) {
         if (options->hidden) continue;
-        tm_text_printf(out, " \\\n        '*--%s[", options->name);
+        tm_text_puts(out, " \\\n        ");
+        if (options->letter != 0)
+            tm_text_printf(out, "'*'{-%c,--%s}'[", options->letter, options->name);
+        else
+            tm_text_printf(out, "'*--%s[", options->name);
         put_zsh_text(options->help, out);
         tm_text_puts(out, "]");
         if (options->choices != NULL) {

@@ -93,8 +93,13 @@ int tm_import__source(struct tm_import *import, const char *what, struct tm_erro
     char name[160];
     char text[256];
     find_as_of(import, as_of);
-    (void)snprintf(name, sizeof name, "import:%.140s", base_name(import->file));
-    (void)snprintf(text, sizeof text, "imported from %.140s (%s)", base_name(import->file), what);
+    char plain[160]; /* a file's name may hold anything, a table may not */
+    (void)snprintf(plain, sizeof plain, "%.140s", base_name(import->file));
+    for (char *c = plain; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
+    }
+    (void)snprintf(name, sizeof name, "import:%.140s", plain);
+    (void)snprintf(text, sizeof text, "imported from %.140s (%s)", plain, what);
     return tm_catalog_add_source(import->user, name, as_of, text, &import->source, e);
 }
 

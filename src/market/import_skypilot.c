@@ -78,6 +78,8 @@ static const struct {
 
 enum { GCP_HOST_COUNT = sizeof gcp_hosts / sizeof *gcp_hosts };
 
+static const double FIGURE_MAX = 1e9; /* of any figure: sums of two stay far from infinity */
+
 struct sky_row {
     int line;
     const char *instance; /* strings of the user's catalogue */
@@ -158,7 +160,7 @@ static int reject(struct sky_reader *reader, int line, const char *why)
 static bool read_figure(struct tm_slice text, double *out)
 {
     *out = NAN;
-    return text.length == 0 || (tm_number_double(text.data, text.length, out) && *out >= 0);
+    return text.length == 0 || (tm_number_double(text.data, text.length, out) && *out >= 0 && *out <= FIGURE_MAX);
 }
 
 /* 'MemoryInfo': {'SizeInMiB': 16384} in a Python literal. */

@@ -1,20 +1,8 @@
 #include "market/shipped.h"
 
-#include <strings.h>
+#include "base/embed.h"
 
-/* The assembler puts the file between two labels; CMakeLists.txt names the files as dependencies of this one. */
-#define TM_EMBED(label, path)                                                                                          \
-    __asm__(".section .rodata\n"                                                                                       \
-            ".balign 16\n"                                                                                             \
-            ".hidden " #label "_begin\n"                                                                               \
-            ".hidden " #label "_end\n"                                                                                 \
-            ".global " #label "_begin\n"                                                                               \
-            ".global " #label "_end\n" #label "_begin:\n"                                                              \
-            ".incbin \"" TIDEMILL_DATA_DIR "/" path "\"\n" #label "_end:\n"                                            \
-            ".byte 0\n"                                                                                                \
-            ".previous\n");                                                                                            \
-    extern const char label##_begin[];                                                                                 \
-    extern const char label##_end[]
+#include <strings.h>
 
 TM_EMBED(tm_embedded_catalog, "catalog.tmcat");
 TM_EMBED(tm_embedded_hadp, "traces/hadp.tmtrace");

@@ -33,7 +33,7 @@ static int write_json_series(const struct tm_trace *trace, int64_t interval_ms, 
     if (interval_ms == 0) interval_ms = trace->interval_ms;
     if (interval_ms == 0)
         return tm_error_set(e, TM_EUSAGE, "the trace has no interval of its own; give one, for example --interval 60s");
-    int64_t samples = (trace->end_ms + interval_ms - 1) / interval_ms;
+    int64_t samples = trace->end_ms / interval_ms + (trace->end_ms % interval_ms != 0);
     if (samples < 1) samples = 1;
     if (samples > SAMPLES_MAX)
         return tm_error_set(e, TM_ELIMIT, "%lld samples, more than %d; give a longer --interval", (long long)samples,

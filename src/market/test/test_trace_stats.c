@@ -16,7 +16,7 @@ static void test_counting(void **state)
         {"end: 100s\nnodes: 2\n\n0 +0\n", 0, 0, 0, 0, 0, 0, 0, 100, 0, 100, (double)INFINITY, 0},
         /* comings and goings; the first record is no arrival */
         {"end: 100s\n\n0 +4\n50 -3\n", 1, 4, 1, 3, 0, 0, 2.5, 0, 100, 50, 100, 3},
-        {"end: 100s\n\n0 +4\n20 -3\n40 -1\n70 +2\n80 +1\n", 0, 4, 2, 4, 2, 3, 1.6, 30, 70, 80, 50, 2},
+        {"end: 100s\n\n0 +4\n20 -3\n40 -1\n70 +2\n80 +1\n", 0, 4, 2, 4, 2, 3, 1.8, 30, 70, 80, 50, 2},
         /* one lost and replaced at once counts as both */
         {"end: 100s\n\n0 +4\n50 -1 +1\n", 4, 4, 1, 1, 1, 1, 4, 0, 100, 0, 100, 1},
         /* outages of 10 and 30 s */

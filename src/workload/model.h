@@ -1,0 +1,91 @@
+/* Models: the network that is trained, as a list of layers.
+ *
+ * A model is a file (model_file.c owns the format, tidemill-model(5) describes it), a shipped one by name, or, for
+ * GPT-like transformers, a formula: "gpt:layers=48,hidden=1600,heads=25,ctx=1024,vocab=50257". */
+#ifndef TM_WORKLOAD_MODEL_H
+#define TM_WORKLOAD_MODEL_H
+
+#include "base/arena.h"
+#include "base/env.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { TM_MODEL_LAYERS_MAX = 4096, TM_MODEL_BYTES_MAX = 4 << 20, TM_MODEL_POINTS_MAX = 4096 };
+
+/* What a layer is made of decides how well it uses a GPU. X(name in files) */
+#define TM_LAYER_KINDS(X) X(conv) X(depthwise) X(matmul) X(block) X(embedding) X(norm)
+
+enum tm_layer_kind {
+#define TM_LAYER_KIND_ENUM(name) TM_LAYER_##name,
+    TM_LAYER_KINDS(TM_LAYER_KIND_ENUM)
+#undef TM_LAYER_KIND_ENUM
+        TM_LAYER_KIND_COUNT
+};
+
+extern const char *const tm_layer_kind_names[]; /* NULL-terminated */
+
+/* Per sample where it depends on samples. "Values" are numbers; their bytes depend on the precision. */
+struct tm_layer {
+    const char *name;
+    enum tm_layer_kind kind;
+    double params;
+    double forward_flops;  /* 2 per multiply-add */
+    double traffic_values; /* read and written forward */
+    double saved_values;   /* kept for the backward pass */
+    double output_values;  /* handed to the next layer */
+    double ops;            /* kernels launched forward */
+    int tied;              /* index of the layer that has the same weights; -1: none */
+};
+
+/* Measured throughput of a layout, where a model file has it. */
+struct tm_model_point {
+    int pipelines;
+    int stages;
+    double step_ms;
+    double samples_per_s;
+};
+
+struct tm_model {
+    struct tm_arena arena; /* owns all below */
+    const char *name;
+    const char *input;
+    const char *source;
+    int optimizer_states; /* values kept per parameter besides the weight: 2 for Adam */
+    int global_batch;     /* 0: not said */
+    int micro_batch;
+    struct tm_layer *layers;
+    size_t layer_count;
+    struct tm_model_point *points;
+    size_t point_count;
+};
+
+void tm_model_init(struct tm_model *model);
+void tm_model_deinit(struct tm_model *model);
+
+/* `model` must be initialised; it is filled only on success. An unknown name gets a suggestion. */
+int tm_model_load(struct tm_env *env, const char *name_or_path, struct tm_model *model, struct tm_error *e);
+int tm_model_parse(const char *file, const char *text, size_t length, struct tm_model *model, struct tm_error *e);
+/* The part behind "gpt:". */
+int tm_model_from_formula(const char *formula, struct tm_model *model, struct tm_error *e);
+/* Our file form; reading it back gives the same model. */
+void tm_model_print(const struct tm_model *model, struct tm_text *out);
+
+struct tm_model_totals {
+    double params; /* tied weights once */
+    double forward_flops;
+    double train_flops; /* forward + backward: see tm_model_totals */
+    double traffic_values;
+    double saved_values;
+    double ops;
+};
+
+/* Sums over the layers. Training counts three times the forward pass: gradients of inputs and of weights each cost as
+ * much as the forward pass (the first layer's input gradient, which nobody needs, is left in: below 1%). */
+struct tm_model_totals tm_model_totals(const struct tm_model *model);
+
+/* Names of the shipped models. */
+size_t tm_model_shipped_count(void);
+const char *tm_model_shipped_name(size_t i);
+
+#endif

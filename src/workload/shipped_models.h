@@ -1,0 +1,16 @@
+/* Model files that are part of the binary. */
+#ifndef TM_WORKLOAD_SHIPPED_MODELS_H
+#define TM_WORKLOAD_SHIPPED_MODELS_H
+
+#include <stddef.h>
+
+struct tm_shipped_model {
+    const char *name;
+    const char *text; /* not NUL-terminated */
+    size_t length;
+};
+
+size_t tm_shipped_model_count(void);
+struct tm_shipped_model tm_shipped_model(size_t i);
+
+#endif
