@@ -89,26 +89,31 @@ static void put_zsh_text(const char *text, struct tm_text *out)
     }
 }
 
+static void put_zsh_option(const struct tm_option *option, const char *written, struct tm_text *out)
+{
+    tm_text_printf(out, " \\\n        '*%s[", written);
+    put_zsh_text(option->help, out);
+    tm_text_puts(out, "]");
+    if (option->choices != NULL) {
+        tm_text_printf(out, ":%s:(", option->name);
+        for (const char *const *choice = option->choices; *choice != NULL; choice++)
+            tm_text_printf(out, "%s%s", choice == option->choices ? "" : " ", *choice);
+        tm_text_puts(out, ")");
+    } else if (option->value != NULL) {
+        tm_text_printf(out, ":%s:_files", option->name);
+    }
+    tm_text_puts(out, "'");
+}
+
 static void put_zsh_options(const struct tm_option *options, struct tm_text *out)
 {
     for (; options != NULL && options->name != NULL; options++) {
         if (options->hidden) continue;
-        tm_text_puts(out, " \\\n        ");
-        if (options->letter != 0)
-            tm_text_printf(out, "'*'{-%c,--%s}'[", options->letter, options->name);
-        else
-            tm_text_printf(out, "'*--%s[", options->name);
-        put_zsh_text(options->help, out);
-        tm_text_puts(out, "]");
-        if (options->choices != NULL) {
-            tm_text_printf(out, ":%s:(", options->name);
-            for (const char *const *choice = options->choices; *choice != NULL; choice++)
-                tm_text_printf(out, "%s%s", choice == options->choices ? "" : " ", *choice);
-            tm_text_puts(out, ")");
-        } else if (options->value != NULL) {
-            tm_text_printf(out, ":%s:_files", options->name);
-        }
-        tm_text_puts(out, "'");
+        char written[80];
+        (void)snprintf(written, sizeof written, "-%c", options->letter);
+        if (options->letter != 0) put_zsh_option(options, written, out);
+        (void)snprintf(written, sizeof written, "--%s", options->name);
+        put_zsh_option(options, written, out);
     }
 }
 

@@ -106,12 +106,13 @@ static int take_source(struct reader *reader)
     int source = 0;
     if (fields[0].length == 0 || fields[0].length >= sizeof name || !tm_slice_is_plain(fields[0]))
         return wrong(reader, 0, "a name");
-    if (!tm_slice_is_plain(fields[2])) return wrong(reader, 2, "text without control characters");
+    if (fields[2].length >= sizeof text || !tm_slice_is_plain(fields[2]))
+        return wrong(reader, 2, "at most 511 bytes of text without control characters");
     if (fields[1].length != 10 || !tm_calendar_parse(fields[1].data, fields[1].length, &time_ms))
         return wrong(reader, 1, "a date such as 2026-08-22");
     (void)snprintf(name, sizeof name, "%.*s", (int)fields[0].length, fields[0].data);
     (void)snprintf(as_of, sizeof as_of, "%.*s", (int)fields[1].length, fields[1].data);
-    (void)snprintf(text, sizeof text, "%.*s", (int)(fields[2].length < 500 ? fields[2].length : 500), fields[2].data);
+    (void)snprintf(text, sizeof text, "%.*s", (int)fields[2].length, fields[2].data);
     return tm_catalog_add_source(reader->catalog, name, as_of, text, &source, reader->e);
 }
 
@@ -166,6 +167,17 @@ static int take_offer(struct reader *reader)
     return tm_catalog_add_offer(reader->catalog, &offer, reader->e);
 }
 
+/* A saving may be a loss: spot has been dearer than on-demand. */
+static int read_saving(const struct reader *reader, int column, double *out)
+{
+    struct tm_slice text = field(reader, column);
+    *out = NAN;
+    if (text.length == 0) return 0;
+    if (!tm_number_double(text.data, text.length, out) || *out > 100 || *out < -1000)
+        return wrong(reader, column, "a percentage of at most 100");
+    return 0;
+}
+
 static int take_band(struct reader *reader)
 {
     struct tm_band band;
@@ -175,7 +187,7 @@ static int take_band(struct reader *reader)
     if (rc == 0) rc = read_word(reader, 2, true, &band.instance);
     if (rc == 0) rc = read_figure(reader, 3, &number);
     if (rc == 0 && !(number >= 0 && number <= 4 && floor(number) == number)) rc = wrong(reader, 3, "0, 1, 2, 3 or 4");
-    if (rc == 0) rc = read_figure(reader, 4, &band.saving_percent);
+    if (rc == 0) rc = read_saving(reader, 4, &band.saving_percent);
     if (rc == 0) rc = read_source(reader, 5, &band.source);
     if (rc != 0) return rc;
     band.band = (int)number;

@@ -1,6 +1,6 @@
 /* Importing other people's catalogues into the user's own: SkyPilot's CSV, the AWS Spot Advisor's JSON, price
- * histories. Rows are checked one by one: a bad one is listed with line and reason, the rest is kept. The user's files
- * are replaced whole at the end, or not at all. */
+ * histories. Rows are checked one by one: a bad one is listed with line and reason, the rest is kept. The user's
+ * catalogue is replaced whole at the end, or not at all; a price history is written, whole too, just before it. */
 #ifndef TM_MARKET_IMPORT_H
 #define TM_MARKET_IMPORT_H
 
@@ -16,8 +16,8 @@ enum tm_import_format { TM_IMPORT_AUTO, TM_IMPORT_SKYPILOT, TM_IMPORT_ADVISOR, T
 
 struct tm_import_options {
     enum tm_import_format format;
-    const char *cloud; /* SkyPilot's files do not name it; NULL: found by content */
-    const char *as_of; /* date of the figures; NULL: a date in the file name, else today */
+    const char *cloud; /* SkyPilot's files do not name it; NULL: found by content; letters, digits, '-', '_', '.' */
+    const char *as_of; /* date of the figures, YYYY-MM-DD; NULL: a date in the file name, else today */
     bool strict;       /* any bad row fails the import */
 };
 
@@ -37,7 +37,7 @@ struct tm_import_report {
     size_t warned;   /* rows kept with a warning */
     size_t offers;   /* offers in the user's catalogue afterwards */
     size_t bands;
-    size_t prices; /* price changes in the user's history afterwards */
+    size_t prices; /* price changes in the user's history afterwards; 0 where no price file was imported */
     struct tm_import_issue issues[TM_IMPORT_ISSUES_MAX];
     size_t issue_count; /* of those kept; rejected + warned may be more */
 };

@@ -14,8 +14,8 @@ static int take_type(struct tm_import *import, const char *region, const char *t
     const json_t *saving = json_object_get(figures, "s");
     import->report->rows++;
     if (!json_is_integer(band) || json_integer_value(band) < 0 || json_integer_value(band) > 4 ||
-        !json_is_number(saving) || !(json_number_value(saving) >= 0 && json_number_value(saving) <= 100)) {
-        tm_import__issue(import, 0, true, "%s in %s: expected r from 0 to 4 and s from 0 to 100", type, region);
+        !json_is_number(saving) || !(json_number_value(saving) >= -1000 && json_number_value(saving) <= 100)) {
+        tm_import__issue(import, 0, true, "%s in %s: expected r from 0 to 4 and s of at most 100", type, region);
         return 0;
     }
     struct tm_slice names[2] = {{type, strlen(type)}, {region, strlen(region)}};

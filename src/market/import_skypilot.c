@@ -475,9 +475,15 @@ static int take_network_row(struct tm_import *import, const struct tm_csv *csv, 
     const char *type_name = tm_catalog_string(import->user, name.data, name.length);
     if (cloud_name == NULL || type_name == NULL) return tm_error_nomem(e);
     const struct tm_instance *known = tm_catalog_instance(import->user, cloud_name, type_name);
+    if (known == NULL) known = tm_catalog_instance(import->shipped, cloud_name, type_name);
     if (known == NULL || isnan(gbps)) return 0; /* nothing to say, or of a type that is not in the catalogue */
     struct tm_instance instance = *known;
+    instance.cloud = cloud_name;
+    instance.name = type_name;
+    instance.gpu = tm_catalog_string(import->user, known->gpu, strlen(known->gpu));
+    if (instance.gpu == NULL) return tm_error_nomem(e);
     instance.network_gbps = gbps;
+    instance.source = import->source;
     import->report->kept++;
     return tm_catalog_add_instance(import->user, &instance, NULL, e);
 }
@@ -515,7 +521,8 @@ int tm_import__network(struct tm_import *import, struct tm_error *e)
 {
     static const char *const names[] = {"cloud", "instance_type", "network_gbps"};
     int columns[3] = {0};
-    return for_each_row(import, names, columns, 3, take_network_row, e);
+    int rc = tm_import__source(import, "network bandwidths", e);
+    return rc == 0 ? for_each_row(import, names, columns, 3, take_network_row, e) : rc;
 }
 
 static int take_gpu_row(struct tm_import *import, const struct tm_csv *csv, const int *columns, struct tm_error *e)

@@ -146,7 +146,7 @@ int tm_trace_load(struct tm_env *env, const char *path, const char *format, stru
         struct tm_shipped shipped;
         rc = !tm_shipped_trace_find(path, &shipped)
                  ? no_such_trace(path, e)
-                 : tm_trace_parse(path, shipped.text, shipped.length, NULL, trace, e);
+                 : tm_trace_parse(path, shipped.text, shipped.length, format, trace, e);
     } else if (rc == 0) {
         rc = tm_trace_parse(strcmp(path, "-") == 0 ? "(standard input)" : path, tm_text_string(&text), text.length,
                             format, trace, e);
@@ -171,6 +171,7 @@ int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, s
     cut.start_utc_ms = trace->has_start ? trace->start_utc_ms + from_ms : 0;
     cut.begin_ms = trace->begin_ms > from_ms ? trace->begin_ms - from_ms : 0;
     cut.end_ms = to_ms - from_ms;
+    if (trace->interval_ms != 0 && from_ms % trace->interval_ms != 0) cut.interval_ms = 0; /* off the grid now */
     int64_t count = 0;
     double price = NAN;
     size_t i = 0;
@@ -179,7 +180,9 @@ int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, s
         if (!isnan(trace->events[i].price_usd_h)) price = trace->events[i].price_usd_h;
     }
     int rc = trace->begin_ms <= from_ms ? tm_trace_add(&cut, 0, count, 0, price, e) : 0;
-    for (; rc == 0 && i < trace->event_count && trace->events[i].time_ms < to_ms; i++) {
+    /* Up to to_ms, without it; but the last moment of the whole belongs to its last part. */
+    int64_t stop_ms = to_ms == trace->end_ms ? to_ms + 1 : to_ms;
+    for (; rc == 0 && i < trace->event_count && trace->events[i].time_ms < stop_ms; i++) {
         const struct tm_trace_event *event = &trace->events[i];
         rc = tm_trace_add(&cut, event->time_ms - from_ms, event->in, event->out, event->price_usd_h, e);
     }

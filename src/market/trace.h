@@ -82,7 +82,8 @@ void tm_trace_print(const struct tm_trace *trace, struct tm_text *out);
 /* True if all that tm_trace_print keeps is equal. */
 bool tm_trace_equals(const struct tm_trace *a, const struct tm_trace *b);
 
-/* The part from from_ms to to_ms, its zero moved to from_ms. `out` must be initialised. */
+/* The part from from_ms up to (and without, unless it is the end) to_ms, its zero moved to from_ms. `out` must be
+ * initialised. */
 int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, struct tm_trace *out,
                  struct tm_error *e);
 

@@ -124,15 +124,16 @@ static void test_rows_of_the_same_key_replace(void **state)
     (void)state;
     struct tm_catalog catalog;
     parse_first(&catalog);
-    parse_more(&catalog,
-               "tidemill-catalog 1\n[source]\nname,as_of,text\nold,2021-01-01,z\n"
-               "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\nv100,,16,900,14,,112,,,old\n"
-               "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"
-               "aws,p3.8xlarge,V100,4,36,,,,old\n"
-               "[offer]\ncloud,region,zone,instance,on_demand,spot,source\naws,us-west-2,,p3.8xlarge,13,6,old\n"
-               "[band]\ncloud,region,instance,band,saving_percent,source\naws,us-east-1,p3.8xlarge,4,60,old\n"
-               "[price]\ncloud,zone,instance,spot,time,source\naws,us-west-2z,nothing,9,2023-01-01,old\n",
-               false);
+    parse_more(
+        &catalog,
+        "tidemill-catalog 1\n[source]\nname,as_of,text\nold,2021-01-01,z\n"
+        "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\nv100,,16,900,14,,112,,,old\n"
+        "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"
+        "aws,p3.8xlarge,V100,4,36,,,,old\n"
+        "[offer]\ncloud,region,zone,instance,on_demand,spot,source\naws,us-west-2,,p3.8xlarge,13,6,old\n"
+        "[band]\ncloud,region,instance,band,saving_percent,source\naws,us-east-1,p3.8xlarge,4,60,old\n"
+        "[price]\ncloud,zone,instance,spot,time,source\naws,us-west-2z,nothing,9,2023-01-01,old\n",
+        false);
     assert_int_equal(catalog.source_count, 2);
     assert_string_equal(catalog.sources[0].as_of, "2021-01-01");
     assert_int_equal(catalog.gpu_count, 3);
@@ -237,30 +238,38 @@ static void test_old_prices_are_not_laid_over(void **state)
 static void test_bad_files(void **state)
 {
     (void)state;
-#define GPU_HEAD "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\n"
+#define GPU_HEAD  "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\n"
 #define BAND_HEAD "[band]\ncloud,region,instance,band,saving_percent,source\n"
     static const struct {
         const char *text; /* behind a good heading and source "import:x" */
         const char *words;
     } rows[] = {
-        {"[nonsense]\n", "c:5: unknown table [nonsense]; expected [source], [gpu], [instance], [offer], [band] or [price]"},
+        {"[nonsense]\n",
+         "c:5: unknown table [nonsense]; expected [source], [gpu], [instance], [offer], [band] or [price]"},
         {"[gpu]\nname\n", "c:6: table [gpu] has no column \"aliases\""},
         {"[source]\nname,as_of,text\n,2024-01-01,\n", "c:7: name: expected a name, got \"\""},
-        {"[source]\nname,as_of,text\na,yesterday,\n", "c:7: as_of: expected a date such as 2026-08-22, got \"yesterday\""},
+        {"[source]\nname,as_of,text\na,yesterday,\n",
+         "c:7: as_of: expected a date such as 2026-08-22, got \"yesterday\""},
         {"[source]\nname,as_of,text\na,2024-13-01,\n", "c:7: as_of: expected a date"},
         {GPU_HEAD ",,16,900,14,,112,,,import:x\n", "c:7: name: expected a name"},
-        {GPU_HEAD "X,,16,-900,14,,112,,,import:x\n", "c:7: memory_gbyte_s: expected a number of 0 or more, got \"-900\""},
+        {GPU_HEAD "X,,16,-900,14,,112,,,import:x\n",
+         "c:7: memory_gbyte_s: expected a number of 0 or more, got \"-900\""},
         {GPU_HEAD "X,,16,900,nan,,112,,,import:x\n", "c:7: fp32: expected a number of 0 or more, got \"nan\""},
         {GPU_HEAD "X,,16,900,14,,112,,,nobody\n", "c:7: source: expected a name from the [source] table above, got"},
         {GPU_HEAD "X,,16\n", "c:7: source: expected a name from the [source] table"},
-        {"[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\naws,x,V100,,1,1,1,1,import:x\n",
+        {"[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\naws,x,V100,,1,1,1,1,"
+         "import:x\n",
          "c:7: gpus: expected a number of GPUs where there is a GPU"},
-        {"[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\naws,x,,1,1,1,1,1,import:x\n",
+        {"[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\naws,x,,1,1,1,1,1,import:"
+         "x\n",
          "c:7: gpus: expected a number of GPUs where there is a GPU, and none where there is none"},
-        {OFFER_HEAD "aws,r,,nothing,1,,import:x\n", "c:7: instance: expected an instance from the [instance] table above"},
-        {INSTANCE_ROW OFFER_HEAD "aws,r,,p3.8xlarge,,,import:x\n", "c:10: on_demand: expected a price, on demand or spot"},
+        {OFFER_HEAD "aws,r,,nothing,1,,import:x\n",
+         "c:7: instance: expected an instance from the [instance] table above"},
+        {INSTANCE_ROW OFFER_HEAD "aws,r,,p3.8xlarge,,,import:x\n",
+         "c:10: on_demand: expected a price, on demand or spot"},
         {INSTANCE_ROW OFFER_HEAD "aws,,,p3.8xlarge,1,,import:x\n", "c:10: region: expected a name"},
-        {INSTANCE_ROW OFFER_HEAD "aws,r,,p3.8xlarge,free,,import:x\n", "c:10: on_demand: expected a number of 0 or more"},
+        {INSTANCE_ROW OFFER_HEAD "aws,r,,p3.8xlarge,free,,import:x\n",
+         "c:10: on_demand: expected a number of 0 or more"},
         {BAND_HEAD "aws,r,x,5,1,import:x\n", "c:7: band: expected 0, 1, 2, 3 or 4, got \"5\""},
         {BAND_HEAD "aws,r,x,,1,import:x\n", "c:7: band: expected 0, 1, 2, 3 or 4"},
         {BAND_HEAD "aws,r,x,1.5,1,import:x\n", "c:7: band: expected 0, 1, 2, 3 or 4"},
@@ -310,8 +319,8 @@ static void test_gpus_have_many_names(void **state)
         const char *name;
         const char *want; /* NULL: unknown */
     } rows[] = {
-        {"V100", "V100"}, {"v100", "V100"},  {"V100-sxm2", "V100"},     {"V100-16GB", "V100"}, {"Tesla-K80", "K80"},
-        {"", NULL},       {"V10", NULL},     {"V100-SXM2|V100-16GB", NULL}, {"V100-SXM", NULL},    {"16GB", NULL},
+        {"V100", "V100"}, {"v100", "V100"}, {"V100-sxm2", "V100"},         {"V100-16GB", "V100"}, {"Tesla-K80", "K80"},
+        {"", NULL},       {"V10", NULL},    {"V100-SXM2|V100-16GB", NULL}, {"V100-SXM", NULL},    {"16GB", NULL},
     };
     struct tm_catalog catalog;
     parse_first(&catalog);
@@ -386,7 +395,8 @@ static void test_what_is_shipped(void **state)
 {
     (void)state;
     static const char *const families[] = {"p2.", "p3.", "g3.", "g4dn.", "g5.", "p4d.", "p5."};
-    static const char *const gpus[] = {"K80", "M60", "V100", "T4", "A10G", "A100", "A100-80GB", "L4", "H100", "H200", "B200"};
+    static const char *const gpus[] = {"K80",       "M60", "V100", "T4",   "A10G", "A100",
+                                       "A100-80GB", "L4",  "H100", "H200", "B200"};
     static const char *const clouds[] = {"aws", "gcp", "azure", "lambda"};
     struct tm_catalog catalog;
     tm_catalog_init(&catalog);
@@ -403,8 +413,10 @@ static void test_what_is_shipped(void **state)
             per_cloud[c] += strcmp(instance->cloud, clouds[c]) == 0;
         if (instance->gpu[0] == '\0') continue;
         with_gpu++;
-        assert_row(tm_catalog_gpu(&catalog, instance->gpu) != NULL, "%s: unknown GPU %s", instance->name, instance->gpu);
-        assert_row(tm_instance_tflops(&catalog, instance, TM_PRECISION_MIXED, NULL) > 0, "%s: no FLOPS", instance->name);
+        assert_row(tm_catalog_gpu(&catalog, instance->gpu) != NULL, "%s: unknown GPU %s", instance->name,
+                   instance->gpu);
+        assert_row(tm_instance_tflops(&catalog, instance, TM_PRECISION_MIXED, NULL) > 0, "%s: no FLOPS",
+                   instance->name);
     }
     assert_row(with_gpu >= 90, "only %zu GPU types", with_gpu);
     assert_row(catalog.instance_count - with_gpu >= 25, "only %zu CPU types", catalog.instance_count - with_gpu);
@@ -465,7 +477,8 @@ static void test_loading_with_the_users_file(void **state)
     size_t shipped = catalog.offer_count;
     tm_catalog_deinit(&catalog);
     assert_int_equal(tm_env_virtual_set_variable(env, "HOME", "/h"), 0);
-    assert_int_equal(env->file_write(env, "/h/.local/share/tidemill/catalog.tmcat", imported, sizeof imported - 1, &e), 0);
+    assert_int_equal(env->file_write(env, "/h/.local/share/tidemill/catalog.tmcat", imported, sizeof imported - 1, &e),
+                     0);
     tm_catalog_init(&catalog);
     assert_int_equal(tm_catalog_load(env, &catalog, &e), 0);
     assert_true(catalog.offer_count < shipped);
@@ -501,7 +514,8 @@ static int load_once(struct tm_env *env)
     struct tm_catalog catalog;
     tm_catalog_init(&catalog);
     int rc = tm_catalog_load(env, &catalog, NULL);
-    if (rc == 0 && find_offer(&catalog, "us-east-1", "zz", "p3.8xlarge") == NULL) rc = -TM_EINTERNAL; /* lost silently */
+    if (rc == 0 && find_offer(&catalog, "us-east-1", "zz", "p3.8xlarge") == NULL)
+        rc = -TM_EINTERNAL; /* lost silently */
     tm_catalog_deinit(&catalog);
     return rc;
 }

@@ -70,9 +70,10 @@ static void test_log(void **state)
     (void)state;
     static const struct sample rows[] = {
         {"[2020-03-15T10:00:00Z] " CREATED("a") "[2020-03-15T10:05:00Z] Instance a running in zone us-east-1b\n"
-         "[2020-03-15T10:10:00Z] Instance a not running in zone us-east-1b\n"
-         "[2020-03-15T10:10:00Z] Instance a not running in zone us-east-1b\n"
-         "[2020-03-15T10:12:00Z] " CREATED("b") "[2020-03-15T10:20:00Z] Instance b deleted\n",
+                                                "[2020-03-15T10:10:00Z] Instance a not running in zone us-east-1b\n"
+                                                "[2020-03-15T10:10:00Z] Instance a not running in zone us-east-1b\n"
+                                                "[2020-03-15T10:12:00Z] " CREATED(
+                                                    "b") "[2020-03-15T10:20:00Z] Instance b deleted\n",
          NULL, "log", "0+1 600-1 720+1 end 1200", 0, 1},
         {"[2020-03-15 10:00:00.500] Instance creation failed\r\n\r\n"
          "[2020-03-15 10:01:00.500] Instance x running in zone z\r\n",
@@ -89,9 +90,9 @@ static void test_polls_of_logs(void **state)
     (void)state;
     struct tm_trace trace;
     trace_from("[2020-03-15T10:00:00Z] " CREATED("a") "[2020-03-15T10:05:00Z] Instance a running in zone z\n"
-               "[2020-03-15T10:10:00Z] Instance a not running in zone z\n"
-               "[2020-03-15T10:15:00Z] Instance a running in zone z\n"
-               "[2020-03-15T10:14:00Z] Instance a running in zone z\n",
+                                                      "[2020-03-15T10:10:00Z] Instance a not running in zone z\n"
+                                                      "[2020-03-15T10:15:00Z] Instance a running in zone z\n"
+                                                      "[2020-03-15T10:14:00Z] Instance a running in zone z\n",
                NULL, &trace);
     assert_int_equal(trace.polls, 4);
     assert_int_equal(trace.polls_running, 3);
@@ -108,8 +109,8 @@ static void test_node_events(void **state)
     static const struct sample rows[] = {
         {"0,add,n1\n0,add,n2\n60000,remove,n1\n180000,add,n3\n", NULL, "csv-node-events", "0+2 60-1 180+1 end 180", 60,
          2},
-        {"480000,add,n1\r\n480000, add ,n2\r\n480500,remove,n2\r\n", NULL, "csv-node-events",
-         "480+2 480.5-1 end 480.5", 0, 2},
+        {"480000,add,n1\r\n480000, add ,n2\r\n480500,remove,n2\r\n", NULL, "csv-node-events", "480+2 480.5-1 end 480.5",
+         0, 2},
         {"\n0,add,a\n0,add,b\n60000,add,c\n30000,remove,a\n", NULL, "csv-node-events", "0+2 60-1+1 end 60", 60, 2},
     };
     check_samples(rows, TM_COUNT(rows));
@@ -139,7 +140,9 @@ static void test_counts(void **state)
         {"1,4\n61,3\n61,4\n", NULL, "csv-counts-s", "1+4 61-1+1 end 61", 0, 4}, /* lost and replaced: both show */
         {"1,4\n61,4\n181,4\n", NULL, "csv-counts-s", "1+4 end 181", 0, 4},
         {" 5 , 4 \r\n\r\n 65 , 0\r\n", NULL, "csv-counts-s", "5+4 65-4 end 65", 0, 4},
-        {"\xEF\xBB\xBF" "7,4\n", NULL, "csv-counts-s", "7+4 end 7", 0, 4},
+        {"\xEF\xBB\xBF"
+         "7,4\n",
+         NULL, "csv-counts-s", "7+4 end 7", 0, 4},
         {"9,1000000\n", NULL, "csv-counts-s", "9+1000000 end 9", 0, 1000000},
     };
     check_samples(rows, TM_COUNT(rows));
@@ -168,7 +171,8 @@ static void test_probes_and_their_polarity(void **state)
          "0+1 1800-1 end 2400", 0, 1}, /* uneven: each holds until the next, the last for the median */
         {"7,2022-11-28 22:20:00+00:00,1\n", NULL, "csv-probe", "0 end 0", 0, 1},
         {"0,2022-11-28T22:20:00Z,0\n1,2022-11-28T22:10:00Z,1\n2,2022-11-28T22:30:00Z,0\n"
-         "3,2022-11-28T22:40:00Z,0\n", NULL, "csv-probe", "0-1+1 600+1 end 1800", 0, 1},
+         "3,2022-11-28T22:40:00Z,0\n",
+         NULL, "csv-probe", "0-1+1 600+1 end 1800", 0, 1},
     };
     check_samples(rows, TM_COUNT(rows));
 }
@@ -280,7 +284,8 @@ static void test_bad_json_and_logs(void **state)
         {"{\"data\": [1], \"metadata\": {\"gap_seconds\": \"60\"}}", NULL, "metadata.gap_seconds"},
         {"{\"metadata\": {\"gap_seconds\": 60}}", NULL, "t: data: expected a list of counts"},
         {"{\"data\": [], \"metadata\": {\"gap_seconds\": 60}}", NULL, "t: data: expected a list of counts"},
-        {"{\"data\": [1, -1], \"metadata\": {\"gap_seconds\": 60}}", NULL, "t: data[1]: expected a number of instances"},
+        {"{\"data\": [1, -1], \"metadata\": {\"gap_seconds\": 60}}", NULL,
+         "t: data[1]: expected a number of instances"},
         {"{\"data\": [1, 0.5], \"metadata\": {\"gap_seconds\": 60}}", NULL, "t: data[1]: expected a number"},
         {"{\"data\": [1000001], \"metadata\": {\"gap_seconds\": 60}}", NULL, "t: data[0]: expected a number"},
         {"{\"data\": [1, NaN], \"metadata\": {\"gap_seconds\": 60}}", NULL, "t:1"},
@@ -364,7 +369,7 @@ static void test_readers_without_memory(void **state)
         "{\"metadata\": {\"gap_seconds\": 60}, \"data\": [1, 1, 0, 1], \"prices\": [1, 1, 2, 2]}",
         "[0, \"add\", " NODES2 "[120000, \"remove\", {\"nodes\": [\"a\"], \"duration\": 60000}]\n",
         "[2020-03-15T10:00:00Z] " CREATED("a") "[2020-03-15T10:05:00Z] Instance b running in zone z\n"
-        "[2020-03-15T10:06:00Z] Instance a not running in zone z\n",
+                                               "[2020-03-15T10:06:00Z] Instance a not running in zone z\n",
         "0,add,n1\n0,add,n2\n60000,remove,n1\n180000,add,n3\n",
         "2021-12-10, 13:07:45, 80\n2021-12-10, 13:09:00, 79\n",
         "0,2022-11-28T22:20:00Z,0\n1,2022-11-28T22:30:01Z,1\n2,2022-11-28T22:40:00Z,0\n",

@@ -17,8 +17,8 @@
 #define TRACES SHARED_DATA "/traces/"
 
 enum { FILE_NAME, FORMAT, INTERVAL, DAYS, NODES, AVAILABILITY, LOSSES, LOST, COLUMN_COUNT };
-static const char *const column_names[COLUMN_COUNT] = {"file",      "format",           "interval_s",  "days",
-                                                       "nodes_max", "mean_availability", "loss_events", "nodes_lost"};
+static const char *const column_names[COLUMN_COUNT] = {
+    "file", "format", "interval_s", "days", "nodes_max", "mean_availability", "loss_events", "nodes_lost"};
 
 struct row {
     char file[200];
@@ -40,7 +40,7 @@ static void read_row(const struct tm_csv *csv, const int *columns, struct row *r
     }
 }
 
-/* Calls `check` for each row; false where the folder is not there. */
+/* Calls `check` for each row, and gives how many there are; skips the test where the folder is not there. */
 static size_t for_each_row(void (*check)(const struct row *row))
 {
     struct tm_env *env = tm_env_real();

@@ -3,7 +3,8 @@
 #include "market/test/market_helpers.h"
 #include "market/trace_stats.h"
 
-static const char sample[] = "tidemill-trace 1\ninterval: 60s\nend: 300s\nnodes: 4\n\n0 +4\n90 -1 $0.5\n120 -2\n240 +1 $0.25\n";
+static const char sample[] =
+    "tidemill-trace 1\ninterval: 60s\nend: 300s\nnodes: 4\n\n0 +4\n90 -1 $0.5\n120 -2\n240 +1 $0.25\n";
 
 static void test_formats(void **state)
 {
@@ -15,12 +16,14 @@ static void test_formats(void **state)
     } rows[] = {
         {"tidemill", 0, sample},
         {"json-series", 0,
-         "{\"metadata\": {\"gap_seconds\": 60}, \"data\": [4, 4, 1, 1, 2], \"prices\": [null, null, 0.5, 0.5, 0.25]}\n"},
+         "{\"metadata\": {\"gap_seconds\": 60}, \"data\": [4, 4, 1, 1, 2], \"prices\": [null, null, 0.5, 0.5, "
+         "0.25]}\n"},
         {"json-series", 90000,
          "{\"metadata\": {\"gap_seconds\": 90}, \"data\": [4, 3, 1, 2], \"prices\": [null, 0.5, 0.5, 0.25]}\n"},
         {"json-series", 1000000, "{\"metadata\": {\"gap_seconds\": 1000}, \"data\": [4]}\n"},
         {"json-series", 62500,
-         "{\"metadata\": {\"gap_seconds\": 62.5}, \"data\": [4, 4, 1, 1, 2], \"prices\": [null, null, 0.5, 0.5, 0.25]}\n"},
+         "{\"metadata\": {\"gap_seconds\": 62.5}, \"data\": [4, 4, 1, 1, 2], \"prices\": [null, null, 0.5, 0.5, "
+         "0.25]}\n"},
         {"csv-counts-s", 0, "0,4\n90,3\n120,1\n240,2\n300,2\n"},
     };
     struct tm_trace trace;
