@@ -547,7 +547,8 @@ static int cmd_import(struct tm_cli *cli, struct tm_error *e)
         return tm_error_set(e, TM_EUSAGE, "--as-of: expected a date, got \"%.40s\"; write for example 2026-08-22",
                             options.as_of);
     if (options.cloud != NULL && !is_cloud_name(options.cloud))
-        return tm_error_set(e, TM_EUSAGE, "--cloud: expected a name of letters, digits, '-', '_' and '.', got \"%.40s\"",
+        return tm_error_set(e, TM_EUSAGE,
+                            "--cloud: expected a name of letters, digits, '-', '_' and '.', got \"%.40s\"",
                             options.cloud);
     int rc = tm_given_choice(cli, "format", &format, e);
     struct tm_import_report *report = rc == 0 ? tm_alloc(sizeof *report) : NULL;

@@ -13,8 +13,6 @@
 
 enum { KEY_MAX = 1024 };
 
-const char *const tm_precision_names[] = {"fp32", "tf32", "fp16", "bf16", "fp8", "mixed", NULL};
-
 void tm_catalog_init(struct tm_catalog *catalog)
 {
     *catalog = (struct tm_catalog){.as_of = ""};

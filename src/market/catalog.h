@@ -8,20 +8,13 @@
 
 #include "base/env.h"
 #include "base/names.h"
+#include "base/precision.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { TM_CATALOG_ROWS_MAX = 1 << 20, TM_CATALOG_BYTES_MAX = 128 << 20, TM_BAND_UNKNOWN = -1 };
-
-enum tm_precision { TM_FP32, TM_TF32, TM_FP16, TM_BF16, TM_FP8, TM_PRECISION_COUNT };
-
-/* What mixed-precision training would use: bf16 or fp16 tensor rates where the GPU has them, else fp32. */
-enum { TM_PRECISION_MIXED = TM_PRECISION_COUNT };
-
-/* "fp32", ..., "mixed"; NULL-terminated, in the order of the enum. */
-extern const char *const tm_precision_names[];
 
 /* All strings belong to the catalogue. NaN: not known. */
 struct tm_gpu {

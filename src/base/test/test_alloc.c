@@ -72,8 +72,10 @@ static void test_grow_by_doubling_up_to_max(void **state)
         int rc;
         size_t capacity;
     } rows[] = {
-        {0, 100, 0, 0},    {1, 100, 0, 8},    {8, 100, 0, 8},   {9, 100, 0, 16},
-        {50, 100, 0, 50},  {51, 100, 0, 100}, {100, 100, 0, 100}, {101, 100, -(int)TM_ELIMIT, 100},
+        {0, 100, 0, 0},     {1, 100, 0, 8},
+        {8, 100, 0, 8},     {9, 100, 0, 16},
+        {50, 100, 0, 50},   {51, 100, 0, 100},
+        {100, 100, 0, 100}, {101, 100, -(int)TM_ELIMIT, 100},
         {101, 101, 0, 101}, {SIZE_MAX, SIZE_MAX, -(int)TM_ELIMIT, 101},
     };
     void *array = NULL;
@@ -120,5 +122,5 @@ static void test_strndup_without_memory(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_live_counts_what_is_held), TM_TEST(test_strndup_of_nothing),
              TM_TEST(test_the_nth_call_fails_once), TM_TEST(test_a_failed_realloc_keeps_the_old),
-             TM_TEST(test_grow_by_doubling_up_to_max),
-             TM_TEST(test_grow_without_memory), TM_TEST(test_strndup_without_memory))
+             TM_TEST(test_grow_by_doubling_up_to_max), TM_TEST(test_grow_without_memory),
+             TM_TEST(test_strndup_without_memory))

@@ -45,14 +45,20 @@ static void test_plain_bytes(void **state)
         const char *words;
     } rows[] = {
         {"a,b\n", 4, TM_OK, ""},
-        {"\xEF\xBB\xBF" "a", 4, TM_OK, ""},
+        {"\xEF\xBB\xBF"
+         "a",
+         4, TM_OK, ""},
         {"\x1F", 1, TM_OK, ""}, /* half of gzip's magic number is not gzip */
         {"", 0, TM_EINPUT, "f.csv: file is empty"},
         {" \r\n\t\n", 5, TM_EINPUT, "f.csv: file is empty"},
         {"ab\0c", 4, TM_EINPUT, "f.csv: binary data (a zero byte at offset 2), expected text"},
         {"\0", 1, TM_EINPUT, "f.csv: binary data (a zero byte at offset 0), expected text"},
-        {"\x7F" "ELF\2\1\1\0", 8, TM_EINPUT, "f.csv: binary data (a zero byte at offset 7), expected text"},
-        {"\xFF\xFE" "a\0", 4, TM_EINPUT, "f.csv: binary data"}, /* UTF-16 */
+        {"\x7F"
+         "ELF\2\1\1\0",
+         8, TM_EINPUT, "f.csv: binary data (a zero byte at offset 7), expected text"},
+        {"\xFF\xFE"
+         "a\0",
+         4, TM_EINPUT, "f.csv: binary data"}, /* UTF-16 */
         {"12345678901", 11, TM_ELIMIT, "limit of 10 bytes"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

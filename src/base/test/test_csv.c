@@ -47,7 +47,9 @@ static void test_rows(void **state)
         {"a,b\nc,d\n", "1:a|b;2:c|d;"},
         {"a,b\r\nc,d\r\n", "1:a|b;2:c|d;"},
         {"a,b\r\nc,d\r", "1:a|b;2:c|d;"},
-        {"\xEF\xBB\xBF" "a,b\n", "1:a|b;"},
+        {"\xEF\xBB\xBF"
+         "a,b\n",
+         "1:a|b;"},
         {"\xEF\xBB\xBF", ""},
         {"\n\n  \t\na\n\r\n\nb", "4:a;7:b;"},
         {",\n", "1:|;"},
@@ -96,8 +98,7 @@ static void test_going_on_after_a_bad_row(void **state)
         {"\"", "!a.csv:1: quoted field has no closing '\"';"},
         {"\"a\"x,b\nc\n", "!a.csv:1: text behind a closing '\"'; double the quotes inside a quoted field;2:c;"},
         {"\"a\" ,b\nc\n", "!a.csv:1: text behind a closing '\"'; double the quotes inside a quoted field;2:c;"},
-        {"\"a\nb\",\"c\"x\nd\n",
-         "!a.csv:1: text behind a closing '\"'; double the quotes inside a quoted field;3:d;"},
+        {"\"a\nb\",\"c\"x\nd\n", "!a.csv:1: text behind a closing '\"'; double the quotes inside a quoted field;3:d;"},
         {"\"a\nb\",\"c\nd\n", "!a.csv:1: quoted field has no closing '\"';3:d;"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

@@ -66,10 +66,11 @@ static void test_yaml_trees_and_places(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"a: 1\nb:\n  c: [x, y]\n  d: {e: f}\n",
-         "@1:1={a@1:4=1, b@3:3={c@3:6=[@3:7=x, @3:10=y], d@4:6={e@4:10=f}}}"},
+        {"a: 1\nb:\n  c: [x, y]\n  d: {e: f}\n", "@1:1={a@1:4=1, b@3:3={c@3:6=[@3:7=x, @3:10=y], d@4:6={e@4:10=f}}}"},
         {"a: 1\r\nb: two words\r\nc: 3\r\n", "@1:1={a@1:4=1, b@2:4=two words, c@3:4=3}"},
-        {"\xEF\xBB\xBF" "a: 1\n", "@1:1={a@1:4=1}"},
+        {"\xEF\xBB\xBF"
+         "a: 1\n",
+         "@1:1={a@1:4=1}"},
         {"- x\n- y\n", "@1:1=[@1:3=x, @2:3=y]"},
         {"word", "@1:1=word"},
         {"a:\nb: ~\nc: null\n", "@1:1={a@1:1=null, b@2:4=null, c@3:4=null}"},
@@ -92,11 +93,16 @@ static void test_yaml_quotes_make_text(void **state)
         enum tm_node_kind kind;
         const char *value;
     } rows[] = {
-        {"8", false, TM_NODE_SCALAR, "8"},          {"'8'", true, TM_NODE_SCALAR, "8"},
-        {"\"8\"", true, TM_NODE_SCALAR, "8"},       {"''", true, TM_NODE_SCALAR, ""},
-        {"'null'", true, TM_NODE_SCALAR, "null"},   {"'it''s'", true, TM_NODE_SCALAR, "it's"},
-        {"\"a\\tb\\u00e4\"", true, TM_NODE_SCALAR, "a\tbä"}, {"|\n a\n b\n", true, TM_NODE_SCALAR, "a\nb\n"},
-        {"null", false, TM_NODE_NULL, "null"},      {"~", false, TM_NODE_NULL, "~"},
+        {"8", false, TM_NODE_SCALAR, "8"},
+        {"'8'", true, TM_NODE_SCALAR, "8"},
+        {"\"8\"", true, TM_NODE_SCALAR, "8"},
+        {"''", true, TM_NODE_SCALAR, ""},
+        {"'null'", true, TM_NODE_SCALAR, "null"},
+        {"'it''s'", true, TM_NODE_SCALAR, "it's"},
+        {"\"a\\tb\\u00e4\"", true, TM_NODE_SCALAR, "a\tbä"},
+        {"|\n a\n b\n", true, TM_NODE_SCALAR, "a\nb\n"},
+        {"null", false, TM_NODE_NULL, "null"},
+        {"~", false, TM_NODE_NULL, "~"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_arena arena;
@@ -104,8 +110,8 @@ static void test_yaml_quotes_make_text(void **state)
         tm_arena_init(&arena, 1 << 20);
         int rc = tm_doc_parse_yaml("f", rows[i].text, strlen(rows[i].text), &arena, &node, NULL);
         assert_row(rc == 0, "%s: got %d", rows[i].text, rc);
-        assert_row(node->quoted == rows[i].quoted && node->kind == rows[i].kind, "%s: quoted %d, kind %d",
-                   rows[i].text, node->quoted, (int)node->kind);
+        assert_row(node->quoted == rows[i].quoted && node->kind == rows[i].kind, "%s: quoted %d, kind %d", rows[i].text,
+                   node->quoted, (int)node->kind);
         assert_row_string(rows[i].text, node->text, rows[i].value);
         tm_arena_deinit(&arena);
     }
@@ -148,7 +154,9 @@ static void test_yaml_zero_bytes_and_utf16(void **state)
         const char *want;
     } rows[] = {
         {"a: 1\nb: x\0y\nc: 2\n", 16, "!f:2:5: byte 0x00 is no UTF-8 text"},
-        {"\xFF\xFE" "a\0:\0", 6, "!f:1:1: byte 0xff is no UTF-8 text"},
+        {"\xFF\xFE"
+         "a\0:\0",
+         6, "!f:1:1: byte 0xff is no UTF-8 text"},
         {"\xE6\x97\xA5", 2, "!f:1:1: byte 0xe6 is no UTF-8 text"}, /* cut by the end of the file */
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -250,8 +258,7 @@ static void test_json_trees(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"{\"b\": 1, \"a\": [1.5, null, true, false, \"x\", {}]}",
-         "{b=1, a=[1.5, null, true, false, \"x\", {}]}"},
+        {"{\"b\": 1, \"a\": [1.5, null, true, false, \"x\", {}]}", "{b=1, a=[1.5, null, true, false, \"x\", {}]}"},
         {"\xEF\xBB\xBF[1]", "[1]"},
         {"[\r\n 1,\r\n 2]\r\n", "[1, 2]"},
         {"[9223372036854775807, -0.1, 1e3]", "[9223372036854775807, -0.1, 1000]"},

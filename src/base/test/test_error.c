@@ -106,9 +106,9 @@ static void test_every_code_has_a_row(void **state)
 static void test_codes_are_grouped_by_loss(void **state)
 {
     (void)state;
-    assert_true(TM_EINPUT < TM_ENOTFOUND);   /* request < object */
-    assert_true(TM_EBUSY < TM_ETIMEOUT);     /* object < peer */
-    assert_true(TM_ECANCELED < TM_EIO);      /* peer < process */
+    assert_true(TM_EINPUT < TM_ENOTFOUND); /* request < object */
+    assert_true(TM_EBUSY < TM_ETIMEOUT);   /* object < peer */
+    assert_true(TM_ECANCELED < TM_EIO);    /* peer < process */
     assert_true(TM_EIO < TM_ENOMEM);
 }
 

@@ -110,8 +110,7 @@ static void test_the_words_of_errors(void **state)
          "job.yaml:2:8: nodes: expected whole number from 1 to 1000, got \"0\"; write for example 8"},
         {"nodes: 1001\n",
          "job.yaml:1:8: nodes: expected whole number from 1 to 1000, got \"1001\"; write for example 8"},
-        {"nodes: 2.5\n",
-         "job.yaml:1:8: nodes: expected whole number from 1 to 1000, got \"2.5\"; write for example 8"},
+        {"nodes: 2.5\n", "job.yaml:1:8: nodes: expected whole number from 1 to 1000, got \"2.5\"; write for example 8"},
         {"nodes: 99999999999999999999\n", "job.yaml:1:8: nodes: expected whole number from 1 to 1000, got"},
         {"factor: nan\n", "job.yaml:1:9: factor: expected number, got \"nan\"; write for example 8"},
         {"limits: {share: 1.5}\n", "job.yaml:1:17: limits.share: expected number from 0 to 1, got \"1.5\""},
@@ -206,8 +205,14 @@ static void test_read_text(void **state)
         const char *text;
         const char *words; /* NULL: taken */
     } rows[] = {
-        {0, "x", NULL},     {1, "off", NULL},   {1, "on", NULL},  {2, "7", NULL},   {3, "1e3", NULL},
-        {4, "6h", NULL},    {8, "auto", NULL},  {9, "zone-a", NULL},
+        {0, "x", NULL},
+        {1, "off", NULL},
+        {1, "on", NULL},
+        {2, "7", NULL},
+        {3, "1e3", NULL},
+        {4, "6h", NULL},
+        {8, "auto", NULL},
+        {9, "zone-a", NULL},
         {4, "soon", "--option: expected duration, got \"soon\"; write for example 6h"},
         {2, "", "--option: expected whole number from 1 to 1000, got \"\"; write for example 8"},
         {8, "Auto", "--option: expected one of auto, always, never, got \"Auto\"; write for example auto"},
@@ -243,9 +248,17 @@ static void test_read_text_keeps_a_copy(void **state)
 static void test_expected(void **state)
 {
     (void)state;
-    static const char *const want[] = {"text", "true or false", "whole number from 1 to 1000", "number", "duration",
-                                       "amount in dollars", "size in bytes", "rate in bits per second",
-                                       "one of auto, always, never", "list of texts", "map"};
+    static const char *const want[] = {"text",
+                                       "true or false",
+                                       "whole number from 1 to 1000",
+                                       "number",
+                                       "duration",
+                                       "amount in dollars",
+                                       "size in bytes",
+                                       "rate in bits per second",
+                                       "one of auto, always, never",
+                                       "list of texts",
+                                       "map"};
     for (size_t i = 0; i < TM_COUNT(want); i++) {
         struct tm_text out;
         tm_text_init(&out, 200);

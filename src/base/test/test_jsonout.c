@@ -55,9 +55,14 @@ static void test_numbers(void **state)
         double value;
         const char *want;
     } rows[] = {
-        {0, "[\n  0\n]\n"},           {-0.0, "[\n  0\n]\n"},      {0.1, "[\n  0.1\n]\n"},
-        {1e300, "[\n  1e+300\n]\n"},  {NAN, "[\n  null\n]\n"},    {INFINITY, "[\n  null\n]\n"},
-        {-INFINITY, "[\n  null\n]\n"}, {1.0 / 3, "[\n  0.3333333333333333\n]\n"},
+        {0, "[\n  0\n]\n"},
+        {-0.0, "[\n  0\n]\n"},
+        {0.1, "[\n  0.1\n]\n"},
+        {1e300, "[\n  1e+300\n]\n"},
+        {NAN, "[\n  null\n]\n"},
+        {INFINITY, "[\n  null\n]\n"},
+        {-INFINITY, "[\n  null\n]\n"},
+        {1.0 / 3, "[\n  0.3333333333333333\n]\n"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_text out;
@@ -83,9 +88,11 @@ static void test_strings_read_back(void **state)
         {"", ""},
         {"äöü 日本 😀", "äöü 日本 😀"},
         {"\t\r\n\b\f\x1f\x7f", "\t\r\n\b\f\x1f\x7f"},
-        {"a\xff" "b", "a\uFFFDb"},
-        {"\xC0\xAF", "\uFFFD\uFFFD"},         /* overlong */
-        {"\xC3", "\uFFFD"},                   /* cut */
+        {"a\xff"
+         "b",
+         "a\uFFFDb"},
+        {"\xC0\xAF", "\uFFFD\uFFFD"}, /* overlong */
+        {"\xC3", "\uFFFD"},           /* cut */
         {"\xE6\x97", "\uFFFD\uFFFD"},
         {"\xED\xA0\x80", "\uFFFD\uFFFD\uFFFD"}, /* a surrogate */
         {"\xF4\x90\x80\x80", "\uFFFD\uFFFD\uFFFD\uFFFD"},
@@ -157,5 +164,5 @@ static void test_failures_stick_to_the_text(void **state)
     TM_FAIL_EACH_ALLOC(rc = write_once(10000));
 }
 
-TM_TEST_MAIN(TM_TEST(test_layout), TM_TEST(test_numbers), TM_TEST(test_strings_read_back),
-             TM_TEST(test_sixteen_levels), TM_TEST(test_a_value_alone), TM_TEST(test_failures_stick_to_the_text))
+TM_TEST_MAIN(TM_TEST(test_layout), TM_TEST(test_numbers), TM_TEST(test_strings_read_back), TM_TEST(test_sixteen_levels),
+             TM_TEST(test_a_value_alone), TM_TEST(test_failures_stick_to_the_text))

@@ -54,22 +54,37 @@ static void test_doubles(void **state)
         bool ok;
         double value;
     } rows[] = {
-        {"0", true, 0},          {"12.5", true, 12.5},
-        {"-0.25", true, -0.25},  {".5", true, 0.5},
-        {"5.", true, 5},         {"1e3", true, 1000},
-        {"1E-3", true, 0.001},   {"+2", true, 2},
-        {"0.1", true, 0.1},      {"123456789012345", true, 123456789012345.0},
-        {"1.7976931348623157e308", true, DBL_MAX}, {"5e-324", true, 5e-324},
+        {"0", true, 0},
+        {"12.5", true, 12.5},
+        {"-0.25", true, -0.25},
+        {".5", true, 0.5},
+        {"5.", true, 5},
+        {"1e3", true, 1000},
+        {"1E-3", true, 0.001},
+        {"+2", true, 2},
+        {"0.1", true, 0.1},
+        {"123456789012345", true, 123456789012345.0},
+        {"1.7976931348623157e308", true, DBL_MAX},
+        {"5e-324", true, 5e-324},
         {"0.30000000000000004", true, 0.30000000000000004},
-        {"1e309", false, 0},     {"nan", false, 0},
-        {"inf", false, 0},       {"-infinity", false, 0},
-        {"0x1p3", false, 0},     {"", false, 0},
-        {".", false, 0},         {"-", false, 0},
-        {"-.", false, 0},        {"e5", false, 0},
-        {"1e", false, 0},        {"1e+", false, 0},
-        {"1.2.3", false, 0},     {"--1", false, 0},
-        {" 1", false, 0},        {"1 ", false, 0},
-        {"1,5", false, 0},       {"1_000", false, 0},
+        {"1e309", false, 0},
+        {"nan", false, 0},
+        {"inf", false, 0},
+        {"-infinity", false, 0},
+        {"0x1p3", false, 0},
+        {"", false, 0},
+        {".", false, 0},
+        {"-", false, 0},
+        {"-.", false, 0},
+        {"e5", false, 0},
+        {"1e", false, 0},
+        {"1e+", false, 0},
+        {"1.2.3", false, 0},
+        {"--1", false, 0},
+        {" 1", false, 0},
+        {"1 ", false, 0},
+        {"1,5", false, 0},
+        {"1_000", false, 0},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         double value = -77;
@@ -192,8 +207,8 @@ static void test_scaled_is_exact(void **state)
         int64_t value = 0;
         bool ok = tm_number_scaled(rows[i].text, strlen(rows[i].text), rows[i].unit, &value);
         assert_row(ok == rows[i].ok, "\"%s\" x %lld: got %d", rows[i].text, (long long)rows[i].unit, ok);
-        assert_row(!ok || value == rows[i].value, "\"%s\" x %lld: value %lld", rows[i].text,
-                   (long long)rows[i].unit, (long long)value);
+        assert_row(!ok || value == rows[i].value, "\"%s\" x %lld: value %lld", rows[i].text, (long long)rows[i].unit,
+                   (long long)value);
     }
 }
 

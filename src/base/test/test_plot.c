@@ -132,8 +132,8 @@ static void test_odd_values(void **state)
         double x_end;
         double y_max;
     } rows[] = {
-        {{1, 2, 3}, 3, 3}, {{1, 2, 3}, 10, 0}, {{-1, 100, 3}, 10, 3}, {{NAN, INFINITY, 1}, 10, 3}, {{1, 2, 3}, 0, 3},
-        {{1, 2, 3}, 10, INFINITY}, {{1, 2, 3}, 10, NAN}, {{1e300, 1, 1}, 1e300, 1e-300},
+        {{1, 2, 3}, 3, 3}, {{1, 2, 3}, 10, 0},        {{-1, 100, 3}, 10, 3}, {{NAN, INFINITY, 1}, 10, 3},
+        {{1, 2, 3}, 0, 3}, {{1, 2, 3}, 10, INFINITY}, {{1, 2, 3}, 10, NAN},  {{1e300, 1, 1}, 1e300, 1e-300},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_plot plot = steps;

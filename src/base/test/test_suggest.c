@@ -12,9 +12,18 @@ static void test_distance(void **state)
         const char *b;
         size_t distance;
     } rows[] = {
-        {"", "", 0},           {"", "abc", 3},        {"abc", "", 3},           {"abc", "abc", 0},
-        {"abc", "ABC", 0},     {"abc", "abd", 1},     {"abc", "abcd", 1},       {"abc", "bc", 1},
-        {"abc", "acb", 1},     {"kitten", "sitting", 3}, {"deadlien", "deadline", 1}, {"a", "z", 1},
+        {"", "", 0},
+        {"", "abc", 3},
+        {"abc", "", 3},
+        {"abc", "abc", 0},
+        {"abc", "ABC", 0},
+        {"abc", "abd", 1},
+        {"abc", "abcd", 1},
+        {"abc", "bc", 1},
+        {"abc", "acb", 1},
+        {"kitten", "sitting", 3},
+        {"deadlien", "deadline", 1},
+        {"a", "z", 1},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         size_t there = tm_suggest_distance(rows[i].a, rows[i].b);
@@ -47,17 +56,9 @@ static void test_offer(void **state)
         const char *word;
         const char *best;
     } rows[] = {
-        {"deadlien", "deadline"},
-        {"Deadline", "deadline"}, /* another case beats a name that only starts so */
-        {"dead", "deadline_margin"},
-        {"noeds", "nodes"},
-        {"nodess", "nodes"},
-        {"sed", "seed"},
-        {"spedn", "spend"},
-        {"strat", "strategies"},
-        {"xyzzy", NULL},
-        {"zz", NULL},
-        {"", NULL},
+        {"deadlien", "deadline"},    {"Deadline", "deadline"}, /* another case beats a name that only starts so */
+        {"dead", "deadline_margin"}, {"noeds", "nodes"},       {"nodess", "nodes"}, {"sed", "seed"}, {"spedn", "spend"},
+        {"strat", "strategies"},     {"xyzzy", NULL},          {"zz", NULL},        {"", NULL},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_suggest suggest = {.word = rows[i].word};
@@ -76,8 +77,12 @@ static void test_offer_does_not_go_too_far(void **state)
         const char *candidate;
         int near;
     } rows[] = {
-        {"ab", "ax", 1},           {"ab", "xy", 0},           {"abcdef", "abcdxy", 1},
-        {"abcdef", "abcxyz", 0},   {"abcdefghijkl", "abcdefghixyz", 1}, {"abcdefghijklmno", "abcdefghijkwxyz", 0},
+        {"ab", "ax", 1},
+        {"ab", "xy", 0},
+        {"abcdef", "abcdxy", 1},
+        {"abcdef", "abcxyz", 0},
+        {"abcdefghijkl", "abcdefghixyz", 1},
+        {"abcdefghijklmno", "abcdefghijkwxyz", 0},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_suggest suggest = {.word = rows[i].word};

@@ -144,9 +144,10 @@ static void test_columns(void **state)
         const char *text;
         size_t columns;
     } rows[] = {
-        {"", 0},       {"abc", 3},        {"äöü", 3},       {"日本", 4},  {"한글", 4},
-        {"😀", 2},     {"e\u0301", 1},    {"a\u200Bb", 2},  {"▁█", 2},    {"\xff\xfe", 2},
-        {"\xE6\x97", 2}, /* cut in the middle */ {"\xF0\x9F\x98", 3}, {"\xC3", 1},
+        {"", 0},     {"abc", 3},      {"äöü", 3},      {"日本", 4},
+        {"한글", 4}, {"😀", 2},        {"e\u0301", 1},  {"a\u200Bb", 2},
+        {"▁█", 2},   {"\xff\xfe", 2}, {"\xE6\x97", 2}, /* cut in the middle */ {"\xF0\x9F\x98", 3},
+        {"\xC3", 1},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         size_t columns = tm_term_columns(rows[i].text);
@@ -163,9 +164,10 @@ static void test_put_cut(void **state)
         bool utf8;
         const char *want;
     } rows[] = {
-        {"abc", 3, true, "abc"},  {"abcd", 3, true, "ab…"}, {"abcd", 3, false, "ab~"}, {"abcd", 1, true, "…"},
-        {"abcd", 0, true, ""},    {"", 0, true, ""},        {"日本語", 5, true, "日本…"}, {"日本語", 4, true, "日…"},
-        {"日本語", 6, true, "日本語"}, {"äöüß", 3, true, "äö…"}, {"日", 1, true, "…"},
+        {"abc", 3, true, "abc"},      {"abcd", 3, true, "ab…"},   {"abcd", 3, false, "ab~"},
+        {"abcd", 1, true, "…"},       {"abcd", 0, true, ""},      {"", 0, true, ""},
+        {"日本語", 5, true, "日本…"}, {"日本語", 4, true, "日…"}, {"日本語", 6, true, "日本語"},
+        {"äöüß", 3, true, "äö…"},     {"日", 1, true, "…"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_text out;
@@ -184,8 +186,15 @@ static void test_put_safe(void **state)
         const char *text;
         const char *want;
     } rows[] = {
-        {"plain", "plain"},           {"\033[2J", "?[2J"},       {"a\nb\tc\rd", "a?b?c?d"}, {"\x7f\x01\b", "???"},
-        {"\xC2\x9B" "2J", "?2J"},     {"äöü 日本", "äöü 日本"},  {"\xC2\xA0\xC3\x9B", "\xC2\xA0\xC3\x9B"},
+        {"plain", "plain"},
+        {"\033[2J", "?[2J"},
+        {"a\nb\tc\rd", "a?b?c?d"},
+        {"\x7f\x01\b", "???"},
+        {"\xC2\x9B"
+         "2J",
+         "?2J"},
+        {"äöü 日本", "äöü 日本"},
+        {"\xC2\xA0\xC3\x9B", "\xC2\xA0\xC3\x9B"},
         {"\xC2", "\xC2"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

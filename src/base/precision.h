@@ -1,0 +1,13 @@
+/* Number formats that GPUs compute in. */
+#ifndef TM_BASE_PRECISION_H
+#define TM_BASE_PRECISION_H
+
+enum tm_precision { TM_FP32, TM_TF32, TM_FP16, TM_BF16, TM_FP8, TM_PRECISION_COUNT };
+
+/* What mixed-precision training would use: bf16 or fp16 tensor rates where the GPU has them, else fp32. */
+enum { TM_PRECISION_MIXED = TM_PRECISION_COUNT };
+
+/* "fp32", ..., "mixed"; NULL-terminated, in the order of the enum. */
+extern const char *const tm_precision_names[];
+
+#endif
