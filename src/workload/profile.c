@@ -9,9 +9,9 @@
  *     [run]                           data-parallel iterations over links of `mbit` Mbit/s; medians, in ms
  *     network,world,mbit,batch,grad_bytes,iter_ms,iter_ms_std,compute_ms,compute_ms_std,all_reduce_ms
  *
- * Columns are found by name, in any order; '#' starts a comment line. Other people's CSV with the same columns under other
- * names (fwd_ms, bwd_ms, opt_ms; model, iter_ms_median, compute_ms_mean) is read too: then the header is the first line
- * and its columns tell which table it is. */
+ * Columns are found by name, in any order; '#' starts a comment line. Other people's CSV with the same columns under
+ * other names (fwd_ms, bwd_ms, opt_ms; model, iter_ms_median, compute_ms_mean) is read too: then the header is the
+ * first line and its columns tell which table it is. */
 #include "workload/profile.h"
 
 #include "base/alloc.h"
@@ -45,10 +45,33 @@ double tm_profile_step_ms(const struct tm_profile_step *step)
 
 /* ---- columns ---- */
 
-enum step_column { S_NETWORK, S_GPU, S_PRECISION, S_BATCH, S_FORWARD, S_BACKWARD, S_OPTIMIZER, S_PEAK, S_P10, S_PARAMS, S_GFLOP,
-                   STEP_COLUMNS };
-enum run_column { R_NETWORK, R_WORLD, R_MBIT, R_BATCH, R_BYTES, R_ITER, R_ITER_STD, R_COMPUTE, R_COMPUTE_STD, R_ALL_REDUCE,
-                  RUN_COLUMNS };
+enum step_column {
+    S_NETWORK,
+    S_GPU,
+    S_PRECISION,
+    S_BATCH,
+    S_FORWARD,
+    S_BACKWARD,
+    S_OPTIMIZER,
+    S_PEAK,
+    S_P10,
+    S_PARAMS,
+    S_GFLOP,
+    STEP_COLUMNS
+};
+enum run_column {
+    R_NETWORK,
+    R_WORLD,
+    R_MBIT,
+    R_BATCH,
+    R_BYTES,
+    R_ITER,
+    R_ITER_STD,
+    R_COMPUTE,
+    R_COMPUTE_STD,
+    R_ALL_REDUCE,
+    RUN_COLUMNS
+};
 enum { COLUMNS_MAX = 12 };
 
 /* Our name of a column, another name for it, and whether it must be there. */
@@ -59,20 +82,30 @@ struct column {
 };
 
 static const struct column step_columns[] = {
-    {"network", "network", true},       {"gpu", "gpu", false},
-    {"precision", "precision", true},   {"micro_batch", "micro_batch", true},
-    {"forward_ms", "fwd_ms", true},     {"backward_ms", "bwd_ms", true},
-    {"optimizer_ms", "opt_ms", true},   {"peak_gib", "peak_gib", false},
-    {"step_ms_p10", "step_ms_p10", false}, {"params", "params", false},
+    {"network", "network", true},
+    {"gpu", "gpu", false},
+    {"precision", "precision", true},
+    {"micro_batch", "micro_batch", true},
+    {"forward_ms", "fwd_ms", true},
+    {"backward_ms", "bwd_ms", true},
+    {"optimizer_ms", "opt_ms", true},
+    {"peak_gib", "peak_gib", false},
+    {"step_ms_p10", "step_ms_p10", false},
+    {"params", "params", false},
     {"train_gflop_per_sample", "train_gflop_per_sample", false},
 };
 
 static const struct column run_columns[] = {
-    {"network", "model", true},          {"world", "world", true},
-    {"mbit", "mbit", true},              {"batch", "batch", true},
-    {"grad_bytes", "grad_bytes", true},  {"iter_ms", "iter_ms_median", true},
-    {"iter_ms_std", "iter_ms_std", false}, {"compute_ms", "compute_ms_mean", true},
-    {"compute_ms_std", "compute_ms_std", false}, {"all_reduce_ms", "flat_allreduce_ms_median", false},
+    {"network", "model", true},
+    {"world", "world", true},
+    {"mbit", "mbit", true},
+    {"batch", "batch", true},
+    {"grad_bytes", "grad_bytes", true},
+    {"iter_ms", "iter_ms_median", true},
+    {"iter_ms_std", "iter_ms_std", false},
+    {"compute_ms", "compute_ms_mean", true},
+    {"compute_ms_std", "compute_ms_std", false},
+    {"all_reduce_ms", "flat_allreduce_ms_median", false},
 };
 
 enum table { TABLE_NONE, TABLE_STEPS, TABLE_RUNS };
@@ -185,7 +218,7 @@ static int take_step(struct reader *reader)
     void *rows = profile->steps;
     rc = tm_grow(&rows, &profile->step_capacity, profile->step_count + 1, sizeof step, TM_PROFILE_ROWS_MAX);
     profile->steps = rows;
-    if (rc != 0) return tm_error_set(reader->e, (enum tm_code)-rc, "%s: no room for more rows", reader->csv->file);
+    if (rc != 0) return tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
     profile->steps[profile->step_count++] = step;
     return 0;
 }
@@ -208,7 +241,7 @@ static int take_run(struct reader *reader)
     void *rows = profile->runs;
     rc = tm_grow(&rows, &profile->run_capacity, profile->run_count + 1, sizeof run, TM_PROFILE_ROWS_MAX);
     profile->runs = rows;
-    if (rc != 0) return tm_error_set(reader->e, (enum tm_code)-rc, "%s: no room for more rows", reader->csv->file);
+    if (rc != 0) return tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
     profile->runs[profile->run_count++] = run;
     return 0;
 }
@@ -218,7 +251,7 @@ static int take_own_row(struct reader *reader)
     struct tm_slice first = tm_slice_trim(reader->csv->fields[0]);
     static const char source[] = "source:";
     if (reader->csv->field_count == 1 && first.length > 1 && first.data[0] == '[') {
-        reader->table = tm_slice_equals(first, "[step]") ? TABLE_STEPS
+        reader->table = tm_slice_equals(first, "[step]")  ? TABLE_STEPS
                         : tm_slice_equals(first, "[run]") ? TABLE_RUNS
                                                           : TABLE_NONE;
         reader->has_header = false;
@@ -244,12 +277,12 @@ static int read_foreign_header(struct reader *reader)
     reader->table = runs ? TABLE_RUNS : TABLE_STEPS;
     if (tm_csv_find(reader->csv, runs ? "mbit" : "micro_batch") >= 0) return read_header(reader);
     (void)missing;
-    return wrong(reader, "first line", "\"tidemill-profile 1\", or a header with network, precision, micro_batch, fwd_ms, "
-                                       "bwd_ms, opt_ms (or world, mbit, model, batch, ...)");
+    return wrong(reader, "first line",
+                 "\"tidemill-profile 1\", or a header with network, precision, micro_batch, fwd_ms, "
+                 "bwd_ms, opt_ms (or world, mbit, model, batch, ...)");
 }
 
-int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile,
-                     struct tm_error *e)
+int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e)
 {
     struct tm_csv *csv = tm_alloc(sizeof *csv);
     if (csv == NULL) return tm_error_nomem(e);

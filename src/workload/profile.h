@@ -1,7 +1,9 @@
-/* Profiles: measured times of models. `steps` are training steps on one GPU, `runs` are data-parallel iterations over links.
+/* Profiles: measured times of models. `steps` are training steps on one GPU, `runs` are data-parallel iterations over
+ * links.
  *
  * Read from our own form (tidemill-profile(5), profile.c) and from two CSV forms: one row a step (network, precision,
- * micro_batch, fwd_ms, bwd_ms, opt_ms, peak_gib, ...), and one row a data-parallel cell (world, mbit, model, batch, ...). */
+ * micro_batch, fwd_ms, bwd_ms, opt_ms, peak_gib, ...), and one row a data-parallel cell (world, mbit, model, batch,
+ * ...). */
 #ifndef TM_WORKLOAD_PROFILE_H
 #define TM_WORKLOAD_PROFILE_H
 
@@ -56,8 +58,7 @@ void tm_profile_init(struct tm_profile *profile);
 void tm_profile_deinit(struct tm_profile *profile);
 /* Adds what a file says to `profile`. */
 int tm_profile_load(struct tm_env *env, const char *path, struct tm_profile *profile, struct tm_error *e);
-int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile,
-                     struct tm_error *e);
+int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e);
 void tm_profile_print(const struct tm_profile *profile, struct tm_text *out);
 
 double tm_profile_step_ms(const struct tm_profile_step *step); /* forward + backward + optimizer */

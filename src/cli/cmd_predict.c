@@ -1,0 +1,485 @@
+#include "base/alloc.h"
+#include "base/jsonout.h"
+#include "base/number.h"
+#include "base/suggest.h"
+#include "base/table.h"
+#include "cli/commands.h"
+#include "market/catalog.h"
+#include "workload/evaluate.h"
+#include "workload/predict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- GPUs: the catalogue's figures as workload wants them ---- */
+
+static struct tm_gpu_figures figures_of(const struct tm_gpu *gpu)
+{
+    struct tm_gpu_figures figures = {
+        .name = gpu->name, .memory_bytes_s = gpu->memory_gbyte_s * 1e9, .memory_gib = gpu->memory_gib};
+    for (int p = 0; p < TM_PRECISION_COUNT; p++)
+        figures.flops[p] = gpu->tflops[p] * 1e12;
+    return figures;
+}
+
+static int find_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out, struct tm_error *e)
+{
+    const struct tm_gpu *gpu = tm_catalog_gpu(catalog, name);
+    if (gpu != NULL) {
+        *out = figures_of(gpu);
+        return 0;
+    }
+    struct tm_suggest suggest = {.word = name};
+    for (size_t i = 0; i < catalog->gpu_count; i++)
+        tm_suggest_offer(&suggest, catalog->gpus[i].name);
+    return tm_error_set(e, TM_EUSAGE, "unknown GPU \"%.40s\"%s%s%s", name,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+/* ---- evaluate ---- */
+
+/* Names in profiles may carry the context behind the model's name: gpt2-124m-1024. */
+static bool look_up_network(void *context, const char *network, struct tm_network *out)
+{
+    struct tm_cli *cli = context;
+    struct tm_model model;
+    char name[128];
+    tm_model_init(&model);
+    (void)snprintf(name, sizeof name, "%s", network);
+    bool found = false;
+    for (;;) {
+        for (size_t i = 0; i < tm_model_shipped_count() && !found; i++)
+            found = strcmp(tm_model_shipped_name(i), name) == 0;
+        char *dash = strrchr(name, '-');
+        if (found || dash == NULL) break;
+        *dash = '\0';
+    }
+    found = found && tm_model_load(cli->env, name, &model, NULL) == 0;
+    if (found) *out = tm_network_of(model.layers, model.layer_count);
+    tm_model_deinit(&model);
+    return found;
+}
+
+static void put_errors_json(struct tm_jsonout *json, const char *key, const struct tm_errors *errors,
+                            const char *network)
+{
+    tm_jsonout_object(json, key);
+    if (network != NULL) tm_jsonout_string(json, "network", network);
+    tm_jsonout_integer(json, "cells", (int64_t)errors->cells);
+    bool any = errors->cells > 0;
+    tm_jsonout_number(json, "mape_percent", any ? errors->mape_percent : NAN);
+    tm_jsonout_number(json, "median_percent", any ? errors->median_percent : NAN);
+    tm_jsonout_number(json, "p90_percent", any ? errors->p90_percent : NAN);
+    tm_jsonout_number(json, "bias_percent", any ? errors->bias_percent : NAN);
+    tm_jsonout_number(json, "inside80_percent", any ? errors->inside80_percent : NAN);
+    tm_jsonout_end(json);
+}
+
+static void print_json(struct tm_cli *cli, enum tm_split split, const struct tm_evaluation *evaluation)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_string(&json, "split", tm_split_names[split]);
+    put_errors_json(&json, "overall", &evaluation->overall, NULL);
+    put_errors_json(&json, "gpu_bound", &evaluation->gpu_bound, NULL);
+    if (evaluation->naive.cells > 0) put_errors_json(&json, "naive", &evaluation->naive, NULL);
+    tm_jsonout_list(&json, "by");
+    for (size_t i = 0; i < evaluation->network_count; i++)
+        put_errors_json(&json, NULL, &evaluation->networks[i].errors, evaluation->networks[i].network);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+}
+
+static void add_errors(struct tm_table *table, const char *name, const struct tm_errors *errors)
+{
+    if (errors->cells == 0) return;
+    tm_table_add(table, "%s", name);
+    tm_table_add(table, "%zu", errors->cells);
+    tm_table_add(table, "%.1f%%", errors->mape_percent);
+    tm_table_add(table, "%.1f%%", errors->median_percent);
+    tm_table_add(table, "%.1f%%", errors->p90_percent);
+    tm_table_add(table, "%+.1f%%", errors->bias_percent);
+    tm_table_add(table, "%.0f%%", errors->inside80_percent);
+}
+
+static int print_table(struct tm_cli *cli, const struct tm_evaluation *evaluation, struct tm_error *e)
+{
+    static const struct tm_column columns[] = {{"NETWORK", TM_LEFT, 0}, {"CELLS", TM_RIGHT, 0}, {"MAPE", TM_RIGHT, 0},
+                                               {"MEDIAN", TM_RIGHT, 1}, {"P90", TM_RIGHT, 1},   {"BIAS", TM_RIGHT, 2},
+                                               {"IN 80%", TM_RIGHT, 0}};
+    struct tm_table table;
+    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < evaluation->network_count; i++)
+        add_errors(&table, evaluation->networks[i].network, &evaluation->networks[i].errors);
+    add_errors(&table, "overall", &evaluation->overall);
+    add_errors(&table, "GPU-bound", &evaluation->gpu_bound);
+    add_errors(&table, "(naive sum)", &evaluation->naive);
+    int rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    tm_table_deinit(&table);
+    return rc;
+}
+
+/* The GPU a profile was taken on: --gpu, else what the file says, else a GPU whose name is in the file's name. */
+static int gpu_of_profile(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_profile *profile,
+                          const char *path, struct tm_gpu_figures *out, struct tm_error *e)
+{
+    const char *asked = tm_given_text(cli, "gpu");
+    if (asked == NULL && profile->step_count > 0 && profile->steps[0].gpu[0] != '\0') asked = profile->steps[0].gpu;
+    const char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+    for (size_t i = 0; asked == NULL && i < catalog->gpu_count; i++) {
+        if (strcasestr(base, catalog->gpus[i].name) != NULL) asked = catalog->gpus[i].name;
+    }
+    return find_gpu(catalog, asked != NULL ? asked : "H200", out, e);
+}
+
+static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    struct tm_profile profile;
+    struct tm_gpu_figures gpu;
+    struct tm_evaluation *evaluation = tm_calloc(1, sizeof *evaluation);
+    if (evaluation == NULL) return tm_error_nomem(e);
+    tm_catalog_init(&catalog);
+    tm_profile_init(&profile);
+    int rc = tm_catalog_load(cli->env, &catalog, e);
+    if (rc == 0) rc = tm_profile_load(cli->env, path, &profile, e);
+    bool runs = profile.run_count > 0 && profile.step_count == 0;
+    int split = runs ? TM_SPLIT_LEAVE_ONE_BANDWIDTH : TM_SPLIT_TWO_BATCHES;
+    if (rc == 0) rc = tm_given_choice(cli, "split", &split, e);
+    if (rc == 0 && !runs && split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
+        rc = tm_error_set(e, TM_EUSAGE, "--split leave-one-bandwidth is for data-parallel runs, and %s has none", path);
+    if (rc == 0 && !runs) rc = gpu_of_profile(cli, &catalog, &profile, path, &gpu, e);
+    if (rc == 0)
+        rc = runs ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
+                  : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, look_up_network, cli, evaluation, e);
+    if (rc == 0 && cli->json)
+        print_json(cli, (enum tm_split)split, evaluation);
+    else if (rc == 0)
+        rc = print_table(cli, evaluation, e);
+    tm_profile_deinit(&profile);
+    tm_catalog_deinit(&catalog);
+    tm_free(evaluation);
+    return rc;
+}
+
+/* ---- predict ---- */
+
+/* A fleet such as "8x p3.2xlarge, 2x g5.xlarge", with what the catalogue knows of it. */
+struct fleet {
+    struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
+    size_t group_count;
+    char names[TM_FLEET_GROUPS_MAX][64];
+    double on_demand_usd_h; /* of all; NaN: some price is not known */
+    double spot_usd_h;
+};
+
+static const struct tm_instance *find_instance(struct tm_cli *cli, const struct tm_catalog *catalog, const char *name,
+                                               struct tm_error *e)
+{
+    struct tm_suggest suggest = {.word = name};
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        const struct tm_instance *instance = &catalog->instances[i];
+        tm_suggest_offer(&suggest, instance->name);
+        if (strcasecmp(instance->name, name) == 0 && tm_given_matches(cli, "cloud", instance->cloud)) return instance;
+    }
+    (void)tm_error_set(e, TM_EUSAGE, "--fleet: no instance type \"%.60s\" in the catalogue%s%s%s", name,
+                       suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                       suggest.best != NULL ? "?" : "");
+    return NULL;
+}
+
+/* The cheapest price of a kind anywhere. */
+static double cheapest(const struct tm_catalog *catalog, const struct tm_instance *instance, enum tm_price_kind kind)
+{
+    double best = NAN;
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        if (&catalog->instances[catalog->offers[i].instance] != instance) continue;
+        double price = tm_offer_price(&catalog->offers[i], kind);
+        if (isnan(best) || price < best) best = price;
+    }
+    return best;
+}
+
+static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const char *text, size_t length,
+                     struct fleet *fleet, struct tm_error *e)
+{
+    char part[128];
+    char name[64];
+    int nodes = 0;
+    (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), text);
+    if (sscanf(part, " %d x %63s", &nodes, name) != 2 && sscanf(part, " %dx%63s", &nodes, name) != 2) /* NOLINT */
+        return tm_error_set(e, TM_EUSAGE,
+                            "--fleet: expected COUNTx TYPE, got \"%.60s\"; write for example \"8x p3.2xlarge\"", part);
+    if (nodes < 1 || nodes > 100000)
+        return tm_error_set(e, TM_EUSAGE, "--fleet: expected from 1 to 100000 of %s", name);
+    if (fleet->group_count == TM_FLEET_GROUPS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "--fleet: more than %d kinds of instance", TM_FLEET_GROUPS_MAX);
+    const struct tm_instance *instance = find_instance(cli, catalog, name, e);
+    if (instance == NULL) return -(int)TM_EUSAGE;
+    struct tm_fleet_group *group = &fleet->groups[fleet->group_count];
+    if (instance->gpus < 1) return tm_error_set(e, TM_EUSAGE, "--fleet: %s has no GPU", instance->name);
+    int rc = find_gpu(catalog, instance->gpu, &group->gpu, e);
+    if (rc != 0) return rc;
+    (void)snprintf(fleet->names[fleet->group_count], sizeof fleet->names[0], "%s", instance->name);
+    group->instance = fleet->names[fleet->group_count];
+    group->nodes = nodes;
+    group->gpus_per_node = (int)instance->gpus;
+    if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
+    group->network_bit_s = instance->network_gbps * 1e9;
+    fleet->on_demand_usd_h += nodes * cheapest(catalog, instance, TM_PRICE_ON_DEMAND);
+    fleet->spot_usd_h += nodes * cheapest(catalog, instance, TM_PRICE_SPOT);
+    fleet->group_count++;
+    return 0;
+}
+
+static int read_fleet(struct tm_cli *cli, const struct tm_catalog *catalog, const char *text, struct fleet *fleet,
+                      struct tm_error *e)
+{
+    *fleet = (struct fleet){0};
+    for (const char *at = text; *at != '\0';) {
+        size_t length = strcspn(at, ",+");
+        int rc = add_group(cli, catalog, at, length, fleet, e);
+        if (rc != 0) return rc;
+        at += length + (at[length] != '\0');
+    }
+    return fleet->group_count > 0 ? 0
+                                  : tm_error_set(e, TM_EUSAGE, "--fleet: empty; write for example \"8x p3.2xlarge\"");
+}
+
+static int read_layout(const char *text, struct tm_predict_request *request, struct tm_error *e)
+{
+    const char *x = strchr(text, 'x');
+    int64_t pipelines = 0;
+    int64_t stages = 0;
+    if (strcmp(text, "best") == 0) return 0;
+    if (x == NULL || !tm_number_i64(text, (size_t)(x - text), &pipelines) ||
+        !tm_number_i64(x + 1, strlen(x + 1), &stages) || pipelines < 1 || stages < 1 || pipelines > 65536 ||
+        stages > 65536)
+        return tm_error_set(e, TM_EUSAGE,
+                            "--layout: expected PIPELINESxSTAGES or best, got \"%.40s\"; write for example 4x2", text);
+    request->pipelines = (int)pipelines;
+    request->stages = (int)stages;
+    return 0;
+}
+
+/* What mixed means on this fleet: the same on all of it. */
+static enum tm_precision resolve_precision(const struct fleet *fleet, int asked)
+{
+    if (asked != TM_PRECISION_MIXED) return (enum tm_precision)asked;
+    static const enum tm_precision order[] = {TM_BF16, TM_FP16, TM_FP32};
+    for (size_t p = 0; p < 2; p++) {
+        bool all = true;
+        for (size_t g = 0; g < fleet->group_count; g++)
+            all = all && fleet->groups[g].gpu.flops[order[p]] > 0;
+        if (all) return order[p];
+    }
+    return TM_FP32;
+}
+
+static double usd_per_million(double usd_h, double samples_per_s)
+{
+    return usd_h / 3600 / samples_per_s * 1e6;
+}
+
+static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction *p, const struct fleet *fleet,
+                                  enum tm_precision precision)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_object(&json, "step_s");
+    tm_jsonout_number(&json, "mean", p->step_s.mean);
+    tm_jsonout_number(&json, "p10", p->step_s.p10);
+    tm_jsonout_number(&json, "p90", p->step_s.p90);
+    tm_jsonout_end(&json);
+    tm_jsonout_number(&json, "samples_per_s", p->samples_per_s);
+    tm_jsonout_object(&json, "breakdown");
+    tm_jsonout_number(&json, "compute_s", p->compute_s);
+    tm_jsonout_number(&json, "exposed_comm_s", p->exposed_comm_s);
+    tm_jsonout_number(&json, "bubble_s", p->bubble_s);
+    tm_jsonout_number(&json, "optimizer_s", p->optimizer_s);
+    tm_jsonout_end(&json);
+    tm_jsonout_object(&json, "layout");
+    tm_jsonout_integer(&json, "pipelines", p->pipelines);
+    tm_jsonout_integer(&json, "stages", p->stages);
+    tm_jsonout_end(&json);
+    tm_jsonout_integer(&json, "micro_batch", p->micro_batch);
+    tm_jsonout_integer(&json, "micro_batches", p->micro_batches);
+    tm_jsonout_string(&json, "precision", tm_precision_names[precision]);
+    tm_jsonout_bool(&json, "recompute", p->recompute);
+    tm_jsonout_list(&json, "memory_gib");
+    for (int s = 0; s < p->stages; s++)
+        tm_jsonout_number(&json, NULL, p->memory_gib[s]);
+    tm_jsonout_end(&json);
+    tm_jsonout_bool(&json, "fits", p->fits);
+    tm_jsonout_string(&json, "limit", p->limit);
+    tm_jsonout_object(&json, "usd_per_million_samples");
+    tm_jsonout_number(&json, "on_demand", usd_per_million(fleet->on_demand_usd_h, p->samples_per_s));
+    tm_jsonout_number(&json, "spot", usd_per_million(fleet->spot_usd_h, p->samples_per_s));
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+}
+
+static void print_prediction(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
+                             const struct fleet *fleet, enum tm_precision precision, int batch)
+{
+    struct tm_text *out = &cli->out;
+    tm_term_put(&cli->term, out, TM_BOLD, model->name);
+    for (size_t g = 0; g < fleet->group_count; g++)
+        tm_text_printf(out, "%s%d x %s (%s)", g == 0 ? " on " : " + ", fleet->groups[g].nodes,
+                       fleet->groups[g].instance, fleet->groups[g].gpu.name);
+    tm_text_printf(out, ", %s, global batch %d\n\n", tm_precision_names[precision], batch);
+    tm_text_printf(out, "  layout       %d pipelines x %d stages, %d micro-batches of %d%s\n", p->pipelines, p->stages,
+                   p->micro_batches, p->micro_batch, p->recompute ? ", activations recomputed" : "");
+    tm_text_printf(out, "  step         %.4g s (80%%: %.4g - %.4g)\n", p->step_s.mean, p->step_s.p10, p->step_s.p90);
+    tm_text_printf(out, "  throughput   %.4g samples/s\n", p->samples_per_s);
+    tm_text_printf(out,
+                   "  of a step    compute %.0f%%, exposed communication %.0f%%, bubble %.0f%%, optimizer %.0f%%\n",
+                   100 * p->compute_s / p->step_s.mean, 100 * p->exposed_comm_s / p->step_s.mean,
+                   100 * p->bubble_s / p->step_s.mean, 100 * p->optimizer_s / p->step_s.mean);
+    tm_text_printf(out, "  limited by   %s\n", p->limit);
+    tm_text_puts(out, "  memory       ");
+    for (int s = 0; s < p->stages && s < 8; s++)
+        tm_text_printf(out, "%s%.1f", s > 0 ? ", " : "", p->memory_gib[s]);
+    tm_text_printf(out, "%s of %.0f GiB a GPU\n", p->stages > 8 ? ", ..." : "", p->memory_limit_gib);
+    if (!isnan(fleet->on_demand_usd_h))
+        tm_text_printf(out, "  on demand    $%.2f/h, $%.4g per million samples\n", fleet->on_demand_usd_h,
+                       usd_per_million(fleet->on_demand_usd_h, p->samples_per_s));
+    if (!isnan(fleet->spot_usd_h))
+        tm_text_printf(out, "  spot         $%.2f/h, $%.4g per million samples\n", fleet->spot_usd_h,
+                       usd_per_million(fleet->spot_usd_h, p->samples_per_s));
+}
+
+/* Measured steps of this model in the user's profile, and what all of the profile teaches. */
+struct knowledge {
+    struct tm_profile profile;
+    struct tm_compute_model compute;
+    struct tm_comm_model comm;
+    int *batches;
+    double *ms;
+    size_t count;
+};
+
+static int learn(struct tm_cli *cli, const struct tm_gpu_figures *gpu, const struct tm_model *model,
+                 enum tm_precision precision, struct knowledge *knowledge, struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "profile");
+    knowledge->compute = tm_compute_prior();
+    knowledge->comm = tm_comm_gpus();
+    if (path == NULL) return 0;
+    int rc = tm_profile_load(cli->env, path, &knowledge->profile, e);
+    size_t count = knowledge->profile.step_count;
+    struct tm_compute_cell *cells = rc == 0 ? tm_calloc(count + 1, sizeof *cells) : NULL;
+    knowledge->batches = rc == 0 ? tm_calloc(count + 1, sizeof *knowledge->batches) : NULL;
+    knowledge->ms = rc == 0 ? tm_calloc(count + 1, sizeof *knowledge->ms) : NULL;
+    if (rc == 0 && (cells == NULL || knowledge->batches == NULL || knowledge->ms == NULL)) rc = tm_error_nomem(e);
+    size_t known = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const struct tm_profile_step *step = &knowledge->profile.steps[i];
+        struct tm_network network;
+        bool own = strncmp(step->network, model->name, strlen(model->name)) == 0;
+        if (own && step->precision == precision) {
+            knowledge->batches[knowledge->count] = step->micro_batch;
+            knowledge->ms[knowledge->count++] = tm_profile_step_ms(step);
+        }
+        if (!look_up_network(cli, step->network, &network)) continue;
+        cells[known++] =
+            (struct tm_compute_cell){network, *gpu, step->precision, step->micro_batch, tm_profile_step_ms(step)};
+    }
+    if (rc == 0 && known > 0) rc = tm_compute_learn(cells, known, &knowledge->compute, e);
+    tm_free(cells);
+    return rc;
+}
+
+static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
+                      struct tm_error *e)
+{
+    struct fleet fleet;
+    struct tm_prediction prediction;
+    struct knowledge knowledge = {0};
+    int64_t batch = model->global_batch;
+    int64_t micro_batch = 0;
+    int asked = cli->settings.precision;
+    struct tm_predict_request request = {.model = model, .compute = &knowledge.compute, .comm = &knowledge.comm};
+    tm_profile_init(&knowledge.profile);
+    int rc = read_fleet(cli, catalog, tm_given_text(cli, "fleet"), &fleet, e);
+    if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
+    if (rc == 0) rc = tm_given_integer(cli, "micro-batch", 1, 1 << 30, &micro_batch, e);
+    if (rc == 0) rc = tm_given_choice(cli, "precision", &asked, e);
+    if (rc == 0 && tm_given(cli, "layout")) rc = read_layout(tm_given_text(cli, "layout"), &request, e);
+    enum tm_precision precision = rc == 0 ? resolve_precision(&fleet, asked) : TM_FP32;
+    if (rc == 0) rc = learn(cli, &fleet.groups[0].gpu, model, precision, &knowledge, e);
+    if (batch == 0) { /* 8 samples a GPU: enough to keep it busy */
+        for (size_t g = 0; rc == 0 && g < fleet.group_count; g++)
+            batch += 8 * (int64_t)fleet.groups[g].nodes * fleet.groups[g].gpus_per_node;
+    }
+    request.groups = fleet.groups;
+    request.group_count = fleet.group_count;
+    request.precision = precision;
+    request.batch = (int)batch;
+    request.micro_batch = (int)micro_batch;
+    request.measured_batches = knowledge.batches;
+    request.measured_ms = knowledge.ms;
+    request.measured_count = knowledge.count;
+    if (rc == 0) rc = tm_predict(&request, &prediction, e);
+    if (rc == -(int)TM_ENONE && cli->json) { /* the document says that and why it does not fit */
+        print_prediction_json(cli, &prediction, &fleet, precision);
+        cli->exit_status = tm_code_exit_status(TM_ENONE);
+        rc = 0;
+    } else if (rc == 0 && cli->json) {
+        print_prediction_json(cli, &prediction, &fleet, precision);
+    } else if (rc == 0) {
+        print_prediction(cli, model, &prediction, &fleet, precision, (int)batch);
+    }
+    tm_profile_deinit(&knowledge.profile);
+    tm_free(knowledge.batches);
+    tm_free(knowledge.ms);
+    return rc;
+}
+
+static int predict_fleet(struct tm_cli *cli, struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    struct tm_model model;
+    if (!tm_given(cli, "model") || !tm_given(cli, "fleet"))
+        return tm_error_set(e, TM_EUSAGE,
+                            "say what and where: tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\"");
+    tm_catalog_init(&catalog);
+    tm_model_init(&model);
+    int rc = tm_catalog_load(cli->env, &catalog, e);
+    if (rc == 0) rc = tm_model_load(cli->env, tm_given_text(cli, "model"), &model, e);
+    if (rc == 0) rc = predict_on(cli, &catalog, &model, e);
+    tm_model_deinit(&model);
+    tm_catalog_deinit(&catalog);
+    return rc;
+}
+
+int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "evaluate");
+    if (cli->argument_count > 0) return tm_error_set(e, TM_EUSAGE, "predict takes no arguments; see its options");
+    return path != NULL ? evaluate(cli, path, e) : predict_fleet(cli, e);
+}
+
+const struct tm_option tm_predict_options[] = {
+    {.name = "model", .value = "NAME", .help = "a shipped model, a model file, or gpt:layers=48,hidden=1600,..."},
+    {.name = "fleet",
+     .value = "LIST",
+     .help = "instances, for example \"8x p3.2xlarge\" or \"4x g5.xlarge, 2x g4dn.xlarge\""},
+    {.name = "batch", .value = "N", .help = "global batch; else the model's own, or 8 a GPU"},
+    {.name = "micro-batch",
+     .value = "N",
+     .help = "samples that go through a pipeline at once; else the best power of 2"},
+    {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, or best"},
+    {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
+    {.name = "profile", .value = "FILE", .help = "measured steps to learn from, of this model or of others"},
+    {.name = "cloud", .value = "NAME", .help = "cloud of the instance types, where several have one of that name"},
+    {.name = "evaluate", .value = "FILE", .help = "hold parts of a profile back, predict them, and show the errors"},
+    {.name = "split", .value = "NAME", .help = "what is held back", .choices = tm_split_names},
+    {.name = "gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
+    {.name = NULL},
+};

@@ -1,0 +1,116 @@
+#include "workload/comm.h"
+
+#include "workload/fit.h"
+
+#include <math.h>
+
+enum {
+    X_EFFICIENCY, /* logit of the share of the nominal rate */
+    X_LATENCY,    /* log of ms per ring step */
+    X_HANDLING,   /* log of ms per MB on the processor */
+    X_SYNC,       /* log of the factor for waiting */
+    X_BURST,      /* log of kB that pass at once */
+};
+
+static const double prior_x[TM_COMM_UNKNOWNS] = {3.0, -1.203973, 0.405465, 0.0, 4.094345};
+static const double prior_spread[TM_COMM_UNKNOWNS] = {1.0, 1.0, 1.0, 0.1, 1.0};
+static const double RUN_NOISE = 0.05;
+static const double PRIOR_SPREAD = 0.10;
+
+enum { FIRST_BUCKET_BYTES = 1 << 20, BUCKET_BYTES = 25 << 20 };
+
+struct tm_comm_model tm_comm_prior(void)
+{
+    struct tm_comm_model model = {.spread = PRIOR_SPREAD};
+    for (size_t i = 0; i < TM_COMM_UNKNOWNS; i++)
+        model.x[i] = prior_x[i];
+    return model;
+}
+
+struct tm_comm_model tm_comm_gpus(void)
+{
+    /* 88% of the nominal rate, 0.05 ms a hop, adding up at some 50 GB/s, nothing for free. */
+    return (struct tm_comm_model){.x = {1.99, -2.995732, -3.912023, 0.0, 0.0}, .spread = 0.15};
+}
+
+struct tm_comm_iteration tm_comm_iteration_of(const struct tm_profile_run *run)
+{
+    return (struct tm_comm_iteration){.world = run->world,
+                                      .rate_bit_s = run->mbit * 1e6,
+                                      .grad_bytes = run->grad_bytes,
+                                      .forward_ms = run->compute_ms / 3,
+                                      .backward_ms = run->compute_ms * 2 / 3};
+}
+
+double tm_comm_naive_ms(const struct tm_comm_iteration *iteration)
+{
+    double share = 2.0 * (iteration->world - 1) / iteration->world;
+    return iteration->forward_ms + iteration->backward_ms +
+           share * iteration->grad_bytes * 8 / iteration->rate_bit_s * 1e3;
+}
+
+static double ring_ms(const double *x, const struct tm_comm_iteration *iteration, double bytes)
+{
+    double efficiency = 1 / (1 + exp(-x[X_EFFICIENCY]));
+    double hops = 2.0 * (iteration->world - 1);
+    double sent = hops / iteration->world * bytes;
+    double slow = fmax(0, sent - exp(x[X_BURST]) * 1e3);
+    return hops * exp(x[X_LATENCY]) + slow * 8 / (iteration->rate_bit_s * efficiency) * 1e3 +
+           sent / 1e6 * exp(x[X_HANDLING]);
+}
+
+static double iteration_at(const double *x, const struct tm_comm_iteration *iteration)
+{
+    double compute_ms = iteration->forward_ms + iteration->backward_ms;
+    if (iteration->world < 2 || iteration->grad_bytes <= 0) return compute_ms;
+    double done = 0;
+    double end_ms = 0;
+    double bucket = FIRST_BUCKET_BYTES;
+    while (done < iteration->grad_bytes) {
+        double bytes = fmin(bucket, iteration->grad_bytes - done);
+        done += bytes;
+        /* Gradients come evenly over the backward pass: tensor by tensor would need the layers. */
+        double ready_ms = iteration->forward_ms + iteration->backward_ms * done / iteration->grad_bytes;
+        end_ms = fmax(ready_ms, end_ms) + ring_ms(x, iteration, bytes);
+        bucket = BUCKET_BYTES;
+    }
+    return fmax(compute_ms, end_ms) * exp(x[X_SYNC]);
+}
+
+struct tm_estimate tm_comm_iteration_ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration)
+{
+    double mean = iteration_at(model->x, iteration);
+    double reach = exp(1.2815515655446004 * model->spread);
+    return (struct tm_estimate){.mean = mean, .p10 = mean / reach, .p90 = mean * reach};
+}
+
+static double run_residual(const void *context, const double *x, size_t i)
+{
+    const struct tm_profile_run *run = ((const struct tm_profile_run *const *)context)[i];
+    struct tm_comm_iteration iteration = tm_comm_iteration_of(run);
+    return log(iteration_at(x, &iteration) / run->iter_ms) / RUN_NOISE;
+}
+
+int tm_comm_learn(const struct tm_profile_run *const *runs, size_t count, struct tm_comm_model *out, struct tm_error *e)
+{
+    struct tm_comm_model model = tm_comm_prior();
+    struct tm_fit fit = {.unknowns = TM_COMM_UNKNOWNS,
+                         .residuals = count,
+                         .prior = prior_x,
+                         .spread = prior_spread,
+                         .robust = 1,
+                         .residual = run_residual,
+                         .context = runs};
+    int rc = tm_fit_solve(&fit, model.x, e);
+    if (rc != 0) return rc;
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        double off = run_residual(runs, model.x, i) * RUN_NOISE;
+        sum += fmin(off * off, 0.04);
+    }
+    double known = (double)count / ((double)count + 5);
+    double fitted = count > 0 ? sum / (double)count : 0;
+    model.spread = sqrt(known * fmax(fitted, 0.03 * 0.03) + (1 - known) * PRIOR_SPREAD * PRIOR_SPREAD);
+    *out = model;
+    return 0;
+}

@@ -1,0 +1,86 @@
+/* How long a training step takes on one GPU.
+ *
+ * The physical picture. The host launches kernels one after the other, the GPU works them off. With small batches the
+ * host sets the pace:  floor = h0 + h1 x ops.  With large ones the GPU does:  gpu(b) = base + b x slope, where slope
+ * adds up arithmetic at a share of the peak rate and memory traffic at a share of the bandwidth, and base is work that
+ * does not grow with the batch (weights read and updated, kernels too small to fill the GPU). A step takes the larger
+ * of the two, with a soft corner:  step(b) = (floor^p + gpu(b)^p)^(1/p).
+ *
+ * The shares and rates are unknowns with a prior. tm_compute_learn fits them to whatever profiles exist, in log space,
+ * robustly; without any the prior stands. For a network that was profiled itself, tm_compute_tune then moves floor,
+ * base and slope of its own curve, as far as its measurements outweigh what was learned from others. */
+#ifndef TM_WORKLOAD_COMPUTE_H
+#define TM_WORKLOAD_COMPUTE_H
+
+#include "base/precision.h"
+#include "workload/model.h"
+
+/* Peak figures of a GPU; NaN: the GPU has no such mode. */
+struct tm_gpu_figures {
+    const char *name;
+    double flops[TM_PRECISION_COUNT]; /* per second, dense */
+    double memory_bytes_s;
+    double memory_gib;
+};
+
+/* What this model of time sees of a network; per sample, forward. */
+struct tm_network {
+    double conv_flops;   /* in convolutions */
+    double matmul_flops; /* in matrix products */
+    double traffic_values;
+    double ops;
+    double params;
+};
+
+struct tm_network tm_network_of(const struct tm_layer *layers, size_t count);
+/* For a network of which only these totals are known: ops and traffic are guessed from them, as in a transformer. */
+struct tm_network tm_network_of_totals(double params, double train_gflop_per_sample);
+
+/* One measured step. */
+struct tm_compute_cell {
+    struct tm_network network;
+    struct tm_gpu_figures gpu;
+    enum tm_precision precision;
+    int batch;
+    double step_ms;
+};
+
+enum { TM_COMPUTE_UNKNOWNS = 11 };
+
+struct tm_compute_model {
+    double x[TM_COMPUTE_UNKNOWNS]; /* logarithms; see compute.c */
+    double network_spread;         /* one standard deviation of log error on a network not seen */
+};
+
+struct tm_compute_model tm_compute_prior(void);
+int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct tm_compute_model *out,
+                     struct tm_error *e);
+
+/* The curve of one network on one GPU at one precision. */
+struct tm_compute_curve {
+    double floor_ms;
+    double base_ms;
+    double sample_ms;
+    double floor_spread; /* one standard deviation of the log of the floor, and of base and slope together */
+    double gpu_spread;
+};
+
+/* -TM_EINPUT where the GPU has no such precision. */
+int tm_compute_curve(const struct tm_compute_model *model, const struct tm_network *network,
+                     const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute_curve *out,
+                     struct tm_error *e);
+
+/* Measured steps of this very curve: batches and times. */
+int tm_compute_tune(struct tm_compute_curve *curve, const int *batches, const double *step_ms, size_t count,
+                    struct tm_error *e);
+
+struct tm_estimate {
+    double mean;
+    double p10;
+    double p90;
+};
+
+/* Step time in ms for a micro-batch. */
+struct tm_estimate tm_compute_step_ms(const struct tm_compute_curve *curve, double batch);
+
+#endif

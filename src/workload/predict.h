@@ -1,0 +1,63 @@
+/* Step time, memory and throughput of a model on a fleet, for a layout of D pipelines of P stages.
+ *
+ * A stage is a run of layers; stages are cut so that the slowest is as fast as can be. Micro-batches go through in 1F1B
+ * order: with m micro-batches a pipeline takes (m + P - 1) times its slowest stage, of which P - 1 are the bubble.
+ * Stages of one number all-reduce their gradients over the D pipelines while the last backward passes run; neighbours
+ * exchange activations over their links. A stage that does not fit its GPU's memory recomputes activations (a third
+ * more work) if that makes it fit. Pipelines on different instance types get micro-batches so that all finish together.
+ */
+#ifndef TM_WORKLOAD_PREDICT_H
+#define TM_WORKLOAD_PREDICT_H
+
+#include "workload/comm.h"
+
+enum { TM_FLEET_GROUPS_MAX = 8, TM_STAGES_MAX = 256, TM_FLEET_GPUS_MAX = 65536 };
+
+/* Equal instances. */
+struct tm_fleet_group {
+    const char *instance;
+    struct tm_gpu_figures gpu;
+    int nodes;
+    int gpus_per_node;
+    double network_bit_s; /* of one instance */
+};
+
+struct tm_predict_request {
+    const struct tm_model *model;
+    const struct tm_fleet_group *groups;
+    size_t group_count;
+    enum tm_precision precision;
+    int batch;       /* global */
+    int micro_batch; /* of one pipeline; 0: the best */
+    int pipelines;   /* 0: the best layout */
+    int stages;
+    const struct tm_compute_model *compute;
+    const struct tm_comm_model *comm;
+    /* Measured steps of this model on the first group's GPU; count 0: none. */
+    const int *measured_batches;
+    const double *measured_ms;
+    size_t measured_count;
+};
+
+struct tm_prediction {
+    struct tm_estimate step_s;
+    double samples_per_s;
+    double compute_s; /* the parts add up to the mean */
+    double exposed_comm_s;
+    double bubble_s;
+    double optimizer_s;
+    int pipelines;
+    int stages;
+    int micro_batch;
+    int micro_batches; /* of the pipeline that has most */
+    bool recompute;
+    double memory_gib[TM_STAGES_MAX]; /* of the GPU of each stage */
+    double memory_limit_gib;
+    bool fits;
+    const char *limit; /* what sets the pace: "compute", "launches", "communication", "bubble", or "memory" */
+};
+
+/* -TM_EINPUT: wrong figures; -TM_ENONE: no layout fits the fleet's memory (`out` tells how far the best one is off). */
+int tm_predict(const struct tm_predict_request *request, struct tm_prediction *out, struct tm_error *e);
+
+#endif
