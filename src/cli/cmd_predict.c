@@ -466,7 +466,9 @@ int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e)
 }
 
 const struct tm_option tm_predict_options[] = {
-    {.name = "model", .value = "NAME", .help = "a shipped model, a model file, or gpt:layers=48,hidden=1600,..."},
+    {.name = "model",
+     .value = "NAME",
+     .help = "a shipped model, a model file, or a formula such as gpt:layers=48,hidden=1600"},
     {.name = "fleet",
      .value = "LIST",
      .help = "instances, for example \"8x p3.2xlarge\" or \"4x g5.xlarge, 2x g4dn.xlarge\""},

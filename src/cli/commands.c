@@ -70,6 +70,21 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_predict,
     },
     {
+        .name = "plan",
+        .summary = "which cluster the published planners would rent",
+        .description = "DeepVM's planner and its baselines, faithful to the released code: the best clusters of spot "
+                       "GPU instances "
+                       "within a price per hour, either with on-demand CPU instances that hold the checkpoints "
+                       "(tiering) or with one of "
+                       "the GPU instances on demand (single-anchor). deepvm-noscale leaves the scaling curve out, "
+                       "cost-first takes the "
+                       "most instances, perf-first the fastest type. Exit status 3: nothing is affordable.",
+        .examples = "  tidemill plan --planner deepvm --instances data/deepvm-aws.tmdeepvm --max-hourly 3\n"
+                    "  tidemill plan --planner perf-first --instances data/deepvm-aws.tmdeepvm --max-hourly 5 --json\n",
+        .options = tm_plan_options,
+        .run = tm_cmd_plan,
+    },
+    {
         .name = "config",
         .summary = "settings in force and where files live",
         .description =

@@ -13,6 +13,9 @@ extern const struct tm_command tm_trace_subcommands[];
 extern const struct tm_option tm_predict_options[];
 int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_plan_options[];
+int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e);
+
 int tm_cmd_help(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_config(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e);

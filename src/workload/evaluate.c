@@ -36,6 +36,9 @@ static int fill_cells(const struct tm_profile *profile, const struct tm_gpu_figu
         struct cell *cell = &evaluation->cells[i];
         *cell = (struct cell){.step = step, .group = i};
         struct tm_network network;
+        if (!(gpu->flops[step->precision] > 0))
+            return tm_error_set(e, TM_EINPUT, "network %s: %s has no %s mode", step->network, gpu->name,
+                                tm_precision_names[step->precision]);
         if (!lookup(lookup_context, step->network, &network)) {
             if (isnan(step->params) || isnan(step->train_gflop_per_sample))
                 return tm_error_set(e, TM_EINPUT,
@@ -221,6 +224,8 @@ int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, con
                       tm_network_lookup_f lookup, void *lookup_context, struct tm_evaluation *out, struct tm_error *e)
 {
     if (profile->step_count == 0) return tm_error_set(e, TM_EINPUT, "the profile has no steps on one GPU");
+    if (split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
+        return tm_error_set(e, TM_EUSAGE, "steps on one GPU are split by two-batches or leave-one-network");
     struct evaluation evaluation = {.cells = tm_calloc(profile->step_count, sizeof *evaluation.cells),
                                     .training = tm_calloc(profile->step_count, sizeof *evaluation.training)};
     double *scratch = tm_calloc(profile->step_count, sizeof *scratch);

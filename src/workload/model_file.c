@@ -69,11 +69,18 @@ static int keep_count(const struct reader *reader, struct tm_slice value, int64_
     return 0;
 }
 
-/* The reader splits at commas; a key's value is the rest of the line whatever it holds. */
+/* The reader splits at commas; a key's value is the rest of the line whatever it holds. `from` is in the file's text. */
 static struct tm_slice rest_of_line(const struct reader *reader, const char *from)
 {
-    const struct tm_slice *last = &reader->csv->fields[reader->csv->field_count - 1];
-    return tm_slice_trim((struct tm_slice){from, (size_t)(last->data + last->length - from)});
+    const char *end = reader->csv->data + reader->csv->at;
+    if (end > from && end[-1] == '\n') end--;
+    if (end > from && end[-1] == '\r') end--;
+    return tm_slice_trim((struct tm_slice){from, (size_t)(end - from)});
+}
+
+static bool is_quoted(const struct tm_csv *csv, struct tm_slice field)
+{
+    return field.data >= csv->unquoted && field.data <= csv->unquoted + sizeof csv->unquoted;
 }
 
 static int read_key(struct reader *reader)
@@ -81,7 +88,7 @@ static int read_key(struct reader *reader)
     static const char *const names[] = {"name", "input", "source", "optimizer-states", "global-batch", "micro-batch"};
     struct tm_slice line = reader->csv->fields[0];
     const char *colon = memchr(line.data, ':', line.length);
-    if (colon == NULL) return wrong(reader, "KEY: VALUE, or the header of the layers");
+    if (colon == NULL || is_quoted(reader->csv, line)) return wrong(reader, "KEY: VALUE, or the header of the layers");
     struct tm_slice name = {line.data, (size_t)(colon - line.data)};
     struct tm_slice value = rest_of_line(reader, colon + 1);
     unsigned key = 0;
@@ -149,7 +156,8 @@ static int read_layer(struct reader *reader)
     double *const figures[] = {&layer.params,       &layer.forward_flops, &layer.traffic_values,
                                &layer.saved_values, &layer.output_values, &layer.ops};
     int rc = keep_text(reader, tm_slice_trim(reader->csv->fields[0]), &layer.name);
-    if (rc == 0 && layer.name[0] == '\0') rc = wrong(reader, "a name for the layer");
+    if (rc == 0 && (layer.name[0] == '\0' || layer.name[0] == '#' || strpbrk(layer.name, ",\"") != NULL))
+        rc = wrong(reader, "a name for the layer, without commas and quotes");
     if (rc == 0) rc = read_figures(reader, 2, figures, 6);
     struct tm_slice tied = tm_slice_trim(reader->csv->fields[8]);
     const char *tied_name = NULL;
@@ -175,12 +183,15 @@ static int read_point(struct reader *reader)
     if (rc == 0) rc = keep_count(reader, tm_slice_trim(reader->csv->fields[1]), 1 << 20, &point.stages);
     if (rc == 0) rc = read_figures(reader, 2, figures, 2);
     void *points = reader->points;
-    if (rc == 0 &&
-        tm_grow(&points, &reader->point_capacity, model->point_count + 1, sizeof point, TM_MODEL_POINTS_MAX) != 0)
-        rc = tm_error_set(reader->e, TM_ELIMIT, "%s: too many measured layouts", reader->csv->file);
+    if (rc != 0) return rc;
+    rc = tm_grow(&points, &reader->point_capacity, model->point_count + 1, sizeof point, TM_MODEL_POINTS_MAX);
     reader->points = points;
-    if (rc == 0) reader->points[model->point_count++] = point;
-    return rc;
+    if (rc == -(int)TM_ENOMEM) return tm_error_nomem(reader->e);
+    if (rc != 0)
+        return tm_error_set(reader->e, TM_ELIMIT, "%s: more than %d measured layouts", reader->csv->file,
+                            TM_MODEL_POINTS_MAX);
+    reader->points[model->point_count++] = point;
+    return 0;
 }
 
 static int read_row(struct reader *reader)
@@ -218,6 +229,15 @@ static int resolve_tied(struct reader *reader)
             return tm_error_set(reader->e, TM_EINPUT, "%s: layer %s is tied to %s, which is no other layer",
                                 reader->csv->file, reader->layers[i].name, reader->tied[i]);
         reader->layers[i].tied = (int)other;
+    }
+    for (size_t i = 0; i < reader->model->layer_count; i++) {
+        const struct tm_layer *layer = &reader->layers[i];
+        if (layer->tied < 0) continue;
+        const struct tm_layer *other = &reader->layers[layer->tied];
+        if (other->tied != (int)i || (layer->params > 0 && other->params > 0))
+            return tm_error_set(reader->e, TM_EINPUT,
+                                "%s: layers %s and %s are tied: both must name each other, and one have params 0",
+                                reader->csv->file, layer->name, other->name);
     }
     return 0;
 }

@@ -437,7 +437,7 @@ static int try_layout(const struct tm_predict_request *request, int pipelines, i
         if (rc != 0) return rc;
         if (!*any || is_better(&prediction, best)) *best = prediction;
         *any = true;
-        if (!prediction.fits) break; /* larger ones fit even less */
+        if (!prediction.fits || micro > last / 2) break; /* larger ones fit even less */
     }
     return 0;
 }

@@ -162,8 +162,10 @@ static struct tm_slice field(const struct reader *reader, int column)
 static int read_word(const struct reader *reader, int column, const char *name, bool required, const char **out)
 {
     struct tm_slice text = field(reader, column);
-    if ((required && text.length == 0) || text.length > 100 || !tm_slice_is_plain(text))
-        return wrong(reader, name, "a name");
+    bool broken = text.length > 0 && (text.data[0] == '#' || memchr(text.data, ',', text.length) != NULL ||
+                                      memchr(text.data, '"', text.length) != NULL);
+    if ((required && text.length == 0) || text.length > 100 || !tm_slice_is_plain(text) || broken)
+        return wrong(reader, name, "a name, without commas and quotes");
     *out = tm_arena_strndup(&reader->profile->arena, text.data, text.length);
     return *out != NULL ? 0 : tm_error_nomem(reader->e);
 }
@@ -261,7 +263,15 @@ static int take_own_row(struct reader *reader)
         size_t length = sizeof source - 1;
         if (first.length < length || memcmp(first.data, source, length) != 0)
             return wrong(reader, "line", "source: TEXT, [step] or [run]");
-        struct tm_slice text = tm_slice_trim((struct tm_slice){first.data + length, first.length - length});
+        const char *end = reader->csv->data + reader->csv->at; /* the rest of the line, commas and all */
+        if (end > first.data && end[-1] == '\n') end--;
+        if (end > first.data && end[-1] == '\r') end--;
+        bool quoted = first.data >= reader->csv->unquoted &&
+                      first.data <= reader->csv->unquoted + sizeof reader->csv->unquoted;
+        if (quoted) end = first.data + first.length;
+        struct tm_slice text =
+            tm_slice_trim((struct tm_slice){first.data + length, (size_t)(end - first.data) - length});
+        if (text.length > 500 || !tm_slice_is_plain(text)) return wrong(reader, "source", "a line of text");
         reader->profile->source = tm_arena_strndup(&reader->profile->arena, text.data, text.length);
         return reader->profile->source != NULL ? 0 : tm_error_nomem(reader->e);
     }
@@ -272,11 +282,9 @@ static int take_own_row(struct reader *reader)
 /* A header alone tells what other people's CSV is. */
 static int read_foreign_header(struct reader *reader)
 {
-    const char *missing = "";
     bool runs = tm_csv_find(reader->csv, "world") >= 0;
     reader->table = runs ? TABLE_RUNS : TABLE_STEPS;
     if (tm_csv_find(reader->csv, runs ? "mbit" : "micro_batch") >= 0) return read_header(reader);
-    (void)missing;
     return wrong(reader, "first line",
                  "\"tidemill-profile 1\", or a header with network, precision, micro_batch, fwd_ms, "
                  "bwd_ms, opt_ms (or world, mbit, model, batch, ...)");
@@ -287,6 +295,9 @@ int tm_profile_parse(const char *file, const char *text, size_t length, struct t
     struct tm_csv *csv = tm_alloc(sizeof *csv);
     if (csv == NULL) return tm_error_nomem(e);
     struct reader reader = {.profile = profile, .csv = csv, .e = e};
+    const char *source_before = profile->source;
+    size_t steps_before = profile->step_count;
+    size_t runs_before = profile->run_count;
     tm_csv_init(csv, file, text, length);
     csv->comments = true;
     int rc = tm_csv_next(csv, e);
@@ -298,6 +309,11 @@ int tm_profile_parse(const char *file, const char *text, size_t length, struct t
     tm_free(csv);
     if (rc == 0 && profile->step_count == 0 && profile->run_count == 0)
         rc = tm_error_set(e, TM_EINPUT, "%s: no rows in the profile", file);
+    if (rc != 0) { /* nothing of a bad file stays */
+        profile->source = source_before;
+        profile->step_count = steps_before;
+        profile->run_count = runs_before;
+    }
     return rc;
 }
 
