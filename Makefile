@@ -3,6 +3,7 @@
 
 PREFIX ?= /usr/local
 BUILD := build/release
+export TIDEMILL_NO_PACKAGES
 
 .PHONY: all configure demo test test-full soak check bench install venv format record clean help
 

@@ -34,7 +34,7 @@ void tm_arena_deinit(struct tm_arena *arena)
     arena->bytes = 0;
 }
 
-/* Chunks double in size, so that an arena of n bytes takes O(log n) calls. */
+/* Chunks double in size up to 1 MiB, so that small arenas take few calls and large ones waste little. */
 static struct tm_arena_chunk *add_chunk(struct tm_arena *arena, size_t size)
 {
     size_t wanted = arena->chunks == NULL ? CHUNK_BYTES_MIN : arena->chunks->size * 2;

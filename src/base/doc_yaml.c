@@ -1,6 +1,7 @@
 #include "base/doc.h"
 
 #include "base/doc_internal.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <libfyaml.h>
@@ -153,31 +154,18 @@ static int run_parser(struct yaml_build *build, struct fy_parser *parser, struct
     return 0;
 }
 
-/* Bytes of the UTF-8 character at `s`; 0: it is none. */
-static size_t character_length(const unsigned char *s, size_t left)
-{
-    size_t length = s[0] < 0x80 ? s[0] != 0 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
-    if (length > left) return 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    }
-    if (length == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F))) return 0;
-    if (length == 4 && ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))) return 0;
-    return length;
-}
-
 /* libfyaml may take a byte that is no text for the end of the file: what stands behind it would be lost unseen. */
 static int check_characters(const char *file, const char *text, size_t length, struct tm_error *e)
 {
     int line = 1;
     int column = 1;
     for (size_t at = 0, used = 0; at < length; at += used) {
-        const unsigned char *s = (const unsigned char *)text + at;
-        used = character_length(s, length - at);
+        used = text[at] == '\0' ? 0 : tm_utf8_next(text + at, length - at, NULL);
         if (used == 0)
-            return tm_error_set(e, TM_EINPUT, "%s:%d:%d: byte 0x%02x is no UTF-8 text", file, line, column, *s);
-        column = *s == '\n' ? 1 : column + 1;
-        line += *s == '\n';
+            return tm_error_set(e, TM_EINPUT, "%s:%d:%d: byte 0x%02x is no UTF-8 text", file, line, column,
+                                (unsigned char)text[at]);
+        column = text[at] == '\n' ? 1 : column + 1;
+        line += text[at] == '\n';
     }
     return 0;
 }

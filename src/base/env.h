@@ -27,18 +27,21 @@ struct tm_env {
 
     /* Environment variable or NULL; borrowed. */
     const char *(*variable)(struct tm_env *env, const char *name);
+    /* Sets it for this program, unless it is set already. */
+    int (*set_variable)(struct tm_env *env, const char *name, const char *value);
 
     /* Files. file_read appends to `out` (whose limit applies: -TM_ELIMIT names file and limit before reading a byte
      * too many). file_write replaces the whole file or leaves it as it was: new name, synced, renamed; it makes
-     * missing folders. file_remove of a missing file is 0. */
+     * missing folders, follows links, and writes straight into what is no file (a pipe, a device). file_remove of a
+     * missing file is 0. */
     int (*file_read)(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e);
     int (*file_write)(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e);
     int (*file_remove)(struct tm_env *env, const char *path, struct tm_error *e);
     bool (*file_exists)(struct tm_env *env, const char *path);
 
     /* Network: streams over TCP, non-blocking. Addresses are "HOST:PORT"; port 0 at listen picks a free one and
-     * `bound` tells which. accept, send and receive answer -TM_EBUSY when they would block. receive gives 0 bytes when
-     * the peer closed in order, -TM_EPEER when it was lost. */
+     * `bound` tells which. connect waits up to 10 s. accept, send and receive answer -TM_EBUSY when they would block.
+     * receive gives 0 bytes when the peer closed in order, -TM_EPEER when it was lost. */
     int (*net_listen)(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
                       struct tm_error *e);
     int (*net_connect)(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);

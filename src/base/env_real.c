@@ -23,7 +23,7 @@
 
 extern char **environ;
 
-enum { LISTEN_BACKLOG = 64, WAIT_HANDLES_MAX = 256, READ_CHUNK = 1 << 16 };
+enum { CONNECT_LIMIT_MS = 10000, LISTEN_BACKLOG = 64, WAIT_HANDLES_MAX = 256, READ_CHUNK = 1 << 16 };
 
 /* ---- clock, randomness, variables ---- */
 
@@ -63,6 +63,12 @@ static const char *real_variable(struct tm_env *env, const char *name)
 {
     (void)env;
     return getenv(name);
+}
+
+static int real_set_variable(struct tm_env *env, const char *name, const char *value)
+{
+    (void)env;
+    return setenv(name, value, 0) == 0 ? 0 : -(int)TM_ENOMEM;
 }
 
 /* ---- files ---- */
@@ -152,12 +158,20 @@ static void sync_folder_of(const char *path)
     (void)close(fd);
 }
 
-static int real_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
+/* Into a pipe or a device: there is nothing to replace. */
+static int write_straight(const char *path, const char *data, size_t length, struct tm_error *e)
 {
-    (void)env;
-    int rc = make_parents(path, e);
-    if (rc != 0) return rc;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
+    int rc = write_all(fd, data, length) == 0 ? 0 : tm_error_errno(e, errno, "writing %s", path);
+    if (close(fd) != 0 && rc == 0) rc = tm_error_errno(e, errno, "writing %s", path);
+    return rc;
+}
+
+static int write_renamed(const char *path, const char *data, size_t length, struct tm_error *e)
+{
     char fresh[4096 + 32];
+    int rc = 0;
     (void)snprintf(fresh, sizeof fresh, "%s.new-%ld-XXXXXX", path, (long)getpid());
     int fd = mkostemp(fresh, O_CLOEXEC);
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
@@ -171,6 +185,20 @@ static int real_file_write(struct tm_env *env, const char *path, const char *dat
         (void)unlink(fresh);
     else
         sync_folder_of(path);
+    return rc;
+}
+
+static int real_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
+{
+    (void)env;
+    int rc = make_parents(path, e);
+    if (rc != 0) return rc;
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+        return write_straight(path, data, length, e);
+    char *target = realpath(path, NULL); /* the file behind a link; NULL: there is none yet */
+    rc = write_renamed(target != NULL ? target : path, data, length, e);
+    free(target); /* realpath's own */
     return rc;
 }
 
@@ -235,24 +263,47 @@ static int real_net_listen(struct tm_env *env, const char *address, int *out_han
     return rc;
 }
 
+/* Waits for a connection under way; 0 or an errno. */
+static int await_connection(int fd)
+{
+    struct pollfd polled = {.fd = fd, .events = POLLOUT};
+    int failed = 0;
+    socklen_t length = sizeof failed;
+    int ready = poll(&polled, 1, CONNECT_LIMIT_MS);
+    if (ready <= 0) return ready == 0 ? ETIMEDOUT : errno;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length) == 0 ? failed : errno;
+}
+
+static int connect_one(const struct addrinfo *address, int *out_fd)
+{
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return errno;
+    int failed = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+    if (failed == EINPROGRESS) failed = await_connection(fd);
+    if (failed != 0) {
+        (void)close(fd);
+        return failed;
+    }
+    int yes = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    *out_fd = fd;
+    return 0;
+}
+
 static int real_net_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
 {
     (void)env;
     struct addrinfo *found = NULL;
     int rc = resolve(address, false, &found, e);
     if (rc != 0) return rc;
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int yes = 1;
-    if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
-        rc = tm_error_set(e, TM_EPEER, "connecting to %s: %s", address, strerror(errno));
-        if (fd >= 0) (void)close(fd);
-    } else {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-        *out_handle = fd;
+    int failed = 0;
+    for (const struct addrinfo *one = found; one != NULL; one = one->ai_next) {
+        failed = connect_one(one, out_handle);
+        if (failed == 0) break;
     }
     freeaddrinfo(found);
-    return rc;
+    if (failed != 0) return tm_error_set(e, TM_EPEER, "connecting to %s: %s", address, strerror(failed));
+    return 0;
 }
 
 static int would_block_or_lost(struct tm_error *e, const char *what)
@@ -293,6 +344,18 @@ static int real_net_receive(struct tm_env *env, int handle, void *buffer, size_t
     return 0;
 }
 
+/* poll that a signal does not cut short. */
+static int poll_until(struct pollfd *polled, size_t count, int64_t timeout_ms)
+{
+    int64_t end_ns = real_monotonic_ns(NULL) + timeout_ms * 1000000;
+    for (;;) {
+        int64_t left_ms = (end_ns - real_monotonic_ns(NULL) + 999999) / 1000000;
+        if (left_ms < 0) left_ms = 0;
+        int ready = poll(polled, (nfds_t)count, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+        if (ready >= 0 || errno != EINTR) return ready;
+    }
+}
+
 static int real_net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
                          struct tm_error *e)
 {
@@ -302,10 +365,9 @@ static int real_net_wait(struct tm_env *env, const int *handles, size_t count, i
         return tm_error_set(e, TM_ELIMIT, "waiting for %zu connections, more than %d", count, WAIT_HANDLES_MAX);
     for (size_t i = 0; i < count; i++)
         polled[i] = (struct pollfd){.fd = handles[i], .events = POLLIN};
-    int timeout = timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
-    int ready = poll(polled, (nfds_t)count, timeout);
-    if (ready < 0 && errno != EINTR) return tm_error_errno(e, errno, "waiting for connections");
-    if (ready <= 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %d ms", timeout);
+    int ready = poll_until(polled, count, timeout_ms);
+    if (ready < 0) return tm_error_errno(e, errno, "waiting for connections");
+    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
     for (size_t i = 0; i < count; i++)
         out_ready[i] = polled[i].revents != 0;
     return 0;
@@ -328,6 +390,8 @@ static int real_process_start(struct tm_env *env, const char *const *argv, int *
     } words = {.given = argv};
     pid_t pid = 0;
     int failed = posix_spawnp(&pid, argv[0], NULL, NULL, words.taken, environ);
+    /* A folder of PATH that may not be read hides that the program is in none of them. */
+    if (failed == EACCES && strchr(argv[0], '/') == NULL) failed = ENOENT;
     if (failed != 0) return tm_error_errno(e, failed, "starting %s", argv[0]);
     *out_pid = (int)pid;
     return 0;
@@ -347,7 +411,7 @@ static int real_process_wait(struct tm_env *env, int pid, int64_t timeout_ms, in
     int fd = pidfd_open(pid, 0);
     if (fd < 0) return tm_error_errno(e, errno, "waiting for process %d", pid);
     struct pollfd polled = {.fd = fd, .events = POLLIN};
-    int ready = poll(&polled, 1, timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms);
+    int ready = poll_until(&polled, 1, timeout_ms);
     (void)close(fd);
     if (ready <= 0) return tm_error_set(e, TM_ETIMEOUT, "process %d still runs", pid);
     int status = 0;
@@ -364,6 +428,7 @@ struct tm_env *tm_env_real(void)
         .sleep_ms = real_sleep_ms,
         .random_u64 = real_random_u64,
         .variable = real_variable,
+        .set_variable = real_set_variable,
         .file_read = real_file_read,
         .file_write = real_file_write,
         .file_remove = real_file_remove,

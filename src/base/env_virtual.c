@@ -132,6 +132,11 @@ int tm_env_virtual_set_variable(struct tm_env *env, const char *name, const char
     return tm_text_status(&entry->content, NULL);
 }
 
+static int virtual_set_variable(struct tm_env *env, const char *name, const char *value)
+{
+    return virtual_variable(env, name) != NULL ? 0 : tm_env_virtual_set_variable(env, name, value);
+}
+
 /* ---- files ---- */
 
 static int virtual_file_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
@@ -413,6 +418,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .sleep_ms = tm_env_virtual_advance,
         .random_u64 = virtual_random_u64,
         .variable = virtual_variable,
+        .set_variable = virtual_set_variable,
         .file_read = virtual_file_read,
         .file_write = virtual_file_write,
         .file_remove = virtual_file_remove,

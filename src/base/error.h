@@ -58,7 +58,7 @@ int tm_error_wrap(struct tm_error *e, int rc, const char *format, ...) __attribu
 /* "out of memory", -TM_ENOMEM. */
 #define tm_error_nomem(e) tm_error_set((e), TM_ENOMEM, "out of memory")
 
-/* "what: strerror(errno_value)" as -TM_ENOTFOUND for ENOENT, else -TM_EIO. */
+/* "what: strerror(errno_value)" as -TM_ENOTFOUND for ENOENT, -TM_ENOMEM for ENOMEM, else -TM_EIO. */
 int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 const char *tm_code_name(enum tm_code code);

@@ -1,11 +1,13 @@
 #include "base/jsonout.h"
 
 #include "base/number.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 void tm_jsonout_init(struct tm_jsonout *json, struct tm_text *out)
 {
@@ -13,35 +15,23 @@ void tm_jsonout_init(struct tm_jsonout *json, struct tm_text *out)
 }
 
 /* Bytes that are no UTF-8 (a file name may hold any) become U+FFFD, so that the document stays JSON. */
-static size_t valid_utf8_length(const unsigned char *s)
-{
-    if (s[0] < 0x80) return 1;
-    size_t length = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    }
-    if (length == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F))) return 0;
-    if (length == 4 && ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))) return 0;
-    return length;
-}
-
 static void put_quoted(struct tm_text *out, const char *string)
 {
     tm_text_putc(out, '"');
-    const unsigned char *s = (const unsigned char *)string;
-    while (*s != '\0') {
-        size_t length = valid_utf8_length(s);
-        if (length == 0) {
+    size_t left = strlen(string);
+    for (const char *s = string; left > 0;) {
+        size_t length = tm_utf8_next(s, left, NULL);
+        if (length == 0)
             tm_text_puts(out, "\\ufffd");
-            length = 1;
-        } else if (*s == '"' || *s == '\\') {
+        else if (*s == '"' || *s == '\\')
             tm_text_printf(out, "\\%c", *s);
-        } else if (*s < 0x20) {
-            tm_text_printf(out, "\\u%04x", *s);
-        } else {
-            tm_text_append(out, (const char *)s, length);
-        }
-        s += length;
+        else if ((unsigned char)*s < 0x20)
+            tm_text_printf(out, "\\u%04x", (unsigned char)*s);
+        else
+            tm_text_append(out, s, length);
+        size_t used = length > 0 ? length : 1;
+        s += used;
+        left -= used;
     }
     tm_text_putc(out, '"');
 }

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -39,8 +40,10 @@ void tm_log(enum tm_log_level level, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    for (char *c = line; *c != '\0'; c++) {
-        if (*c == '\n' || *c == '\r' || *c == '\033') *c = ' '; /* one line, and no commands to the terminal */
+    for (char *c = line; *c != '\0'; c++) { /* one line, and no commands to the terminal */
+        bool c1 = (unsigned char)c[0] == 0xC2 && ((unsigned char)c[1] & 0xE0) == 0x80;
+        if (c1) c[1] = ' ';
+        if (c1 || (unsigned char)*c < 0x20 || *c == 0x7F) *c = ' ';
     }
     tm_log_sink_f sink = atomic_load(&current_sink);
     if (sink != NULL)

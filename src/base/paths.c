@@ -1,5 +1,7 @@
 #include "base/paths.h"
 
+#include <string.h>
+
 static const struct {
     const char *override;
     const char *xdg;
@@ -31,4 +33,10 @@ const char *tm_path(struct tm_env *env, enum tm_path_kind kind, const char *name
     }
     if (path == NULL) (void)tm_error_nomem(e);
     return path;
+}
+
+const char *tm_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }

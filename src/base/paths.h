@@ -17,4 +17,7 @@ enum tm_path_kind { TM_PATH_CONFIG, TM_PATH_DATA, TM_PATH_STATE, TM_PATH_CACHE }
 const char *tm_path(struct tm_env *env, enum tm_path_kind kind, const char *name, struct tm_arena *arena,
                     struct tm_error *e);
 
+/* What stands behind the last '/' of a path; the whole where that is nothing. Borrowed. */
+const char *tm_path_base(const char *path);
+
 #endif

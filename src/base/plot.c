@@ -146,7 +146,11 @@ int tm_plot_terminal(const struct tm_plot *plot, const struct tm_term *term, siz
     struct span *spans = tm_calloc(columns * 2, sizeof *spans);
     if (spans == NULL) return tm_error_nomem(e);
     sample_spans(plot, columns * 2, spans);
-    tm_term_put(term, out, TM_BOLD, plot->title);
+    struct tm_text title;
+    tm_text_init(&title, 4096);
+    tm_term_put_safe(&title, plot->title, strlen(plot->title));
+    tm_term_put(term, out, TM_BOLD, tm_text_string(&title));
+    tm_text_deinit(&title);
     tm_text_printf(out, "  (%s)\n", plot->y_label);
     for (size_t row = 0; row < rows; row++) {
         put_y_mark(plot, term, rows, row, out);
@@ -162,23 +166,23 @@ int tm_plot_terminal(const struct tm_plot *plot, const struct tm_term *term, siz
 
 enum { SVG_WIDTH = 860, SVG_HEIGHT = 320, SVG_LEFT = 64, SVG_RIGHT = 20, SVG_TOP = 44, SVG_BOTTOM = 52 };
 
+/* Text of a file or its name: no control characters, valid UTF-8, and nothing that XML would take for markup. */
 static void put_escaped(struct tm_text *out, const char *string)
 {
-    for (; *string != '\0'; string++) {
-        switch (*string) {
-        case '<':
+    struct tm_text safe;
+    tm_text_init(&safe, 4096);
+    tm_term_put_safe(&safe, string, strlen(string));
+    for (const char *s = tm_text_string(&safe); *s != '\0'; s++) {
+        if (*s == '<')
             tm_text_puts(out, "&lt;");
-            break;
-        case '>':
+        else if (*s == '>')
             tm_text_puts(out, "&gt;");
-            break;
-        case '&':
+        else if (*s == '&')
             tm_text_puts(out, "&amp;");
-            break;
-        default:
-            tm_term_put_safe(out, string, 1);
-        }
+        else
+            tm_text_putc(out, *s);
     }
+    tm_text_deinit(&safe);
 }
 
 static double nice_step(double range, int parts)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { CELLS_MAX = 1 << 24, TABLE_BYTES_MAX = 1 << 28, GAP = 2 };
 
@@ -31,7 +32,11 @@ static void add_cell(struct tm_table *table, enum tm_color color, const char *fo
     void *cells = table->cells;
     table->failed = tm_grow(&cells, &table->cell_capacity, table->cell_count + 1, sizeof *table->cells, CELLS_MAX);
     table->cells = cells;
-    char *copy = table->failed == 0 ? tm_arena_strdup(&table->arena, text) : NULL;
+    struct tm_text safe; /* cells may hold what a file says */
+    tm_text_init(&safe, sizeof text * 2);
+    tm_term_put_safe(&safe, text, strlen(text));
+    char *copy = table->failed == 0 ? tm_arena_strdup(&table->arena, tm_text_string(&safe)) : NULL;
+    tm_text_deinit(&safe);
     if (copy == NULL) {
         if (table->failed == 0) table->failed = -(int)TM_ENOMEM;
         return;
@@ -67,7 +72,7 @@ static void measure(const struct tm_table *table, size_t widths[TM_TABLE_COLUMNS
     }
 }
 
-/* Leaves out columns until the rest fits; a left-out column gets width 0 in `shown`. */
+/* Leaves out columns until the rest fits. */
 static void fit(const struct tm_table *table, int width_max, const size_t *widths, bool shown[TM_TABLE_COLUMNS_MAX])
 {
     for (size_t c = 0; c < table->column_count; c++)
@@ -90,12 +95,35 @@ static void fit(const struct tm_table *table, int width_max, const size_t *width
     }
 }
 
+/* What still does not fit is cut: the widest column of text gives way, down to 8. */
+static void shrink(const struct tm_table *table, int width_max, const bool *shown, size_t *widths)
+{
+    enum { TEXT_WIDTH_MIN = 8 };
+    for (;;) {
+        size_t total = 0;
+        size_t widest = table->column_count;
+        for (size_t c = 0; c < table->column_count; c++) {
+            if (!shown[c]) continue;
+            total += widths[c] + (total > 0 ? GAP : 0);
+            bool text = table->columns[c].align == TM_LEFT && widths[c] > TEXT_WIDTH_MIN;
+            if (text && (widest == table->column_count || widths[c] > widths[widest])) widest = c;
+        }
+        if (width_max == 0 || total <= (size_t)width_max || widest == table->column_count) return;
+        widths[widest]--;
+    }
+}
+
 static void print_cell(const struct tm_term *term, struct tm_text *out, struct tm_table_cell cell, enum tm_align align,
                        size_t width, bool last)
 {
-    size_t blank = width - tm_term_columns(cell.text);
+    struct tm_text cut;
+    tm_text_init(&cut, 2048);
+    tm_term_put_cut(term, &cut, cell.text, width);
+    size_t blank = width - tm_term_columns(tm_text_string(&cut));
     if (align == TM_RIGHT) tm_text_fill(out, ' ', blank);
-    tm_term_put(term, out, cell.color, cell.text);
+    tm_term_put(term, out, cell.color, tm_text_string(&cut));
+    if (cut.failed != 0) out->failed = cut.failed;
+    tm_text_deinit(&cut);
     if (align == TM_LEFT && !last) tm_text_fill(out, ' ', blank);
 }
 
@@ -124,6 +152,7 @@ int tm_table_print(const struct tm_table *table, const struct tm_term *term, str
     bool shown[TM_TABLE_COLUMNS_MAX] = {0};
     measure(table, widths);
     fit(table, term->width, widths, shown);
+    shrink(table, term->width, shown, widths);
     print_row(table, term, out, NULL, widths, shown);
     for (size_t i = 0; i + table->column_count <= table->cell_count; i += table->column_count)
         print_row(table, term, out, table->cells + i, widths, shown);

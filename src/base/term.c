@@ -1,6 +1,7 @@
 #include "base/term.h"
 
 #include "base/number.h"
+#include "base/utf8.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -66,20 +67,9 @@ void tm_term_put(const struct tm_term *term, struct tm_text *out, enum tm_color 
 /* One code point and how many bytes it took; a byte that is no UTF-8 counts as one column of its own. */
 static uint32_t next_code_point(const char *text, size_t *used)
 {
-    const unsigned char *bytes = (const unsigned char *)text;
-    size_t length = bytes[0] < 0x80       ? 1
-                    : bytes[0] >> 5 == 6  ? 2
-                    : bytes[0] >> 4 == 14 ? 3
-                    : bytes[0] >> 3 == 30 ? 4
-                                          : 1;
-    *used = 1;
-    if (length == 1) return bytes[0];
-    uint32_t point = bytes[0] & (0x7FU >> length);
-    for (size_t i = 1; i < length; i++) {
-        if ((bytes[i] & 0xC0) != 0x80) return bytes[0];
-        point = point << 6 | (bytes[i] & 0x3FU);
-    }
-    *used = length;
+    uint32_t point = (unsigned char)text[0];
+    *used = tm_utf8_next(text, strlen(text), &point);
+    if (*used == 0) *used = 1;
     return point;
 }
 
@@ -121,11 +111,15 @@ void tm_term_put_cut(const struct tm_term *term, struct tm_text *out, const char
 
 void tm_term_put_safe(struct tm_text *out, const char *bytes, size_t length)
 {
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)bytes[i];
+    for (size_t at = 0; at < length;) {
+        uint32_t point = 0;
+        size_t used = tm_utf8_next(bytes + at, length - at, &point);
         /* U+0080 to U+009F command too: U+009B is what ESC [ is */
-        bool c1 = c == 0xC2 && i + 1 < length && (bytes[i + 1] & 0xE0) == 0x80;
-        if (c1) i++;
-        tm_text_putc(out, c1 || c < 0x20 || c == 0x7F ? '?' : bytes[i]);
+        bool control = used == 0 || point < 0x20 || (point >= 0x7F && point <= 0x9F);
+        if (control)
+            tm_text_putc(out, '?');
+        else
+            tm_text_append(out, bytes + at, used);
+        at += used > 0 ? used : 1;
     }
 }

@@ -11,7 +11,7 @@ struct suffix {
     int64_t unit;
 };
 
-/* The table of a kind is searched from the top; the first row is what a bare number means (NULL: not allowed). */
+/* The empty name is what a bare number means; a kind without one wants a unit. */
 static const struct suffix duration_suffixes[] = {
     {"ms", 1},          {"s", 1000},        {"sec", 1000},       {"m", 60 * 1000},
     {"min", 60 * 1000}, {"h", 3600 * 1000}, {"d", 86400 * 1000}, {"w", 7 * 86400 * 1000LL},

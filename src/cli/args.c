@@ -70,7 +70,10 @@ static int unknown_command(const struct tm_cli *cli, const struct tm_command *li
     struct tm_text path;
     tm_text_init(&path, 128);
     tm_cli_path(cli, &path);
-    int rc = suggest.best != NULL
+    bool show = suggest.best == NULL && tm_command_find(list, "show") != NULL;
+    int rc = show ? tm_error_set(e, TM_EUSAGE, "unknown command \"%.60s\"; perhaps: %s show %.60s", word,
+                                 tm_text_string(&path), word)
+             : suggest.best != NULL
                  ? tm_error_set(e, TM_EUSAGE, "unknown command \"%.60s\"; did you mean: %s %s?", word,
                                 tm_text_string(&path), suggest.best)
                  : tm_error_set(e, TM_EUSAGE, "unknown command \"%.60s\"; see: %s --help", word, tm_text_string(&path));

@@ -38,20 +38,24 @@ static int write_out(const struct tm_text *out)
 static void apply_settings(struct tm_cli *cli)
 {
     int level = cli->settings.log;
-    if (tm_given(cli, "verbose")) level = TM_LOG_INFO;
+    if (tm_given(cli, "verbose") && level < TM_LOG_INFO) level = TM_LOG_INFO;
     if (cli->quiet) level = TM_LOG_ERROR;
     tm_log_set_level((enum tm_log_level)level);
     enum tm_color_mode mode = (enum tm_color_mode)cli->settings.color;
     if (tm_given(cli, "no-color") || cli->json) mode = TM_COLOR_NEVER;
     cli->term = tm_term_detect(cli->env, STDOUT_FILENO, mode);
-    if (cli->settings.data_dir[0] != '\0') (void)setenv("TIDEMILL_DATA_DIR", cli->settings.data_dir, 0);
+    if (cli->settings.data_dir[0] != '\0')
+        (void)cli->env->set_variable(cli->env, "TIDEMILL_DATA_DIR", cli->settings.data_dir);
 }
 
 /* Global options that end the call. 1: one did. */
 static int run_global(struct tm_cli *cli, struct tm_error *e)
 {
     if (tm_given(cli, "version")) {
-        tm_text_puts(&cli->out, "tidemill " TIDEMILL_VERSION "\n");
+        if (cli->json)
+            tm_text_puts(&cli->out, "{\n  \"version\": \"" TIDEMILL_VERSION "\"\n}\n");
+        else
+            tm_text_puts(&cli->out, "tidemill " TIDEMILL_VERSION "\n");
         return 1;
     }
     if (tm_given(cli, "list-man-pages")) {
@@ -63,7 +67,9 @@ static int run_global(struct tm_cli *cli, struct tm_error *e)
         return rc == 0 ? 1 : rc;
     }
     if (tm_given(cli, "help") || cli->path_count == 0) {
-        if (cli->path_count == 0)
+        if (cli->json)
+            tm_help_json(cli->path_count > 0 ? cli->path[cli->path_count - 1] : NULL, &cli->out);
+        else if (cli->path_count == 0)
             tm_help_overview(&cli->term, &cli->out);
         else
             tm_help_command(cli->path, cli->path_count, &cli->term, &cli->out);
@@ -110,8 +116,8 @@ int tm_cli_main(struct tm_env *env, int word_count, char *const *words)
     int rc = run(cli, word_count, words, &e);
     int status = cli->exit_status;
     if (rc < 0) {
-        bool color = isatty(STDERR_FILENO) == 1 && getenv("NO_COLOR") == NULL &&
-                     !is_switch_given(word_count, words, "--no-color");
+        bool plain = is_switch_given(word_count, words, "--no-color");
+        bool color = tm_term_detect(env, STDERR_FILENO, plain ? TM_COLOR_NEVER : TM_COLOR_AUTO).color;
         struct tm_text shown; /* an error may quote a file: no control characters to the terminal */
         tm_text_init(&shown, 2 * TM_ERROR_TEXT_MAX);
         tm_term_put_safe(&shown, e.text, strlen(e.text));

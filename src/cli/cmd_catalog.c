@@ -43,7 +43,7 @@ const struct tm_option tm_catalog_list_options[] = {
      .help = "which price counts; best: spot where there is one",
      .choices = price_names},
     {.name = "precision", .value = "NAME", .help = "of TFLOPS and FLOPP", .choices = tm_precision_names},
-    {.name = "sort", .value = "KEY", .help = "order of the rows", .choices = sort_names},
+    {.name = "sort", .value = "KEY", .help = "order of the rows; else flopp", .choices = sort_names},
     {.name = "reverse", .help = "last row first"},
     {.name = "all", .letter = 'a', .help = "every offer, not only the cheapest place of each instance type"},
     {.name = "limit", .value = "N", .help = "at most N rows"},
@@ -72,6 +72,7 @@ struct row {
     const struct tm_offer *offer;
     const struct tm_instance *instance;
     double price;
+    bool spot; /* price is the spot price */
     double tflops;
     double flopp;
     int precision;
@@ -89,7 +90,7 @@ static int read_filter(const struct tm_cli *cli, struct filter *filter, struct t
                               .max_price = INFINITY,
                               .price = TM_PRICE_SPOT_OR_ON_DEMAND,
                               .precision = cli->settings.precision,
-                              .sort = SORT_PRICE,
+                              .sort = SORT_FLOPP,
                               .reverse = tm_given(cli, "reverse"),
                               .all = tm_given(cli, "all") || cli->json};
     int rc = tm_given_number(cli, "min-gpus", 0, 1e6, &filter->min_gpus, e);
@@ -105,6 +106,8 @@ static int read_filter(const struct tm_cli *cli, struct filter *filter, struct t
     if (rc == 0) rc = tm_given_choice(cli, "sort", &filter->sort, e);
     if (rc == 0 && tm_given(cli, "spot") && tm_given(cli, "on-demand"))
         rc = tm_error_set(e, TM_EUSAGE, "--spot and --on-demand exclude each other");
+    if (rc == 0 && tm_given(cli, "price") && (tm_given(cli, "spot") || tm_given(cli, "on-demand")))
+        rc = tm_error_set(e, TM_EUSAGE, "--price says the same as --spot and --on-demand: give one of them");
     if (tm_given(cli, "spot")) filter->price = TM_PRICE_SPOT;
     if (tm_given(cli, "on-demand")) filter->price = TM_PRICE_ON_DEMAND;
     return rc;
@@ -120,13 +123,29 @@ static bool cloud_matches(const struct tm_cli *cli, const char *cloud)
     return clouds->count == 0;
 }
 
-static bool matches(const struct tm_cli *cli, const struct filter *filter, const struct row *row)
+/* By any of its names. */
+static bool gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name)
+{
+    if (tm_given_matches(cli, "gpu", name[0] != '\0' ? name : "none")) return true;
+    const struct tm_gpu *gpu = name[0] != '\0' ? tm_catalog_gpu(catalog, name) : NULL;
+    if (gpu == NULL) return false;
+    for (const char *at = gpu->aliases; *at != '\0';) {
+        char alias[64];
+        size_t length = strcspn(at, "|");
+        (void)snprintf(alias, sizeof alias, "%.*s", (int)length, at);
+        if (tm_given_matches(cli, "gpu", alias)) return true;
+        at += length + (at[length] == '|');
+    }
+    return false;
+}
+
+static bool matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const struct filter *filter,
+                    const struct row *row)
 {
     const struct tm_instance *instance = row->instance;
     return !isnan(row->price) && row->price <= filter->max_price && cloud_matches(cli, instance->cloud) &&
            tm_given_matches(cli, "region", row->offer->region) && tm_given_matches(cli, "zone", row->offer->zone) &&
-           tm_given_matches(cli, "instance", instance->name) &&
-           tm_given_matches(cli, "gpu", instance->gpu[0] != '\0' ? instance->gpu : "none") &&
+           tm_given_matches(cli, "instance", instance->name) && gpu_matches(cli, catalog, instance->gpu) &&
            instance->gpus >= filter->min_gpus && instance->gpus <= filter->max_gpus &&
            !(instance->vcpus < filter->min_vcpus) && !(instance->memory_gib < filter->min_memory) &&
            (filter->min_gpu_memory == 0 || instance->gpu_memory_gib >= filter->min_gpu_memory) &&
@@ -146,10 +165,11 @@ static int compare_rows(const void *a, const void *b, void *context)
     const struct row *y = b;
     const struct filter *filter = context;
     int order = 0;
-    if (filter->sort == SORT_PRICE) order = compare_numbers(x->price, y->price);
-    if (filter->sort == SORT_FLOPS) order = compare_numbers(-x->tflops, -y->tflops);
-    if (filter->sort == SORT_FLOPP) order = compare_numbers(-x->flopp, -y->flopp);
-    if (filter->reverse) order = -order;
+    double way = filter->reverse ? -1 : 1; /* what is not known stays last */
+    if (filter->sort == SORT_PRICE) order = compare_numbers(way * x->price, way * y->price);
+    if (filter->sort == SORT_FLOPS) order = compare_numbers(-way * x->tflops, -way * y->tflops);
+    if (filter->sort == SORT_FLOPP) order = compare_numbers(-way * x->flopp, -way * y->flopp);
+    if (filter->sort == SORT_NAME && filter->reverse) order = -strcmp(x->instance->name, y->instance->name);
     if (order == 0) order = strcmp(x->instance->cloud, y->instance->cloud);
     if (order == 0) order = strcmp(x->instance->name, y->instance->name);
     if (order == 0) order = compare_numbers(x->price, y->price);
@@ -179,7 +199,8 @@ static int choose_rows(const struct tm_cli *cli, const struct tm_catalog *catalo
         const struct tm_offer *offer = &catalog->offers[i];
         struct row row = {.offer = offer, .instance = &catalog->instances[offer->instance]};
         row.price = tm_offer_price(offer, (enum tm_price_kind)filter->price);
-        if (!matches(cli, filter, &row)) continue;
+        row.spot = filter->price != TM_PRICE_ON_DEMAND && !isnan(offer->spot_usd_h);
+        if (!matches(cli, catalog, filter, &row)) continue;
         row.tflops = tm_instance_tflops(catalog, row.instance, filter->precision, &row.precision);
         row.flopp = tm_flopp(row.tflops, row.price);
         out->rows[count++] = row;
@@ -217,7 +238,7 @@ static void put_offer_json(struct tm_jsonout *json, const struct tm_catalog *cat
     tm_jsonout_number(json, "price_on_demand_usd_h", offer->on_demand_usd_h);
     tm_jsonout_number(json, "price_spot_usd_h", offer->spot_usd_h);
     tm_jsonout_number(json, "flopp", row->flopp);
-    tm_jsonout_string(json, "flopp_price", row->price == offer->spot_usd_h ? "spot" : "on-demand");
+    tm_jsonout_string(json, "flopp_price", row->spot ? "spot" : "on-demand");
     tm_jsonout_string(json, "interruption_band", offer->band >= 0 ? tm_band_label(offer->band) : NULL);
     tm_jsonout_string(json, "source", catalog->sources[offer->source].text);
     tm_jsonout_string(json, "as_of", catalog->sources[offer->source].as_of);
@@ -241,13 +262,8 @@ static int print_json(struct tm_cli *cli, const struct tm_catalog *catalog, cons
 /* "AWS (us-east-1)", as SkyPilot's users know it; with the zone where every offer is listed. */
 static void add_infra(struct tm_table *table, const struct row *row, bool zones)
 {
-    static const char *const shown[][2] = {{"aws", "AWS"}, {"gcp", "GCP"}, {"azure", "Azure"}, {"lambda", "Lambda"}};
-    const char *cloud = row->instance->cloud;
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-        if (strcmp(shown[i][0], row->instance->cloud) == 0) cloud = shown[i][1];
-    }
     bool zone = zones && row->offer->zone[0] != '\0';
-    tm_table_add(table, "%s (%s)", cloud, zone ? row->offer->zone : row->offer->region);
+    tm_table_add(table, "%s (%s)", tm_cloud_label(row->instance->cloud), zone ? row->offer->zone : row->offer->region);
 }
 
 static void add_number(struct tm_table *table, double value, const char *format)
@@ -279,9 +295,8 @@ static int print_table(struct tm_cli *cli, const struct filter *filter, const st
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < shown; i++) {
         const struct row *row = &rows->rows[i];
-        bool spot = row->price == row->offer->spot_usd_h;
         add_infra(&table, row, filter->all);
-        tm_table_add(&table, "%s%s", row->instance->name, spot ? " [Spot]" : "");
+        tm_table_add(&table, "%s%s", row->instance->name, row->spot ? " [Spot]" : "");
         add_number(&table, row->instance->vcpus, "%g");
         add_number(&table, row->instance->memory_gib, "%g");
         if (row->instance->gpu[0] != '\0')
@@ -320,20 +335,58 @@ static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     return tm_text_status(&cli->out, e);
 }
 
-/* Nothing matched: which word was wrong? */
-static int nothing_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
+/* ---- words that name nothing ---- */
+
+/* Calls `each` with every value that a filter's words may have. */
+static void each_value(const struct tm_catalog *catalog, const char *option, struct tm_suggest *suggest, bool *found)
 {
-    const char *wanted = tm_given_text(cli, "gpu");
-    if (wanted != NULL && strchr(wanted, ',') == NULL && strcasecmp(wanted, "none") != 0 &&
-        tm_catalog_gpu(catalog, wanted) == NULL) {
-        struct tm_suggest suggest = {.word = wanted};
-        for (size_t i = 0; i < catalog->gpu_count; i++)
-            tm_suggest_offer(&suggest, catalog->gpus[i].name);
-        return tm_error_set(e, TM_EUSAGE, "--gpu: unknown GPU \"%.40s\"%s%s%s", wanted,
-                            suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
-                            suggest.best != NULL ? "?" : "");
+    bool gpu = strcmp(option, "gpu") == 0;
+    for (size_t i = 0; gpu && i < catalog->gpu_count; i++)
+        tm_suggest_offer(suggest, catalog->gpus[i].name);
+    if (gpu && (strcasecmp(suggest->word, "none") == 0 || tm_catalog_gpu(catalog, suggest->word) != NULL))
+        *found = true;
+    for (size_t i = 0; i < catalog->offer_count && !*found; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        const struct tm_instance *instance = &catalog->instances[offer->instance];
+        const char *value = strcmp(option, "cloud") == 0    ? instance->cloud
+                            : strcmp(option, "region") == 0 ? offer->region
+                            : strcmp(option, "zone") == 0   ? offer->zone
+                            : gpu                           ? instance->gpu
+                                                            : instance->name;
+        if (strcasecmp(value, suggest->word) == 0) *found = true;
+        tm_suggest_offer(suggest, value);
     }
-    return tm_error_set(e, TM_ENONE, "no offer matches; relax a filter, for example --max-price or --min-gpus");
+}
+
+static int check_word(const struct tm_catalog *catalog, const char *option, const char *word, struct tm_error *e)
+{
+    struct tm_suggest suggest = {.word = word};
+    bool found = false;
+    each_value(catalog, option, &suggest, &found);
+    if (found) return 0;
+    return tm_error_set(e, TM_EUSAGE, "--%s: nothing called \"%.40s\" in the catalogue%s%s%s", option, word,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+static int check_words(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
+{
+    static const char *const options[] = {"cloud", "region", "zone", "instance", "gpu"};
+    for (size_t i = 0; i < cli->given_count; i++) {
+        const char *option = cli->given[i].option->name;
+        bool checked = false;
+        for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+            checked = checked || strcmp(option, options[k]) == 0;
+        for (const char *at = checked ? cli->given[i].value : ""; *at != '\0';) {
+            char word[128];
+            size_t length = strcspn(at, ",");
+            (void)snprintf(word, sizeof word, "%.*s", (int)length, at);
+            int rc = check_word(catalog, option, word, e);
+            if (rc != 0) return rc;
+            at += length + (at[length] == ',');
+        }
+    }
+    return 0;
 }
 
 static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
@@ -341,8 +394,10 @@ static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_
     struct filter filter;
     struct rows rows = {0};
     int rc = read_filter(cli, &filter, e);
+    if (rc == 0) rc = check_words(cli, catalog, e);
     if (rc == 0) rc = choose_rows(cli, catalog, &filter, &rows, e);
-    if (rc == 0 && rows.count == 0 && !cli->json) rc = nothing_matches(cli, catalog, e);
+    if (rc == 0 && rows.count == 0 && !cli->json)
+        rc = tm_error_set(e, TM_ENONE, "no offer matches all of it; relax a filter");
     if (rc == 0) rc = cli->json ? print_json(cli, catalog, &rows, e) : print_list(cli, catalog, &filter, &rows, e);
     if (rc == 0 && rows.count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
     tm_free(rows.rows);
@@ -371,27 +426,27 @@ int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e)
 
 /* ---- show ---- */
 
+static void put_or_dash(struct tm_cli *cli, const char *label, double value, const char *unit)
+{
+    if (isnan(value))
+        tm_text_printf(&cli->out, "  %-11s -\n", label);
+    else
+        tm_text_printf(&cli->out, "  %-11s %g%s%s\n", label, value, unit[0] != '\0' ? " " : "", unit);
+}
+
 static void put_gpu(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance *instance)
 {
     const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
-    if (instance->gpu[0] != '\0')
-        tm_text_printf(&cli->out, "  GPUs        %g x %s, %g GiB each\n", instance->gpus, instance->gpu,
-                       instance->gpu_memory_gib);
+    if (instance->gpu[0] != '\0') tm_text_printf(&cli->out, "  GPUs        %g x %s\n", instance->gpus, instance->gpu);
+    if (instance->gpu[0] != '\0') put_or_dash(cli, "GPU memory", instance->gpu_memory_gib, "GiB each");
     if (gpu == NULL) return;
     tm_text_puts(&cli->out, "  TFLOPS      ");
     for (int p = 0; p < TM_PRECISION_COUNT; p++) {
         if (!isnan(gpu->tflops[p]))
             tm_text_printf(&cli->out, "%s %g   ", tm_precision_names[p], gpu->tflops[p] * instance->gpus);
     }
-    tm_text_printf(&cli->out, "(dense peak of the instance)\n  GPU memory  %g GB/s each\n", gpu->memory_gbyte_s);
-}
-
-static void put_or_dash(struct tm_cli *cli, const char *label, double value, const char *unit)
-{
-    if (isnan(value))
-        tm_text_printf(&cli->out, "  %-11s -\n", label);
-    else
-        tm_text_printf(&cli->out, "  %-11s %g %s\n", label, value, unit);
+    tm_text_puts(&cli->out, "(dense peak of the instance)\n");
+    put_or_dash(cli, "GPU memory", gpu->memory_gbyte_s, "GB/s each");
 }
 
 /* The last 60 changes of a zone as a sparkline. */
@@ -432,6 +487,18 @@ static int put_histories(struct tm_cli *cli, const struct tm_instance *instance,
     return rc;
 }
 
+/* Each source of the prices shown, once. */
+static void put_price_sources(struct tm_cli *cli, const struct tm_catalog *catalog, const struct rows *rows)
+{
+    tm_text_putc(&cli->out, '\n');
+    for (size_t s = 0; s < catalog->source_count; s++) {
+        bool used = false;
+        for (size_t i = 0; i < rows->count && !used; i++)
+            used = rows->rows[i].offer->source == (int)s;
+        if (used) tm_text_printf(&cli->out, "Prices: %s (%s).\n", catalog->sources[s].text, catalog->sources[s].as_of);
+    }
+}
+
 static int show_instance(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance *instance,
                          struct tm_error *e)
 {
@@ -459,8 +526,7 @@ static int show_instance(struct tm_cli *cli, const struct tm_catalog *catalog, c
         put_gpu(cli, catalog, instance);
         tm_text_printf(&cli->out, "  source      %s\n\n", catalog->sources[instance->source].text);
         rc = print_table(cli, &filter, &own, own.count, e);
-        if (rc == 0 && own.count > 0)
-            tm_text_printf(&cli->out, "\nPrices: %s.\n", catalog->sources[own.rows[0].offer->source].text);
+        if (rc == 0) put_price_sources(cli, catalog, &own);
         if (rc == 0) rc = put_histories(cli, instance, e);
     }
     tm_free(all.rows);
@@ -562,10 +628,11 @@ static int cmd_import(struct tm_cli *cli, struct tm_error *e)
         print_import_json(cli, report);
     else if (rc == 0)
         tm_text_printf(&cli->out,
-                       "%zu files, %zu rows: %zu kept, %zu left out, %zu with a warning.\n"
+                       "%zu files, %zu rows: %zu kept, %zu left out, %zu said nothing new; %zu warnings.\n"
                        "The catalogue of your own now has %zu offers, %zu interruption bands%s.\n",
-                       report->files, report->rows, report->kept, report->rejected, report->warned, report->offers,
-                       report->bands, report->prices > 0 ? " and a price history" : "");
+                       report->files, report->rows, report->kept, report->rejected,
+                       report->rows - report->kept - report->rejected, report->warned, report->offers, report->bands,
+                       report->prices > 0 ? " and a price history" : "");
     tm_import_report_deinit(report);
     tm_free(report);
     return rc;

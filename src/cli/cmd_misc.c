@@ -1,5 +1,6 @@
 #include "base/jsonout.h"
 #include "base/paths.h"
+#include "base/suggest.h"
 #include "cli/commands.h"
 
 #include <string.h>
@@ -10,7 +11,28 @@ int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e)
 {
     if (cli->argument_count != 1)
         return tm_error_set(e, TM_EUSAGE, "name one shell: tidemill completion bash, zsh or fish");
-    return tm_completion(cli->arguments[0], &cli->out, e);
+    if (!cli->json) return tm_completion(cli->arguments[0], &cli->out, e);
+    struct tm_text script;
+    struct tm_jsonout json;
+    tm_text_init(&script, 1 << 20);
+    int rc = tm_completion(cli->arguments[0], &script, e);
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_string(&json, "shell", cli->arguments[0]);
+    tm_jsonout_string(&json, "script", tm_text_string(&script));
+    tm_jsonout_end(&json);
+    tm_text_deinit(&script);
+    return rc;
+}
+
+static int no_such_help(const struct tm_command *list, const char *word, struct tm_error *e)
+{
+    struct tm_suggest suggest = {.word = word};
+    for (; list != NULL && list->name != NULL; list++)
+        tm_suggest_offer(&suggest, list->name);
+    return tm_error_set(e, TM_EUSAGE, "no command \"%.60s\" to help with; %s%s", word,
+                        suggest.best != NULL ? "did you mean " : "see: tidemill --help",
+                        suggest.best != NULL ? suggest.best : "");
 }
 
 int tm_cmd_help(struct tm_cli *cli, struct tm_error *e)
@@ -20,12 +42,12 @@ int tm_cmd_help(struct tm_cli *cli, struct tm_error *e)
     const struct tm_command *list = tm_commands;
     for (; count < cli->argument_count && count < 4; count++) {
         path[count] = tm_command_find(list, cli->arguments[count]);
-        if (path[count] == NULL)
-            return tm_error_set(e, TM_EUSAGE, "no command \"%.60s\" to help with; see: tidemill --help",
-                                cli->arguments[count]);
+        if (path[count] == NULL) return no_such_help(list, cli->arguments[count], e);
         list = path[count]->subcommands;
     }
-    if (count == 0)
+    if (cli->json)
+        tm_help_json(count > 0 ? path[count - 1] : NULL, &cli->out);
+    else if (count == 0)
         tm_help_overview(&cli->term, &cli->out);
     else
         tm_help_command(path, count, &cli->term, &cli->out);
@@ -85,9 +107,11 @@ int tm_cmd_config(struct tm_cli *cli, struct tm_error *e)
     const char *file = cli->settings.path[0] != '\0' ? cli->settings.path : "none (defaults)";
     tm_text_printf(&cli->out, "settings file: %s\n\n", file);
     for (const struct tm_field *field = tm_settings_fields; field->key != NULL; field++) {
-        tm_text_printf(&cli->out, "%-10s ", field->key);
-        put_value(field, &cli->settings, &cli->out);
-        tm_text_printf(&cli->out, "    # %s\n", field->doc);
+        struct tm_text value;
+        tm_text_init(&value, 4096);
+        put_value(field, &cli->settings, &value);
+        tm_text_printf(&cli->out, "%-10s %-10s # %s\n", field->key, tm_text_string(&value), field->doc);
+        tm_text_deinit(&value);
     }
     tm_text_putc(&cli->out, '\n');
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {

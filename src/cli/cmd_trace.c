@@ -1,7 +1,9 @@
 #include "base/alloc.h"
 #include "base/jsonout.h"
 #include "base/log.h"
+#include "base/paths.h"
 #include "base/plot.h"
+#include "base/progress.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "cli/commands.h"
@@ -14,6 +16,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PLOT_ROWS = 13, PLOT_COLUMNS_MAX = 100, SVG_BYTES_MAX = 256 << 20 };
 
@@ -24,8 +27,7 @@ static void log_warnings(const char *file, const struct tm_trace *trace)
 {
     for (int w = 0; w < TM_TRACE_WARNING_COUNT; w++) {
         if (trace->warnings[w].count == 0) continue;
-        enum tm_log_level level = w == TM_TRACE_UNIT_GUESSED ? TM_LOG_INFO : TM_LOG_WARN;
-        tm_log(level, "%s:%d: %s: %s%s", file, trace->warnings[w].first_line,
+        tm_log(TM_LOG_WARN, "%s:%d: %s: %s%s", file, trace->warnings[w].first_line,
                tm_trace_warning_name((enum tm_trace_warning)w), tm_trace_warning_meaning((enum tm_trace_warning)w),
                trace->warnings[w].count > 1 ? " (and more such lines)" : "");
     }
@@ -103,17 +105,11 @@ static const char *print_s(double seconds, char buffer[TM_UNITS_TEXT_MAX])
     return tm_unit_print(TM_UNIT_DURATION, (int64_t)(seconds * 1000 + 0.5), buffer);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 static void add_stats_row(struct tm_table *table, const char *file, const struct tm_trace *trace)
 {
     struct tm_trace_stats stats = tm_trace_stats(trace);
     char buffer[TM_UNITS_TEXT_MAX];
-    tm_table_add(table, "%s", base_name(file));
+    tm_table_add(table, "%s", tm_path_base(file));
     tm_table_add(table, "%s", trace->format);
     tm_table_add(table, "%lld", (long long)stats.nodes_max);
     tm_table_add(table, "%s", print_s(stats.duration_s, buffer));
@@ -148,11 +144,23 @@ static int cmd_stats(struct tm_cli *cli, struct tm_error *e)
         tm_jsonout_list(&json, "traces");
     }
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < cli->argument_count; i++) {
+    size_t read = 0;
+    struct tm_progress progress;
+    tm_progress_start(&progress, cli->env, tm_term_detect(cli->env, STDERR_FILENO, TM_COLOR_NEVER), "reading traces",
+                      (int64_t)cli->argument_count);
+    for (size_t i = 0; i < cli->argument_count && rc != -(int)TM_ENOMEM; i++) {
+        tm_progress_update(&progress, (int64_t)i);
         rc = load(cli, cli->arguments[i], &trace, e);
         if (rc == 0 && cli->json) put_stats_json(&json, cli->arguments[i], &trace);
         if (rc == 0 && !cli->json) add_stats_row(&table, cli->arguments[i], &trace);
+        read += rc == 0;
+        if (rc == 0 || cli->argument_count == 1) continue;
+        /* Of several files the good ones are shown all the same; the status tells that some were not. */
+        cli->exit_status = tm_code_exit_status(e->code);
+        if (read > 0 || i + 1 < cli->argument_count) tm_log(TM_LOG_ERROR, "%s", e->text);
     }
+    tm_progress_finish(&progress);
+    if (read > 0 && rc != -(int)TM_ENOMEM) rc = 0;
     if (rc == 0 && cli->json) {
         tm_jsonout_end(&json);
         tm_jsonout_end(&json);
@@ -197,7 +205,7 @@ static int make_curve(const struct tm_trace *trace, struct curve *curve, struct 
 static int draw(struct tm_cli *cli, const char *file, const struct tm_trace *trace, const struct curve *curve,
                 struct tm_error *e)
 {
-    struct tm_plot plot = {.title = base_name(file),
+    struct tm_plot plot = {.title = tm_path_base(file),
                            .x_label = curve->x_label,
                            .y_label = "instances available",
                            .x = curve->x,
@@ -350,6 +358,10 @@ static int read_recipe(struct tm_cli *cli, struct tm_trace_recipe *recipe, struc
     if (rc != 0) return rc;
     recipe->seed = (uint64_t)seed;
     recipe->nodes_max = nodes > 0 ? nodes : (int64_t)ceil(recipe->mean_available * 4 / 3);
+    if (tm_given(cli, "like") &&
+        (tm_given(cli, "nodes") || tm_given(cli, "mean") || tm_given(cli, "burst") || tm_given(cli, "mtbf")))
+        return tm_error_set(
+            e, TM_EUSAGE, "--like takes these figures from its trace: no --nodes, --mean, --burst or --mtbf beside it");
     if (tm_given(cli, "like")) return 0;
     if (!tm_given(cli, "mean") || !tm_given(cli, "mtbf"))
         return tm_error_set(e, TM_EUSAGE, "say what to make: --like FILE, or --mean N and --mtbf DURATION");
@@ -418,18 +430,24 @@ static const struct tm_option generate_options[] = {
     {.name = NULL},
 };
 
+/* For completions. */
+static const char *const shipped_names[] = {"hadp", "hasp", "ladp", "lasp", NULL};
+
 const struct tm_command tm_trace_subcommands[] = {
     {.name = "stats",
      .summary = "nodes, availability, losses and arrivals of traces",
      .arguments = "FILE...",
      .description =
-         "A loss is a time at which the number falls, an arrival one at which it rises; in brackets how many instances "
-         "that took or brought. AVAILABLE is the mean over the most there were; for logs of polled instances the share "
+         "A loss is a time at which instances go, an arrival one at which instances come; in brackets how many that "
+         "took or "
+         "brought. An instance lost and replaced at one time counts as both. AVAILABLE is the mean over the most there "
+         "were; for logs of polled instances the share "
          "of polls that found the instance running. The longest outage is the longest time with no instance at all.",
      .examples = "  tidemill trace stats hadp hasp ladp lasp\n",
      .options = stats_options,
      .run = cmd_stats,
-     .files = true},
+     .files = true,
+     .words = shipped_names},
     {.name = "show",
      .summary = "plot a trace",
      .arguments = "FILE",
@@ -437,7 +455,8 @@ const struct tm_command tm_trace_subcommands[] = {
      .examples = "  tidemill trace show hadp\n  tidemill trace show hadp --svg hadp.svg\n",
      .options = show_options,
      .run = cmd_show,
-     .files = true},
+     .files = true,
+     .words = shipped_names},
     {.name = "convert",
      .summary = "write a trace in another format",
      .arguments = "FILE",
@@ -448,7 +467,8 @@ const struct tm_command tm_trace_subcommands[] = {
                  "  tidemill trace convert hadp --to json-series --interval 60s\n",
      .options = convert_options,
      .run = cmd_convert,
-     .files = true},
+     .files = true,
+     .words = shipped_names},
     {.name = "cut",
      .summary = "a part of a trace",
      .arguments = "FILE",
@@ -456,7 +476,8 @@ const struct tm_command tm_trace_subcommands[] = {
      .examples = "  tidemill trace cut p3.csv --from 5.5h --to 6.5h -o hour.tmtrace\n",
      .options = cut_options,
      .run = cmd_cut,
-     .files = true},
+     .files = true,
+     .words = shipped_names},
     {.name = "generate",
      .summary = "a made-up trace with given statistics",
      .description =

@@ -98,6 +98,8 @@ void tm_cli_path(const struct tm_cli *cli, struct tm_text *out);
 void tm_help_overview(const struct tm_term *term, struct tm_text *out);
 void tm_help_command(const struct tm_command *const *path, size_t path_count, const struct tm_term *term,
                      struct tm_text *out);
+/* The same as one JSON document; NULL: all commands. */
+void tm_help_json(const struct tm_command *command, struct tm_text *out);
 /* Man page in scdoc's form: "tidemill", or "tidemill-catalog". -TM_ENOTFOUND if there is no such page. */
 int tm_man_source(const char *page, struct tm_text *out, struct tm_error *e);
 void tm_man_list(struct tm_text *out); /* names of the pages, one a line */

@@ -13,6 +13,9 @@ const struct tm_option tm_global_options[] = {
     {.name = NULL},
 };
 
+/* For completions: what help can be asked about. */
+static const char *const tm_help_words[] = {"catalog", "trace", "predict", "plan", "config", "completion", NULL};
+
 const struct tm_command tm_commands[] = {
     {
         .name = "catalog",
@@ -106,6 +109,7 @@ const struct tm_command tm_commands[] = {
         .arguments = "[COMMAND [SUBCOMMAND]]",
         .description = "Shows what a command does and its options.",
         .run = tm_cmd_help,
+        .words = tm_help_words,
     },
     {.name = NULL},
 };

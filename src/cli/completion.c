@@ -19,6 +19,12 @@ static void put_option_names(const struct tm_option *options, struct tm_text *ou
 
 /* ---- bash ---- */
 
+/* Values that name files say so in help. */
+static bool takes_file(const struct tm_option *option)
+{
+    return option->choices == NULL && (strcmp(option->value, "FILE") == 0 || strcmp(option->value, "OUT") == 0);
+}
+
 /* In a command's case: what may follow an option that takes a value. */
 static void put_bash_values(const struct tm_option *options, struct tm_text *out)
 {
@@ -29,7 +35,7 @@ static void put_bash_values(const struct tm_option *options, struct tm_text *out
         tm_text_puts(out, ") words=\"");
         for (const char *const *choice = options->choices; choice != NULL && *choice != NULL; choice++)
             tm_text_printf(out, "%s%s", choice == options->choices ? "" : " ", *choice);
-        tm_text_printf(out, "\" files=%s ;;\n", options->choices == NULL ? "yes" : "");
+        tm_text_printf(out, "\" files=%s ;;\n", takes_file(options) ? "yes" : "");
     }
 }
 
@@ -100,7 +106,7 @@ static void put_zsh_option(const struct tm_option *option, const char *written, 
             tm_text_printf(out, "%s%s", choice == option->choices ? "" : " ", *choice);
         tm_text_puts(out, ")");
     } else if (option->value != NULL) {
-        tm_text_printf(out, ":%s:_files", option->name);
+        tm_text_printf(out, ":%s:%s", option->name, takes_file(option) ? "_files" : "");
     }
     tm_text_puts(out, "'");
 }
@@ -134,10 +140,10 @@ static void put_zsh_function(const struct tm_command *command, const char *prefi
     put_zsh_options(command->options, out);
     put_zsh_options(tm_global_options, out);
     if (command->words != NULL) {
-        tm_text_puts(out, " \\\n        '*:word:(");
+        tm_text_puts(out, command->files ? " \\\n        '*: :{_files; compadd" : " \\\n        '*: :{compadd");
         for (const char *const *word = command->words; *word != NULL; word++)
             tm_text_printf(out, " %s", *word);
-        tm_text_puts(out, ")'");
+        tm_text_puts(out, "}'");
     } else if (command->files) {
         tm_text_puts(out, " \\\n        '*:file:_files'");
     }
@@ -226,6 +232,8 @@ static void put_fish(struct tm_text *out)
                            " -n '__fish_seen_subcommand_from %s; and __fish_seen_subcommand_from %s'", command->name,
                            sub->name);
             put_fish_options(sub->options, both, out);
+            for (const char *const *word = sub->words; word != NULL && *word != NULL; word++)
+                tm_text_printf(out, "complete -c tidemill%s -a %s\n", both, *word);
         }
     }
 }

@@ -1,3 +1,4 @@
+#include "base/jsonout.h"
 #include "cli/command.h"
 
 #include <string.h>
@@ -103,8 +104,8 @@ void tm_help_command(const struct tm_command *const *path, size_t path_count, co
     tm_text_puts(out, "  tidemill");
     for (size_t i = 0; i < path_count; i++)
         tm_text_printf(out, " %s", path[i]->name);
-    tm_text_printf(out, " %s%s%s\n", command->subcommands != NULL ? "[COMMAND] " : "", "[OPTIONS] ",
-                   command->arguments != NULL ? command->arguments : "");
+    tm_text_printf(out, "%s [OPTIONS]%s%s\n", command->subcommands != NULL ? " [COMMAND]" : "",
+                   command->arguments != NULL ? " " : "", command->arguments != NULL ? command->arguments : "");
     if (command->description != NULL) {
         tm_text_putc(out, '\n');
         put_wrapped(out, command->description, 0);
@@ -123,4 +124,60 @@ void tm_help_command(const struct tm_command *const *path, size_t path_count, co
         put_title(term, out, "Examples");
         tm_text_puts(out, command->examples);
     }
+}
+
+/* ---- as JSON ---- */
+
+static void put_options_json(struct tm_jsonout *json, const char *key, const struct tm_option *options)
+{
+    tm_jsonout_list(json, key);
+    for (; options != NULL && options->name != NULL; options++) {
+        if (options->hidden) continue;
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "name", options->name);
+        tm_jsonout_string(json, "value", options->value);
+        tm_jsonout_string(json, "help", options->help);
+        if (options->choices != NULL) {
+            tm_jsonout_list(json, "choices");
+            for (const char *const *choice = options->choices; *choice != NULL; choice++)
+                tm_jsonout_string(json, NULL, *choice);
+            tm_jsonout_end(json);
+        }
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
+static void put_command_json(struct tm_jsonout *json, const struct tm_command *command)
+{
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "name", command->name);
+    tm_jsonout_string(json, "summary", command->summary);
+    tm_jsonout_string(json, "arguments", command->arguments);
+    put_options_json(json, "options", command->options);
+    tm_jsonout_list(json, "commands");
+    for (const struct tm_command *sub = command->subcommands; sub != NULL && sub->name != NULL; sub++) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "name", sub->name);
+        tm_jsonout_string(json, "summary", sub->summary);
+        tm_jsonout_string(json, "arguments", sub->arguments);
+        put_options_json(json, "options", sub->options);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
+void tm_help_json(const struct tm_command *command, struct tm_text *out)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_list(&json, "commands");
+    for (const struct tm_command *one = tm_commands; command == NULL && one->name != NULL; one++)
+        put_command_json(&json, one);
+    if (command != NULL) put_command_json(&json, command);
+    tm_jsonout_end(&json);
+    put_options_json(&json, "options", tm_global_options);
+    tm_jsonout_end(&json);
 }

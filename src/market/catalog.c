@@ -1,6 +1,7 @@
 #include "market/catalog.h"
 
 #include "base/alloc.h"
+#include "base/calendar.h"
 #include "base/content.h"
 #include "base/paths.h"
 #include "market/shipped.h"
@@ -61,7 +62,7 @@ static int reserve(void **rows, size_t *capacity, size_t count, size_t row_size,
     return rc == 0 ? 0 : full_or_nomem(rc, what, e);
 }
 
-/* Number of a row by its key; -1 with *is_new for a key that was not there (it is then). */
+/* Number of a row by its key, which is added if it was not there. */
 static int find_or_add_key(struct tm_names *keys, const char *key, size_t *out_number, bool *out_is_new,
                            struct tm_error *e)
 {
@@ -197,6 +198,13 @@ static const char *as_of_of(const struct tm_catalog *catalog, int source)
     return source >= 0 && (size_t)source < catalog->source_count ? catalog->sources[source].as_of : "";
 }
 
+/* Is a price from a history at least as new as the figures of an offer? Both are read as days. */
+static bool is_newer(const struct tm_catalog *catalog, const struct tm_spot_price *price, const struct tm_offer *offer)
+{
+    char day[TM_CALENDAR_TEXT_MAX];
+    return strcmp(tm_calendar_print_day(price->time_ms, day), as_of_of(catalog, offer->source)) >= 0;
+}
+
 static void lay_bands(struct tm_catalog *catalog)
 {
     char key[KEY_MAX];
@@ -220,7 +228,7 @@ static void lay_prices(struct tm_catalog *catalog)
         long number = tm_names_find(&catalog->price_keys, key, strlen(key));
         if (number < 0) continue;
         const struct tm_spot_price *price = &catalog->prices[number];
-        if (strcmp(as_of_of(catalog, price->source), as_of_of(catalog, offer->source)) < 0) continue;
+        if (!is_newer(catalog, price, offer)) continue;
         offer->spot_usd_h = price->spot_usd_h;
         offer->source = price->source;
     }
@@ -250,7 +258,7 @@ static int offer_from_price(struct tm_catalog *catalog, const struct tm_spot_pri
         if (strlen(offer->region) != length || memcmp(offer->region, price->zone, length) != 0) continue;
         if (like == NULL || offer->imported) like = offer;
     }
-    if (like == NULL || strcmp(as_of_of(catalog, price->source), as_of_of(catalog, like->source)) < 0) return 0;
+    if (like == NULL || !is_newer(catalog, price, like)) return 0;
     struct tm_offer offer = *like;
     offer.zone = price->zone;
     offer.spot_usd_h = price->spot_usd_h;
@@ -318,7 +326,7 @@ int tm_catalog_load_shipped(struct tm_catalog *catalog, struct tm_error *e)
     return rc == 0 ? tm_catalog_finish(catalog, e) : rc;
 }
 
-static int parse_imported(struct tm_env *env, struct tm_catalog *catalog, struct tm_error *e)
+int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e)
 {
     struct tm_arena arena;
     struct tm_text text;
@@ -327,7 +335,8 @@ static int parse_imported(struct tm_env *env, struct tm_catalog *catalog, struct
     int rc = 0;
     struct tm_error no_path = {0};
     const char *path = tm_path(env, TM_PATH_DATA, "catalog.tmcat", &arena, &no_path);
-    if (path == NULL && no_path.code == TM_ENOMEM) rc = tm_error_nomem(e);
+    if (path == NULL && (path_needed || no_path.code == TM_ENOMEM))
+        rc = tm_error_set(e, no_path.code, "%s", no_path.text);
     if (path != NULL && env->file_exists(env, path)) {
         rc = tm_content_read(env, path, &text, e);
         if (rc == 0) rc = tm_catalog_parse(catalog, path, tm_text_string(&text), text.length, true, e);
@@ -340,7 +349,7 @@ static int parse_imported(struct tm_env *env, struct tm_catalog *catalog, struct
 int tm_catalog_load(struct tm_env *env, struct tm_catalog *catalog, struct tm_error *e)
 {
     int rc = parse_shipped(catalog, e);
-    if (rc == 0) rc = parse_imported(env, catalog, e);
+    if (rc == 0) rc = tm_catalog_parse_imported(env, catalog, false, e);
     return rc == 0 ? tm_catalog_finish(catalog, e) : rc;
 }
 
@@ -401,4 +410,18 @@ const char *tm_band_label(int band)
 {
     static const char *const labels[] = {"<5%", "5-10%", "10-15%", "15-20%", ">20%"};
     return band >= 0 && band < 5 ? labels[band] : "-";
+}
+
+/* The clouds that the shipped catalogue knows. */
+static const struct {
+    const char *name;
+    const char *label;
+} clouds[] = {{"aws", "AWS"}, {"gcp", "GCP"}, {"azure", "Azure"}, {"lambda", "Lambda"}};
+
+const char *tm_cloud_label(const char *cloud)
+{
+    for (size_t i = 0; i < sizeof clouds / sizeof *clouds; i++) {
+        if (strcmp(clouds[i].name, cloud) == 0) return clouds[i].label;
+    }
+    return cloud;
 }

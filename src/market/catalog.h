@@ -106,6 +106,8 @@ int tm_catalog_load_shipped(struct tm_catalog *catalog, struct tm_error *e);
 /* Adds what a catalogue file says; rows of the same key replace what is there. */
 int tm_catalog_parse(struct tm_catalog *catalog, const char *file, const char *text, size_t length, bool imported,
                      struct tm_error *e);
+/* Adds the user's imports, if there are any. path_needed: that no folder for them is known is an error. */
+int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e);
 /* Lays bands and newer prices over the offers, drops shipped offers that imports hide, finds as_of. Call once after
  * the last parse. */
 int tm_catalog_finish(struct tm_catalog *catalog, struct tm_error *e);
@@ -135,6 +137,9 @@ const struct tm_instance *tm_catalog_instance(const struct tm_catalog *catalog, 
  * unknown, or where the GPU has no such mode; also for instances without a GPU. */
 double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_instance *instance, int precision,
                           int *out_precision);
+
+/* "AWS" for "aws": how tables show a cloud; the name itself where it is not one of ours. */
+const char *tm_cloud_label(const char *cloud);
 
 enum tm_price_kind { TM_PRICE_SPOT_OR_ON_DEMAND, TM_PRICE_SPOT, TM_PRICE_ON_DEMAND };
 

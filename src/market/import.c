@@ -54,13 +54,7 @@ void tm_import__bad_row(struct tm_import *import, int line, const struct tm_erro
     tm_import__issue(import, line, true, "%s", error->text + (placed ? length : 0));
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-/* "YYYY-MM-DD" or "YYYY-MM" in the file name, else today. */
+/* "YYYY-MM-DD" or "YYYY-MM" in the file name, else the newest day in the file where that is known, else today. */
 static void find_as_of(const struct tm_import *import, char as_of[TM_CALENDAR_TEXT_MAX])
 {
     int64_t time_ms = 0;
@@ -69,7 +63,7 @@ static void find_as_of(const struct tm_import *import, char as_of[TM_CALENDAR_TE
         (void)snprintf(as_of, TM_CALENDAR_TEXT_MAX, "%s", import->options->as_of);
         return;
     }
-    const char *name = base_name(import->file);
+    const char *name = tm_path_base(import->file);
     const char *best = NULL;
     for (const char *at = name; *at != '\0'; at++) {
         if (strlen(at) >= 10 && tm_calendar_parse(at, 10, &time_ms)) best = at;
@@ -84,7 +78,7 @@ static void find_as_of(const struct tm_import *import, char as_of[TM_CALENDAR_TE
         (void)snprintf(as_of, TM_CALENDAR_TEXT_MAX, "%.10s", day);
         return;
     }
-    tm_calendar_print_day(import->env->now_ms(import->env), as_of);
+    tm_calendar_print_day(import->newest_ms != 0 ? import->newest_ms : import->env->now_ms(import->env), as_of);
 }
 
 int tm_import__source(struct tm_import *import, const char *what, struct tm_error *e)
@@ -94,13 +88,37 @@ int tm_import__source(struct tm_import *import, const char *what, struct tm_erro
     char text[256];
     find_as_of(import, as_of);
     char plain[160]; /* a file's name may hold anything, a table may not */
-    (void)snprintf(plain, sizeof plain, "%.140s", base_name(import->file));
+    (void)snprintf(plain, sizeof plain, "%.140s", tm_path_base(import->file));
     for (char *c = plain; *c != '\0'; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7F) *c = '?';
     }
     (void)snprintf(name, sizeof name, "import:%.140s", plain);
     (void)snprintf(text, sizeof text, "imported from %.140s (%s)", plain, what);
+    for (size_t i = 0; i < import->user->source_count; i++) { /* files of one name, of two dates: two sources */
+        const struct tm_source *other = &import->user->sources[i];
+        if (strcmp(other->name, name) != 0 || strcmp(other->as_of, as_of) == 0) continue;
+        (void)snprintf(name, sizeof name, "import:%.100s@%s", plain, as_of);
+        break;
+    }
     return tm_catalog_add_source(import->user, name, as_of, text, &import->source, e);
+}
+
+int tm_import__each_row(struct tm_import *import, struct tm_csv *csv,
+                        int (*take)(struct tm_import *, const struct tm_csv *, void *, struct tm_error *),
+                        void *context, struct tm_error *e)
+{
+    for (;;) {
+        struct tm_error row_error;
+        int rc = tm_csv_next(csv, &row_error);
+        if (rc == 0) return 0;
+        import->report->rows++;
+        if (rc < 0) {
+            tm_import__bad_row(import, csv->line, &row_error);
+            continue;
+        }
+        rc = take(import, csv, context, e);
+        if (rc != 0) return rc;
+    }
 }
 
 /* ---- which reader ---- */
@@ -188,6 +206,7 @@ static int import_file(struct tm_import *import, const char *path, struct tm_err
         import->file = path;
         import->text = tm_text_string(&text) + bom;
         import->length = text.length - bom;
+        import->newest_ms = 0;
         rc = import_text(import, e);
         import->report->files++;
     }
@@ -214,7 +233,7 @@ static int save(struct tm_env *env, const char *name, struct tm_text *text, stru
 static int save_all(struct tm_import *import, struct tm_error *e)
 {
     struct tm_text text;
-    tm_text_init(&text, (size_t)1 << 30);
+    tm_text_init(&text, TM_PRICE_HISTORY_BYTES_MAX);
     int rc = 0;
     if (import->history_changed) {
         rc = tm_price_history_sort(import->history, e);
@@ -222,6 +241,7 @@ static int save_all(struct tm_import *import, struct tm_error *e)
         if (rc == 0) rc = save(import->env, "spot-prices.csv", &text, e);
         tm_text_clear(&text);
     }
+    text.max = TM_CATALOG_BYTES_MAX; /* what is written can be read again */
     if (rc == 0) {
         tm_catalog_print(import->user, &text);
         rc = save(import->env, "catalog.tmcat", &text, e);
@@ -230,30 +250,11 @@ static int save_all(struct tm_import *import, struct tm_error *e)
     return rc;
 }
 
-static int load_user_catalog(struct tm_import *import, struct tm_error *e)
-{
-    struct tm_arena arena;
-    struct tm_text text;
-    tm_arena_init(&arena, 1 << 16);
-    tm_text_init(&text, TM_CATALOG_BYTES_MAX);
-    int rc = 0;
-    struct tm_error no_path = {0};
-    const char *path = tm_path(import->env, TM_PATH_DATA, "catalog.tmcat", &arena, &no_path);
-    if (path == NULL) rc = tm_error_set(e, no_path.code, "%s", no_path.text);
-    if (rc == 0 && import->env->file_exists(import->env, path)) {
-        rc = tm_content_read(import->env, path, &text, e);
-        if (rc == 0) rc = tm_catalog_parse(import->user, path, tm_text_string(&text), text.length, true, e);
-    }
-    tm_text_deinit(&text);
-    tm_arena_deinit(&arena);
-    return rc;
-}
-
 static int import_all(struct tm_import *import, const char *const *paths, size_t path_count, struct tm_error *e)
 {
     struct tm_import_report *report = import->report;
     int rc = tm_catalog_load_shipped(import->shipped, e);
-    if (rc == 0) rc = load_user_catalog(import, e);
+    if (rc == 0) rc = tm_catalog_parse_imported(import->env, import->user, true, e);
     for (size_t i = 0; rc == 0 && i < path_count; i++)
         rc = import_file(import, paths[i], e);
     if (rc != 0) return rc;

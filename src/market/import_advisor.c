@@ -5,7 +5,24 @@
 #include "base/csv.h"
 #include "base/doc.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* Line of a type of a region in the text; jansson does not keep it. 0: not found. */
+static int line_of(const struct tm_import *import, const char *region, const char *type)
+{
+    char quoted[2][128];
+    (void)snprintf(quoted[0], sizeof quoted[0], "\"%.100s\"", region);
+    (void)snprintf(quoted[1], sizeof quoted[1], "\"%.100s\"", type);
+    const char *end = import->text + import->length;
+    const char *at = memmem(import->text, import->length, "\"spot_advisor\"", 14);
+    for (size_t i = 0; at != NULL && i < 2; i++)
+        at = memmem(at, (size_t)(end - at), quoted[i], strlen(quoted[i]));
+    int line = at != NULL ? 1 : 0;
+    for (const char *c = import->text; at != NULL && c < at; c++)
+        line += *c == '\n';
+    return line;
+}
 
 static int take_type(struct tm_import *import, const char *region, const char *type, const json_t *figures,
                      struct tm_error *e)
@@ -15,13 +32,15 @@ static int take_type(struct tm_import *import, const char *region, const char *t
     import->report->rows++;
     if (!json_is_integer(band) || json_integer_value(band) < 0 || json_integer_value(band) > 4 ||
         !json_is_number(saving) || !(json_number_value(saving) >= -1000 && json_number_value(saving) <= 100)) {
-        tm_import__issue(import, 0, true, "%s in %s: expected r from 0 to 4 and s of at most 100", type, region);
+        tm_import__issue(import, line_of(import, region, type), true,
+                         "%s in %s: expected r from 0 to 4 and s of at most 100", type, region);
         return 0;
     }
     struct tm_slice names[2] = {{type, strlen(type)}, {region, strlen(region)}};
     if (names[0].length - 1 > 99 || names[1].length - 1 > 99 || !tm_slice_is_plain(names[0]) ||
         !tm_slice_is_plain(names[1])) {
-        tm_import__issue(import, 0, true, "empty, long or unprintable name in region %.40s", region);
+        tm_import__issue(import, line_of(import, region, type), true, "empty, long or unprintable name in region %.40s",
+                         region);
         return 0;
     }
     struct tm_band row = {

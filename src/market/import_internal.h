@@ -2,6 +2,7 @@
 #ifndef TM_MARKET_IMPORT_INTERNAL_H
 #define TM_MARKET_IMPORT_INTERNAL_H
 
+#include "base/csv.h"
 #include "market/import.h"
 #include "market/price_history.h"
 
@@ -16,7 +17,8 @@ struct tm_import {
     const char *file; /* in hand */
     const char *text;
     size_t length;
-    int source; /* of the file in hand, in `user` */
+    int source;        /* of the file in hand, in `user` */
+    int64_t newest_ms; /* newest time in the file in hand; 0: not known */
 };
 
 /* Notes an issue with the row at `line`. */
@@ -25,6 +27,11 @@ void tm_import__issue(struct tm_import *import, int line, bool rejected, const c
 
 /* Notes a row that could not even be read as CSV. */
 void tm_import__bad_row(struct tm_import *import, int line, const struct tm_error *error);
+
+/* Calls `take` for every row still to come; rows that are no CSV are noted. */
+int tm_import__each_row(struct tm_import *import, struct tm_csv *csv,
+                        int (*take)(struct tm_import *, const struct tm_csv *, void *, struct tm_error *),
+                        void *context, struct tm_error *e);
 
 /* Registers the file in hand as a source ("import:NAME"). */
 int tm_import__source(struct tm_import *import, const char *what, struct tm_error *e);

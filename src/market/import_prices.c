@@ -28,9 +28,9 @@ static int find_columns(const struct tm_csv *csv, struct price_columns *out, str
     return 0;
 }
 
-static int take_row(struct tm_import *import, const struct tm_csv *csv, const struct price_columns *columns,
-                    struct tm_error *e)
+static int take_row(struct tm_import *import, const struct tm_csv *csv, void *context, struct tm_error *e)
 {
+    const struct price_columns *columns = context;
     int last = columns->time;
     last = columns->zone > last ? columns->zone : last;
     last = columns->instance > last ? columns->instance : last;
@@ -55,30 +55,11 @@ static int take_row(struct tm_import *import, const struct tm_csv *csv, const st
         tm_import__issue(import, csv->line, true, "no zone or no instance type");
     } else {
         import->report->kept++;
+        if (time_ms > import->newest_ms) import->newest_ms = time_ms;
         return tm_price_history_add(import->history, instance.data, instance.length, zone.data, zone.length, time_ms,
                                     usd_h, e);
     }
     return 0;
-}
-
-static int take_rows(struct tm_import *import, struct tm_csv *csv, struct tm_error *e)
-{
-    struct price_columns columns = {0};
-    int rc = tm_csv_next(csv, e);
-    if (rc == 1) rc = find_columns(csv, &columns, e);
-    while (rc >= 0) {
-        struct tm_error row_error;
-        rc = tm_csv_next(csv, &row_error);
-        if (rc == 0) break;
-        import->report->rows++;
-        if (rc < 0) {
-            tm_import__bad_row(import, csv->line, &row_error);
-            rc = 0;
-        } else {
-            rc = take_row(import, csv, &columns, e);
-        }
-    }
-    return rc;
 }
 
 /* The newest price of each instance type and zone goes into the catalogue. */
@@ -114,8 +95,11 @@ int tm_import__prices(struct tm_import *import, struct tm_error *e)
     if (csv == NULL) return tm_error_nomem(e);
     size_t first = import->history->count;
     tm_csv_init(csv, import->file, import->text, import->length);
-    int rc = tm_import__source(import, "price history", e);
-    if (rc == 0) rc = take_rows(import, csv, e);
+    struct price_columns columns = {0};
+    int rc = tm_csv_next(csv, e);
+    if (rc == 1) rc = find_columns(csv, &columns, e);
+    if (rc == 0) rc = tm_import__each_row(import, csv, take_row, &columns, e);
+    if (rc == 0) rc = tm_import__source(import, "price history", e); /* now that the newest day is known */
     tm_free(csv);
     return rc == 0 ? note_newest(import, first, e) : rc;
 }

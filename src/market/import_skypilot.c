@@ -137,13 +137,16 @@ static const char *guess_cloud(const struct sky_reader *reader)
     return NULL;
 }
 
+/* From the first row that tells; rows before it are lost. 1: not yet. */
 static int find_cloud(struct sky_reader *reader, struct tm_error *e)
 {
     const char *cloud = reader->import->options->cloud;
     if (cloud == NULL) cloud = guess_cloud(reader);
-    if (cloud == NULL)
-        return tm_error_set(e, TM_EINPUT, "%s:%d: cannot tell which cloud this is; say it with --cloud",
-                            reader->csv->file, reader->csv->line);
+    if (cloud == NULL) {
+        tm_import__issue(reader->import, reader->csv->line, true,
+                         "cannot tell which cloud this is; say it with --cloud");
+        return 1;
+    }
     reader->cloud = tm_catalog_string(reader->import->user, cloud, strlen(cloud));
     return reader->cloud != NULL ? 0 : tm_error_nomem(e);
 }
@@ -291,9 +294,7 @@ static int keep_row(struct sky_reader *reader, const struct sky_row *row, struct
         .imported = true,
     };
     int rc = tm_catalog_add_instance(import->user, &instance, &offer.instance, e);
-    if (rc == 0) rc = tm_catalog_add_offer(import->user, &offer, e);
-    if (rc == 0) import->report->kept++;
-    return rc;
+    return rc == 0 ? tm_catalog_add_offer(import->user, &offer, e) : rc;
 }
 
 /* ---- GCP: host + accelerator ---- */
@@ -341,6 +342,22 @@ static int join(struct sky_reader *reader, const struct sky_row *accelerator, co
     return keep_row(reader, &whole, e);
 }
 
+/* GPUs that attach to any n1, where the usual size is not offered: the n1 of that zone nearest to 8 vCPUs a GPU. */
+static const struct sky_row *nearest_n1(const struct sky_reader *reader, const struct sky_row *accelerator)
+{
+    const struct sky_row *nearest = NULL;
+    bool attaches = false;
+    for (size_t i = 0; i < GCP_HOST_COUNT && !attaches; i++)
+        attaches = strcmp(gcp_hosts[i].gpu, accelerator->gpu) == 0 && strncmp(gcp_hosts[i].host, "n1-", 3) == 0;
+    for (size_t i = 0; attaches && i < reader->gcp_count; i++) {
+        const struct sky_row *host = &reader->gcp_rows[i];
+        if (strncmp(host->instance, "n1-", 3) != 0 || host->zone != accelerator->zone) continue;
+        double off = fabs(log(host->vcpus / (8 * accelerator->gpus)));
+        if (nearest == NULL || off < fabs(log(nearest->vcpus / (8 * accelerator->gpus)))) nearest = host;
+    }
+    return nearest;
+}
+
 static int join_accelerator(struct sky_reader *reader, const struct tm_names *hosts, const size_t *host_rows,
                             const struct sky_row *row, struct tm_error *e)
 {
@@ -356,6 +373,13 @@ static int join_accelerator(struct sky_reader *reader, const struct tm_names *ho
         if (rc != 0) return rc;
         joined++;
     }
+    if (joined == 0) {
+        const struct sky_row *host = nearest_n1(reader, row);
+        int rc = host != NULL ? join(reader, row, host, true, e) : 0;
+        if (rc != 0) return rc;
+        joined += host != NULL;
+    }
+    if (joined > 0) reader->import->report->kept++;
     if (joined == 0)
         tm_import__issue(reader->import, row->line, true, "no host VM for %gx %s in %s", row->gpus, row->gpu,
                          row->zone);
@@ -366,8 +390,12 @@ static int take_gcp_row(struct sky_reader *reader, const struct tm_names *hosts,
                         struct tm_error *e)
 {
     struct sky_row row = reader->gcp_rows[i];
-    if (row.instance[0] != '\0') return is_gpu_only_host(row.instance) ? 0 : keep_row(reader, &row, e);
+    if (row.instance[0] != '\0') { /* a VM by itself, or half of an offer */
+        reader->import->report->kept++;
+        return is_gpu_only_host(row.instance) ? 0 : keep_row(reader, &row, e);
+    }
     if (strncmp(row.gpu, "tpu-", 4) == 0) { /* TPU VMs come with their host */
+        reader->import->report->kept++;
         row.instance = row.gpu;
         return keep_row(reader, &row, e);
     }
@@ -412,23 +440,20 @@ static int read_header(struct sky_reader *reader, struct tm_error *e)
     return 0;
 }
 
-static int take_rows(struct sky_reader *reader, struct tm_error *e)
+static int take_sky_row(struct tm_import *import, const struct tm_csv *csv, void *context, struct tm_error *e)
 {
-    struct tm_error row_error;
+    (void)csv;
+    struct sky_reader *reader = context;
     struct sky_row row;
-    for (;;) {
-        int rc = tm_csv_next(reader->csv, &row_error);
-        if (rc == 0) return 0;
-        reader->import->report->rows++;
-        if (rc < 0) {
-            tm_import__bad_row(reader->import, reader->csv->line, &row_error);
-            continue;
-        }
-        rc = reader->cloud == NULL ? find_cloud(reader, e) : 0;
-        if (rc == 0) rc = read_row(reader, &row, e);
-        if (rc == 1) rc = strcmp(reader->cloud, "gcp") == 0 ? keep_gcp_row(reader, &row, e) : keep_row(reader, &row, e);
-        if (rc < 0) return rc;
+    if (reader->cloud == NULL) {
+        int rc = find_cloud(reader, e);
+        if (rc != 0) return rc < 0 ? rc : 0;
     }
+    int rc = read_row(reader, &row, e);
+    if (rc != 1) return rc;
+    if (strcmp(reader->cloud, "gcp") == 0) return keep_gcp_row(reader, &row, e);
+    import->report->kept++;
+    return keep_row(reader, &row, e);
 }
 
 int tm_import__skypilot(struct tm_import *import, struct tm_error *e)
@@ -438,7 +463,7 @@ int tm_import__skypilot(struct tm_import *import, struct tm_error *e)
     tm_csv_init(reader.csv, import->file, import->text, import->length);
     int rc = tm_import__source(import, "SkyPilot catalogue", e);
     if (rc == 0) rc = read_header(&reader, e);
-    if (rc == 0) rc = take_rows(&reader, e);
+    if (rc == 0) rc = tm_import__each_row(import, reader.csv, take_sky_row, &reader, e);
     if (rc == 0) rc = join_gcp(&reader, e);
     tm_free(reader.gcp_rows);
     tm_free(reader.csv);
@@ -460,9 +485,9 @@ static struct tm_slice word_of(const struct tm_csv *csv, int column)
     return tm_slice_trim(csv->fields[column]);
 }
 
-static int take_network_row(struct tm_import *import, const struct tm_csv *csv, const int columns[3],
-                            struct tm_error *e)
+static int take_network_row(struct tm_import *import, const struct tm_csv *csv, void *context, struct tm_error *e)
 {
+    const int *columns = context;
     struct tm_slice cloud = word_of(csv, columns[0]);
     struct tm_slice name = word_of(csv, columns[1]);
     double gbps = figure_of(csv, columns[2]);
@@ -475,6 +500,7 @@ static int take_network_row(struct tm_import *import, const struct tm_csv *csv, 
     const char *type_name = tm_catalog_string(import->user, name.data, name.length);
     if (cloud_name == NULL || type_name == NULL) return tm_error_nomem(e);
     const struct tm_instance *known = tm_catalog_instance(import->user, cloud_name, type_name);
+    bool own = known != NULL;
     if (known == NULL) known = tm_catalog_instance(import->shipped, cloud_name, type_name);
     if (known == NULL || isnan(gbps)) return 0; /* nothing to say, or of a type that is not in the catalogue */
     struct tm_instance instance = *known;
@@ -483,14 +509,14 @@ static int take_network_row(struct tm_import *import, const struct tm_csv *csv, 
     instance.gpu = tm_catalog_string(import->user, known->gpu, strlen(known->gpu));
     if (instance.gpu == NULL) return tm_error_nomem(e);
     instance.network_gbps = gbps;
-    instance.source = import->source;
+    if (!own) instance.source = import->source; /* a shipped type: its source is not in this catalogue */
     import->report->kept++;
     return tm_catalog_add_instance(import->user, &instance, NULL, e);
 }
 
 /* Calls `take` for each row of a CSV with a header that has all `names`. */
 static int for_each_row(struct tm_import *import, const char *const *names, int *columns, size_t column_count,
-                        int (*take)(struct tm_import *, const struct tm_csv *, const int *, struct tm_error *),
+                        int (*take)(struct tm_import *, const struct tm_csv *, void *, struct tm_error *),
                         struct tm_error *e)
 {
     struct tm_csv *csv = tm_alloc(sizeof *csv);
@@ -501,18 +527,7 @@ static int for_each_row(struct tm_import *import, const char *const *names, int 
         columns[i] = tm_csv_find(csv, names[i]);
         if (columns[i] < 0) rc = tm_error_set(e, TM_EINPUT, "%s:1: no column \"%s\"", import->file, names[i]);
     }
-    while (rc >= 0) {
-        struct tm_error row_error;
-        rc = tm_csv_next(csv, &row_error);
-        if (rc == 0) break;
-        import->report->rows++;
-        if (rc < 0) {
-            tm_import__bad_row(import, csv->line, &row_error);
-            rc = 0;
-        } else {
-            rc = take(import, csv, columns, e);
-        }
-    }
+    if (rc == 1) rc = tm_import__each_row(import, csv, take, columns, e);
     tm_free(csv);
     return rc;
 }
@@ -525,8 +540,9 @@ int tm_import__network(struct tm_import *import, struct tm_error *e)
     return rc == 0 ? for_each_row(import, names, columns, 3, take_network_row, e) : rc;
 }
 
-static int take_gpu_row(struct tm_import *import, const struct tm_csv *csv, const int *columns, struct tm_error *e)
+static int take_gpu_row(struct tm_import *import, const struct tm_csv *csv, void *context, struct tm_error *e)
 {
+    const int *columns = context;
     struct tm_slice name = word_of(csv, columns[0]);
     if (name.length == 0 || name.length > 100 || !tm_slice_is_plain(name)) {
         tm_import__issue(import, csv->line, true, "no name");

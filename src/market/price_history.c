@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_MAX = 1 << 20, HISTORY_BYTES_MAX = 512 << 20 };
+enum { NAMES_MAX = 1 << 20 };
 
 void tm_price_history_init(struct tm_price_history *history)
 {
@@ -113,7 +113,7 @@ int tm_price_history_load(struct tm_env *env, struct tm_price_history *history, 
     struct tm_arena arena;
     struct tm_text text;
     tm_arena_init(&arena, 1 << 16);
-    tm_text_init(&text, HISTORY_BYTES_MAX);
+    tm_text_init(&text, TM_PRICE_HISTORY_BYTES_MAX);
     int rc = 0;
     struct tm_error no_path = {0};
     const char *path = tm_path(env, TM_PATH_DATA, "spot-prices.csv", &arena, &no_path);

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TM_PRICE_CHANGES_MAX = 1 << 23 };
+enum { TM_PRICE_CHANGES_MAX = 1 << 23, TM_PRICE_HISTORY_BYTES_MAX = 512 << 20 };
 
 struct tm_price_change {
     uint32_t instance; /* number in names */

@@ -160,8 +160,9 @@ int tm_trace_load(struct tm_env *env, const char *path, const char *format, stru
 int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, struct tm_trace *out, struct tm_error *e)
 {
     if (from_ms < 0 || to_ms <= from_ms || from_ms >= trace->end_ms || to_ms > trace->end_ms)
-        return tm_error_set(e, TM_EUSAGE, "cannot cut %.3f s to %.3f s out of a trace of %.3f s",
-                            (double)from_ms / 1000, (double)to_ms / 1000, (double)trace->end_ms / 1000);
+        return tm_error_set(e, TM_EUSAGE,
+                            "the part must lie in the trace, from 0 s to %g s, and end behind its start (%g s)",
+                            (double)trace->end_ms / 1000, (double)from_ms / 1000);
     struct tm_trace cut = *trace;
     cut.events = NULL;
     cut.event_count = 0;

@@ -1,7 +1,8 @@
 /* csv-counts-ms, -s, -h: no header, `t,count`; from t on there are `count` instances. Several lines may share a time
- * (step corners: old and new count); the last one holds. The unit of t is not in the file, so it is guessed:
- * fractions mean hours; whole numbers that are all multiples of 1,000, or reach past 10^7, mean milliseconds; other
- * whole numbers seconds. A guess is warned of.
+ * (step corners: old and new count); the last one holds. A first line "# milliseconds,count", "# seconds,count" or
+ * "# hours,count" tells the unit. Without it the unit is guessed, and the guess is warned of: fractions mean hours;
+ * whole numbers that are all multiples of 1,000 and reach 60,000, or that reach past 10^7, mean milliseconds; other
+ * whole numbers seconds.
  *
  * txt-counts: `YYYY-MM-DD, HH:MM:SS, count`. */
 #include "market/trace_format.h"
@@ -75,6 +76,7 @@ static int read_counts(const struct tm_trace_input *input, enum counts_kind kind
     if (csv == NULL) return tm_error_nomem(e);
     struct tm_trace_levels levels = {.input = input, .trace = trace};
     tm_csv_init(csv, input->file, input->text, input->length);
+    csv->comments = true;
     int rc = read_rows(csv, kind, &levels, e);
     tm_free(csv);
     return rc;
@@ -102,10 +104,26 @@ static int read_text_counts(const struct tm_trace_input *input, struct tm_trace 
 
 /* ---- which of them is it ---- */
 
+static const char *const unit_lines[] = {"# milliseconds,count", "# seconds,count", "# hours,count"};
+
+/* The unit that the first line tells, if it does. */
+static bool told_unit(const struct tm_trace_input *input, enum counts_kind *out)
+{
+    for (enum counts_kind kind = COUNTS_MS; kind <= COUNTS_H; kind++) {
+        size_t length = strlen(unit_lines[kind]);
+        if (input->length <= length || memcmp(input->text, unit_lines[kind], length) != 0) continue;
+        *out = kind;
+        return input->text[length] == '\n' || input->text[length] == '\r';
+    }
+    return false;
+}
+
 static bool is_counts(const struct tm_trace_input *input)
 {
     struct tm_slice fields[2];
     double number = 0;
+    enum counts_kind kind;
+    if (told_unit(input, &kind)) return true;
     if (tm_trace__first_row(input, fields, 2) != 2) return false;
     for (size_t i = 0; i < 2; i++) {
         struct tm_slice field = tm_slice_trim(fields[i]);
@@ -134,15 +152,18 @@ static enum counts_kind guess_unit(const struct tm_trace_input *input)
         }
         at = stop + 1;
     }
-    return (all_thousands && largest > 0) || largest > 10000000 ? COUNTS_MS : COUNTS_S;
+    return (all_thousands && largest >= 60000) || largest > 10000000 ? COUNTS_MS : COUNTS_S;
 }
 
 static int read_guessed(const struct tm_trace_input *input, struct tm_trace *trace, struct tm_error *e)
 {
     static const char *const names[] = {"csv-counts-ms", "csv-counts-s", "csv-counts-h"};
-    enum counts_kind kind = guess_unit(input);
+    enum counts_kind kind = COUNTS_S;
+    if (!told_unit(input, &kind)) {
+        kind = guess_unit(input);
+        tm_trace__warn(trace, TM_TRACE_UNIT_GUESSED, 1);
+    }
     (void)snprintf(trace->format, sizeof trace->format, "%s", names[kind]);
-    tm_trace__warn(trace, TM_TRACE_UNIT_GUESSED, 1);
     return read_counts(input, kind, trace, e);
 }
 

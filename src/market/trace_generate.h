@@ -1,9 +1,10 @@
 /* Made-up traces whose statistics match: mean count, loss rate, size of loss bursts.
  *
  * The model: while instances are there, loss events come as a Poisson process, each taking a burst; while there is
- * room, arrival events come as another, the more so the more room there is. Burst sizes are drawn from those of the
- * trace to be matched, or geometric with a given mean. A few rounds of calibration move the two rates until the
- * statistics of the made trace meet the wanted ones. The same seed gives the same trace. */
+ * room, arrival events come as another, the more so the more room there is. Burst sizes are drawn from those that the
+ * trace to be matched had at a like number of instances, or geometric with a given mean. Rounds of calibration move the
+ * two rates, and of several draws the one is kept whose statistics come nearest to the wanted ones. The same seed gives
+ * the same trace. */
 #ifndef TM_MARKET_TRACE_GENERATE_H
 #define TM_MARKET_TRACE_GENERATE_H
 

@@ -71,6 +71,7 @@ static void put_seconds(struct tm_text *out, int64_t ms)
 static int write_counts(const struct tm_trace *trace, struct tm_text *out, struct tm_error *e)
 {
     int64_t count = 0;
+    tm_text_puts(out, "# seconds,count\n"); /* so that nobody has to guess */
     for (size_t i = 0; i < trace->event_count; i++) {
         count += trace->events[i].in - trace->events[i].out;
         put_seconds(out, trace->events[i].time_ms);

@@ -141,6 +141,11 @@ int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct t
 {
     struct learn_context context = {cells};
     struct tm_compute_model model = tm_compute_prior();
+    for (size_t i = 0; i < count; i++) {
+        if (!(cells[i].gpu.flops[cells[i].precision] > 0))
+            return tm_error_set(e, TM_EINPUT, "a measured step is of %s, which %s has not",
+                                tm_precision_names[cells[i].precision], cells[i].gpu.name);
+    }
     struct tm_fit fit = {.unknowns = TM_COMPUTE_UNKNOWNS,
                          .residuals = count,
                          .prior = prior_x,

@@ -329,7 +329,9 @@ static void fill_times(const struct tm_predict_request *request, const struct pi
     /* All wait for the slowest of n: its expected maximum lies above the mean by about sigma sqrt(2 ln n) of the
      * run-to-run spread, which is some 2% of a step. */
     int workers = out->pipelines * out->stages;
-    mean *= 1 + 0.02 * sqrt(2 * log((double)workers));
+    double wait_s = mean * 0.02 * sqrt(2 * log((double)workers));
+    out->compute_s += wait_s; /* waiting for somebody else's compute */
+    mean += wait_s;
     double reach = exp(1.2815515655446004 * hypot(isnan(spread) ? pipeline->spread : spread,
                                                   request->comm->spread * out->exposed_comm_s / mean));
     out->step_s = (struct tm_estimate){.mean = mean, .p10 = mean / reach, .p90 = mean * reach};

@@ -261,14 +261,13 @@ static int take_own_row(struct reader *reader)
     }
     if (reader->table == TABLE_NONE) {
         size_t length = sizeof source - 1;
-        if (first.length < length || memcmp(first.data, source, length) != 0)
+        bool quoted = first.data >= reader->csv->unquoted &&
+                      first.data <= reader->csv->unquoted + sizeof reader->csv->unquoted;
+        if (quoted || first.length < length || memcmp(first.data, source, length) != 0)
             return wrong(reader, "line", "source: TEXT, [step] or [run]");
         const char *end = reader->csv->data + reader->csv->at; /* the rest of the line, commas and all */
         if (end > first.data && end[-1] == '\n') end--;
         if (end > first.data && end[-1] == '\r') end--;
-        bool quoted = first.data >= reader->csv->unquoted &&
-                      first.data <= reader->csv->unquoted + sizeof reader->csv->unquoted;
-        if (quoted) end = first.data + first.length;
         struct tm_slice text =
             tm_slice_trim((struct tm_slice){first.data + length, (size_t)(end - first.data) - length});
         if (text.length > 500 || !tm_slice_is_plain(text)) return wrong(reader, "source", "a line of text");

@@ -109,7 +109,7 @@ static void test_wrong_words(void **state)
         {"''", "unknown command \"\"; see: tidemill --help"},
         {"-", "unknown command \"-\"; see: tidemill --help"},
         {"trace statz", "unknown command \"statz\"; did you mean: tidemill trace stats?"},
-        {"trace xyzzy", "unknown command \"xyzzy\"; see: tidemill trace --help"},
+        {"trace xyzzy", "unknown command \"xyzzy\"; perhaps: tidemill trace show xyzzy"},
         {"catalog shwo x", "unknown command \"shwo\"; did you mean: tidemill catalog show?"},
         {"--jsn", "unknown option --jsn; did you mean --json?"},
         {"catalog --gpuu V100", "unknown option --gpuu; did you mean --gpu?"},

@@ -26,11 +26,11 @@ static struct tm_text wrap(const char *description)
     struct tm_text all = help_of(&command, &plain);
     struct tm_text part;
     tm_text_init(&part, TEXT_MAX);
-    const char *start = strstr(all.data, "[OPTIONS] \n\n");
+    const char *start = strstr(all.data, "[OPTIONS]\n\n");
     const char *stop = strstr(all.data, "\nOptions of every command\n");
     assert_non_null(start);
     assert_non_null(stop);
-    start += strlen("[OPTIONS] \n\n");
+    start += strlen("[OPTIONS]\n\n");
     tm_text_append(&part, start, (size_t)(stop - start));
     tm_text_deinit(&all);
     return part;
@@ -123,9 +123,9 @@ static void test_synopsis(void **state)
         struct tm_command command;
         const char *want;
     } rows[] = {
-        {{.name = "x", .summary = "s"}, "tidemill x - s\n\nUse\n  tidemill x [OPTIONS] \n"},
+        {{.name = "x", .summary = "s"}, "tidemill x - s\n\nUse\n  tidemill x [OPTIONS]\n"},
         {{.name = "x", .summary = "s", .arguments = "FILE..."}, "\n  tidemill x [OPTIONS] FILE...\n"},
-        {{.name = "x", .summary = "s", .subcommands = subcommands}, "\n  tidemill x [COMMAND] [OPTIONS] \n"},
+        {{.name = "x", .summary = "s", .subcommands = subcommands}, "\n  tidemill x [COMMAND] [OPTIONS]\n"},
         {{.name = "x", .summary = "s", .subcommands = subcommands}, "\nCommands\n  y              the sub\n"},
         {{.name = "x", .summary = "s", .examples = "  tidemill x  # e\n"}, "\nExamples\n  tidemill x  # e\n"},
     };

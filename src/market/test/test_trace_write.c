@@ -24,7 +24,7 @@ static void test_formats(void **state)
         {"json-series", 62500,
          "{\"metadata\": {\"gap_seconds\": 62.5}, \"data\": [4, 4, 1, 1, 2], \"prices\": [null, null, 0.5, 0.5, "
          "0.25]}\n"},
-        {"csv-counts-s", 0, "0,4\n90,3\n120,1\n240,2\n300,2\n"},
+        {"csv-counts-s", 0, "# seconds,count\n0,4\n90,3\n120,1\n240,2\n300,2\n"},
     };
     struct tm_trace trace;
     trace_from(sample, NULL, &trace);
