@@ -69,7 +69,8 @@ static int keep_count(const struct reader *reader, struct tm_slice value, int64_
     return 0;
 }
 
-/* The reader splits at commas; a key's value is the rest of the line whatever it holds. `from` is in the file's text. */
+/* The reader splits at commas; a key's value is the rest of the line whatever it holds. `from` is in the file's text.
+ */
 static struct tm_slice rest_of_line(const struct reader *reader, const char *from)
 {
     const char *end = reader->csv->data + reader->csv->at;

@@ -29,6 +29,7 @@ struct stage {
     struct tm_network network;
     double saved_values;
     double output_values;
+    double input_values;  /* of all its layers: what recomputation starts from */
     double largest_saved; /* of one layer */
 };
 
@@ -85,9 +86,11 @@ static void fill_stage(const struct tm_model *model, struct stage *stage)
 {
     stage->network = tm_network_of(model->layers + stage->first, stage->last - stage->first);
     stage->saved_values = 0;
+    stage->input_values = 0;
     stage->largest_saved = 0;
     for (size_t i = stage->first; i < stage->last; i++) {
         stage->saved_values += model->layers[i].saved_values;
+        if (i > 0) stage->input_values += model->layers[i - 1].output_values;
         stage->largest_saved = fmax(stage->largest_saved, model->layers[i].saved_values);
     }
     stage->output_values = model->layers[stage->last - 1].output_values;
@@ -126,9 +129,8 @@ static double stage_gib(const struct tm_predict_request *request, const struct s
     double state = stage->network.params * 4 * (2 + request->model->optimizer_states); /* weight, gradient, states */
     double in_flight = fmin((double)(stage_count - index), micro_batches);
     double bytes = is_16_bit(request->precision) ? SAVED_BYTES_16 : SAVED_BYTES_32;
-    double layers = (double)(stage->last - stage->first);
     double values =
-        recompute ? stage->output_values * layers * in_flight + stage->largest_saved : stage->saved_values * in_flight;
+        recompute ? stage->input_values * in_flight + stage->largest_saved : stage->saved_values * in_flight;
     return (state + values * bytes * micro_batch) / (1 << 30) + RESERVED_GIB;
 }
 
@@ -358,7 +360,7 @@ static int predict_layout(const struct tm_predict_request *request, const struct
         per_group[g] -= drop;
         left -= drop;
     }
-    int total = (request->batch + plan->micro_batch - 1) / plan->micro_batch;
+    int total = (request->batch - 1) / plan->micro_batch + 1;
     int each = (total + plan->pipelines - 1) / plan->pipelines;
     int rc = find_tuning(request, plan->micro_batch, &tuning, &spread, e);
     for (size_t g = 0; rc == 0 && g < request->group_count; g++) {
@@ -425,23 +427,38 @@ static bool is_better(const struct tm_prediction *a, const struct tm_prediction 
     return largest_gib(a) < largest_gib(b);
 }
 
-/* All micro-batch sizes that are powers of two, for one (D, P). */
+/* The next smaller number of pipelines worth a try: one with which each has no more to do, then half of them, at last
+ * one by one. */
+static int fewer_pipelines(int micro_batches, int pipelines)
+{
+    int each = (micro_batches - 1) / pipelines + 1;
+    int enough = (micro_batches - 1) / each + 1;
+    if (enough < pipelines) return enough;
+    return pipelines > 8 ? pipelines / 2 : pipelines - 1;
+}
+
+/* All micro-batch sizes that are powers of two, for P stages and at most D pipelines (D itself, where it was asked
+ * for). */
 static int try_layout(const struct tm_predict_request *request, int pipelines, int stages, const double *costs,
                       struct cut *cut, struct tm_prediction *best, bool *any, struct tm_error *e)
 {
     struct tm_prediction prediction;
-    int per_pipeline = (request->batch + pipelines - 1) / pipelines;
+    int per_pipeline = request->pipelines > 0 ? (request->batch - 1) / pipelines + 1 : request->batch;
     int first = request->micro_batch > 0 ? request->micro_batch : 1;
     int last = request->micro_batch > 0 ? request->micro_batch : per_pipeline;
-    for (int micro = first; micro <= last; micro *= 2) {
-        struct layout_plan plan = {pipelines, stages, micro};
-        int rc = predict_layout(request, &plan, costs, cut, &prediction, e);
-        if (rc != 0) return rc;
-        if (!*any || is_better(&prediction, best)) *best = prediction;
-        *any = true;
-        if (!prediction.fits || micro > last / 2) break; /* larger ones fit even less */
+    for (int micro = first;; micro *= 2) {
+        bool fits = true;
+        for (int d = pipelines; d > 0; d = fewer_pipelines((request->batch - 1) / micro + 1, d)) {
+            struct layout_plan plan = {d, stages, micro};
+            int rc = predict_layout(request, &plan, costs, cut, &prediction, e);
+            if (rc != 0) return rc;
+            if (!*any || is_better(&prediction, best)) *best = prediction;
+            *any = true;
+            if (d == pipelines) fits = prediction.fits;
+            if (!prediction.fits || request->pipelines > 0) break; /* fewer pipelines have more in flight */
+        }
+        if (!fits || micro > last / 2) return 0; /* larger ones fit even less */
     }
-    return 0;
 }
 
 static int try_layouts(const struct tm_predict_request *request, int gpus, const double *costs, struct cut *cut,

@@ -28,7 +28,7 @@ struct tm_predict_request {
     size_t group_count;
     enum tm_precision precision;
     int batch;       /* global */
-    int micro_batch; /* of one pipeline; 0: the best */
+    int micro_batch; /* of one pipeline; 0: the best power of two */
     int pipelines;   /* 0: the best layout */
     int stages;
     const struct tm_compute_model *compute;

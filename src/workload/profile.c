@@ -261,8 +261,8 @@ static int take_own_row(struct reader *reader)
     }
     if (reader->table == TABLE_NONE) {
         size_t length = sizeof source - 1;
-        bool quoted = first.data >= reader->csv->unquoted &&
-                      first.data <= reader->csv->unquoted + sizeof reader->csv->unquoted;
+        bool quoted =
+            first.data >= reader->csv->unquoted && first.data <= reader->csv->unquoted + sizeof reader->csv->unquoted;
         if (quoted || first.length < length || memcmp(first.data, source, length) != 0)
             return wrong(reader, "line", "source: TEXT, [step] or [run]");
         const char *end = reader->csv->data + reader->csv->at; /* the rest of the line, commas and all */
