@@ -6,7 +6,8 @@
 #include "cli/commands.h"
 #include "market/catalog.h"
 #include "workload/evaluate.h"
-#include "workload/predict.h"
+#include "workload/observed.h"
+#include "workload/scaling.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -286,7 +287,7 @@ static double usd_per_million(double usd_h, double samples_per_s)
 }
 
 static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction *p, const struct fleet *fleet,
-                                  enum tm_precision precision)
+                                  enum tm_precision precision, double correction)
 {
     struct tm_jsonout json;
     tm_jsonout_init(&json, &cli->out);
@@ -315,6 +316,7 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction
     for (int s = 0; s < p->stages; s++)
         tm_jsonout_number(&json, NULL, p->memory_gib[s]);
     tm_jsonout_end(&json);
+    if (tm_given(cli, "observed")) tm_jsonout_number(&json, "observed_factor", correction);
     tm_jsonout_bool(&json, "fits", p->fits);
     tm_jsonout_string(&json, "limit", p->limit);
     tm_jsonout_object(&json, "usd_per_million_samples");
@@ -322,6 +324,20 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction
     tm_jsonout_number(&json, "spot", usd_per_million(fleet->spot_usd_h, p->samples_per_s));
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
+}
+
+/* Observed steps of the running job, if any, move the prediction. */
+static int correct(struct tm_cli *cli, struct tm_prediction *prediction, double *out_factor, struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "observed");
+    *out_factor = 1;
+    if (path == NULL) return 0;
+    struct tm_observed observed;
+    tm_observed_init(&observed);
+    int rc = tm_observed_load(cli->env, path, &observed, e);
+    if (rc == 0) *out_factor = tm_observed_correct(&observed, prediction);
+    tm_observed_deinit(&observed);
+    return rc;
 }
 
 static void print_prediction(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
@@ -425,15 +441,20 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     request.measured_batches = knowledge.batches;
     request.measured_ms = knowledge.ms;
     request.measured_count = knowledge.count;
+    double correction = 1;
     if (rc == 0) rc = tm_predict(&request, &prediction, e);
+    if (rc == 0) rc = correct(cli, &prediction, &correction, e);
     if (rc == -(int)TM_ENONE && cli->json) { /* the document says that and why it does not fit */
-        print_prediction_json(cli, &prediction, &fleet, precision);
+        print_prediction_json(cli, &prediction, &fleet, precision, correction);
         cli->exit_status = tm_code_exit_status(TM_ENONE);
         rc = 0;
     } else if (rc == 0 && cli->json) {
-        print_prediction_json(cli, &prediction, &fleet, precision);
+        print_prediction_json(cli, &prediction, &fleet, precision, correction);
     } else if (rc == 0) {
         print_prediction(cli, model, &prediction, &fleet, precision, (int)batch);
+        if (tm_given(cli, "observed"))
+            tm_text_printf(&cli->out, "  observed     the job's own steps moved the prediction by %+.1f%%\n",
+                           100 * (correction - 1));
     }
     tm_profile_deinit(&knowledge.profile);
     tm_free(knowledge.batches);
@@ -458,10 +479,66 @@ static int predict_fleet(struct tm_cli *cli, struct tm_error *e)
     return rc;
 }
 
+/* ---- scaling ---- */
+
+static void put_fitted(struct tm_jsonout *json, const char *key, double value, double error)
+{
+    tm_jsonout_object(json, key);
+    tm_jsonout_number(json, "value", value);
+    tm_jsonout_number(json, "error", error);
+    tm_jsonout_end(json);
+}
+
+static void print_scaling_json(struct tm_cli *cli, const struct tm_scaling_fit *fit, size_t points)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_integer(&json, "points", (int64_t)points);
+    put_fitted(&json, "a", fit->a, fit->a_error);
+    put_fitted(&json, "b", fit->b, fit->b_error);
+    put_fitted(&json, "c", fit->c, fit->c_error);
+    tm_jsonout_object(&json, "physical");
+    tm_jsonout_number(&json, "work_s", fit->work_s);
+    tm_jsonout_number(&json, "exchange_s", fit->exchange_s);
+    tm_jsonout_number(&json, "latency_s", fit->latency_s);
+    tm_jsonout_end(&json);
+    tm_jsonout_object(&json, "error_percent");
+    tm_jsonout_number(&json, "logistic", fit->logistic_percent);
+    tm_jsonout_number(&json, "deepvm_estimate", fit->estimate_percent);
+    tm_jsonout_number(&json, "physical", fit->physical_percent);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+}
+
+static int fit_scaling(struct tm_cli *cli, const char *path, struct tm_error *e)
+{
+    struct tm_scaling_data data;
+    struct tm_scaling_fit fit;
+    tm_scaling_data_init(&data);
+    int rc = tm_scaling_data_load(cli->env, path, &data, e);
+    if (rc == 0) rc = tm_scaling_fit(&data, &fit, e);
+    if (rc == 0 && cli->json) {
+        print_scaling_json(cli, &fit, data.count);
+    } else if (rc == 0) {
+        tm_text_printf(&cli->out,
+                       "DeepVM's speed-up curve S(n) = c / (1 + exp(-a (n - b))), %zu measurements\n"
+                       "  a = %.6g +- %.2g\n  b = %.6g +- %.2g\n  c = %.6g +- %.2g\n"
+                       "Time T(n) = (work + exchange 2 (n - 1) / n + latency (n - 1)) / n\n"
+                       "  work = %.4g s, exchange = %.4g s, latency = %.4g s\n"
+                       "Mean error in speed-up: logistic %.1f%%, DeepVM's estimate from it %.1f%%, ours %.1f%%\n",
+                       data.count, fit.a, fit.a_error, fit.b, fit.b_error, fit.c, fit.c_error, fit.work_s,
+                       fit.exchange_s, fit.latency_s, fit.logistic_percent, fit.estimate_percent, fit.physical_percent);
+    }
+    tm_scaling_data_deinit(&data);
+    return rc;
+}
+
 int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e)
 {
     const char *path = tm_given_text(cli, "evaluate");
     if (cli->argument_count > 0) return tm_error_set(e, TM_EUSAGE, "predict takes no arguments; see its options");
+    if (tm_given(cli, "fit-scaling")) return fit_scaling(cli, tm_given_text(cli, "fit-scaling"), e);
     return path != NULL ? evaluate(cli, path, e) : predict_fleet(cli, e);
 }
 
@@ -479,9 +556,13 @@ const struct tm_option tm_predict_options[] = {
     {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, or best"},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
     {.name = "profile", .value = "FILE", .help = "measured steps to learn from, of this model or of others"},
+    {.name = "observed",
+     .value = "FILE",
+     .help = "step times of the running job, in seconds, that correct the prediction"},
     {.name = "cloud", .value = "NAME", .help = "cloud of the instance types, where several have one of that name"},
     {.name = "evaluate", .value = "FILE", .help = "hold parts of a profile back, predict them, and show the errors"},
     {.name = "split", .value = "NAME", .help = "what is held back", .choices = tm_split_names},
+    {.name = "fit-scaling", .value = "FILE", .help = "fit DeepVM's speed-up curve, and ours, to CSV of nodes,seconds"},
     {.name = "gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
     {.name = NULL},
 };

@@ -122,7 +122,7 @@ static bool is_row(const struct tm_csv *csv, const char *text)
     size_t at = 0;
     for (size_t i = 0; i < csv->field_count; i++) {
         struct tm_slice field = tm_slice_trim(csv->fields[i]);
-        if (strncmp(text + at, field.data, field.length) != 0) return false;
+        if (strlen(text + at) < field.length || memcmp(text + at, field.data, field.length) != 0) return false;
         at += field.length;
         if (text[at] != (i + 1 < csv->field_count ? ',' : '\0')) return false;
         at++;

@@ -145,6 +145,20 @@ static void test_bad_files_name_the_line(void **state)
     tm_model_deinit(&model);
 }
 
+/* NUL bytes behind the header's last column: no header, and nothing is read behind our own text of it. */
+static void test_nul_bytes(void **state)
+{
+    (void)state;
+    static const char text[] = HEAD "name: n\nname,kind,params,forward_flops,traffic_values,saved_values,output_values,"
+                                    "ops,tied\0\0\0\0\0\0\0\0\n" LAYER;
+    struct tm_model model;
+    struct tm_error e = {0};
+    tm_model_init(&model);
+    assert_int_equal(tm_model_parse("m", text, sizeof text - 1, &model, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "m:3: expected KEY: VALUE");
+    tm_model_deinit(&model);
+}
+
 /* Parses a model of so many layers and measured layouts. */
 static int parse_many(int layers, int points, struct tm_error *e)
 {
@@ -526,8 +540,9 @@ static void test_failing_allocations(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_every_key), TM_TEST(test_every_kind), TM_TEST(test_tied_layers_and_throughput),
-             TM_TEST(test_bad_files_name_the_line), TM_TEST(test_limits), TM_TEST(test_round_trip),
-             TM_TEST(test_formula), TM_TEST(test_formula_fills_in), TM_TEST(test_bad_formulas),
-             TM_TEST(test_load_by_path), TM_TEST(test_unknown_names), TM_TEST(test_shipped_models_load),
-             TM_TEST(test_published_parameters), TM_TEST(test_formula_equals_shipped),
-             TM_TEST(test_training_flops_against_counted), TM_TEST(test_failing_allocations))
+             TM_TEST(test_bad_files_name_the_line), TM_TEST(test_nul_bytes), TM_TEST(test_limits),
+             TM_TEST(test_round_trip), TM_TEST(test_formula), TM_TEST(test_formula_fills_in),
+             TM_TEST(test_bad_formulas), TM_TEST(test_load_by_path), TM_TEST(test_unknown_names),
+             TM_TEST(test_shipped_models_load), TM_TEST(test_published_parameters),
+             TM_TEST(test_formula_equals_shipped), TM_TEST(test_training_flops_against_counted),
+             TM_TEST(test_failing_allocations))
