@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/env.h"
 #include "plan/deepvm.h"
+#include "plan/search.h"
 #include "workload/predict.h"
 
 #include <math.h>
@@ -99,6 +100,47 @@ static void bench_predict(void)
     tm_model_deinit(&model);
 }
 
+/* Our planner over the whole shipped catalogue, on one core. */
+static void bench_search(void)
+{
+    struct tm_catalog catalog;
+    struct tm_model model;
+    struct tm_compute_model compute = tm_compute_prior();
+    struct tm_comm_model comm = tm_comm_gpus();
+    struct tm_plan_result *result = tm_alloc(sizeof *result);
+    tm_catalog_init(&catalog);
+    tm_model_init(&model);
+    if (result == NULL || tm_catalog_load_shipped(&catalog, NULL) != 0 ||
+        tm_model_load(tm_env_real(), "gpt2-1.5b", &model, NULL) != 0)
+        return;
+    struct tm_plan_request request = {.model = &model,
+                                      .compute = &compute,
+                                      .comm = &comm,
+                                      .precision = TM_PRECISION_MIXED,
+                                      .batch = 256,
+                                      .job = {.samples = 5e6,
+                                              .deadline_s = 86400,
+                                              .checkpoint_s = 19,
+                                              .restart_s = 60,
+                                              .replace_s = 180,
+                                              .startup_s = 180},
+                                      .budget_usd = INFINITY,
+                                      .max_usd_h = INFINITY,
+                                      .max_nodes = 64,
+                                      .min_probability = 0.95,
+                                      .loss_per_s = NAN,
+                                      .default_loss_per_s = 1 / 86400.0,
+                                      .top = 8};
+    int64_t start = tm_env_real()->monotonic_ns(tm_env_real());
+    (void)tm_plan_search(&catalog, &request, result, NULL, NULL);
+    double took = seconds_since(start);
+    printf("plan gpt2-1.5b over %zu instance types: %.2f s, %zu fleets weighed, best $%.2f\n", catalog.instance_count,
+           took, result->fleets, result->count > 0 ? result->answers[0].expectation.cost_usd.mean : NAN);
+    tm_model_deinit(&model);
+    tm_catalog_deinit(&catalog);
+    tm_free(result);
+}
+
 int main(int argc, char **argv)
 {
     struct tm_deepvm_data *data = tm_alloc(sizeof *data);
@@ -111,6 +153,7 @@ int main(int argc, char **argv)
     }
     bench_deepvm(data);
     bench_predict();
+    bench_search();
     tm_deepvm_data_deinit(data);
     tm_free(data);
     return 0;

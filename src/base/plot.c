@@ -150,6 +150,7 @@ int tm_plot_terminal(const struct tm_plot *plot, const struct tm_term *term, siz
     tm_text_init(&title, 4096);
     tm_term_put_safe(&title, plot->title, strlen(plot->title));
     tm_term_put(term, out, TM_BOLD, tm_text_string(&title));
+    if (title.failed != 0) out->failed = title.failed;
     tm_text_deinit(&title);
     tm_text_printf(out, "  (%s)\n", plot->y_label);
     for (size_t row = 0; row < rows; row++) {
@@ -182,6 +183,7 @@ static void put_escaped(struct tm_text *out, const char *string)
         else
             tm_text_putc(out, *s);
     }
+    if (safe.failed != 0) out->failed = safe.failed;
     tm_text_deinit(&safe);
 }
 

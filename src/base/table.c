@@ -35,6 +35,7 @@ static void add_cell(struct tm_table *table, enum tm_color color, const char *fo
     struct tm_text safe; /* cells may hold what a file says */
     tm_text_init(&safe, sizeof text * 2);
     tm_term_put_safe(&safe, text, strlen(text));
+    if (table->failed == 0) table->failed = safe.failed;
     char *copy = table->failed == 0 ? tm_arena_strdup(&table->arena, tm_text_string(&safe)) : NULL;
     tm_text_deinit(&safe);
     if (copy == NULL) {

@@ -1,10 +1,9 @@
-#include "base/doc.h"
+#include "base/alloc.h"
 #include "base/log.h"
 #include "cli/command.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -88,7 +87,7 @@ static int run(struct tm_cli *cli, int word_count, char *const *words, struct tm
     if (rc != 0) return rc;
     apply_settings(cli);
     rc = run_global(cli, e);
-    if (rc != 0) return rc < 0 ? rc : 0;
+    if (rc != 0) return rc < 0 ? rc : tm_text_status(&cli->out, e);
     const struct tm_command *command = cli->path[cli->path_count - 1];
     if (command->run == NULL) {
         struct tm_text path;
@@ -105,8 +104,11 @@ static int run(struct tm_cli *cli, int word_count, char *const *words, struct tm
 
 int tm_cli_main(struct tm_env *env, int word_count, char *const *words)
 {
-    struct tm_cli *cli = calloc(1, sizeof *cli);
-    if (cli == NULL) return 1;
+    struct tm_cli *cli = tm_calloc(1, sizeof *cli);
+    if (cli == NULL) {
+        (void)fputs("tidemill: error: out of memory\n", stderr);
+        return tm_code_exit_status(TM_ENOMEM);
+    }
     struct tm_error e = {.code = TM_OK};
     cli->env = env;
     tm_arena_init(&cli->arena, ARENA_BYTES_MAX);
@@ -130,6 +132,6 @@ int tm_cli_main(struct tm_env *env, int word_count, char *const *words)
     }
     tm_text_deinit(&cli->out);
     tm_arena_deinit(&cli->arena);
-    free(cli);
+    tm_free(cli);
     return status;
 }

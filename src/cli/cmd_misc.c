@@ -70,10 +70,21 @@ static void put_value(const struct tm_field *field, const struct tm_settings *se
     }
 }
 
+enum { VALUE_BYTES_MAX = 1 << 20 }; /* no settings file is longer */
+
 static const struct {
     const char *name;
     enum tm_path_kind kind;
 } folders[] = {{"config", TM_PATH_CONFIG}, {"data", TM_PATH_DATA}, {"state", TM_PATH_STATE}, {"cache", TM_PATH_CACHE}};
+
+/* NULL: no variable tells where it is. */
+static const char *folder_path(struct tm_cli *cli, size_t i)
+{
+    struct tm_error no_path = {0};
+    const char *path = tm_path(cli->env, folders[i].kind, "", &cli->arena, &no_path);
+    if (path == NULL && no_path.code == TM_ENOMEM) cli->out.failed = -(int)TM_ENOMEM;
+    return path;
+}
 
 static void print_json(struct tm_cli *cli)
 {
@@ -84,15 +95,16 @@ static void print_json(struct tm_cli *cli)
     tm_jsonout_object(&json, "settings");
     for (const struct tm_field *field = tm_settings_fields; field->key != NULL; field++) {
         struct tm_text value;
-        tm_text_init(&value, 4096);
+        tm_text_init(&value, VALUE_BYTES_MAX);
         put_value(field, &cli->settings, &value);
         tm_jsonout_string(&json, field->key, tm_text_string(&value));
+        if (value.failed != 0) cli->out.failed = value.failed;
         tm_text_deinit(&value);
     }
     tm_jsonout_end(&json);
     tm_jsonout_object(&json, "folders");
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-        tm_jsonout_string(&json, folders[i].name, tm_path(cli->env, folders[i].kind, "", &cli->arena, NULL));
+        tm_jsonout_string(&json, folders[i].name, folder_path(cli, i));
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
 }
@@ -108,14 +120,15 @@ int tm_cmd_config(struct tm_cli *cli, struct tm_error *e)
     tm_text_printf(&cli->out, "settings file: %s\n\n", file);
     for (const struct tm_field *field = tm_settings_fields; field->key != NULL; field++) {
         struct tm_text value;
-        tm_text_init(&value, 4096);
+        tm_text_init(&value, VALUE_BYTES_MAX);
         put_value(field, &cli->settings, &value);
         tm_text_printf(&cli->out, "%-10s %-10s # %s\n", field->key, tm_text_string(&value), field->doc);
+        if (value.failed != 0) cli->out.failed = value.failed;
         tm_text_deinit(&value);
     }
     tm_text_putc(&cli->out, '\n');
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        const char *path = tm_path(cli->env, folders[i].kind, "", &cli->arena, NULL);
+        const char *path = folder_path(cli, i);
         tm_text_printf(&cli->out, "%-10s %s\n", folders[i].name, path != NULL ? path : "-");
     }
     return tm_text_status(&cli->out, e);

@@ -91,6 +91,7 @@ static void put_program(struct tm_text *out)
         tm_text_init(&expected, 512);
         tm_field_expected(field, &expected);
         put_plain(out, tm_text_string(&expected));
+        if (expected.failed != 0) out->failed = expected.failed;
         tm_text_deinit(&expected);
         tm_text_puts(out, ".\n\n");
     }

@@ -61,7 +61,9 @@ int tm_settings_parse(const char *file, const char *text, size_t length, struct 
 int tm_settings_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_settings *settings,
                      struct tm_error *e)
 {
-    const char *file = path != NULL ? path : tm_path(env, TM_PATH_CONFIG, "config.yaml", arena, NULL);
+    struct tm_error no_path = {0};
+    const char *file = path != NULL ? path : tm_path(env, TM_PATH_CONFIG, "config.yaml", arena, &no_path);
+    if (file == NULL && no_path.code == TM_ENOMEM) return tm_error_nomem(e); /* the settings may be there */
     if (file == NULL || (path == NULL && !env->file_exists(env, file))) return 0;
     struct tm_text text;
     tm_text_init(&text, SETTINGS_BYTES_MAX);

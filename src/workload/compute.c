@@ -84,7 +84,8 @@ static double soft_max(double a, double b)
 {
     double high = fmax(a, b);
     double low = fmin(a, b);
-    return high <= 0 ? 0 : high * pow(1 + pow(low / high, CORNER), 1 / CORNER);
+    if (high <= 0 || low < 0.05 * high) return fmax(high, 0); /* less than a billionth away from the larger */
+    return high * pow(1 + pow(low / high, CORNER), 1 / CORNER);
 }
 
 static double step_of(const struct tm_compute_curve *curve, double batch)
@@ -102,6 +103,11 @@ int tm_compute_curve(const struct tm_compute_model *model, const struct tm_netwo
     out->floor_spread = model->network_spread;
     out->gpu_spread = model->network_spread;
     return 0;
+}
+
+double tm_compute_mean_ms(const struct tm_compute_curve *curve, double batch)
+{
+    return step_of(curve, batch);
 }
 
 struct tm_estimate tm_compute_step_ms(const struct tm_compute_curve *curve, double batch)

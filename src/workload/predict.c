@@ -36,6 +36,7 @@ struct stage {
 struct cut {
     struct stage stages[TM_STAGES_MAX];
     size_t count;
+    struct tm_compute_curve curves[TM_FLEET_GROUPS_MAX][TM_STAGES_MAX]; /* of each stage on each kind of instance */
 };
 
 /* Per-sample cost of a layer, in any unit: what the cut balances. */
@@ -102,6 +103,19 @@ static void fill_stage(const struct tm_model *model, struct stage *stage)
     }
 }
 
+/* How long each stage takes on each kind of instance, whatever the micro-batch. */
+static int find_curves(const struct tm_predict_request *request, struct cut *cut, struct tm_error *e)
+{
+    for (size_t g = 0; g < request->group_count; g++) {
+        for (size_t s = 0; s < cut->count; s++) {
+            int rc = tm_compute_curve(request->compute, &cut->stages[s].network, &request->groups[g].gpu,
+                                      request->precision, &cut->curves[g][s], e);
+            if (rc != 0) return rc;
+        }
+    }
+    return 0;
+}
+
 /* Cuts the model into `count` stages, each with at least one layer. */
 static void cut_model(const struct tm_model *model, const double *costs, size_t count, struct cut *cut)
 {
@@ -141,37 +155,33 @@ struct pipeline {
     double launches_ms; /* of it: what the host's floor would be */
     double transfer_ms; /* activations there and gradients back between two stages, one micro-batch */
     double optimizer_ms;
-    double spread;
+    const struct tm_compute_curve *slowest;
     bool fits;
     bool recompute;
     double largest_gib;
 };
 
-static int time_stage(const struct tm_predict_request *request, const struct tm_fleet_group *group,
-                      const struct stage *stage, int micro_batch, double tuning, struct pipeline *pipeline,
-                      struct tm_error *e)
+static void time_stage(const struct tm_fleet_group *group, const struct stage *stage,
+                       const struct tm_compute_curve *curve, int micro_batch, double tuning, struct pipeline *pipeline)
 {
-    struct tm_compute_curve curve;
-    int rc = tm_compute_curve(request->compute, &stage->network, &group->gpu, request->precision, &curve, e);
-    if (rc != 0) return rc;
-    struct tm_estimate step = tm_compute_step_ms(&curve, micro_batch);
+    double mean = tm_compute_mean_ms(curve, micro_batch);
     /* Weights are updated once a step, not once a micro-batch: some 28 bytes a parameter go to and from memory. */
     double optimizer_ms = stage->network.params * 28 / group->gpu.memory_bytes_s * 1e3;
-    double ms = fmax(step.mean * tuning - optimizer_ms, step.mean * 0.2);
+    double ms = fmax(mean * tuning - optimizer_ms, mean * 0.2);
     if (pipeline->recompute) ms *= RECOMPUTE_WORK;
-    pipeline->spread = fmax(pipeline->spread, log(step.p90 / step.mean) / 1.2815515655446004);
     pipeline->optimizer_ms = fmax(pipeline->optimizer_ms, optimizer_ms);
     if (ms > pipeline->stage_ms) {
         pipeline->stage_ms = ms;
-        pipeline->launches_ms = curve.floor_ms * tuning;
+        pipeline->launches_ms = curve->floor_ms * tuning;
+        pipeline->slowest = curve;
     }
-    return 0;
 }
 
-static int time_pipeline(const struct tm_predict_request *request, const struct tm_fleet_group *group,
-                         const struct cut *cut, int micro_batch, int micro_batches, double tuning,
-                         struct pipeline *pipeline, double *memory_gib, struct tm_error *e)
+static void time_pipeline(const struct tm_predict_request *request, size_t group_index, const struct cut *cut,
+                          int micro_batch, int micro_batches, double tuning, struct pipeline *pipeline,
+                          double *memory_gib)
 {
+    const struct tm_fleet_group *group = &request->groups[group_index];
     *pipeline = (struct pipeline){.fits = true};
     for (int pass = 0; pass < 2; pass++) { /* with recomputation only if it does not fit without */
         pipeline->fits = true;
@@ -185,15 +195,13 @@ static int time_pipeline(const struct tm_predict_request *request, const struct 
         pipeline->recompute = pass == 1;
         if (pipeline->fits) break;
     }
-    int rc = 0;
-    for (size_t s = 0; rc == 0 && s < cut->count; s++) {
-        rc = time_stage(request, group, &cut->stages[s], micro_batch, tuning, pipeline, e);
+    for (size_t s = 0; s < cut->count; s++) {
+        time_stage(group, &cut->stages[s], &cut->curves[group_index][s], micro_batch, tuning, pipeline);
         if (s + 1 < cut->count) {
             double bytes = cut->stages[s].output_values * micro_batch * value_bytes(request->precision);
             pipeline->transfer_ms = fmax(pipeline->transfer_ms, 2 * bytes * 8 / group->network_bit_s * 1e3);
         }
     }
-    return rc;
 }
 
 /* ---- a whole layout ---- */
@@ -334,16 +342,18 @@ static void fill_times(const struct tm_predict_request *request, const struct pi
     double wait_s = mean * 0.02 * sqrt(2 * log((double)workers));
     out->compute_s += wait_s; /* waiting for somebody else's compute */
     mean += wait_s;
-    double reach = exp(1.2815515655446004 * hypot(isnan(spread) ? pipeline->spread : spread,
-                                                  request->comm->spread * out->exposed_comm_s / mean));
+    struct tm_estimate stage = tm_compute_step_ms(pipeline->slowest, out->micro_batch);
+    double own_spread = isnan(spread) ? log(stage.p90 / stage.mean) / 1.2815515655446004 : spread;
+    double comm_spread = request->comm->spread * out->exposed_comm_s / mean;
+    double reach = exp(1.2815515655446004 * hypot(own_spread, comm_spread));
     out->step_s = (struct tm_estimate){.mean = mean, .p10 = mean / reach, .p90 = mean * reach};
     out->samples_per_s = request->batch / mean;
     out->limit = name_limit(out, pipeline->stage_ms, pipeline->launches_ms);
 }
 
 /* Predicts one layout. */
-static int predict_layout(const struct tm_predict_request *request, const struct layout_plan *plan, const double *costs,
-                          struct cut *cut, struct tm_prediction *out, struct tm_error *e)
+static int predict_layout(const struct tm_predict_request *request, const struct layout_plan *plan,
+                          const struct cut *cut, struct tm_prediction *out, struct tm_error *e)
 {
     struct pipeline pipelines[TM_FLEET_GROUPS_MAX];
     double stage_ms[TM_FLEET_GROUPS_MAX];
@@ -353,7 +363,6 @@ static int predict_layout(const struct tm_predict_request *request, const struct
     double spread = NAN;
     *out = (struct tm_prediction){
         .pipelines = plan->pipelines, .stages = plan->stages, .micro_batch = plan->micro_batch, .fits = true};
-    cut_model(request->model, costs, (size_t)plan->stages, cut);
     int left = count_pipelines(request, plan->stages, per_group) - plan->pipelines; /* spares */
     for (size_t g = request->group_count; g-- > 0 && left > 0;) {
         int drop = left < per_group[g] ? left : per_group[g];
@@ -365,14 +374,13 @@ static int predict_layout(const struct tm_predict_request *request, const struct
     int rc = find_tuning(request, plan->micro_batch, &tuning, &spread, e);
     for (size_t g = 0; rc == 0 && g < request->group_count; g++) {
         double memory[TM_STAGES_MAX];
-        rc =
-            time_pipeline(request, &request->groups[g], cut, plan->micro_batch, each, tuning, &pipelines[g], memory, e);
+        time_pipeline(request, g, cut, plan->micro_batch, each, tuning, &pipelines[g], memory);
         stage_ms[g] = pipelines[g].stage_ms;
-        if (rc != 0 || per_group[g] == 0) continue;
+        if (per_group[g] == 0) continue;
         out->fits = out->fits && pipelines[g].fits;
         if (out->memory_limit_gib == 0 || request->groups[g].gpu.memory_gib < out->memory_limit_gib) {
             out->memory_limit_gib = request->groups[g].gpu.memory_gib;
-            memcpy(out->memory_gib, memory, sizeof memory);
+            memcpy(out->memory_gib, memory, cut->count * sizeof *memory);
         }
     }
     if (rc != 0) return rc;
@@ -439,8 +447,8 @@ static int fewer_pipelines(int micro_batches, int pipelines)
 
 /* All micro-batch sizes that are powers of two, for P stages and at most D pipelines (D itself, where it was asked
  * for). */
-static int try_layout(const struct tm_predict_request *request, int pipelines, int stages, const double *costs,
-                      struct cut *cut, struct tm_prediction *best, bool *any, struct tm_error *e)
+static int try_layout(const struct tm_predict_request *request, int pipelines, int stages, const struct cut *cut,
+                      struct tm_prediction *best, bool *any, struct tm_error *e)
 {
     struct tm_prediction prediction;
     int per_pipeline = request->pipelines > 0 ? (request->batch - 1) / pipelines + 1 : request->batch;
@@ -450,7 +458,7 @@ static int try_layout(const struct tm_predict_request *request, int pipelines, i
         bool fits = true;
         for (int d = pipelines; d > 0; d = fewer_pipelines((request->batch - 1) / micro + 1, d)) {
             struct layout_plan plan = {d, stages, micro};
-            int rc = predict_layout(request, &plan, costs, cut, &prediction, e);
+            int rc = predict_layout(request, &plan, cut, &prediction, e);
             if (rc != 0) return rc;
             if (!*any || is_better(&prediction, best)) *best = prediction;
             *any = true;
@@ -475,8 +483,11 @@ static int try_layouts(const struct tm_predict_request *request, int gpus, const
         int pipelines = request->pipelines > 0 ? request->pipelines : most;
         if (pipelines > request->batch) pipelines = request->batch;
         if (pipelines < 1 || pipelines > most) continue;
-        int rc = try_layout(request, pipelines, stages, costs, cut, best, &any, e);
+        cut_model(request->model, costs, (size_t)stages, cut);
+        int rc = find_curves(request, cut, e);
+        if (rc == 0) rc = try_layout(request, pipelines, stages, cut, best, &any, e);
         if (rc != 0) return rc;
+        if (best->fits && stages > 2 * best->stages + 8) break; /* deeper ones have long stopped being better */
     }
     if (!any) return tm_error_set(e, TM_EINPUT, "no layout uses this fleet: pipelines do not span kinds of instance");
     return 0;
