@@ -195,13 +195,14 @@ static int search_instance(struct search *search, const struct tm_instance *inst
         if (rc == -(int)TM_ENONE) continue;  /* does not fit on so few */
         if (rc == -(int)TM_EINPUT) return 0; /* no such precision */
         if (rc != 0) return rc;
+        int used = answer.prediction.pipelines * answer.prediction.stages;
+        int rented = (used + group.gpus_per_node - 1) / group.gpus_per_node; /* nobody rents what would stand idle */
         for (size_t i = 0; i < offer_count; i++) {
             answer.offer = offers[i];
-            consider_shares(search, &answer, nodes);
-            if (search->other != NULL) consider_shares(search->other, &answer, nodes);
+            consider_shares(search, &answer, rented);
+            if (search->other != NULL) consider_shares(search->other, &answer, rented);
         }
-        if (answer.prediction.pipelines * answer.prediction.stages * 2 < nodes * group.gpus_per_node)
-            break; /* idle half */
+        if (rented * 2 < nodes) break; /* more instances would not be used */
     }
     return 0;
 }

@@ -49,20 +49,37 @@ double tm_comm_naive_ms(const struct tm_comm_iteration *iteration)
            share * iteration->grad_bytes * 8 / iteration->rate_bit_s * 1e3;
 }
 
-static double ring_ms(const double *x, const struct tm_comm_iteration *iteration, double bytes)
+/* What the unknowns mean for one ring: time per byte and per all-reduce. */
+struct ring {
+    double fixed_ms;
+    double slow_ms_per_byte; /* of what goes over the link after the burst */
+    double any_ms_per_byte;
+    double burst_bytes;
+    double sent_share;
+};
+
+static struct ring ring_of(const double *x, const struct tm_comm_iteration *iteration)
 {
     double efficiency = 1 / (1 + exp(-x[X_EFFICIENCY]));
     double hops = 2.0 * (iteration->world - 1);
-    double sent = hops / iteration->world * bytes;
-    double slow = fmax(0, sent - exp(x[X_BURST]) * 1e3);
-    return hops * exp(x[X_LATENCY]) + slow * 8 / (iteration->rate_bit_s * efficiency) * 1e3 +
-           sent / 1e6 * exp(x[X_HANDLING]);
+    return (struct ring){.fixed_ms = hops * exp(x[X_LATENCY]),
+                         .slow_ms_per_byte = 8e3 / (iteration->rate_bit_s * efficiency),
+                         .any_ms_per_byte = exp(x[X_HANDLING]) / 1e6,
+                         .burst_bytes = exp(x[X_BURST]) * 1e3,
+                         .sent_share = hops / iteration->world};
+}
+
+static double ring_ms(const struct ring *ring, double bytes)
+{
+    double sent = ring->sent_share * bytes;
+    return ring->fixed_ms + fmax(0, sent - ring->burst_bytes) * ring->slow_ms_per_byte + sent * ring->any_ms_per_byte;
 }
 
 static double iteration_at(const double *x, const struct tm_comm_iteration *iteration)
 {
     double compute_ms = iteration->forward_ms + iteration->backward_ms;
     if (iteration->world < 2 || iteration->grad_bytes <= 0) return compute_ms;
+    struct ring ring = ring_of(x, iteration);
     double done = 0;
     double end_ms = 0;
     double bucket = FIRST_BUCKET_BYTES;
@@ -71,7 +88,7 @@ static double iteration_at(const double *x, const struct tm_comm_iteration *iter
         done += bytes;
         /* Gradients come evenly over the backward pass: tensor by tensor would need the layers. */
         double ready_ms = iteration->forward_ms + iteration->backward_ms * done / iteration->grad_bytes;
-        end_ms = fmax(ready_ms, end_ms) + ring_ms(x, iteration, bytes);
+        end_ms = fmax(ready_ms, end_ms) + ring_ms(&ring, bytes);
         bucket = BUCKET_BYTES;
     }
     return fmax(compute_ms, end_ms) * exp(x[X_SYNC]);
