@@ -9,11 +9,12 @@ export TIDEMILL_NO_PACKAGES
 
 all: ## build everything
 	@scripts/install-packages build docs
+	@mkdir -p build
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD)
 
-configure:
-	@[ -f $(BUILD)/build.ninja ] || cmake --preset release > /dev/null
+configure: # each time: a package that came since, such as cmocka, changes what is built
+	@cmake --preset release > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
