@@ -331,7 +331,8 @@ static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     tm_text_printf(&cli->out,
                    "FLOPP = FLOPS / COST x 3600, in 10^15 operations a dollar, at %s precision, dense peak.\n",
                    tm_precision_names[filter->precision]);
-    if (shown < rows->matching) tm_text_puts(&cli->out, "More rows: --limit N, or --all for every offer.\n");
+    if (shown < rows->matching)
+        tm_text_printf(&cli->out, "More rows: --limit N%s.\n", filter->all ? "" : ", or --all for every offer");
     return tm_text_status(&cli->out, e);
 }
 

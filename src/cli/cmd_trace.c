@@ -389,13 +389,19 @@ static int cmd_generate(struct tm_cli *cli, struct tm_error *e)
 }
 
 static const struct tm_option stats_options[] = {
-    {.name = "format", .value = "NAME", .help = "read the files as NAME instead of looking at their content"},
+    {.name = "format",
+     .value = "NAME",
+     .help = "read the files as NAME instead of looking at their content",
+     .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
 static const struct tm_option show_options[] = {
     {.name = "svg", .value = "OUT", .help = "write the plot to OUT as SVG instead of drawing it here"},
-    {.name = "format", .value = "NAME", .help = "read the file as NAME instead of looking at its content"},
+    {.name = "format",
+     .value = "NAME",
+     .help = "read the file as NAME instead of looking at its content",
+     .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
@@ -403,7 +409,10 @@ static const struct tm_option convert_options[] = {
     {.name = "to", .value = "NAME", .help = "format to write", .choices = tm_trace_write_formats},
     {.name = "interval", .value = "DURATION", .help = "time between samples of json-series; else the trace's own"},
     {.name = "output", .letter = 'o', .value = "FILE", .help = "write to FILE instead of standard output"},
-    {.name = "format", .value = "NAME", .help = "read the file as NAME instead of looking at its content"},
+    {.name = "format",
+     .value = "NAME",
+     .help = "read the file as NAME instead of looking at its content",
+     .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
@@ -411,7 +420,10 @@ static const struct tm_option cut_options[] = {
     {.name = "from", .value = "DURATION", .help = "start of the part, from the trace's zero; else the start"},
     {.name = "to", .value = "DURATION", .help = "end of the part; else the end"},
     {.name = "output", .letter = 'o', .value = "FILE", .help = "write to FILE instead of standard output"},
-    {.name = "format", .value = "NAME", .help = "read the file as NAME instead of looking at its content"},
+    {.name = "format",
+     .value = "NAME",
+     .help = "read the file as NAME instead of looking at its content",
+     .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
@@ -426,7 +438,7 @@ static const struct tm_option generate_options[] = {
     {.name = "interval", .value = "DURATION", .help = "put events on this grid; else that of --like, or 1s"},
     {.name = "to", .value = "NAME", .help = "format to write", .choices = tm_trace_write_formats},
     {.name = "output", .letter = 'o', .value = "FILE", .help = "write to FILE instead of standard output"},
-    {.name = "format", .value = "NAME", .help = "read the file of --like as NAME"},
+    {.name = "format", .value = "NAME", .help = "read the file of --like as NAME", .choices = tm_trace_format_names},
     {.name = NULL},
 };
 

@@ -53,18 +53,41 @@ static void put_bash_case(const struct tm_command *command, const char *parent, 
     tm_text_puts(out, "            esac ;;\n");
 }
 
+static void put_value_options(const struct tm_option *options, struct tm_text *out)
+{
+    for (; options != NULL && options->name != NULL; options++) {
+        if (options->value == NULL || options->hidden) continue;
+        tm_text_printf(out, "|--%s", options->name);
+        if (options->letter != 0) tm_text_printf(out, "|-%c", options->letter);
+    }
+}
+
+static void each_options(void (*put)(const struct tm_option *, struct tm_text *), struct tm_text *out)
+{
+    put(tm_global_options, out);
+    for (const struct tm_command *command = tm_commands; command->name != NULL; command++) {
+        put(command->options, out);
+        for (const struct tm_command *sub = command->subcommands; sub != NULL && sub->name != NULL; sub++)
+            put(sub->options, out);
+    }
+}
+
 static void put_bash(struct tm_text *out)
 {
-    tm_text_puts(out,
-                 "# bash completion for tidemill; made by: tidemill completion bash\n"
-                 "_tidemill() {\n"
-                 "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-                 "    local path='' words='' files='' i\n"
-                 "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-                 "        case \"${COMP_WORDS[i]}\" in -*) ;; *) path=\"${path:+$path }${COMP_WORDS[i]}\" ;; esac\n"
-                 "    done\n"
-                 "    while :; do\n"
-                 "        case \"$path\" in\n        '') words=\"");
+    tm_text_puts(out, "# bash completion for tidemill; made by: tidemill completion bash\n"
+                      "_tidemill() {\n"
+                      "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+                      "    local path='' words='' files='' i\n"
+                      "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+                      "        case \"${COMP_WORDS[i]}\" in\n            --tidemill-none");
+    each_options(put_value_options, out);
+    tm_text_puts(out, ") i=$((i + 1)) ;; # its value is no command\n"
+                      "            -*) ;;\n"
+                      "            *) path=\"${path:+$path }${COMP_WORDS[i]}\" ;;\n"
+                      "        esac\n"
+                      "    done\n"
+                      "    while :; do\n"
+                      "        case \"$path\" in\n        '') words=\"");
     put_names(tm_commands, out);
     put_option_names(tm_global_options, out);
     tm_text_puts(out, "\" ;;\n");
@@ -73,12 +96,16 @@ static void put_bash(struct tm_text *out)
         for (const struct tm_command *sub = command->subcommands; sub != NULL && sub->name != NULL; sub++)
             put_bash_case(sub, command->name, out);
     }
-    tm_text_puts(out, "        *' '*) path=${path% *}; continue ;;\n"
-                      "        *) path=''; continue ;;\n        esac\n        break\n    done\n"
-                      "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
-                      "    [ -n \"$files\" ] && COMPREPLY+=($(compgen -f -- \"$current\"))\n"
-                      "    return 0\n"
-                      "}\ncomplete -o filenames -F _tidemill tidemill\n");
+    tm_text_puts(out,
+                 "        *' '*) path=${path% *}; continue ;;\n"
+                 "        *) path=''; continue ;;\n        esac\n        break\n    done\n"
+                 "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+                 "    if [ -n \"$files\" ]; then\n"
+                 "        local found\n"
+                 "        while IFS= read -r found; do COMPREPLY+=(\"$found\"); done < <(compgen -f -- \"$current\")\n"
+                 "    fi\n"
+                 "    return 0\n"
+                 "}\ncomplete -o filenames -F _tidemill tidemill\n");
 }
 
 /* ---- zsh ---- */

@@ -6,6 +6,11 @@
 #include <math.h>
 #include <string.h>
 
+const char *const tm_trace_format_names[] = {
+    "tidemill",     "json-series", "parcae-jsonl",  "log",          "csv-node-events", "txt-counts", "csv-probe",
+    "csv-probe-up", "csv-counts",  "csv-counts-ms", "csv-counts-s", "csv-counts-h",    NULL,
+};
+
 const struct tm_trace_format *const *tm_trace_formats(void)
 {
     static const struct tm_trace_format *const formats[] = {
@@ -38,7 +43,7 @@ int tm_trace_format_find(const char *name, const struct tm_trace_format **out, s
     }
     return tm_error_set(e, TM_EUSAGE, "unknown trace format \"%s\"%s%s%s", name,
                         suggest.best != NULL ? "; did you mean \"" : "", suggest.best != NULL ? suggest.best : "",
-                        suggest.best != NULL ? "\"?" : "; see: tidemill help trace convert");
+                        suggest.best != NULL ? "\"?" : "; see tidemill-trace(5)");
 }
 
 static size_t split_row(struct tm_slice row, struct tm_slice *fields, size_t fields_max)

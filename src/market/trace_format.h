@@ -24,6 +24,9 @@ struct tm_trace_format {
 /* All formats, in the order in which they are tried; NULL ends the list. */
 const struct tm_trace_format *const *tm_trace_formats(void);
 
+/* Names of all formats, for options; NULL ends the list. */
+extern const char *const tm_trace_format_names[];
+
 int tm_trace_format_find(const char *name, const struct tm_trace_format **out, struct tm_error *e);
 int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_trace_format **out, struct tm_error *e);
 

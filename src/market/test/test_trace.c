@@ -238,7 +238,7 @@ static void test_loading(void **state)
         {"hapd", NULL, -TM_ENOTFOUND, "hapd: no such file; did you mean the shipped trace \"hadp\"?"},
         {"/t/none.csv", NULL, -TM_ENOTFOUND, "/t/none.csv: no such file, and no shipped trace of that name (hadp, "},
         {"/t/a.csv", "csv-count", -TM_EUSAGE, "unknown trace format \"csv-count\"; did you mean \"csv-counts\"?"},
-        {"/t/a.csv", "zzzzzz", -TM_EUSAGE, "unknown trace format \"zzzzzz\"; see: tidemill help trace convert"},
+        {"/t/a.csv", "zzzzzz", -TM_EUSAGE, "unknown trace format \"zzzzzz\"; see tidemill-trace(5)"},
         {"/t/empty", NULL, -TM_EINPUT, "/t/empty: file is empty"},
         {"/t/bom", NULL, -TM_EINPUT, "/t/bom: file is empty"},
         {"/t/binary", NULL, -TM_EINPUT, "/t/binary: binary data"},
