@@ -40,6 +40,7 @@ void tm_csv_init(struct tm_csv *csv, const char *file, const char *data, size_t 
     csv->comments = false;
     csv->line = 0;
     csv->next_line = 1;
+    csv->row_at = csv->at;
     csv->field_count = 0;
 }
 
@@ -142,10 +143,29 @@ int tm_csv_next(struct tm_csv *csv, struct tm_error *e)
         if (csv->at >= csv->length) return 0;
     } while (skip_if_empty(csv));
     csv->line = csv->next_line;
+    csv->row_at = csv->at;
     csv->field_count = 0;
     int rc = read_fields(csv, e);
     if (rc < 0) skip_line(csv);
     return rc;
+}
+
+struct tm_slice tm_csv_raw(const struct tm_csv *csv)
+{
+    size_t end = csv->at;
+    while (end > csv->row_at && (csv->data[end - 1] == '\n' || csv->data[end - 1] == '\r'))
+        end--;
+    return tm_slice_trim((struct tm_slice){csv->data + csv->row_at, end - csv->row_at});
+}
+
+bool tm_csv_key(struct tm_slice raw, struct tm_slice *out_key, struct tm_slice *out_value)
+{
+    const char *colon = memchr(raw.data, ':', raw.length);
+    if (colon == NULL) return false;
+    size_t length = (size_t)(colon - raw.data);
+    *out_key = tm_slice_trim((struct tm_slice){raw.data, length});
+    *out_value = tm_slice_trim((struct tm_slice){colon + 1, raw.length - length - 1});
+    return true;
 }
 
 int tm_csv_find(const struct tm_csv *csv, const char *name)

@@ -29,6 +29,7 @@ struct tm_csv {
     bool comments; /* skip lines that start with '#' */
     int line;      /* of the row last given, from 1 */
     int next_line;
+    size_t row_at; /* where the row last given starts */
     struct tm_slice fields[TM_CSV_FIELDS_MAX];
     size_t field_count;
     char unquoted[TM_CSV_ROW_BYTES_MAX]; /* where quoted fields lose their quotes */
@@ -40,6 +41,13 @@ void tm_csv_init(struct tm_csv *csv, const char *file, const char *data, size_t 
 /* The next row into csv->fields. 1: there is one; 0: the end; negative: an error that names file and line (the row
  * is skipped: reading may go on behind it). Slices hold until the next call. */
 int tm_csv_next(struct tm_csv *csv, struct tm_error *e);
+
+/* The row last read as it stands in the file, commas, quotes and all; blanks around it are left out. For lines such as
+ * "key: any, text". */
+struct tm_slice tm_csv_raw(const struct tm_csv *csv);
+
+/* Splits "key: value" (a raw row) at its first colon; false if there is none. */
+bool tm_csv_key(struct tm_slice raw, struct tm_slice *out_key, struct tm_slice *out_value);
 
 /* Index of the column called `name` in the row last read, or -1. */
 int tm_csv_find(const struct tm_csv *csv, const char *name);

@@ -138,13 +138,9 @@ static int take_instance(struct reader *reader)
 
 static int read_key(struct reader *reader)
 {
-    const struct tm_slice *last = &reader->csv->fields[reader->csv->field_count - 1];
-    const char *line = reader->csv->fields[0].data;
-    size_t length = (size_t)(last->data + last->length - line);
-    const char *colon = memchr(line, ':', length);
-    struct tm_slice name = {line, colon == NULL ? 0 : (size_t)(colon - line)};
-    struct tm_slice value = {line, 0};
-    if (colon != NULL) value = tm_slice_trim((struct tm_slice){colon + 1, length - name.length - 1});
+    struct tm_slice name = {"", 0};
+    struct tm_slice value = {"", 0};
+    (void)tm_csv_key(tm_csv_raw(reader->csv), &name, &value);
     if (tm_slice_equals(name, "source")) return keep_word(reader, value, "source", &reader->data->source);
     if (!tm_slice_equals(name, "variant"))
         return wrong(reader, "line", "variant: run|simulation, source: TEXT or a table");

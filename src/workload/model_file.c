@@ -69,29 +69,13 @@ static int keep_count(const struct reader *reader, struct tm_slice value, int64_
     return 0;
 }
 
-/* The reader splits at commas; a key's value is the rest of the line whatever it holds. `from` is in the file's text.
- */
-static struct tm_slice rest_of_line(const struct reader *reader, const char *from)
-{
-    const char *end = reader->csv->data + reader->csv->at;
-    if (end > from && end[-1] == '\n') end--;
-    if (end > from && end[-1] == '\r') end--;
-    return tm_slice_trim((struct tm_slice){from, (size_t)(end - from)});
-}
-
-static bool is_quoted(const struct tm_csv *csv, struct tm_slice field)
-{
-    return field.data >= csv->unquoted && field.data <= csv->unquoted + sizeof csv->unquoted;
-}
-
 static int read_key(struct reader *reader)
 {
     static const char *const names[] = {"name", "input", "source", "optimizer-states", "global-batch", "micro-batch"};
-    struct tm_slice line = reader->csv->fields[0];
-    const char *colon = memchr(line.data, ':', line.length);
-    if (colon == NULL || is_quoted(reader->csv, line)) return wrong(reader, "KEY: VALUE, or the header of the layers");
-    struct tm_slice name = {line.data, (size_t)(colon - line.data)};
-    struct tm_slice value = rest_of_line(reader, colon + 1);
+    struct tm_slice name;
+    struct tm_slice value;
+    if (!tm_csv_key(tm_csv_raw(reader->csv), &name, &value))
+        return wrong(reader, "KEY: VALUE, or the header of the layers");
     unsigned key = 0;
     while (key < 6 && !tm_slice_equals(name, names[key]))
         key++;

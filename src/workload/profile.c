@@ -251,7 +251,6 @@ static int take_run(struct reader *reader)
 static int take_own_row(struct reader *reader)
 {
     struct tm_slice first = tm_slice_trim(reader->csv->fields[0]);
-    static const char source[] = "source:";
     if (reader->csv->field_count == 1 && first.length > 1 && first.data[0] == '[') {
         reader->table = tm_slice_equals(first, "[step]")  ? TABLE_STEPS
                         : tm_slice_equals(first, "[run]") ? TABLE_RUNS
@@ -260,16 +259,10 @@ static int take_own_row(struct reader *reader)
         return reader->table != TABLE_NONE ? 0 : wrong(reader, "table", "[step] or [run]");
     }
     if (reader->table == TABLE_NONE) {
-        size_t length = sizeof source - 1;
-        bool quoted =
-            first.data >= reader->csv->unquoted && first.data <= reader->csv->unquoted + sizeof reader->csv->unquoted;
-        if (quoted || first.length < length || memcmp(first.data, source, length) != 0)
+        struct tm_slice key;
+        struct tm_slice text;
+        if (!tm_csv_key(tm_csv_raw(reader->csv), &key, &text) || !tm_slice_equals(key, "source"))
             return wrong(reader, "line", "source: TEXT, [step] or [run]");
-        const char *end = reader->csv->data + reader->csv->at; /* the rest of the line, commas and all */
-        if (end > first.data && end[-1] == '\n') end--;
-        if (end > first.data && end[-1] == '\r') end--;
-        struct tm_slice text =
-            tm_slice_trim((struct tm_slice){first.data + length, (size_t)(end - first.data) - length});
         if (text.length > 500 || !tm_slice_is_plain(text)) return wrong(reader, "source", "a line of text");
         reader->profile->source = tm_arena_strndup(&reader->profile->arena, text.data, text.length);
         return reader->profile->source != NULL ? 0 : tm_error_nomem(reader->e);

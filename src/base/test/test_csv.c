@@ -211,6 +211,37 @@ static void test_trim(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_rows), TM_TEST(test_comments_where_asked), TM_TEST(test_going_on_after_a_bad_row),
-             TM_TEST(test_limits), TM_TEST(test_a_quoted_field_too_long), TM_TEST(test_zero_bytes_are_text),
-             TM_TEST(test_find), TM_TEST(test_trim))
+/* Lines that are no table: "key: any, \"text\"". */
+static void test_raw_rows_and_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *raw;
+        const char *key; /* NULL: no key */
+        const char *value;
+    } rows[] = {
+        {"source: a, b\nnext\n", "source: a, b", "source", "a, b"},
+        {"  k : v, \"w\"  \r\nx", "k : v, \"w\"", "k", "v, \"w\""},
+        {"\"k: v\",\"w\"\n", "\"k: v\",\"w\"", "\"k", "v\",\"w\""},
+        {"a,b", "a,b", NULL, NULL},
+        {"time: 10:30\n", "time: 10:30", "time", "10:30"},
+    };
+    struct tm_csv *csv = tm_alloc(sizeof *csv);
+    assert_non_null(csv);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_slice key;
+        struct tm_slice value;
+        tm_csv_init(csv, "f", rows[i].text, strlen(rows[i].text));
+        assert_row(tm_csv_next(csv, NULL) == 1, "row %zu: not read", i);
+        assert_row(tm_slice_equals(tm_csv_raw(csv), rows[i].raw), "row %zu: raw", i);
+        bool found = tm_csv_key(tm_csv_raw(csv), &key, &value);
+        assert_row(found == (rows[i].key != NULL), "row %zu: key", i);
+        if (found) assert_row(tm_slice_equals(key, rows[i].key) && tm_slice_equals(value, rows[i].value), "row %zu", i);
+    }
+    tm_free(csv);
+}
+
+TM_TEST_MAIN(TM_TEST(test_raw_rows_and_keys), TM_TEST(test_rows), TM_TEST(test_comments_where_asked),
+             TM_TEST(test_going_on_after_a_bad_row), TM_TEST(test_limits), TM_TEST(test_a_quoted_field_too_long),
+             TM_TEST(test_zero_bytes_are_text), TM_TEST(test_find), TM_TEST(test_trim))

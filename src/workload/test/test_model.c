@@ -88,7 +88,7 @@ static const struct {
     {HEAD "name: n\n", "m: no layers"},
     {HEAD "name: n\n" LAYERS, "m: no layers"},
     {HEAD "name n\n", "m:2: expected KEY: VALUE"},
-    {HEAD "\"name: n\"\n", "m:2: expected KEY: VALUE"},
+    {HEAD "\"name: n\"\n", "m:2: expected a key out of"},
     {HEAD "\n# x\nname: n\nname: n\n", "m:5: expected each key once"},
     {HEAD "colour: red\n", "m:2: expected a key out of name, input"},
     {HEAD "name: n\001\n", "m:2: expected a line of text"},
