@@ -253,8 +253,7 @@ static int save_all(struct tm_import *import, struct tm_error *e)
 static int import_all(struct tm_import *import, const char *const *paths, size_t path_count, struct tm_error *e)
 {
     struct tm_import_report *report = import->report;
-    int rc = tm_catalog_load_shipped(import->shipped, e);
-    if (rc == 0) rc = tm_catalog_parse_imported(import->env, import->user, true, e);
+    int rc = tm_catalog_parse_imported(import->env, import->user, true, e);
     for (size_t i = 0; rc == 0 && i < path_count; i++)
         rc = import_file(import, paths[i], e);
     if (rc != 0) return rc;
@@ -279,7 +278,8 @@ int tm_import_files(struct tm_env *env, const struct tm_import_options *options,
     tm_price_history_init(&history);
     struct tm_import import = {
         .env = env, .options = options, .report = report, .user = &user, .shipped = &shipped, .history = &history};
-    int rc = import_all(&import, paths, path_count, e);
+    int rc = options->known != NULL ? 0 : tm_catalog_load_shipped(&shipped, e);
+    if (rc == 0) rc = import_all(&import, paths, path_count, e);
     tm_price_history_deinit(&history);
     tm_catalog_deinit(&shipped);
     tm_catalog_deinit(&user);

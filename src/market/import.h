@@ -19,6 +19,7 @@ struct tm_import_options {
     const char *cloud; /* SkyPilot's files do not name it; NULL: found by content; letters, digits, '-', '_', '.' */
     const char *as_of; /* date of the figures, YYYY-MM-DD; NULL: a date in the file name, else today */
     bool strict;       /* any bad row fails the import */
+    const struct tm_catalog *known; /* where GPUs and instance types are looked up; NULL: the shipped catalogue */
 };
 
 struct tm_import_issue {

@@ -10,8 +10,8 @@ struct tm_import {
     struct tm_env *env;
     const struct tm_import_options *options;
     struct tm_import_report *report;
-    struct tm_catalog *user;    /* what will be written */
-    struct tm_catalog *shipped; /* to look up GPUs and instance types */
+    struct tm_catalog *user;          /* what will be written */
+    const struct tm_catalog *shipped; /* to look up GPUs and instance types */
     struct tm_price_history *history;
     bool history_changed;
     const char *file; /* in hand */
