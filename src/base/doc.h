@@ -18,7 +18,7 @@ enum tm_node_kind { TM_NODE_NULL, TM_NODE_SCALAR, TM_NODE_LIST, TM_NODE_MAP };
 struct tm_node {
     enum tm_node_kind kind;
     bool quoted;           /* scalar: stood in quotes, so it is text even if it looks like a number */
-    int line;              /* from 1; 0: not known (JSON) */
+    int line;              /* from 1; 0: not known (some JSON) */
     int column;            /* from 1 */
     const char *key;       /* in a map: the key of this value; else NULL */
     const char *text;      /* scalar: its text */

@@ -125,6 +125,28 @@ static struct tm_node *convert(struct tm_doc_builder *builder, json_t *value, in
     return group ? convert_group(builder, value, depth) : convert_scalar(builder, value);
 }
 
+/* Copies the places of `from` to `to` as far as the two trees have the same shape. */
+static void copy_places(struct tm_node *to, const struct tm_node *from)
+{
+    if (to->kind != from->kind || to->count != from->count) return;
+    to->line = from->line;
+    to->column = from->column;
+    const struct tm_node *place = from->first;
+    for (struct tm_node *child = to->first; child != NULL && place != NULL; child = child->next, place = place->next)
+        copy_places(child, place); /* no deeper than TM_DOC_DEPTH_MAX */
+}
+
+/* jansson checks JSON strictly but does not say where a value stood. Its text is YAML too, nearly always: then the YAML
+ * reader tells. Where it does not, values go without a place. */
+static void find_places(const char *file, const char *text, size_t length, struct tm_node *root)
+{
+    struct tm_arena arena;
+    struct tm_node *placed = NULL;
+    tm_arena_init(&arena, 64 << 20);
+    if (tm_doc_parse_yaml(file, text, length, &arena, &placed, NULL) == 0) copy_places(root, placed);
+    tm_arena_deinit(&arena);
+}
+
 int tm_doc_parse_json(const char *file, const char *text, size_t length, struct tm_arena *arena, struct tm_node **out,
                       struct tm_error *e)
 {
@@ -136,6 +158,7 @@ int tm_doc_parse_json(const char *file, const char *text, size_t length, struct 
     struct tm_node *node = convert(&builder, root, 1);
     json_decref(root);
     if (node == NULL) return -(int)builder.e->code;
+    find_places(file, text, length, node);
     *out = node;
     return 0;
 }

@@ -83,7 +83,10 @@ static int add_scalar(struct yaml_build *build, struct fy_event *event, int line
     char *copy = tm_arena_strndup(build->builder.arena, text, length);
     if (copy == NULL) return tm_error_nomem(build->builder.e);
     if (strlen(copy) != length) return refuse(build, line, column, "zero byte in text");
-    bool quoted = event->scalar.value != NULL && fy_token_scalar_style(event->scalar.value) != FYSS_PLAIN;
+    enum fy_scalar_style style = event->scalar.value != NULL ? fy_token_scalar_style(event->scalar.value) : FYSS_PLAIN;
+    bool quoted = style != FYSS_PLAIN;
+    bool in_quotes = style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED;
+    if (in_quotes && column > 1) column--; /* libfyaml tells where the text starts, people see the quote */
     struct level *top = build->depth > 0 ? &build->stack[build->depth - 1] : NULL;
     assert(top == NULL || top->node != NULL);
     if (top != NULL && top->node->kind == TM_NODE_MAP && top->pending_key == NULL) {

@@ -161,7 +161,7 @@ static void test_unknown_key_without_a_neighbour_suggests_nothing(void **state)
     tm_arena_deinit(&arena);
 }
 
-static void test_json_has_no_places(void **state)
+static void test_json_has_places_too(void **state)
 {
     (void)state;
     static const char json[] = "{\"name\": \"x\", \"nodes\": \"many\"}";
@@ -172,7 +172,7 @@ static void test_json_has_no_places(void **state)
     tm_arena_init(&arena, 1 << 20);
     assert_int_equal(tm_doc_parse_json("job.json", json, sizeof json - 1, &arena, &root, &e), 0);
     assert_int_equal(tm_fields_read("job.json", root, job_fields, &arena, &job, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "job.json: nodes: expected whole number from 1 to 1000, got \"many\"");
+    assert_error_has(e, "job.json:1:24: nodes: expected whole number from 1 to 1000, got \"many\"");
     tm_arena_deinit(&arena);
 }
 
@@ -298,6 +298,6 @@ static void test_without_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_every_type), TM_TEST(test_defaults_stay), TM_TEST(test_the_words_of_errors),
-             TM_TEST(test_unknown_key_without_a_neighbour_suggests_nothing), TM_TEST(test_json_has_no_places),
+             TM_TEST(test_unknown_key_without_a_neighbour_suggests_nothing), TM_TEST(test_json_has_places_too),
              TM_TEST(test_long_names_and_values_do_not_overflow), TM_TEST(test_read_text),
              TM_TEST(test_read_text_keeps_a_copy), TM_TEST(test_expected), TM_TEST(test_without_memory))
