@@ -188,7 +188,9 @@ static int search_instance(struct search *search, const struct tm_instance *inst
                                          .batch = request->batch,
                                          .compute = request->compute,
                                          .comm = request->comm};
-    for (int nodes = 1; nodes <= request->max_nodes; nodes = next_count(nodes)) {
+    double fastest = 0;
+    int stale = 0; /* counts in a row that were hardly faster than fewer instances: more of them never pay */
+    for (int nodes = 1; nodes <= request->max_nodes && stale < 3; nodes = next_count(nodes)) {
         struct tm_plan_answer answer = {.instance = instance};
         group.nodes = nodes;
         int rc = tm_predict(&predict, &answer.prediction, e);
@@ -202,7 +204,8 @@ static int search_instance(struct search *search, const struct tm_instance *inst
             consider_shares(search, &answer, rented);
             if (search->other != NULL) consider_shares(search->other, &answer, rented);
         }
-        if (rented * 2 < nodes) break; /* more instances would not be used */
+        stale = answer.prediction.samples_per_s > 1.01 * fastest ? 0 : stale + 1;
+        fastest = fmax(fastest, answer.prediction.samples_per_s);
     }
     return 0;
 }
