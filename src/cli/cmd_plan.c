@@ -3,6 +3,7 @@
 #include "base/table.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/knowledge.h"
 #include "market/trace_stats.h"
 #include "plan/deepvm.h"
 #include "plan/search.h"
@@ -123,8 +124,7 @@ static int plan_from_file(struct tm_cli *cli, struct tm_error *e)
 struct plan {
     struct tm_catalog catalog;
     struct tm_model model;
-    struct tm_compute_model compute;
-    struct tm_comm_model comm;
+    struct tm_knowledge knowledge;
     struct tm_plan_request request;
     struct tm_plan_result result;
     struct tm_plan_result other; /* the other planner's, for comparison */
@@ -212,8 +212,8 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     int objective = TM_PLAN_CHEAPEST;
     int market = TM_PLAN_MIXED;
     *request = (struct tm_plan_request){.model = &plan->model,
-                                        .compute = &plan->compute,
-                                        .comm = &plan->comm,
+                                        .compute = &plan->knowledge.compute,
+                                        .comm = &plan->knowledge.comm,
                                         .precision = cli->settings.precision,
                                         .planner = planner == PLANNER_SRIFT ? TM_PLAN_SRIFT : TM_PLAN_TIDEMILL,
                                         .budget_usd = INFINITY,
@@ -391,6 +391,7 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
 {
     int rc = tm_catalog_load(cli->env, &plan->catalog, e);
     if (rc == 0) rc = tm_model_load(cli->env, tm_given_text(cli, "model"), &plan->model, e);
+    if (rc == 0) rc = tm_knowledge_learn(cli, &plan->catalog, &plan->model, TM_BF16, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
     if (rc == 0) rc = tm_plan_search(&plan->catalog, &plan->request, &plan->result, &plan->other, e);
     if (rc == 0 && plan->result.count == 0 && cli->json) {
@@ -424,9 +425,9 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
     if (plan == NULL) return tm_error_nomem(e);
     tm_catalog_init(&plan->catalog);
     tm_model_init(&plan->model);
-    plan->compute = tm_compute_prior();
-    plan->comm = tm_comm_gpus();
+    tm_knowledge_init(&plan->knowledge);
     rc = plan_model(cli, plan, planner, e);
+    tm_knowledge_deinit(&plan->knowledge);
     tm_model_deinit(&plan->model);
     tm_catalog_deinit(&plan->catalog);
     tm_free(plan);
@@ -448,6 +449,8 @@ const struct tm_option tm_plan_options[] = {
     {.name = "region", .value = "NAME,...", .help = "only these regions"},
     {.name = "gpu", .value = "NAME,...", .help = "only these GPUs"},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
+    {.name = "profile", .value = "FILE", .help = "measured steps to learn from"},
+    {.name = "profile-gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
     {.name = "mtbf", .value = "DURATION", .help = "mean life of a spot instance; else from interruption bands, or 24h"},
     {.name = "trace", .value = "FILE", .help = "take the mean life of a spot instance from this trace"},
     {.name = "checkpoint", .value = "DURATION", .help = "time that a checkpoint takes; else its size at 1 GB/s"},

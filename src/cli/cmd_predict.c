@@ -4,6 +4,7 @@
 #include "base/suggest.h"
 #include "base/table.h"
 #include "cli/commands.h"
+#include "cli/knowledge.h"
 #include "market/catalog.h"
 #include "workload/evaluate.h"
 #include "workload/observed.h"
@@ -14,55 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- GPUs: the catalogue's figures as workload wants them ---- */
-
-static struct tm_gpu_figures figures_of(const struct tm_gpu *gpu)
-{
-    struct tm_gpu_figures figures = {
-        .name = gpu->name, .memory_bytes_s = gpu->memory_gbyte_s * 1e9, .memory_gib = gpu->memory_gib};
-    for (int p = 0; p < TM_PRECISION_COUNT; p++)
-        figures.flops[p] = gpu->tflops[p] * 1e12;
-    return figures;
-}
-
-static int find_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out, struct tm_error *e)
-{
-    const struct tm_gpu *gpu = tm_catalog_gpu(catalog, name);
-    if (gpu != NULL) {
-        *out = figures_of(gpu);
-        return 0;
-    }
-    struct tm_suggest suggest = {.word = name};
-    for (size_t i = 0; i < catalog->gpu_count; i++)
-        tm_suggest_offer(&suggest, catalog->gpus[i].name);
-    return tm_error_set(e, TM_EUSAGE, "unknown GPU \"%.40s\"%s%s%s", name,
-                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
-                        suggest.best != NULL ? "?" : "");
-}
-
 /* ---- evaluate ---- */
-
-/* Names in profiles may carry the context behind the model's name: gpt2-124m-1024. */
-static bool look_up_network(void *context, const char *network, struct tm_network *out)
-{
-    struct tm_cli *cli = context;
-    struct tm_model model;
-    char name[128];
-    tm_model_init(&model);
-    (void)snprintf(name, sizeof name, "%s", network);
-    bool found = false;
-    for (;;) {
-        for (size_t i = 0; i < tm_model_shipped_count() && !found; i++)
-            found = strcmp(tm_model_shipped_name(i), name) == 0;
-        char *dash = strrchr(name, '-');
-        if (found || dash == NULL) break;
-        *dash = '\0';
-    }
-    found = found && tm_model_load(cli->env, name, &model, NULL) == 0;
-    if (found) *out = tm_network_of(model.layers, model.layer_count);
-    tm_model_deinit(&model);
-    return found;
-}
 
 static void put_errors_json(struct tm_jsonout *json, const char *key, const struct tm_errors *errors,
                             const char *network)
@@ -124,19 +77,6 @@ static int print_table(struct tm_cli *cli, const struct tm_evaluation *evaluatio
     return rc;
 }
 
-/* The GPU a profile was taken on: --gpu, else what the file says, else a GPU whose name is in the file's name. */
-static int gpu_of_profile(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_profile *profile,
-                          const char *path, struct tm_gpu_figures *out, struct tm_error *e)
-{
-    const char *asked = tm_given_text(cli, "gpu");
-    if (asked == NULL && profile->step_count > 0 && profile->steps[0].gpu[0] != '\0') asked = profile->steps[0].gpu;
-    const char *base = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-    for (size_t i = 0; asked == NULL && i < catalog->gpu_count; i++) {
-        if (strcasestr(base, catalog->gpus[i].name) != NULL) asked = catalog->gpus[i].name;
-    }
-    return find_gpu(catalog, asked != NULL ? asked : "H200", out, e);
-}
-
 static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
 {
     struct tm_catalog catalog;
@@ -153,10 +93,10 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
     if (rc == 0) rc = tm_given_choice(cli, "split", &split, e);
     if (rc == 0 && !runs && split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
         rc = tm_error_set(e, TM_EUSAGE, "--split leave-one-bandwidth is for data-parallel runs, and %s has none", path);
-    if (rc == 0 && !runs) rc = gpu_of_profile(cli, &catalog, &profile, path, &gpu, e);
+    if (rc == 0 && !runs) rc = tm_knowledge_profile_gpu(cli, &catalog, &profile, path, "gpu", &gpu, e);
     if (rc == 0)
         rc = runs ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
-                  : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, look_up_network, cli, evaluation, e);
+                  : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, tm_knowledge_network, cli, evaluation, e);
     if (rc == 0 && cli->json)
         print_json(cli, (enum tm_split)split, evaluation);
     else if (rc == 0)
@@ -223,7 +163,7 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
     if (instance == NULL) return -(int)TM_EUSAGE;
     struct tm_fleet_group *group = &fleet->groups[fleet->group_count];
     if (instance->gpus < 1) return tm_error_set(e, TM_EUSAGE, "--fleet: %s has no GPU", instance->name);
-    int rc = find_gpu(catalog, instance->gpu, &group->gpu, e);
+    int rc = tm_knowledge_gpu(catalog, instance->gpu, &group->gpu, e);
     if (rc != 0) return rc;
     (void)snprintf(fleet->names[fleet->group_count], sizeof fleet->names[0], "%s", instance->name);
     group->instance = fleet->names[fleet->group_count];
@@ -370,65 +310,24 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
                        usd_per_million(fleet->spot_usd_h, p->samples_per_s));
 }
 
-/* Measured steps of this model in the user's profile, and what all of the profile teaches. */
-struct knowledge {
-    struct tm_profile profile;
-    struct tm_compute_model compute;
-    struct tm_comm_model comm;
-    int *batches;
-    double *ms;
-    size_t count;
-};
-
-static int learn(struct tm_cli *cli, const struct tm_gpu_figures *gpu, const struct tm_model *model,
-                 enum tm_precision precision, struct knowledge *knowledge, struct tm_error *e)
-{
-    const char *path = tm_given_text(cli, "profile");
-    knowledge->compute = tm_compute_prior();
-    knowledge->comm = tm_comm_gpus();
-    if (path == NULL) return 0;
-    int rc = tm_profile_load(cli->env, path, &knowledge->profile, e);
-    size_t count = knowledge->profile.step_count;
-    struct tm_compute_cell *cells = rc == 0 ? tm_calloc(count + 1, sizeof *cells) : NULL;
-    knowledge->batches = rc == 0 ? tm_calloc(count + 1, sizeof *knowledge->batches) : NULL;
-    knowledge->ms = rc == 0 ? tm_calloc(count + 1, sizeof *knowledge->ms) : NULL;
-    if (rc == 0 && (cells == NULL || knowledge->batches == NULL || knowledge->ms == NULL)) rc = tm_error_nomem(e);
-    size_t known = 0;
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        const struct tm_profile_step *step = &knowledge->profile.steps[i];
-        struct tm_network network;
-        bool own = strncmp(step->network, model->name, strlen(model->name)) == 0;
-        if (own && step->precision == precision) {
-            knowledge->batches[knowledge->count] = step->micro_batch;
-            knowledge->ms[knowledge->count++] = tm_profile_step_ms(step);
-        }
-        if (!look_up_network(cli, step->network, &network)) continue;
-        cells[known++] =
-            (struct tm_compute_cell){network, *gpu, step->precision, step->micro_batch, tm_profile_step_ms(step)};
-    }
-    if (rc == 0 && known > 0) rc = tm_compute_learn(cells, known, &knowledge->compute, e);
-    tm_free(cells);
-    return rc;
-}
-
 static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
                       struct tm_error *e)
 {
     struct fleet fleet;
     struct tm_prediction prediction;
-    struct knowledge knowledge = {0};
+    struct tm_knowledge knowledge;
     int64_t batch = model->global_batch;
     int64_t micro_batch = 0;
     int asked = cli->settings.precision;
     struct tm_predict_request request = {.model = model, .compute = &knowledge.compute, .comm = &knowledge.comm};
-    tm_profile_init(&knowledge.profile);
+    tm_knowledge_init(&knowledge);
     int rc = read_fleet(cli, catalog, tm_given_text(cli, "fleet"), &fleet, e);
     if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
     if (rc == 0) rc = tm_given_integer(cli, "micro-batch", 1, 1 << 30, &micro_batch, e);
     if (rc == 0) rc = tm_given_choice(cli, "precision", &asked, e);
     if (rc == 0 && tm_given(cli, "layout")) rc = read_layout(tm_given_text(cli, "layout"), &request, e);
     enum tm_precision precision = rc == 0 ? resolve_precision(&fleet, asked) : TM_FP32;
-    if (rc == 0) rc = learn(cli, &fleet.groups[0].gpu, model, precision, &knowledge, e);
+    if (rc == 0) rc = tm_knowledge_learn(cli, catalog, model, precision, &knowledge, e);
     if (batch == 0) { /* 8 samples a GPU: enough to keep it busy */
         for (size_t g = 0; rc == 0 && g < fleet.group_count; g++)
             batch += 8 * (int64_t)fleet.groups[g].nodes * fleet.groups[g].gpus_per_node;
@@ -440,7 +339,8 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     request.micro_batch = (int)micro_batch;
     request.measured_batches = knowledge.batches;
     request.measured_ms = knowledge.ms;
-    request.measured_count = knowledge.count;
+    bool same_gpu = rc == 0 && strcmp(knowledge.gpu, fleet.groups[0].gpu.name) == 0; /* else they say little here */
+    request.measured_count = same_gpu ? knowledge.count : 0;
     double correction = 1;
     if (rc == 0) rc = tm_predict(&request, &prediction, e);
     if (rc == 0) rc = correct(cli, &prediction, &correction, e);
@@ -456,9 +356,7 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
             tm_text_printf(&cli->out, "  observed     the job's own steps moved the prediction by %+.1f%%\n",
                            100 * (correction - 1));
     }
-    tm_profile_deinit(&knowledge.profile);
-    tm_free(knowledge.batches);
-    tm_free(knowledge.ms);
+    tm_knowledge_deinit(&knowledge);
     return rc;
 }
 
@@ -556,6 +454,9 @@ const struct tm_option tm_predict_options[] = {
     {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, or best"},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
     {.name = "profile", .value = "FILE", .help = "measured steps to learn from, of this model or of others"},
+    {.name = "profile-gpu",
+     .value = "NAME",
+     .help = "GPU that the profile of --profile was taken on, where it does not say"},
     {.name = "observed",
      .value = "FILE",
      .help = "step times of the running job, in seconds, that correct the prediction"},
@@ -563,6 +464,6 @@ const struct tm_option tm_predict_options[] = {
     {.name = "evaluate", .value = "FILE", .help = "hold parts of a profile back, predict them, and show the errors"},
     {.name = "split", .value = "NAME", .help = "what is held back", .choices = tm_split_names},
     {.name = "fit-scaling", .value = "FILE", .help = "fit DeepVM's speed-up curve, and ours, to CSV of nodes,seconds"},
-    {.name = "gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
+    {.name = "gpu", .value = "NAME", .help = "GPU that the profile of --evaluate was taken on, where it does not say"},
     {.name = NULL},
 };

@@ -9,20 +9,25 @@ static int next_count(int nodes)
     return nodes < 4 ? nodes + 1 : nodes + nodes / 4;
 }
 
-static bool figures_of(const struct tm_catalog *catalog, const struct tm_instance *instance,
-                       struct tm_fleet_group *group)
+struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu)
+{
+    struct tm_gpu_figures figures = {
+        .name = gpu->name, .memory_bytes_s = gpu->memory_gbyte_s * 1e9, .memory_gib = gpu->memory_gib};
+    for (int p = 0; p < TM_PRECISION_COUNT; p++)
+        figures.flops[p] = gpu->tflops[p] * 1e12;
+    return figures;
+}
+
+/* False: its GPU or its network is not known, so nothing can be predicted. */
+static bool group_of(const struct tm_catalog *catalog, const struct tm_instance *instance, struct tm_fleet_group *group)
 {
     const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
     if (gpu == NULL || instance->gpus < 1 || !(instance->network_gbps > 0)) return false;
     *group = (struct tm_fleet_group){.instance = instance->name,
+                                     .gpu = tm_plan_gpu_figures(gpu),
                                      .gpus_per_node = (int)instance->gpus,
                                      .network_bit_s = instance->network_gbps * 1e9};
-    group->gpu = (struct tm_gpu_figures){.name = gpu->name,
-                                         .memory_bytes_s = gpu->memory_gbyte_s * 1e9,
-                                         .memory_gib = isnan(instance->gpu_memory_gib) ? gpu->memory_gib
-                                                                                       : instance->gpu_memory_gib};
-    for (int p = 0; p < TM_PRECISION_COUNT; p++)
-        group->gpu.flops[p] = gpu->tflops[p] * 1e12;
+    if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
     return group->gpu.memory_bytes_s > 0;
 }
 
@@ -178,7 +183,7 @@ static int search_instance(struct search *search, const struct tm_instance *inst
     const struct tm_plan_request *request = search->request;
     struct tm_fleet_group group;
     const struct tm_offer *offers[2];
-    if (!figures_of(search->catalog, instance, &group)) return 0;
+    if (!group_of(search->catalog, instance, &group)) return 0;
     size_t offer_count = cheapest_offers(search, instance, offers);
     if (offer_count == 0) return 0;
     struct tm_predict_request predict = {.model = request->model,

@@ -60,6 +60,9 @@ struct tm_plan_result {
     double cheapest_usd_h;
 };
 
+/* Peak figures of a GPU of the catalogue, as prediction wants them. */
+struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu);
+
 /* Large results: give them their own allocation. 0 also if nothing was found (count 0). `other`, if not NULL, gets what
  * the other planner would answer: predictions, the dear part, are made once for both. */
 int tm_plan_search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
