@@ -10,4 +10,7 @@ enum { TM_PRECISION_MIXED = TM_PRECISION_COUNT };
 /* "fp32", ..., "mixed"; NULL-terminated, in the order of the enum. */
 extern const char *const tm_precision_names[];
 
+/* Bytes that activations and gradients take in mixed training: 2 in formats of 16 bits or fewer, else 4. */
+double tm_precision_value_bytes(enum tm_precision precision);
+
 #endif

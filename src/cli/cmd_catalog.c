@@ -124,7 +124,7 @@ static bool cloud_matches(const struct tm_cli *cli, const char *cloud)
 }
 
 /* By any of its names. */
-static bool gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name)
+bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name)
 {
     if (tm_given_matches(cli, "gpu", name[0] != '\0' ? name : "none")) return true;
     const struct tm_gpu *gpu = name[0] != '\0' ? tm_catalog_gpu(catalog, name) : NULL;
@@ -145,7 +145,7 @@ static bool matches(const struct tm_cli *cli, const struct tm_catalog *catalog, 
     const struct tm_instance *instance = row->instance;
     return !isnan(row->price) && row->price <= filter->max_price && cloud_matches(cli, instance->cloud) &&
            tm_given_matches(cli, "region", row->offer->region) && tm_given_matches(cli, "zone", row->offer->zone) &&
-           tm_given_matches(cli, "instance", instance->name) && gpu_matches(cli, catalog, instance->gpu) &&
+           tm_given_matches(cli, "instance", instance->name) && tm_filter_gpu_matches(cli, catalog, instance->gpu) &&
            instance->gpus >= filter->min_gpus && instance->gpus <= filter->max_gpus &&
            !(instance->vcpus < filter->min_vcpus) && !(instance->memory_gib < filter->min_memory) &&
            (filter->min_gpu_memory == 0 || instance->gpu_memory_gib >= filter->min_gpu_memory) &&
@@ -370,7 +370,7 @@ static int check_word(const struct tm_catalog *catalog, const char *option, cons
                         suggest.best != NULL ? "?" : "");
 }
 
-static int check_words(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
+int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
 {
     static const char *const options[] = {"cloud", "region", "zone", "instance", "gpu"};
     for (size_t i = 0; i < cli->given_count; i++) {
@@ -395,7 +395,7 @@ static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_
     struct filter filter;
     struct rows rows = {0};
     int rc = read_filter(cli, &filter, e);
-    if (rc == 0) rc = check_words(cli, catalog, e);
+    if (rc == 0) rc = tm_filter_check(cli, catalog, e);
     if (rc == 0) rc = choose_rows(cli, catalog, &filter, &rows, e);
     if (rc == 0 && rows.count == 0 && !cli->json)
         rc = tm_error_set(e, TM_ENONE, "no offer matches all of it; relax a filter");

@@ -121,10 +121,17 @@ static int plan_from_file(struct tm_cli *cli, struct tm_error *e)
 
 /* ---- a model from the catalogue ---- */
 
+/* What the filters are asked with. */
+struct filters {
+    const struct tm_cli *cli;
+    const struct tm_catalog *catalog;
+};
+
 struct plan {
     struct tm_catalog catalog;
     struct tm_model model;
     struct tm_knowledge knowledge;
+    struct filters filters;
     struct tm_plan_request request;
     struct tm_plan_result result;
     struct tm_plan_result other; /* the other planner's, for comparison */
@@ -132,9 +139,10 @@ struct plan {
 
 static bool is_allowed(const void *context, const struct tm_instance *instance, const struct tm_offer *offer)
 {
-    const struct tm_cli *cli = context;
-    return tm_given_matches(cli, "cloud", instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
-           tm_given_matches(cli, "gpu", instance->gpu);
+    const struct filters *filters = context;
+    return tm_given_matches(filters->cli, "cloud", instance->cloud) &&
+           tm_given_matches(filters->cli, "region", offer->region) &&
+           tm_filter_gpu_matches(filters->cli, filters->catalog, instance->gpu);
 }
 
 /* Rate at which one instance is lost in a trace. */
@@ -220,7 +228,7 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
                                         .max_usd_h = INFINITY,
                                         .min_probability = 0.95,
                                         .allowed = is_allowed,
-                                        .allowed_context = cli};
+                                        .allowed_context = &plan->filters};
     int rc = read_job(cli, plan, e);
     if (rc == 0) rc = read_losses(cli, request, e);
     if (rc == 0) rc = tm_given_choice(cli, "precision", &request->precision, e);
@@ -391,6 +399,8 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
 {
     int rc = tm_catalog_load(cli->env, &plan->catalog, e);
     if (rc == 0) rc = tm_model_load(cli->env, tm_given_text(cli, "model"), &plan->model, e);
+    plan->filters = (struct filters){cli, &plan->catalog};
+    if (rc == 0) rc = tm_filter_check(cli, &plan->catalog, e);
     if (rc == 0) rc = tm_knowledge_learn(cli, &plan->catalog, &plan->model, TM_BF16, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
     if (rc == 0) rc = tm_plan_search(&plan->catalog, &plan->request, &plan->result, &plan->other, e);

@@ -13,9 +13,6 @@ const struct tm_option tm_global_options[] = {
     {.name = NULL},
 };
 
-/* For completions: what help can be asked about. */
-static const char *const tm_help_words[] = {"catalog", "trace", "predict", "plan", "config", "completion", NULL};
-
 const struct tm_command tm_commands[] = {
     {
         .name = "catalog",
@@ -123,7 +120,7 @@ const struct tm_command tm_commands[] = {
         .arguments = "[COMMAND [SUBCOMMAND]]",
         .description = "Shows what a command does and its options.",
         .run = tm_cmd_help,
-        .words = tm_help_words,
+        .about_commands = true,
     },
     {.name = NULL},
 };

@@ -3,10 +3,16 @@
 #define TM_CLI_COMMANDS_H
 
 #include "cli/command.h"
+#include "market/catalog.h"
 
 extern const struct tm_option tm_catalog_list_options[];
 extern const struct tm_command tm_catalog_subcommands[];
 int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e);
+/* For commands with the same filters: does --gpu allow a GPU by any of its names ("" for none)? And: is every word of
+ * --cloud,
+ * --region, --zone, --instance and --gpu in the catalogue? One that is not is an error with a suggestion. */
+bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name);
+int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e);
 
 extern const struct tm_command tm_trace_subcommands[];
 

@@ -42,7 +42,7 @@ static void put_bash_values(const struct tm_option *options, struct tm_text *out
 static void put_bash_case(const struct tm_command *command, const char *parent, struct tm_text *out)
 {
     tm_text_printf(out, "        '%s%s%s')\n            words=\"", parent, parent[0] != '\0' ? " " : "", command->name);
-    put_names(command->subcommands, out);
+    put_names(command->about_commands ? tm_commands : command->subcommands, out);
     for (const char *const *word = command->words; word != NULL && *word != NULL; word++)
         tm_text_printf(out, " %s", *word);
     put_option_names(command->options, out);
@@ -166,7 +166,9 @@ static void put_zsh_function(const struct tm_command *command, const char *prefi
     tm_text_printf(out, "%s_%s() {\n    _arguments -s", prefix, command->name);
     put_zsh_options(command->options, out);
     put_zsh_options(tm_global_options, out);
-    if (command->words != NULL) {
+    if (command->about_commands) {
+        tm_text_puts(out, " \\\n        '*: :_tidemill_commands'");
+    } else if (command->words != NULL) {
         tm_text_puts(out, command->files ? " \\\n        '*: :{_files; compadd" : " \\\n        '*: :{compadd");
         for (const char *const *word = command->words; *word != NULL; word++)
             tm_text_printf(out, " %s", *word);
@@ -252,6 +254,8 @@ static void put_fish(struct tm_text *out)
         put_fish_options(command->options, condition, out);
         for (const char *const *word = command->words; word != NULL && *word != NULL; word++)
             tm_text_printf(out, "complete -c tidemill%s -f -a %s\n", condition, *word);
+        for (const struct tm_command *one = tm_commands; command->about_commands && one->name != NULL; one++)
+            tm_text_printf(out, "complete -c tidemill%s -f -a %s\n", condition, one->name);
         for (const struct tm_command *sub = command->subcommands; sub != NULL && sub->name != NULL; sub++) {
             put_fish_command(sub, condition, out);
             char both[256];

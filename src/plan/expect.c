@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-static const double NORMAL_80 = 1.2815515655446004;
-
 double tm_expect_band_rate(int band)
 {
     static const double middles[] = {0.025, 0.075, 0.125, 0.175, 0.30};
@@ -19,9 +17,7 @@ static double normal_below(double z)
 /* A quantity around `mean` with a relative standard deviation, as a log-normal 80% interval. */
 static struct tm_estimate around(double mean, double relative)
 {
-    double sigma = sqrt(log1p(relative * relative));
-    double reach = exp(NORMAL_80 * sigma);
-    return (struct tm_estimate){.mean = mean, .p10 = mean / reach, .p90 = mean * reach};
+    return tm_estimate_around(mean, sqrt(log1p(relative * relative)));
 }
 
 static struct tm_expectation never(void)
@@ -45,7 +41,7 @@ struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm
     double work_s = job->samples / (fleet->samples_per_s.mean * useful);
     double time_s = job->startup_s + work_s;
     double losses = rate * time_s;
-    double speed_spread = log(fleet->samples_per_s.p90 / fleet->samples_per_s.mean) / NORMAL_80;
+    double speed_spread = tm_estimate_spread(&fleet->samples_per_s);
     double deviation_s = hypot(work_s * speed_spread, sqrt(losses) * loss_s);
     double relative = deviation_s / time_s;
     double sigma = sqrt(log1p(relative * relative));

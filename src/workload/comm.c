@@ -96,9 +96,7 @@ static double iteration_at(const double *x, const struct tm_comm_iteration *iter
 
 struct tm_estimate tm_comm_iteration_ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration)
 {
-    double mean = iteration_at(model->x, iteration);
-    double reach = exp(1.2815515655446004 * model->spread);
-    return (struct tm_estimate){.mean = mean, .p10 = mean / reach, .p90 = mean * reach};
+    return tm_estimate_around(iteration_at(model->x, iteration), model->spread);
 }
 
 static double run_residual(const void *context, const double *x, size_t i)

@@ -30,11 +30,6 @@ static const double FLOOR_NOISE = 0.08; /* of a measurement that the host paces 
 static const double GPU_NOISE = 0.02;   /* of one that the GPU paces */
 static const double PRIOR_NETWORK_SPREAD = 0.30;
 
-static bool is_16_bit(enum tm_precision precision)
-{
-    return precision == TM_FP16 || precision == TM_BF16 || precision == TM_FP8;
-}
-
 struct tm_network tm_network_of(const struct tm_layer *layers, size_t count)
 {
     struct tm_network network = {0};
@@ -65,8 +60,8 @@ struct tm_network tm_network_of_totals(double params, double train_gflop_per_sam
 static struct tm_compute_curve curve_at(const double *x, const struct tm_network *network,
                                         const struct tm_gpu_figures *gpu, enum tm_precision precision)
 {
-    int pair = is_16_bit(precision) ? 0 : 1;
-    double bytes = is_16_bit(precision) ? 2 : 4;
+    double bytes = tm_precision_value_bytes(precision);
+    int pair = bytes < 4 ? 0 : 1;
     double peak = gpu->flops[precision];
     /* Three forward passes' worth of work make a training step: forward, gradients of inputs, gradients of weights. */
     double seconds = 3 * network->conv_flops / (peak * exp(x[X_CONV + pair])) +
@@ -117,8 +112,7 @@ struct tm_estimate tm_compute_step_ms(const struct tm_compute_curve *curve, doub
     /* The spread of whichever sets the pace; between them a mixture. */
     double share = pow(gpu_ms, CORNER) / (pow(gpu_ms, CORNER) + pow(curve->floor_ms, CORNER));
     double spread = share * curve->gpu_spread + (1 - share) * curve->floor_spread;
-    double reach = exp(1.2815515655446004 * spread); /* 80% of a log-normal lie within */
-    return (struct tm_estimate){.mean = step, .p10 = step / reach, .p90 = step * reach};
+    return tm_estimate_around(step, spread);
 }
 
 /* ---- learning from others ---- */

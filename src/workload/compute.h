@@ -13,6 +13,7 @@
 #define TM_WORKLOAD_COMPUTE_H
 
 #include "base/precision.h"
+#include "workload/estimate.h"
 #include "workload/model.h"
 
 /* Peak figures of a GPU; NaN: the GPU has no such mode. */
@@ -73,12 +74,6 @@ int tm_compute_curve(const struct tm_compute_model *model, const struct tm_netwo
 /* Measured steps of this very curve: batches and times. */
 int tm_compute_tune(struct tm_compute_curve *curve, const int *batches, const double *step_ms, size_t count,
                     struct tm_error *e);
-
-struct tm_estimate {
-    double mean;
-    double p10;
-    double p90;
-};
 
 /* Step time in ms for a micro-batch; its mean alone is several times cheaper. */
 double tm_compute_mean_ms(const struct tm_compute_curve *curve, double batch);

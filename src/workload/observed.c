@@ -73,7 +73,6 @@ static int compare_doubles(const void *a, const void *b)
 
 double tm_observed_correct(struct tm_observed *observed, struct tm_prediction *prediction)
 {
-    static const double NORMAL_80 = 1.2815515655446004;
     size_t count = observed->count;
     if (count == 0) return 1;
     qsort(observed->step_s, count, sizeof *observed->step_s, compare_doubles);
@@ -81,15 +80,14 @@ double tm_observed_correct(struct tm_observed *observed, struct tm_prediction *p
     /* Spread of one step, from the middle 80% so that stragglers and pauses do not count, never below 1%. */
     double low = observed->step_s[count / 10];
     double high = observed->step_s[count - 1 - count / 10];
-    double step_spread = fmax(log(high / low) / (2 * NORMAL_80), 0.01);
-    double belief_spread = fmax(log(prediction->step_s.p90 / prediction->step_s.mean) / NORMAL_80, 1e-6);
+    double step_spread = fmax(tm_estimate_spread_between(low, high), 0.01);
+    double belief_spread = fmax(tm_estimate_spread(&prediction->step_s), 1e-6);
     double evidence = (double)count / (step_spread * step_spread);
     double belief = 1 / (belief_spread * belief_spread);
     double factor = exp(evidence / (evidence + belief) * log(median / prediction->step_s.mean));
     double spread = sqrt(step_spread * step_spread + 1 / (evidence + belief));
     double mean = prediction->step_s.mean * factor;
-    prediction->step_s = (struct tm_estimate){
-        .mean = mean, .p10 = mean * exp(-NORMAL_80 * spread), .p90 = mean * exp(NORMAL_80 * spread)};
+    prediction->step_s = tm_estimate_around(mean, spread);
     prediction->samples_per_s /= factor;
     prediction->compute_s *= factor;
     prediction->exposed_comm_s *= factor;

@@ -11,16 +11,6 @@ static const double SAVED_BYTES_32 = 3.2;
 static const double RESERVED_GIB = 1.0; /* framework, workspaces, fragments */
 static const double RECOMPUTE_WORK = 4.0 / 3;
 
-static bool is_16_bit(enum tm_precision precision)
-{
-    return precision == TM_FP16 || precision == TM_BF16 || precision == TM_FP8;
-}
-
-static double value_bytes(enum tm_precision precision)
-{
-    return is_16_bit(precision) ? 2 : 4;
-}
-
 /* ---- stages ---- */
 
 struct stage {
@@ -142,7 +132,7 @@ static double stage_gib(const struct tm_predict_request *request, const struct s
 {
     double state = stage->network.params * 4 * (2 + request->model->optimizer_states); /* weight, gradient, states */
     double in_flight = fmin((double)(stage_count - index), micro_batches);
-    double bytes = is_16_bit(request->precision) ? SAVED_BYTES_16 : SAVED_BYTES_32;
+    double bytes = tm_precision_value_bytes(request->precision) < 4 ? SAVED_BYTES_16 : SAVED_BYTES_32;
     double values =
         recompute ? stage->input_values * in_flight + stage->largest_saved : stage->saved_values * in_flight;
     return (state + values * bytes * micro_batch) / (1 << 30) + RESERVED_GIB;
@@ -198,7 +188,7 @@ static void time_pipeline(const struct tm_predict_request *request, size_t group
     for (size_t s = 0; s < cut->count; s++) {
         time_stage(group, &cut->stages[s], &cut->curves[group_index][s], micro_batch, tuning, pipeline);
         if (s + 1 < cut->count) {
-            double bytes = cut->stages[s].output_values * micro_batch * value_bytes(request->precision);
+            double bytes = cut->stages[s].output_values * micro_batch * tm_precision_value_bytes(request->precision);
             pipeline->transfer_ms = fmax(pipeline->transfer_ms, 2 * bytes * 8 / group->network_bit_s * 1e3);
         }
     }
@@ -280,7 +270,7 @@ static double exposed_ms(const struct tm_predict_request *request, const struct 
         params = fmax(params, cut->stages[s].network.params);
     struct tm_comm_iteration iteration = {.world = pipelines,
                                           .rate_bit_s = is_single_node(request) ? 8e11 : slowest_link(request),
-                                          .grad_bytes = params * value_bytes(request->precision),
+                                          .grad_bytes = params * tm_precision_value_bytes(request->precision),
                                           .forward_ms = stage_ms / 3,
                                           .backward_ms = stage_ms * 2 / 3};
     return fmax(0, tm_comm_iteration_ms(request->comm, &iteration).mean - stage_ms);
@@ -302,7 +292,7 @@ static int find_tuning(const struct tm_predict_request *request, int micro_batch
     if (rc != 0) return rc;
     struct tm_estimate after = tm_compute_step_ms(&curve, micro_batch);
     *out = after.mean / before;
-    *out_spread = log(after.p90 / after.mean) / 1.2815515655446004;
+    *out_spread = tm_estimate_spread(&after);
     return 0;
 }
 
@@ -327,7 +317,7 @@ static void fill_times(const struct tm_predict_request *request, const struct pi
         }
     }
     const struct pipeline *pipeline = &pipelines[slowest];
-    double transfer_ms = 2 * (out->stages - 1) * pipeline->transfer_ms / 2;
+    double transfer_ms = (out->stages - 1) * pipeline->transfer_ms; /* to fill and to drain the pipeline */
     double wait_ms = fmax(0, pipeline->transfer_ms - pipeline->stage_ms) * most[slowest]; /* links slower than stages */
     out->micro_batches = most[slowest];
     out->compute_s = most[slowest] * pipeline->stage_ms / 1e3;
@@ -343,10 +333,9 @@ static void fill_times(const struct tm_predict_request *request, const struct pi
     out->compute_s += wait_s; /* waiting for somebody else's compute */
     mean += wait_s;
     struct tm_estimate stage = tm_compute_step_ms(pipeline->slowest, out->micro_batch);
-    double own_spread = isnan(spread) ? log(stage.p90 / stage.mean) / 1.2815515655446004 : spread;
+    double own_spread = isnan(spread) ? tm_estimate_spread(&stage) : spread;
     double comm_spread = request->comm->spread * out->exposed_comm_s / mean;
-    double reach = exp(1.2815515655446004 * hypot(own_spread, comm_spread));
-    out->step_s = (struct tm_estimate){.mean = mean, .p10 = mean / reach, .p90 = mean * reach};
+    out->step_s = tm_estimate_around(mean, hypot(own_spread, comm_spread));
     out->samples_per_s = request->batch / mean;
     out->limit = name_limit(out, pipeline->stage_ms, pipeline->launches_ms);
 }

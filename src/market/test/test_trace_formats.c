@@ -383,8 +383,20 @@ static void test_readers_without_memory(void **state)
         TM_FAIL_EACH_ALLOC(rc = parse_once(i < 3 ? texts[6] : texts[5], named[i]));
 }
 
-TM_TEST_MAIN(TM_TEST(test_json_series), TM_TEST(test_parcae), TM_TEST(test_log), TM_TEST(test_polls_of_logs),
-             TM_TEST(test_node_events), TM_TEST(test_counts), TM_TEST(test_text_counts),
-             TM_TEST(test_probes_and_their_polarity), TM_TEST(test_warnings), TM_TEST(test_bad_rows_of_tables),
-             TM_TEST(test_bad_json_and_logs), TM_TEST(test_files_that_are_no_traces),
+/* The names that options offer are the table's, in its order. */
+static void test_names_are_those_of_the_table(void **state)
+{
+    (void)state;
+    size_t i = 0;
+    for (; tm_trace_formats()[i] != NULL; i++) {
+        assert_row(tm_trace_format_names[i] != NULL, "%s is not among the names", tm_trace_formats()[i]->name);
+        assert_row_string("name", tm_trace_format_names[i], tm_trace_formats()[i]->name);
+    }
+    assert_null(tm_trace_format_names[i]);
+}
+
+TM_TEST_MAIN(TM_TEST(test_names_are_those_of_the_table), TM_TEST(test_json_series), TM_TEST(test_parcae),
+             TM_TEST(test_log), TM_TEST(test_polls_of_logs), TM_TEST(test_node_events), TM_TEST(test_counts),
+             TM_TEST(test_text_counts), TM_TEST(test_probes_and_their_polarity), TM_TEST(test_warnings),
+             TM_TEST(test_bad_rows_of_tables), TM_TEST(test_bad_json_and_logs), TM_TEST(test_files_that_are_no_traces),
              TM_TEST(test_the_table_of_formats), TM_TEST(test_readers_without_memory))

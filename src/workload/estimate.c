@@ -1,0 +1,21 @@
+#include "workload/estimate.h"
+
+#include <math.h>
+
+static const double NORMAL_80 = 1.2815515655446004; /* 80% of a normal lie within this many standard deviations */
+
+struct tm_estimate tm_estimate_around(double mean, double spread)
+{
+    double reach = exp(NORMAL_80 * spread);
+    return (struct tm_estimate){.mean = mean, .p10 = mean / reach, .p90 = mean * reach};
+}
+
+double tm_estimate_spread(const struct tm_estimate *estimate)
+{
+    return log(estimate->p90 / estimate->mean) / NORMAL_80;
+}
+
+double tm_estimate_spread_between(double p10, double p90)
+{
+    return log(p90 / p10) / (2 * NORMAL_80);
+}

@@ -1,0 +1,18 @@
+/* A positive quantity that is not known exactly: its mean and the 80% interval of a log-normal around it. */
+#ifndef TM_WORKLOAD_ESTIMATE_H
+#define TM_WORKLOAD_ESTIMATE_H
+
+struct tm_estimate {
+    double mean;
+    double p10;
+    double p90;
+};
+
+/* Around `mean` with one standard deviation `spread` of its logarithm. */
+struct tm_estimate tm_estimate_around(double mean, double spread);
+/* The standard deviation of the logarithm, back. */
+double tm_estimate_spread(const struct tm_estimate *estimate);
+/* The same from any two values that 80% lie between. */
+double tm_estimate_spread_between(double p10, double p90);
+
+#endif
