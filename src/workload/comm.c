@@ -49,30 +49,85 @@ double tm_comm_naive_ms(const struct tm_comm_iteration *iteration)
            share * iteration->grad_bytes * 8 / iteration->rate_bit_s * 1e3;
 }
 
-/* What the unknowns mean for one ring: time per byte and per all-reduce. */
+/* What the unknowns mean for one all-reduce: time per byte and per all-reduce. */
 struct ring {
     double fixed_ms;
     double slow_ms_per_byte; /* of what goes over the link after the burst */
-    double any_ms_per_byte;
+    double any_ms_per_byte;  /* of all bytes, whichever way they go */
     double burst_bytes;
     double sent_share;
 };
 
+static const double LOCAL_LATENCY = 0.2; /* of the latency between instances */
+
 static struct ring ring_of(const double *x, const struct tm_comm_iteration *iteration)
 {
     double efficiency = 1 / (1 + exp(-x[X_EFFICIENCY]));
-    double hops = 2.0 * (iteration->world - 1);
-    return (struct ring){.fixed_ms = hops * exp(x[X_LATENCY]),
-                         .slow_ms_per_byte = 8e3 / (iteration->rate_bit_s * efficiency),
-                         .any_ms_per_byte = exp(x[X_HANDLING]) / 1e6,
-                         .burst_bytes = exp(x[X_BURST]) * 1e3,
-                         .sent_share = hops / iteration->world};
+    double handling = exp(x[X_HANDLING]) / 1e6;
+    int local = iteration->local > 1 ? iteration->local : 1;
+    int instances = (iteration->world + local - 1) / local;
+    double hops = 2.0 * (instances - 1);
+    double sharing = iteration->sharing > 1 ? iteration->sharing : 1;
+    struct ring ring = {.fixed_ms = hops * exp(x[X_LATENCY]),
+                        .slow_ms_per_byte = 8e3 * sharing / (iteration->rate_bit_s * efficiency),
+                        .burst_bytes = exp(x[X_BURST]) * 1e3,
+                        .sent_share = hops / instances};
+    ring.any_ms_per_byte = ring.sent_share * handling;
+    if (local > 1) {
+        double local_hops = 2.0 * (local - 1);
+        ring.fixed_ms += LOCAL_LATENCY * local_hops * exp(x[X_LATENCY]);
+        ring.any_ms_per_byte += local_hops / local * (8e3 / (iteration->local_bit_s * efficiency) + handling);
+    }
+    return ring;
 }
 
 static double ring_ms(const struct ring *ring, double bytes)
 {
-    double sent = ring->sent_share * bytes;
-    return ring->fixed_ms + fmax(0, sent - ring->burst_bytes) * ring->slow_ms_per_byte + sent * ring->any_ms_per_byte;
+    double late = fmax(0, ring->sent_share * bytes - ring->burst_bytes);
+    return ring->fixed_ms + late * ring->slow_ms_per_byte + bytes * ring->any_ms_per_byte;
+}
+
+size_t tm_comm_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max)
+{
+    size_t made = 0;
+    double limit = max > 1 ? FIRST_BUCKET_BYTES : INFINITY;
+    struct tm_comm_bucket bucket = {0, 0};
+    for (size_t i = 0; i < count; i++) {
+        double left = tensors[i].bytes;
+        while (left > 0) { /* a layer of ours may be many tensors: it fills buckets evenly */
+            double taken = fmin(left, limit - bucket.bytes);
+            double begin = i > 0 ? tensors[i - 1].ready : 0;
+            left -= taken;
+            bucket.bytes += taken;
+            bucket.ready = begin + (tensors[i].ready - begin) * (1 - left / tensors[i].bytes);
+            if (bucket.bytes < limit) continue;
+            out[made++] = bucket;
+            bucket = (struct tm_comm_bucket){0, 0};
+            limit = made + 1 < max ? BUCKET_BYTES : INFINITY;
+        }
+    }
+    if (bucket.bytes > 0) out[made++] = bucket;
+    return made;
+}
+
+static double last_end(const struct tm_comm_iteration *iteration, const struct ring *ring)
+{
+    double end_ms = 0;
+    for (size_t i = 0; i < iteration->bucket_count; i++) {
+        double ready_ms = iteration->forward_ms + iteration->backward_ms * iteration->buckets[i].ready;
+        end_ms = fmax(ready_ms, end_ms) + ring_ms(ring, iteration->buckets[i].bytes);
+    }
+    if (iteration->buckets != NULL) return end_ms;
+    double done = 0;
+    double bucket = FIRST_BUCKET_BYTES;
+    while (done < iteration->grad_bytes) {
+        double bytes = fmin(bucket, iteration->grad_bytes - done);
+        done += bytes;
+        double ready_ms = iteration->forward_ms + iteration->backward_ms * done / iteration->grad_bytes;
+        end_ms = fmax(ready_ms, end_ms) + ring_ms(ring, bytes);
+        bucket = BUCKET_BYTES;
+    }
+    return end_ms;
 }
 
 static double iteration_at(const double *x, const struct tm_comm_iteration *iteration)
@@ -80,18 +135,7 @@ static double iteration_at(const double *x, const struct tm_comm_iteration *iter
     double compute_ms = iteration->forward_ms + iteration->backward_ms;
     if (iteration->world < 2 || iteration->grad_bytes <= 0) return compute_ms;
     struct ring ring = ring_of(x, iteration);
-    double done = 0;
-    double end_ms = 0;
-    double bucket = FIRST_BUCKET_BYTES;
-    while (done < iteration->grad_bytes) {
-        double bytes = fmin(bucket, iteration->grad_bytes - done);
-        done += bytes;
-        /* Gradients come evenly over the backward pass: tensor by tensor would need the layers. */
-        double ready_ms = iteration->forward_ms + iteration->backward_ms * done / iteration->grad_bytes;
-        end_ms = fmax(ready_ms, end_ms) + ring_ms(&ring, bytes);
-        bucket = BUCKET_BYTES;
-    }
-    return fmax(compute_ms, end_ms) * exp(x[X_SYNC]);
+    return fmax(compute_ms, last_end(iteration, &ring)) * exp(x[X_SYNC]);
 }
 
 struct tm_estimate tm_comm_iteration_ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration)

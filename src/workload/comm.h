@@ -6,6 +6,10 @@
  *     ring(m) = 2 (n-1) latency + (2 (n-1)/n m - burst) / (efficiency x rate) + 2 (n-1)/n m x handling
  *     start(k) = max(ready(k), end(k-1));  end(k) = start(k) + ring(m_k);  iteration = max(compute, end(last)) x sync
  *
+ * Where an instance holds several workers of the ring, they first add up among themselves over its inner link and then
+ * one ring goes between the instances (the two-level form): ring(m) is the sum of both. Rings of several stages that
+ * leave an instance by one link share its rate.
+ *
  * What links really give (efficiency, latency, the bytes a shaped link lets through at once, the time to add numbers
  * up, the cost of waiting for the slowest) are unknowns with a prior, learned from measured runs. */
 #ifndef TM_WORKLOAD_COMM_H
@@ -26,13 +30,29 @@ struct tm_comm_model tm_comm_gpus(void);  /* GPUs whose collectives do not load 
 int tm_comm_learn(const struct tm_profile_run *const *runs, size_t count, struct tm_comm_model *out,
                   struct tm_error *e);
 
+/* Gradients that go out together: how much, and which share of the backward pass is over when they are ready. */
+struct tm_comm_bucket {
+    double bytes;
+    double ready;
+};
+
+/* PyTorch's buckets, of tensors in the order in which the backward pass gives them: bytes of each and the share of the
+ * pass behind it. Returns how many there are; at most `max` (the last takes the rest). */
+size_t tm_comm_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max);
+
 /* One data-parallel iteration. */
 struct tm_comm_iteration {
     int world;
-    double rate_bit_s; /* of the slowest link */
+    double rate_bit_s; /* of the slowest link between instances, all of it */
     double grad_bytes;
     double forward_ms;
     double backward_ms;
+    int local;          /* workers of the ring on one instance; 0 or 1: one */
+    double local_bit_s; /* of the link between them */
+    int sharing;        /* rings that share the link between instances; 0 or 1: this one alone */
+    /* When gradients become ready; NULL: evenly over the backward pass. */
+    const struct tm_comm_bucket *buckets;
+    size_t bucket_count;
 };
 
 struct tm_estimate tm_comm_iteration_ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration);

@@ -5,7 +5,10 @@
  * Stages of one number all-reduce their gradients over the D pipelines while the last backward passes run; neighbours
  * exchange activations over their links. A stage that does not fit its GPU's memory recomputes activations (a third
  * more work) if that makes it fit. Pipelines on different instance types get micro-batches so that all finish together.
- */
+ *
+ * Pipelines lie side by side on instances with several GPUs: where P divides into them, a pipeline stays on one
+ * instance and exchanges activations inside it, the copies of a stage on one instance add up inside it first, and the
+ * rings of the min(P, GPUs) stages that an instance holds share its link. */
 #ifndef TM_WORKLOAD_PREDICT_H
 #define TM_WORKLOAD_PREDICT_H
 
@@ -20,6 +23,8 @@ struct tm_fleet_group {
     int nodes;
     int gpus_per_node;
     double network_bit_s; /* of one instance */
+    double local_bit_s;   /* between two GPUs of one instance; 0: 800 Gbit/s (NVLink) for GPUs with 850 GB/s of memory
+                             bandwidth or more, 100 Gbit/s (PCIe) for others */
 };
 
 struct tm_predict_request {
@@ -59,5 +64,13 @@ struct tm_prediction {
 
 /* -TM_EINPUT: wrong figures; -TM_ENONE: no layout fits the fleet's memory (`out` tells how far the best one is off). */
 int tm_predict(const struct tm_predict_request *request, struct tm_prediction *out, struct tm_error *e);
+
+/* The same for many counts of the same kinds of instance: what does not depend on the counts is found once. What the
+ * request points to must outlive it. */
+struct tm_predictor;
+int tm_predictor_create(const struct tm_predict_request *request, struct tm_predictor **out, struct tm_error *e);
+void tm_predictor_destroy(struct tm_predictor *predictor); /* NULL is fine */
+/* `nodes`: how many instances of each group. */
+int tm_predictor_run(struct tm_predictor *predictor, const int *nodes, struct tm_prediction *out, struct tm_error *e);
 
 #endif

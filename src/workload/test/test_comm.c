@@ -23,6 +23,12 @@ static void test_one_worker_waits_for_nobody(void **state)
     }
 }
 
+/* Workers on instances of their own, gradients ready evenly. */
+#define FLAT(n, rate, bytes, forward, backward)                                                                        \
+    {                                                                                                                  \
+        .world = (n), .rate_bit_s = (rate), .grad_bytes = (bytes), .forward_ms = (forward), .backward_ms = (backward)  \
+    }
+
 /* Compute, and 2 (n-1)/n of the gradients' bits at the nominal rate. */
 static void test_naive_by_hand(void **state)
 {
@@ -31,9 +37,9 @@ static void test_naive_by_hand(void **state)
         struct tm_comm_iteration iteration;
         double want;
     } rows[] = {
-        {{2, 1e8, 1e6, 10, 20}, 30 + 80}, /* 1 MB both ways by halves: 8 Mbit at 100 Mbit/s */
-        {{4, 1e8, 1e6, 10, 20}, 30 + 120}, {{2, 1e9, 1e6, 10, 20}, 30 + 8},
-        {{8, 1e9, 4e6, 0, 0}, 56},         {{1, 1e9, 4e6, 1, 2}, 3},
+        {FLAT(2, 1e8, 1e6, 10, 20), 30 + 80}, /* 1 MB both ways by halves: 8 Mbit at 100 Mbit/s */
+        {FLAT(4, 1e8, 1e6, 10, 20), 30 + 120}, {FLAT(2, 1e9, 1e6, 10, 20), 30 + 8},
+        {FLAT(8, 1e9, 4e6, 0, 0), 56},         {FLAT(1, 1e9, 4e6, 1, 2), 3},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         double got = tm_comm_naive_ms(&rows[i].iteration);
@@ -52,16 +58,65 @@ static void test_ring_by_hand(void **state)
     (void)state;
     struct tm_comm_model model = plain_model();
     /* One bucket, ready at the end of the backward pass: 30 + 2 hops of 1 ms + 0.5 MB twice a half, at 1 Gbit/s. */
-    struct tm_comm_iteration one = {2, 1e9, 0.5e6, 10, 20};
+    struct tm_comm_iteration one = FLAT(2, 1e9, 0.5e6, 10, 20);
     assert_true(close_to(tm_comm_iteration_ms(&model, &one).mean, 30 + 2 + 4, 1e-9));
     /* Two buckets: 1 MiB, then the rest; the first goes out while the second is computed. */
-    struct tm_comm_iteration two = {2, 1e9, 4 * 1048576.0, 10, 20};
+    struct tm_comm_iteration two = FLAT(2, 1e9, 4 * 1048576.0, 10, 20);
     double first_end = 10 + 5 + 2 + 8.388608; /* a quarter of the backward pass, then its ring */
     double second_end = fmax(first_end, 30) + 2 + 3 * 8.388608;
     assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, second_end, 1e-9));
     /* At a tenth of the rate the link is busy from the first bucket on. */
     two.rate_bit_s = 1e8;
     assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 15 + 2 + 83.88608 + 2 + 3 * 83.88608, 1e-9));
+}
+
+/* Two instances of four workers each: 6 hops and 6/4 of the bytes inside at a fifth of the latency, then 2 hops and all
+ * bytes between them, at half the rate where two rings share the link. */
+static void test_two_level_ring_by_hand(void **state)
+{
+    (void)state;
+    struct tm_comm_model model = plain_model();
+    struct tm_comm_iteration two = FLAT(8, 1e9, 0.5e6, 10, 20);
+    two.local = 4;
+    two.local_bit_s = 1e10;
+    double inside = 6 * 0.2 + 1.5 * 0.5e6 * 8e3 / 1e10;
+    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 30 + inside + 2 + 4, 1e-9));
+    two.sharing = 2;
+    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 30 + inside + 2 + 8, 1e-9));
+    two.local = 8; /* all on one instance: nothing goes between */
+    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 30 + 14 * 0.2 + 1.75 * 0.5e6 * 8e3 / 1e10, 1e-9));
+}
+
+/* Buckets close at 1 MiB and then at 25 MiB; a tensor that spans several is ready bit by bit. */
+static void test_buckets(void **state)
+{
+    (void)state;
+    const double mib = 1 << 20;
+    const struct tm_comm_bucket tensors[] = {{0.5 * mib, 0.1}, {1.5 * mib, 0.4}, {0, 0.5}, {49 * mib, 0.99}, {0, 1}};
+    struct tm_comm_bucket got[4];
+    assert_int_equal(tm_comm_buckets(tensors, TM_COUNT(tensors), got, 4), 3);
+    assert_true(close_to(got[0].bytes, mib, 1e-12) && close_to(got[0].ready, 0.2, 1e-9));
+    assert_true(close_to(got[1].bytes, 25 * mib, 1e-12) && close_to(got[1].ready, 0.5 + 0.49 * 24 / 49, 1e-9));
+    assert_true(close_to(got[2].bytes, 25 * mib, 1e-12) && close_to(got[2].ready, 0.99, 1e-9));
+    assert_int_equal(tm_comm_buckets(tensors, TM_COUNT(tensors), got, 2), 2); /* the last takes the rest */
+    assert_true(close_to(got[1].bytes, 50 * mib, 1e-12) && close_to(got[1].ready, 0.99, 1e-9));
+    assert_int_equal(tm_comm_buckets(tensors, 0, got, 4), 0);
+}
+
+/* Where the large tensors are ready first (a classifier's last layers), more of them hides behind the backward pass. */
+static void test_ready_times_matter(void **state)
+{
+    (void)state;
+    struct tm_comm_model model = plain_model();
+    struct tm_comm_bucket early[2] = {{20e6, 0.1}, {1e6, 1}};
+    struct tm_comm_bucket late[2] = {{1e6, 0.1}, {20e6, 1}};
+    struct tm_comm_iteration iteration = FLAT(2, 1e9, 21e6, 100, 200);
+    iteration.bucket_count = 2;
+    iteration.buckets = early;
+    double first = tm_comm_iteration_ms(&model, &iteration).mean;
+    iteration.buckets = late;
+    double second = tm_comm_iteration_ms(&model, &iteration).mean;
+    assert_true(close_to(first, 300 + 2 + 8, 1e-9) && close_to(second, 300 + 2 + 160, 1e-9));
 }
 
 static void test_more_bandwidth_is_never_slower(void **state)
@@ -73,7 +128,7 @@ static void test_more_bandwidth_is_never_slower(void **state)
             for (double bytes = 1e3; bytes < 1e10; bytes *= 7) {
                 double before = INFINITY;
                 for (double rate = 1e6; rate < 1e12; rate *= 3) {
-                    struct tm_comm_iteration iteration = {world, rate, bytes, 50, 100};
+                    struct tm_comm_iteration iteration = FLAT(world, rate, bytes, 50, 100);
                     double ms = tm_comm_iteration_ms(&models[i], &iteration).mean;
                     assert_row(ms <= before && ms >= 150, "model %zu, %d workers, %g bytes at %g bit/s: %g after %g", i,
                                world, bytes, rate, ms, before);
@@ -113,7 +168,7 @@ static void test_overlap(void **state)
 {
     (void)state;
     struct tm_comm_model model = plain_model();
-    struct tm_comm_iteration iteration = {2, 1e9, 500e6, 0, 0}; /* 4,000 ms on the link */
+    struct tm_comm_iteration iteration = FLAT(2, 1e9, 500e6, 0, 0); /* 4,000 ms on the link */
     for (double backward = 1000; backward <= 1e6; backward *= 10) {
         iteration.backward_ms = backward;
         double added = tm_comm_iteration_ms(&model, &iteration).mean - backward;
@@ -236,6 +291,7 @@ static void test_learning_from_nothing(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_one_worker_waits_for_nobody), TM_TEST(test_naive_by_hand), TM_TEST(test_ring_by_hand),
+             TM_TEST(test_two_level_ring_by_hand), TM_TEST(test_buckets), TM_TEST(test_ready_times_matter),
              TM_TEST(test_more_bandwidth_is_never_slower), TM_TEST(test_more_to_send_is_never_faster),
              TM_TEST(test_overlap), TM_TEST(test_interval), TM_TEST(test_iteration_of_a_run),
              TM_TEST(test_learning_recovers), TM_TEST(test_learning_from_nothing))

@@ -1,0 +1,56 @@
+/* Stages: the model cut into P runs of layers, and what each needs on each kind of instance. Made once for each P. */
+#ifndef TM_WORKLOAD_PREDICT_INTERNAL_H
+#define TM_WORKLOAD_PREDICT_INTERNAL_H
+
+#include "workload/predict.h"
+
+enum { TM_MICRO_SIZES = 31, TM_BUCKETS_MAX = 1024 }; /* micro-batches 1, 2, 4 ... 2^30 */
+
+struct tm_stage {
+    size_t first; /* layers first .. last - 1 */
+    size_t last;
+    struct tm_network network;
+    double saved_values;
+    double output_values;
+    double input_values;  /* of all its layers: what recomputation starts from */
+    double largest_saved; /* of one layer */
+};
+
+/* One micro-batch on the slowest stage of a kind of instance, without recomputation. */
+struct tm_pace {
+    double stage_ms; /* forward and backward; 0: not found yet */
+    double launches_ms;
+    double optimizer_ms;
+    const struct tm_compute_curve *slowest;
+};
+
+struct tm_cut {
+    size_t count;
+    struct tm_stage *stages;                              /* count */
+    struct tm_compute_curve *curves[TM_FLEET_GROUPS_MAX]; /* of each stage on each kind of instance */
+    struct tm_pace paces[TM_FLEET_GROUPS_MAX][TM_MICRO_SIZES];
+    double link_values;             /* the most that two neighbours exchange, per sample */
+    double grad_bytes;              /* of the stage that has most */
+    struct tm_comm_bucket *buckets; /* of that stage */
+    size_t bucket_count;
+};
+
+struct tm_predictor {
+    struct tm_predict_request request; /* its groups are the predictor's own */
+    struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
+    double *costs; /* per layer: what the cut balances */
+    struct tm_cut *cuts[TM_STAGES_MAX + 1];
+    bool tuned; /* the user measured this model: how its curve was moved */
+    struct tm_compute_curve common;
+    struct tm_compute_curve own;
+};
+
+/* The cut into `count` stages; made at the first call. */
+int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_cut **out, struct tm_error *e);
+void tm_predictor__forget(struct tm_cut *cut);
+struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_cut *cut, size_t group, int micro_batch);
+/* Memory of a stage's GPU. */
+double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_cut *cut, size_t stage, int micro_batch,
+                         int micro_batches, bool recompute);
+
+#endif
