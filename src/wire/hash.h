@@ -1,0 +1,17 @@
+/* What names the bytes of a layer: XXH3-128. It finds damage; it does not defend against an enemy (TLS does). */
+#ifndef TM_WIRE_HASH_H
+#define TM_WIRE_HASH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tm_hash {
+    uint64_t low;
+    uint64_t high;
+};
+
+struct tm_hash tm_hash_of(const void *data, size_t length);
+bool tm_hash_equal(struct tm_hash a, struct tm_hash b);
+
+#endif

@@ -1,0 +1,62 @@
+/* Messages between coordinator, agents and workers: one schema (tidemill.proto), one envelope, limits on everything.
+ *
+ * Whatever comes from outside goes through tm_message_unpack: after it, the version is known, there is exactly one
+ * body, every list, text and chunk is within its limit, every real number is finite. What the numbers mean is the
+ * receiver's to check. A message lives in the arena it was unpacked into. */
+#ifndef TM_WIRE_MESSAGE_H
+#define TM_WIRE_MESSAGE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "wire/tidemill.pb-c.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TM_MESSAGE_VERSION = 1,
+    TM_MESSAGE_BYTES_MAX = 4 << 20,
+    TM_MESSAGE_LIST_MAX = 16384,
+    TM_MESSAGE_STRING_MAX = 256,
+    TM_MESSAGE_CHUNK_MAX = 1 << 20, /* bytes of a layer in one message */
+    TM_FRAME_HEADER = 4,
+};
+
+enum tm_role { TM_ROLE_NONE, TM_ROLE_COORDINATOR, TM_ROLE_AGENT, TM_ROLE_WORKER };
+
+/* Who: an agent or a worker is known by its instance's number; its incarnation tells one process from the next. */
+struct tm_peer {
+    enum tm_role role;
+    uint64_t id;
+    uint64_t incarnation; /* 0 in an address: whoever runs there now */
+};
+
+bool tm_peer_equal(const struct tm_peer *a, const struct tm_peer *b);
+
+typedef Tmw__Envelope tm_message;
+
+/* A message with its envelope's head filled in; the caller sets body_case and the body, then packs it. */
+tm_message tm_message_make(uint64_t job, const struct tm_peer *from, const struct tm_peer *to);
+struct tm_peer tm_message_sender(const tm_message *message);
+
+/* Appends the packed message (without a frame) to `out`. */
+void tm_message_pack(const tm_message *message, struct tm_text *out);
+/* -TM_EINPUT: not a message that we know, or one beyond its limits. `out` borrows from the arena alone. */
+int tm_message_unpack(const void *data, size_t length, struct tm_arena *arena, tm_message **out, struct tm_error *e);
+/* The name of a body as in the schema ("heartbeat"); "none". */
+const char *tm_message_name(const tm_message *message);
+
+/* The same for events of the record. */
+void tm_record_event_pack(const Tmw__RecordEvent *event, struct tm_text *out);
+int tm_record_event_unpack(const void *data, size_t length, struct tm_arena *arena, Tmw__RecordEvent **out,
+                           struct tm_error *e);
+
+/* Frames: how messages follow each other in a stream: length in 4 bytes, little endian, then the message. */
+void tm_frame_append(struct tm_text *out, const void *message, size_t length);
+/* Looks at the head of a stream. Returns the length of the first message, its bytes at data + TM_FRAME_HEADER; 0 when
+ * more bytes are needed; -TM_EINPUT for a length of 0 or beyond the limit: the stream cannot be followed any more. */
+int64_t tm_frame_next(const void *data, size_t length, struct tm_error *e);
+
+#endif

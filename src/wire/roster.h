@@ -1,0 +1,47 @@
+/* A generation's membership and layout as plain data, read from and written to messages with every bound checked. */
+#ifndef TM_WIRE_ROSTER_H
+#define TM_WIRE_ROSTER_H
+
+#include "wire/message.h"
+
+enum { TM_MEMBERS_MAX = 512, TM_STAGES_MAX = 256, TM_LAYERS_MAX = 4096, TM_MEMBER_ADDRESS_MAX = 108 };
+
+struct tm_member {
+    uint64_t id;
+    uint64_t incarnation;
+    bool spare; /* no seat: follows, holds copies, does not train */
+    uint32_t pipeline;
+    uint32_t stage;
+    char address[TM_MEMBER_ADDRESS_MAX];
+};
+
+struct tm_roster {
+    uint64_t generation; /* 0: none */
+    uint32_t pipelines;
+    uint32_t stages;
+    uint32_t stage_first[TM_STAGES_MAX + 1]; /* stage s holds layers [stage_first[s], stage_first[s + 1]) */
+    uint32_t micro_batches[TM_MEMBERS_MAX];  /* of each pipeline */
+    struct tm_member *members;               /* owned; seated members fill every (pipeline, stage) exactly once */
+    size_t member_count;
+};
+
+void tm_roster_deinit(struct tm_roster *roster); /* leaves an empty one */
+int tm_roster_copy(struct tm_roster *to, const struct tm_roster *from, struct tm_error *e);
+
+/* Is every layer held, every seat taken once, every micro-batch given out? -TM_EINPUT says what is not so. */
+int tm_roster_check(const struct tm_roster *roster, uint32_t layers, uint32_t micro_batches, struct tm_error *e);
+
+/* `out` is set on success only. The caller owns it. Bounds and seats are checked, see tm_roster_check. */
+int tm_roster_read(uint64_t generation, const Tmw__Layout *layout, uint32_t layers, uint32_t micro_batches,
+                   struct tm_roster *out, struct tm_error *e);
+/* The message's form, made in the arena. NULL: no memory. Strings are borrowed from the roster. */
+Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *arena);
+
+/* The member with this number, NULL if there is none. */
+const struct tm_member *tm_roster_find(const struct tm_roster *roster, uint64_t id);
+/* The seated member there. */
+const struct tm_member *tm_roster_at(const struct tm_roster *roster, uint32_t pipeline, uint32_t stage);
+uint32_t tm_roster_stage_of(const struct tm_roster *roster, uint32_t layer);
+size_t tm_roster_seated(const struct tm_roster *roster);
+
+#endif
