@@ -1,0 +1,78 @@
+/* What a change of layout costs, as figures (tidemill-cost(5) describes the file; cost_file.c reads it).
+ *
+ * Two kinds. `paper`: Parcae's planner, constant by constant, with its rules and its omissions (migrate.c says which),
+ * so that its published behaviour is reproduced. `measured`: what a runtime has measured of itself: a fixed pause to
+ * form the next generation, and every byte that has to move over the links it has. */
+#ifndef TM_LAYOUT_COST_H
+#define TM_LAYOUT_COST_H
+
+#include "base/env.h"
+#include "layout/shapes.h"
+
+enum { TM_COST_POINTS_MAX = 64, TM_COST_BYTES_MAX = 1 << 20 };
+
+enum tm_cost_kind { TM_COST_PAPER, TM_COST_MEASURED };
+
+/* Forming the communication groups of D x P instances: a sum of parts, and a step with D. */
+struct tm_group_cost {
+    double base_ms;
+    double per_pipeline_ms;
+    double per_stage_ms;
+    double per_instance_ms;
+    double pipelines_1_ms; /* on top, with 1 to 5 pipelines */
+    double pipelines_6_ms; /* with 6 to 11 */
+    double pipelines_12_ms;
+};
+
+struct tm_paper_cost {
+    double point_bytes[TM_COST_POINTS_MAX]; /* of one transfer, ascending */
+    double point_us[TM_COST_POINTS_MAX];
+    int point_count;
+    double rollback_ms;
+    double process_ms;
+    double rendezvous_ms;
+    double rendezvous_extra_ms;
+    struct tm_group_cost group_add;
+    struct tm_group_cost group_remove;
+    double build_ms[TM_SHAPE_STAGES_MAX + 1];
+    double build_base_ms; /* where the table has no row for a number of stages */
+    double build_per_layer_ms;
+};
+
+struct tm_measured_cost {
+    double reform_ms; /* pause of any change of generation */
+    double reform_per_instance_ms;
+    double link_bit_s;      /* of one instance, each way */
+    double link_latency_ms; /* of one transfer */
+    double store_bit_s;     /* reading a copy set, all instances together */
+    double detect_ms;       /* from an unannounced loss to its detection */
+    double speed;           /* trace seconds per wall second at which it was measured */
+};
+
+struct tm_cost {
+    enum tm_cost_kind kind;
+    struct tm_shape_rules rules;
+    struct tm_paper_cost paper;
+    struct tm_measured_cost measured;
+    double start_s;         /* from the grant of an on-demand instance to its first work */
+    double copy_interval_s; /* between copy sets: what a rollback loses, on average half of it */
+    char source[256];
+};
+
+/* `name` is "paper", "measured" (the file that the last run left in the data folder) or a path; `model` picks the
+ * figures of a model. Fills *out on success. */
+int tm_cost_load(struct tm_env *env, const char *name, const char *model, struct tm_cost *out, struct tm_error *e);
+int tm_cost_parse(const char *file, const char *text, size_t length, const char *model, struct tm_cost *out,
+                  struct tm_error *e);
+
+/* One transfer of so many bytes, by the paper's table. */
+double tm_cost_transfer_ms(const struct tm_paper_cost *paper, double bytes);
+/* Forming groups, starting processes and building the stages of a shape; `adding`: instances are added, so all meet
+ * again. */
+double tm_cost_group_ms(const struct tm_group_cost *group, int pipelines, int stages);
+double tm_cost_restart_ms(const struct tm_cost *cost, const struct tm_shapes *shapes, int shape, bool adding);
+/* Parcae's reactive baseline: everybody restarts and loads a checkpoint. */
+double tm_cost_rollback_ms(const struct tm_cost *cost, const struct tm_shapes *shapes, int shape, bool adding,
+                           bool first);
+
+#endif

@@ -1,0 +1,290 @@
+/* tidemill-cost files: YAML with a kind and its figures; man page tidemill-cost(5). */
+#include "layout/cost.h"
+
+#include "base/content.h"
+#include "base/embed.h"
+#include "base/fields.h"
+#include "base/number.h"
+#include "base/paths.h"
+#include "base/suggest.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+TM_EMBED(tm_embedded_paper_cost, "costs/paper.tmcost");
+
+static const char *const kinds[] = {"paper", "measured", NULL};
+
+static const struct tm_field group_fields[] = {
+#define GROUP_FIELD(name)                                                                                              \
+    {                                                                                                                  \
+        .key = #name, .type = TM_FIELD_NUMBER, .offset = offsetof(struct tm_group_cost, name), .min = 0, .max = 1e9    \
+    }
+    GROUP_FIELD(base_ms),         GROUP_FIELD(per_pipeline_ms),
+    GROUP_FIELD(per_stage_ms),    GROUP_FIELD(per_instance_ms),
+    GROUP_FIELD(pipelines_1_ms),  GROUP_FIELD(pipelines_6_ms),
+    GROUP_FIELD(pipelines_12_ms), {.key = NULL}};
+
+/* What stands under a model's name, before it goes to its place in struct tm_cost. */
+struct model_figures {
+    int64_t stages_min, stages_max, pipelines_min;
+    struct tm_strings stages_skipped;
+    struct tm_paper_cost paper;
+};
+
+#define MODEL_NUMBER(name)                                                                                             \
+    {                                                                                                                  \
+        .key = #name, .type = TM_FIELD_NUMBER, .offset = offsetof(struct model_figures, paper.name), .min = 0,         \
+        .max = 1e9                                                                                                     \
+    }
+#define MODEL_INTEGER(name, low)                                                                                       \
+    {                                                                                                                  \
+        .key = #name, .type = TM_FIELD_INTEGER, .offset = offsetof(struct model_figures, name), .min = (low),          \
+        .max = TM_SHAPE_STAGES_MAX                                                                                     \
+    }
+static const struct tm_field model_fields[] = {
+    MODEL_INTEGER(stages_min, 1),
+    MODEL_INTEGER(stages_max, 1),
+    MODEL_INTEGER(pipelines_min, 1),
+    {.key = "stages_skipped", .type = TM_FIELD_STRINGS, .offset = offsetof(struct model_figures, stages_skipped)},
+    MODEL_NUMBER(process_ms),
+    MODEL_NUMBER(rendezvous_ms),
+    MODEL_NUMBER(rendezvous_extra_ms),
+    MODEL_NUMBER(build_base_ms),
+    MODEL_NUMBER(build_per_layer_ms),
+    {.key = "group_add",
+     .type = TM_FIELD_MAP,
+     .fields = group_fields,
+     .offset = offsetof(struct model_figures, paper.group_add)},
+    {.key = "group_remove",
+     .type = TM_FIELD_MAP,
+     .fields = group_fields,
+     .offset = offsetof(struct model_figures, paper.group_remove)},
+    {.key = NULL}};
+
+struct file_figures {
+    int64_t version;
+    int kind;
+    const char *source;
+    double rollback_ms, start_s, copy_interval_s;
+    double reform_ms, reform_per_instance_ms, link_latency_ms, detect_ms, speed;
+    int64_t link_bit_s, store_bit_s;
+};
+
+#define FILE_NUMBER(name)                                                                                              \
+    {                                                                                                                  \
+        .key = #name, .type = TM_FIELD_NUMBER, .offset = offsetof(struct file_figures, name), .min = 0, .max = 1e9     \
+    }
+static const struct tm_field file_fields[] = {
+    {.key = "tidemill-cost",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct file_figures, version),
+     .required = true,
+     .min = 1,
+     .max = 1},
+    {.key = "kind",
+     .type = TM_FIELD_CHOICE,
+     .choices = kinds,
+     .offset = offsetof(struct file_figures, kind),
+     .required = true},
+    {.key = "source", .type = TM_FIELD_STRING, .offset = offsetof(struct file_figures, source)},
+    FILE_NUMBER(rollback_ms),
+    FILE_NUMBER(start_s),
+    FILE_NUMBER(copy_interval_s),
+    FILE_NUMBER(reform_ms),
+    FILE_NUMBER(reform_per_instance_ms),
+    FILE_NUMBER(link_latency_ms),
+    FILE_NUMBER(detect_ms),
+    {.key = "speed", .type = TM_FIELD_NUMBER, .offset = offsetof(struct file_figures, speed), .min = 1e-6, .max = 1e6},
+    {.key = "link", .type = TM_FIELD_RATE, .offset = offsetof(struct file_figures, link_bit_s)},
+    {.key = "store", .type = TM_FIELD_RATE, .offset = offsetof(struct file_figures, store_bit_s)},
+    {.key = NULL}};
+
+/* ---- parts ---- */
+
+static struct tm_node *take_child(struct tm_node *map, const char *key)
+{
+    for (struct tm_node **link = &map->first; *link != NULL; link = &(*link)->next) {
+        if (strcmp((*link)->key, key) != 0) continue;
+        struct tm_node *found = *link;
+        *link = found->next;
+        map->count--;
+        found->next = NULL;
+        return found;
+    }
+    return NULL;
+}
+
+/* A map of numbers to numbers: the key to *key, the value to *value. */
+static int read_pair(const char *file, const struct tm_node *node, double *key, double *value, struct tm_error *e)
+{
+    char place[300];
+    if (node->kind != TM_NODE_SCALAR || !tm_number_double(node->key, strlen(node->key), key) ||
+        !tm_number_double(node->text, strlen(node->text), value) || !(*key >= 0) || !(*value >= 0) || *value > 1e12)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: expected a number and its figure, for example 1024: 137.4; got \"%.40s\"",
+                            tm_node_place(file, node, place, sizeof place), node->key);
+    return 0;
+}
+
+static int read_points(const char *file, const struct tm_node *map, struct tm_paper_cost *paper, struct tm_error *e)
+{
+    char place[300];
+    if (map == NULL || map->kind != TM_NODE_MAP || map->count < 2 || map->count > TM_COST_POINTS_MAX)
+        return tm_error_set(e, TM_EINPUT, "%s: transfer_us: expected 2 to %d lines of \"bytes: microseconds\"",
+                            map != NULL ? tm_node_place(file, map, place, sizeof place) : file, TM_COST_POINTS_MAX);
+    for (const struct tm_node *node = map->first; node != NULL; node = node->next) {
+        int n = paper->point_count;
+        int rc = read_pair(file, node, &paper->point_bytes[n], &paper->point_us[n], e);
+        if (rc != 0) return rc;
+        if (n > 0 && paper->point_bytes[n] <= paper->point_bytes[n - 1])
+            return tm_error_set(e, TM_EINPUT, "%s: transfer_us: bytes must grow from line to line",
+                                tm_node_place(file, node, place, sizeof place));
+        paper->point_count++;
+    }
+    return 0;
+}
+
+static int read_build(const char *file, const struct tm_node *map, struct tm_paper_cost *paper, struct tm_error *e)
+{
+    char place[300];
+    if (map == NULL) return 0;
+    for (const struct tm_node *node = map->first; node != NULL; node = node->next) {
+        double stages, ms;
+        int rc = read_pair(file, node, &stages, &ms, e);
+        if (rc != 0) return rc;
+        if (stages < 1 || stages > TM_SHAPE_STAGES_MAX)
+            return tm_error_set(e, TM_EINPUT, "%s: build_ms: a number of stages is 1 to %d",
+                                tm_node_place(file, node, place, sizeof place), TM_SHAPE_STAGES_MAX);
+        paper->build_ms[(int)stages] = ms;
+    }
+    return 0;
+}
+
+static int read_skipped(const char *file, const struct model_figures *figures, struct tm_shape_rules *rules,
+                        struct tm_error *e)
+{
+    for (size_t i = 0; i < figures->stages_skipped.count; i++) {
+        double stages;
+        const char *text = figures->stages_skipped.items[i];
+        if (!tm_number_double(text, strlen(text), &stages) || stages < 1 || stages > TM_SHAPE_STAGES_MAX)
+            return tm_error_set(e, TM_EINPUT, "%s: stages_skipped: expected numbers from 1 to %d, got \"%.40s\"", file,
+                                TM_SHAPE_STAGES_MAX, text);
+        rules->skipped[(int)stages] = true;
+    }
+    return 0;
+}
+
+static int read_model(const char *file, struct tm_node *map, struct tm_arena *arena, struct tm_cost *out,
+                      struct tm_error *e)
+{
+    struct model_figures figures = {.stages_min = 1, .stages_max = TM_SHAPE_STAGES_MAX, .pipelines_min = 1};
+    figures.paper = out->paper;
+    struct tm_node *build = map->kind == TM_NODE_MAP ? take_child(map, "build_ms") : NULL;
+    int rc = tm_fields_read(file, map, model_fields, arena, &figures, e);
+    if (rc == 0) rc = read_build(file, build, &figures.paper, e);
+    if (rc == 0) rc = read_skipped(file, &figures, &out->rules, e);
+    if (rc != 0) return rc;
+    if (figures.stages_min > figures.stages_max)
+        return tm_error_set(e, TM_EINPUT, "%s: stages_min is above stages_max", file);
+    out->rules.stages_min = (int)figures.stages_min;
+    out->rules.stages_max = (int)figures.stages_max;
+    out->rules.pipelines_min = (int)figures.pipelines_min;
+    out->paper = figures.paper;
+    return 0;
+}
+
+static int read_models(const char *file, struct tm_node *models, const char *model, struct tm_arena *arena,
+                       struct tm_cost *out, struct tm_error *e)
+{
+    if (models == NULL) return 0;
+    char place[300];
+    if (models->kind != TM_NODE_MAP)
+        return tm_error_set(e, TM_EINPUT, "%s: models: expected names of models with their figures",
+                            tm_node_place(file, models, place, sizeof place));
+    struct tm_node *chosen = take_child(models, model);
+    if (chosen == NULL) chosen = take_child(models, "default");
+    return chosen == NULL ? 0 : read_model(file, chosen, arena, out, e);
+}
+
+static int check_measured(const char *file, const struct tm_cost *cost, struct tm_error *e)
+{
+    if (cost->kind != TM_COST_MEASURED) return 0;
+    if (!(cost->measured.link_bit_s > 0))
+        return tm_error_set(e, TM_EINPUT, "%s: link: a measured cost file says the rate of a link, for example 10Gbps",
+                            file);
+    return 0;
+}
+
+static int read_root(const char *file, struct tm_node *root, const char *model, struct tm_arena *arena,
+                     struct tm_cost *out, struct tm_error *e)
+{
+    struct file_figures figures = {.start_s = 120, .copy_interval_s = 600, .speed = 1};
+    if (root->kind != TM_NODE_MAP)
+        return tm_error_set(e, TM_EINPUT, "%s: expected \"tidemill-cost: 1\", then keys and values", file);
+    struct tm_node *models = take_child(root, "models"), *points = take_child(root, "transfer_us");
+    int rc = tm_fields_read(file, root, file_fields, arena, &figures, e);
+    if (rc != 0) return rc;
+    out->kind = (enum tm_cost_kind)figures.kind;
+    out->start_s = figures.start_s;
+    out->copy_interval_s = figures.copy_interval_s;
+    out->paper.rollback_ms = figures.rollback_ms;
+    double bit_s = (double)figures.link_bit_s;
+    out->measured = (struct tm_measured_cost){
+        figures.reform_ms,
+        figures.reform_per_instance_ms,
+        bit_s,
+        figures.link_latency_ms,
+        figures.store_bit_s > 0 ? (double)figures.store_bit_s : bit_s,
+        figures.detect_ms,
+        figures.speed,
+    };
+    snprintf(out->source, sizeof out->source, "%s", figures.source != NULL ? figures.source : file);
+    if (out->kind == TM_COST_PAPER) rc = read_points(file, points, &out->paper, e);
+    if (rc == 0) rc = read_models(file, models, model, arena, out, e);
+    return rc != 0 ? rc : check_measured(file, out, e);
+}
+
+/* ---- public ---- */
+
+int tm_cost_parse(const char *file, const char *text, size_t length, const char *model, struct tm_cost *out,
+                  struct tm_error *e)
+{
+    struct tm_arena arena;
+    struct tm_node *root;
+    struct tm_cost cost = {.rules = {.stages_min = 1, .stages_max = TM_SHAPE_STAGES_MAX, .pipelines_min = 1}};
+    tm_arena_init(&arena, 8 << 20);
+    int rc = tm_doc_parse_yaml(file, text, length, &arena, &root, e);
+    if (rc == 0) rc = read_root(file, root, model, &arena, &cost, e);
+    tm_arena_deinit(&arena);
+    if (rc == 0) *out = cost;
+    return rc;
+}
+
+static int load_file(struct tm_env *env, const char *path, const char *model, struct tm_cost *out, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_COST_BYTES_MAX);
+    int rc = tm_content_read(env, path, &text, e);
+    if (rc == 0) rc = tm_cost_parse(path, tm_text_string(&text), text.length, model, out, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+int tm_cost_load(struct tm_env *env, const char *name, const char *model, struct tm_cost *out, struct tm_error *e)
+{
+    if (strcmp(name, "paper") == 0)
+        return tm_cost_parse("paper", tm_embedded_paper_cost_begin,
+                             (size_t)(tm_embedded_paper_cost_end - tm_embedded_paper_cost_begin), model, out, e);
+    if (strcmp(name, "measured") != 0) return load_file(env, name, model, out, e);
+    struct tm_arena arena;
+    tm_arena_init(&arena, 1 << 20);
+    const char *path = tm_path(env, TM_PATH_DATA, "measured.tmcost", &arena, e);
+    int rc = path == NULL ? -TM_EINPUT : load_file(env, path, model, out, e);
+    tm_arena_deinit(&arena);
+    if (rc == -TM_ENOTFOUND)
+        rc = tm_error_set(e, TM_ENOTFOUND,
+                          "--cost measured: no run has left its costs here yet; name a file, or use --cost paper");
+    return rc;
+}

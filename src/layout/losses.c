@@ -1,0 +1,134 @@
+#include "layout/losses.h"
+
+#include "base/random.h"
+
+#include <math.h>
+#include <string.h>
+
+static double choose(int n, int k)
+{
+    if (k < 0 || k > n) return 0;
+    if (k > n - k) k = n - k;
+    double value = 1;
+    for (int i = 1; i <= k; i++)
+        value *= (double)(n - k + i) / i;
+    return value;
+}
+
+/* How many different leftovers there are: coefficients of (1 + x + ... + x^pipelines)^stages (1 + ... + x^spares),
+ * cut off at the limit. */
+static bool few_ways(int pipelines, int stages, int spares, int lost)
+{
+    enum { LOST_MAX = 64 };
+    if (lost > LOST_MAX) return false;
+    double ways[LOST_MAX + 1] = {1}, next[LOST_MAX + 1];
+    for (int part = 0; part <= stages; part++) {
+        int most = part == stages ? spares : pipelines;
+        for (int sum = 0; sum <= lost; sum++) {
+            next[sum] = 0;
+            for (int taken = 0; taken <= most && taken <= sum; taken++)
+                next[sum] += ways[sum - taken];
+        }
+        memcpy(ways, next, sizeof ways);
+    }
+    return ways[lost] <= TM_LOSSES_COUNTED_MAX;
+}
+
+struct counting {
+    int pipelines;
+    int spares;
+    double choices[TM_SHAPE_NODES_MAX + 1]; /* of so many of one stage's replicas */
+    double all;                             /* ways to lose so many of the fleet */
+    struct tm_survivors survivors;
+    tm_losses_visit visit;
+    void *context;
+};
+
+static void count_from(struct counting *counting, int stage, int lost, double ways)
+{
+    if (stage == counting->survivors.stages) {
+        double of_spares = choose(counting->spares, lost);
+        if (of_spares == 0) return;
+        counting->survivors.probability = ways * of_spares / counting->all;
+        counting->visit(counting->context, &counting->survivors);
+        return;
+    }
+    int room = counting->pipelines * (counting->survivors.stages - stage - 1) + counting->spares;
+    for (int taken = lost > room ? lost - room : 0; taken <= counting->pipelines && taken <= lost; taken++) {
+        counting->survivors.left[stage] = counting->pipelines - taken;
+        count_from(counting, stage + 1, lost - taken, ways * counting->choices[taken]);
+    }
+}
+
+/* Draws without replacement: instance k < pipelines x stages holds stage k mod stages. */
+static void draw_losses(struct counting *counting, int stages, int nodes, int lost)
+{
+    struct tm_random random = tm_random_make(0x7469646d, (uint64_t)(nodes * 4096 + lost));
+    int ids[TM_SHAPE_NODES_MAX];
+    for (int i = 0; i < nodes; i++)
+        ids[i] = i;
+    counting->survivors.probability = 1.0 / TM_LOSSES_COUNTED_MAX;
+    for (int draw = 0; draw < TM_LOSSES_COUNTED_MAX; draw++) {
+        for (int s = 0; s < stages; s++)
+            counting->survivors.left[s] = counting->pipelines;
+        for (int i = 0; i < lost; i++) {
+            int j = i + (int)tm_random_below(&random, (uint64_t)(nodes - i));
+            int id = ids[j];
+            ids[j] = ids[i];
+            ids[i] = id;
+            if (id < counting->pipelines * stages) counting->survivors.left[id % stages]--;
+        }
+        counting->visit(counting->context, &counting->survivors);
+    }
+}
+
+bool tm_losses_each(int pipelines, int stages, int spares, int lost, tm_losses_visit visit, void *context)
+{
+    int nodes = pipelines * stages + spares;
+    struct counting counting = {.pipelines = pipelines, .spares = spares, .visit = visit, .context = context};
+    counting.survivors.stages = stages;
+    if (!few_ways(pipelines, stages, spares, lost)) {
+        draw_losses(&counting, stages, nodes, lost);
+        return false;
+    }
+    for (int i = 0; i <= pipelines; i++)
+        counting.choices[i] = choose(pipelines, i);
+    counting.all = choose(nodes, lost);
+    count_from(&counting, 0, lost, 1);
+    return true;
+}
+
+double tm_losses_keep_probability(int pipelines, int stages, int spares, int lost, int keep)
+{
+    /* The share of ways that take at most pipelines - keep from each stage, built up stage by stage: `chance[k]` is the
+     * probability that the stages so far lost k, each few enough. Adding a stage draws from what is left. */
+    double chance[TM_SHAPE_NODES_MAX + 1] = {0}, next[TM_SHAPE_NODES_MAX + 1];
+    int fleet = pipelines * stages + spares;
+    if (keep > pipelines || lost > fleet) return 0;
+    if (lost == 0) return 1;
+    chance[0] = 1;
+    int rest = fleet;
+    for (int stage = 0; stage < stages; stage++) {
+        memset(next, 0, (size_t)(lost + 1) * sizeof *next);
+        for (int before = 0; before <= lost; before++) {
+            if (chance[before] == 0) continue;
+            int to_lose = lost - before;
+            /* hypergeometric: of `rest` instances, `to_lose` go; how many of this stage's `pipelines`? */
+            double all = lgamma(rest + 1.0) - lgamma(to_lose + 1.0) - lgamma(rest - to_lose + 1.0);
+            for (int taken = 0; taken <= pipelines - keep && taken <= to_lose; taken++) {
+                int others = rest - pipelines;
+                if (to_lose - taken > others) continue;
+                double ways = lgamma(pipelines + 1.0) - lgamma(taken + 1.0) - lgamma(pipelines - taken + 1.0) +
+                              lgamma(others + 1.0) - lgamma(to_lose - taken + 1.0) -
+                              lgamma(others - to_lose + taken + 1.0);
+                next[before + taken] += chance[before] * exp(ways - all);
+            }
+        }
+        memcpy(chance, next, (size_t)(lost + 1) * sizeof *chance);
+        rest -= pipelines;
+    }
+    double sum = 0;
+    for (int k = 0; k <= lost; k++)
+        if (lost - k <= spares) sum += chance[k];
+    return sum < 1 ? sum : 1;
+}

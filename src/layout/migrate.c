@@ -1,0 +1,389 @@
+#include "layout/migrate.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { ROWS_MAX = 1 << 20 };
+
+struct row {
+    int fleet;
+    int from;
+    int lost;
+    double *ms; /* owned */
+};
+
+struct tm_migrations {
+    const struct tm_shapes *shapes;
+    const struct tm_cost *cost;
+    double *stage_ms;   /* [stages][stage]: one transfer of that stage's state */
+    double *largest_ms; /* [stages]: of its largest stage */
+    struct row *rows;   /* hash table, open addressing; its size is a power of two */
+    size_t row_count;
+    size_t row_slots;
+};
+
+/* ---- one outcome, paper ---- */
+
+static double transfer_ms(const struct tm_migrations *m, double bytes)
+{
+    if (m->cost->kind == TM_COST_PAPER) return tm_cost_transfer_ms(&m->cost->paper, bytes);
+    return bytes <= 0 ? 0 : m->cost->measured.link_latency_ms + bytes * 8e3 / m->cost->measured.link_bit_s;
+}
+
+static double stage_ms(const struct tm_migrations *m, int stages, int stage)
+{
+    return m->stage_ms[stages * TM_SHAPE_STAGES_MAX + stage];
+}
+
+static int fewest(const struct tm_survivors *survivors)
+{
+    int least = survivors->left[0];
+    for (int s = 1; s < survivors->stages; s++)
+        if (survivors->left[s] < least) least = survivors->left[s];
+    return least;
+}
+
+/* Parcae's rule: short stages are copied at the same time, stages without a survivor one after the other; its last
+ * stage counts as lost already with one survivor (that one is the pinned backup). */
+static double paper_between_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int pipelines)
+{
+    double largest = 0, lost = 0;
+    int stages = survivors->stages;
+    for (int s = 0; s < stages; s++) {
+        int left = survivors->left[s];
+        if (left >= pipelines) continue;
+        double ms = stage_ms(m, stages, s);
+        if (ms > largest) largest = ms;
+        if (left == 0 || (s == stages - 1 && left == 1)) lost += ms;
+    }
+    return largest > lost ? largest : lost;
+}
+
+/* Which survivors are free still, while new stages take them in order. */
+struct pool {
+    const struct tm_survivors *survivors;
+    int taken[TM_SHAPE_STAGES_MAX];
+    int first_near; /* no old stage before this one reaches into the new stage or those after it */
+    int level;      /* of the lowest pipeline that has a free survivor ... */
+    int position;   /* ... and no free one of that pipeline stands before this stage */
+};
+
+/* The free survivor of the lowest pipeline, then of the lowest stage; -1: none is left. */
+static int lowest_free(struct pool *pool)
+{
+    const struct tm_survivors *survivors = pool->survivors;
+    for (int empty_rounds = 0; empty_rounds < 2; empty_rounds++) {
+        for (; pool->position < survivors->stages; pool->position++) {
+            int s = pool->position;
+            if (pool->taken[s] <= pool->level && pool->taken[s] < survivors->left[s]) return s;
+        }
+        int next = -1;
+        for (int s = 0; s < survivors->stages; s++)
+            if (pool->taken[s] < survivors->left[s] && (next < 0 || pool->taken[s] < next)) next = pool->taken[s];
+        if (next < 0) return -1;
+        pool->level = next;
+        pool->position = 0;
+    }
+    return -1;
+}
+
+/* The free survivor that shares most with layers [first, end); among equals the one of the lowest pipeline, then of the
+ * lowest stage. Returns its stage, or -1. *shared: parameters it has already. Asked for with growing `first`. */
+static int closest_survivor(const struct tm_shapes *shapes, struct pool *pool, int first, int end, double *shared)
+{
+    const struct tm_survivors *survivors = pool->survivors;
+    const struct tm_cut *cut = &shapes->cuts[survivors->stages];
+    const double *before = shapes->layer_params_before;
+    int best = -1;
+    double most = 0;
+    while (pool->first_near < survivors->stages && cut->first[pool->first_near + 1] <= first)
+        pool->first_near++;
+    for (int s = pool->first_near; s < survivors->stages && cut->first[s] < end; s++) {
+        if (pool->taken[s] >= survivors->left[s]) continue;
+        int from = cut->first[s] > first ? cut->first[s] : first;
+        int to = cut->first[s + 1] < end ? cut->first[s + 1] : end;
+        double have = before[to] - before[from];
+        if (have > most || (best >= 0 && have == most && pool->taken[s] < pool->taken[best])) {
+            best = s;
+            most = have;
+        }
+    }
+    *shared = most;
+    return best >= 0 ? best : lowest_free(pool);
+}
+
+/* Parcae's rule: each new stage in turn takes the closest free survivor. Its code keeps only what the last of them
+ * lacks (an assignment where a sum was meant), and so do we. */
+static double paper_new_cut_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int stages)
+{
+    const struct tm_cut *cut = &m->shapes->cuts[stages];
+    struct pool pool = {.survivors = survivors};
+    double missing = 0;
+    for (int j = 0; j < stages; j++) {
+        double shared;
+        int s = closest_survivor(m->shapes, &pool, cut->first[j], cut->first[j + 1], &shared);
+        if (s < 0) break;
+        pool.taken[s]++;
+        missing = cut->params[j] - shared;
+    }
+    return transfer_ms(m, missing * m->shapes->bytes_per_param);
+}
+
+/* ---- one outcome, measured: every byte counts ---- */
+
+/* Same cut: each replica that lacks its state pulls it from all survivors of the stage at once; a stage without any is
+ * read from the copy set, all such stages sharing the store. */
+static double full_between_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int pipelines)
+{
+    double slowest = 0, from_store = 0;
+    for (int s = 0; s < survivors->stages; s++) {
+        int left = survivors->left[s], lacking = pipelines - left;
+        if (lacking <= 0) continue;
+        double bytes = tm_shapes_stage_bytes(m->shapes, survivors->stages, s);
+        if (left == 0) {
+            from_store += bytes;
+            if (pipelines == 1) continue;
+            left = 1;
+            lacking--;
+        }
+        double share = lacking > left ? (double)lacking / left : 1;
+        double ms = transfer_ms(m, bytes * share);
+        if (ms > slowest) slowest = ms;
+    }
+    if (from_store > 0) slowest += from_store * 8e3 / m->cost->measured.store_bit_s;
+    return slowest;
+}
+
+/* Another cut: each of the stages x pipelines new places takes the closest free survivor or, failing that, an empty
+ * one. A place receives what it lacks; what an old stage has to give is spread over its survivors. The slowest of all
+ * ends counts; layers that nobody has come from the copy set. */
+static double full_new_cut_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int stages,
+                              int pipelines)
+{
+    const struct tm_shapes *shapes = m->shapes;
+    const struct tm_cut *cut = &shapes->cuts[stages], *old = &shapes->cuts[survivors->stages];
+    const double *before = shapes->layer_params_before;
+    double given[TM_SHAPE_STAGES_MAX] = {0}, worst = 0, from_store = 0;
+    struct pool pool = {.survivors = survivors};
+    for (int place = 0; place < stages * pipelines; place++) {
+        int j = place % stages, first = cut->first[j], end = cut->first[j + 1];
+        if (j == 0) pool.first_near = 0;
+        double shared = 0;
+        int own = closest_survivor(shapes, &pool, first, end, &shared);
+        if (own >= 0 && shared > 0)
+            pool.taken[own]++;
+        else
+            own = -1;
+        double missing = cut->params[j] - shared;
+        if (missing > worst) worst = missing;
+        for (int s = 0; s < survivors->stages; s++) {
+            int from = old->first[s] > first ? old->first[s] : first;
+            int to = old->first[s + 1] < end ? old->first[s + 1] : end;
+            if (to <= from || s == own) continue;
+            if (survivors->left[s] > 0)
+                given[s] += (before[to] - before[from]) / survivors->left[s];
+            else if (place < stages)
+                from_store += before[to] - before[from];
+        }
+    }
+    for (int s = 0; s < survivors->stages; s++)
+        if (given[s] > worst) worst = given[s];
+    double ms = transfer_ms(m, worst * shapes->bytes_per_param);
+    return from_store > 0 ? ms + from_store * shapes->bytes_per_param * 8e3 / m->cost->measured.store_bit_s : ms;
+}
+
+/* ---- one outcome ---- */
+
+/* Cost with the same cut and `pipelines` pipelines. */
+static double same_cut_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int from, int lost,
+                          int to)
+{
+    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
+    if (from == to && lost == 0) return 0;
+    bool paper = m->cost->kind == TM_COST_PAPER;
+    if (fewest(survivors) >= target->pipelines)
+        return paper ? tm_cost_group_ms(&m->cost->paper.group_remove, target->pipelines, target->stages) +
+                           m->cost->paper.process_ms
+                     : tm_cost_restart_ms(m->cost, m->shapes, to, false);
+    double move =
+        paper ? paper_between_ms(m, survivors, target->pipelines) : full_between_ms(m, survivors, target->pipelines);
+    return move + tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
+}
+
+/* What comes on top of the transfer when the cut changes. */
+static double new_cut_rest_ms(const struct tm_migrations *m, int from, int lost, int to)
+{
+    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
+    double ms = tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
+    if (m->cost->kind == TM_COST_PAPER && target->pipelines > 1) ms += m->largest_ms[target->stages];
+    return ms;
+}
+
+static double from_pause_ms(const struct tm_migrations *m, int to)
+{
+    const struct tm_shape *target = &m->shapes->list[to];
+    double ms = tm_cost_restart_ms(m->cost, m->shapes, to, true);
+    if (m->cost->kind == TM_COST_PAPER)
+        return ms + transfer_ms(m, 0) + (target->pipelines > 1 ? m->largest_ms[target->stages] : 0);
+    double bytes = 0;
+    for (int s = 0; s < target->stages; s++)
+        bytes += tm_shapes_stage_bytes(m->shapes, target->stages, s);
+    return ms + m->cost->measured.link_latency_ms + bytes * 8e3 / m->cost->measured.store_bit_s;
+}
+
+double tm_migration_ms(struct tm_migrations *m, int from, const struct tm_survivors *survivors, int lost, int to)
+{
+    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
+    if (target->nodes == 0) return 0;
+    if (old->nodes == 0) return from_pause_ms(m, to);
+    if (old->stages == target->stages) return same_cut_ms(m, survivors, from, lost, to);
+    double move = m->cost->kind == TM_COST_PAPER ? paper_new_cut_ms(m, survivors, target->stages)
+                                                 : full_new_cut_ms(m, survivors, target->stages, target->pipelines);
+    return move + new_cut_rest_ms(m, from, lost, to);
+}
+
+/* ---- rows ---- */
+
+struct row_sum {
+    struct tm_migrations *m;
+    double *ms;
+    int from;
+    int lost;
+};
+
+static void add_outcome(void *context, const struct tm_survivors *survivors)
+{
+    struct row_sum *sum = context;
+    struct tm_migrations *m = sum->m;
+    const struct tm_shapes *shapes = m->shapes;
+    const struct tm_shape *old = &shapes->list[sum->from];
+    for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
+        int first = shapes->first_of[stages], end = shapes->first_of[stages + 1];
+        if (first == end) continue;
+        bool same = stages == old->stages, paper = m->cost->kind == TM_COST_PAPER;
+        double move = !same && paper ? paper_new_cut_ms(m, survivors, stages) : 0;
+        for (int to = first; to < end; to++) {
+            double ms = same    ? same_cut_ms(m, survivors, sum->from, sum->lost, to)
+                        : paper ? move
+                                : full_new_cut_ms(m, survivors, stages, shapes->list[to].pipelines);
+            sum->ms[to] += survivors->probability * ms;
+        }
+    }
+}
+
+static void fill_row(struct tm_migrations *m, const struct row *row)
+{
+    const struct tm_shapes *shapes = m->shapes;
+    const struct tm_shape *old = &shapes->list[row->from];
+    if (old->nodes == 0) {
+        for (size_t to = 1; to < shapes->count; to++)
+            row->ms[to] = from_pause_ms(m, (int)to);
+        return;
+    }
+    struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};
+    (void)tm_losses_each(old->pipelines, old->stages, row->fleet - old->nodes, row->lost, add_outcome, &sum);
+    for (size_t to = 1; to < shapes->count; to++)
+        if (shapes->list[to].stages != old->stages) row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, (int)to);
+}
+
+static size_t slot_of(const struct tm_migrations *m, int fleet, int from, int lost)
+{
+    uint64_t key = ((uint64_t)fleet << 40) ^ ((uint64_t)from << 16) ^ (uint64_t)lost;
+    size_t slot = (size_t)(key * 0x9E3779B97F4A7C15u >> 20) & (m->row_slots - 1);
+    while (m->rows[slot].ms != NULL &&
+           (m->rows[slot].fleet != fleet || m->rows[slot].from != from || m->rows[slot].lost != lost))
+        slot = (slot + 1) & (m->row_slots - 1);
+    return slot;
+}
+
+static bool make_room(struct tm_migrations *m)
+{
+    if (m->row_count * 2 < m->row_slots) return true;
+    size_t old_slots = m->row_slots, slots = old_slots == 0 ? 1024 : old_slots * 2;
+    if (slots > ROWS_MAX) return false;
+    struct row *old = m->rows, *rows = tm_calloc(slots, sizeof *rows);
+    if (rows == NULL) return false;
+    m->rows = rows;
+    m->row_slots = slots;
+    for (size_t i = 0; i < old_slots; i++)
+        if (old[i].ms != NULL) m->rows[slot_of(m, old[i].fleet, old[i].from, old[i].lost)] = old[i];
+    tm_free(old);
+    return true;
+}
+
+const double *tm_migrations_row(struct tm_migrations *m, int fleet, int from, int lost)
+{
+    const struct tm_shape *old = &m->shapes->list[from];
+    assert(fleet >= old->nodes && lost >= 0 && lost <= fleet);
+    if (old->nodes == 0) fleet = lost = 0;
+    if (!make_room(m)) return NULL;
+    size_t slot = slot_of(m, fleet, from, lost);
+    if (m->rows[slot].ms != NULL) return m->rows[slot].ms;
+    struct row row = {fleet, from, lost, tm_calloc(m->shapes->count, sizeof(double))};
+    if (row.ms == NULL) return NULL;
+    fill_row(m, &row);
+    m->rows[slot] = row;
+    m->row_count++;
+    return row.ms;
+}
+
+double tm_migrations_restart_ms(const struct tm_migrations *m, int to)
+{
+    return tm_cost_restart_ms(m->cost, m->shapes, to, false);
+}
+
+size_t tm_migrations_count(const struct tm_migrations *m)
+{
+    return m->row_count;
+}
+
+size_t tm_migrations_bytes(const struct tm_migrations *m)
+{
+    return m->row_count * m->shapes->count * sizeof(double) + m->row_slots * sizeof *m->rows;
+}
+
+/* ---- life ---- */
+
+static void measure_stages(struct tm_migrations *m)
+{
+    for (int stages = 1; stages <= m->shapes->stages_max; stages++) {
+        for (int s = 0; s < m->shapes->cuts[stages].stages; s++) {
+            double ms = transfer_ms(m, tm_shapes_stage_bytes(m->shapes, stages, s));
+            m->stage_ms[stages * TM_SHAPE_STAGES_MAX + s] = ms;
+            if (ms > m->largest_ms[stages]) m->largest_ms[stages] = ms;
+        }
+    }
+}
+
+int tm_migrations_create(const struct tm_shapes *shapes, const struct tm_cost *cost, struct tm_migrations **out,
+                         struct tm_error *e)
+{
+    struct tm_migrations *m = tm_calloc(1, sizeof *m);
+    if (m == NULL) return tm_error_nomem(e);
+    m->shapes = shapes;
+    m->cost = cost;
+    size_t cuts = (size_t)shapes->stages_max + 1;
+    m->stage_ms = tm_calloc(cuts * TM_SHAPE_STAGES_MAX, sizeof *m->stage_ms);
+    m->largest_ms = tm_calloc(cuts, sizeof *m->largest_ms);
+    if (m->stage_ms == NULL || m->largest_ms == NULL) {
+        tm_migrations_destroy(m);
+        return tm_error_nomem(e);
+    }
+    measure_stages(m);
+    *out = m;
+    return 0;
+}
+
+void tm_migrations_destroy(struct tm_migrations *m)
+{
+    if (m == NULL) return;
+    for (size_t i = 0; i < m->row_slots; i++)
+        tm_free(m->rows[i].ms);
+    tm_free(m->rows);
+    tm_free(m->stage_ms);
+    tm_free(m->largest_ms);
+    tm_free(m);
+}

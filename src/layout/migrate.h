@@ -1,0 +1,38 @@
+/* Migrations: what it costs to go from one shape to another through a loss.
+ *
+ * The kinds, from cheap to dear: none; within stages (every stage still has the replicas it needs: only groups are
+ * formed anew); between stages (some stage lacks replicas: its state is copied to spares or idle replicas); new cut
+ * (another number of stages: state moves between all); and from the copy set, where no replica of a stage is left.
+ *
+ * Costs are expectations over which instances go, all equally likely, by counting (losses.h). A table keeps what it
+ * has computed: rows by (fleet, shape, lost), for all targets at once. One table serves one thread. */
+#ifndef TM_LAYOUT_MIGRATE_H
+#define TM_LAYOUT_MIGRATE_H
+
+#include "layout/cost.h"
+#include "layout/losses.h"
+
+struct tm_migrations;
+
+/* Borrows both, which must outlive it. */
+int tm_migrations_create(const struct tm_shapes *shapes, const struct tm_cost *cost, struct tm_migrations **out,
+                         struct tm_error *e);
+void tm_migrations_destroy(struct tm_migrations *migrations);
+
+/* Expected milliseconds of pause for each target shape (as many as shapes->count), when a fleet of `fleet` in shape
+ * `from` loses `lost`; arrivals do not change it. The row stays valid until the table is destroyed. NULL: no memory.
+ * Targets that need more instances than there are must not be asked for. */
+const double *tm_migrations_row(struct tm_migrations *migrations, int fleet, int from, int lost);
+
+/* One more restart, when the layout changes again while a migration to `to` is under way. */
+double tm_migrations_restart_ms(const struct tm_migrations *migrations, int to);
+
+/* Rows computed so far, and their bytes. */
+size_t tm_migrations_count(const struct tm_migrations *migrations);
+size_t tm_migrations_bytes(const struct tm_migrations *migrations);
+
+/* The cost of one outcome instead of an expectation: `left` replicas of each stage of `from`. */
+double tm_migration_ms(struct tm_migrations *migrations, int from, const struct tm_survivors *survivors, int lost,
+                       int to);
+
+#endif

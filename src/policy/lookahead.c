@@ -1,0 +1,150 @@
+#include "policy/lookahead.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* States are numbered 2 x shape for running, 2 x shape + 1 for still migrating. */
+struct state {
+    double samples;
+    double left_ms; /* of the migration; 0 when running */
+    bool reached;
+};
+
+struct tm_lookahead {
+    const struct tm_shapes *shapes;
+    struct tm_migrations *migrations;
+    struct state *now; /* [2 x shapes] */
+    struct state *next;
+    int *came_from; /* [steps][2 x shapes]: the state before */
+    size_t came_from_capacity;
+    double *restart_ms; /* [shapes]: one more restart while migrating */
+};
+
+int tm_lookahead_create(const struct tm_shapes *shapes, struct tm_migrations *migrations, struct tm_lookahead **out,
+                        struct tm_error *e)
+{
+    struct tm_lookahead *l = tm_calloc(1, sizeof *l);
+    if (l == NULL) return tm_error_nomem(e);
+    l->shapes = shapes;
+    l->migrations = migrations;
+    l->now = tm_calloc(2 * shapes->count, sizeof *l->now);
+    l->next = tm_calloc(2 * shapes->count, sizeof *l->next);
+    l->restart_ms = tm_calloc(shapes->count, sizeof *l->restart_ms);
+    if (l->now == NULL || l->next == NULL || l->restart_ms == NULL) {
+        tm_lookahead_destroy(l);
+        return tm_error_nomem(e);
+    }
+    for (size_t i = 0; i < shapes->count; i++)
+        l->restart_ms[i] = tm_migrations_restart_ms(migrations, (int)i);
+    *out = l;
+    return 0;
+}
+
+void tm_lookahead_destroy(struct tm_lookahead *l)
+{
+    if (l == NULL) return;
+    tm_free(l->now);
+    tm_free(l->next);
+    tm_free(l->came_from);
+    tm_free(l->restart_ms);
+    tm_free(l);
+}
+
+/* Is the candidate better than what is there? Equal values prefer fewer stages before (running) or less left over. */
+static bool better(const struct tm_lookahead *l, const struct state *there, const int *there_from,
+                   const struct state *candidate, int from)
+{
+    if (!there->reached || candidate->samples > there->samples) return true;
+    if (candidate->samples < there->samples) return false;
+    if (candidate->left_ms != there->left_ms) return candidate->left_ms < there->left_ms;
+    return l->shapes->list[from / 2].stages < l->shapes->list[*there_from / 2].stages;
+}
+
+static void consider(struct tm_lookahead *l, int *came_from, int from, int to, double cost_ms, double duration_s)
+{
+    struct state candidate = l->now[from];
+    double work_s = duration_s - cost_ms / 1000;
+    int state = 2 * to;
+    if (work_s >= 0) {
+        candidate.samples += l->shapes->list[to].samples_per_s * work_s;
+        candidate.left_ms = 0;
+    } else {
+        candidate.left_ms = -work_s * 1000;
+        state++;
+    }
+    if (!better(l, &l->next[state], &came_from[state], &candidate, from)) return;
+    candidate.reached = true;
+    l->next[state] = candidate;
+    came_from[state] = from;
+}
+
+/* Shapes that fit `nodes`; the pause only where nothing else does. */
+static bool fits(const struct tm_shapes *shapes, int shape, int nodes)
+{
+    if (shape == TM_SHAPE_PAUSE) return nodes < shapes->stages_min || shapes->count == 1;
+    return shapes->list[shape].nodes <= nodes;
+}
+
+static int advance(struct tm_lookahead *l, const struct tm_ahead *step, int *came_from, struct tm_error *e)
+{
+    int count = (int)l->shapes->count;
+    memset(l->next, 0, 2 * l->shapes->count * sizeof *l->next);
+    for (int from = 0; from < 2 * count; from++) {
+        if (!l->now[from].reached) continue;
+        int shape = from / 2;
+        if (l->shapes->list[shape].nodes > step->before) continue;
+        const double *row = tm_migrations_row(l->migrations, step->before, shape, step->lost);
+        if (row == NULL) return tm_error_nomem(e);
+        for (int to = 0; to < count; to++) {
+            if (!fits(l->shapes, to, step->after)) continue;
+            double cost_ms = row[to];
+            if (l->now[from].left_ms > 0) cost_ms = cost_ms > 0 ? cost_ms + l->restart_ms[to] : l->now[from].left_ms;
+            consider(l, came_from, from, to, cost_ms, step->duration_s);
+        }
+    }
+    struct state *swap = l->now;
+    l->now = l->next;
+    l->next = swap;
+    return 0;
+}
+
+static void start_at(struct tm_lookahead *l, struct tm_standing start)
+{
+    memset(l->now, 0, 2 * l->shapes->count * sizeof *l->now);
+    int state = 2 * start.shape + (start.migrating_ms > 0);
+    l->now[state] = (struct state){.reached = true, .left_ms = start.migrating_ms};
+}
+
+static int best_state(const struct tm_lookahead *l)
+{
+    int best = -1;
+    for (int i = 0; i < 2 * (int)l->shapes->count; i++)
+        if (l->now[i].reached && (best < 0 || l->now[i].samples > l->now[best].samples)) best = i;
+    return best;
+}
+
+int tm_lookahead_solve(struct tm_lookahead *l, struct tm_standing start, const struct tm_ahead *steps, size_t count,
+                       int *path, double *samples, struct tm_error *e)
+{
+    assert(count > 0);
+    size_t states = 2 * l->shapes->count;
+    int rc = tm_grow((void **)&l->came_from, &l->came_from_capacity, count * states, sizeof *l->came_from,
+                     TM_LOOKAHEAD_STEPS_MAX * (size_t)256);
+    if (rc == -TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "a look-ahead of %zu steps is too long", count);
+    if (rc != 0) return tm_error_nomem(e);
+    start_at(l, start);
+    for (size_t i = 0; i < count; i++) {
+        rc = advance(l, &steps[i], l->came_from + i * states, e);
+        if (rc != 0) return rc;
+    }
+    int state = best_state(l);
+    assert(state >= 0);
+    if (samples != NULL) *samples = l->now[state].samples;
+    for (size_t i = count; path != NULL && i-- > 0;) {
+        path[i] = state / 2;
+        state = l->came_from[i * states + (size_t)state];
+    }
+    return 0;
+}

@@ -1,0 +1,109 @@
+#include "policy/policy_internal.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+#include <strings.h>
+
+const struct tm_policy_info tm_policies[] = {
+    {.name = "ideal",
+     .summary = "the fastest layout every interval, no pause: nobody can reach it",
+     .knows = TM_KNOWS_EVENT,
+     .forecast = -1,
+     .decide = tm_policy__ideal},
+    {.name = "on-demand",
+     .summary = "on-demand instances alone, never lost",
+     .knows = TM_KNOWS_EVENT,
+     .on_demand = true,
+     .forecast = -1,
+     .decide = tm_policy__fixed},
+    {.name = "reactive",
+     .summary = "the fastest layout after each event, all restart from a checkpoint",
+     .knows = TM_KNOWS_EVENT,
+     .forecast = -1,
+     .decide = tm_policy__reactive},
+    {.name = "parcae",
+     .summary = "Parcae: its forecast, its optimizer, decides before the event",
+     .knows = TM_KNOWS_PAST,
+     .ticks_only = true,
+     .forecast = TM_FORECAST_PARCAE,
+     .decide = tm_policy__parcae},
+    {.name = "parcae-notice",
+     .summary = "Parcae's optimizer told this interval's event, then a flat forecast",
+     .knows = TM_KNOWS_EVENT,
+     .ticks_only = true,
+     .forecast = -1,
+     .decide = tm_policy__parcae},
+    {.name = "parcae-truth",
+     .summary = "Parcae's optimizer fed the true next intervals",
+     .knows = TM_KNOWS_NEXT,
+     .ticks_only = true,
+     .forecast = -1,
+     .decide = tm_policy__parcae},
+    {.name = "tidemill",
+     .summary = "ours: expectation over our forecast, at each event and notice",
+     .knows = TM_KNOWS_EVENT,
+     .step_in_flight = true,
+     .forecast = TM_FORECAST_TIDEMILL,
+     .decide = tm_policy__tidemill},
+    {.name = "oracle",
+     .summary = "the best that knowing the whole trace allows: a bound for all but ideal",
+     .knows = TM_KNOWS_ALL,
+     .forecast = -1,
+     .decide = tm_policy__oracle},
+    {.name = NULL},
+};
+
+const struct tm_policy_info *tm_policy_find(const char *name)
+{
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++)
+        if (strcasecmp(info->name, name) == 0) return info;
+    return NULL;
+}
+
+int tm_policy_create(const struct tm_policy_info *info, const struct tm_shapes *shapes,
+                     struct tm_migrations *migrations, const struct tm_cost *cost, struct tm_policy **out,
+                     struct tm_error *e)
+{
+    struct tm_policy *policy = tm_calloc(1, sizeof *policy);
+    if (policy == NULL) return tm_error_nomem(e);
+    policy->info = info;
+    policy->shapes = shapes;
+    policy->migrations = migrations;
+    policy->cost = cost;
+    int rc = tm_lookahead_create(shapes, migrations, &policy->lookahead, e);
+    policy->value = tm_calloc(shapes->count, sizeof *policy->value);
+    policy->steps = tm_calloc(TM_FORECAST_STEPS_MAX + 1, sizeof *policy->steps);
+    if (rc == 0 && (policy->value == NULL || policy->steps == NULL)) rc = tm_error_nomem(e);
+    if (rc != 0)
+        tm_policy_destroy(policy);
+    else
+        *out = policy;
+    return rc;
+}
+
+void tm_policy_destroy(struct tm_policy *policy)
+{
+    if (policy == NULL) return;
+    tm_lookahead_destroy(policy->lookahead);
+    tm_free(policy->plan);
+    tm_free(policy->value);
+    tm_free(policy->steps);
+    tm_free(policy);
+}
+
+int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
+{
+    struct tm_decision decision = {.shape = view->standing.shape, .change = TM_CHANGE_MIGRATE, .pace = 1};
+    int rc = policy->info->decide(policy, view, &decision, e);
+    if (rc == 0) *out = decision;
+    return rc;
+}
+
+int tm_policy_realise(const struct tm_shapes *shapes, int shape, int nodes)
+{
+    const struct tm_shape *wanted = &shapes->list[shape];
+    if (wanted->nodes <= nodes) return shape;
+    int pipelines = nodes / wanted->stages;
+    return pipelines > 0 ? tm_shapes_find(shapes, pipelines, wanted->stages) : tm_shapes_find(shapes, 1, nodes);
+}

@@ -1,0 +1,32 @@
+/* Shared by the policies of this room. */
+#ifndef TM_POLICY_INTERNAL_H
+#define TM_POLICY_INTERNAL_H
+
+#include "policy/policy.h"
+
+struct tm_policy {
+    const struct tm_policy_info *info;
+    const struct tm_shapes *shapes;
+    struct tm_migrations *migrations;
+    const struct tm_cost *cost;
+    struct tm_lookahead *lookahead;
+    int *plan; /* oracle: the whole way, made at the first decision */
+    size_t plan_count;
+    size_t plan_capacity;
+    size_t plan_next;
+    double *value; /* [shapes]: scratch */
+    struct tm_ahead *steps;
+};
+
+int tm_policy__ideal(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
+int tm_policy__reactive(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                        struct tm_error *e);
+int tm_policy__fixed(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
+int tm_policy__parcae(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                      struct tm_error *e);
+int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                        struct tm_error *e);
+int tm_policy__oracle(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                      struct tm_error *e);
+
+#endif

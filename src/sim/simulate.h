@@ -1,0 +1,82 @@
+/* One job, one trace, one policy: what happens.
+ *
+ * Event-driven on a virtual clock. A moment is a change of the fleet, or a tick of the policy's interval; between two
+ * moments nothing changes, so time advances from moment to moment. Which instances go is not in a trace: pauses are
+ * expectations over it (migrate.h), so a run is exact and needs no seed for it. */
+#ifndef TM_SIM_SIMULATE_H
+#define TM_SIM_SIMULATE_H
+
+#include "market/trace.h"
+#include "policy/policy.h"
+
+enum { TM_SIM_MOMENTS_MAX = 1 << 17 };
+
+struct tm_sim_options {
+    int64_t from_ms; /* of the trace; its history before is known to forecasts */
+    int64_t to_ms;
+    double interval_s; /* of ticks and of the look-ahead */
+    int horizon;       /* intervals of look-ahead */
+    double notice_s;
+    uint64_t seed;
+    double spot_usd_h; /* where the trace has no prices */
+    double on_demand_usd_h;
+    double samples_total; /* of the job; 0: trains to the end of the trace */
+    double deadline_s;    /* 0: none */
+    const int *forecasts; /* given instead of the policy's own, horizon numbers for each tick; NULL: none (tests) */
+    size_t forecast_count;
+};
+
+/* From one moment to the next. */
+struct tm_sim_interval {
+    double time_s;
+    double duration_s;
+    int before, lost, after;
+    int pipelines, stages;
+    double pause_s;
+    double samples;
+};
+
+struct tm_sim_log {
+    struct tm_sim_interval *intervals; /* owned */
+    size_t count;
+    size_t capacity;
+};
+
+/* Why it did not train. */
+struct tm_sim_pauses {
+    double migrate_s;
+    double rollback_s;
+    double idle_s; /* too few instances for any layout */
+    double start_s;
+};
+
+struct tm_sim_result {
+    double samples;
+    double samples_per_s;
+    struct tm_sim_pauses pauses;
+    int reconfigurations;
+    double bill_usd;
+    double usd_per_million_samples; /* NaN: no samples */
+    double finished_at_s;           /* NaN: not finished */
+    bool deadline_met;
+    double wall_s; /* of the simulated time */
+    double decision_us_mean;
+    double decision_us_max;
+    double instance_hours;
+};
+
+struct tm_sim_job {
+    const struct tm_shapes *shapes;
+    struct tm_migrations *migrations;
+    const struct tm_cost *cost;
+};
+
+/* `log` may be NULL; else it is filled (tm_sim_log_deinit). `env` gives the clock that times decisions. */
+int tm_simulate(struct tm_env *env, const struct tm_sim_job *job, const struct tm_trace *trace,
+                const struct tm_policy_info *info, const struct tm_sim_options *options, struct tm_sim_result *out,
+                struct tm_sim_log *log, struct tm_error *e);
+
+void tm_sim_log_init(struct tm_sim_log *log);
+void tm_sim_log_deinit(struct tm_sim_log *log);
+
+#endif
