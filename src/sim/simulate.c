@@ -215,15 +215,20 @@ static double lost_in_flight(const struct run *run, size_t moment)
     return (1 - spared) * fmod(run->worked_s, shape->step_s) * shape->samples_per_s;
 }
 
-static void count_pause(struct run *run, const struct tm_decision *decision, bool first, double pause_s)
+static enum tm_sim_cause cause_of(const struct tm_decision *decision, bool first, int to, double pause_s)
 {
-    struct tm_sim_pauses *pauses = &run->out->pauses;
-    if (first)
-        pauses->start_s += pause_s;
-    else if (decision->change == TM_CHANGE_ROLLBACK)
-        pauses->rollback_s += pause_s;
-    else
-        pauses->migrate_s += pause_s;
+    if (to == TM_SHAPE_PAUSE) return TM_SIM_IDLE;
+    if (!(pause_s > 0)) return TM_SIM_NONE;
+    if (first) return TM_SIM_START;
+    return decision->change == TM_CHANGE_ROLLBACK ? TM_SIM_ROLLBACK : TM_SIM_MIGRATE;
+}
+
+static void count_pause(struct tm_sim_pauses *pauses, enum tm_sim_cause cause, double pause_s, double duration_s)
+{
+    if (cause == TM_SIM_IDLE) pauses->idle_s += duration_s;
+    if (cause == TM_SIM_START) pauses->start_s += pause_s;
+    if (cause == TM_SIM_ROLLBACK) pauses->rollback_s += pause_s;
+    if (cause == TM_SIM_MIGRATE) pauses->migrate_s += pause_s;
 }
 
 static int log_interval(struct run *run, const struct tm_sim_interval *interval, struct tm_error *e)
@@ -251,11 +256,9 @@ static int live_through(struct run *run, size_t moment, const struct tm_decision
         run->worked_s = 0;
         if (moment > 0 && to != run->standing.shape) run->out->reconfigurations++;
     }
-    if (to == TM_SHAPE_PAUSE)
-        run->out->pauses.idle_s += ahead->duration_s;
-    else
-        count_pause(run, decision, moment == 0, pause_s);
     struct tm_sim_result *out = run->out;
+    enum tm_sim_cause cause = cause_of(decision, moment == 0, to, pause_s);
+    count_pause(&out->pauses, cause, pause_s, ahead->duration_s);
     double total = run->options->samples_total;
     if (total > 0 && isnan(out->finished_at_s) && out->samples + samples >= total && shape->samples_per_s > 0)
         out->finished_at_s = run->moments.list[moment].time_s + pause_s +
@@ -278,7 +281,8 @@ static int live_through(struct run *run, size_t moment, const struct tm_decision
                                        shape->pipelines,
                                        shape->stages,
                                        pause_s,
-                                       samples};
+                                       samples,
+                                       cause};
     return log_interval(run, &interval, e);
 }
 

@@ -26,6 +26,9 @@ struct tm_sim_options {
     size_t forecast_count;
 };
 
+/* Why an interval paused. Of idle the whole of it, of the others pause_s, at its beginning. */
+enum tm_sim_cause { TM_SIM_NONE, TM_SIM_MIGRATE, TM_SIM_ROLLBACK, TM_SIM_IDLE, TM_SIM_START };
+
 /* From one moment to the next. */
 struct tm_sim_interval {
     double time_s;
@@ -34,6 +37,7 @@ struct tm_sim_interval {
     int pipelines, stages;
     double pause_s;
     double samples;
+    enum tm_sim_cause cause;
 };
 
 struct tm_sim_log {
