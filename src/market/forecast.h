@@ -35,7 +35,7 @@ struct tm_forecast_step {
     const double *pmf; /* probability of each count 0..count_max of the forecast; sums to 1; owned by the forecaster */
     double mean;
     int p10, p50, p90; /* the smallest count with at least that much probability at or below it */
-    int point;         /* one number for planners that want one: parcae's own path; else p50 */
+    int point;         /* one number for planners that want one: the last count, parcae's own path, or p50 */
     int in, out;       /* what parcae says comes and goes in this step; else the changes of `point` */
 };
 
