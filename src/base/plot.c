@@ -34,13 +34,15 @@ void tm_plot_sparkline(const struct tm_term *term, struct tm_text *out, const do
 
 /* ---- the curve as a grid of samples ---- */
 
-/* Lowest and highest value of the step function over each of `columns` equal spans of its x range. */
+/* Lowest and highest value of a step function (or of a band: its two edges) over each of `columns` equal spans of its x
+ * range. */
 struct span {
     double low;
     double high;
 };
 
-static void sample_spans(const struct tm_plot *plot, size_t columns, struct span *spans)
+static void sample_spans(const struct tm_plot *plot, const double *lows, const double *highs, size_t columns,
+                         struct span *spans)
 {
     double x0 = plot->x[0];
     double width = (plot->x_end - x0) / (double)columns;
@@ -50,10 +52,10 @@ static void sample_spans(const struct tm_plot *plot, size_t columns, struct span
         double to = c + 1 == columns ? INFINITY : from + width;
         while (at + 1 < plot->count && plot->x[at + 1] <= from)
             at++;
-        struct span span = {plot->y[at], plot->y[at]};
+        struct span span = {lows[at], highs[at]};
         for (size_t i = at + 1; i < plot->count && plot->x[i] < to; i++) {
-            span.low = fmin(span.low, plot->y[i]);
-            span.high = fmax(span.high, plot->y[i]);
+            span.low = fmin(span.low, lows[i]);
+            span.high = fmax(span.high, highs[i]);
         }
         spans[c] = span;
     }
@@ -75,8 +77,9 @@ static void put_braille(struct tm_text *out, unsigned pattern)
     tm_text_append(out, bytes, 3);
 }
 
-/* Dots of a character cell: 2 wide, 4 high, in Unicode's order. */
-static unsigned braille_pattern(const struct span *spans, size_t column, size_t row_bottom, double top, size_t dots)
+/* Dots of a character cell: 2 wide, 4 high, in Unicode's order. Sparse: every second one, for a band. */
+static unsigned braille_pattern(const struct span *spans, size_t column, size_t row_bottom, double top, size_t dots,
+                                bool sparse)
 {
     static const unsigned char bit[4][2] = {{0x40, 0x80}, {0x04, 0x20}, {0x02, 0x10}, {0x01, 0x08}};
     unsigned pattern = 0;
@@ -84,12 +87,14 @@ static unsigned braille_pattern(const struct span *spans, size_t column, size_t 
         size_t low = to_dot(spans[column * 2 + x].low, top, dots);
         size_t high = to_dot(spans[column * 2 + x].high, top, dots);
         for (size_t y = 0; y < 4; y++) {
-            if (row_bottom + y >= low && row_bottom + y <= high) pattern |= bit[y][x];
+            bool left_out = sparse && (x + y) % 2 != 0;
+            if (row_bottom + y >= low && row_bottom + y <= high && !left_out) pattern |= bit[y][x];
         }
     }
     return pattern;
 }
 
+/* `band` follows the curve's spans, where the plot has one. */
 static void put_row(const struct tm_plot *plot, const struct tm_term *term, const struct span *spans, size_t columns,
                     size_t rows, size_t row, struct tm_text *out)
 {
@@ -97,11 +102,13 @@ static void put_row(const struct tm_plot *plot, const struct tm_term *term, cons
     struct tm_text cells;
     tm_text_init(&cells, columns * 4 + 1);
     for (size_t c = 0; c < columns; c++) {
-        unsigned pattern = braille_pattern(spans, c, bottom, plot->y_max, rows * 4);
+        unsigned pattern = braille_pattern(spans, c, bottom, plot->y_max, rows * 4, false);
+        unsigned around =
+            plot->y_low == NULL ? 0 : braille_pattern(spans + columns * 2, c, bottom, plot->y_max, rows * 4, true);
         if (term->utf8)
-            put_braille(&cells, pattern);
+            put_braille(&cells, pattern | around);
         else
-            tm_text_putc(&cells, pattern != 0 ? '#' : ' ');
+            tm_text_putc(&cells, pattern != 0 ? '#' : around != 0 ? '.' : ' ');
     }
     tm_term_put(term, out, TM_CYAN, tm_text_string(&cells));
     if (cells.failed != 0) out->failed = cells.failed;
@@ -143,9 +150,10 @@ int tm_plot_terminal(const struct tm_plot *plot, const struct tm_term *term, siz
                      struct tm_text *out, struct tm_error *e)
 {
     if (plot->count == 0 || columns < 2 || rows < 2) return tm_error_set(e, TM_EUSAGE, "nothing to plot");
-    struct span *spans = tm_calloc(columns * 2, sizeof *spans);
+    struct span *spans = tm_calloc(columns * 4, sizeof *spans);
     if (spans == NULL) return tm_error_nomem(e);
-    sample_spans(plot, columns * 2, spans);
+    sample_spans(plot, plot->y, plot->y, columns * 2, spans);
+    if (plot->y_low != NULL) sample_spans(plot, plot->y_low, plot->y_high, columns * 2, spans + columns * 2);
     struct tm_text title;
     tm_text_init(&title, 4096);
     tm_term_put_safe(&title, plot->title, strlen(plot->title));
@@ -239,6 +247,26 @@ static void put_curve(const struct tm_plot *plot, struct tm_text *out)
     tm_text_printf(out, "V%.2fZ\"/>\n", svg_y(plot, 0));
 }
 
+static void put_band(const struct tm_plot *plot, struct tm_text *out)
+{
+    for (size_t i = 0; i < plot->count; i++) {
+        double to = i + 1 < plot->count ? plot->x[i + 1] : plot->x_end;
+        tm_text_printf(out, "%s%.2f %.2fH%.2f", i == 0 ? "<path class=\"band\" d=\"M" : "L", svg_x(plot, plot->x[i]),
+                       svg_y(plot, plot->y_high[i]), svg_x(plot, to));
+    }
+    for (size_t i = plot->count; i-- > 0;) {
+        double to = i + 1 < plot->count ? plot->x[i + 1] : plot->x_end;
+        tm_text_printf(out, "L%.2f %.2fH%.2f", svg_x(plot, to), svg_y(plot, plot->y_low[i]), svg_x(plot, plot->x[i]));
+    }
+    tm_text_puts(out, "Z\"/>\n");
+    for (size_t i = 0; i < plot->count; i++) {
+        double to = i + 1 < plot->count ? plot->x[i + 1] : plot->x_end;
+        tm_text_printf(out, "%s%.2f %.2fH%.2f", i == 0 ? "<path class=\"line\" d=\"M" : "L", svg_x(plot, plot->x[i]),
+                       svg_y(plot, plot->y[i]), svg_x(plot, to));
+    }
+    tm_text_puts(out, "\"/>\n");
+}
+
 int tm_plot_svg(const struct tm_plot *plot, struct tm_text *out, struct tm_error *e)
 {
     if (plot->count == 0) return tm_error_set(e, TM_EUSAGE, "nothing to plot");
@@ -246,9 +274,12 @@ int tm_plot_svg(const struct tm_plot *plot, struct tm_text *out, struct tm_error
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\" "
                    "font-family=\"system-ui, sans-serif\" font-size=\"12\">\n"
                    "<style>.grid{stroke:#ccc;stroke-width:1}.area{fill:#0072b2;fill-opacity:.25;stroke:#0072b2;"
-                   "stroke-width:1.2;stroke-linejoin:round}text{fill:#333}</style>\n"
+                   "stroke-width:1.2;stroke-linejoin:round}%stext{fill:#333}</style>\n"
                    "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<title>",
-                   SVG_WIDTH, SVG_HEIGHT);
+                   SVG_WIDTH, SVG_HEIGHT,
+                   plot->y_low == NULL ? ""
+                                       : ".band{fill:#0072b2;fill-opacity:.25}.line{fill:none;stroke:#0072b2;"
+                                         "stroke-width:1.6;stroke-linejoin:round}");
     put_escaped(out, plot->title);
     tm_text_printf(out, "</title>\n<text x=\"%d\" y=\"20\" font-size=\"15\" font-weight=\"600\">", SVG_LEFT);
     put_escaped(out, plot->title);
@@ -256,7 +287,10 @@ int tm_plot_svg(const struct tm_plot *plot, struct tm_text *out, struct tm_error
     put_escaped(out, plot->y_label);
     tm_text_puts(out, "</text>\n");
     put_grid(plot, out);
-    put_curve(plot, out);
+    if (plot->y_low != NULL)
+        put_band(plot, out);
+    else
+        put_curve(plot, out);
     tm_text_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (SVG_WIDTH + SVG_LEFT) / 2, SVG_HEIGHT - 12);
     put_escaped(out, plot->x_label);
     tm_text_puts(out, "</text>\n</svg>\n");

@@ -19,7 +19,9 @@ struct tm_plot {
     const double *y;
     size_t count;
     double x_end;
-    double y_max; /* top of the y axis; its bottom is 0 */
+    double y_max;        /* top of the y axis; its bottom is 0 */
+    const double *y_low; /* a band around the curve, as long as it; NULL: none, the area below the curve is filled */
+    const double *y_high;
 };
 
 /* Axes, labels and curve, `columns` x `rows` characters of curve. Without UTF-8, '#' bars. */

@@ -33,7 +33,7 @@ static void log_warnings(const char *file, const struct tm_trace *trace)
     }
 }
 
-static int load(struct tm_cli *cli, const char *path, struct tm_trace *trace, struct tm_error *e)
+int tm_cmd_load_trace(struct tm_cli *cli, const char *path, struct tm_trace *trace, struct tm_error *e)
 {
     int rc = tm_trace_load(cli->env, path, tm_given_text(cli, "format"), trace, e);
     if (rc == 0) log_warnings(path, trace);
@@ -46,8 +46,7 @@ static int one_file(const struct tm_cli *cli, const char *what, struct tm_error 
     return tm_error_set(e, TM_EUSAGE, "name one trace: tidemill trace %s FILE (or hadp, hasp, ladp, lasp)", what);
 }
 
-/* A duration option for which 0 has no meaning; *out_ms is left alone where it was not given. */
-static int given_time_span(const struct tm_cli *cli, const char *name, int64_t *out_ms, struct tm_error *e)
+int tm_given_time_span(const struct tm_cli *cli, const char *name, int64_t *out_ms, struct tm_error *e)
 {
     int64_t span_ms = 1;
     int rc = tm_given_duration(cli, name, &span_ms, e);
@@ -150,7 +149,7 @@ static int cmd_stats(struct tm_cli *cli, struct tm_error *e)
                       (int64_t)cli->argument_count);
     for (size_t i = 0; i < cli->argument_count && rc != -(int)TM_ENOMEM; i++) {
         tm_progress_update(&progress, (int64_t)i);
-        rc = load(cli, cli->arguments[i], &trace, e);
+        rc = tm_cmd_load_trace(cli, cli->arguments[i], &trace, e);
         if (rc == 0 && cli->json) put_stats_json(&json, cli->arguments[i], &trace);
         if (rc == 0 && !cli->json) add_stats_row(&table, cli->arguments[i], &trace);
         read += rc == 0;
@@ -272,7 +271,7 @@ static int cmd_show(struct tm_cli *cli, struct tm_error *e)
     int rc = one_file(cli, "show", e);
     if (rc != 0) return rc;
     tm_trace_init(&trace);
-    rc = load(cli, cli->arguments[0], &trace, e);
+    rc = tm_cmd_load_trace(cli, cli->arguments[0], &trace, e);
     if (rc == 0) rc = make_curve(&trace, &curve, e);
     if (rc == 0 && (!cli->json || tm_given(cli, "svg"))) rc = draw(cli, cli->arguments[0], &trace, &curve, e);
     if (rc == 0 && cli->json) put_show_json(cli, cli->arguments[0], &trace);
@@ -289,7 +288,7 @@ static int cmd_show(struct tm_cli *cli, struct tm_error *e)
 static int emit(struct tm_cli *cli, const struct tm_trace *trace, const char *to, struct tm_error *e)
 {
     int64_t interval_ms = 0;
-    int rc = given_time_span(cli, "interval", &interval_ms, e);
+    int rc = tm_given_time_span(cli, "interval", &interval_ms, e);
     if (rc != 0) return rc;
     if (cli->json && tm_given_text(cli, "output") == NULL) {
         put_show_json(cli, "-", trace);
@@ -318,7 +317,7 @@ static int cmd_convert(struct tm_cli *cli, struct tm_error *e)
     int rc = one_file(cli, "convert", e);
     if (rc != 0) return rc;
     tm_trace_init(&trace);
-    rc = load(cli, cli->arguments[0], &trace, e);
+    rc = tm_cmd_load_trace(cli, cli->arguments[0], &trace, e);
     if (rc == 0) rc = emit(cli, &trace, tm_given_text(cli, "to"), e);
     tm_trace_deinit(&trace);
     return rc;
@@ -333,7 +332,7 @@ static int cmd_cut(struct tm_cli *cli, struct tm_error *e)
     if (rc != 0) return rc;
     tm_trace_init(&trace);
     tm_trace_init(&part);
-    rc = load(cli, cli->arguments[0], &trace, e);
+    rc = tm_cmd_load_trace(cli, cli->arguments[0], &trace, e);
     int64_t to_ms = trace.end_ms;
     if (rc == 0) rc = tm_given_duration(cli, "from", &from_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "to", &to_ms, e);
@@ -352,9 +351,9 @@ static int read_recipe(struct tm_cli *cli, struct tm_trace_recipe *recipe, struc
     if (rc == 0) rc = tm_given_integer(cli, "nodes", 1, TM_TRACE_NODES_MAX, &nodes, e);
     if (rc == 0) rc = tm_given_number(cli, "mean", 0, TM_TRACE_NODES_MAX, &recipe->mean_available, e);
     if (rc == 0) rc = tm_given_number(cli, "burst", 1, TM_TRACE_NODES_MAX, &recipe->mean_burst, e);
-    if (rc == 0) rc = given_time_span(cli, "mtbf", &recipe->mtbf_ms, e);
-    if (rc == 0) rc = given_time_span(cli, "interval", &recipe->interval_ms, e);
-    if (rc == 0) rc = given_time_span(cli, "duration", &recipe->duration_ms, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "mtbf", &recipe->mtbf_ms, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "interval", &recipe->interval_ms, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "duration", &recipe->duration_ms, e);
     if (rc != 0) return rc;
     recipe->seed = (uint64_t)seed;
     recipe->nodes_max = nodes > 0 ? nodes : (int64_t)ceil(recipe->mean_available * 4 / 3);
@@ -378,7 +377,7 @@ static int cmd_generate(struct tm_cli *cli, struct tm_error *e)
     tm_trace_init(&made);
     int rc = read_recipe(cli, &recipe, e);
     if (rc == 0 && tm_given(cli, "like")) {
-        rc = load(cli, tm_given_text(cli, "like"), &like, e);
+        rc = tm_cmd_load_trace(cli, tm_given_text(cli, "like"), &like, e);
         recipe.like = &like;
     }
     if (rc == 0) rc = tm_trace_generate(&recipe, &made, e);

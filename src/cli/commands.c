@@ -49,6 +49,28 @@ const struct tm_command tm_commands[] = {
         .subcommands = tm_trace_subcommands,
     },
     {
+        .name = "forecast",
+        .summary = "how many instances there will be, and how good such forecasts are",
+        .arguments = "TRACE...",
+        .description =
+            "Forecasts the number of instances for the next intervals, from what the trace has up to --at, as a "
+            "distribution: mean, median, and the range that holds 80% of what may be. Methods: last (the count stays, "
+            "with the errors that this made so far), parcae (the ARIMA predictor of that paper, with all its rules), "
+            "tidemill (learned from the trace as it goes: levels, bursts, what follows what, capacity).\n\n"
+            "With --backtest it forecasts from every interval that has 12 of history and compares with what came: mean "
+            "absolute "
+            "error of the median (also divided by the mean count), CRPS (the error of a whole distribution, in "
+            "instances), pinball losses, and how much of what came lay in the 80% range. All are means over steps 1 to "
+            "--horizon; with --json also for shorter look-aheads.",
+        .examples = "  tidemill forecast hadp --at 20m\n"
+                    "  tidemill forecast p3.csv --at 5.5h --method parcae --json\n"
+                    "  tidemill forecast --backtest hadp hasp ladp lasp\n"
+                    "  tidemill forecast --backtest p3.csv --protocol parcae --horizon 14\n",
+        .options = tm_forecast_options,
+        .run = tm_cmd_forecast,
+        .files = true,
+    },
+    {
         .name = "predict",
         .summary = "step time, memory and cost of a model on a fleet",
         .description =

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "market/catalog.h"
+#include "market/trace.h"
 
 extern const struct tm_option tm_catalog_list_options[];
 extern const struct tm_command tm_catalog_subcommands[];
@@ -15,6 +16,13 @@ bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *ca
 int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e);
 
 extern const struct tm_command tm_trace_subcommands[];
+/* For commands that read traces: --format applies, warnings go to the log. `trace` must be initialised. */
+int tm_cmd_load_trace(struct tm_cli *cli, const char *path, struct tm_trace *trace, struct tm_error *e);
+/* A duration option for which 0 has no meaning; *out_ms is left alone where it was not given. */
+int tm_given_time_span(const struct tm_cli *cli, const char *name, int64_t *out_ms, struct tm_error *e);
+
+extern const struct tm_option tm_forecast_options[];
+int tm_cmd_forecast(struct tm_cli *cli, struct tm_error *e);
 
 extern const struct tm_option tm_predict_options[];
 int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e);

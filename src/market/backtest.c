@@ -78,9 +78,8 @@ static void score_start(const struct tm_series *series, size_t start, const stru
     for (int h = 0; h < options->horizon; h++) {
         int truth = series->points[start + 1 + (size_t)h].count;
         score_step(forecast, h, truth, sums);
-        sums->crps += options->method == TM_FORECAST_LAST
-                          ? crps_of_last(errors, h, last, truth)
-                          : crps_of(forecast->steps[h].pmf, forecast->count_max, truth);
+        sums->crps += options->method == TM_FORECAST_LAST ? crps_of_last(errors, h, last, truth)
+                                                          : crps_of(forecast->steps[h].pmf, forecast->count_max, truth);
     }
     sums->starts++;
 }
