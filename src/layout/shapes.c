@@ -146,8 +146,8 @@ int tm_shape_speed_measured(void *model, int pipelines, int stages, double *samp
 int tm_shapes_find(const struct tm_shapes *shapes, int pipelines, int stages)
 {
     if (stages < 1 || stages > shapes->stages_max || pipelines < 1) return TM_SHAPE_PAUSE;
-    int index = shapes->first_of[stages] + pipelines - 1;
-    return index < shapes->first_of[stages + 1] ? index : TM_SHAPE_PAUSE;
+    int first = shapes->first_of[stages], count = shapes->first_of[stages + 1] - first;
+    return pipelines <= count ? first + pipelines - 1 : TM_SHAPE_PAUSE;
 }
 
 double tm_shapes_stage_bytes(const struct tm_shapes *shapes, int stages, int stage)
