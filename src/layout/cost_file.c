@@ -212,7 +212,7 @@ static int check_measured(const char *file, const struct tm_cost *cost, struct t
 {
     if (cost->kind != TM_COST_MEASURED) return 0;
     if (!(cost->measured.link_bit_s > 0))
-        return tm_error_set(e, TM_EINPUT, "%s: link: a measured cost file says the rate of a link, for example 10Gbps",
+        return tm_error_set(e, TM_EINPUT, "%s: link: a measured cost file says the rate of a link, for example 10Gbit/s",
                             file);
     return 0;
 }

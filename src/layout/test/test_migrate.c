@@ -1,0 +1,341 @@
+/* The migration table: expectations against outcomes, and what must hold of costs that were measured. */
+#include "layout/migrate.h"
+
+#include "layout/test/layout_helpers.h"
+
+#define PAPER_COST                                                                                                     \
+    "tidemill-cost: 1\nkind: paper\ntransfer_us: {1: 100, 1000000000: 1000000}\n"                                      \
+    "models: {test: {stages_max: 6, process_ms: 30, rendezvous_ms: 660, build_base_ms: 55, build_per_layer_ms: 43, "   \
+    "group_add: {base_ms: 35, per_instance_ms: 44}, group_remove: {base_ms: 35, per_instance_ms: 34}}}\n"
+
+/* ---- a measured job with given figures ---- */
+
+struct figures {
+    double reform_ms, reform_per_instance_ms, latency_ms, link_bit_s, store_bit_s;
+};
+
+static const struct figures usual = {1500, 20, 5, 1e9, 4e8};
+
+static struct test_job *measured_job(const struct figures *figures, int layers, double params_times, int nodes_max)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "tidemill-cost: 1\nkind: measured\nreform_ms: %.17g\nreform_per_instance_ms: %.17g\n"
+                   "link_latency_ms: %.17g\nlink: %.0fbit/s\nstore: %.0fbit/s\nmodels: {test: {stages_max: 6}}\n",
+                   figures->reform_ms, figures->reform_per_instance_ms, figures->latency_ms, figures->link_bit_s,
+                   figures->store_bit_s);
+    struct test_job *job = job_make(layers, false, text, nodes_max, test_speed);
+    if (params_times == 1) return job;
+    struct tm_error e = {0};
+    for (int i = 0; i < layers; i++)
+        job->layers[i].params *= params_times;
+    tm_migrations_destroy(job->migrations);
+    tm_shapes_deinit(&job->shapes);
+    assert_int_equal(tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, nodes_max, test_speed, NULL, &e), 0);
+    assert_int_equal(tm_migrations_create(&job->shapes, &job->cost, &job->migrations, &e), 0);
+    return job;
+}
+
+static const int froms[][3] = {{1, 1, 0}, {3, 1, 1}, {1, 2, 2}, {2, 2, 1}, {4, 2, 0}, {2, 3, 0},
+                               {3, 3, 1}, {1, 4, 0}, {2, 4, 2}, {2, 5, 0}, {1, 6, 2}};
+
+static const double *row_of(struct test_job *job, const int *from, int lost)
+{
+    const double *row = tm_migrations_row(job->migrations, from[0] * from[1] + from[2],
+                                          tm_shapes_find(&job->shapes, from[0], from[1]), lost);
+    assert_non_null(row);
+    return row;
+}
+
+static const char *place_of(const struct test_job *job, const int *from, int lost, size_t to)
+{
+    static char text[96];
+    (void)snprintf(text, sizeof text, "%dx%d + %d, %d lost, to %dx%d", from[0], from[1], from[2], lost,
+                   job->shapes.list[to].pipelines, job->shapes.list[to].stages);
+    return text;
+}
+
+/* ---- a row is the mean of its outcomes ---- */
+
+struct mean {
+    struct test_job *job;
+    const int *from;
+    int lost;
+    double sum[64], square[64];
+    double count;
+};
+
+static void add_outcome(void *context, const bool *gone)
+{
+    struct mean *mean = context;
+    struct tm_survivors left = survivors_of(mean->from[0], mean->from[1], gone);
+    int from = tm_shapes_find(&mean->job->shapes, mean->from[0], mean->from[1]);
+    mean->count++;
+    for (size_t to = 0; to < mean->job->shapes.count && to < 64; to++) {
+        double ms = tm_migration_ms(mean->job->migrations, from, &left, mean->lost, (int)to);
+        mean->sum[to] += ms;
+        mean->square[to] += ms * ms;
+    }
+}
+
+static void check_means(struct test_job *job, int lost_max)
+{
+    for (size_t i = 0; i < TM_COUNT(froms); i++) {
+        int nodes = froms[i][0] * froms[i][1] + froms[i][2];
+        for (int lost = 0; lost <= lost_max && lost <= nodes; lost++) {
+            struct mean mean = {.job = job, .from = froms[i], .lost = lost};
+            const double *row = row_of(job, froms[i], lost);
+            each_subset(nodes, lost, add_outcome, &mean);
+            for (size_t to = 0; to < job->shapes.count; to++)
+                assert_row(close_to(row[to], mean.sum[to] / mean.count, 1e-11), "%s: %.12g, want %.12g",
+                           place_of(job, froms[i], lost, to), row[to], mean.sum[to] / mean.count);
+        }
+    }
+}
+
+static void test_rows_are_means(void **state)
+{
+    (void)state;
+    struct test_job *paper = job_make(13, false, PAPER_COST, 12, test_speed);
+    struct test_job *measured = measured_job(&usual, 13, 1, 12);
+    check_means(paper, 5);
+    check_means(measured, 5);
+    job_drop(paper);
+    job_drop(measured);
+}
+
+/* Fleets whose outcomes are drawn in the table, against drawing once more: both have their error: five of
+ * them, and a thousandth for outcomes so rare that one of the two may not have seen them. */
+static void test_drawn_rows_are_near_means(void **state)
+{
+    (void)state;
+    enum { DRAWS = 3000 };
+    static const int large[][4] = {{6, 6, 4, 20}, {9, 6, 0, 12}, {4, 6, 6, 14}};
+    for (size_t i = 0; i < 2 * TM_COUNT(large); i++) {
+        const int *from = large[i / 2];
+        struct test_job *job =
+            i % 2 == 0 ? measured_job(&usual, 13, 1, 60) : job_make(13, false, PAPER_COST, 60, test_speed);
+        struct tm_random random = tm_random_make(5, i);
+        struct mean mean = {.job = job, .from = from, .lost = from[3]};
+        bool gone[64];
+        for (int draw = 0; draw < DRAWS; draw++) {
+            draw_subset(&random, from[0] * from[1] + from[2], from[3], gone);
+            add_outcome(&mean, gone);
+        }
+        const double *row = row_of(job, from, from[3]);
+        for (size_t to = 1; to < job->shapes.count && to < 64; to++) {
+            double want = mean.sum[to] / DRAWS, variance = fmax(0, mean.square[to] / DRAWS - want * want);
+            double error = 5 * sqrt(variance * (1.0 / DRAWS + 1.0 / TM_LOSSES_COUNTED_MAX)) + 1e-3 * want;
+            assert_row(fabs(row[to] - want) <= error, "%s: %g, drawn %g +- %g", place_of(job, from, from[3], to),
+                       row[to], want, error);
+        }
+        job_drop(job);
+    }
+}
+
+/* ---- measured costs ---- */
+
+/* Row by row, `better` never costs more than `worse`; and somewhere it costs less. */
+static void check_never_more(const char *name, struct test_job *better, struct test_job *worse)
+{
+    bool less = false;
+    for (size_t i = 0; i < TM_COUNT(froms); i++)
+        for (int lost = 0; lost <= 4 && lost <= froms[i][0] * froms[i][1]; lost++) {
+            const double *a = row_of(better, froms[i], lost), *b = row_of(worse, froms[i], lost);
+            for (size_t to = 0; to < better->shapes.count; to++) {
+                assert_row(isfinite(a[to]) && a[to] >= 0, "%s: %s: %g", name, place_of(better, froms[i], lost, to),
+                           a[to]);
+                assert_row(a[to] <= b[to] * (1 + 1e-12), "%s: %s: %g above %g", name,
+                           place_of(better, froms[i], lost, to), a[to], b[to]);
+                less = less || a[to] < b[to] * (1 - 1e-9);
+            }
+        }
+    assert_row(less, "%s: changes nothing", name);
+    job_drop(better);
+}
+
+static void test_better_figures_never_cost_more(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 13, 1, 12);
+    check_never_more("link", measured_job(&(struct figures){1500, 20, 5, 2e9, 4e8}, 13, 1, 12), job);
+    check_never_more("store", measured_job(&(struct figures){1500, 20, 5, 1e9, 8e8}, 13, 1, 12), job);
+    check_never_more("latency", measured_job(&(struct figures){1500, 20, 1, 1e9, 4e8}, 13, 1, 12), job);
+    check_never_more("reform", measured_job(&(struct figures){100, 20, 5, 1e9, 4e8}, 13, 1, 12), job);
+    check_never_more("reform of each", measured_job(&(struct figures){1500, 0, 5, 1e9, 4e8}, 13, 1, 12), job);
+    check_never_more("bytes", measured_job(&usual, 13, 0.5, 12), job);
+    job_drop(job);
+}
+
+/* Without fixed parts, twice the bytes cost twice the time, and so does half the bandwidth. */
+static void test_cost_is_in_proportion_to_bytes(void **state)
+{
+    (void)state;
+    static const struct figures bare = {0, 0, 0, 1e9, 4e8}, half = {0, 0, 0, 5e8, 2e8};
+    struct test_job *once = measured_job(&bare, 13, 1, 12);
+    struct test_job *twice = measured_job(&bare, 13, 2, 12);
+    struct test_job *slow = measured_job(&half, 13, 1, 12);
+    for (size_t i = 0; i < TM_COUNT(froms); i++)
+        for (int lost = 0; lost <= 4 && lost <= froms[i][0] * froms[i][1]; lost++) {
+            const double *a = row_of(once, froms[i], lost), *b = row_of(twice, froms[i], lost);
+            const double *c = row_of(slow, froms[i], lost);
+            for (size_t to = 0; to < once->shapes.count; to++)
+                assert_row(close_to(2 * a[to], b[to], 1e-11) && close_to(2 * a[to], c[to], 1e-11), "%s: %g, %g, %g",
+                           place_of(once, froms[i], lost, to), a[to], b[to], c[to]);
+        }
+    job_drop(once);
+    job_drop(twice);
+    job_drop(slow);
+}
+
+/* Outcomes by hand. Three stages of two replicas; layers of 5, 3 x 11 and 5 million parameters, 12 bytes each, are cut
+ * 5 + 4 + 4 by number; `usual` figures, so a transfer of b bytes takes 5 + b x 8 / 1e6 ms, the store 8 / 4e5. */
+static void test_outcomes_by_hand(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 13, 1, 12);
+    double bytes[3];
+    for (int s = 0; s < 3; s++)
+        bytes[s] = tm_shapes_stage_bytes(&job->shapes, 3, s);
+    const double link = 8 / 1e6, store = 8 / 4e5, restart2 = 1500 + 20 * 6, restart1 = 1500 + 20 * 3;
+    const double largest = fmax(bytes[0], fmax(bytes[1], bytes[2]));
+    const struct {
+        const char *name;
+        int left[3], lost, to_pipelines, to_stages;
+        double want;
+    } rows[] = {
+        {"nothing happens", {2, 2, 2}, 0, 2, 3, 0},
+        {"spares go", {2, 2, 2}, 1, 2, 3, restart2},
+        {"one pipeline fewer", {2, 2, 2}, 0, 1, 3, restart1},
+        {"a replica goes, one pipeline is whole", {2, 1, 2}, 1, 1, 3, restart1},
+        {"a replica goes, a spare takes its place", {2, 1, 2}, 1, 2, 3, restart2 + 5 + bytes[1] * link},
+        {"a stage of each pipeline", {1, 1, 2}, 2, 2, 3, restart2 + 5 + fmax(bytes[0], bytes[1]) * link},
+        {"a stage is gone", {2, 0, 2}, 2, 1, 3, restart1 + bytes[1] * store},
+        {"a stage is gone, wanted twice", {2, 0, 2}, 2, 2, 3, restart2 + bytes[1] * store + 5 + bytes[1] * link},
+        {"all are gone", {0, 0, 0}, 6, 1, 3, restart1 + (bytes[0] + bytes[1] + bytes[2]) * store},
+        {"two from one", {1, 2, 2}, 1, 3, 3, 1500 + 20 * 9 + 5 + fmax(2 * bytes[0], largest) * link},
+        {"pause", {1, 0, 2}, 3, 0, 0, 0},
+    };
+    int from = tm_shapes_find(&job->shapes, 2, 3);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_survivors left = {.stages = 3, .left = {rows[i].left[0], rows[i].left[1], rows[i].left[2]}};
+        int to = tm_shapes_find(&job->shapes, rows[i].to_pipelines, rows[i].to_stages);
+        double got = tm_migration_ms(job->migrations, from, &left, rows[i].lost, to);
+        assert_row(close_to(got, rows[i].want, 1e-12), "%s: %.9g, want %.9g", rows[i].name, got, rows[i].want);
+    }
+    job_drop(job);
+}
+
+/* Whatever the target: a stage of which nothing is left is read from the store at least once. */
+static void test_a_lost_stage_is_read_from_the_store(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 13, 1, 12);
+    for (size_t i = 0; i < TM_COUNT(froms); i++)
+        for (int stage = 0; stage < froms[i][1]; stage++) {
+            struct tm_survivors left = {.stages = froms[i][1]};
+            for (int s = 0; s < froms[i][1]; s++)
+                left.left[s] = s == stage ? 0 : froms[i][0];
+            int from = tm_shapes_find(&job->shapes, froms[i][0], froms[i][1]);
+            double least = 1500 + tm_shapes_stage_bytes(&job->shapes, froms[i][1], stage) * 8 / 4e5;
+            for (size_t to = 1; to < job->shapes.count; to++) {
+                double got = tm_migration_ms(job->migrations, from, &left, froms[i][0], (int)to);
+                assert_row(got >= least, "%s, stage %d: %g below %g", place_of(job, froms[i], froms[i][0], to), stage,
+                           got, least);
+            }
+        }
+    job_drop(job);
+}
+
+/* With the same cut, one replica fewer never makes it cheaper. */
+static void test_fewer_survivors_never_cost_less(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 13, 1, 12);
+    int from = tm_shapes_find(&job->shapes, 3, 3);
+    for (int code = 0; code < 64; code++) {
+        struct tm_survivors left = {.stages = 3, .left = {code & 3, code >> 2 & 3, code >> 4 & 3}};
+        int lost = 9 - left.left[0] - left.left[1] - left.left[2];
+        for (int to = tm_shapes_find(&job->shapes, 1, 3); to <= tm_shapes_find(&job->shapes, 4, 3); to++) {
+            double here = tm_migration_ms(job->migrations, from, &left, lost, to);
+            for (int s = 0; s < 3; s++) {
+                struct tm_survivors fewer = left;
+                if (fewer.left[s]-- == 0) continue;
+                double there = tm_migration_ms(job->migrations, from, &fewer, lost + 1, to);
+                assert_row(there >= here - 1e-9, "%d %d %d less one of %d: %g below %g", left.left[0], left.left[1],
+                           left.left[2], s, there, here);
+            }
+        }
+    }
+    job_drop(job);
+}
+
+static void test_from_the_pause_all_comes_from_the_store(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 13, 1, 12);
+    const double *row = tm_migrations_row(job->migrations, 9, TM_SHAPE_PAUSE, 4);
+    double bytes = job->shapes.layer_params_before[13] * 12;
+    assert_non_null(row);
+    assert_true(row[TM_SHAPE_PAUSE] == 0);
+    for (size_t to = 1; to < job->shapes.count; to++) {
+        double want = 1500 + 20 * job->shapes.list[to].nodes + 5 + bytes * 8 / 4e5;
+        assert_row(close_to(row[to], want, 1e-12), "to %zu: %g, want %g", to, row[to], want);
+        assert_row(close_to(tm_cost_rollback_ms(&job->cost, &job->shapes, (int)to, false, false), want, 1e-12),
+                   "rollback to %zu", to);
+    }
+    job_drop(job);
+}
+
+/* ---- the table ---- */
+
+static void test_rows_stay(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 13, 1, 60);
+    const double *first = tm_migrations_row(job->migrations, 60, 1, 1);
+    double kept = first[2];
+    size_t rows = 0, bytes = tm_migrations_bytes(job->migrations);
+    for (int fleet = 1; fleet <= 60; fleet++) /* more than the first table holds */
+        for (int pipelines = 1; pipelines <= fleet; pipelines++, rows++) {
+            const double *row =
+                tm_migrations_row(job->migrations, fleet, tm_shapes_find(&job->shapes, pipelines, 1), 1);
+            assert_non_null(row);
+        }
+    assert_true(rows > 1500);
+    assert_int_equal(tm_migrations_count(job->migrations), rows);
+    assert_true(tm_migrations_bytes(job->migrations) >= bytes + (rows - 1) * job->shapes.count * sizeof(double));
+    assert_ptr_equal(tm_migrations_row(job->migrations, 60, 1, 1), first);
+    assert_true(first[2] == kept);
+    const double *pause = tm_migrations_row(job->migrations, 5, TM_SHAPE_PAUSE, 2);
+    assert_ptr_equal(tm_migrations_row(job->migrations, 50, TM_SHAPE_PAUSE, 0), pause); /* nothing to lose: one row */
+    assert_int_equal(tm_migrations_count(job->migrations), rows + 1);
+    job_drop(job);
+}
+
+static int use_once(struct test_job *job)
+{
+    struct tm_migrations *migrations;
+    struct tm_error e;
+    int rc = tm_migrations_create(&job->shapes, &job->cost, &migrations, &e);
+    if (rc != 0) return rc;
+    for (int lost = 0; lost < 4; lost++)
+        if (tm_migrations_row(migrations, 9, 3, lost) == NULL) rc = -(int)TM_ENOMEM;
+    tm_migrations_destroy(migrations);
+    return rc;
+}
+
+static void test_without_memory(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 13, 1, 12);
+    TM_FAIL_EACH_ALLOC({ rc = use_once(job); });
+    tm_migrations_destroy(NULL);
+    job_drop(job);
+}
+
+TM_TEST_MAIN(TM_TEST(test_rows_are_means), TM_TEST(test_drawn_rows_are_near_means),
+             TM_TEST(test_better_figures_never_cost_more), TM_TEST(test_cost_is_in_proportion_to_bytes),
+             TM_TEST(test_outcomes_by_hand), TM_TEST(test_a_lost_stage_is_read_from_the_store),
+             TM_TEST(test_fewer_survivors_never_cost_less), TM_TEST(test_from_the_pause_all_comes_from_the_store),
+             TM_TEST(test_rows_stay), TM_TEST(test_without_memory))
