@@ -15,6 +15,12 @@
 
 #define TM_ADDRESS_MAX 108
 
+/* A piece of what is written. */
+struct tm_part {
+    const void *data;
+    size_t length;
+};
+
 struct tm_env {
     void *self; /* the implementation's own state */
 
@@ -32,16 +38,23 @@ struct tm_env {
 
     /* Files. file_read appends to `out` (whose limit applies: -TM_ELIMIT names file and limit before reading a byte
      * too many). file_write replaces the whole file or leaves it as it was: new name, synced, renamed; it makes
-     * missing folders, follows links, and writes straight into what is no file (a pipe, a device). file_remove of a
-     * missing file is 0. */
+     * missing folders, follows links, and writes straight into what is no file (a pipe, a device). file_write_parts is
+     * the same for data that lies in several places. file_remove removes an empty folder, too; of a missing file it is
+     * 0. file_map shows a file's bytes without reading them all, until file_unmap. */
     int (*file_read)(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e);
     int (*file_write)(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e);
+    int (*file_write_parts)(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+                            struct tm_error *e);
     int (*file_remove)(struct tm_env *env, const char *path, struct tm_error *e);
     bool (*file_exists)(struct tm_env *env, const char *path);
+    int (*file_map)(struct tm_env *env, const char *path, const void **out_data, size_t *out_length,
+                    struct tm_error *e);
+    void (*file_unmap)(struct tm_env *env, const void *data, size_t length);
 
     /* Network: streams over TCP, non-blocking. Addresses are "HOST:PORT"; port 0 at listen picks a free one and
-     * `bound` tells which. connect waits up to 10 s. accept, send and receive answer -TM_EBUSY when they would block.
-     * receive gives 0 bytes when the peer closed in order, -TM_EPEER when it was lost. */
+     * `bound` tells which; on the machine itself also "unix:PATH". connect waits up to 10 s. accept, send and receive
+     * answer -TM_EBUSY when they would block. receive gives 0 bytes when the peer closed in order, -TM_EPEER when it
+     * was lost. */
     int (*net_listen)(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
                       struct tm_error *e);
     int (*net_connect)(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);
@@ -53,6 +66,10 @@ struct tm_env {
     /* Waits until one of the handles can accept or receive, and says which; -TM_ETIMEOUT if none did in time. */
     int (*net_wait)(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
                     struct tm_error *e);
+    /* Waits until the handle can send; -TM_ETIMEOUT if it could not in time. */
+    int (*net_wait_send)(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e);
+    /* Ends a connection for both sides while others may still use the handle; net_close must follow. */
+    void (*net_shutdown)(struct tm_env *env, int handle);
     void (*net_close)(struct tm_env *env, int handle);
 
     /* Processes. `argv` ends in NULL; its first word is looked up in PATH. process_wait gives the exit status (128 +

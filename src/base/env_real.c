@@ -13,10 +13,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -116,14 +118,18 @@ static int real_file_read(struct tm_env *env, const char *path, struct tm_text *
     return rc;
 }
 
-static int write_all(int fd, const char *data, size_t length)
+static int write_all(int fd, const struct tm_part *parts, size_t count)
 {
-    while (length > 0) {
-        ssize_t done = write(fd, data, length);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return -1;
-        data += done;
-        length -= (size_t)done;
+    for (size_t i = 0; i < count; i++) {
+        const char *data = parts[i].data;
+        size_t length = parts[i].length;
+        while (length > 0) {
+            ssize_t done = write(fd, data, length);
+            if (done < 0 && errno == EINTR) continue;
+            if (done < 0) return -1;
+            data += done;
+            length -= (size_t)done;
+        }
     }
     return 0;
 }
@@ -159,16 +165,16 @@ static void sync_folder_of(const char *path)
 }
 
 /* Into a pipe or a device: there is nothing to replace. */
-static int write_straight(const char *path, const char *data, size_t length, struct tm_error *e)
+static int write_straight(const char *path, const struct tm_part *parts, size_t count, struct tm_error *e)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
-    int rc = write_all(fd, data, length) == 0 ? 0 : tm_error_errno(e, errno, "writing %s", path);
+    int rc = write_all(fd, parts, count) == 0 ? 0 : tm_error_errno(e, errno, "writing %s", path);
     if (close(fd) != 0 && rc == 0) rc = tm_error_errno(e, errno, "writing %s", path);
     return rc;
 }
 
-static int write_renamed(const char *path, const char *data, size_t length, struct tm_error *e)
+static int write_renamed(const char *path, const struct tm_part *parts, size_t count, struct tm_error *e)
 {
     char fresh[4096 + 32];
     int rc = 0;
@@ -177,7 +183,7 @@ static int write_renamed(const char *path, const char *data, size_t length, stru
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
     mode_t mask = umask(0);
     (void)umask(mask);
-    int failed = write_all(fd, data, length) != 0 || fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0;
+    int failed = write_all(fd, parts, count) != 0 || fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0;
     if (failed) rc = tm_error_errno(e, errno, "writing %s", path);
     if (close(fd) != 0 && rc == 0) rc = tm_error_errno(e, errno, "writing %s", path);
     if (rc == 0 && rename(fresh, path) != 0) rc = tm_error_errno(e, errno, "renaming %s to %s", fresh, path);
@@ -188,24 +194,33 @@ static int write_renamed(const char *path, const char *data, size_t length, stru
     return rc;
 }
 
-static int real_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
+static int real_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+                                 struct tm_error *e)
 {
     (void)env;
     int rc = make_parents(path, e);
     if (rc != 0) return rc;
     struct stat status;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
-        return write_straight(path, data, length, e);
+        return write_straight(path, parts, count, e);
     char *target = realpath(path, NULL); /* the file behind a link; NULL: there is none yet */
-    rc = write_renamed(target != NULL ? target : path, data, length, e);
+    rc = write_renamed(target != NULL ? target : path, parts, count, e);
     free(target); /* realpath's own */
     return rc;
+}
+
+static int real_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
+{
+    struct tm_part part = {.data = data, .length = length};
+    return real_file_write_parts(env, path, &part, 1, e);
 }
 
 static int real_file_remove(struct tm_env *env, const char *path, struct tm_error *e)
 {
     (void)env;
-    if (unlink(path) != 0 && errno != ENOENT) return tm_error_errno(e, errno, "removing %s", path);
+    int failed = unlink(path) != 0 ? errno : 0;
+    if (failed == EISDIR || failed == EPERM) failed = rmdir(path) != 0 ? errno : 0;
+    if (failed != 0 && failed != ENOENT) return tm_error_errno(e, failed, "removing %s", path);
     return 0;
 }
 
@@ -215,7 +230,87 @@ static bool real_file_exists(struct tm_env *env, const char *path)
     return access(path, F_OK) == 0;
 }
 
+static int real_file_map(struct tm_env *env, const char *path, const void **out_data, size_t *out_length,
+                         struct tm_error *e)
+{
+    (void)env;
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return cannot_open(path, errno, e);
+    int rc = 0;
+    const void *data = NULL;
+    if (fstat(fd, &status) != 0) rc = tm_error_errno(e, errno, "%s", path);
+    if (rc == 0 && !S_ISREG(status.st_mode)) rc = tm_error_set(e, TM_EINPUT, "%s: is no plain file", path);
+    if (rc == 0 && status.st_size > 0) {
+        void *mapped = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (mapped == MAP_FAILED) rc = tm_error_errno(e, errno, "%s", path);
+        data = mapped;
+    }
+    (void)close(fd);
+    if (rc != 0) return rc;
+    *out_data = data;
+    *out_length = (size_t)status.st_size;
+    return 0;
+}
+
+static void real_file_unmap(struct tm_env *env, const void *data, size_t length)
+{
+    (void)env;
+    union { /* munmap does not write to what it is given, but its type does not say so */
+        const void *given;
+        void *taken;
+    } address = {.given = data};
+    if (data != NULL) (void)munmap(address.taken, length);
+}
+
 /* ---- network ---- */
+
+static const char *unix_path(const char *address) /* NULL: another kind of address */
+{
+    return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
+}
+
+static int unix_address(const char *path, struct sockaddr_un *out, struct tm_error *e)
+{
+    size_t length = strlen(path);
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (length == 0 || length >= sizeof out->sun_path)
+        return tm_error_set(e, TM_EUSAGE, "address unix:%s: a path of 1 to %zu bytes is needed", path,
+                            sizeof out->sun_path - 1);
+    memcpy(out->sun_path, path, length + 1);
+    return 0;
+}
+
+static int unix_listen(const char *path, int *out_handle, char bound[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    struct sockaddr_un address;
+    int rc = unix_address(path, &address, e);
+    if (rc != 0) return rc;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
+        rc = tm_error_errno(e, errno, "listening on unix:%s", path);
+        if (fd >= 0) (void)close(fd);
+        return rc;
+    }
+    (void)snprintf(bound, TM_ADDRESS_MAX, "unix:%.100s", path);
+    *out_handle = fd;
+    return 0;
+}
+
+static int unix_connect(const char *path, int *out_handle, struct tm_error *e)
+{
+    struct sockaddr_un address;
+    int rc = unix_address(path, &address, e);
+    if (rc != 0) return rc;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        rc = tm_error_set(e, TM_EPEER, "connecting to unix:%s: %s", path, strerror(errno));
+        if (fd >= 0) (void)close(fd);
+        return rc;
+    }
+    *out_handle = fd;
+    return 0;
+}
 
 static int resolve(const char *address, bool passive, struct addrinfo **out, struct tm_error *e)
 {
@@ -246,6 +341,7 @@ static int real_net_listen(struct tm_env *env, const char *address, int *out_han
                            struct tm_error *e)
 {
     (void)env;
+    if (unix_path(address) != NULL) return unix_listen(unix_path(address), out_handle, bound, e);
     struct addrinfo *found = NULL;
     int rc = resolve(address, true, &found, e);
     if (rc != 0) return rc;
@@ -293,6 +389,7 @@ static int connect_one(const struct addrinfo *address, int *out_fd)
 static int real_net_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
 {
     (void)env;
+    if (unix_path(address) != NULL) return unix_connect(unix_path(address), out_handle, e);
     struct addrinfo *found = NULL;
     int rc = resolve(address, false, &found, e);
     if (rc != 0) return rc;
@@ -373,6 +470,22 @@ static int real_net_wait(struct tm_env *env, const int *handles, size_t count, i
     return 0;
 }
 
+static int real_net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e)
+{
+    (void)env;
+    struct pollfd polled = {.fd = handle, .events = POLLOUT};
+    int ready = poll_until(&polled, 1, timeout_ms);
+    if (ready < 0) return tm_error_errno(e, errno, "waiting to send");
+    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing could be sent in %lld ms", (long long)timeout_ms);
+    return 0;
+}
+
+static void real_net_shutdown(struct tm_env *env, int handle)
+{
+    (void)env;
+    (void)shutdown(handle, SHUT_RDWR);
+}
+
 static void real_net_close(struct tm_env *env, int handle)
 {
     (void)env;
@@ -431,14 +544,19 @@ struct tm_env *tm_env_real(void)
         .set_variable = real_set_variable,
         .file_read = real_file_read,
         .file_write = real_file_write,
+        .file_write_parts = real_file_write_parts,
         .file_remove = real_file_remove,
         .file_exists = real_file_exists,
+        .file_map = real_file_map,
+        .file_unmap = real_file_unmap,
         .net_listen = real_net_listen,
         .net_connect = real_net_connect,
         .net_accept = real_net_accept,
         .net_send = real_net_send,
         .net_receive = real_net_receive,
         .net_wait = real_net_wait,
+        .net_wait_send = real_net_wait_send,
+        .net_shutdown = real_net_shutdown,
         .net_close = real_net_close,
         .process_start = real_process_start,
         .process_signal = real_process_signal,

@@ -149,13 +149,15 @@ static int virtual_file_read(struct tm_env *env, const char *path, struct tm_tex
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
 }
 
-static int virtual_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
+static int virtual_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+                                    struct tm_error *e)
 {
     struct world *world = world_of(env);
     if (world->fail_write_at > 0 && --world->fail_write_at == 0) return tm_error_errno(e, ENOSPC, "writing %s", path);
     struct tm_text content; /* made whole before it replaces the old one */
     tm_text_init(&content, FILE_BYTES_MAX);
-    tm_text_append(&content, data, length);
+    for (size_t i = 0; i < count; i++)
+        tm_text_append(&content, parts[i].data, parts[i].length);
     int rc = tm_text_status(&content, e);
     struct entry *file = find_entry(world->files, world->file_count, path);
     if (rc == 0 && file == NULL) file = add_entry(&world->files, &world->file_count, &world->file_capacity, path);
@@ -167,6 +169,12 @@ static int virtual_file_write(struct tm_env *env, const char *path, const char *
     tm_text_deinit(&file->content);
     file->content = content;
     return 0;
+}
+
+static int virtual_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
+{
+    struct tm_part part = {.data = data, .length = length};
+    return virtual_file_write_parts(env, path, &part, 1, e);
 }
 
 static int virtual_file_remove(struct tm_env *env, const char *path, struct tm_error *e)
@@ -182,6 +190,31 @@ static bool virtual_file_exists(struct tm_env *env, const char *path)
 {
     struct world *world = world_of(env);
     return find_entry(world->files, world->file_count, path) != NULL;
+}
+
+/* A copy, so that it lasts when the file is written anew. */
+static int virtual_file_map(struct tm_env *env, const char *path, const void **out_data, size_t *out_length,
+                            struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    struct entry *file = find_entry(world->files, world->file_count, path);
+    if (file == NULL) return tm_error_errno(e, ENOENT, "%s", path);
+    void *copy = tm_strndup(tm_text_string(&file->content), file->content.length);
+    if (copy == NULL) return tm_error_nomem(e);
+    *out_data = copy;
+    *out_length = file->content.length;
+    return 0;
+}
+
+static void virtual_file_unmap(struct tm_env *env, const void *data, size_t length)
+{
+    (void)env;
+    (void)length;
+    union { /* ours since virtual_file_map */
+        const void *given;
+        void *taken;
+    } address = {.given = data};
+    tm_free(address.taken);
 }
 
 void tm_env_virtual_fail_write_at(struct tm_env *env, long n)
@@ -324,6 +357,21 @@ static int virtual_net_wait(struct tm_env *env, const int *handles, size_t count
     return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
 }
 
+/* Queues have room for anything that is sent. */
+static int virtual_net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e)
+{
+    (void)env;
+    (void)handle;
+    (void)timeout_ms;
+    (void)e;
+    return 0;
+}
+
+static void virtual_net_shutdown(struct tm_env *env, int handle)
+{
+    tm_env_virtual_cut(env, handle);
+}
+
 static void virtual_net_close(struct tm_env *env, int handle)
 {
     struct world *world = world_of(env);
@@ -421,14 +469,19 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .set_variable = virtual_set_variable,
         .file_read = virtual_file_read,
         .file_write = virtual_file_write,
+        .file_write_parts = virtual_file_write_parts,
         .file_remove = virtual_file_remove,
         .file_exists = virtual_file_exists,
+        .file_map = virtual_file_map,
+        .file_unmap = virtual_file_unmap,
         .net_listen = virtual_net_listen,
         .net_connect = virtual_net_connect,
         .net_accept = virtual_net_accept,
         .net_send = virtual_net_send,
         .net_receive = virtual_net_receive,
         .net_wait = virtual_net_wait,
+        .net_wait_send = virtual_net_wait_send,
+        .net_shutdown = virtual_net_shutdown,
         .net_close = virtual_net_close,
         .process_start = virtual_process_start,
         .process_signal = virtual_process_signal,

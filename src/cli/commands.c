@@ -121,6 +121,48 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_plan,
     },
     {
+        .name = "train",
+        .summary = "train a network with the built-in engine",
+        .arguments = "JOB.yaml",
+        .description =
+            "Trains the network of a job (tidemill-job(5)) in this process: D pipelines of P stages, a thread each. "
+            "With determinism bitwise, the default, the weights have the same bits whatever the layout, also when it "
+            "changes on the way (--relayout); weights_hash tells them apart. Checkpoints are safetensors files that "
+            "PyTorch and Hugging Face's GPT-2 load.\n\n"
+            "The kernels (AVX2 or AVX-512) are chosen for this machine; TIDEMILL_KERNELS=avx2 asks for the other, and "
+            "bits are the same within one class. A loss that is no number stops the run, names step and layer, and "
+            "leaves the last checkpoint as it was.",
+        .examples = "  tidemill train examples/gpt-tiny.yaml\n"
+                    "  tidemill train examples/gpt-tiny.yaml --layout 2x2 --steps 30 --json\n"
+                    "  tidemill train examples/gpt-tiny.yaml --relayout 10:2x3,20:1x4 --steps 30\n"
+                    "  tidemill train examples/gpt-tiny.yaml --checkpoint run --resume run --steps 600\n",
+        .options = tm_train_command_options,
+        .run = tm_cmd_train,
+        .files = true,
+    },
+    {
+        .name = "generate",
+        .summary = "text from a trained network",
+        .arguments = "CHECKPOINT",
+        .description = "Prints text that continues the prompt, byte by byte, as the network of a checkpoint has it. "
+                       "CHECKPOINT is a checkpoint's folder, or the folder that holds them all: then it is the newest.",
+        .examples = "  tidemill generate run --prompt \"And Jesus said\" --length 300\n"
+                    "  tidemill generate run/step-00000300 --temperature 0.7 --top-k 20 --seed 5\n",
+        .options = tm_generate_command_options,
+        .run = tm_cmd_generate,
+        .files = true,
+    },
+    {
+        .name = "verify",
+        .summary = "compare two checkpoints to the bit",
+        .arguments = "A B",
+        .description = "Compares weights and optimizer state of two checkpoints layer by layer, and names the first "
+                       "tensor that differs. Exit status 0: the same bits; 1: they differ.",
+        .examples = "  tidemill verify run-1x1 run-2x3\n",
+        .run = tm_cmd_verify,
+        .files = true,
+    },
+    {
         .name = "config",
         .summary = "settings in force and where files live",
         .description =

@@ -1,5 +1,5 @@
-/* Attention without a matrix of all scores: TM_SCORE_ROWS rows at a time, only the columns that they may see, softmax in
- * the cache, and on the way back the same rows made again from the kept log(sum(exp)). */
+/* Attention without a matrix of all scores: TM_SCORE_ROWS rows at a time, only the columns that they may see, softmax
+ * in the cache, and on the way back the same rows made again from the kept log(sum(exp)). */
 #include "engine/passes_internal.h"
 
 #include <math.h>
@@ -128,13 +128,8 @@ static void head_backward(const struct head *head, const float *dout, float *dq,
         tm_gemm(blas, &shape, scores, d, dq + 2 * head->width); /* values */
         shape.ldb = head->row;
         tm_gemm(blas, &shape, dscores, head->q + at, dq + head->width); /* keys */
-        shape = (struct tm_gemm){.m = rows,
-                                 .n = head->size,
-                                 .k = seen,
-                                 .alpha = 1,
-                                 .lda = head->stride,
-                                 .ldb = head->row,
-                                 .ldc = head->row};
+        shape = (struct tm_gemm){
+            .m = rows, .n = head->size, .k = seen, .alpha = 1, .lda = head->stride, .ldb = head->row, .ldc = head->row};
         tm_gemm(blas, &shape, dscores, head->k, dq + at); /* queries */
     }
 }

@@ -17,17 +17,17 @@ extern const char *const tm_determinism_names[]; /* "bitwise", "fast": what a jo
 
 struct tm_gradients {
     const struct tm_kernels *kernels;
-    const struct tm_layer_spec *spec;   /* borrowed */
+    const struct tm_layer_spec *spec; /* borrowed */
     enum tm_determinism determinism;
-    void *memory;                       /* owned; holds both sums */
+    void *memory; /* owned; holds both sums */
     union tm_sums {
         int32_t *integers;
         float *floats;
-    } sums, kept;                       /* spec->floats: of the step in hand; reduced, of the last prepared step */
-    float *single;                      /* of one tensor of one micro-batch; borrowed, largest tensor of any layer */
-    bool first;                         /* nothing was added yet in this step */
-    int32_t scales[TM_TENSORS_MAX];     /* in force in this step */
-    float largest[TM_TENSORS_MAX];      /* of any micro-batch of this step; NAN: one is no number */
+    } sums, kept;                   /* spec->floats: of the step in hand; reduced, of the last prepared step */
+    float *single;                  /* of one tensor of one micro-batch; borrowed, largest tensor of any layer */
+    bool first;                     /* nothing was added yet in this step */
+    int32_t scales[TM_TENSORS_MAX]; /* in force in this step */
+    float largest[TM_TENSORS_MAX];  /* of any micro-batch of this step; NAN: one is no number */
 };
 
 int tm_gradients_init(struct tm_gradients *gradients, const struct tm_kernels *kernels,

@@ -43,8 +43,8 @@ struct tm_kernels {
     const char *core; /* OpenBLAS's core type that goes with it */
 
     /* out = (x - mean) * rstd * w + b for every row; mean and rstd are kept for the way back. */
-    void (*layernorm)(float *out, float *mean, float *rstd, const float *x, const float *w, const float *b,
-                      size_t rows, size_t width);
+    void (*layernorm)(float *out, float *mean, float *rstd, const float *x, const float *w, const float *b, size_t rows,
+                      size_t width);
     /* dx += what flows back; dw and db are set. */
     void (*layernorm_backward)(float *dx, float *dw, float *db, const float *dout, const float *x, const float *mean,
                                const float *rstd, const float *w, size_t rows, size_t width);

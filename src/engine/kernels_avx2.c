@@ -1,5 +1,5 @@
 #include "engine/simd_avx2.h"
 
 #define KERNEL_CLASS "avx2"
-#define KERNEL_CORE "Haswell"
+#define KERNEL_CORE  "Haswell"
 #include "engine/kernels_body.h"

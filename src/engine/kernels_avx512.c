@@ -1,5 +1,5 @@
 #include "engine/simd_avx512.h"
 
 #define KERNEL_CLASS "avx512"
-#define KERNEL_CORE "SkylakeX"
+#define KERNEL_CORE  "SkylakeX"
 #include "engine/kernels_body.h"

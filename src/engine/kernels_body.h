@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define LAYERNORM_EPS 1e-5F
-#define GELU_SCALE 0.7978845608F /* sqrt(2 / pi) */
-#define GELU_CUBE 0.044715F
+#define GELU_SCALE    0.7978845608F /* sqrt(2 / pi) */
+#define GELU_CUBE     0.044715F
 
 /* Loads and stores of the last, part-filled vector of a row. */
 static inline vf get(const float *p, size_t left)

@@ -1,5 +1,5 @@
-/* The state of one layer: weights, both moments of AdamW, and the scales of its fixed-point gradients, in one arena with
- * named tensors. It is all that a worker must have to take a layer over, and all that a copy of it must hold. */
+/* The state of one layer: weights, both moments of AdamW, and the scales of its fixed-point gradients, in one arena
+ * with named tensors. It is all that a worker must have to take a layer over, and all that a copy of it must hold. */
 #ifndef TM_ENGINE_LAYER_STATE_H
 #define TM_ENGINE_LAYER_STATE_H
 

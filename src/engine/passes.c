@@ -78,13 +78,8 @@ static const float *weights(const struct tm_layer_state *state, size_t tensor)
 /* out[rows x n] = x[rows x k] w[k x n] */
 static void multiply(const struct tm_pass *pass, const float *x, const float *w, float *out, int n, int k)
 {
-    struct tm_gemm shape = {.m = (int)rows_of(pass->network, pass->samples),
-                            .n = n,
-                            .k = k,
-                            .alpha = 1,
-                            .lda = k,
-                            .ldb = n,
-                            .ldc = n};
+    struct tm_gemm shape = {
+        .m = (int)rows_of(pass->network, pass->samples), .n = n, .k = k, .alpha = 1, .lda = k, .ldb = n, .ldc = n};
     tm_gemm(pass->blas, &shape, x, w, out);
 }
 

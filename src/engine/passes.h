@@ -1,7 +1,7 @@
 /* Forward and backward through one layer, for one micro-batch, by one thread.
  *
- * Shapes: rows = micro-batch x ctx; the residual stream is rows x width. What the way back needs of a block is kept in a
- * cache; with recomputation only the input of the block is kept and the rest is made again. */
+ * Shapes: rows = micro-batch x ctx; the residual stream is rows x width. What the way back needs of a block is kept in
+ * a cache; with recomputation only the input of the block is kept and the rest is made again. */
 #ifndef TM_ENGINE_PASSES_H
 #define TM_ENGINE_PASSES_H
 

@@ -121,8 +121,8 @@ static inline void ref_block(const struct reference *ref, int layer, double *x)
     ref_linear(wide, norm, ref_tensor(ref, layer, TM_BLOCK_QKV_W), ref_tensor(ref, layer, TM_BLOCK_QKV_B), rows, width,
                3 * width);
     ref_attention(ref, layer, norm, wide);
-    ref_linear(out, norm, ref_tensor(ref, layer, TM_BLOCK_PROJ_W), ref_tensor(ref, layer, TM_BLOCK_PROJ_B), rows,
-               width, width);
+    ref_linear(out, norm, ref_tensor(ref, layer, TM_BLOCK_PROJ_W), ref_tensor(ref, layer, TM_BLOCK_PROJ_B), rows, width,
+               width);
     ref_drop(ref, layer, TM_SITE_PROJECTION, 0, out, rows * width);
     for (size_t i = 0; i < rows * width; i++)
         x[i] += out[i];

@@ -133,8 +133,8 @@ static void check_tensor(const struct reference *ref, const struct fixture *f, i
     for (size_t i = 0; i < spec->count; i += every) {
         double want = slope(ref, f, ref->weights[layer] + spec->offset + i);
         assert_row(fabs(want - (double)got[i]) <= 2e-5 * fmax(largest, 1e-3),
-                   "%s layer %d %s[%zu]: got %.9g, want %.9g (largest %.3g)", row, layer, spec->name, i,
-                   (double)got[i], want, largest);
+                   "%s layer %d %s[%zu]: got %.9g, want %.9g (largest %.3g)", row, layer, spec->name, i, (double)got[i],
+                   want, largest);
     }
 }
 

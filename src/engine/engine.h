@@ -1,0 +1,91 @@
+/* One worker's engine: holds layers, and does its part of a training step.
+ *
+ * The boundary to whoever drives it (a thread of `tidemill train`, later libtidemill):
+ *
+ *     hold, start or fill, drop      which layers it has; a layer's state is named tensors in one arena
+ *     assign                         its place in a layout; memory for activations
+ *     prepare                        step s up to reduced gradients and the knowledge that all others have theirs
+ *     apply or discard               commits the prepared step, or forgets it: the state is as if it never began
+ *
+ * One thread at a time uses an engine. Everything it hears from others comes through the mesh, and a cancelled mesh
+ * ends prepare at once with -TM_ECANCELED. Nothing that is computed depends on the layout: doc/engine.md tells how. */
+#ifndef TM_ENGINE_ENGINE_H
+#define TM_ENGINE_ENGINE_H
+
+#include "engine/assignment.h"
+#include "engine/corpus.h"
+#include "engine/optimizer.h"
+#include "engine/passes.h"
+
+struct tm_engine_options {
+    struct tm_network network;
+    int micro_batch;       /* samples; fixed for the life of the job */
+    int64_t micro_batches; /* of a step, over all pipelines */
+    uint64_t seed;
+    enum tm_determinism determinism;
+    struct tm_optimizer optimizer;
+    int64_t memory_max; /* bytes; activations are recomputed where all of them would not fit; 0: no limit */
+    const struct tm_kernels *kernels; /* borrowed, all four */
+    const struct tm_blas *blas;
+    const struct tm_corpus *corpus;
+    uint64_t windows; /* of the corpus */
+};
+
+struct tm_engine;
+
+/* The caller owns the result. It holds no layer yet. */
+int tm_engine_create(const struct tm_engine_options *options, struct tm_engine **out, struct tm_error *e);
+void tm_engine_destroy(struct tm_engine *engine); /* NULL is allowed */
+
+/* ---- layers ---- */
+
+/* The state of a layer, NULL if it is not held. Writing to it is allowed while no step is prepared. */
+struct tm_layer_state *tm_engine_layer(struct tm_engine *engine, int layer);
+/* Makes room for a layer: weights unset, to be started or filled by the caller. */
+int tm_engine_hold(struct tm_engine *engine, int layer, struct tm_error *e);
+void tm_engine_start_layer(struct tm_engine *engine, int layer); /* as at the start of training */
+void tm_engine_drop(struct tm_engine *engine, int layer);
+
+/* ---- a generation ---- */
+
+/* Takes a place in a layout (which is copied). All its layers must be held when a step is prepared. */
+int tm_engine_assign(struct tm_engine *engine, const struct tm_assignment *assignment, int rank, struct tm_error *e);
+
+/* Bytes as computed: state, sums, kept gradients, activations, scratch, messages on their way. */
+struct tm_engine_memory {
+    size_t state;
+    size_t gradients; /* sums of the step in hand and those of the last */
+    size_t activations;
+    size_t scratch; /* with the gradient of one tensor, and what is on its way */
+    bool recompute;
+};
+struct tm_engine_memory tm_engine_memory(const struct tm_engine *engine);
+
+/* ---- a step ---- */
+
+struct tm_step_result {
+    double loss; /* mean over the global batch, before the update */
+    double norm; /* of the gradient, before clipping */
+    double clip_factor;
+    int redone;          /* times the step was done again with other scales */
+    uint64_t bytes_sent; /* by this worker */
+};
+
+/* Does step `step` up to prepared. -TM_EINPUT: a number is no number; the message names step and layer. The state of
+ * layers is untouched, also on failure. */
+int tm_engine_prepare(struct tm_engine *engine, struct tm_mesh *mesh, int64_t step, struct tm_step_result *out,
+                      struct tm_error *e);
+/* Commits the prepared step. A worker that holds reduced gradients but did not hear of all others may be told the clip
+ * factor by one that did. */
+void tm_engine_apply(struct tm_engine *engine, double clip_factor);
+void tm_engine_discard(struct tm_engine *engine);
+
+enum tm_engine_phase { TM_ENGINE_IDLE, TM_ENGINE_REDUCED, TM_ENGINE_PREPARED };
+enum tm_engine_phase tm_engine_phase(const struct tm_engine *engine);
+
+/* Sends and fetches layers so that this worker has what `to` gives it, drops the rest, and takes its place in `to`.
+ * Only what is missing moves. Every worker of both layouts calls it. Counts what came to this worker. */
+int tm_engine_migrate(struct tm_engine *engine, struct tm_mesh *mesh, const struct tm_assignment *from,
+                      const struct tm_assignment *to, int64_t step, int *out_layers_fetched, struct tm_error *e);
+
+#endif

@@ -1,0 +1,47 @@
+/* Where messages for one worker wait until it asks for them: by sender and tag, in whatever order they came.
+ *
+ * Any thread may put, one takes. Cancelling ends every wait at once, and all that follow. */
+#ifndef TM_ENGINE_INBOX_H
+#define TM_ENGINE_INBOX_H
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tm_parcel {
+    struct tm_parcel *next;
+    int from;
+    uint64_t tag;
+    size_t length;
+    size_t capacity;
+    _Alignas(64) unsigned char data[];
+};
+
+struct tm_inbox {
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    struct tm_parcel *waiting; /* any order */
+    struct tm_parcel *spare;   /* memory to use again */
+    size_t bytes;              /* in waiting */
+    size_t bytes_max;
+    bool cancelled;
+};
+
+int tm_inbox_init(struct tm_inbox *inbox, size_t bytes_max, struct tm_error *e);
+void tm_inbox_deinit(struct tm_inbox *inbox);
+
+/* A parcel of this length to be filled and put (or given back); NULL: out of memory. */
+struct tm_parcel *tm_inbox_parcel(struct tm_inbox *inbox, size_t length);
+/* Takes the parcel over. -TM_ELIMIT: too much waits already. */
+int tm_inbox_put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_error *e);
+/* Waits for the parcel; the caller gives it back. -TM_ECANCELED when cancelled, -TM_EPEER where it has another length.
+ */
+int tm_inbox_take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length, struct tm_parcel **out,
+                  struct tm_error *e);
+void tm_inbox_give_back(struct tm_inbox *inbox, struct tm_parcel *parcel); /* NULL is allowed */
+void tm_inbox_cancel(struct tm_inbox *inbox);
+
+#endif

@@ -1,0 +1,41 @@
+/* A training job as a file: the network, its data, the batch, and how it is optimised (tidemill-job(5)). */
+#ifndef TM_ENGINE_TRAIN_JOB_H
+#define TM_ENGINE_TRAIN_JOB_H
+
+#include "base/arena.h"
+#include "base/env.h"
+#include "base/fields.h"
+#include "engine/gradients.h"
+#include "engine/network.h"
+#include "engine/optimizer.h"
+
+struct tm_train_job {
+    const char *name;
+    struct tm_network network;
+    const char *data; /* a shipped text's name, or a path (made relative to the job file) */
+    int64_t batch;    /* samples of a step */
+    int64_t micro_batch;
+    int64_t steps;
+    uint64_t seed;
+    struct tm_optimizer optimizer;
+    enum tm_determinism determinism;
+    int pipelines; /* of the layout it asks for; 1x1 if none */
+    int stages;
+    int64_t memory_max; /* bytes a worker may use; 0: no limit */
+    struct {
+        const char *dir; /* "": none are written */
+        int64_t every;   /* steps; 0: at the end only */
+        int64_t keep;    /* complete ones that stay */
+    } checkpoint;
+};
+
+/* Reads and checks a job. Texts live in the arena. Errors name file, line and key. */
+int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
+                      struct tm_error *e);
+int tm_train_job_parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
+                       struct tm_train_job *out, struct tm_error *e);
+
+/* What is wrong with it as a whole, as -TM_EINPUT (also done by load and parse). */
+int tm_train_job_check(const struct tm_train_job *job, struct tm_error *e);
+
+#endif
