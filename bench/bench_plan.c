@@ -113,24 +113,29 @@ static void bench_search(void)
     if (result == NULL || tm_catalog_load_shipped(&catalog, NULL) != 0 ||
         tm_model_load(tm_env_real(), "gpt2-1.5b", &model, NULL) != 0)
         return;
-    struct tm_plan_request request = {.model = &model,
-                                      .compute = &compute,
-                                      .comm = &comm,
-                                      .precision = TM_PRECISION_MIXED,
-                                      .batch = 256,
+    struct tm_plan_request request = {.supply = {.model = &model,
+                                                 .compute = &compute,
+                                                 .comm = &comm,
+                                                 .precision = TM_PRECISION_MIXED,
+                                                 .batch = 256,
+                                                 .loss_per_s = NAN,
+                                                 .default_loss_per_s = 1 / 86400.0},
                                       .job = {.samples = 5e6,
                                               .deadline_s = 86400,
                                               .checkpoint_s = 19,
                                               .restart_s = 60,
                                               .replace_s = 180,
-                                              .startup_s = 180},
+                                              .startup_s = 180,
+                                              .burst_share = 0.5,
+                                              .burst_size = 0.25,
+                                              .outage_s = 900},
+                                      .state_bytes = 18.7e9,
                                       .budget_usd = INFINITY,
                                       .max_usd_h = INFINITY,
                                       .max_nodes = 64,
                                       .min_probability = 0.95,
-                                      .loss_per_s = NAN,
-                                      .default_loss_per_s = 1 / 86400.0,
-                                      .top = 8};
+                                      .top = 8,
+                                      .programs_max = 60};
     int64_t start = tm_env_real()->monotonic_ns(tm_env_real());
     (void)tm_plan_search(&catalog, &request, result, NULL, NULL);
     double took = seconds_since(start);

@@ -1,21 +1,32 @@
 #include "base/alloc.h"
 #include "base/jsonout.h"
+#include "base/number.h"
+#include "base/suggest.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/knowledge.h"
-#include "market/trace_stats.h"
+#include "cli/plan_report.h"
 #include "plan/deepvm.h"
-#include "plan/search.h"
+#include "plan/emit.h"
+#include "plan/mix.h"
+#include "plan/pareto.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
 
 static const char *const planner_names[] = {"tidemill",   "srift",      "deepvm", "deepvm-noscale",
                                             "cost-first", "perf-first", NULL};
 enum { PLANNER_TIDEMILL, PLANNER_SRIFT, PLANNER_DEEPVM }; /* from here on: enum tm_deepvm_planner */
 static const char *const architecture_names[] = {"best", "tiering", "single-anchor", NULL};
-static const char *const objective_names[] = {"cheapest", "fastest", NULL};
+static const char *const objective_names[] = {"cheapest", "fastest", "pareto", NULL};
+enum { OBJECTIVE_PARETO = 2 };
 static const char *const market_names[] = {"mixed", "spot", "on-demand", NULL};
+static const char *const anchor_names[] = {"auto", "none", NULL};
+static const char *const emit_names[] = {"skypilot", "job", NULL};
+enum { EMIT_NOTHING = -1, EMIT_SKYPILOT, EMIT_JOB };
 
 /* ---- the published planners on their own data ---- */
 
@@ -121,40 +132,233 @@ static int plan_from_file(struct tm_cli *cli, struct tm_error *e)
 
 /* ---- a model from the catalogue ---- */
 
-/* What the filters are asked with. */
-struct filters {
-    const struct tm_cli *cli;
-    const struct tm_catalog *catalog;
-};
-
 struct plan {
+    struct tm_cli *cli;
     struct tm_catalog catalog;
     struct tm_model model;
     struct tm_knowledge knowledge;
-    struct filters filters;
+    struct tm_job job; /* empty without a job file */
+    bool has_job;
+    int objective; /* index into objective_names */
     struct tm_plan_request request;
+    struct tm_supply supply;
     struct tm_plan_result result;
     struct tm_plan_result other; /* the other planner's, for comparison */
+    struct tm_plan_advice advice;
+    struct tm_plan_relaxation relax;
 };
 
-static bool is_allowed(const void *context, const struct tm_instance *instance, const struct tm_offer *offer)
+/* ---- the job file: what it says counts as if it had been given as options, where the user gave none ---- */
+
+static int give(struct tm_cli *cli, const char *name, const char *value, struct tm_error *e)
 {
-    const struct filters *filters = context;
-    return tm_given_matches(filters->cli, "cloud", instance->cloud) &&
-           tm_given_matches(filters->cli, "region", offer->region) &&
-           tm_filter_gpu_matches(filters->cli, filters->catalog, instance->gpu);
+    if (value == NULL || tm_given(cli, name)) return 0;
+    if (cli->given_count == TM_OPTIONS_GIVEN_MAX) return tm_error_set(e, TM_ELIMIT, "too many options");
+    cli->given[cli->given_count++] = (struct tm_option_given){tm_option_find(cli, name, 0), value};
+    return 0;
 }
 
-/* Rate at which one instance is lost in a trace. */
-static int rate_of_trace(struct tm_cli *cli, const char *path, double *out, struct tm_error *e)
+static int give_integer(struct tm_cli *cli, const char *name, int64_t value, struct tm_error *e)
+{
+    if (value == 0) return 0;
+    const char *text = tm_arena_printf(&cli->arena, "%lld", (long long)value);
+    return text != NULL ? give(cli, name, text, e) : tm_error_nomem(e);
+}
+
+static int give_unit(struct tm_cli *cli, const char *name, enum tm_unit_kind kind, int64_t value, struct tm_error *e)
+{
+    char exact[TM_UNITS_TEXT_MAX];
+    if (value == 0) return 0;
+    const char *text = tm_arena_strdup(&cli->arena, tm_unit_print_exact(kind, value, exact));
+    return text != NULL ? give(cli, name, text, e) : tm_error_nomem(e);
+}
+
+static int give_job(struct plan *plan, struct tm_error *e)
+{
+    struct tm_cli *cli = plan->cli;
+    const struct tm_job *job = &plan->job;
+    int64_t samples = job->samples > 0 ? job->samples : job->steps * job->batch;
+    const char *spot = job->resources.use_spot;
+    int rc = give(cli, "model", job->model, e);
+    if (rc == 0) rc = give(cli, "precision", job->precision, e);
+    if (rc == 0) rc = give(cli, "objective", job->objective, e);
+    if (rc == 0) rc = give(cli, "market", job->market, e);
+    if (rc == 0 && spot != NULL) rc = give(cli, "market", strcmp(spot, "true") == 0 ? "spot" : "on-demand", e);
+    if (rc == 0) rc = give_integer(cli, "samples", samples, e);
+    if (rc == 0) rc = give_integer(cli, "batch", job->batch, e);
+    if (rc == 0) rc = give_integer(cli, "max-nodes", job->max_nodes > 0 ? job->max_nodes : job->num_nodes, e);
+    if (rc == 0) rc = give_unit(cli, "deadline", TM_UNIT_DURATION, job->deadline_ms, e);
+    if (rc == 0) rc = give_unit(cli, "checkpoint", TM_UNIT_DURATION, job->checkpoint_ms, e);
+    if (rc == 0) rc = give_unit(cli, "budget", TM_UNIT_MONEY, job->budget_usd_millionths, e);
+    if (rc == 0) rc = give_unit(cli, "max-hourly", TM_UNIT_MONEY, job->max_hourly_usd_millionths, e);
+    if (rc == 0 && job->probability > 0) {
+        const char *text = tm_arena_printf(&cli->arena, "%.17g", job->probability);
+        rc = text != NULL ? give(cli, "probability", text, e) : tm_error_nomem(e);
+    }
+    return rc;
+}
+
+static int read_job_file(struct plan *plan, struct tm_error *e)
+{
+    plan->has_job = plan->cli->argument_count == 1;
+    if (!plan->has_job) return 0;
+    int rc = tm_job_load(plan->cli->env, plan->cli->arguments[0], &plan->job, e);
+    return rc == 0 ? give_job(plan, e) : rc;
+}
+
+/* ---- what may be used ---- */
+
+static bool list_allows(const struct tm_strings *list, const char *text)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcasecmp(list->items[i], text) == 0) return true;
+    }
+    return list->count == 0;
+}
+
+/* Does CLOUD[/REGION[/ZONE]], with "*" for any, mean this offer? */
+static bool infra_allows(const char *infra, const struct tm_instance *instance, const struct tm_offer *offer)
+{
+    const char *const parts[] = {instance->cloud, offer->region, offer->zone};
+    const char *at = infra;
+    for (size_t i = 0; i < 3 && *at != '\0'; i++) {
+        size_t length = strcspn(at, "/");
+        bool any = length == 1 && at[0] == '*';
+        if (!any && (strlen(parts[i]) != length || strncasecmp(at, parts[i], length) != 0)) return false;
+        at += length + (at[length] == '/');
+    }
+    return true;
+}
+
+/* NAME or NAME:COUNT. */
+static bool accelerator_allows(const struct tm_catalog *catalog, const char *text, const struct tm_instance *instance)
+{
+    char name[64];
+    size_t length = strcspn(text, ":");
+    (void)snprintf(name, sizeof name, "%.*s", (int)length, text);
+    const struct tm_gpu *gpu = tm_catalog_gpu(catalog, name);
+    const struct tm_gpu *its = tm_catalog_gpu(catalog, instance->gpu);
+    double count = 0;
+    if (gpu == NULL || gpu != its) return false;
+    return text[length] == '\0' ||
+           (tm_number_double(text + length + 1, strlen(text + length + 1), &count) && count == instance->gpus);
+}
+
+static bool job_allows(const struct plan *plan, const struct tm_instance *instance, const struct tm_offer *offer,
+                       bool anchor)
+{
+    const struct tm_job_resources *resources = &plan->job.resources;
+    bool place = resources->infra.count == 0;
+    bool gpu = anchor || resources->accelerators.count == 0;
+    for (size_t i = 0; i < resources->infra.count && !place; i++)
+        place = infra_allows(resources->infra.items[i], instance, offer);
+    for (size_t i = 0; i < resources->accelerators.count && !gpu; i++)
+        gpu = accelerator_allows(&plan->catalog, resources->accelerators.items[i], instance);
+    return place && gpu && list_allows(&resources->cloud, instance->cloud) &&
+           list_allows(&resources->region, offer->region) && (anchor || list_allows(&resources->zone, offer->zone)) &&
+           (anchor || list_allows(&resources->instance_type, instance->name));
+}
+
+static bool is_allowed(const void *context, const struct tm_instance *instance, const struct tm_offer *offer,
+                       bool anchor)
+{
+    const struct plan *plan = context;
+    const struct tm_cli *cli = plan->cli;
+    if (plan->has_job && !job_allows(plan, instance, offer, anchor)) return false;
+    return tm_given_matches(cli, "cloud", instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
+           (anchor ||
+            (tm_given_matches(cli, "zone", offer->zone) && tm_given_matches(cli, "instance", instance->name) &&
+             tm_filter_gpu_matches(cli, &plan->catalog, instance->gpu)));
+}
+
+/* ---- quotas ---- */
+
+/* Is there anything of this name? */
+static bool quota_is_known(const struct tm_catalog *catalog, const struct tm_plan_quota *quota,
+                           struct tm_suggest *suggest)
+{
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        const struct tm_instance *instance = &catalog->instances[offer->instance];
+        if (tm_plan_quota_covers(quota, instance, offer)) return true;
+        tm_suggest_offer(suggest, instance->name);
+        tm_suggest_offer(suggest, offer->region);
+    }
+    return false;
+}
+
+/* NAME[:spot|:on-demand]=N */
+static int add_quota(struct plan *plan, const char *text, size_t length, struct tm_error *e)
+{
+    struct tm_plan_request *request = &plan->request;
+    const char *equals = memchr(text, '=', length);
+    int64_t limit = 0;
+    if (equals == NULL || equals == text || !tm_number_i64(equals + 1, length - (size_t)(equals + 1 - text), &limit) ||
+        limit < 0 || limit > 1000000)
+        return tm_error_set(e, TM_EUSAGE,
+                            "--quota: expected NAME=COUNT, got \"%.*s\"; write for example p3.2xlarge=8, "
+                            "us-east-1=32 or V100:spot=16",
+                            (int)(length < 60 ? length : 60), text);
+    if (request->quota_count == TM_PLAN_QUOTAS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "--quota: more than %d of them", TM_PLAN_QUOTAS_MAX);
+    size_t name_length = (size_t)(equals - text);
+    const char *colon = memchr(text, ':', name_length);
+    struct tm_plan_quota quota = {.markets = TM_MIX_SPOT | TM_MIX_ON_DEMAND, .limit = (int)limit};
+    if (colon != NULL) {
+        size_t left = name_length - (size_t)(colon + 1 - text);
+        bool spot = left == 4 && strncmp(colon + 1, "spot", 4) == 0;
+        bool on_demand = left == 9 && strncmp(colon + 1, "on-demand", 9) == 0;
+        if (!spot && !on_demand)
+            return tm_error_set(e, TM_EUSAGE, "--quota: expected :spot or :on-demand behind the name, got \"%.*s\"",
+                                (int)(left < 40 ? left : 40), colon + 1);
+        quota.markets = spot ? TM_MIX_SPOT : TM_MIX_ON_DEMAND;
+        name_length = (size_t)(colon - text);
+    }
+    quota.name = tm_arena_strndup(&plan->cli->arena, text, name_length);
+    if (quota.name == NULL) return tm_error_nomem(e);
+    struct tm_suggest suggest = {.word = quota.name};
+    if (!quota_is_known(&plan->catalog, &quota, &suggest))
+        return tm_error_set(e, TM_EUSAGE, "--quota: no instance type, GPU, zone, region or cloud \"%.60s\"%s%s%s",
+                            quota.name, suggest.best != NULL ? "; did you mean " : "",
+                            suggest.best != NULL ? suggest.best : "", suggest.best != NULL ? "?" : "");
+    request->quotas[request->quota_count++] = quota;
+    return 0;
+}
+
+static int read_quotas(struct plan *plan, struct tm_error *e)
+{
+    struct tm_cli *cli = plan->cli;
+    for (size_t i = 0; i < cli->given_count; i++) {
+        if (strcmp(cli->given[i].option->name, "quota") != 0) continue;
+        for (const char *at = cli->given[i].value; *at != '\0';) {
+            size_t length = strcspn(at, ",");
+            int rc = add_quota(plan, at, length, e);
+            if (rc != 0) return rc;
+            at += length + (at[length] == ',');
+        }
+    }
+    for (size_t i = 0; !tm_given(cli, "quota") && i < plan->job.quotas.count; i++) {
+        const char *text =
+            tm_arena_printf(&cli->arena, "%s=%s", plan->job.quotas.items[i].name, plan->job.quotas.items[i].text);
+        int rc = text != NULL ? add_quota(plan, text, strlen(text), e) : tm_error_nomem(e);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+/* ---- the request ---- */
+
+/* How instances are lost in a trace. */
+static int losses_of_trace(struct tm_cli *cli, const char *path, struct tm_plan_request *request, struct tm_error *e)
 {
     struct tm_trace trace;
     tm_trace_init(&trace);
     int rc = tm_trace_load(cli->env, path, NULL, &trace, e);
     if (rc == 0) {
-        struct tm_trace_stats stats = tm_trace_stats(&trace);
-        double node_s = stats.mean_available * stats.duration_s;
-        *out = node_s > 0 ? (double)stats.nodes_lost / node_s : 0;
+        struct tm_expect_trace losses = tm_expect_trace(&trace);
+        request->supply.loss_per_s = losses.loss_per_s;
+        request->job.burst_share = losses.burst_share;
+        request->job.burst_size = losses.burst_size;
     }
     tm_trace_deinit(&trace);
     return rc;
@@ -163,16 +367,21 @@ static int rate_of_trace(struct tm_cli *cli, const char *path, double *out, stru
 static int read_losses(struct tm_cli *cli, struct tm_plan_request *request, struct tm_error *e)
 {
     int64_t mtbf_ms = 0;
-    request->loss_per_s = NAN;
-    request->default_loss_per_s = 1 / (24 * 3600.0); /* where nothing is known: once a day */
+    int64_t outage_ms = 15 * 60000;
+    request->supply.loss_per_s = NAN;
+    request->supply.default_loss_per_s = 1 / (24 * 3600.0); /* where nothing is known: once a day */
+    request->job.burst_share = 0.5;
+    request->job.burst_size = 0.25;
     if (tm_given(cli, "mtbf") && tm_given(cli, "trace"))
         return tm_error_set(e, TM_EUSAGE, "--mtbf and --trace both say how often instances are lost: give one of them");
     int rc = tm_given_duration(cli, "mtbf", &mtbf_ms, e);
     if (rc == 0 && tm_given(cli, "mtbf") && mtbf_ms < 1000)
         rc = tm_error_set(e, TM_EUSAGE, "--mtbf: expected a second or more");
-    if (rc == 0 && mtbf_ms > 0) request->loss_per_s = 1000.0 / (double)mtbf_ms;
-    if (rc == 0 && tm_given(cli, "trace"))
-        rc = rate_of_trace(cli, tm_given_text(cli, "trace"), &request->loss_per_s, e);
+    if (rc == 0 && mtbf_ms > 0) request->supply.loss_per_s = 1000.0 / (double)mtbf_ms;
+    if (rc == 0 && tm_given(cli, "trace")) rc = losses_of_trace(cli, tm_given_text(cli, "trace"), request, e);
+    if (rc == 0) rc = tm_given_number(cli, "bursts", 0, 1, &request->job.burst_share, e);
+    if (rc == 0) rc = tm_given_duration(cli, "outage", &outage_ms, e);
+    request->job.outage_s = (double)outage_ms / 1000;
     return rc;
 }
 
@@ -200,244 +409,151 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     if (rc != 0) return rc;
     /* A checkpoint is the weights and the optimizer's state, written at 1 GB/s. */
     double state_bytes = tm_model_totals(&plan->model).params * 4 * (1 + plan->model.optimizer_states);
-    request->job = (struct tm_expect_job){
-        .samples = (double)samples,
-        .deadline_s = deadline_ms > 0 ? (double)deadline_ms / 1000 : INFINITY,
-        .checkpoint_s = checkpoint_ms > 0 ? (double)checkpoint_ms / 1000 : state_bytes / 1e9,
-        .restart_s = (double)restart_ms / 1000,
-        .replace_s = 180,
-        .startup_s = 180,
-    };
-    request->batch = (int)batch;
+    request->state_bytes = state_bytes;
+    request->job.samples = (double)samples;
+    request->job.deadline_s = deadline_ms > 0 ? (double)deadline_ms / 1000 : INFINITY;
+    request->job.checkpoint_s = checkpoint_ms > 0 ? (double)checkpoint_ms / 1000 : state_bytes / 1e9;
+    request->job.restart_s = (double)restart_ms / 1000;
+    request->job.replace_s = 180;
+    request->job.startup_s = 180;
+    request->supply.batch = (int)batch;
     request->max_nodes = (int)max_nodes;
     request->top = (size_t)top;
     return 0;
 }
 
+static int read_supply(struct plan *plan, struct tm_error *e)
+{
+    struct tm_supply_request *supply = &plan->request.supply;
+    supply->model = &plan->model;
+    supply->compute = &plan->knowledge.compute;
+    supply->comm = &plan->knowledge.comm;
+    supply->precision = plan->cli->settings.precision;
+    supply->allowed = is_allowed;
+    supply->allowed_context = plan;
+    supply->measured_gpu = plan->knowledge.gpu;
+    supply->measured_batches = plan->knowledge.batches;
+    supply->measured_ms = plan->knowledge.ms;
+    supply->measured_count = plan->knowledge.count;
+    return tm_given_choice(plan->cli, "precision", &supply->precision, e);
+}
+
 static int read_request(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
 {
     struct tm_plan_request *request = &plan->request;
-    int objective = TM_PLAN_CHEAPEST;
     int market = TM_PLAN_MIXED;
-    *request = (struct tm_plan_request){.model = &plan->model,
-                                        .compute = &plan->knowledge.compute,
-                                        .comm = &plan->knowledge.comm,
-                                        .precision = cli->settings.precision,
-                                        .planner = planner == PLANNER_SRIFT ? TM_PLAN_SRIFT : TM_PLAN_TIDEMILL,
+    int anchors = 0;
+    *request = (struct tm_plan_request){.planner = planner == PLANNER_SRIFT ? TM_PLAN_SRIFT : TM_PLAN_TIDEMILL,
                                         .budget_usd = INFINITY,
                                         .max_usd_h = INFINITY,
                                         .min_probability = 0.95,
-                                        .allowed = is_allowed,
-                                        .allowed_context = &plan->filters};
+                                        .programs_max = 60};
     int rc = read_job(cli, plan, e);
     if (rc == 0) rc = read_losses(cli, request, e);
-    if (rc == 0) rc = tm_given_choice(cli, "precision", &request->precision, e);
-    if (rc == 0) rc = tm_given_choice(cli, "objective", &objective, e);
+    if (rc == 0) rc = read_supply(plan, e);
+    if (rc == 0) rc = tm_given_choice(cli, "objective", &plan->objective, e);
     if (rc == 0) rc = tm_given_choice(cli, "market", &market, e);
+    if (rc == 0) rc = tm_given_choice(cli, "anchors", &anchors, e);
     if (rc == 0) rc = tm_given_number(cli, "budget", 0, 1e12, &request->budget_usd, e);
     if (rc == 0) rc = tm_given_number(cli, "max-hourly", 0, 1e9, &request->max_usd_h, e);
     if (rc == 0) rc = tm_given_number(cli, "probability", 0.01, 0.9999, &request->min_probability, e);
-    request->objective = (enum tm_plan_objective)objective;
+    if (rc == 0) rc = read_quotas(plan, e);
+    request->objective = plan->objective == TM_PLAN_FASTEST ? TM_PLAN_FASTEST : TM_PLAN_CHEAPEST;
     request->market = (enum tm_plan_market)market;
+    request->job.sure = request->min_probability;
+    if (anchors == 1) request->state_bytes = 0;
     return rc;
 }
 
-static void put_estimate(struct tm_jsonout *json, const char *key, const struct tm_estimate *estimate)
+/* ---- the plan ---- */
+
+static void emit(struct plan *plan, int kind)
 {
-    tm_jsonout_object(json, key);
-    tm_jsonout_number(json, "mean", estimate->mean);
-    tm_jsonout_number(json, "p10", estimate->p10);
-    tm_jsonout_number(json, "p90", estimate->p90);
-    tm_jsonout_end(json);
+    struct tm_emit what = {.request = &plan->request,
+                           .answer = &plan->result.answers[0],
+                           .job = plan->has_job ? &plan->job : NULL,
+                           .model = tm_given_text(plan->cli, "model")};
+    if (kind == EMIT_SKYPILOT)
+        tm_emit_skypilot(&what, &plan->cli->out);
+    else
+        tm_emit_job(&what, &plan->cli->out);
 }
 
-static void put_answer_json(struct tm_jsonout *json, const struct tm_plan_answer *answer, bool chosen)
+static int search(struct plan *plan, struct tm_error *e)
 {
-    const struct tm_expectation *expectation = &answer->expectation;
-    tm_jsonout_object(json, NULL);
-    tm_jsonout_string(json, "cloud", answer->instance->cloud);
-    tm_jsonout_string(json, "region", answer->offer->region);
-    tm_jsonout_string(json, "zone", answer->offer->zone[0] != '\0' ? answer->offer->zone : NULL);
-    tm_jsonout_string(json, "instance", answer->instance->name);
-    tm_jsonout_integer(json, "spot_nodes", answer->spot_nodes);
-    tm_jsonout_integer(json, "on_demand_nodes", answer->on_demand_nodes);
-    tm_jsonout_object(json, "layout");
-    tm_jsonout_integer(json, "pipelines", answer->prediction.pipelines);
-    tm_jsonout_integer(json, "stages", answer->prediction.stages);
-    tm_jsonout_end(json);
-    tm_jsonout_number(json, "samples_per_s", answer->prediction.samples_per_s);
-    put_estimate(json, "time_s", &expectation->time_s);
-    put_estimate(json, "cost_usd", &expectation->cost_usd);
-    tm_jsonout_number(json, "price_usd_h", expectation->usd_h);
-    tm_jsonout_number(json, "losses", expectation->losses);
-    tm_jsonout_number(json, "checkpoint_interval_s", expectation->checkpoint_interval_s);
-    tm_jsonout_number(json, "p_deadline", expectation->p_deadline);
-    tm_jsonout_bool(json, "chosen", chosen);
-    tm_jsonout_end(json);
+    if (plan->objective == OBJECTIVE_PARETO) return tm_plan_pareto(&plan->supply, &plan->request, &plan->result, e);
+    return tm_plan_search_in(&plan->supply, &plan->request, &plan->result, &plan->other, e);
 }
 
-static void print_plan_json(struct tm_cli *cli, const struct plan *plan, int planner)
+static int report(struct plan *plan, int planner, struct tm_error *e)
 {
-    struct tm_jsonout json;
-    tm_jsonout_init(&json, &cli->out);
-    tm_jsonout_object(&json, NULL);
-    tm_jsonout_string(&json, "planner", planner_names[planner]);
-    tm_jsonout_string(&json, "objective", objective_names[plan->request.objective]);
-    tm_jsonout_integer(&json, "fleets_weighed", (int64_t)plan->result.fleets);
-    tm_jsonout_list(&json, "answers");
-    for (size_t i = 0; i < plan->result.count; i++)
-        put_answer_json(&json, &plan->result.answers[i], i == 0);
-    tm_jsonout_end(&json);
-    tm_jsonout_end(&json);
-}
-
-static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct tm_plan_answer *answer,
-                       const char *planner, bool chosen)
-{
-    const struct tm_expectation *expectation = &answer->expectation;
-    char eta[TM_UNITS_TEXT_MAX];
-    int nodes = answer->spot_nodes + answer->on_demand_nodes;
-    (void)tm_unit_print(TM_UNIT_DURATION, (int64_t)(expectation->time_s.mean * 1000), eta);
-    tm_table_add(table, "%s", planner);
-    tm_table_add(table, "%s (%s)", tm_cloud_label(answer->instance->cloud),
-                 answer->offer->zone[0] != '\0' ? answer->offer->zone : answer->offer->region);
-    tm_table_add(table, "%d x %s", nodes, answer->instance->name);
-    tm_table_add(table, "%s:%g", answer->instance->gpu, answer->instance->gpus);
-    tm_table_add(table, "%d/%d", answer->spot_nodes, answer->on_demand_nodes);
-    tm_table_add(table, "%dx%d", answer->prediction.pipelines, answer->prediction.stages);
-    tm_table_add(table, "%.4g/s", answer->prediction.samples_per_s);
-    tm_table_add(table, "%s", expectation->finishes ? eta : "never");
-    tm_table_add(table, "%.2f", expectation->usd_h);
-    tm_table_add(table, "%.2f (%.2f-%.2f)", expectation->cost_usd.mean, expectation->cost_usd.p10,
-                 expectation->cost_usd.p90);
-    tm_table_add(table, "%.2f", expectation->p_deadline);
-    tm_table_add_colored(table, TM_GREEN, "%s", chosen ? (cli->term.utf8 ? "\xE2\x9C\x93" : "*") : "");
-}
-
-/* The other planner's best fleet, unless ours is the same. */
-static const struct tm_plan_answer *rival(const struct plan *plan)
-{
-    if (plan->other.count == 0) return NULL;
-    const struct tm_plan_answer *ours = &plan->result.answers[0];
-    const struct tm_plan_answer *theirs = &plan->other.answers[0];
-    bool same = ours->instance == theirs->instance && ours->spot_nodes == theirs->spot_nodes &&
-                ours->on_demand_nodes == theirs->on_demand_nodes;
-    return same ? NULL : theirs;
-}
-
-static void put_words(struct tm_cli *cli, const struct plan *plan)
-{
-    const struct tm_plan_answer *best = &plan->result.answers[0];
-    const struct tm_plan_answer *theirs = rival(plan);
-    char interval[TM_UNITS_TEXT_MAX];
-    struct tm_text *out = &cli->out;
-    tm_text_printf(out, "\n%zu fleets weighed; the %s that satisfies all constraints is marked.", plan->result.fleets,
-                   objective_names[plan->request.objective]);
-    if (best->spot_nodes > 0 && isfinite(best->expectation.checkpoint_interval_s))
-        tm_text_printf(
-            out, " It would lose %.1f instances on the way; a checkpoint every %s is best.", best->expectation.losses,
-            tm_unit_print(TM_UNIT_DURATION, (int64_t)(best->expectation.checkpoint_interval_s * 1000), interval));
-    tm_text_printf(out, " Its step is limited by %s.\n", best->prediction.limit);
-    if (theirs != NULL)
-        tm_text_printf(out,
-                       "The other planner (%s) would take %d x %s: $%.2f, P(deadline) %.2f by the same reckoning.\n",
-                       planner_names[plan->request.planner == TM_PLAN_SRIFT ? PLANNER_TIDEMILL : PLANNER_SRIFT],
-                       theirs->spot_nodes + theirs->on_demand_nodes, theirs->instance->name,
-                       theirs->expectation.cost_usd.mean, theirs->expectation.p_deadline);
-    tm_text_puts(out, "Expectations are a closed form over random losses, not yet a replay of traces.\n");
-}
-
-static int print_plan(struct tm_cli *cli, const struct plan *plan, int planner, struct tm_error *e)
-{
-    static const struct tm_column columns[] = {
-        {"PLANNER", TM_LEFT, 5},      {"INFRA", TM_LEFT, 0},
-        {"INSTANCE", TM_LEFT, 0},     {"GPUS", TM_LEFT, 4},
-        {"SPOT/OD", TM_RIGHT, 0},     {"LAYOUT", TM_RIGHT, 3},
-        {"THROUGHPUT", TM_RIGHT, 2},  {"ETA", TM_RIGHT, 0},
-        {"$/h", TM_RIGHT, 1},         {"TOTAL ($, p10-p90)", TM_RIGHT, 0},
-        {"P(deadline)", TM_RIGHT, 0}, {"CHOSEN", TM_LEFT, 0},
-    };
-    struct tm_table table;
-    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
-    for (size_t i = 0; i < plan->result.count; i++)
-        add_answer(cli, &table, &plan->result.answers[i], planner_names[planner], i == 0);
-    const struct tm_plan_answer *theirs = rival(plan);
-    if (theirs != NULL)
-        add_answer(cli, &table, theirs, planner_names[planner == PLANNER_SRIFT ? PLANNER_TIDEMILL : PLANNER_SRIFT],
-                   false);
-    int rc = tm_table_print(&table, &cli->term, &cli->out, e);
-    tm_table_deinit(&table);
-    if (rc == 0 && !cli->quiet) put_words(cli, plan);
-    return rc;
-}
-
-/* Nothing satisfies all constraints: what would, one relaxed at a time. */
-static int explain_nothing(const struct plan *plan, struct tm_error *e)
-{
-    const struct tm_plan_result *result = &plan->result;
-    struct tm_text words;
-    char time[TM_UNITS_TEXT_MAX];
-    tm_text_init(&words, 512);
-    if (isfinite(result->cheapest_within_deadline_usd) && isfinite(plan->request.budget_usd))
-        tm_text_printf(&words, "; with --budget %.2f the deadline can be met", result->cheapest_within_deadline_usd);
-    if (isfinite(result->fastest_within_budget_s) && isfinite(plan->request.job.deadline_s))
-        tm_text_printf(&words, "; within the budget it takes about %s",
-                       tm_unit_print(TM_UNIT_DURATION, (int64_t)(result->fastest_within_budget_s * 1000), time));
-    if (isfinite(plan->request.max_usd_h) && result->cheapest_usd_h > plan->request.max_usd_h &&
-        isfinite(result->cheapest_usd_h))
-        tm_text_printf(&words, "; the cheapest fleet that works costs $%.2f an hour", result->cheapest_usd_h);
-    if (words.length == 0)
-        tm_text_puts(&words, result->fleets == 0
-                                 ? "; the model fits into none of them, or no offer is allowed"
-                                 : "; allow more instances (--max-nodes), another market or more clouds");
-    int rc = tm_error_set(e, TM_ENONE, "no fleet satisfies all constraints%s", tm_text_string(&words));
-    tm_text_deinit(&words);
-    return rc;
+    struct tm_cli *cli = plan->cli;
+    int kind = EMIT_NOTHING;
+    struct tm_plan_report report = {.planner = planner_names[planner],
+                                    .other_planner =
+                                        planner_names[planner == PLANNER_SRIFT ? PLANNER_TIDEMILL : PLANNER_SRIFT],
+                                    .objective = objective_names[plan->objective],
+                                    .request = &plan->request,
+                                    .result = &plan->result,
+                                    .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
+                                    .judge = "a closed form over random losses"};
+    int rc = tm_given_choice(cli, "emit", &kind, e);
+    if (rc == 0 && plan->result.count == 0) {
+        rc = tm_plan_relax(&plan->catalog, &plan->supply, &plan->request, &plan->result, &plan->relax, e);
+        report.relax = &plan->relax;
+        if (rc == 0 && (!cli->json || kind != EMIT_NOTHING)) return tm_plan_report_nothing(&report, e);
+        cli->exit_status = tm_code_exit_status(TM_ENONE);
+    } else if (rc == 0 && kind != EMIT_NOTHING) {
+        emit(plan, kind);
+        return 0;
+    } else if (rc == 0 && plan->objective != OBJECTIVE_PARETO) {
+        rc = tm_plan_advise(&plan->supply, &plan->request, &plan->result, &plan->advice, e);
+        report.advice = &plan->advice;
+    }
+    if (rc != 0) return rc;
+    if (!cli->json) return tm_plan_report_table(cli, &report, e);
+    tm_plan_report_json(cli, &report);
+    return 0;
 }
 
 static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
 {
-    int rc = tm_catalog_load(cli->env, &plan->catalog, e);
+    int rc = read_job_file(plan, e);
+    if (rc == 0 && !tm_given(cli, "model"))
+        rc = tm_error_set(e, TM_EUSAGE,
+                          "say what to train: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h");
+    if (rc == 0) rc = tm_catalog_load(cli->env, &plan->catalog, e);
     if (rc == 0) rc = tm_model_load(cli->env, tm_given_text(cli, "model"), &plan->model, e);
-    plan->filters = (struct filters){cli, &plan->catalog};
     if (rc == 0) rc = tm_filter_check(cli, &plan->catalog, e);
     if (rc == 0) rc = tm_knowledge_learn(cli, &plan->catalog, &plan->model, TM_BF16, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
-    if (rc == 0) rc = tm_plan_search(&plan->catalog, &plan->request, &plan->result, &plan->other, e);
-    if (rc == 0 && plan->result.count == 0 && cli->json) {
-        cli->exit_status = tm_code_exit_status(TM_ENONE);
-        print_plan_json(cli, plan, planner);
-        return 0;
-    }
-    if (rc == 0 && plan->result.count == 0) rc = explain_nothing(plan, e);
-    if (rc != 0) return rc;
-    if (cli->json) {
-        print_plan_json(cli, plan, planner);
-        return 0;
-    }
-    return print_plan(cli, plan, planner, e);
+    if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
+    if (rc == 0) rc = search(plan, e);
+    return rc == 0 ? report(plan, planner, e) : rc;
 }
 
 int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
 {
     int planner = tm_given(cli, "instances") ? PLANNER_DEEPVM : PLANNER_TIDEMILL;
-    if (cli->argument_count > 0) return tm_error_set(e, TM_EUSAGE, "plan takes no arguments; see its options");
+    if (cli->argument_count > 1) return tm_error_set(e, TM_EUSAGE, "plan takes one job file at most; see its options");
     int rc = tm_given_choice(cli, "planner", &planner, e);
     if (rc != 0) return rc;
     if (tm_given(cli, "instances")) return plan_from_file(cli, e);
     if (planner >= PLANNER_DEEPVM)
         return tm_error_set(e, TM_EUSAGE, "--planner %s needs --instances FILE, for example data/deepvm-aws.tmdeepvm",
                             planner_names[planner]);
-    if (!tm_given(cli, "model"))
-        return tm_error_set(e, TM_EUSAGE,
-                            "say what to train: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h");
     struct plan *plan = tm_calloc(1, sizeof *plan);
     if (plan == NULL) return tm_error_nomem(e);
+    plan->cli = cli;
     tm_catalog_init(&plan->catalog);
     tm_model_init(&plan->model);
+    tm_job_init(&plan->job);
     tm_knowledge_init(&plan->knowledge);
+    tm_supply_init(&plan->supply);
     rc = plan_model(cli, plan, planner, e);
+    tm_supply_deinit(&plan->supply);
     tm_knowledge_deinit(&plan->knowledge);
+    tm_job_deinit(&plan->job);
     tm_model_deinit(&plan->model);
     tm_catalog_deinit(&plan->catalog);
     tm_free(plan);
@@ -457,14 +573,27 @@ const struct tm_option tm_plan_options[] = {
     {.name = "probability", .value = "P", .help = "least chance to meet the deadline; else 0.95"},
     {.name = "cloud", .value = "NAME,...", .help = "only these clouds"},
     {.name = "region", .value = "NAME,...", .help = "only these regions"},
+    {.name = "zone", .value = "NAME,...", .help = "only these zones"},
+    {.name = "instance", .value = "NAME,...", .help = "only these instance types"},
     {.name = "gpu", .value = "NAME,...", .help = "only these GPUs"},
+    {.name = "quota",
+     .value = "NAME=N,...",
+     .help =
+         "at most N instances of a type, GPU, zone, region or cloud; NAME:spot=N and NAME:on-demand=N for one market"},
+    {.name = "anchors",
+     .value = "NAME",
+     .help = "none: copies of the state go to a store, no on-demand instances hold them",
+     .choices = anchor_names},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
     {.name = "profile", .value = "FILE", .help = "measured steps to learn from"},
     {.name = "profile-gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
     {.name = "mtbf", .value = "DURATION", .help = "mean life of a spot instance; else from interruption bands, or 24h"},
-    {.name = "trace", .value = "FILE", .help = "take the mean life of a spot instance from this trace"},
+    {.name = "trace", .value = "FILE", .help = "take losses and bursts from this trace"},
+    {.name = "bursts", .value = "SHARE", .help = "share of losses that come in bursts; else from the trace, or 0.5"},
+    {.name = "outage", .value = "DURATION", .help = "until a zone gives instances again after a burst; else 15m"},
     {.name = "checkpoint", .value = "DURATION", .help = "time that a checkpoint takes; else its size at 1 GB/s"},
     {.name = "restart", .value = "DURATION", .help = "time from a loss to the next step; else 1m"},
+    {.name = "emit", .value = "NAME", .help = "write the plan as a file to go on with", .choices = emit_names},
     {.name = "top", .value = "N", .help = "how many answers; else 8, of DeepVM's planners 3"},
     {.name = "planner", .value = "NAME", .help = "which planner; else tidemill", .choices = planner_names},
     {.name = "instances",

@@ -94,28 +94,31 @@ const struct tm_command tm_commands[] = {
     {
         .name = "plan",
         .summary = "what to rent for a job, and what the published planners would",
+        .arguments = "[JOB]",
+        .files = true,
         .description =
             "Looks for the fleet with the smallest expected cost (or time) to train a number of samples, within a "
-            "deadline, a "
-            "budget and a price per hour. Every GPU instance type of the catalogue is predicted at many counts; spot "
-            "instances are lost at random (--mtbf, --trace, else interruption bands), which costs the work since the "
-            "last "
-            "checkpoint, a restart, and time until a new instance joins; the best checkpoint interval is chosen with "
-            "the "
-            "fleet; on-demand instances are bought where the deadline needs them. srift is the published idea: the "
-            "best "
-            "prediction, as if nothing were lost; the same expectation judges both. Exit status 3: nothing satisfies "
-            "all "
-            "constraints; the message says which to relax.\n\n"
+            "deadline, a budget, a price per hour and quotas. A fleet lies in one region: up to three instance types, "
+            "several zones, spot and on demand. Every GPU instance type of the catalogue is predicted at many counts; "
+            "spot instances are lost at random, alone and in bursts of a zone (--mtbf, --trace, else interruption "
+            "bands), which costs the work since the last checkpoint, a restart, and time until a new instance joins; "
+            "the best checkpoint interval is chosen with the fleet; on-demand instances are bought where the deadline "
+            "needs them, and anchors rented that hold copies of the state. Integer programs prove how far from the "
+            "best the answer can be at most. JOB is a file as in tidemill-job(5); options count more than what it "
+            "says.\n\n"
+            "Below the table: what binds, and what an hour or a tenth of the money more would buy. --objective pareto "
+            "shows the trade between money and time instead. srift is the published idea: the best prediction, as if "
+            "nothing were lost; the same expectation judges both. Exit status 3: nothing satisfies all constraints; "
+            "the message says what each would have to be.\n\n"
             "With --instances, DeepVM's planner and its baselines, faithful to the released code: the best clusters of "
-            "spot "
-            "GPU instances within a price per hour, either with on-demand CPU instances that hold the checkpoints "
-            "(tiering) "
-            "or with one of the GPU instances on demand (single-anchor). deepvm-noscale leaves the scaling curve out, "
-            "cost-first takes the most instances, perf-first the fastest type.",
+            "spot GPU instances within a price per hour, either with on-demand CPU instances that hold the checkpoints "
+            "(tiering) or with one of the GPU instances on demand (single-anchor). deepvm-noscale leaves the scaling "
+            "curve out, cost-first takes the most instances, perf-first the fastest type; tidemill finds what they "
+            "miss by their own figures.",
         .examples = "  tidemill plan --model gpt2-1.5b --samples 5000000 --deadline 24h\n"
                     "  tidemill plan --model resnet50 --samples 100000000 --budget 50 --objective fastest --cloud aws\n"
                     "  tidemill plan --model bert-large --samples 20000000 --deadline 12h --trace hadp\n"
+                    "  tidemill plan job.yaml --quota V100=8,us-east-1:on-demand=2 --emit skypilot\n"
                     "  tidemill plan --planner deepvm --instances data/deepvm-aws.tmdeepvm --max-hourly 3\n",
         .options = tm_plan_options,
         .run = tm_cmd_plan,

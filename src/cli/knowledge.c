@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/paths.h"
 #include "base/suggest.h"
-#include "plan/search.h"
+#include "plan/supply.h"
 
 #include <stdio.h>
 #include <string.h>

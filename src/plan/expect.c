@@ -1,5 +1,7 @@
 #include "plan/expect.h"
 
+#include "market/trace_stats.h"
+
 #include <math.h>
 
 double tm_expect_band_rate(int band)
@@ -9,53 +11,114 @@ double tm_expect_band_rate(int band)
     return -log1p(-middles[band]) / (30 * 86400.0);
 }
 
+struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace)
+{
+    struct tm_trace_stats stats = tm_trace_stats(trace);
+    double node_s = stats.mean_available * stats.duration_s;
+    struct tm_expect_trace out = {.loss_per_s = node_s > 0 ? (double)stats.nodes_lost / node_s : 0, .burst_size = 1};
+    int64_t nodes = 0;
+    double lost = 0;
+    double burst_lost = 0;
+    double shares = 0;
+    size_t bursts = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        const struct tm_trace_event *event = &trace->events[i];
+        lost += event->out;
+        if (event->out > 1 && nodes > 0) {
+            burst_lost += event->out;
+            shares += fmin(1, (double)event->out / (double)nodes);
+            bursts++;
+        }
+        nodes += event->in - event->out;
+    }
+    if (bursts == 0) return out;
+    out.burst_share = burst_lost / lost;
+    out.burst_size = shares / (double)bursts;
+    return out;
+}
+
+void tm_expect_add_pool(const struct tm_expect_job *job, int nodes, int spot, double loss_per_s,
+                        struct tm_expect_losses *losses)
+{
+    if (spot < 1 || !(loss_per_s > 0)) return;
+    double share = (double)spot / nodes;
+    double single = (1 - job->burst_share) * spot * loss_per_s;
+    losses->rate += spot * loss_per_s;
+    losses->single += single;
+    losses->single_away = job->replace_s / nodes;
+    losses->away += single * job->replace_s / nodes;
+    if (!(job->burst_share > 0)) return;
+    double rate = job->burst_share * loss_per_s / job->burst_size;
+    double hits = spot == 1 ? job->burst_size : 1 - pow(1 - job->burst_size, spot); /* that it takes one at all */
+    double away_s = job->burst_size * share / hits * job->outage_s;
+    losses->burst += rate * hits;
+    losses->away += rate * hits * away_s;
+    losses->burst_away += rate * hits * away_s;
+    losses->burst_square += rate * hits * away_s * away_s;
+}
+
 static double normal_below(double z)
 {
     return 0.5 * erfc(-z / sqrt(2));
 }
 
-/* A quantity around `mean` with a relative standard deviation, as a log-normal 80% interval. */
-static struct tm_estimate around(double mean, double relative)
+/* z with normal_below(z) = p, by bisection: p is asked for rarely. */
+static double normal_quantile(double p)
 {
-    return tm_estimate_around(mean, sqrt(log1p(relative * relative)));
+    double low = -8;
+    double high = 8;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (normal_below(middle) < p)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+double tm_expect_chance(double mean, double sigma, double limit)
+{
+    if (!isfinite(limit)) return 1;
+    if (sigma < 1e-9) return mean <= limit;
+    return normal_below((log(limit / mean) + sigma * sigma / 2) / sigma);
 }
 
 static struct tm_expectation never(void)
 {
     struct tm_estimate infinite = {INFINITY, INFINITY, INFINITY};
-    return (struct tm_expectation){.time_s = infinite, .cost_usd = infinite, .losses = INFINITY};
+    return (struct tm_expectation){
+        .time_s = infinite, .cost_usd = infinite, .losses = INFINITY, .usd_h = INFINITY, .sure_s = INFINITY};
+}
+
+static double sure_z(double p)
+{
+    return p == 0.95 || p == 0 ? 1.6448536269514722 : normal_quantile(p);
 }
 
 struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet)
 {
-    int nodes = fleet->spot_nodes + fleet->on_demand_nodes;
-    double rate = fleet->spot_nodes > 0 ? fleet->spot_nodes * fleet->loss_per_s : 0;
-    double interval_s = rate > 0 ? sqrt(2 * job->checkpoint_s / rate) : INFINITY;
-    double overhead = rate > 0 ? job->checkpoint_s / interval_s : 0;
-    double loss_s = (rate > 0 ? interval_s / 2 : 0) + job->restart_s + job->replace_s / nodes;
-    double useful = 1 - overhead - rate * loss_s;
-    double usd_h = 0;
-    if (fleet->spot_nodes > 0) usd_h += fleet->spot_nodes * fleet->spot_usd_h;
-    if (fleet->on_demand_nodes > 0) usd_h += fleet->on_demand_nodes * fleet->on_demand_usd_h;
+    const struct tm_expect_losses *losses = &fleet->losses;
+    double events = losses->single + losses->burst;
+    double interval_s = events > 0 ? sqrt(2 * job->checkpoint_s / events) : INFINITY;
+    double overhead = events > 0 ? job->checkpoint_s / interval_s : 0;
+    double event_s = events > 0 ? interval_s / 2 + job->restart_s : 0;
+    double useful = 1 - overhead - events * event_s - losses->away;
     if (!(useful > 0) || !(fleet->samples_per_s.mean > 0)) return never();
     double work_s = job->samples / (fleet->samples_per_s.mean * useful);
     double time_s = job->startup_s + work_s;
-    double losses = rate * time_s;
     double speed_spread = tm_estimate_spread(&fleet->samples_per_s);
-    double deviation_s = hypot(work_s * speed_spread, sqrt(losses) * loss_s);
-    double relative = deviation_s / time_s;
+    double single_s = event_s + losses->single_away;
+    double variance = losses->single * single_s * single_s + losses->burst * event_s * event_s +
+                      2 * event_s * losses->burst_away + losses->burst_square; /* per second */
+    double relative = hypot(work_s * speed_spread, sqrt(time_s * variance)) / time_s;
     double sigma = sqrt(log1p(relative * relative));
-    double p = 1;
-    if (isfinite(job->deadline_s)) {
-        bool exact = sigma < 1e-9;
-        p = exact ? (time_s <= job->deadline_s)
-                  : normal_below((log(job->deadline_s / time_s) + sigma * sigma / 2) / sigma);
-    }
     return (struct tm_expectation){.finishes = true,
-                                   .time_s = around(time_s, relative),
-                                   .cost_usd = around(time_s / 3600 * usd_h, relative),
-                                   .usd_h = usd_h,
-                                   .losses = losses,
+                                   .time_s = tm_estimate_around(time_s, sigma),
+                                   .cost_usd = tm_estimate_around(time_s / 3600 * fleet->usd_h, sigma),
+                                   .usd_h = fleet->usd_h,
+                                   .losses = losses->rate * time_s,
                                    .checkpoint_interval_s = interval_s,
-                                   .p_deadline = p};
+                                   .p_deadline = tm_expect_chance(time_s, sigma, job->deadline_s),
+                                   .sure_s = time_s * exp(sure_z(job->sure) * sigma - sigma * sigma / 2)};
 }

@@ -1,237 +1,449 @@
 #include "plan/search.h"
 
+#include "base/alloc.h"
+#include "plan/mix.h"
+#include "plan/search_internal.h"
+
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
-/* Counts that are tried: all small ones, then steps of a quarter; throughput per instance changes little between. */
-static int next_count(int nodes)
+static const double COPY_SHARE = 0.25; /* of an interval in which a copy set must have reached the anchors */
+static const double COPY_SETS = 2;     /* the old set stays until the new one is whole */
+
+/* ---- fleets ---- */
+
+int tm_plan_spot_nodes(const struct tm_plan_fleet *fleet)
 {
-    return nodes < 4 ? nodes + 1 : nodes + nodes / 4;
+    int nodes = 0;
+    for (size_t i = 0; i < fleet->part_count; i++)
+        nodes += fleet->parts[i].spot;
+    return nodes;
 }
 
-struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu)
+int tm_plan_on_demand_nodes(const struct tm_plan_fleet *fleet)
 {
-    struct tm_gpu_figures figures = {
-        .name = gpu->name, .memory_bytes_s = gpu->memory_gbyte_s * 1e9, .memory_gib = gpu->memory_gib};
-    for (int p = 0; p < TM_PRECISION_COUNT; p++)
-        figures.flops[p] = gpu->tflops[p] * 1e12;
-    return figures;
+    int nodes = 0;
+    for (size_t i = 0; i < fleet->part_count; i++)
+        nodes += fleet->parts[i].on_demand;
+    return nodes;
 }
 
-/* False: its GPU or its network is not known, so nothing can be predicted. */
-static bool group_of(const struct tm_catalog *catalog, const struct tm_instance *instance, struct tm_fleet_group *group)
+static double price_of(const struct tm_plan_fleet *fleet)
 {
-    const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
-    if (gpu == NULL || instance->gpus < 1 || !(instance->network_gbps > 0)) return false;
-    *group = (struct tm_fleet_group){.instance = instance->name,
-                                     .gpu = tm_plan_gpu_figures(gpu),
-                                     .gpus_per_node = (int)instance->gpus,
-                                     .network_bit_s = instance->network_gbps * 1e9};
-    if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
-    return group->gpu.memory_bytes_s > 0;
+    double usd_h = 0;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        if (part->spot > 0) usd_h += part->spot * part->offer->spot_usd_h;
+        if (part->on_demand > 0) usd_h += part->on_demand * part->offer->on_demand_usd_h;
+    }
+    if (fleet->anchor_nodes > 0) usd_h += fleet->anchor_nodes * fleet->anchor.offer->on_demand_usd_h;
+    return usd_h;
 }
 
-static enum tm_precision precision_of(const struct tm_gpu_figures *gpu, int asked)
+/* ---- quotas ---- */
+
+bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance *instance,
+                          const struct tm_offer *offer)
 {
-    if (asked != TM_PRECISION_MIXED) return (enum tm_precision)asked;
-    return gpu->flops[TM_BF16] > 0 ? TM_BF16 : gpu->flops[TM_FP16] > 0 ? TM_FP16 : TM_FP32;
+    return strcasecmp(quota->name, instance->name) == 0 || strcasecmp(quota->name, instance->gpu) == 0 ||
+           strcasecmp(quota->name, offer->zone) == 0 || strcasecmp(quota->name, offer->region) == 0 ||
+           strcasecmp(quota->name, instance->cloud) == 0;
+}
+
+int tm_search__quota(const struct tm_search *search, const struct tm_plan_pool *pool, int markets)
+{
+    const struct tm_plan_request *request = search->request;
+    const struct tm_instance *instance = search->supply->types[pool->type].instance;
+    int least = request->max_nodes;
+    for (size_t i = 0; i < request->quota_count; i++) {
+        const struct tm_plan_quota *quota = &request->quotas[i];
+        if ((quota->markets & markets) == markets && quota->limit < least &&
+            tm_plan_quota_covers(quota, instance, pool->offer))
+            least = quota->limit;
+    }
+    return least;
+}
+
+bool tm_search__within_quotas(const struct tm_search *search, const struct tm_plan_fleet *fleet)
+{
+    const struct tm_plan_request *request = search->request;
+    for (size_t i = 0; i < request->quota_count; i++) {
+        const struct tm_plan_quota *quota = &request->quotas[i];
+        int nodes = 0;
+        for (size_t k = 0; k < fleet->part_count; k++) {
+            const struct tm_plan_part *part = &fleet->parts[k];
+            if (!tm_plan_quota_covers(quota, part->instance, part->offer)) continue;
+            nodes += (quota->markets & TM_MIX_SPOT) != 0 ? part->spot : 0;
+            nodes += (quota->markets & TM_MIX_ON_DEMAND) != 0 ? part->on_demand : 0;
+        }
+        if (nodes > quota->limit) return false;
+    }
+    return true;
+}
+
+/* ---- anchors ---- */
+
+double tm_search__anchor_bit_s(const struct tm_plan_request *request, double interval_s)
+{
+    return request->state_bytes * 8 / (COPY_SHARE * interval_s);
+}
+
+double tm_search__anchor_gib(const struct tm_plan_request *request)
+{
+    return COPY_SETS * request->state_bytes / (1 << 30);
+}
+
+static int ceil_ratio(double needed, double each)
+{
+    return needed > 0 ? (int)fmin(ceil(needed / each - 1e-9), 1 << 20) : 0;
+}
+
+static int anchors_needed(double bit_s, double gib, const struct tm_instance *kind)
+{
+    int by_network = ceil_ratio(bit_s, kind->network_gbps * 1e9);
+    int by_memory = ceil_ratio(gib, kind->memory_gib);
+    return by_network > by_memory ? by_network : by_memory;
+}
+
+/* Rents what on-demand instances of the fleet cannot hold themselves. Returns how many instances hold copies. */
+static int find_anchors(const struct tm_plan_request *request, const struct tm_plan_region *region, double interval_s,
+                        struct tm_plan_fleet *fleet)
+{
+    fleet->anchor_nodes = 0;
+    fleet->anchor.instance = NULL;
+    if (!(request->state_bytes > 0) || request->market != TM_PLAN_MIXED || tm_plan_spot_nodes(fleet) == 0) return 0;
+    double bit_s = tm_search__anchor_bit_s(request, interval_s);
+    double gib = tm_search__anchor_gib(request);
+    int holding = 0;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        for (int k = 0; k < part->on_demand && (bit_s > 0 || gib > 0); k++) {
+            bit_s -= part->instance->network_gbps * 1e9;
+            gib -= isnan(part->instance->memory_gib) ? 0 : part->instance->memory_gib;
+            holding++;
+        }
+    }
+    double best_usd_h = INFINITY;
+    for (size_t i = 0; (bit_s > 0 || gib > 0) && i < region->anchor_count; i++) {
+        int nodes = anchors_needed(bit_s, gib, region->anchors[i].instance);
+        double usd_h = nodes * region->anchors[i].offer->on_demand_usd_h;
+        if (usd_h >= best_usd_h) continue;
+        best_usd_h = usd_h;
+        fleet->anchor = region->anchors[i];
+        fleet->anchor_nodes = nodes;
+    }
+    return holding + fleet->anchor_nodes;
 }
 
 /* ---- weighing one fleet ---- */
 
-struct search {
-    const struct tm_catalog *catalog;
-    const struct tm_plan_request *request;
-    struct tm_plan_result *out;
-    struct search *other; /* the same for the other planner, or NULL */
-};
-
-static double loss_rate(const struct tm_plan_request *request, const struct tm_offer *offer)
+/* The expectation of a fleet; finds its anchors. */
+static struct tm_expectation weigh(const struct tm_supply_request *supply, const struct tm_plan_request *request,
+                                   const struct tm_plan_region *region, const struct tm_estimate *samples_per_s,
+                                   bool losses, struct tm_plan_fleet *fleet, int *out_anchors)
 {
-    if (!isnan(request->loss_per_s)) return request->loss_per_s;
-    double rate = tm_expect_band_rate(offer->band);
-    return isnan(rate) ? request->default_loss_per_s : rate;
+    struct tm_expect_fleet expect = {.samples_per_s = *samples_per_s};
+    int nodes = tm_plan_spot_nodes(fleet) + tm_plan_on_demand_nodes(fleet);
+    for (size_t i = 0; losses && i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        if (part->spot > 0)
+            tm_expect_add_pool(&request->job, nodes, part->spot, tm_supply_loss_rate(supply, part->offer),
+                               &expect.losses);
+    }
+    double events = expect.losses.single + expect.losses.burst;
+    double interval_s = events > 0 ? sqrt(2 * request->job.checkpoint_s / events) : INFINITY;
+    *out_anchors = losses ? find_anchors(request, region, interval_s, fleet) : 0;
+    expect.usd_h = price_of(fleet);
+    return tm_expect(&request->job, &expect);
 }
 
-static struct tm_expectation weigh(const struct search *search, const struct tm_plan_answer *answer, bool losses)
+double tm_search__value(const struct tm_search *search, const struct tm_expectation *expectation)
 {
-    const struct tm_estimate *step = &answer->prediction.step_s;
-    double batch = search->request->batch;
-    struct tm_expect_fleet fleet = {.samples_per_s = {batch / step->mean, batch / step->p90, batch / step->p10},
-                                    .spot_nodes = answer->spot_nodes,
-                                    .on_demand_nodes = answer->on_demand_nodes,
-                                    .loss_per_s = losses ? loss_rate(search->request, answer->offer) : 0,
-                                    .spot_usd_h = answer->offer->spot_usd_h,
-                                    .on_demand_usd_h = answer->offer->on_demand_usd_h};
-    return tm_expect(&search->request->job, &fleet);
+    return search->request->objective == TM_PLAN_CHEAPEST ? expectation->cost_usd.mean : expectation->time_s.mean;
 }
 
-static double value_of(const struct tm_plan_request *request, const struct tm_expectation *expectation)
+double tm_search__best(const struct tm_search *search)
 {
-    return request->objective == TM_PLAN_CHEAPEST ? expectation->cost_usd.mean : expectation->time_s.mean;
+    if (search->out->count == 0) return INFINITY;
+    return tm_search__value(search, &search->out->answers[0].expectation);
 }
 
 /* Srift takes its prediction at its word: on time is on time. */
-static bool meets_deadline(const struct tm_plan_request *request, const struct tm_expectation *expectation)
+static bool meets_deadline(const struct tm_search *search, const struct tm_expectation *expectation)
 {
-    if (request->planner == TM_PLAN_SRIFT) return expectation->time_s.mean <= request->job.deadline_s;
-    return expectation->p_deadline >= request->min_probability || isinf(request->job.deadline_s);
+    const struct tm_plan_request *request = search->request;
+    if (isinf(request->job.deadline_s)) return true;
+    if (!search->losses) return expectation->time_s.mean <= request->job.deadline_s;
+    return expectation->p_deadline >= request->min_probability;
 }
 
-static void note_misses(struct search *search, const struct tm_expectation *expectation, bool on_time, bool affordable)
+/* Is it better in value, or as good for less money or in less time? */
+static bool is_better(const struct tm_search *search, const struct tm_expectation *a, const struct tm_expectation *b)
 {
-    struct tm_plan_result *out = search->out;
-    if (on_time)
-        out->cheapest_within_deadline_usd = fmin(out->cheapest_within_deadline_usd, expectation->cost_usd.mean);
-    if (affordable) out->fastest_within_budget_s = fmin(out->fastest_within_budget_s, expectation->time_s.mean);
-    out->cheapest_usd_h = fmin(out->cheapest_usd_h, expectation->usd_h);
+    double x = tm_search__value(search, a);
+    double y = tm_search__value(search, b);
+    if (fabs(x - y) > 1e-9 * y) return x < y;
+    return a->cost_usd.mean + a->time_s.mean * 1e-9 < b->cost_usd.mean + b->time_s.mean * 1e-9;
 }
 
-/* Keeps the best fleet of each instance type, best first. */
-static void keep(struct search *search, const struct tm_plan_answer *answer, const struct tm_expectation *believed)
+static bool same_types(const struct tm_plan_fleet *a, const struct tm_plan_fleet *b)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < a->part_count; i++) {
+            bool found = false;
+            for (size_t k = 0; k < b->part_count; k++)
+                found = found || a->parts[i].instance == b->parts[k].instance;
+            if (!found) return false;
+        }
+        const struct tm_plan_fleet *swap = a;
+        a = b;
+        b = swap;
+    }
+    return true;
+}
+
+/* Keeps the best fleet of each set of types, best first. */
+static void keep(struct tm_search *search, const struct tm_plan_fleet *fleet, const struct tm_expectation *believed,
+                 int anchors)
 {
     struct tm_plan_result *out = search->out;
-    double value = value_of(search->request, believed);
+    size_t top = search->request->top;
     size_t at = 0;
-    while (at < out->count && out->answers[at].instance != answer->instance)
+    while (at < out->count && !same_types(&out->answers[at].fleet, fleet))
         at++;
     if (at < out->count) {
-        if (value_of(search->request, &out->answers[at].expectation) <= value) return;
+        if (!is_better(search, believed, &out->answers[at].expectation)) return;
         memmove(&out->answers[at], &out->answers[at + 1], (out->count - at - 1) * sizeof *out->answers);
         out->count--;
     }
     at = out->count;
-    while (at > 0 && value_of(search->request, &out->answers[at - 1].expectation) > value)
+    while (at > 0 && is_better(search, believed, &out->answers[at - 1].expectation))
         at--;
-    if (at >= search->request->top) return;
+    if (at >= top) return;
     size_t moved = out->count - at;
-    if (out->count == search->request->top) moved--;
+    if (out->count == top) moved--;
     memmove(&out->answers[at + 1], &out->answers[at], moved * sizeof *out->answers);
-    if (out->count < search->request->top) out->count++;
-    out->answers[at] = *answer;
+    if (out->count < top) out->count++;
+    out->answers[at].fleet = *fleet;
     out->answers[at].expectation = *believed;
+    out->answers[at].anchors = anchors;
 }
 
-static void consider(struct search *search, struct tm_plan_answer *answer)
+/* Where one constraint alone stands in the way: what it would have to be. */
+static void note_miss(struct tm_search *search, const struct tm_expectation *believed, bool on_time, bool affordable,
+                      bool within_hourly)
+{
+    struct tm_plan_result *out = search->out;
+    double needed_s = search->losses ? believed->sure_s : believed->time_s.mean;
+    if (affordable && within_hourly) out->deadline_needed_s = fmin(out->deadline_needed_s, needed_s);
+    if (on_time && within_hourly) out->budget_needed_usd = fmin(out->budget_needed_usd, believed->cost_usd.mean);
+    if (on_time && affordable) out->usd_h_needed = fmin(out->usd_h_needed, believed->usd_h);
+}
+
+void tm_search__consider(struct tm_search *search, const struct tm_plan_region *region, struct tm_plan_fleet *fleet,
+                         const struct tm_plan_rate *rate)
 {
     const struct tm_plan_request *request = search->request;
-    bool losses = request->planner == TM_PLAN_TIDEMILL;
-    struct tm_expectation believed = weigh(search, answer, losses);
+    struct tm_estimate samples_per_s = tm_estimate_around(rate->samples_per_s, rate->spread);
+    int anchors = 0;
     search->out->fleets++;
-    if (!believed.finishes || !(believed.usd_h <= request->max_usd_h)) {
-        if (believed.finishes) search->out->cheapest_usd_h = fmin(search->out->cheapest_usd_h, believed.usd_h);
-        return;
-    }
-    bool on_time = meets_deadline(request, &believed);
+    struct tm_expectation believed =
+        weigh(&request->supply, request, region, &samples_per_s, search->losses, fleet, &anchors);
+    if (!believed.finishes) return;
+    bool within_hourly = believed.usd_h <= request->max_usd_h;
+    bool on_time = meets_deadline(search, &believed);
     bool affordable = believed.cost_usd.mean <= request->budget_usd;
-    note_misses(search, &believed, on_time, affordable);
-    if (on_time && affordable) keep(search, answer, &believed);
+    if (on_time && affordable && within_hourly)
+        keep(search, fleet, &believed, anchors);
+    else
+        note_miss(search, &believed, on_time, affordable, within_hourly);
 }
 
-/* ---- all fleets of one offer ---- */
+/* ---- fleets of one type ---- */
 
-static bool can_use(const struct tm_plan_request *request, const struct tm_instance *instance,
-                    const struct tm_offer *offer)
+/* The pools of one type in one region. */
+struct choice {
+    const struct tm_plan_region *region;
+    const struct tm_plan_type *type;
+    const struct tm_plan_pool *pools;
+    size_t count;
+    size_t zones;                         /* with a spot price: the first ones */
+    const struct tm_plan_pool *on_demand; /* NULL: none */
+    int spot_max;
+    int on_demand_max;
+    int max;
+};
+
+static struct choice choice_of(const struct tm_search *search, const struct tm_plan_region *region,
+                               const struct tm_plan_pool *pools, size_t count)
 {
-    bool spot = !isnan(offer->spot_usd_h) && request->market != TM_PLAN_ON_DEMAND_ONLY;
-    bool on_demand = !isnan(offer->on_demand_usd_h) && request->market != TM_PLAN_SPOT_ONLY;
-    if (!spot && !on_demand) return false;
-    return request->allowed == NULL || request->allowed(request->allowed_context, instance, offer);
+    struct choice choice = {.region = region,
+                            .type = &search->supply->types[pools[0].type],
+                            .pools = pools,
+                            .count = count,
+                            .spot_max = tm_search__quota(search, &pools[0], TM_MIX_SPOT),
+                            .on_demand_max = tm_search__quota(search, &pools[0], TM_MIX_ON_DEMAND),
+                            .max = tm_search__quota(search, &pools[0], TM_MIX_SPOT | TM_MIX_ON_DEMAND)};
+    for (size_t i = 0; i < count; i++) {
+        if (!isnan(pools[i].spot_usd_h)) choice.zones = i + 1;
+        if (!isnan(pools[i].on_demand_usd_h)) choice.on_demand = &pools[i];
+    }
+    return choice;
 }
 
-/* All shares of on-demand instances in a fleet of `nodes`: none, all, and for a mix eighths between. */
-static void consider_shares(struct search *search, struct tm_plan_answer *answer, int nodes)
+/* `on_demand` of `nodes` on demand, the rest on spot over the cheapest `zones`. */
+static void consider_split(struct tm_search *search, const struct choice *choice, const struct tm_plan_rate *rate,
+                           int on_demand, size_t zones)
+{
+    struct tm_plan_fleet fleet = {.part_count = 0};
+    int spot = rate->nodes - on_demand;
+    for (size_t i = 0; i < choice->count; i++) {
+        const struct tm_plan_pool *pool = &choice->pools[i];
+        int here = 0;
+        if (spot > 0 && i < zones) here = spot / (int)zones + (i < (size_t)(spot % (int)zones));
+        int bought = pool == choice->on_demand ? on_demand : 0;
+        if (here + bought == 0) continue;
+        fleet.parts[fleet.part_count++] = (struct tm_plan_part){choice->type->instance, pool->offer, here, bought};
+    }
+    if (search->request->quota_count > 0 && !tm_search__within_quotas(search, &fleet)) return;
+    tm_search__consider(search, choice->region, &fleet, rate);
+}
+
+/* Every share of on-demand instances (in sixteenths of large fleets), and every spread over zones where that can make a
+ * deadline surer. */
+static void consider_shares(struct tm_search *search, const struct choice *choice, const struct tm_plan_rate *rate)
 {
     const struct tm_plan_request *request = search->request;
-    bool spot = !isnan(answer->offer->spot_usd_h) && request->market != TM_PLAN_ON_DEMAND_ONLY;
-    bool on_demand = !isnan(answer->offer->on_demand_usd_h) && request->market != TM_PLAN_SPOT_ONLY;
-    bool mixed = spot && on_demand && request->planner == TM_PLAN_TIDEMILL && request->market == TM_PLAN_MIXED;
+    int nodes = rate->nodes;
     int before = -1;
-    for (int eighth = 0; eighth <= 8; eighth++) {
-        int share = (nodes * eighth + 7) / 8;
-        if (share == before || (share > 0 && !on_demand) || (share < nodes && !spot)) continue;
-        if (share > 0 && share < nodes && !mixed) continue;
-        before = share;
-        answer->on_demand_nodes = share;
-        answer->spot_nodes = nodes - share;
-        consider(search, answer);
+    int steps = nodes < 16 ? nodes : 16;
+    bool spread = search->losses && request->job.burst_share > 0 && isfinite(request->job.deadline_s);
+    for (int i = 0; i <= steps; i++) {
+        int on_demand = (nodes * i + steps - 1) / steps;
+        int spot = nodes - on_demand;
+        bool mixed = on_demand > 0 && spot > 0;
+        if (on_demand == before || on_demand > choice->on_demand_max || spot > choice->spot_max) continue;
+        if ((on_demand > 0 && choice->on_demand == NULL) || (spot > 0 && choice->zones == 0)) continue;
+        if (mixed && (!search->losses || request->market != TM_PLAN_MIXED)) continue;
+        before = on_demand;
+        size_t most = spread && spot > 1 ? choice->zones : 1;
+        for (size_t zones = 1; zones <= most && (zones == 1 || (int)zones <= spot); zones++)
+            consider_split(search, choice, rate, on_demand, zones);
     }
 }
 
-/* The cheapest offers of an instance type: spot and on demand may be cheapest at different places. */
-static size_t cheapest_offers(const struct search *search, const struct tm_instance *instance,
-                              const struct tm_offer *out[2])
+/* What a fleet of this type must beat. */
+static double value_to_beat(const struct tm_search *search, const struct tm_plan_type *type)
 {
-    const struct tm_offer *best[2] = {NULL, NULL};
-    for (size_t i = 0; i < search->catalog->offer_count; i++) {
-        const struct tm_offer *offer = &search->catalog->offers[i];
-        if (&search->catalog->instances[offer->instance] != instance || !can_use(search->request, instance, offer))
-            continue;
-        if (!isnan(offer->spot_usd_h) && (best[0] == NULL || offer->spot_usd_h < best[0]->spot_usd_h)) best[0] = offer;
-        if (!isnan(offer->on_demand_usd_h) && (best[1] == NULL || offer->on_demand_usd_h < best[1]->on_demand_usd_h))
-            best[1] = offer;
+    const struct tm_plan_result *out = search->out;
+    for (size_t i = 0; i < out->count; i++) {
+        const struct tm_plan_fleet *fleet = &out->answers[i].fleet;
+        bool alone = true;
+        for (size_t k = 0; k < fleet->part_count; k++)
+            alone = alone && fleet->parts[k].instance == type->instance;
+        if (alone) return tm_search__value(search, &out->answers[i].expectation);
     }
-    size_t count = 0;
-    for (size_t i = 0; i < 2; i++) {
-        if (best[i] != NULL && (count == 0 || out[0] != best[i])) out[count++] = best[i];
-    }
-    return count;
+    if (out->count < search->request->top) return INFINITY;
+    return tm_search__value(search, &out->answers[out->count - 1].expectation);
 }
 
-static int search_instance(struct search *search, const struct tm_instance *instance, struct tm_error *e)
+static void search_type(struct tm_search *search, const struct choice *choice)
 {
     const struct tm_plan_request *request = search->request;
-    struct tm_fleet_group group;
-    const struct tm_offer *offers[2];
-    if (!group_of(search->catalog, instance, &group)) return 0;
-    size_t offer_count = cheapest_offers(search, instance, offers);
-    if (offer_count == 0) return 0;
-    struct tm_predict_request predict = {.model = request->model,
-                                         .groups = &group,
-                                         .group_count = 1,
-                                         .precision = precision_of(&group.gpu, request->precision),
-                                         .batch = request->batch,
-                                         .compute = request->compute,
-                                         .comm = request->comm};
-    double fastest = 0;
-    int stale = 0; /* counts in a row that were hardly faster than fewer instances: more of them never pay */
-    for (int nodes = 1; nodes <= request->max_nodes && stale < 3; nodes = next_count(nodes)) {
-        struct tm_plan_answer answer = {.instance = instance};
-        group.nodes = nodes;
-        int rc = tm_predict(&predict, &answer.prediction, e);
-        if (rc == -(int)TM_ENONE) continue;  /* does not fit on so few */
-        if (rc == -(int)TM_EINPUT) return 0; /* no such precision */
-        if (rc != 0) return rc;
-        int used = answer.prediction.pipelines * answer.prediction.stages;
-        int rented = (used + group.gpus_per_node - 1) / group.gpus_per_node; /* nobody rents what would stand idle */
-        for (size_t i = 0; i < offer_count; i++) {
-            answer.offer = offers[i];
-            consider_shares(search, &answer, rented);
-            if (search->other != NULL) consider_shares(search->other, &answer, rented);
-        }
-        stale = answer.prediction.samples_per_s > 1.01 * fastest ? 0 : stale + 1;
-        fastest = fmax(fastest, answer.prediction.samples_per_s);
+    double cheapest_usd_h = choice->zones > 0 ? choice->pools[0].spot_usd_h : INFINITY;
+    if (choice->on_demand != NULL) cheapest_usd_h = fmin(cheapest_usd_h, choice->on_demand->on_demand_usd_h);
+    double to_beat = value_to_beat(search, choice->type);
+    for (size_t i = 0; i < choice->type->rate_count; i++) {
+        const struct tm_plan_rate *rate = &choice->type->rates[i];
+        if (rate->nodes > request->max_nodes || rate->nodes > choice->max) return;
+        double least_s = request->job.startup_s + request->job.samples / rate->samples_per_s;
+        double least = request->objective == TM_PLAN_CHEAPEST ? least_s / 3600 * cheapest_usd_h * rate->nodes : least_s;
+        if (least > to_beat) continue;
+        consider_shares(search, choice, rate);
+        to_beat = value_to_beat(search, choice->type);
     }
+}
+
+static void search_types(struct tm_search *search)
+{
+    const struct tm_supply *supply = search->supply;
+    for (size_t r = 0; r < supply->region_count; r++) {
+        const struct tm_plan_region *region = &supply->regions[r];
+        const struct tm_plan_pool *pools = &supply->pools[region->first];
+        for (size_t i = 0; i < region->count;) {
+            size_t end = i + 1;
+            while (end < region->count && pools[end].type == pools[i].type)
+                end++;
+            struct choice choice = choice_of(search, region, &pools[i], end - i);
+            search_type(search, &choice);
+            i = end;
+        }
+    }
+}
+
+/* ---- judging ---- */
+
+static const struct tm_plan_region *region_of(const struct tm_supply *supply, const struct tm_plan_fleet *fleet)
+{
+    for (size_t r = 0; r < supply->region_count; r++) {
+        const struct tm_plan_region *region = &supply->regions[r];
+        if (region->region == fleet->parts[0].offer->region && region->cloud == fleet->parts[0].instance->cloud)
+            return region;
+    }
+    return NULL;
+}
+
+static const struct tm_plan_type *type_of(const struct tm_supply *supply, const struct tm_instance *instance)
+{
+    for (size_t i = 0; i < supply->type_count; i++) {
+        if (supply->types[i].instance == instance) return &supply->types[i];
+    }
+    return NULL;
+}
+
+static int predict_fleet(const struct tm_supply *supply, const struct tm_supply_request *request,
+                         const struct tm_plan_fleet *fleet, struct tm_prediction *out, struct tm_error *e)
+{
+    const struct tm_plan_type *types[TM_FLEET_GROUPS_MAX];
+    struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
+    int nodes[TM_FLEET_GROUPS_MAX] = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        size_t at = 0;
+        while (at < count && types[at]->instance != part->instance)
+            at++;
+        if (at == count) types[count++] = type_of(supply, part->instance);
+        nodes[at] += part->spot + part->on_demand;
+    }
+    struct tm_predict_request predict = tm_supply_predict_request(request, types, nodes, count, groups);
+    return tm_predict(&predict, out, e);
+}
+
+bool tm_search__predict(const struct tm_search *search, const struct tm_plan_fleet *fleet,
+                        struct tm_prediction *prediction, struct tm_error *e, int *out_rc)
+{
+    int rc = predict_fleet(search->supply, &search->request->supply, fleet, prediction, e);
+    *out_rc = rc == -(int)TM_ENONE || rc == -(int)TM_EINPUT ? 0 : rc;
+    return rc == 0;
+}
+
+int tm_plan_judge(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
+                  struct tm_error *e)
+{
+    int rc = predict_fleet(supply, &request->supply, &answer->fleet, &answer->prediction, e);
+    if (rc != 0) return rc;
+    double spread = tm_estimate_spread(&answer->prediction.step_s);
+    struct tm_estimate samples_per_s = tm_estimate_around(answer->prediction.samples_per_s, spread);
+    answer->expectation = weigh(&request->supply, request, region_of(supply, &answer->fleet), &samples_per_s, true,
+                                &answer->fleet, &answer->anchors);
     return 0;
 }
 
-static void clear(struct tm_plan_result *result)
-{
-    memset(result, 0, sizeof *result);
-    result->cheapest_within_deadline_usd = INFINITY;
-    result->fastest_within_budget_s = INFINITY;
-    result->cheapest_usd_h = INFINITY;
-}
+/* ---- the whole ---- */
 
-/* One judge for both planners: with losses. */
-static void judge(const struct search *search)
-{
-    for (size_t i = 0; i < search->out->count; i++)
-        search->out->answers[i].expectation = weigh(search, &search->out->answers[i], true);
-}
-
-int tm_plan_search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
-                   struct tm_plan_result *other, struct tm_error *e)
+static int check_request(const struct tm_plan_request *request, struct tm_error *e)
 {
     if (request->top < 1 || request->top > TM_PLAN_ANSWERS_MAX)
         return tm_error_set(e, TM_EUSAGE, "expected from 1 to %d answers", TM_PLAN_ANSWERS_MAX);
@@ -239,17 +451,88 @@ int tm_plan_search(const struct tm_catalog *catalog, const struct tm_plan_reques
     if (!(request->job.deadline_s > 0)) return tm_error_set(e, TM_EUSAGE, "the deadline must lie ahead");
     if (request->max_nodes < 1 || request->max_nodes > TM_PLAN_NODES_MAX)
         return tm_error_set(e, TM_EUSAGE, "expected from 1 to %d instances at most", TM_PLAN_NODES_MAX);
+    if (request->quota_count > TM_PLAN_QUOTAS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "more than %d quotas", TM_PLAN_QUOTAS_MAX);
+    return 0;
+}
+
+static void clear(struct tm_plan_result *result)
+{
+    memset(result, 0, sizeof *result);
+    result->deadline_needed_s = INFINITY;
+    result->budget_needed_usd = INFINITY;
+    result->usd_h_needed = INFINITY;
+    result->bound = NAN;
+    result->gap = NAN;
+}
+
+int tm_plan_make_supply(const struct tm_catalog *catalog, const struct tm_plan_request *request,
+                        struct tm_supply *supply, struct tm_error *e)
+{
+    int rc = check_request(request, e);
+    if (rc != 0) return rc;
+    struct tm_supply_request wanted = request->supply;
+    wanted.max_nodes = request->max_nodes;
+    wanted.spot = request->market != TM_PLAN_ON_DEMAND_ONLY;
+    wanted.on_demand = request->market != TM_PLAN_SPOT_ONLY;
+    wanted.anchor_gib = tm_search__anchor_gib(request);
+    return tm_supply_make(catalog, &wanted, supply, e);
+}
+
+int tm_plan_solve(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_result *out,
+                  struct tm_error *e)
+{
+    struct tm_search search = {supply, request, request->planner == TM_PLAN_TIDEMILL, out};
+    int rc = check_request(request, e);
+    if (rc != 0) return rc;
+    clear(out);
+    search_types(&search);
+    if (request->programs_max > 0) rc = tm_search__branch(&search, e);
+    for (size_t i = 0; rc == 0 && i < out->count; i++) /* one judge for all planners: with losses */
+        rc = tm_plan_judge(supply, request, &out->answers[i], e);
+    return rc;
+}
+
+/* What the other planner found is open to ours too, where it holds under losses. */
+static void adopt(const struct tm_supply *supply, const struct tm_plan_request *request,
+                  const struct tm_plan_result *other, struct tm_plan_result *out)
+{
+    struct tm_search search = {supply, request, true, out};
+    double bound = out->bound;
+    for (size_t i = 0; i < other->count; i++) {
+        const struct tm_plan_answer *answer = &other->answers[i];
+        const struct tm_expectation *judged = &answer->expectation;
+        if (!judged->finishes || judged->usd_h > request->max_usd_h || judged->cost_usd.mean > request->budget_usd ||
+            !meets_deadline(&search, judged) || tm_search__value(&search, judged) >= tm_search__best(&search))
+            continue;
+        struct tm_plan_answer copy = *answer;
+        keep(&search, &copy.fleet, judged, copy.anchors);
+        out->answers[0].prediction = copy.prediction;
+    }
+    if (!isnan(bound) && out->count > 0) {
+        out->bound = fmin(bound, tm_search__best(&search));
+        out->gap = 1 - out->bound / tm_search__best(&search);
+    }
+}
+
+int tm_plan_search_in(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_result *out,
+                      struct tm_plan_result *other, struct tm_error *e)
+{
     struct tm_plan_request other_request = *request;
     other_request.planner = request->planner == TM_PLAN_SRIFT ? TM_PLAN_TIDEMILL : TM_PLAN_SRIFT;
-    struct search second = {catalog, &other_request, other, NULL};
-    struct search search = {catalog, request, out, other != NULL ? &second : NULL};
-    clear(out);
-    if (other != NULL) clear(other);
-    for (size_t i = 0; i < catalog->instance_count; i++) {
-        int rc = search_instance(&search, &catalog->instances[i], e);
-        if (rc != 0) return rc;
-    }
-    judge(&search);
-    if (other != NULL) judge(&second);
-    return 0;
+    int rc = tm_plan_solve(supply, request, out, e);
+    if (rc == 0 && other != NULL) rc = tm_plan_solve(supply, &other_request, other, e);
+    if (rc == 0 && other != NULL && request->planner == TM_PLAN_TIDEMILL) adopt(supply, request, other, out);
+    return rc;
+}
+
+int tm_plan_search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
+                   struct tm_plan_result *other, struct tm_error *e)
+{
+    struct tm_supply supply;
+    tm_supply_init(&supply);
+    int rc = tm_plan_make_supply(catalog, request, &supply, e);
+    if (rc == 0) rc = tm_plan_search_in(&supply, request, out, other, e);
+    tm_supply_deinit(&supply);
+    return rc;
 }

@@ -2,70 +2,109 @@
  *
  * `srift` is the published idea: the best predicted throughput or cost under the constraint, as if nothing were ever
  * lost. `tidemill` weighs losses: it looks for the smallest expected cost (or time) among fleets that meet the deadline
- * with the probability asked for, and buys instances on demand where that takes it there. Both look at every instance
- * type, every count up to the limit that matters, and, for tidemill, every share of on-demand instances; fleets are of
- * one type in one region. Both answers are judged by the same expectation. */
+ * with the probability asked for, buys instances on demand where that takes it there, and rents anchors, on-demand
+ * instances that hold the state's copies while all others can be lost. A fleet lies in one region: up to three types,
+ * several zones, each type in each zone on spot or on demand.
+ *
+ * First every type at every count, zones and on-demand shares alone; then a branch and bound over throughput and loss
+ * rate, in which an integer program (mix.h) gives for each box the least price an hour. What it proves is a bound for
+ * fleets in which an instance gives what it gives in a fleet of its own type of the same throughput: that is what makes
+ * mixes linear. What is found is always weighed exactly. */
 #ifndef TM_PLAN_SEARCH_H
 #define TM_PLAN_SEARCH_H
 
-#include "market/catalog.h"
 #include "plan/expect.h"
-#include "workload/predict.h"
+#include "plan/supply.h"
 
 enum tm_plan_planner { TM_PLAN_TIDEMILL, TM_PLAN_SRIFT };
 enum tm_plan_objective { TM_PLAN_CHEAPEST, TM_PLAN_FASTEST };
 enum tm_plan_market { TM_PLAN_MIXED, TM_PLAN_SPOT_ONLY, TM_PLAN_ON_DEMAND_ONLY };
 
-enum { TM_PLAN_ANSWERS_MAX = 64, TM_PLAN_NODES_MAX = 1024 };
+enum { TM_PLAN_ANSWERS_MAX = 64, TM_PLAN_PARTS_MAX = 16, TM_PLAN_QUOTAS_MAX = 64 };
+
+/* At most `limit` instances of an instance type, a GPU, a zone, a region or a cloud of this name. */
+struct tm_plan_quota {
+    const char *name;
+    int markets; /* of mix.h: which instances count */
+    int limit;
+};
 
 struct tm_plan_request {
-    const struct tm_model *model;
-    const struct tm_compute_model *compute;
-    const struct tm_comm_model *comm;
-    int precision; /* or mixed */
-    int batch;
+    struct tm_supply_request supply; /* its spot, on_demand and max_nodes follow from the members below */
     enum tm_plan_planner planner;
     enum tm_plan_objective objective;
     enum tm_plan_market market;
     struct tm_expect_job job;
-    double budget_usd; /* infinite: none */
-    double max_usd_h;  /* infinite: none */
+    double state_bytes; /* of a copy set; 0: no anchors are needed */
+    double budget_usd;  /* infinite: none */
+    double max_usd_h;   /* infinite: none */
     int max_nodes;
     double min_probability; /* to meet the deadline */
-    double loss_per_s;      /* of a spot instance; NaN: from the offer's interruption band, else `default_loss_per_s` */
-    double default_loss_per_s;
-    /* May this offer be used? NULL: all. */
-    bool (*allowed)(const void *context, const struct tm_instance *instance, const struct tm_offer *offer);
-    const void *allowed_context;
+    struct tm_plan_quota quotas[TM_PLAN_QUOTAS_MAX];
+    size_t quota_count;
     size_t top;
+    int programs_max; /* integer programs at most; 0: none, so no mixed types and no bound */
+};
+
+/* Instances of one offer. */
+struct tm_plan_part {
+    const struct tm_instance *instance;
+    const struct tm_offer *offer;
+    int spot;
+    int on_demand;
+};
+
+struct tm_plan_fleet {
+    struct tm_plan_part parts[TM_PLAN_PARTS_MAX]; /* those of one type side by side */
+    size_t part_count;
+    struct tm_plan_anchor_kind anchor; /* instances without GPU that hold copies; instance NULL: none */
+    int anchor_nodes;
 };
 
 struct tm_plan_answer {
-    const struct tm_instance *instance;
-    const struct tm_offer *offer; /* the place; its spot price counts for spot, its on-demand price for the rest */
-    int spot_nodes;
-    int on_demand_nodes;
+    struct tm_plan_fleet fleet;
     struct tm_prediction prediction;
     struct tm_expectation expectation;
+    int anchors; /* instances that hold copies: anchor_nodes, or on-demand ones that train too */
 };
 
 struct tm_plan_result {
-    struct tm_plan_answer answers[TM_PLAN_ANSWERS_MAX]; /* best first; one for each instance type */
+    struct tm_plan_answer answers[TM_PLAN_ANSWERS_MAX]; /* best first; one for each set of instance types */
     size_t count;
-    size_t fleets; /* weighed */
-    /* Where nothing satisfies all constraints: the nearest misses, one constraint relaxed each; infinite if that does
-     * not help alone. */
-    double cheapest_within_deadline_usd;
-    double fastest_within_budget_s;
-    double cheapest_usd_h;
+    size_t fleets;   /* weighed */
+    size_t programs; /* integer programs solved */
+    double bound;    /* no fleet of the kind said above is better: dollars or seconds; NaN: not searched for */
+    double gap;      /* of the best answer to it, relative */
+    /* Over fleets that satisfy all other constraints: what each would have to be relaxed to; infinite if that does not
+     * help alone. */
+    double deadline_needed_s;
+    double budget_needed_usd;
+    double usd_h_needed;
 };
 
-/* Peak figures of a GPU of the catalogue, as prediction wants them. */
-struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu);
+int tm_plan_spot_nodes(const struct tm_plan_fleet *fleet);
+int tm_plan_on_demand_nodes(const struct tm_plan_fleet *fleet);
 
 /* Large results: give them their own allocation. 0 also if nothing was found (count 0). `other`, if not NULL, gets what
  * the other planner would answer: predictions, the dear part, are made once for both. */
 int tm_plan_search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
                    struct tm_plan_result *other, struct tm_error *e);
+
+/* The same on a supply that was made for this request, or for one that differs in limits and objective alone;
+ * tm_plan_solve for one planner. */
+int tm_plan_search_in(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_result *out,
+                      struct tm_plan_result *other, struct tm_error *e);
+int tm_plan_solve(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_result *out,
+                  struct tm_error *e);
+int tm_plan_make_supply(const struct tm_catalog *catalog, const struct tm_plan_request *request,
+                        struct tm_supply *supply, struct tm_error *e);
+
+/* Says what a fleet would take, by the expectation that judges all planners. The fleet's anchors are found with it. */
+int tm_plan_judge(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
+                  struct tm_error *e);
+
+/* Does a quota's name mean this offer? */
+bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance *instance,
+                          const struct tm_offer *offer);
 
 #endif

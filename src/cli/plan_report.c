@@ -1,0 +1,408 @@
+#include "cli/plan_report.h"
+
+#include "base/jsonout.h"
+#include "base/table.h"
+#include "base/units.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *duration(double seconds, char text[TM_UNITS_TEXT_MAX])
+{
+    return tm_unit_print(TM_UNIT_DURATION, (int64_t)(seconds * 1000), text);
+}
+
+/* ---- fleets in words ---- */
+
+/* "2 x a.large + 3 x b.large" */
+static void put_instances(const struct tm_plan_fleet *fleet, struct tm_text *out)
+{
+    const struct tm_instance *before = NULL;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_instance *instance = fleet->parts[i].instance;
+        if (instance == before) continue;
+        int nodes = 0;
+        for (size_t k = i; k < fleet->part_count; k++)
+            nodes += fleet->parts[k].instance == instance ? fleet->parts[k].spot + fleet->parts[k].on_demand : 0;
+        tm_text_printf(out, "%s%d x %s", before != NULL ? " + " : "", nodes, instance->name);
+        before = instance;
+    }
+}
+
+static void put_gpus(const struct tm_plan_fleet *fleet, struct tm_text *out)
+{
+    const struct tm_instance *before = NULL;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_instance *instance = fleet->parts[i].instance;
+        if (instance == before) continue;
+        tm_text_printf(out, "%s%s:%g", before != NULL ? " + " : "", instance->gpu, instance->gpus);
+        before = instance;
+    }
+}
+
+/* "AWS (use1-az4)", "AWS (us-east-1, 3 zones)" */
+static void put_infra(const struct tm_plan_fleet *fleet, struct tm_text *out)
+{
+    const struct tm_offer *first = fleet->parts[0].offer;
+    size_t zones = 0;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < i; k++)
+            known = known || fleet->parts[k].offer->zone == fleet->parts[i].offer->zone;
+        zones += !known;
+    }
+    tm_text_printf(out, "%s (", tm_cloud_label(fleet->parts[0].instance->cloud));
+    if (zones > 1)
+        tm_text_printf(out, "%s, %zu zones)", first->region, zones);
+    else
+        tm_text_printf(out, "%s)", first->zone[0] != '\0' ? first->zone : first->region);
+}
+
+static void put_anchors(const struct tm_plan_answer *answer, struct tm_text *out)
+{
+    const struct tm_plan_fleet *fleet = &answer->fleet;
+    int trainers = answer->anchors - fleet->anchor_nodes;
+    if (answer->anchors == 0) tm_text_puts(out, "-");
+    if (trainers > 0) tm_text_printf(out, "%d of them", trainers);
+    if (fleet->anchor_nodes > 0)
+        tm_text_printf(out, "%s%d x %s", trainers > 0 ? " + " : "", fleet->anchor_nodes, fleet->anchor.instance->name);
+}
+
+/* Nearly equal fleets are shown once: cost and time within 3% on the same kind of GPU. */
+static bool is_near(const struct tm_plan_answer *a, const struct tm_plan_answer *b)
+{
+    return strcmp(a->fleet.parts[0].instance->gpu, b->fleet.parts[0].instance->gpu) == 0 &&
+           fabs(a->expectation.cost_usd.mean / b->expectation.cost_usd.mean - 1) < 0.03 &&
+           fabs(a->expectation.time_s.mean / b->expectation.time_s.mean - 1) < 0.03;
+}
+
+static bool has_several_types(const struct tm_plan_fleet *fleet)
+{
+    for (size_t i = 1; i < fleet->part_count; i++) {
+        if (fleet->parts[i].instance != fleet->parts[0].instance) return true;
+    }
+    return false;
+}
+
+/* Is it worth a row? Not if it is nearly the same as one above it, nor if it is a mix that one above it beats in both
+ * money and time. */
+static bool is_shown(const struct tm_plan_result *result, size_t index)
+{
+    const struct tm_plan_answer *answer = &result->answers[index];
+    for (size_t i = 0; i < index; i++) {
+        const struct tm_plan_answer *above = &result->answers[i];
+        bool beaten = above->expectation.cost_usd.mean <= answer->expectation.cost_usd.mean &&
+                      above->expectation.time_s.mean <= answer->expectation.time_s.mean * 1.03;
+        if (is_near(above, answer) || (beaten && has_several_types(&answer->fleet))) return false;
+    }
+    return true;
+}
+
+/* ---- JSON ---- */
+
+static void put_estimate(struct tm_jsonout *json, const char *key, const struct tm_estimate *estimate)
+{
+    tm_jsonout_object(json, key);
+    tm_jsonout_number(json, "mean", estimate->mean);
+    tm_jsonout_number(json, "p10", estimate->p10);
+    tm_jsonout_number(json, "p90", estimate->p90);
+    tm_jsonout_end(json);
+}
+
+static void put_pools_json(struct tm_jsonout *json, const struct tm_plan_answer *answer)
+{
+    const struct tm_plan_fleet *fleet = &answer->fleet;
+    tm_jsonout_list(json, "pools");
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "instance", part->instance->name);
+        tm_jsonout_string(json, "zone", part->offer->zone[0] != '\0' ? part->offer->zone : NULL);
+        tm_jsonout_integer(json, "spot", part->spot);
+        tm_jsonout_integer(json, "on_demand", part->on_demand);
+        tm_jsonout_number(json, "spot_usd_h", part->offer->spot_usd_h);
+        tm_jsonout_number(json, "on_demand_usd_h", part->offer->on_demand_usd_h);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+    tm_jsonout_object(json, "anchors");
+    tm_jsonout_integer(json, "nodes", answer->anchors);
+    tm_jsonout_string(json, "instance", fleet->anchor_nodes > 0 ? fleet->anchor.instance->name : NULL);
+    tm_jsonout_integer(json, "instances", fleet->anchor_nodes);
+    tm_jsonout_end(json);
+}
+
+static void put_answer_json(struct tm_jsonout *json, const char *key, const char *planner,
+                            const struct tm_plan_answer *answer, bool chosen)
+{
+    const struct tm_expectation *expectation = &answer->expectation;
+    const struct tm_plan_part *first = &answer->fleet.parts[0];
+    tm_jsonout_object(json, key);
+    tm_jsonout_string(json, "planner", planner);
+    tm_jsonout_string(json, "cloud", first->instance->cloud);
+    tm_jsonout_string(json, "region", first->offer->region);
+    tm_jsonout_string(json, "zone",
+                      answer->fleet.part_count == 1 && first->offer->zone[0] != '\0' ? first->offer->zone : NULL);
+    tm_jsonout_string(json, "instance", first->instance->name);
+    tm_jsonout_integer(json, "spot_nodes", tm_plan_spot_nodes(&answer->fleet));
+    tm_jsonout_integer(json, "on_demand_nodes", tm_plan_on_demand_nodes(&answer->fleet));
+    put_pools_json(json, answer);
+    tm_jsonout_object(json, "layout");
+    tm_jsonout_integer(json, "pipelines", answer->prediction.pipelines);
+    tm_jsonout_integer(json, "stages", answer->prediction.stages);
+    tm_jsonout_end(json);
+    tm_jsonout_number(json, "samples_per_s", answer->prediction.samples_per_s);
+    put_estimate(json, "time_s", &expectation->time_s);
+    put_estimate(json, "cost_usd", &expectation->cost_usd);
+    tm_jsonout_number(json, "price_usd_h", expectation->usd_h);
+    tm_jsonout_number(json, "losses", expectation->losses);
+    tm_jsonout_number(json, "checkpoint_interval_s", expectation->checkpoint_interval_s);
+    tm_jsonout_number(json, "p_deadline", expectation->p_deadline);
+    tm_jsonout_bool(json, "chosen", chosen);
+    tm_jsonout_end(json);
+}
+
+static void put_advice_json(struct tm_jsonout *json, const struct tm_plan_report *report)
+{
+    const struct tm_plan_advice *advice = report->advice;
+    if (advice == NULL) return;
+    tm_jsonout_list(json, "binds");
+    for (size_t i = 0; i < advice->bind_count; i++) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "constraint", advice->binds[i]);
+        tm_jsonout_number(json, "value_without", advice->without[i]);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+    if (advice->more_time.found)
+        put_answer_json(json, "one_more_hour", report->planner, &advice->more_time.answer, false);
+    if (advice->more_money.found)
+        put_answer_json(json, "ten_percent_more", report->planner, &advice->more_money.answer, false);
+}
+
+static void put_relax_json(struct tm_jsonout *json, const struct tm_plan_relaxation *relax)
+{
+    if (relax == NULL) return;
+    tm_jsonout_object(json, "relaxations");
+    tm_jsonout_number(json, "deadline_s", relax->deadline_s);
+    tm_jsonout_number(json, "budget_usd", relax->budget_usd);
+    tm_jsonout_number(json, "max_usd_h", relax->usd_h);
+    if (relax->nodes > 0) tm_jsonout_integer(json, "max_nodes", relax->nodes);
+    if (relax->probability > 0) tm_jsonout_number(json, "probability", relax->probability);
+    tm_jsonout_bool(json, "without_quotas", relax->quotas);
+    tm_jsonout_bool(json, "market_mixed", relax->market);
+    tm_jsonout_end(json);
+}
+
+void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report)
+{
+    const struct tm_plan_result *result = report->result;
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_string(&json, "planner", report->planner);
+    tm_jsonout_string(&json, "objective", report->objective);
+    tm_jsonout_string(&json, "judge", report->judge);
+    tm_jsonout_integer(&json, "fleets_weighed", (int64_t)result->fleets);
+    tm_jsonout_integer(&json, "integer_programs", (int64_t)result->programs);
+    tm_jsonout_number(&json, "bound", result->bound);
+    tm_jsonout_number(&json, "gap", result->gap);
+    tm_jsonout_list(&json, "answers");
+    for (size_t i = 0; i < result->count; i++) {
+        if (is_shown(result, i)) put_answer_json(&json, NULL, report->planner, &result->answers[i], i == 0);
+    }
+    tm_jsonout_end(&json);
+    tm_jsonout_list(&json, "others");
+    if (report->other != NULL && report->other->count > 0)
+        put_answer_json(&json, NULL, report->other_planner, &report->other->answers[0], false);
+    tm_jsonout_end(&json);
+    put_advice_json(&json, report);
+    put_relax_json(&json, report->relax);
+    tm_jsonout_end(&json);
+}
+
+/* ---- the table ---- */
+
+static void add_text(struct tm_table *table, struct tm_text *text)
+{
+    tm_table_add(table, "%s", tm_text_string(text));
+    tm_text_clear(text);
+}
+
+static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct tm_plan_answer *answer,
+                       const char *planner, bool chosen)
+{
+    const struct tm_expectation *expectation = &answer->expectation;
+    char eta[TM_UNITS_TEXT_MAX];
+    struct tm_text text;
+    tm_text_init(&text, 4096);
+    tm_table_add(table, "%s", planner);
+    put_infra(&answer->fleet, &text);
+    add_text(table, &text);
+    put_instances(&answer->fleet, &text);
+    add_text(table, &text);
+    put_gpus(&answer->fleet, &text);
+    add_text(table, &text);
+    tm_table_add(table, "%d/%d", tm_plan_spot_nodes(&answer->fleet), tm_plan_on_demand_nodes(&answer->fleet));
+    put_anchors(answer, &text);
+    add_text(table, &text);
+    tm_text_deinit(&text);
+    tm_table_add(table, "%dx%d", answer->prediction.pipelines, answer->prediction.stages);
+    tm_table_add(table, "%.4g/s", answer->prediction.samples_per_s);
+    tm_table_add(table, "%s", expectation->finishes ? duration(expectation->time_s.mean, eta) : "never");
+    tm_table_add(table, "%.2f", expectation->usd_h);
+    if (expectation->finishes)
+        tm_table_add(table, "%.2f (%.2f-%.2f)", expectation->cost_usd.mean, expectation->cost_usd.p10,
+                     expectation->cost_usd.p90);
+    else
+        tm_table_add(table, "-");
+    tm_table_add(table, "%.2f", expectation->p_deadline);
+    tm_table_add_colored(table, TM_GREEN, "%s", chosen ? (cli->term.utf8 ? "\xE2\x9C\x93" : "*") : "");
+}
+
+static void put_fleet_words(struct tm_text *out, const struct tm_plan_answer *answer)
+{
+    char time[TM_UNITS_TEXT_MAX];
+    put_instances(&answer->fleet, out);
+    tm_text_printf(out, " (%d spot, %d on demand): %s for $%.2f", tm_plan_spot_nodes(&answer->fleet),
+                   tm_plan_on_demand_nodes(&answer->fleet), duration(answer->expectation.time_s.mean, time),
+                   answer->expectation.cost_usd.mean);
+}
+
+static void put_bindings(struct tm_text *out, const struct tm_plan_report *report)
+{
+    const struct tm_plan_advice *advice = report->advice;
+    bool money = report->request->objective == TM_PLAN_CHEAPEST;
+    char time[TM_UNITS_TEXT_MAX];
+    if (advice->bind_count == 0) tm_text_puts(out, "No constraint binds: without any of them it would be the same.\n");
+    for (size_t i = 0; i < advice->bind_count; i++) {
+        tm_text_printf(out, "%s binds", advice->binds[i]);
+        if (!isnan(advice->without[i]) && money)
+            tm_text_printf(out, ": without it $%.2f", advice->without[i]);
+        else if (!isnan(advice->without[i]))
+            tm_text_printf(out, ": without it %s", duration(advice->without[i], time));
+        tm_text_puts(out, ".\n");
+    }
+}
+
+static bool is_same_fleet(const struct tm_plan_answer *a, const struct tm_plan_answer *b)
+{
+    return fabs(a->expectation.cost_usd.mean - b->expectation.cost_usd.mean) < 1e-6 &&
+           fabs(a->expectation.time_s.mean - b->expectation.time_s.mean) < 1e-3;
+}
+
+static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *report)
+{
+    const struct tm_plan_advice *advice = report->advice;
+    const struct tm_plan_answer *best = &report->result->answers[0];
+    char time[TM_UNITS_TEXT_MAX];
+    const struct tm_plan_what_if *later = &advice->more_time;
+    const struct tm_plan_what_if *richer = &advice->more_money;
+    tm_text_printf(out, "One more hour (%s in all) would buy ", duration(later->limit, time));
+    if (later->found && !is_same_fleet(&later->answer, best) &&
+        later->answer.expectation.cost_usd.mean < best->expectation.cost_usd.mean)
+        put_fleet_words(out, &later->answer);
+    else
+        tm_text_puts(out, "nothing cheaper");
+    tm_text_printf(out, ".\n10%% more money ($%.2f in all) would buy ", richer->limit);
+    if (richer->found && richer->answer.expectation.time_s.mean < best->expectation.time_s.mean * (1 - 1e-6))
+        put_fleet_words(out, &richer->answer);
+    else
+        tm_text_puts(out, "nothing faster");
+    tm_text_puts(out, ".\n");
+}
+
+static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
+{
+    const struct tm_plan_result *result = report->result;
+    const struct tm_plan_answer *best = &result->answers[0];
+    struct tm_text *out = &cli->out;
+    char interval[TM_UNITS_TEXT_MAX];
+    bool money = report->request->objective == TM_PLAN_CHEAPEST;
+    tm_text_printf(out, "\n%zu fleets weighed; the %s that satisfies all constraints is marked", result->fleets,
+                   money ? "cheapest" : "fastest");
+    if (result->count > 1 && money)
+        tm_text_printf(out, ": it costs %.0f%% less than the next kind of fleet",
+                       100 * (1 - best->expectation.cost_usd.mean / result->answers[1].expectation.cost_usd.mean));
+    else if (result->count > 1)
+        tm_text_printf(out, ": it takes %.0f%% less time than the next kind of fleet",
+                       100 * (1 - best->expectation.time_s.mean / result->answers[1].expectation.time_s.mean));
+    tm_text_puts(out, ".");
+    if (best->expectation.losses > 0 && isfinite(best->expectation.checkpoint_interval_s))
+        tm_text_printf(out, " It would lose %.1f instances on the way; a checkpoint every %s is best.",
+                       best->expectation.losses, duration(best->expectation.checkpoint_interval_s, interval));
+    tm_text_printf(out, " Its step is limited by %s.\n", best->prediction.limit);
+    if (!isnan(result->bound)) {
+        char bound[TM_UNITS_TEXT_MAX];
+        (void)snprintf(bound, sizeof bound, "$%.2f", result->bound);
+        if (!money) (void)duration(result->bound, bound);
+        tm_text_printf(out,
+                       "%zu integer programs prove that no mix of up to three types is below %s (gap %.1f%%), if an "
+                       "instance gives in a mix what it gives among its own kind.\n",
+                       result->programs, bound, 100 * result->gap);
+    }
+    if (report->advice != NULL) {
+        put_bindings(out, report);
+        put_what_ifs(out, report);
+    }
+    tm_text_printf(out, "Judged by %s.\n", report->judge);
+}
+
+int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report, struct tm_error *e)
+{
+    static const struct tm_column columns[] = {
+        {"PLANNER", TM_LEFT, 5},
+        {"INFRA", TM_LEFT, 0},
+        {"INSTANCE", TM_LEFT, 0},
+        {"GPUS", TM_LEFT, 4},
+        {"SPOT/OD", TM_RIGHT, 0},
+        {"ANCHORS", TM_LEFT, 3},
+        {"LAYOUT", TM_RIGHT, 3},
+        {"THROUGHPUT", TM_RIGHT, 2},
+        {"ETA", TM_RIGHT, 0},
+        {"$/h", TM_RIGHT, 1},
+        {"TOTAL ($, p10-p90)", TM_RIGHT, 0},
+        {"P(deadline)", TM_RIGHT, 0},
+        {"CHOSEN", TM_LEFT, 0},
+    };
+    const struct tm_plan_result *result = report->result;
+    struct tm_table table;
+    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < result->count; i++) {
+        if (is_shown(result, i)) add_answer(cli, &table, &result->answers[i], report->planner, i == 0);
+    }
+    if (report->other != NULL && report->other->count > 0)
+        add_answer(cli, &table, &report->other->answers[0], report->other_planner, false);
+    int rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    tm_table_deinit(&table);
+    if (rc == 0 && !cli->quiet) put_words(cli, report);
+    return rc;
+}
+
+/* ---- nothing ---- */
+
+int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error *e)
+{
+    const struct tm_plan_relaxation *relax = report->relax;
+    struct tm_text words;
+    char time[TM_UNITS_TEXT_MAX];
+    tm_text_init(&words, 1024);
+    if (isfinite(relax->deadline_s))
+        tm_text_printf(&words, "; with --deadline %s there is one", duration(ceil(relax->deadline_s / 60) * 60, time));
+    if (isfinite(relax->budget_usd))
+        tm_text_printf(&words, "; with --budget %.2f there is one", ceil(relax->budget_usd * 100) / 100);
+    if (isfinite(relax->usd_h))
+        tm_text_printf(&words, "; with --max-hourly %.2f there is one", ceil(relax->usd_h * 100) / 100);
+    if (relax->nodes > 0) tm_text_printf(&words, "; with --max-nodes %d there is one", relax->nodes);
+    if (relax->quotas) tm_text_puts(&words, "; without --quota there is one");
+    if (relax->market) tm_text_puts(&words, "; with --market mixed there is one");
+    if (relax->probability > 0) tm_text_printf(&words, "; with --probability %.2f there is one", relax->probability);
+    if (words.length == 0)
+        tm_text_puts(&words, report->result->fleets == 0
+                                 ? "; the model fits into none of them, or no offer is allowed"
+                                 : "; relaxing one constraint alone does not help: relax two of them");
+    int rc = tm_error_set(e, TM_ENONE, "no fleet satisfies all constraints%s", tm_text_string(&words));
+    tm_text_deinit(&words);
+    return rc;
+}

@@ -1,0 +1,25 @@
+/* What plan prints: the table, the words behind it, the JSON document. */
+#ifndef TM_CLI_PLAN_REPORT_H
+#define TM_CLI_PLAN_REPORT_H
+
+#include "cli/command.h"
+#include "plan/advise.h"
+
+struct tm_plan_report {
+    const char *planner;
+    const char *other_planner;
+    const char *objective;
+    const struct tm_plan_request *request;
+    const struct tm_plan_result *result;
+    const struct tm_plan_result *other;     /* the other planner's */
+    const struct tm_plan_advice *advice;    /* NULL: none was asked for */
+    const struct tm_plan_relaxation *relax; /* where nothing was found */
+    const char *judge;                      /* how answers were judged */
+};
+
+void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report);
+int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report, struct tm_error *e);
+/* Nothing satisfies all constraints: what would, one relaxed at a time. -TM_ENONE. */
+int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error *e);
+
+#endif

@@ -1,0 +1,190 @@
+#include "plan/advise.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+
+enum { PROGRAMS = 6 }; /* of one search again: what it adds to fleets of one type is small */
+
+static double value_of(const struct tm_plan_request *request, const struct tm_plan_result *result)
+{
+    if (result->count == 0) return INFINITY;
+    const struct tm_expectation *expectation = &result->answers[0].expectation;
+    return request->objective == TM_PLAN_CHEAPEST ? expectation->cost_usd.mean : expectation->time_s.mean;
+}
+
+static int nodes_of(const struct tm_plan_fleet *fleet)
+{
+    return tm_plan_spot_nodes(fleet) + tm_plan_on_demand_nodes(fleet);
+}
+
+/* Searches again with other limits. */
+static int search_again(const struct tm_supply *supply, const struct tm_plan_request *request,
+                        struct tm_plan_result *scratch, struct tm_error *e)
+{
+    struct tm_plan_request again = *request;
+    again.top = 1;
+    if (again.programs_max > PROGRAMS) again.programs_max = PROGRAMS;
+    return tm_plan_solve(supply, &again, scratch, e);
+}
+
+/* ---- what binds ---- */
+
+static int try_without(const struct tm_supply *supply, const struct tm_plan_request *relaxed, const char *name,
+                       double best, struct tm_plan_result *scratch, struct tm_plan_advice *out, struct tm_error *e)
+{
+    int rc = search_again(supply, relaxed, scratch, e);
+    double value = rc == 0 ? value_of(relaxed, scratch) : INFINITY;
+    if (value < best * (1 - 0.005) && out->bind_count < TM_PLAN_BINDINGS_MAX) {
+        out->binds[out->bind_count] = name;
+        out->without[out->bind_count++] = value;
+    }
+    return rc;
+}
+
+static int find_bindings(const struct tm_supply *supply, const struct tm_plan_request *request,
+                         const struct tm_plan_result *result, struct tm_plan_result *scratch,
+                         struct tm_plan_advice *out, struct tm_error *e)
+{
+    double best = value_of(request, result);
+    int rc = 0;
+    struct tm_plan_request relaxed = *request;
+    if (isfinite(request->job.deadline_s)) {
+        relaxed.job.deadline_s = INFINITY;
+        rc = try_without(supply, &relaxed, "--deadline", best, scratch, out, e);
+    }
+    relaxed = *request;
+    if (rc == 0 && isfinite(request->budget_usd)) {
+        relaxed.budget_usd = INFINITY;
+        rc = try_without(supply, &relaxed, "--budget", best, scratch, out, e);
+    }
+    relaxed = *request;
+    if (rc == 0 && isfinite(request->max_usd_h)) {
+        relaxed.max_usd_h = INFINITY;
+        rc = try_without(supply, &relaxed, "--max-hourly", best, scratch, out, e);
+    }
+    relaxed = *request;
+    if (rc == 0 && request->quota_count > 0) {
+        relaxed.quota_count = 0;
+        rc = try_without(supply, &relaxed, "--quota", best, scratch, out, e);
+    }
+    if (rc == 0 && nodes_of(&result->answers[0].fleet) == request->max_nodes &&
+        out->bind_count < TM_PLAN_BINDINGS_MAX) {
+        out->binds[out->bind_count] = "--max-nodes";
+        out->without[out->bind_count++] = NAN; /* larger fleets were not looked at */
+    }
+    return rc;
+}
+
+/* ---- a little more ---- */
+
+static void take(const struct tm_plan_result *scratch, double limit, struct tm_plan_what_if *out)
+{
+    out->limit = limit;
+    out->found = scratch->count > 0;
+    if (out->found) out->answer = scratch->answers[0];
+}
+
+int tm_plan_advise(const struct tm_supply *supply, const struct tm_plan_request *request,
+                   const struct tm_plan_result *result, struct tm_plan_advice *out, struct tm_error *e)
+{
+    struct tm_plan_result *scratch = tm_alloc(sizeof *scratch);
+    if (scratch == NULL) return tm_error_nomem(e);
+    const struct tm_expectation *best = &result->answers[0].expectation;
+    struct tm_plan_request later = *request;
+    struct tm_plan_request richer = *request;
+    *out = (struct tm_plan_advice){.bind_count = 0};
+    int rc = find_bindings(supply, request, result, scratch, out, e);
+    later.objective = TM_PLAN_CHEAPEST;
+    later.job.deadline_s = (isfinite(request->job.deadline_s) ? request->job.deadline_s : best->sure_s) + 3600;
+    if (rc == 0) rc = search_again(supply, &later, scratch, e);
+    if (rc == 0) take(scratch, later.job.deadline_s, &out->more_time);
+    richer.objective = TM_PLAN_FASTEST;
+    richer.budget_usd = 1.1 * (isfinite(request->budget_usd) ? request->budget_usd : best->cost_usd.mean);
+    if (rc == 0) rc = search_again(supply, &richer, scratch, e);
+    if (rc == 0) take(scratch, richer.budget_usd, &out->more_money);
+    tm_free(scratch);
+    return rc;
+}
+
+/* ---- nothing found ---- */
+
+static int smallest_nodes(const struct tm_plan_result *result)
+{
+    int least = 0;
+    for (size_t i = 0; i < result->count; i++) {
+        int nodes = nodes_of(&result->answers[i].fleet);
+        if (least == 0 || nodes < least) least = nodes;
+    }
+    return least;
+}
+
+/* Searches a supply of its own, for what the one in hand was not made for. */
+static int search_afresh(const struct tm_catalog *catalog, const struct tm_plan_request *request,
+                         struct tm_plan_result *scratch, struct tm_error *e)
+{
+    struct tm_plan_request again = *request;
+    struct tm_supply supply;
+    again.programs_max = 0;
+    tm_supply_init(&supply);
+    int rc = tm_plan_make_supply(catalog, &again, &supply, e);
+    if (rc == 0) rc = tm_plan_solve(&supply, &again, scratch, e);
+    tm_supply_deinit(&supply);
+    return rc;
+}
+
+/* The best chance there is to meet the deadline, to two digits and rounded down. */
+static int best_chance(const struct tm_supply *supply, const struct tm_plan_request *request,
+                       struct tm_plan_result *scratch, double *out, struct tm_error *e)
+{
+    struct tm_plan_request again = *request;
+    double low = 0;
+    double high = request->min_probability;
+    again.programs_max = 0;
+    again.top = 1;
+    for (int i = 0; i < 7; i++) {
+        again.min_probability = (low + high) / 2;
+        int rc = tm_plan_solve(supply, &again, scratch, e);
+        if (rc != 0) return rc;
+        if (scratch->count > 0)
+            low = again.min_probability;
+        else
+            high = again.min_probability;
+    }
+    *out = floor(low * 100) / 100;
+    return 0;
+}
+
+int tm_plan_relax(const struct tm_catalog *catalog, const struct tm_supply *supply,
+                  const struct tm_plan_request *request, const struct tm_plan_result *result,
+                  struct tm_plan_relaxation *out, struct tm_error *e)
+{
+    struct tm_plan_result *scratch = tm_alloc(sizeof *scratch);
+    if (scratch == NULL) return tm_error_nomem(e);
+    struct tm_plan_request relaxed = *request;
+    *out = (struct tm_plan_relaxation){.deadline_s = INFINITY, .budget_usd = INFINITY, .usd_h = INFINITY};
+    if (isfinite(request->job.deadline_s)) out->deadline_s = result->deadline_needed_s;
+    if (isfinite(request->budget_usd)) out->budget_usd = result->budget_needed_usd;
+    if (isfinite(request->max_usd_h)) out->usd_h = result->usd_h_needed;
+    int rc = 0;
+    if (isfinite(request->job.deadline_s)) rc = best_chance(supply, request, scratch, &out->probability, e);
+    if (rc == 0 && request->quota_count > 0) {
+        relaxed.quota_count = 0;
+        rc = search_again(supply, &relaxed, scratch, e);
+        out->quotas = rc == 0 && scratch->count > 0;
+    }
+    if (rc == 0 && request->max_nodes < TM_PLAN_NODES_MAX) {
+        relaxed = *request;
+        relaxed.max_nodes = request->max_nodes * 8 < TM_PLAN_NODES_MAX ? request->max_nodes * 8 : TM_PLAN_NODES_MAX;
+        rc = search_afresh(catalog, &relaxed, scratch, e);
+        if (rc == 0) out->nodes = smallest_nodes(scratch);
+    }
+    if (rc == 0 && request->market != TM_PLAN_MIXED) {
+        relaxed = *request;
+        relaxed.market = TM_PLAN_MIXED;
+        rc = search_afresh(catalog, &relaxed, scratch, e);
+        out->market = rc == 0 && scratch->count > 0;
+    }
+    tm_free(scratch);
+    return rc;
+}

@@ -1,0 +1,212 @@
+#include "plan/emit.h"
+
+#include "base/units.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- YAML ---- */
+
+/* Letters, digits and what stands inside names; nothing that YAML could take for a number, a truth value or syntax. */
+static bool is_plain(const char *text)
+{
+    static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
+    if (!isalpha((unsigned char)text[0]) && text[0] != '/') return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(text, words[i]) == 0) return false;
+    }
+    for (const char *at = text; *at != '\0'; at++) {
+        if (!isalnum((unsigned char)*at) && strchr("-_./", *at) == NULL) return false;
+    }
+    return true;
+}
+
+void tm_emit_yaml_text(const char *text, struct tm_text *out)
+{
+    if (is_plain(text)) {
+        tm_text_puts(out, text);
+        return;
+    }
+    tm_text_putc(out, '"');
+    for (const char *at = text; *at != '\0'; at++) {
+        unsigned char c = (unsigned char)*at;
+        if (c == '"' || c == '\\')
+            tm_text_printf(out, "\\%c", c);
+        else if (c == '\n')
+            tm_text_puts(out, "\\n");
+        else if (c == '\t')
+            tm_text_puts(out, "\\t");
+        else if (c < 32 || c == 127)
+            tm_text_printf(out, "\\x%02x", c);
+        else
+            tm_text_putc(out, (char)c);
+    }
+    tm_text_putc(out, '"');
+}
+
+static void put_key(struct tm_text *out, const char *key, const char *text)
+{
+    tm_text_printf(out, "%s: ", key);
+    tm_emit_yaml_text(text, out);
+    tm_text_putc(out, '\n');
+}
+
+/* Several lines as a block, one as a scalar. */
+static void put_script(struct tm_text *out, const char *key, const char *text)
+{
+    bool block = strchr(text, '\n') != NULL;
+    for (const char *at = text; *at != '\0' && block; at++)
+        block = *at == '\n' || ((unsigned char)*at >= 32 && *at != 127);
+    if (!block || text[0] == ' ' || text[0] == '\n') {
+        put_key(out, key, text);
+        return;
+    }
+    size_t length = strlen(text);
+    tm_text_printf(out, "%s: |%s\n", key, text[length - 1] == '\n' ? "" : "-");
+    for (const char *at = text; *at != '\0';) {
+        size_t line = strcspn(at, "\n");
+        if (line > 0) tm_text_printf(out, "  %.*s", (int)line, at);
+        tm_text_putc(out, '\n');
+        at += line + (at[line] == '\n');
+    }
+}
+
+static void put_envs(struct tm_text *out, const struct tm_job *job)
+{
+    if (job == NULL || job->envs.count == 0) return;
+    tm_text_puts(out, "envs:\n");
+    for (size_t i = 0; i < job->envs.count; i++) {
+        tm_text_puts(out, "  ");
+        tm_emit_yaml_text(job->envs.items[i].name, out);
+        tm_text_puts(out, ": ");
+        tm_emit_yaml_text(job->envs.items[i].text, out);
+        tm_text_putc(out, '\n');
+    }
+}
+
+static const char *name_of(const struct tm_emit *emit)
+{
+    return emit->job != NULL && emit->job->name != NULL ? emit->job->name : "tidemill";
+}
+
+/* The fleet in words, as comments. */
+static void put_heading(const struct tm_emit *emit, struct tm_text *out)
+{
+    const struct tm_expectation *expectation = &emit->answer->expectation;
+    char time[TM_UNITS_TEXT_MAX];
+    (void)tm_unit_print(TM_UNIT_DURATION, (int64_t)(expectation->time_s.mean * 1000), time);
+    tm_text_printf(out, "# tidemill plan: about %s and $%.2f; $%.2f an hour\n", time, expectation->cost_usd.mean,
+                   expectation->usd_h);
+}
+
+/* ---- SkyPilot ---- */
+
+static int kind_nodes(const struct tm_plan_part *part, bool spot)
+{
+    return spot ? part->spot : part->on_demand;
+}
+
+/* One cluster: instances of one type, spot or on demand, over the zones of the region. */
+static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, size_t number, struct tm_text *out)
+{
+    const struct tm_plan_fleet *fleet = &emit->answer->fleet;
+    const struct tm_plan_part *part = &fleet->parts[first];
+    const struct tm_job *job = emit->job;
+    int nodes = 0;
+    for (size_t i = first; i < fleet->part_count; i++)
+        nodes += fleet->parts[i].instance == part->instance ? kind_nodes(&fleet->parts[i], spot) : 0;
+    if (number > 0) tm_text_puts(out, "---\n");
+    struct tm_text name;
+    tm_text_init(&name, 1024);
+    tm_text_printf(&name, "%.200s", name_of(emit));
+    if (number > 0) tm_text_printf(&name, "-%zu", number + 1);
+    put_key(out, "name", tm_text_string(&name));
+    tm_text_deinit(&name);
+    tm_text_printf(out, "num_nodes: %d\nresources:\n  infra: %s/%s\n", nodes, part->instance->cloud,
+                   part->offer->region);
+    tm_text_puts(out, "  instance_type: ");
+    tm_emit_yaml_text(part->instance->name, out);
+    tm_text_printf(out, "\n  accelerators: \"%s:%g\"\n  use_spot: %s\n", part->instance->gpu, part->instance->gpus,
+                   spot ? "true" : "false");
+    put_envs(out, job);
+    if (job != NULL && job->workdir != NULL) put_key(out, "workdir", job->workdir);
+    if (job != NULL && job->setup != NULL) put_script(out, "setup", job->setup);
+    put_script(out, "run", job != NULL && job->run != NULL ? job->run : "echo \"put the training command here\"");
+}
+
+void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
+{
+    const struct tm_plan_fleet *fleet = &emit->answer->fleet;
+    size_t number = 0;
+    put_heading(emit, out);
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        for (int spot = 1; spot >= 0; spot--) {
+            bool first = kind_nodes(&fleet->parts[i], spot != 0) > 0;
+            for (size_t k = 0; k < i; k++) /* zones of one type go together */
+                first = first && !(fleet->parts[k].instance == fleet->parts[i].instance &&
+                                   kind_nodes(&fleet->parts[k], spot != 0) > 0);
+            if (first) put_cluster(emit, i, spot != 0, number++, out);
+        }
+    }
+    if (number > 1) tm_text_printf(out, "# %zu clusters: launch each document as a cluster of its own\n", number);
+    if (fleet->anchor_nodes > 0)
+        tm_text_printf(out, "# besides: %d x %s on demand in %s to hold copies of the state\n", fleet->anchor_nodes,
+                       fleet->anchor.instance->name, fleet->anchor.offer->region);
+}
+
+/* ---- a job of ours ---- */
+
+static void put_duration(struct tm_text *out, const char *key, double seconds)
+{
+    char text[TM_UNITS_TEXT_MAX];
+    if (!isfinite(seconds) || seconds <= 0) return;
+    tm_text_printf(out, "%s: %s\n", key, tm_unit_print_exact(TM_UNIT_DURATION, (int64_t)round(seconds) * 1000, text));
+}
+
+static void put_resources(const struct tm_emit *emit, struct tm_text *out)
+{
+    const struct tm_plan_fleet *fleet = &emit->answer->fleet;
+    int spot = tm_plan_spot_nodes(fleet);
+    int on_demand = tm_plan_on_demand_nodes(fleet);
+    tm_text_printf(out, "resources:\n  infra: %s/%s\n  instance_type: [", fleet->parts[0].instance->cloud,
+                   fleet->parts[0].offer->region);
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < i; k++)
+            known = known || fleet->parts[k].instance == fleet->parts[i].instance;
+        if (known) continue;
+        if (i > 0) tm_text_puts(out, ", ");
+        tm_emit_yaml_text(fleet->parts[i].instance->name, out);
+    }
+    tm_text_puts(out, "]\n");
+    tm_text_printf(out, "num_nodes: %d\n", spot + on_demand);
+    static const char *const markets[] = {"mixed", "spot", "on-demand"};
+    tm_text_printf(out, "market: %s\n", markets[emit->request->market]);
+}
+
+void tm_emit_job(const struct tm_emit *emit, struct tm_text *out)
+{
+    const struct tm_plan_request *request = emit->request;
+    const struct tm_plan_answer *answer = emit->answer;
+    const struct tm_job *job = emit->job;
+    put_heading(emit, out);
+    put_key(out, "name", name_of(emit));
+    put_key(out, "model", emit->model);
+    tm_text_printf(out, "samples: %.0f\nbatch: %d\nmicro_batch: %d\nlayout: %dx%d\n", request->job.samples,
+                   request->supply.batch, answer->prediction.micro_batch, answer->prediction.pipelines,
+                   answer->prediction.stages);
+    put_resources(emit, out);
+    put_duration(out, "deadline", request->job.deadline_s);
+    if (isfinite(request->budget_usd)) tm_text_printf(out, "budget: %.6g\n", request->budget_usd);
+    if (isfinite(request->max_usd_h)) tm_text_printf(out, "max_hourly: %.6g\n", request->max_usd_h);
+    put_duration(out, "checkpoint_every", answer->expectation.checkpoint_interval_s);
+    if (answer->fleet.anchor_nodes > 0)
+        tm_text_printf(out, "anchors: \"%dx %s\"\n", answer->fleet.anchor_nodes, answer->fleet.anchor.instance->name);
+    put_envs(out, job);
+    if (job != NULL && job->data != NULL) put_key(out, "data", job->data);
+    if (job != NULL && job->workdir != NULL) put_key(out, "workdir", job->workdir);
+    if (job != NULL && job->setup != NULL) put_script(out, "setup", job->setup);
+    if (job != NULL && job->run != NULL) put_script(out, "run", job->run);
+}

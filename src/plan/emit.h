@@ -1,0 +1,24 @@
+/* A plan as a file that others read: a SkyPilot task, or a job of ours (tidemill-job(5)). */
+#ifndef TM_PLAN_EMIT_H
+#define TM_PLAN_EMIT_H
+
+#include "plan/search.h"
+#include "workload/job.h"
+
+/* What the plan was for, and the job it came from (NULL: flags alone). */
+struct tm_emit {
+    const struct tm_plan_request *request;
+    const struct tm_plan_answer *answer;
+    const struct tm_job *job;
+    const char *model; /* as it was named */
+};
+
+/* A SkyPilot cluster has instances of one kind: a fleet of several kinds, or of spot and on-demand instances, becomes
+ * one document each, every one a task for a cluster of its own. */
+void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out);
+void tm_emit_job(const struct tm_emit *emit, struct tm_text *out);
+
+/* A text as a YAML scalar: plain where that is safe, else in double quotes. */
+void tm_emit_yaml_text(const char *text, struct tm_text *out);
+
+#endif

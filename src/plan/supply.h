@@ -1,0 +1,104 @@
+/* What there is to rent for a model: instance types with the throughput that fleets of them give, and regions with
+ * their pools (an instance type in a zone). Made once from a catalogue; searches with other limits use it again. */
+#ifndef TM_PLAN_SUPPLY_H
+#define TM_PLAN_SUPPLY_H
+
+#include "market/catalog.h"
+#include "workload/predict.h"
+
+enum { TM_PLAN_NODES_MAX = 1024, TM_PLAN_ZONES_MAX = 4, TM_PLAN_ANCHOR_KINDS_MAX = 3 };
+
+struct tm_plan_rate {
+    int nodes;
+    double samples_per_s;
+    double spread; /* of its logarithm */
+};
+
+struct tm_plan_type {
+    const struct tm_instance *instance;
+    struct tm_fleet_group group;
+    enum tm_precision precision;
+    struct tm_plan_rate *rates; /* ascending; only counts that are faster than all smaller ones */
+    size_t rate_count;
+    bool saturated; /* larger fleets were tried and are no faster */
+};
+
+struct tm_plan_pool {
+    const struct tm_offer *offer;
+    size_t type;
+    double spot_usd_h;      /* NaN: not to be had, not allowed, or several zones are cheaper */
+    double on_demand_usd_h; /* likewise; of a type in a region only at one place */
+    double loss_per_s;      /* of a spot instance */
+};
+
+struct tm_plan_anchor_kind {
+    const struct tm_instance *instance;
+    const struct tm_offer *offer;
+};
+
+/* Instances that can train together: those of one region with GPUs of one maker. */
+struct tm_plan_region {
+    const char *cloud;
+    const char *region;
+    size_t first; /* pools, those of one type side by side, cheapest spot first */
+    size_t count;
+    struct tm_plan_anchor_kind anchors[TM_PLAN_ANCHOR_KINDS_MAX]; /* instances without GPU: those that hold anchor_gib
+                                                                     for the least money; most memory for the money;
+                                                                     most network for the money */
+    size_t anchor_count;
+};
+
+struct tm_supply {
+    const struct tm_catalog *catalog;
+    struct tm_plan_type *types;
+    size_t type_count, type_capacity;
+    struct tm_plan_pool *pools;
+    size_t pool_count, pool_capacity;
+    struct tm_plan_region *regions;
+    size_t region_count, region_capacity;
+};
+
+struct tm_supply_request {
+    const struct tm_model *model;
+    const struct tm_compute_model *compute;
+    const struct tm_comm_model *comm;
+    int precision; /* or mixed */
+    int batch;
+    int max_nodes;
+    bool spot; /* may be rented */
+    bool on_demand;
+    double loss_per_s; /* of a spot instance; NaN: from the offer's interruption band, else `default_loss_per_s` */
+    double default_loss_per_s;
+    double anchor_gib; /* that anchors must hold together; 0: any */
+    /* May this offer be used, to train or (anchor) to hold copies? NULL: all. */
+    bool (*allowed)(const void *context, const struct tm_instance *instance, const struct tm_offer *offer, bool anchor);
+    const void *allowed_context;
+    /* Measured steps of the model on one kind of GPU; count 0: none. */
+    const char *measured_gpu;
+    const int *measured_batches;
+    const double *measured_ms;
+    size_t measured_count;
+};
+
+void tm_supply_init(struct tm_supply *supply);
+void tm_supply_deinit(struct tm_supply *supply);
+/* `supply` must be initialised; catalogue and request must outlive it. */
+int tm_supply_make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
+                   struct tm_error *e);
+
+/* How often one spot instance of an offer is lost. */
+double tm_supply_loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer);
+
+/* Peak figures of a GPU of the catalogue, as prediction wants them. */
+struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu);
+
+/* The most that one instance of a type gives in a fleet of its own type whose throughput lies between the two; 0 where
+ * such fleets do not exist. Fleets between two counts are taken to lie on the line between them. */
+double tm_plan_type_rate(const struct tm_plan_type *type, double low, double high);
+
+/* What the predictor is asked for a fleet of these types; `groups` has room for `count`. */
+struct tm_predict_request tm_supply_predict_request(const struct tm_supply_request *request,
+                                                    const struct tm_plan_type *const *types, const int *nodes,
+                                                    size_t count, struct tm_fleet_group *groups);
+
+#endif

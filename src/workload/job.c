@@ -1,0 +1,265 @@
+#include "workload/job.h"
+
+#include "base/content.h"
+#include "base/number.h"
+
+#include <string.h>
+
+static const struct tm_field resource_fields[] = {
+    {.key = "infra",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job_resources, infra),
+     .example = "aws/us-east-1",
+     .doc = "where: CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE; several: any of them"},
+    {.key = "cloud",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job_resources, cloud),
+     .doc = "clouds that may be used"},
+    {.key = "region",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job_resources, region),
+     .doc = "regions that may be used"},
+    {.key = "zone",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job_resources, zone),
+     .doc = "zones that may be used"},
+    {.key = "instance_type",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job_resources, instance_type),
+     .doc = "instance types that may be used"},
+    {.key = "accelerators",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job_resources, accelerators),
+     .example = "V100:1",
+     .doc = "GPUs that may be used: NAME, or NAME:COUNT of one instance"},
+    {.key = "use_spot",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_resources, use_spot),
+     .example = "true",
+     .doc = "true: spot instances alone; false: on-demand ones alone; left out: whatever is best"},
+    {.key = NULL},
+};
+
+const struct tm_field tm_job_fields[] = {
+    {.key = "name", .type = TM_FIELD_STRING, .offset = offsetof(struct tm_job, name), .doc = "what to call the job"},
+    {.key = "resources",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job, resources),
+     .fields = resource_fields,
+     .doc = "what may be rented"},
+    {.key = "num_nodes",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, num_nodes),
+     .min = 1,
+     .max = 100000,
+     .doc = "how many instances; a plan rents at most so many"},
+    {.key = "workdir",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, workdir),
+     .doc = "the folder that setup and run are called in"},
+    {.key = "setup",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, setup),
+     .doc = "commands that make a new instance ready"},
+    {.key = "run", .type = TM_FIELD_STRING, .offset = offsetof(struct tm_job, run), .doc = "commands that train"},
+    {.key = "model",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, model),
+     .example = "gpt2-1.5b",
+     .doc = "what is trained: a shipped model, a model file, or a gpt: formula"},
+    {.key = "data",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, data),
+     .doc = "what it is trained on: a file or a folder"},
+    {.key = "samples",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, samples),
+     .min = 1,
+     .max = 1e15,
+     .example = "5000000",
+     .doc = "how many samples to train"},
+    {.key = "steps",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, steps),
+     .min = 1,
+     .max = 1e12,
+     .example = "20000",
+     .doc = "how many steps to train; with batch it says the samples"},
+    {.key = "batch",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, batch),
+     .min = 1,
+     .max = 1 << 30,
+     .example = "256",
+     .doc = "global batch: samples of one step"},
+    {.key = "micro_batch",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, micro_batch),
+     .min = 1,
+     .max = 1 << 30,
+     .example = "4",
+     .doc = "samples that go through a pipeline at once; fixed for the life of the job"},
+    {.key = "precision",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, precision),
+     .example = "bf16",
+     .doc = "number format of training"},
+    {.key = "layout",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, layout),
+     .example = "4x2",
+     .doc = "pipelines x stages to start with"},
+    {.key = "seed",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, seed),
+     .min = 0,
+     .max = 9e15,
+     .example = "1",
+     .doc = "what random numbers start from"},
+    {.key = "deadline",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job, deadline_ms),
+     .example = "24h",
+     .doc = "to be done within this time"},
+    {.key = "budget",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job, budget_usd_millionths),
+     .example = "50",
+     .doc = "at most so many dollars in all"},
+    {.key = "max_hourly",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job, max_hourly_usd_millionths),
+     .example = "12.50",
+     .doc = "at most so many dollars an hour"},
+    {.key = "max_nodes",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, max_nodes),
+     .min = 1,
+     .max = 100000,
+     .example = "32",
+     .doc = "at most so many instances; the same as num_nodes where a plan is asked for"},
+    {.key = "probability",
+     .type = TM_FIELD_NUMBER,
+     .offset = offsetof(struct tm_job, probability),
+     .min = 0.01,
+     .max = 0.9999,
+     .example = "0.95",
+     .doc = "least chance to meet the deadline"},
+    {.key = "objective",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, objective),
+     .example = "cheapest",
+     .doc = "cheapest, fastest or pareto"},
+    {.key = "market",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, market),
+     .example = "mixed",
+     .doc = "mixed, spot or on-demand; use_spot says the same in SkyPilot's words"},
+    {.key = "checkpoint",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job, checkpoint_ms),
+     .example = "20s",
+     .doc = "how long a checkpoint holds training up"},
+    {.key = "checkpoint_every",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job, checkpoint_every_ms),
+     .example = "30m",
+     .doc = "time between two checkpoints"},
+    {.key = "anchors",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_job, anchors),
+     .example = "1x c5.xlarge",
+     .doc = "on-demand instances that hold copies of the state, as COUNTx TYPE"},
+    {.key = NULL},
+};
+
+void tm_job_init(struct tm_job *job)
+{
+    *job = (struct tm_job){0};
+    tm_arena_init(&job->arena, 16 << 20);
+}
+
+void tm_job_deinit(struct tm_job *job)
+{
+    tm_arena_deinit(&job->arena);
+    *job = (struct tm_job){0};
+}
+
+/* Takes the value of a key that holds a map of the user's own names out of the document. */
+static int take_pairs(const char *file, struct tm_node *root, const char *key, struct tm_arena *arena,
+                      struct tm_job_pairs *out, struct tm_error *e)
+{
+    char place[512];
+    struct tm_node **at = &root->first;
+    while (*at != NULL && strcmp((*at)->key, key) != 0)
+        at = &(*at)->next;
+    struct tm_node *map = *at;
+    if (map == NULL) return 0;
+    *at = map->next;
+    root->count--;
+    if (map->kind == TM_NODE_NULL) return 0;
+    if (map->kind != TM_NODE_MAP)
+        return tm_error_set(e, TM_EINPUT, "%s: %s: expected a map of names and values",
+                            tm_node_place(file, map, place, sizeof place), key);
+    out->items = tm_arena_alloc(arena, (map->count + 1) * sizeof *out->items);
+    if (out->items == NULL) return tm_error_nomem(e);
+    for (const struct tm_node *child = map->first; child != NULL; child = child->next) {
+        if (child->kind != TM_NODE_SCALAR && child->kind != TM_NODE_NULL)
+            return tm_error_set(e, TM_EINPUT, "%s: %s.%.100s: expected a text or a number",
+                                tm_node_place(file, child, place, sizeof place), key, child->key);
+        const char *text = child->kind == TM_NODE_SCALAR ? child->text : "";
+        out->items[out->count++] = (struct tm_job_pair){child->key, text, child->line};
+    }
+    return 0;
+}
+
+static int check_quotas(const char *file, const struct tm_job_pairs *quotas, struct tm_error *e)
+{
+    for (size_t i = 0; i < quotas->count; i++) {
+        int64_t limit = 0;
+        const char *text = quotas->items[i].text;
+        if (!tm_number_i64(text, strlen(text), &limit) || limit < 0 || limit > 1000000)
+            return tm_error_set(e, TM_EINPUT, "%s:%d: quotas.%.100s: expected how many instances, got \"%.40s\"", file,
+                                quotas->items[i].line, quotas->items[i].name, text);
+    }
+    return 0;
+}
+
+static int check_spot(const char *file, const struct tm_job *job, struct tm_error *e)
+{
+    const char *text = job->resources.use_spot;
+    if (text == NULL || strcmp(text, "true") == 0 || strcmp(text, "false") == 0) return 0;
+    return tm_error_set(e, TM_EINPUT, "%s: resources.use_spot: expected true or false, got \"%.40s\"", file, text);
+}
+
+int tm_job_parse(const char *file, const char *text, size_t length, struct tm_job *job, struct tm_error *e)
+{
+    struct tm_job fresh;
+    struct tm_node *root = NULL;
+    tm_job_init(&fresh);
+    int rc = tm_doc_parse_yaml(file, text, length, &fresh.arena, &root, e);
+    if (rc == 0 && root->kind == TM_NODE_MAP) {
+        rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
+        if (rc == 0) rc = take_pairs(file, root, "quotas", &fresh.arena, &fresh.quotas, e);
+        if (rc == 0) rc = check_quotas(file, &fresh.quotas, e);
+    }
+    if (rc == 0) rc = tm_fields_read(file, root, tm_job_fields, &fresh.arena, &fresh, e);
+    if (rc == 0) rc = check_spot(file, &fresh, e);
+    if (rc != 0) {
+        tm_job_deinit(&fresh);
+        return rc;
+    }
+    tm_arena_deinit(&job->arena);
+    *job = fresh;
+    return 0;
+}
+
+int tm_job_load(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_JOB_BYTES_MAX);
+    int rc = tm_content_read(env, path, &text, e);
+    if (rc == 0) rc = tm_job_parse(path, tm_text_string(&text), text.length, job, e);
+    tm_text_deinit(&text);
+    return rc;
+}

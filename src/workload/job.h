@@ -1,0 +1,81 @@
+/* Job files: what is to be trained and what the user allows, in YAML (tidemill-job(5)).
+ *
+ * SkyPilot's words are used where the meaning is the same (name, resources, num_nodes, envs, setup, run), so that a
+ * task of theirs reads as a job and the other way round; what they have no word for is ours. Every key may be left out:
+ * what a command needs and does not find it asks for. */
+#ifndef TM_WORKLOAD_JOB_H
+#define TM_WORKLOAD_JOB_H
+
+#include "base/arena.h"
+#include "base/env.h"
+#include "base/fields.h"
+
+#include <stdbool.h>
+
+enum { TM_JOB_BYTES_MAX = 4 << 20 };
+
+/* A name and a text or number, of a map that the user makes up. */
+struct tm_job_pair {
+    const char *name;
+    const char *text;
+    int line;
+};
+
+struct tm_job_pairs {
+    struct tm_job_pair *items;
+    size_t count;
+};
+
+struct tm_job_resources {
+    struct tm_strings infra; /* cloud[/region[/zone]] */
+    struct tm_strings cloud;
+    struct tm_strings region;
+    struct tm_strings zone;
+    struct tm_strings instance_type;
+    struct tm_strings accelerators; /* NAME or NAME:COUNT */
+    const char *use_spot;           /* "true", "false"; NULL: not said */
+};
+
+/* Not said: NULL, 0 or an empty list. */
+struct tm_job {
+    struct tm_arena arena; /* owns the strings */
+    const char *name;
+    struct tm_job_resources resources;
+    int64_t num_nodes;
+    struct tm_job_pairs envs;
+    const char *setup;
+    const char *run;
+    const char *workdir;
+    /* ours */
+    const char *model;
+    const char *data;
+    int64_t samples;
+    int64_t steps;
+    int64_t batch;
+    int64_t micro_batch;
+    const char *precision;
+    const char *layout;
+    int64_t seed;
+    int64_t deadline_ms;
+    int64_t budget_usd_millionths;
+    int64_t max_hourly_usd_millionths;
+    int64_t max_nodes;
+    double probability;
+    const char *objective;
+    const char *market;
+    struct tm_job_pairs quotas;
+    int64_t checkpoint_ms;
+    int64_t checkpoint_every_ms;
+    struct tm_strings anchors; /* a count and an instance type, as plan writes them */
+};
+
+void tm_job_init(struct tm_job *job);
+void tm_job_deinit(struct tm_job *job);
+/* `job` must be initialised; it is filled only on success. Unknown keys are errors with a suggestion. */
+int tm_job_load(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e);
+int tm_job_parse(const char *file, const char *text, size_t length, struct tm_job *job, struct tm_error *e);
+
+/* The table of keys, for manuals: `envs` and `quotas`, which are maps of the user's own names, are not in it. */
+extern const struct tm_field tm_job_fields[];
+
+#endif
