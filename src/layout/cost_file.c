@@ -146,15 +146,23 @@ static int read_points(const char *file, const struct tm_node *map, struct tm_pa
     return 0;
 }
 
+static bool is_stage_count(double value)
+{
+    return value >= 1 && value <= TM_SHAPE_STAGES_MAX && value == (int)value;
+}
+
 static int read_build(const char *file, const struct tm_node *map, struct tm_paper_cost *paper, struct tm_error *e)
 {
     char place[300];
     if (map == NULL) return 0;
+    if (map->kind != TM_NODE_MAP)
+        return tm_error_set(e, TM_EINPUT, "%s: build_ms: expected lines of \"stages: milliseconds\"",
+                            tm_node_place(file, map, place, sizeof place));
     for (const struct tm_node *node = map->first; node != NULL; node = node->next) {
         double stages, ms;
         int rc = read_pair(file, node, &stages, &ms, e);
         if (rc != 0) return rc;
-        if (stages < 1 || stages > TM_SHAPE_STAGES_MAX)
+        if (!is_stage_count(stages))
             return tm_error_set(e, TM_EINPUT, "%s: build_ms: a number of stages is 1 to %d",
                                 tm_node_place(file, node, place, sizeof place), TM_SHAPE_STAGES_MAX);
         paper->build_ms[(int)stages] = ms;
@@ -162,15 +170,16 @@ static int read_build(const char *file, const struct tm_node *map, struct tm_pap
     return 0;
 }
 
-static int read_skipped(const char *file, const struct model_figures *figures, struct tm_shape_rules *rules,
-                        struct tm_error *e)
+static int read_skipped(const char *file, const struct tm_node *map, const struct model_figures *figures,
+                        struct tm_shape_rules *rules, struct tm_error *e)
 {
+    char place[300];
     for (size_t i = 0; i < figures->stages_skipped.count; i++) {
         double stages;
         const char *text = figures->stages_skipped.items[i];
-        if (!tm_number_double(text, strlen(text), &stages) || stages < 1 || stages > TM_SHAPE_STAGES_MAX)
-            return tm_error_set(e, TM_EINPUT, "%s: stages_skipped: expected numbers from 1 to %d, got \"%.40s\"", file,
-                                TM_SHAPE_STAGES_MAX, text);
+        if (!tm_number_double(text, strlen(text), &stages) || !is_stage_count(stages))
+            return tm_error_set(e, TM_EINPUT, "%s: stages_skipped: expected numbers from 1 to %d, got \"%.40s\"",
+                                tm_node_place(file, map, place, sizeof place), TM_SHAPE_STAGES_MAX, text);
         rules->skipped[(int)stages] = true;
     }
     return 0;
@@ -184,10 +193,12 @@ static int read_model(const char *file, struct tm_node *map, struct tm_arena *ar
     struct tm_node *build = map->kind == TM_NODE_MAP ? take_child(map, "build_ms") : NULL;
     int rc = tm_fields_read(file, map, model_fields, arena, &figures, e);
     if (rc == 0) rc = read_build(file, build, &figures.paper, e);
-    if (rc == 0) rc = read_skipped(file, &figures, &out->rules, e);
+    if (rc == 0) rc = read_skipped(file, map, &figures, &out->rules, e);
     if (rc != 0) return rc;
+    char place[300];
     if (figures.stages_min > figures.stages_max)
-        return tm_error_set(e, TM_EINPUT, "%s: stages_min is above stages_max", file);
+        return tm_error_set(e, TM_EINPUT, "%s: stages_min is above stages_max",
+                            tm_node_place(file, map, place, sizeof place));
     out->rules.stages_min = (int)figures.stages_min;
     out->rules.stages_max = (int)figures.stages_max;
     out->rules.pipelines_min = (int)figures.pipelines_min;
@@ -212,8 +223,8 @@ static int check_measured(const char *file, const struct tm_cost *cost, struct t
 {
     if (cost->kind != TM_COST_MEASURED) return 0;
     if (!(cost->measured.link_bit_s > 0))
-        return tm_error_set(e, TM_EINPUT, "%s: link: a measured cost file says the rate of a link, for example 10Gbit/s",
-                            file);
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: link: a measured cost file says the rate of a link, for example 10Gbit/s", file);
     return 0;
 }
 
@@ -280,10 +291,16 @@ int tm_cost_load(struct tm_env *env, const char *name, const char *model, struct
     if (strcmp(name, "measured") != 0) return load_file(env, name, model, out, e);
     struct tm_arena arena;
     tm_arena_init(&arena, 1 << 20);
-    const char *path = tm_path(env, TM_PATH_DATA, "measured.tmcost", &arena, e);
-    int rc = path == NULL ? -TM_EINPUT : load_file(env, path, model, out, e);
+    struct tm_error no_path = {0};
+    const char *path = tm_path(env, TM_PATH_DATA, "measured.tmcost", &arena, &no_path);
+    bool missing = path != NULL && !env->file_exists(env, path);
+    int rc = 0;
+    if (path == NULL)
+        rc = tm_error_set(e, no_path.code, "%s", no_path.text);
+    else if (!missing)
+        rc = load_file(env, path, model, out, e);
     tm_arena_deinit(&arena);
-    if (rc == -TM_ENOTFOUND)
+    if (missing)
         rc = tm_error_set(e, TM_ENOTFOUND,
                           "--cost measured: no run has left its costs here yet; name a file, or use --cost paper");
     return rc;
