@@ -3,10 +3,13 @@
 #include "base/alloc.h"
 
 #include <Cbc_C_Interface.h>
+#include <dlfcn.h>
 #include <malloc.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 struct column {
     double cost;
@@ -89,7 +92,52 @@ void tm_milp_put(struct tm_milp *milp, int row, int column, double value)
     if (room) milp->entries[milp->entry_count++] = (struct entry){row, column, value};
 }
 
-/* ---- the solver ---- */
+/* ---- the solver ----
+ *
+ * Opened when it is first needed: it brings a BLAS with it, which a process that trains must be able to choose. */
+
+#define CBC_FUNCTIONS(X)                                                                                               \
+    X(Cbc_newModel)                                                                                                    \
+    X(Cbc_deleteModel)                                                                                                 \
+    X(Cbc_setParameter)                                                                                                \
+    X(Cbc_loadProblem)                                                                                                 \
+    X(Cbc_setInteger)                                                                                                  \
+    X(Cbc_solve)                                                                                                       \
+    X(Cbc_bestSolution)                                                                                                \
+    X(Cbc_isProvenOptimal)                                                                                             \
+    X(Cbc_isProvenInfeasible)                                                                                          \
+    X(Cbc_isContinuousUnbounded)                                                                                       \
+    X(Cbc_getBestPossibleObjValue)
+
+struct cbc {
+#define CBC_MEMBER(name) __typeof__(&(name)) name;
+    CBC_FUNCTIONS(CBC_MEMBER)
+#undef CBC_MEMBER
+};
+
+static pthread_mutex_t solver_lock = PTHREAD_MUTEX_INITIALIZER; /* it has state of its own: one program at a time */
+static struct cbc opened;
+static bool is_open;
+
+static int open_solver(struct tm_error *e)
+{
+    if (is_open) return 0;
+    void *library = dlopen("libCbcSolver.so.3", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return tm_error_set(e, TM_ENOTFOUND, "libCbcSolver.so.3 is missing: install the package coinor-libcbc3");
+    bool whole = true;
+    void *symbol = NULL;
+    /* ISO C has no cast from an object pointer to a function pointer; POSIX promises that the bytes are the same. */
+#define CBC_FIND(name)                                                                                                 \
+    symbol = dlsym(library, #name);                                                                                    \
+    memcpy(&opened.name, &symbol, sizeof symbol);                                                                      \
+    whole = whole && symbol != NULL;
+    CBC_FUNCTIONS(CBC_FIND)
+#undef CBC_FIND
+    if (!whole) return tm_error_set(e, TM_ENOTFOUND, "libCbcSolver.so.3 lacks its C interface: install coinor-libcbc3");
+    is_open = true;
+    return 0;
+}
 
 /* The program column by column, as CBC wants it. */
 struct loaded {
@@ -140,9 +188,9 @@ static int load(const struct tm_milp *milp, struct loaded *loaded, struct tm_err
 static int read_solution(const struct tm_milp *milp, Cbc_Model *model, struct tm_milp_solution *out, struct tm_error *e)
 {
     *out = (struct tm_milp_solution){.objective = INFINITY, .bound = INFINITY};
-    const double *found = Cbc_bestSolution(model);
-    if (Cbc_isProvenInfeasible(model) || Cbc_isContinuousUnbounded(model)) return 0;
-    if (!Cbc_isProvenOptimal(model) || found == NULL)
+    const double *found = opened.Cbc_bestSolution(model);
+    if (opened.Cbc_isProvenInfeasible(model) || opened.Cbc_isContinuousUnbounded(model)) return 0;
+    if (!opened.Cbc_isProvenOptimal(model) || found == NULL)
         return tm_error_set(e, TM_EINTERNAL, "the integer program was not solved");
     out->values = tm_alloc((milp->column_count + 1) * sizeof *out->values);
     if (out->values == NULL) return tm_error_nomem(e);
@@ -153,40 +201,50 @@ static int read_solution(const struct tm_milp *milp, Cbc_Model *model, struct tm
     }
     out->feasible = true;
     out->objective = objective;
-    out->bound = fmin(objective, Cbc_getBestPossibleObjValue(model));
+    out->bound = fmin(objective, opened.Cbc_getBestPossibleObjValue(model));
     return 0;
+}
+
+static int run_solver(const struct tm_milp *milp, const struct loaded *loaded, double gap, struct tm_milp_solution *out,
+                      struct tm_error *e)
+{
+    char text[32];
+    size_t columns = milp->column_count;
+    const double *b = loaded->bounds;
+    /* The solver takes and gives back much memory each time: let the C library keep it. */
+    (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
+    (void)mallopt(M_TOP_PAD, 4 << 20);
+    Cbc_Model *model = opened.Cbc_newModel();
+    if (model == NULL) return tm_error_nomem(e);
+    opened.Cbc_setParameter(model, "logLevel", "0");
+    (void)snprintf(text, sizeof text, "%.9g", gap);
+    opened.Cbc_setParameter(model, "ratioGap", text);
+    opened.Cbc_setParameter(model, "maxNodes", "20000");
+    opened.Cbc_loadProblem(model, (int)columns, (int)milp->row_count, loaded->starts, loaded->rows, loaded->values, b,
+                           b + columns, b + 2 * columns, b + 3 * columns, b + 3 * columns + milp->row_count);
+    for (size_t c = 0; c < columns; c++) {
+        if (milp->columns[c].integer) opened.Cbc_setInteger(model, (int)c);
+    }
+    (void)opened.Cbc_solve(model);
+    int rc = read_solution(milp, model, out, e);
+    opened.Cbc_deleteModel(model);
+    return rc;
 }
 
 int tm_milp_solve(const struct tm_milp *milp, double gap, struct tm_milp_solution *out, struct tm_error *e)
 {
     struct loaded loaded;
-    char text[32];
     if (milp->rc == -(int)TM_ELIMIT)
         return tm_error_set(e, TM_ELIMIT, "the integer program has more than %d columns or %d entries",
                             TM_MILP_COLUMNS_MAX, TM_MILP_ENTRIES_MAX);
     if (milp->rc != 0) return tm_error_nomem(e);
     int rc = load(milp, &loaded, e);
-    /* The solver takes and gives back much memory each time: let the C library keep it. */
-    (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
-    (void)mallopt(M_TOP_PAD, 4 << 20);
-    Cbc_Model *model = rc == 0 ? Cbc_newModel() : NULL;
-    if (rc == 0 && model == NULL) rc = tm_error_nomem(e);
     if (rc == 0) {
-        size_t columns = milp->column_count;
-        const double *b = loaded.bounds;
-        Cbc_setParameter(model, "logLevel", "0");
-        (void)snprintf(text, sizeof text, "%.9g", gap);
-        Cbc_setParameter(model, "ratioGap", text);
-        Cbc_setParameter(model, "maxNodes", "20000");
-        Cbc_loadProblem(model, (int)columns, (int)milp->row_count, loaded.starts, loaded.rows, loaded.values, b,
-                        b + columns, b + 2 * columns, b + 3 * columns, b + 3 * columns + milp->row_count);
-        for (size_t c = 0; c < columns; c++) {
-            if (milp->columns[c].integer) Cbc_setInteger(model, (int)c);
-        }
-        (void)Cbc_solve(model);
-        rc = read_solution(milp, model, out, e);
+        (void)pthread_mutex_lock(&solver_lock);
+        rc = open_solver(e);
+        if (rc == 0) rc = run_solver(milp, &loaded, gap, out, e);
+        (void)pthread_mutex_unlock(&solver_lock);
     }
-    if (model != NULL) Cbc_deleteModel(model);
     loaded_deinit(&loaded);
     return rc;
 }
