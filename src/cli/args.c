@@ -149,16 +149,20 @@ static int take_short(struct tm_cli *cli, int word_count, char *const *words, in
     return 0;
 }
 
-/* A word that is no option: a (sub)command's name while there can be one, else an argument. */
+/* A word that is no option: a (sub)command's name while there can be one, else an argument. A command with subcommands
+ * may take arguments itself: then what is no subcommand is one. */
 static int take_word(struct tm_cli *cli, char *word, struct tm_error *e)
 {
     const struct tm_command *here = cli->path_count > 0 ? cli->path[cli->path_count - 1] : NULL;
     const struct tm_command *list = here == NULL ? tm_commands : here->subcommands;
     if (list != NULL && cli->argument_count == 0) {
         const struct tm_command *found = tm_command_find(list, word);
-        if (found == NULL) return unknown_command(cli, list, word, e);
-        cli->path[cli->path_count++] = found;
-        return 0;
+        bool takes_arguments = here != NULL && here->run != NULL && here->arguments != NULL;
+        if (found == NULL && !takes_arguments) return unknown_command(cli, list, word, e);
+        if (found != NULL) {
+            cli->path[cli->path_count++] = found;
+            return 0;
+        }
     }
     cli->arguments[cli->argument_count++] = word;
     return 0;

@@ -71,6 +71,30 @@ const struct tm_command tm_commands[] = {
         .files = true,
     },
     {
+        .name = "study",
+        .summary = "how long instances live, by GPU, zone, age and hour; what a cluster of them would do",
+        .arguments = "FILE...",
+        .description =
+            "Kaplan-Meier estimates of the share of instances that the cloud took back within 1, 3, 6, 12 and 24 "
+            "hours, "
+            "with 95% confidence, the median life, the share of losses in the first hour of life, and how many were "
+            "lost "
+            "together. Instances that were stopped by their user, reached the cloud's limit (GCE ends preemptible "
+            "instances after 24 hours), or were still there when the record ends are counted up to then. POOLED lends "
+            "small groups strength: their losses by age are shrunk towards those of the GPU in all zones, and those "
+            "towards all, by as much as the differences between the groups are chance.\n\n"
+            "Files are lists of lifetimes (columns lifetime_s and end, or VM name, Start and Terminate), logs and "
+            "traces "
+            "that name their instances, or any other trace (tidemill-trace(5)): there every instance is taken to have "
+            "been equally likely to be the one that went.",
+        .examples = "  tidemill study lifetimes.csv\n"
+                    "  tidemill study lifetimes.csv --gpu K80 --svg k80.svg\n"
+                    "  tidemill study --bands --gpu V100,T4\n",
+        .options = tm_study_options,
+        .run = tm_cmd_study,
+        .files = true,
+    },
+    {
         .name = "predict",
         .summary = "step time, memory and cost of a model on a fleet",
         .description =

@@ -24,6 +24,9 @@ int tm_given_time_span(const struct tm_cli *cli, const char *name, int64_t *out_
 extern const struct tm_option tm_forecast_options[];
 int tm_cmd_forecast(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_study_options[];
+int tm_cmd_study(struct tm_cli *cli, struct tm_error *e);
+
 extern const struct tm_option tm_predict_options[];
 int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e);
 
