@@ -67,8 +67,8 @@ static void draw_losses(struct counting *counting, int stages, int nodes, int lo
     int ids[TM_SHAPE_NODES_MAX];
     for (int i = 0; i < nodes; i++)
         ids[i] = i;
-    counting->survivors.probability = 1.0 / TM_LOSSES_COUNTED_MAX;
-    for (int draw = 0; draw < TM_LOSSES_COUNTED_MAX; draw++) {
+    counting->survivors.probability = 1.0 / TM_LOSSES_DRAWN;
+    for (int draw = 0; draw < TM_LOSSES_DRAWN; draw++) {
         for (int s = 0; s < stages; s++)
             counting->survivors.left[s] = counting->pipelines;
         for (int i = 0; i < lost; i++) {
@@ -98,37 +98,52 @@ bool tm_losses_each(int pipelines, int stages, int spares, int lost, tm_losses_v
     return true;
 }
 
+/* Adds one stage: chance[k] is the probability that the stages so far lost k, none of them too many. `to_lose` of the
+ * `rest` instances that are left to draw from go; how many of this stage's is hypergeometric. */
+static double add_stage(double *chance, double *next, int lost, int rest, int pipelines, int most)
+{
+    double sum = 0;
+    int others = rest - pipelines;
+    memset(next, 0, (size_t)(lost + 1) * sizeof *next);
+    for (int before = 0; before <= lost; before++) {
+        int to_lose = lost - before;
+        if (chance[before] <= 0 || to_lose > rest) continue;
+        int taken = to_lose > others ? to_lose - others : 0;
+        double share = chance[before];
+        if (taken == 0)
+            for (int i = 0; i < to_lose; i++)
+                share *= (double)(others - i) / (rest - i);
+        else
+            share *= choose(pipelines, taken) / choose(rest, to_lose);
+        for (; taken <= most && taken <= to_lose; taken++) {
+            next[before + taken] += share;
+            sum += share;
+            share *=
+                (double)(pipelines - taken) * (to_lose - taken) / ((taken + 1.0) * (others - to_lose + taken + 1.0));
+        }
+    }
+    memcpy(chance, next, (size_t)(lost + 1) * sizeof *chance);
+    return sum;
+}
+
+void tm_losses_kept(int pipelines, int stages, int spares, int lost, int keep, double *still_kept)
+{
+    double chance[TM_SHAPE_NODES_MAX + 1], next[TM_SHAPE_NODES_MAX + 1];
+    memset(chance, 0, (size_t)(lost + 1) * sizeof *chance);
+    chance[0] = 1;
+    still_kept[0] = 1;
+    for (int stage = 0; stage < stages; stage++) {
+        double sum = keep > pipelines ? 0
+                                      : add_stage(chance, next, lost, pipelines * (stages - stage) + spares, pipelines,
+                                                  pipelines - keep);
+        still_kept[stage + 1] = sum < 1 ? sum : 1;
+    }
+}
+
 double tm_losses_keep_probability(int pipelines, int stages, int spares, int lost, int keep)
 {
-    /* The share of ways that take at most pipelines - keep from each stage, built up stage by stage: `chance[k]` is the
-     * probability that the stages so far lost k, each few enough. Adding a stage draws from what is left. */
-    double chance[TM_SHAPE_NODES_MAX + 1] = {0}, next[TM_SHAPE_NODES_MAX + 1];
-    int fleet = pipelines * stages + spares;
-    if (keep > pipelines || lost > fleet) return 0;
-    if (lost == 0) return 1;
-    chance[0] = 1;
-    int rest = fleet;
-    for (int stage = 0; stage < stages; stage++) {
-        memset(next, 0, (size_t)(lost + 1) * sizeof *next);
-        for (int before = 0; before <= lost; before++) {
-            if (chance[before] == 0) continue;
-            int to_lose = lost - before;
-            /* hypergeometric: of `rest` instances, `to_lose` go; how many of this stage's `pipelines`? */
-            double all = lgamma(rest + 1.0) - lgamma(to_lose + 1.0) - lgamma(rest - to_lose + 1.0);
-            for (int taken = 0; taken <= pipelines - keep && taken <= to_lose; taken++) {
-                int others = rest - pipelines;
-                if (to_lose - taken > others) continue;
-                double ways = lgamma(pipelines + 1.0) - lgamma(taken + 1.0) - lgamma(pipelines - taken + 1.0) +
-                              lgamma(others + 1.0) - lgamma(to_lose - taken + 1.0) -
-                              lgamma(others - to_lose + taken + 1.0);
-                next[before + taken] += chance[before] * exp(ways - all);
-            }
-        }
-        memcpy(chance, next, (size_t)(lost + 1) * sizeof *chance);
-        rest -= pipelines;
-    }
-    double sum = 0;
-    for (int k = 0; k <= lost; k++)
-        if (lost - k <= spares) sum += chance[k];
-    return sum < 1 ? sum : 1;
+    double still_kept[TM_SHAPE_STAGES_MAX + 1];
+    if (lost > pipelines * stages + spares) return 0;
+    tm_losses_kept(pipelines, stages, spares, lost, keep, still_kept);
+    return still_kept[stages];
 }

@@ -274,6 +274,77 @@ static void add_outcome(void *context, const struct tm_survivors *survivors)
     }
 }
 
+/* ---- rows of large fleets ----
+ * Where every stage surely keeps enough replicas, what moves to a new cut is the same whoever goes, and with the same
+ * cut only the largest stage that falls short counts: closed forms, no ways to count. */
+
+/* The most places of a new cut that one old stage can have to fill. */
+static int places_per_stage(const struct tm_shapes *shapes, int stages)
+{
+    return shapes->stages_max / stages + 2;
+}
+
+static bool plenty_left(const struct tm_migrations *m, const struct tm_shape *old, int lost)
+{
+    return old->pipelines - lost >= 2 && old->pipelines - lost >= places_per_stage(m->shapes, old->stages);
+}
+
+/* Stages from the one that takes longest to copy. */
+static void sort_stages(const struct tm_migrations *m, int stages, double *ms)
+{
+    for (int i = 0; i < stages; i++) {
+        double value = stage_ms(m, stages, i);
+        int j = i;
+        for (; j > 0 && ms[j - 1] < value; j--)
+            ms[j] = ms[j - 1];
+        ms[j] = value;
+    }
+}
+
+static void fill_same_cut(struct tm_migrations *m, const struct row *row)
+{
+    const struct tm_shape *old = &m->shapes->list[row->from];
+    double ms[TM_SHAPE_STAGES_MAX], kept[TM_SHAPE_STAGES_MAX + 1];
+    struct tm_survivors most = {.stages = old->stages}, least = {.stages = old->stages};
+    for (int s = 0; s < old->stages; s++) {
+        most.left[s] = old->pipelines;
+        least.left[s] = old->pipelines - row->lost;
+    }
+    sort_stages(m, old->stages, ms);
+    for (int to = m->shapes->first_of[old->stages]; to < m->shapes->first_of[old->stages + 1]; to++) {
+        int pipelines = m->shapes->list[to].pipelines;
+        if (pipelines <= old->pipelines - row->lost || pipelines > old->pipelines) {
+            row->ms[to] = same_cut_ms(m, pipelines > old->pipelines ? &most : &least, row->from, row->lost, to);
+            continue;
+        }
+        tm_losses_kept(old->pipelines, old->stages, row->fleet - old->nodes, row->lost, pipelines, kept);
+        bool adding = m->shapes->list[to].nodes > old->nodes - row->lost;
+        double restart = tm_cost_restart_ms(m->cost, m->shapes, to, adding), moved = 0;
+        for (int s = 0; s < old->stages; s++)
+            moved += (kept[s] - kept[s + 1]) * (ms[s] + restart);
+        row->ms[to] = moved + kept[old->stages] * same_cut_ms(m, &most, row->from, row->lost, to);
+    }
+}
+
+static void fill_row_with_plenty(struct tm_migrations *m, const struct row *row)
+{
+    const struct tm_shapes *shapes = m->shapes;
+    const struct tm_shape *old = &shapes->list[row->from];
+    struct tm_survivors survivors = {.stages = old->stages};
+    for (int s = 0; s < old->stages; s++)
+        survivors.left[s] = old->pipelines - (row->lost + s) / old->stages;
+    for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
+        if (stages == old->stages) continue;
+        bool paper = m->cost->kind == TM_COST_PAPER;
+        double move = paper && shapes->cuts[stages].stages > 0 ? paper_new_cut_ms(m, &survivors, stages) : 0;
+        for (int to = shapes->first_of[stages]; to < shapes->first_of[stages + 1]; to++) {
+            if (!paper) move = full_new_cut_ms(m, &survivors, stages, shapes->list[to].pipelines);
+            row->ms[to] = move + new_cut_rest_ms(m, row->from, row->lost, to);
+        }
+    }
+    fill_same_cut(m, row);
+}
+
 static void fill_row(struct tm_migrations *m, const struct row *row)
 {
     const struct tm_shapes *shapes = m->shapes;
@@ -281,6 +352,10 @@ static void fill_row(struct tm_migrations *m, const struct row *row)
     if (old->nodes == 0) {
         for (size_t to = 1; to < shapes->count; to++)
             row->ms[to] = from_pause_ms(m, (int)to);
+        return;
+    }
+    if (plenty_left(m, old, row->lost)) {
+        fill_row_with_plenty(m, row);
         return;
     }
     struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};

@@ -72,9 +72,9 @@ int tm_policy_create(const struct tm_policy_info *info, const struct tm_shapes *
     policy->migrations = migrations;
     policy->cost = cost;
     int rc = tm_lookahead_create(shapes, migrations, &policy->lookahead, e);
-    policy->value = tm_calloc(shapes->count, sizeof *policy->value);
-    policy->steps = tm_calloc(TM_FORECAST_STEPS_MAX + 1, sizeof *policy->steps);
-    if (rc == 0 && (policy->value == NULL || policy->steps == NULL)) rc = tm_error_nomem(e);
+    policy->candidates = tm_calloc(shapes->count, sizeof *policy->candidates);
+    policy->ranked = tm_calloc(shapes->count, sizeof *policy->ranked);
+    if (rc == 0 && (policy->candidates == NULL || policy->ranked == NULL)) rc = tm_error_nomem(e);
     if (rc != 0)
         tm_policy_destroy(policy);
     else
@@ -87,8 +87,8 @@ void tm_policy_destroy(struct tm_policy *policy)
     if (policy == NULL) return;
     tm_lookahead_destroy(policy->lookahead);
     tm_free(policy->plan);
-    tm_free(policy->value);
-    tm_free(policy->steps);
+    tm_free(policy->candidates);
+    tm_free(policy->ranked);
     tm_free(policy);
 }
 

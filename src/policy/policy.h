@@ -29,6 +29,7 @@ struct tm_view {
     const struct tm_ahead *ahead;
     size_t ahead_count;
     const struct tm_forecast *forecast; /* of the intervals after this one; NULL: none */
+    int forecast_from;                  /* the count it was made from */
     double now_s;                       /* since the start of the job */
 };
 

@@ -4,6 +4,12 @@
 
 #include "policy/policy.h"
 
+/* A shape and the most it can be worth. */
+struct tm_ranked {
+    int shape;
+    double bound;
+};
+
 struct tm_policy {
     const struct tm_policy_info *info;
     const struct tm_shapes *shapes;
@@ -14,8 +20,8 @@ struct tm_policy {
     size_t plan_count;
     size_t plan_capacity;
     size_t plan_next;
-    double *value; /* [shapes]: scratch */
-    struct tm_ahead *steps;
+    int *candidates;          /* [shapes]: scratch */
+    struct tm_ranked *ranked; /* [shapes]: scratch */
 };
 
 int tm_policy__ideal(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);

@@ -156,6 +156,7 @@ static int show_future(struct run *run, size_t moment, struct tm_view *view, str
         int rc = tm_forecaster_predict(run->forecaster, horizon, &run->forecast, e);
         if (rc != 0) return rc;
         view->forecast = &run->forecast;
+        view->forecast_from = run->observed;
     }
     return 0;
 }
