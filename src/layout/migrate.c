@@ -410,6 +410,11 @@ double tm_migrations_restart_ms(const struct tm_migrations *m, int to)
     return tm_cost_restart_ms(m->cost, m->shapes, to, false);
 }
 
+double tm_migrations_largest_ms(const struct tm_migrations *m, int stages)
+{
+    return m->largest_ms[stages];
+}
+
 size_t tm_migrations_count(const struct tm_migrations *m)
 {
     return m->row_count;

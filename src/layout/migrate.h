@@ -27,6 +27,9 @@ const double *tm_migrations_row(struct tm_migrations *migrations, int fleet, int
 /* One more restart, when the layout changes again while a migration to `to` is under way. */
 double tm_migrations_restart_ms(const struct tm_migrations *migrations, int to);
 
+/* One transfer of the state of the largest of so many stages; 0 for none. */
+double tm_migrations_largest_ms(const struct tm_migrations *migrations, int stages);
+
 /* Rows computed so far, and their bytes. */
 size_t tm_migrations_count(const struct tm_migrations *migrations);
 size_t tm_migrations_bytes(const struct tm_migrations *migrations);

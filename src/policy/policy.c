@@ -22,6 +22,17 @@ const struct tm_policy_info tm_policies[] = {
      .knows = TM_KNOWS_EVENT,
      .forecast = -1,
      .decide = tm_policy__reactive},
+    {.name = "checkpoint",
+     .summary = "as Varuna: the fastest layout after each event, work since the last checkpoint redone",
+     .knows = TM_KNOWS_EVENT,
+     .checkpoints = true,
+     .forecast = -1,
+     .decide = tm_policy__checkpoint},
+    {.name = "redundant",
+     .summary = "as Bamboo: a fixed depth, each instance shadows its neighbour",
+     .knows = TM_KNOWS_EVENT,
+     .forecast = -1,
+     .decide = tm_policy__redundant},
     {.name = "parcae",
      .summary = "Parcae: its forecast, its optimizer, decides before the event",
      .knows = TM_KNOWS_PAST,
@@ -94,7 +105,8 @@ void tm_policy_destroy(struct tm_policy *policy)
 
 int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
 {
-    struct tm_decision decision = {.shape = view->standing.shape, .change = TM_CHANGE_MIGRATE, .pace = 1};
+    struct tm_decision decision = {
+        .shape = view->standing.shape, .change = TM_CHANGE_MIGRATE, .pace = 1, .on_demand = view->on_demand};
     int rc = policy->info->decide(policy, view, &decision, e);
     if (rc == 0) *out = decision;
     return rc;

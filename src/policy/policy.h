@@ -31,6 +31,13 @@ struct tm_view {
     const struct tm_forecast *forecast; /* of the intervals after this one; NULL: none */
     int forecast_from;                  /* the count it was made from */
     double now_s;                       /* since the start of the job */
+    int on_demand;                      /* of `after`, on-demand instances */
+    int ordered;                        /* on-demand instances on their way */
+    double start_s;                     /* how long they take */
+    bool has_deadline;
+    double samples_left;
+    double seconds_left;
+    double efficiency; /* samples so far over what the fastest layouts would have made; NaN: none so far */
 };
 
 /* How the next shape is reached. */
@@ -38,13 +45,15 @@ enum tm_change {
     TM_CHANGE_MIGRATE,  /* state moves between instances; the migration table says what it costs */
     TM_CHANGE_ROLLBACK, /* everybody restarts from the newest checkpoint */
     TM_CHANGE_FREE,     /* costs nothing: bounds that nobody can reach */
+    TM_CHANGE_TIMED,    /* costs what the decision says */
 };
 
 struct tm_decision {
     int shape;
     enum tm_change change;
     double pace;     /* share of the shape's throughput that is reached: redundancy and checkpoints cost some */
-    double pause_ms; /* on top of what the change costs; NaN: instead of it see redundant */
+    double pause_ms; /* TM_CHANGE_TIMED */
+    int on_demand;   /* on-demand instances wanted: more are ordered, fewer given back */
 };
 
 struct tm_policy; /* one for a job: borrows its shapes and migrations, owns scratch */
@@ -56,6 +65,7 @@ struct tm_policy_info {
     bool ticks_only;     /* decides once an interval, not at each event */
     bool on_demand;      /* rents on-demand instances alone */
     bool step_in_flight; /* an unannounced loss costs the step in flight */
+    bool checkpoints;    /* a loss costs the work since the last checkpoint */
     int forecast;        /* a tm_forecast_method, or -1: none */
     int (*decide)(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 };

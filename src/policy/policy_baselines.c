@@ -25,3 +25,61 @@ int tm_policy__fixed(struct tm_policy *policy, const struct tm_view *view, struc
     if (view->event) out->shape = policy->shapes->best[view->after];
     return 0;
 }
+
+/* Varuna's way: the manager restarts everybody in the fastest layout from the last checkpoint. Writing one holds
+ * training up for the transfer of the largest stage, once in copy_interval_s. */
+int tm_policy__checkpoint(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                          struct tm_error *e)
+{
+    (void)e;
+    if (view->event) {
+        out->shape = policy->shapes->best[view->after];
+        out->change = TM_CHANGE_ROLLBACK;
+    }
+    double every_ms = policy->cost->copy_interval_s * 1000;
+    double write_ms = tm_migrations_largest_ms(policy->migrations, policy->shapes->list[out->shape].stages);
+    if (every_ms > 0) out->pace = every_ms / (every_ms + write_ms);
+    return 0;
+}
+
+/* ---- redundant ---- */
+
+/* Bamboo's figures: a fixed depth; 20 s to put a spare in a lost place, 30 s to form all pipelines anew, 45 s more when
+ * two neighbours went at once, so that nobody holds their layers. */
+enum { LOCAL_MS = 20000, GLOBAL_MS = 30000, CREATE_MS = 45000 };
+
+/* The depth it trains with: the first of these that the model has been measured with. */
+static int fixed_depth(const struct tm_shapes *shapes)
+{
+    static const int depths[] = {12, 8, 6, 4, 2, 1};
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
+        for (int pipelines = shapes->nodes_max / depths[i]; pipelines > 0; pipelines--)
+            if (shapes->list[tm_shapes_find(shapes, pipelines, depths[i])].samples_per_s > 0) return depths[i];
+    return shapes->stages_min;
+}
+
+static int widest(const struct tm_shapes *shapes, int depth, int nodes)
+{
+    for (int pipelines = nodes / depth; pipelines > 0; pipelines--) {
+        int shape = tm_shapes_find(shapes, pipelines, depth);
+        if (shapes->list[shape].samples_per_s > 0) return shape;
+    }
+    return TM_SHAPE_PAUSE;
+}
+
+int tm_policy__redundant(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                         struct tm_error *e)
+{
+    (void)e;
+    out->change = TM_CHANGE_TIMED;
+    if (!view->event) return 0;
+    int now = view->standing.shape;
+    out->shape = widest(policy->shapes, fixed_depth(policy->shapes), view->after);
+    double neighbours = view->before > 1 ? (double)view->lost * (view->lost - 1) / (view->before - 1) : 0;
+    double fatal = neighbours < 1 ? neighbours : 1; /* probability that two neighbours are among those lost */
+    if (out->shape != now)
+        out->pause_ms = GLOBAL_MS + fatal * CREATE_MS;
+    else if (view->lost > 0)
+        out->pause_ms = LOCAL_MS + fatal * (GLOBAL_MS + CREATE_MS - LOCAL_MS);
+    return 0;
+}

@@ -27,6 +27,10 @@ struct tm_policy {
 int tm_policy__ideal(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 int tm_policy__reactive(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
                         struct tm_error *e);
+int tm_policy__checkpoint(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                          struct tm_error *e);
+int tm_policy__redundant(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
+                         struct tm_error *e);
 int tm_policy__fixed(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 int tm_policy__parcae(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
                       struct tm_error *e);
@@ -34,5 +38,8 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
                         struct tm_error *e);
 int tm_policy__oracle(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
                       struct tm_error *e);
+
+/* How many on-demand instances the deadline needs now. */
+int tm_policy__on_demand_needed(const struct tm_shapes *shapes, const struct tm_view *view);
 
 #endif

@@ -195,6 +195,7 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
     size_t jump_count = list_jumps(view, policy->shapes->nodes_max, jumps);
     const double *row = tm_migrations_row(policy->migrations, view->before, view->standing.shape, view->lost);
     if (row == NULL) return tm_error_nomem(e);
+    if (view->has_deadline) out->on_demand = tm_policy__on_demand_needed(policy->shapes, view);
     size_t count = rank_candidates(policy, view, row, jumps, jump_count);
     out->shape = TM_SHAPE_PAUSE;
     double most = -INFINITY, staying = -INFINITY;

@@ -67,6 +67,7 @@ struct tm_sim_result {
     double decision_us_mean;
     double decision_us_max;
     double instance_hours;
+    double on_demand_hours; /* of those, on on-demand instances */
 };
 
 struct tm_sim_job {

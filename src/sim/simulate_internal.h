@@ -1,0 +1,51 @@
+/* Shared by the files of the simulator: one run under way. */
+#ifndef TM_SIM_SIMULATE_INTERNAL_H
+#define TM_SIM_SIMULATE_INTERNAL_H
+
+#include "sim/moments.h"
+#include "sim/simulate.h"
+
+/* One run under way. */
+struct tm_sim__run {
+    struct tm_env *env;
+    const struct tm_sim_job *job;
+    const struct tm_trace *trace;
+    const struct tm_policy_info *info;
+    const struct tm_sim_options *options;
+    struct tm_moments moments;
+    struct tm_policy *policy;
+    struct tm_forecaster *forecaster; /* NULL: the policy wants none */
+    int64_t interval_ms;
+    struct tm_forecast forecast;
+    bool has_forecast;
+    int spot;     /* instances of the trace */
+    int observed; /* the count of the last observation */
+    int arrived;  /* since then */
+    int lost;
+    size_t tick; /* how many there were */
+    struct tm_ahead steps[TM_FORECAST_STEPS_MAX + 1];
+    struct tm_standing standing;
+    struct tm_ahead now; /* this moment with the on-demand instances that are there */
+    int arrived_now;
+    int on_demand;       /* instances there */
+    int ordered;         /* on-demand instances on their way ... */
+    double ready_at_s;   /* ... and when they will be there */
+    int released;        /* on-demand instances that go at the next moment */
+    double worked_s;     /* since training last started: tells where in a step a loss strikes */
+    double uncopied_s;   /* work since the last checkpoint */
+    double best_samples; /* what the fastest layouts would have made so far */
+    double decision_ns_sum;
+    double decision_ns_max;
+    size_t decisions;
+    struct tm_sim_result *out;
+    struct tm_sim_log *log;
+};
+
+/* Makes the forecaster that the policy wants, fed with the trace before the job's start. */
+int tm_sim__prepare_forecast(struct tm_sim__run *run, struct tm_error *e);
+/* One interval has passed. */
+int tm_sim__observe(struct tm_sim__run *run, struct tm_error *e);
+/* Shows the policy what it may know of this moment, and asks it. */
+int tm_sim__decide(struct tm_sim__run *run, size_t moment, struct tm_decision *out, struct tm_error *e);
+
+#endif
