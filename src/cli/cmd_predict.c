@@ -133,18 +133,6 @@ static const struct tm_instance *find_instance(struct tm_cli *cli, const struct 
     return NULL;
 }
 
-/* The cheapest price of a kind anywhere. */
-static double cheapest(const struct tm_catalog *catalog, const struct tm_instance *instance, enum tm_price_kind kind)
-{
-    double best = NAN;
-    for (size_t i = 0; i < catalog->offer_count; i++) {
-        if (&catalog->instances[catalog->offers[i].instance] != instance) continue;
-        double price = tm_offer_price(&catalog->offers[i], kind);
-        if (isnan(best) || price < best) best = price;
-    }
-    return best;
-}
-
 static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const char *text, size_t length,
                      struct fleet *fleet, struct tm_error *e)
 {
@@ -171,8 +159,8 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
     group->gpus_per_node = (int)instance->gpus;
     if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
     group->network_bit_s = instance->network_gbps * 1e9;
-    fleet->on_demand_usd_h += nodes * cheapest(catalog, instance, TM_PRICE_ON_DEMAND);
-    fleet->spot_usd_h += nodes * cheapest(catalog, instance, TM_PRICE_SPOT);
+    fleet->on_demand_usd_h += nodes * tm_catalog_cheapest(catalog, instance, TM_PRICE_ON_DEMAND);
+    fleet->spot_usd_h += nodes * tm_catalog_cheapest(catalog, instance, TM_PRICE_SPOT);
     fleet->group_count++;
     return 0;
 }

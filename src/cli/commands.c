@@ -95,6 +95,35 @@ const struct tm_command tm_commands[] = {
         .files = true,
     },
     {
+        .name = "simulate",
+        .summary = "what would happen: a job on a trace under a policy, to samples and a bill",
+        .arguments = "[TRACE...]",
+        .description =
+            "Replays how capacity came and went, and trains the model through it under each policy: how many samples, "
+            "how long it stood still and why, what it costs. Runs are in the order of models, traces, seeds, "
+            "policies, whatever the number of threads. How it is done: doc/decide.md.\n\n"
+            "Policies: ideal (the fastest layout every interval, no pause: nobody can reach it), on-demand (never "
+            "lost, at its price), reactive (the fastest layout after each event, all restart), checkpoint (the same, "
+            "and work since the last checkpoint is redone: Varuna's way), redundant (neighbours shadow each other: "
+            "Bamboo's way), parcae (its forecast and optimizer, decides before the event is known), parcae-notice (its "
+            "optimizer told this interval's event), parcae-truth (its optimizer fed the true next intervals), tidemill "
+            "(ours: weighs each layout over the changes that may come; pays for the step in flight where a loss comes "
+            "without notice; orders on-demand instances when a deadline needs them), oracle (knows the whole trace: a "
+            "bound for all but ideal).\n\n"
+            "Costs of changes are data (tidemill-cost(5)): paper are Parcae's published constants, measured what the "
+            "last run on this machine left. Models that bring no measured layouts (all but parcae/...) are predicted "
+            "on --instance, as tidemill predict does.",
+        .examples =
+            "  tidemill simulate --model parcae/gpt-1.5b --trace hadp\n"
+            "  tidemill simulate --model parcae/bert,parcae/vgg19 hadp hasp ladp lasp --policy parcae,tidemill\n"
+            "  tidemill simulate --model gpt2-1.5b --instance p3.2xlarge p3.csv --report report.html\n"
+            "  tidemill simulate --model parcae/gpt-1.5b p3.csv --from 5.5h --to 6.5h --plan-log plan.csv\n"
+            "  tidemill simulate --model parcae/bert p3.csv --samples 5e6 --deadline 4h\n",
+        .options = tm_simulate_options,
+        .run = tm_cmd_simulate,
+        .files = true,
+    },
+    {
         .name = "predict",
         .summary = "step time, memory and cost of a model on a fleet",
         .description =

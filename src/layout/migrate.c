@@ -15,12 +15,27 @@ struct row {
     double *ms; /* owned */
 };
 
+/* An old stage that has layers of a new one. */
+struct near {
+    int stage;
+    double shared; /* parameters it has already */
+    double missing_ms;
+};
+
+/* For each stage of a new cut: the old stages near it, the one that shares most first, then by number. */
+struct nearness {
+    struct near *list; /* owned */
+    int *first;        /* owned; [new stages + 1] */
+    double *whole_ms;  /* owned; [new stages]: all of it is missing */
+};
+
 struct tm_migrations {
     const struct tm_shapes *shapes;
     const struct tm_cost *cost;
-    double *stage_ms;   /* [stages][stage]: one transfer of that stage's state */
-    double *largest_ms; /* [stages]: of its largest stage */
-    struct row *rows;   /* hash table, open addressing; its size is a power of two */
+    double *stage_ms;          /* [stages][stage]: one transfer of that stage's state */
+    double *largest_ms;        /* [stages]: of its largest stage */
+    struct nearness *nearness; /* [old stages][new stages], made when first asked for */
+    struct row *rows;          /* hash table, open addressing; its size is a power of two */
     size_t row_count;
     size_t row_slots;
 };
@@ -62,13 +77,62 @@ static double paper_between_ms(const struct tm_migrations *m, const struct tm_su
     return largest > lost ? largest : lost;
 }
 
+static const struct nearness *nearness_of(const struct tm_migrations *m, int old_stages, int new_stages)
+{
+    return &m->nearness[old_stages * (m->shapes->stages_max + 1) + new_stages];
+}
+
+static void insert_near(struct near *list, int first, int *count, struct near near)
+{
+    int place = *count;
+    for (; place > first && list[place - 1].shared < near.shared; place--)
+        list[place] = list[place - 1];
+    list[place] = near;
+    (*count)++;
+}
+
+static int measure_nearness(struct tm_migrations *m, int old_stages, int new_stages)
+{
+    const struct tm_cut *old = &m->shapes->cuts[old_stages], *cut = &m->shapes->cuts[new_stages];
+    const double *before = m->shapes->layer_params_before;
+    struct nearness *nearness = &m->nearness[old_stages * (m->shapes->stages_max + 1) + new_stages];
+    nearness->list = tm_calloc((size_t)(old_stages + new_stages), sizeof *nearness->list);
+    nearness->first = tm_calloc((size_t)new_stages + 1, sizeof *nearness->first);
+    nearness->whole_ms = tm_calloc((size_t)new_stages, sizeof *nearness->whole_ms);
+    if (nearness->list == NULL || nearness->first == NULL || nearness->whole_ms == NULL) return -(int)TM_ENOMEM;
+    int count = 0;
+    for (int j = 0; j < new_stages; j++) {
+        nearness->first[j] = count;
+        nearness->whole_ms[j] = transfer_ms(m, cut->params[j] * m->shapes->bytes_per_param);
+        for (int s = 0; s < old_stages; s++) {
+            int from = old->first[s] > cut->first[j] ? old->first[s] : cut->first[j];
+            int to = old->first[s + 1] < cut->first[j + 1] ? old->first[s + 1] : cut->first[j + 1];
+            if (to <= from || !(before[to] > before[from])) continue;
+            double shared = before[to] - before[from];
+            double missing_ms = transfer_ms(m, (cut->params[j] - shared) * m->shapes->bytes_per_param);
+            insert_near(nearness->list, nearness->first[j], &count, (struct near){s, shared, missing_ms});
+        }
+    }
+    nearness->first[new_stages] = count;
+    return 0;
+}
+
+/* All cuts that the table will be asked for. */
+static int measure_all_nearness(struct tm_migrations *m)
+{
+    int rc = 0, most = m->shapes->stages_max;
+    for (int old = 1; rc == 0 && old <= most; old++)
+        for (int cut = 1; rc == 0 && cut <= most; cut++)
+            if (m->shapes->cuts[old].stages > 0 && m->shapes->cuts[cut].stages > 0) rc = measure_nearness(m, old, cut);
+    return rc;
+}
+
 /* Which survivors are free still, while new stages take them in order. */
 struct pool {
     const struct tm_survivors *survivors;
     int taken[TM_SHAPE_STAGES_MAX];
-    int first_near; /* no old stage before this one reaches into the new stage or those after it */
-    int level;      /* of the lowest pipeline that has a free survivor ... */
-    int position;   /* ... and no free one of that pipeline stands before this stage */
+    int level;    /* of the lowest pipeline that has a free survivor ... */
+    int position; /* ... and no free one of that pipeline stands before this stage */
 };
 
 /* The free survivor of the lowest pipeline, then of the lowest stage; -1: none is left. */
@@ -90,46 +154,35 @@ static int lowest_free(struct pool *pool)
     return -1;
 }
 
-/* The free survivor that shares most with layers [first, end); among equals the one of the lowest pipeline, then of the
- * lowest stage. Returns its stage, or -1. *shared: parameters it has already. Asked for with growing `first`. */
-static int closest_survivor(const struct tm_shapes *shapes, struct pool *pool, int first, int end, double *shared)
+/* The free survivor that shares most with new stage `j`; among equals the one of the lowest pipeline, then of the
+ * lowest stage. NULL: none that shares is free. */
+static const struct near *closest(const struct nearness *nearness, const struct pool *pool, int j)
 {
-    const struct tm_survivors *survivors = pool->survivors;
-    const struct tm_cut *cut = &shapes->cuts[survivors->stages];
-    const double *before = shapes->layer_params_before;
-    int best = -1;
-    double most = 0;
-    while (pool->first_near < survivors->stages && cut->first[pool->first_near + 1] <= first)
-        pool->first_near++;
-    for (int s = pool->first_near; s < survivors->stages && cut->first[s] < end; s++) {
-        if (pool->taken[s] >= survivors->left[s]) continue;
-        int from = cut->first[s] > first ? cut->first[s] : first;
-        int to = cut->first[s + 1] < end ? cut->first[s + 1] : end;
-        double have = before[to] - before[from];
-        if (have > most || (best >= 0 && have == most && pool->taken[s] < pool->taken[best])) {
-            best = s;
-            most = have;
-        }
+    const struct near *best = NULL;
+    for (int i = nearness->first[j]; i < nearness->first[j + 1]; i++) {
+        const struct near *near = &nearness->list[i];
+        if (best != NULL && near->shared < best->shared) break;
+        if (pool->taken[near->stage] >= pool->survivors->left[near->stage]) continue;
+        if (best == NULL || pool->taken[near->stage] < pool->taken[best->stage]) best = near;
     }
-    *shared = most;
-    return best >= 0 ? best : lowest_free(pool);
+    return best;
 }
 
 /* Parcae's rule: each new stage in turn takes the closest free survivor. Its code keeps only what the last of them
  * lacks (an assignment where a sum was meant), and so do we. */
 static double paper_new_cut_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int stages)
 {
-    const struct tm_cut *cut = &m->shapes->cuts[stages];
+    const struct nearness *nearness = nearness_of(m, survivors->stages, stages);
     struct pool pool = {.survivors = survivors};
-    double missing = 0;
+    double missing_ms = 0;
     for (int j = 0; j < stages; j++) {
-        double shared;
-        int s = closest_survivor(m->shapes, &pool, cut->first[j], cut->first[j + 1], &shared);
+        const struct near *near = closest(nearness, &pool, j);
+        int s = near != NULL ? near->stage : lowest_free(&pool);
         if (s < 0) break;
         pool.taken[s]++;
-        missing = cut->params[j] - shared;
+        missing_ms = near != NULL ? near->missing_ms : nearness->whole_ms[j];
     }
-    return transfer_ms(m, missing * m->shapes->bytes_per_param);
+    return missing_ms;
 }
 
 /* ---- one outcome, measured: every byte counts ---- */
@@ -166,18 +219,15 @@ static double full_new_cut_ms(const struct tm_migrations *m, const struct tm_sur
     const struct tm_shapes *shapes = m->shapes;
     const struct tm_cut *cut = &shapes->cuts[stages], *old = &shapes->cuts[survivors->stages];
     const double *before = shapes->layer_params_before;
+    const struct nearness *nearness = nearness_of(m, survivors->stages, stages);
     double given[TM_SHAPE_STAGES_MAX] = {0}, worst = 0, from_store = 0;
     struct pool pool = {.survivors = survivors};
     for (int place = 0; place < stages * pipelines; place++) {
         int j = place % stages, first = cut->first[j], end = cut->first[j + 1];
-        if (j == 0) pool.first_near = 0;
-        double shared = 0;
-        int own = closest_survivor(shapes, &pool, first, end, &shared);
-        if (own >= 0 && shared > 0)
-            pool.taken[own]++;
-        else
-            own = -1;
-        double missing = cut->params[j] - shared;
+        const struct near *near = closest(nearness, &pool, j);
+        int own = near != NULL ? near->stage : -1;
+        if (own >= 0) pool.taken[own]++;
+        double missing = cut->params[j] - (near != NULL ? near->shared : 0);
         if (missing > worst) worst = missing;
         for (int s = 0; s < survivors->stages; s++) {
             int from = old->first[s] > first ? old->first[s] : first;
@@ -448,7 +498,8 @@ int tm_migrations_create(const struct tm_shapes *shapes, const struct tm_cost *c
     size_t cuts = (size_t)shapes->stages_max + 1;
     m->stage_ms = tm_calloc(cuts * TM_SHAPE_STAGES_MAX, sizeof *m->stage_ms);
     m->largest_ms = tm_calloc(cuts, sizeof *m->largest_ms);
-    if (m->stage_ms == NULL || m->largest_ms == NULL) {
+    m->nearness = tm_calloc(cuts * cuts, sizeof *m->nearness);
+    if (m->stage_ms == NULL || m->largest_ms == NULL || m->nearness == NULL || measure_all_nearness(m) != 0) {
         tm_migrations_destroy(m);
         return tm_error_nomem(e);
     }
@@ -462,6 +513,13 @@ void tm_migrations_destroy(struct tm_migrations *m)
     if (m == NULL) return;
     for (size_t i = 0; i < m->row_slots; i++)
         tm_free(m->rows[i].ms);
+    size_t cuts = (size_t)m->shapes->stages_max + 1;
+    for (size_t i = 0; m->nearness != NULL && i < cuts * cuts; i++) {
+        tm_free(m->nearness[i].list);
+        tm_free(m->nearness[i].first);
+        tm_free(m->nearness[i].whole_ms);
+    }
+    tm_free(m->nearness);
     tm_free(m->rows);
     tm_free(m->stage_ms);
     tm_free(m->largest_ms);

@@ -425,3 +425,15 @@ const char *tm_cloud_label(const char *cloud)
     }
     return cloud;
 }
+
+double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_instance *instance,
+                           enum tm_price_kind kind)
+{
+    double best = NAN;
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        if (&catalog->instances[catalog->offers[i].instance] != instance) continue;
+        double price = tm_offer_price(&catalog->offers[i], kind);
+        if (isnan(best) || price < best) best = price;
+    }
+    return best;
+}

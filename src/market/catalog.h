@@ -147,6 +147,10 @@ enum tm_price_kind { TM_PRICE_SPOT_OR_ON_DEMAND, TM_PRICE_SPOT, TM_PRICE_ON_DEMA
  */
 double tm_offer_price(const struct tm_offer *offer, enum tm_price_kind kind);
 
+/* The lowest price of a kind that any place asks for an instance type; NaN: none is known. */
+double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_instance *instance,
+                           enum tm_price_kind kind);
+
 /* FLOPP as DeepVM defines it: FLOPS / price x 3600, that is, floating point operations for one dollar. */
 double tm_flopp(double tflops, double price_usd_h);
 

@@ -55,11 +55,14 @@ static double redone(struct tm_sim__run *run, const struct tm_decision *decision
 
 /* ---- time passes ---- */
 
-static enum tm_sim_cause cause_of(const struct tm_decision *decision, bool first, int to, double pause_s)
+static enum tm_sim_cause cause_of(const struct tm_sim__run *run, const struct tm_decision *decision, bool first, int to,
+                                  double pause_s)
 {
     if (to == TM_SHAPE_PAUSE) return TM_SIM_IDLE;
     if (!(pause_s > 0)) return TM_SIM_NONE;
     if (first) return TM_SIM_START;
+    bool goes_on = run->standing.migrating_ms > 0 && to == run->standing.shape && run->now.lost == 0;
+    if (goes_on && decision->change == TM_CHANGE_MIGRATE) return run->cause; /* what was under way */
     return decision->change == TM_CHANGE_ROLLBACK ? TM_SIM_ROLLBACK : TM_SIM_MIGRATE;
 }
 
@@ -118,7 +121,7 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     double pause_s = fmin(cost_ms / 1000, run->now.duration_s), work_s = run->now.duration_s - pause_s;
     if (to != run->standing.shape || cost_ms > 0) run->worked_s = run->uncopied_s = 0;
     if (moment > 0 && to != run->standing.shape) out->reconfigurations++;
-    enum tm_sim_cause cause = cause_of(decision, moment == 0, to, pause_s);
+    enum tm_sim_cause cause = run->cause = cause_of(run, decision, moment == 0, to, pause_s);
     count_pause(&out->pauses, cause, pause_s, run->now.duration_s);
     double samples = speed * work_s - again;
     finish(run, at, speed, pause_s, again);

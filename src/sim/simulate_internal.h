@@ -27,13 +27,14 @@ struct tm_sim__run {
     struct tm_standing standing;
     struct tm_ahead now; /* this moment with the on-demand instances that are there */
     int arrived_now;
-    int on_demand;       /* instances there */
-    int ordered;         /* on-demand instances on their way ... */
-    double ready_at_s;   /* ... and when they will be there */
-    int released;        /* on-demand instances that go at the next moment */
-    double worked_s;     /* since training last started: tells where in a step a loss strikes */
-    double uncopied_s;   /* work since the last checkpoint */
-    double best_samples; /* what the fastest layouts would have made so far */
+    enum tm_sim_cause cause; /* of the last pause */
+    int on_demand;           /* instances there */
+    int ordered;             /* on-demand instances on their way ... */
+    double ready_at_s;       /* ... and when they will be there */
+    int released;            /* on-demand instances that go at the next moment */
+    double worked_s;         /* since training last started: tells where in a step a loss strikes */
+    double uncopied_s;       /* work since the last checkpoint */
+    double best_samples;     /* what the fastest layouts would have made so far */
     double decision_ns_sum;
     double decision_ns_max;
     size_t decisions;

@@ -1,0 +1,515 @@
+#include "base/alloc.h"
+#include "base/jsonout.h"
+#include "base/log.h"
+#include "base/suggest.h"
+#include "base/table.h"
+#include "cli/commands.h"
+#include "cli/knowledge.h"
+#include "layout/speed.h"
+#include "market/trace_format.h"
+#include "sim/moments.h"
+#include "sim/report.h"
+#include "sim/sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MODELS_MAX = 64, TRACES_MAX = 1024, POLICIES_MAX = 32, SEEDS_MAX = 1000 };
+
+/* A model with all that layouts of it need. */
+struct subject {
+    struct tm_model model;
+    struct tm_cost cost;
+    struct tm_shapes shapes;
+};
+
+struct request {
+    struct subject *subjects; /* [model_count] */
+    struct tm_trace *list;    /* [trace_count] */
+    struct tm_sweep_model *models;
+    struct tm_sweep_trace *traces;
+    size_t model_count;
+    size_t trace_count;
+    const struct tm_policy_info *policies[POLICIES_MAX];
+    size_t policy_count;
+    uint64_t *seeds;
+    size_t seed_count;
+    struct tm_catalog catalog;
+    struct tm_sim_options options; /* what is the same for all traces */
+    int64_t from_ms, to_ms;        /* to_ms < 0: the end */
+    int nodes_max;
+    const char *instance; /* type that is rented; NULL: not known */
+};
+
+/* ---- what is asked for ---- */
+
+/* Calls `add` for each value of an option, which may be given often or with commas. A formula (gpt:a=1,b=2) is one. */
+static int each_value(struct tm_cli *cli, const char *name, void *context,
+                      int (*add)(struct tm_cli *cli, void *context, const char *value, struct tm_error *e),
+                      struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < cli->given_count; i++) {
+        if (strcmp(cli->given[i].option->name, name) != 0) continue;
+        const char *at = cli->given[i].value;
+        bool whole = strncmp(at, "gpt:", 4) == 0;
+        while (rc == 0 && *at != '\0') {
+            size_t length = whole ? strlen(at) : strcspn(at, ",");
+            char *value = tm_arena_strndup(&cli->arena, at, length);
+            if (value == NULL) return tm_error_nomem(e);
+            if (length > 0) rc = add(cli, context, value, e);
+            at += length + (at[length] == ',');
+        }
+    }
+    return rc;
+}
+
+static int add_policy(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
+{
+    struct request *request = context;
+    (void)cli;
+    struct tm_suggest suggest = {.word = name};
+    tm_suggest_offer(&suggest, "all");
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
+        tm_suggest_offer(&suggest, info->name);
+        if (strcmp(name, "all") != 0 && strcmp(name, info->name) != 0) continue;
+        bool there = false;
+        for (size_t i = 0; i < request->policy_count; i++)
+            there = there || request->policies[i] == info;
+        if (!there) request->policies[request->policy_count++] = info;
+        if (strcmp(name, "all") != 0) return 0;
+    }
+    if (strcmp(name, "all") == 0) return 0;
+    return tm_error_set(e, TM_EUSAGE, "--policy: no policy \"%.40s\"%s%s%s; tidemill help simulate lists them", name,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+static int add_seed(struct tm_cli *cli, void *context, const char *text, struct tm_error *e)
+{
+    struct request *request = context;
+    char *end = NULL;
+    unsigned long long seed = strtoull(text, &end, 10);
+    (void)cli;
+    if (*end != '\0' || text[0] == '-' || request->seed_count == SEEDS_MAX)
+        return tm_error_set(e, TM_EUSAGE, "--seed: expected up to %d whole numbers, got \"%.40s\"", SEEDS_MAX, text);
+    request->seeds[request->seed_count++] = seed;
+    return 0;
+}
+
+static int read_times(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    int64_t interval_ms = 60000, notice_ms = 30000, deadline_ms = 0, horizon = 12;
+    request->to_ms = -1;
+    struct tm_sim_options *options = &request->options;
+    int rc = tm_given_duration(cli, "from", &request->from_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "to", &request->to_ms, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "interval", &interval_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "notice", &notice_ms, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "deadline", &deadline_ms, e);
+    if (rc == 0) rc = tm_given_integer(cli, "horizon", 1, TM_FORECAST_STEPS_MAX, &horizon, e);
+    if (rc == 0) rc = tm_given_number(cli, "samples", 1, 1e18, &options->samples_total, e);
+    options->spot_usd_h = options->on_demand_usd_h = NAN;
+    if (rc == 0) rc = tm_given_number(cli, "spot-price", 0, 1e6, &options->spot_usd_h, e);
+    if (rc == 0) rc = tm_given_number(cli, "on-demand-price", 0, 1e6, &options->on_demand_usd_h, e);
+    if (rc == 0 && deadline_ms > 0 && !(options->samples_total > 0))
+        rc = tm_error_set(e, TM_EUSAGE, "--deadline needs the size of the job: give --samples too");
+    options->interval_s = (double)interval_ms / 1000;
+    options->horizon = (int)horizon;
+    options->notice_s = (double)notice_ms / 1000;
+    options->deadline_s = (double)deadline_ms / 1000;
+    return rc;
+}
+
+/* ---- traces ---- */
+
+static int add_trace(struct tm_cli *cli, void *context, const char *path, struct tm_error *e)
+{
+    struct request *request = context;
+    if (request->trace_count == TRACES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "--trace: more than %d traces in one call", TRACES_MAX);
+    struct tm_trace *trace = &request->list[request->trace_count];
+    tm_trace_init(trace);
+    request->trace_count++;
+    int rc = tm_cmd_load_trace(cli, path, trace, e);
+    if (rc != 0) return rc;
+    struct tm_sweep_trace *row = &request->traces[request->trace_count - 1];
+    *row = (struct tm_sweep_trace){.name = path, .trace = trace, .options = request->options};
+    row->options.from_ms = tm_given(cli, "from") ? request->from_ms : trace->begin_ms;
+    int64_t end_ms = tm_moments_end_ms(trace, (int64_t)(request->options.interval_s * 1000));
+    row->options.to_ms = request->to_ms >= 0 ? request->to_ms : end_ms;
+    if (trace->nodes_max > TM_SHAPE_NODES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "%s: %lld instances; layouts are made for at most %d", path,
+                            (long long)trace->nodes_max, TM_SHAPE_NODES_MAX);
+    if (trace->nodes_max > request->nodes_max) request->nodes_max = (int)trace->nodes_max;
+    if (request->instance == NULL && trace->instance[0] != '\0') request->instance = trace->instance;
+    return 0;
+}
+
+static int read_traces(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    int rc = each_value(cli, "trace", request, add_trace, e);
+    for (size_t i = 0; rc == 0 && i < cli->argument_count; i++)
+        rc = add_trace(cli, request, cli->arguments[i], e);
+    if (rc == 0 && request->trace_count == 0)
+        rc = tm_error_set(e, TM_EUSAGE, "which trace? tidemill simulate --model parcae/gpt-1.5b --trace hadp");
+    if (rc == 0 && request->nodes_max < 1)
+        rc = tm_error_set(e, TM_EINPUT, "%s: no instance is ever there: nothing can be trained",
+                          request->traces[0].name);
+    return rc;
+}
+
+/* What an instance costs: from the options, else the trace (the simulator sees to that), else the catalogue. */
+static int read_prices(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    if (tm_given(cli, "instance")) request->instance = tm_given_text(cli, "instance");
+    const char *name = request->instance != NULL ? request->instance : "p3.2xlarge";
+    const struct tm_instance *found = NULL;
+    struct tm_suggest suggest = {.word = name};
+    for (size_t i = 0; found == NULL && i < request->catalog.instance_count; i++) {
+        tm_suggest_offer(&suggest, request->catalog.instances[i].name);
+        if (strcasecmp(request->catalog.instances[i].name, name) == 0) found = &request->catalog.instances[i];
+    }
+    if (found == NULL && tm_given(cli, "instance"))
+        return tm_error_set(e, TM_EUSAGE, "--instance: no type \"%.60s\" in the catalogue%s%s%s", name,
+                            suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                            suggest.best != NULL ? "?" : "");
+    double spot = found != NULL ? tm_catalog_cheapest(&request->catalog, found, TM_PRICE_SPOT) : NAN;
+    double on_demand = found != NULL ? tm_catalog_cheapest(&request->catalog, found, TM_PRICE_ON_DEMAND) : NAN;
+    for (size_t i = 0; i < request->trace_count; i++) {
+        struct tm_sim_options *options = &request->traces[i].options;
+        if (isnan(options->spot_usd_h)) options->spot_usd_h = spot;
+        if (isnan(options->on_demand_usd_h)) options->on_demand_usd_h = on_demand;
+        if (isnan(options->spot_usd_h) || isnan(options->on_demand_usd_h))
+            return tm_error_set(
+                e, TM_EUSAGE, "no price of %s is known; give --spot-price and --on-demand-price, or --instance", name);
+    }
+    return 0;
+}
+
+/* ---- models ---- */
+
+/* Throughput by prediction, for models that bring no measured layouts. */
+static int predict_shapes(struct tm_cli *cli, struct request *request, struct subject *subject, struct tm_error *e)
+{
+    struct tm_knowledge knowledge;
+    struct tm_speed_context context = {.request = {.model = &subject->model}};
+    const char *name = request->instance != NULL ? request->instance : "p3.2xlarge";
+    const struct tm_instance *instance = NULL;
+    for (size_t i = 0; instance == NULL && i < request->catalog.instance_count; i++)
+        if (strcasecmp(request->catalog.instances[i].name, name) == 0) instance = &request->catalog.instances[i];
+    if (instance == NULL || instance->gpus < 1)
+        return tm_error_set(e, TM_EUSAGE,
+                            "%s has no measured layouts, and %s is no GPU instance of the catalogue; "
+                            "give --instance",
+                            subject->model.name, name);
+    int64_t batch = subject->model.global_batch > 0 ? subject->model.global_batch : 8 * (int64_t)request->nodes_max;
+    int rc = tm_knowledge_gpu(&request->catalog, instance->gpu, &context.group.gpu, e);
+    if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
+    if (rc != 0) return rc;
+    enum tm_precision precision = context.group.gpu.flops[TM_BF16] > 0   ? TM_BF16
+                                  : context.group.gpu.flops[TM_FP16] > 0 ? TM_FP16
+                                                                         : TM_FP32;
+    tm_knowledge_init(&knowledge);
+    rc = tm_knowledge_learn(cli, &request->catalog, &subject->model, precision, &knowledge, e);
+    context.group.instance = instance->name;
+    context.group.gpus_per_node = (int)instance->gpus;
+    context.group.network_bit_s = instance->network_gbps * 1e9;
+    context.request.precision = precision;
+    context.request.batch = (int)batch;
+    context.request.compute = &knowledge.compute;
+    context.request.comm = &knowledge.comm;
+    if (rc == 0)
+        rc = tm_shapes_init(&subject->shapes, &subject->model, &subject->cost.rules, request->nodes_max,
+                            tm_shape_speed_predicted, &context, e);
+    tm_knowledge_deinit(&knowledge);
+    return rc;
+}
+
+static int add_model(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
+{
+    struct request *request = context;
+    if (request->model_count == MODELS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "--model: more than %d models in one call", MODELS_MAX);
+    struct subject *subject = &request->subjects[request->model_count++];
+    tm_model_init(&subject->model);
+    int rc = tm_model_load(cli->env, name, &subject->model, e);
+    const char *cost = tm_given(cli, "cost") ? tm_given_text(cli, "cost") : "paper";
+    if (rc == 0) rc = tm_cost_load(cli->env, cost, subject->model.name, &subject->cost, e);
+    if (rc == 0 && subject->model.point_count > 0)
+        rc = tm_shapes_init(&subject->shapes, &subject->model, &subject->cost.rules, request->nodes_max,
+                            tm_shape_speed_measured, &subject->model, e);
+    else if (rc == 0)
+        rc = predict_shapes(cli, request, subject, e);
+    if (rc != 0) return rc;
+    if (subject->shapes.list[subject->shapes.best[request->nodes_max]].samples_per_s <= 0)
+        tm_log(TM_LOG_WARN, "%s: no layout on up to %d instances can train it", name, request->nodes_max);
+    request->models[request->model_count - 1] =
+        (struct tm_sweep_model){.name = name, .shapes = &subject->shapes, .cost = &subject->cost};
+    return 0;
+}
+
+/* ---- answers ---- */
+
+static void put_run_json(struct tm_jsonout *json, const struct tm_sweep_run *run, const struct tm_sim_options *options)
+{
+    const struct tm_sim_result *r = &run->result;
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "policy", run->policy);
+    tm_jsonout_string(json, "trace", run->trace);
+    tm_jsonout_string(json, "model", run->model);
+    tm_jsonout_integer(json, "seed", (int64_t)run->seed);
+    tm_jsonout_number(json, "samples", r->samples);
+    tm_jsonout_number(json, "samples_per_s", r->samples_per_s);
+    tm_jsonout_number(json, "fraction_of_ideal", run->fraction_of_ideal);
+    tm_jsonout_object(json, "stall_s");
+    tm_jsonout_number(json, "migrate", r->pauses.migrate_s);
+    tm_jsonout_number(json, "rollback", r->pauses.rollback_s);
+    tm_jsonout_number(json, "idle", r->pauses.idle_s);
+    tm_jsonout_number(json, "start", r->pauses.start_s);
+    tm_jsonout_end(json);
+    tm_jsonout_integer(json, "reconfigurations", r->reconfigurations);
+    tm_jsonout_number(json, "bill_usd", r->bill_usd);
+    tm_jsonout_number(json, "on_demand_hours", r->on_demand_hours);
+    tm_jsonout_number(json, "usd_per_million_samples", r->usd_per_million_samples);
+    tm_jsonout_number(json, "finished_at_s", r->finished_at_s);
+    if (options->deadline_s > 0)
+        tm_jsonout_bool(json, "deadline_met", r->deadline_met);
+    else
+        tm_jsonout_null(json, "deadline_met");
+    tm_jsonout_object(json, "decision_us");
+    tm_jsonout_number(json, "mean", r->decision_us_mean);
+    tm_jsonout_number(json, "max", r->decision_us_max);
+    tm_jsonout_end(json);
+    tm_jsonout_end(json);
+}
+
+static void print_json(struct tm_cli *cli, const struct request *request, const struct tm_sweep_run *runs, size_t count)
+{
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_list(&json, "runs");
+    for (size_t i = 0; i < count; i++)
+        put_run_json(&json, &runs[i], &request->options);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+}
+
+static int print_table(struct tm_cli *cli, const struct request *request, const struct tm_sweep_run *runs, size_t count,
+                       struct tm_error *e)
+{
+    static const struct tm_column columns[] = {
+        {"MODEL", TM_LEFT, 4},      {"TRACE", TM_LEFT, 3},     {"POLICY", TM_LEFT, 0},  {"SAMPLES", TM_RIGHT, 0},
+        {"SAMPLES/S", TM_RIGHT, 0}, {"OF IDEAL", TM_RIGHT, 0}, {"MOVING", TM_RIGHT, 1}, {"ROLLBACK", TM_RIGHT, 1},
+        {"IDLE", TM_RIGHT, 1},      {"CHANGES", TM_RIGHT, 2},  {"BILL", TM_RIGHT, 0},   {"$/M SAMPLES", TM_RIGHT, 0},
+        {"DONE AT", TM_RIGHT, 2},   {"IN TIME", TM_LEFT, 2}};
+    struct tm_table table;
+    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_sim_result *r = &runs[i].result;
+        tm_table_add(&table, "%s", runs[i].model);
+        tm_table_add(&table, "%s", runs[i].trace);
+        tm_table_add(&table, "%s", runs[i].policy);
+        tm_table_add(&table, "%.0f", r->samples);
+        tm_table_add(&table, "%.2f", r->samples_per_s);
+        if (isnan(runs[i].fraction_of_ideal))
+            tm_table_add(&table, "-");
+        else
+            tm_table_add(&table, "%.1f%%", 100 * runs[i].fraction_of_ideal);
+        tm_table_add(&table, "%.0f s", r->pauses.migrate_s + r->pauses.start_s);
+        tm_table_add(&table, "%.0f s", r->pauses.rollback_s);
+        tm_table_add(&table, "%.0f s", r->pauses.idle_s);
+        tm_table_add(&table, "%d", r->reconfigurations);
+        tm_table_add(&table, "$%.2f", r->bill_usd);
+        tm_table_add(&table, isnan(r->usd_per_million_samples) ? "-" : "$%.2f", r->usd_per_million_samples);
+        tm_table_add(&table, isnan(r->finished_at_s) ? "-" : "%.2f h", r->finished_at_s / 3600);
+        tm_table_add(&table, "%s", request->options.deadline_s <= 0 ? "-" : r->deadline_met ? "yes" : "no");
+    }
+    int rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    tm_table_deinit(&table);
+    return rc;
+}
+
+/* --plan-log: one row an interval, of all runs. */
+static int write_plan_log(struct tm_cli *cli, const struct tm_sweep_run *runs, size_t count, struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "plan-log");
+    if (path == NULL) return 0;
+    struct tm_text text;
+    tm_text_init(&text, 1 << 30);
+    tm_text_puts(&text, "model,trace,policy,seed,time_s,nodes,pipelines,stages,stall_s,samples\n");
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < runs[i].log.count; k++) {
+            const struct tm_sim_interval *at = &runs[i].log.intervals[k];
+            tm_text_printf(&text, "%s,%s,%s,%llu,%.3f,%d,%d,%d,%.3f,%.4f\n", runs[i].model, runs[i].trace,
+                           runs[i].policy, (unsigned long long)runs[i].seed, at->time_s, at->after, at->pipelines,
+                           at->stages, at->pause_s, at->samples);
+        }
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) rc = cli->env->file_write(cli->env, path, text.data, text.length, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* ---- the report ---- */
+
+/* The words of this call, so that it can be repeated. */
+static void put_command(const struct tm_cli *cli, struct tm_text *out)
+{
+    tm_text_puts(out, "tidemill simulate");
+    for (size_t i = 0; i < cli->given_count; i++) {
+        tm_text_printf(out, " --%s", cli->given[i].option->name);
+        if (cli->given[i].value == NULL) continue;
+        bool plain = strpbrk(cli->given[i].value, " '\"$&|;<>*?()\\") == NULL;
+        tm_text_printf(out, plain ? " %s" : " '%s'", cli->given[i].value);
+    }
+    for (size_t i = 0; i < cli->argument_count; i++)
+        tm_text_printf(out, " %s", cli->arguments[i]);
+}
+
+static int write_report(struct tm_cli *cli, const struct request *request, const struct tm_sweep_run *runs,
+                        size_t count, struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "report");
+    if (path == NULL) return 0;
+    struct tm_text html, command;
+    (void)request;
+    struct tm_report_run *rows = tm_calloc(count + 1, sizeof *rows);
+    if (rows == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < count; i++)
+        rows[i] = (struct tm_report_run){runs[i].policy,  runs[i].trace, runs[i].model,
+                                         &runs[i].result, &runs[i].log,  runs[i].fraction_of_ideal};
+    tm_text_init(&html, TM_REPORT_BYTES_MAX);
+    tm_text_init(&command, 1 << 16);
+    put_command(cli, &command);
+    struct tm_report report = {.title = "Simulated training on spot instances",
+                               .command = tm_text_string(&command),
+                               .runs = rows,
+                               .run_count = count};
+    int rc = tm_report_html(&report, &html, e);
+    if (rc == 0) rc = cli->env->file_write(cli->env, path, html.data, html.length, e);
+    if (rc == 0) tm_log(TM_LOG_INFO, "report: %s", path);
+    tm_text_deinit(&command);
+    tm_text_deinit(&html);
+    tm_free(rows);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static int prepare(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    request->subjects = tm_calloc(MODELS_MAX, sizeof *request->subjects);
+    request->models = tm_calloc(MODELS_MAX, sizeof *request->models);
+    request->list = tm_calloc(TRACES_MAX, sizeof *request->list);
+    request->traces = tm_calloc(TRACES_MAX, sizeof *request->traces);
+    request->seeds = tm_calloc(SEEDS_MAX, sizeof *request->seeds);
+    if (request->subjects == NULL || request->models == NULL || request->list == NULL || request->traces == NULL ||
+        request->seeds == NULL)
+        return tm_error_nomem(e);
+    int rc = read_times(cli, request, e);
+    if (rc == 0) rc = each_value(cli, "policy", request, add_policy, e);
+    if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, "all", e);
+    if (rc == 0) rc = each_value(cli, "seed", request, add_seed, e);
+    if (rc == 0 && request->seed_count == 0) request->seed_count = 1;
+    if (rc == 0 && !tm_given(cli, "model"))
+        rc = tm_error_set(e, TM_EUSAGE, "which model? tidemill simulate --model parcae/gpt-1.5b --trace hadp");
+    if (rc == 0) rc = tm_catalog_load(cli->env, &request->catalog, e);
+    if (rc == 0) rc = read_traces(cli, request, e);
+    if (rc == 0) rc = read_prices(cli, request, e);
+    return rc == 0 ? each_value(cli, "model", request, add_model, e) : rc;
+}
+
+static void drop(struct request *request)
+{
+    for (size_t i = 0; i < request->model_count; i++) {
+        tm_shapes_deinit(&request->subjects[i].shapes);
+        tm_model_deinit(&request->subjects[i].model);
+    }
+    for (size_t i = 0; i < request->trace_count; i++)
+        tm_trace_deinit(&request->list[i]);
+    tm_catalog_deinit(&request->catalog);
+    tm_free(request->subjects);
+    tm_free(request->models);
+    tm_free(request->list);
+    tm_free(request->traces);
+    tm_free(request->seeds);
+    tm_free(request);
+}
+
+static int simulate(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    int64_t threads = sysconf(_SC_NPROCESSORS_ONLN);
+    int rc = tm_given_integer(cli, "threads", 1, TM_SWEEP_THREADS_MAX, &threads, e);
+    if (rc != 0) return rc;
+    struct tm_sweep sweep = {.models = request->models,
+                             .model_count = request->model_count,
+                             .traces = request->traces,
+                             .trace_count = request->trace_count,
+                             .policies = request->policies,
+                             .policy_count = request->policy_count,
+                             .seeds = request->seeds,
+                             .seed_count = request->seed_count,
+                             .logs = tm_given(cli, "plan-log") || tm_given(cli, "report"),
+                             .threads = (int)threads};
+    struct tm_progress progress;
+    struct tm_sweep_run *runs = NULL;
+    size_t count = 0;
+    tm_progress_start(&progress, cli->env, tm_term_detect(cli->env, STDERR_FILENO, TM_COLOR_NEVER), "simulating",
+                      (int64_t)(request->model_count * request->trace_count));
+    rc = tm_sweep_run(cli->env, &sweep, &progress, &runs, &count, e);
+    tm_progress_finish(&progress);
+    if (rc == 0) rc = write_plan_log(cli, runs, count, e);
+    if (rc == 0) rc = write_report(cli, request, runs, count, e);
+    if (rc == 0 && cli->json)
+        print_json(cli, request, runs, count);
+    else if (rc == 0)
+        rc = print_table(cli, request, runs, count, e);
+    tm_sweep_free(runs, count);
+    return rc;
+}
+
+int tm_cmd_simulate(struct tm_cli *cli, struct tm_error *e)
+{
+    struct request *request = tm_calloc(1, sizeof *request);
+    if (request == NULL) return tm_error_nomem(e);
+    tm_catalog_init(&request->catalog);
+    int rc = prepare(cli, request, e);
+    if (rc == 0) rc = simulate(cli, request, e);
+    drop(request);
+    return rc;
+}
+
+const struct tm_option tm_simulate_options[] = {
+    {.name = "model",
+     .value = "NAME",
+     .help = "what is trained: a shipped model, a file or a formula; may be repeated"},
+    {.name = "trace", .value = "FILE", .help = "availability to replay; may be repeated"},
+    {.name = "from", .value = "DURATION", .help = "start at this time of the trace; what was before is known history"},
+    {.name = "to", .value = "DURATION", .help = "stop at this time of the trace; else its end"},
+    {.name = "policy", .value = "LIST", .help = "policies to compare, with commas, or all; else all"},
+    {.name = "cost", .value = "NAME", .help = "what changes cost: paper, measured or a file; else paper"},
+    {.name = "notice", .value = "DURATION", .help = "how long before a loss the cloud says so; else 30s"},
+    {.name = "seed", .value = "N", .help = "of random draws (parcae's forecast); may be repeated; else 0"},
+    {.name = "samples", .value = "N", .help = "size of the job; else it trains to the end of the trace"},
+    {.name = "deadline", .value = "DURATION", .help = "when the job has to be done, from its start (needs --samples)"},
+    {.name = "interval", .value = "DURATION", .help = "between decisions where nothing happens; else 60s"},
+    {.name = "horizon", .value = "N", .help = "intervals that policies look ahead; else 12"},
+    {.name = "instance", .value = "TYPE", .help = "instance type, for prices and predicted speeds"},
+    {.name = "batch", .value = "N", .help = "global batch of models without measured layouts"},
+    {.name = "profile", .value = "FILE", .help = "learn from measured steps, as predict does"},
+    {.name = "profile-gpu", .value = "NAME", .help = "the GPU that profile was taken on"},
+    {.name = "spot-price", .value = "USD", .help = "of an instance-hour, where the trace has no prices"},
+    {.name = "on-demand-price", .value = "USD", .help = "of an instance-hour"},
+    {.name = "report", .value = "OUT.html", .help = "write a report with timelines and pictures to OUT.html"},
+    {.name = "plan-log", .value = "OUT.csv", .help = "write what each run did in each interval to OUT.csv"},
+    {.name = "threads", .value = "N", .help = "how many simulations run at once; else one a core"},
+    {.name = "format",
+     .value = "NAME",
+     .help = "read the traces as NAME instead of looking at their content",
+     .choices = tm_trace_format_names},
+    {.name = NULL},
+};

@@ -1,0 +1,19 @@
+/* Throughput of shapes that nobody has measured: predicted, on instances of one type. */
+#ifndef TM_LAYOUT_SPEED_H
+#define TM_LAYOUT_SPEED_H
+
+#include "layout/shapes.h"
+#include "workload/predict.h"
+
+/* What tm_shape_speed_predicted needs; all is borrowed. The request's fleet is one group; nodes and layout are set for
+ * each shape: one place of a pipeline is one instance, and the GPUs of an instance train side by side. */
+struct tm_speed_context {
+    struct tm_predict_request request;
+    struct tm_fleet_group group;
+};
+
+/* A tm_shape_speed: 0 where the model does not fit the memory in that shape. */
+int tm_shape_speed_predicted(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                             struct tm_error *e);
+
+#endif
