@@ -98,28 +98,43 @@ bool tm_losses_each(int pipelines, int stages, int spares, int lost, tm_losses_v
     return true;
 }
 
-/* Adds one stage: chance[k] is the probability that the stages so far lost k, none of them too many. `to_lose` of the
- * `rest` instances that are left to draw from go; how many of this stage's is hypergeometric. */
+static double log_choose(int n, int k)
+{
+    return lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0);
+}
+
+/* Of `rest` instances `to_lose` go; the probabilities that `taken` of one stage's `pipelines` are among them, for taken
+ * from *first on. Few losses: by recurrence from the first; many: each by logarithms, since the first may underflow. */
+static int stage_losses(int rest, int pipelines, int to_lose, int most, double *share)
+{
+    enum { FEW = 64 };
+    int others = rest - pipelines, first = to_lose > others ? to_lose - others : 0;
+    if (to_lose > FEW) {
+        double all = log_choose(rest, to_lose);
+        for (int taken = first; taken <= most && taken <= to_lose; taken++)
+            share[taken] = exp(log_choose(pipelines, taken) + log_choose(others, to_lose - taken) - all);
+        return first;
+    }
+    double next = choose(pipelines, first) * choose(others, to_lose - first) / choose(rest, to_lose);
+    for (int taken = first; taken <= most && taken <= to_lose; taken++) {
+        share[taken] = next;
+        next *= (double)(pipelines - taken) * (to_lose - taken) / ((taken + 1.0) * (others - to_lose + taken + 1.0));
+    }
+    return first;
+}
+
+/* Adds one stage: chance[k] is the probability that the stages so far lost k, none of them too many. */
 static double add_stage(double *chance, double *next, int lost, int rest, int pipelines, int most)
 {
-    double sum = 0;
-    int others = rest - pipelines;
+    double sum = 0, share[TM_SHAPE_NODES_MAX + 1];
     memset(next, 0, (size_t)(lost + 1) * sizeof *next);
     for (int before = 0; before <= lost; before++) {
         int to_lose = lost - before;
         if (chance[before] <= 0 || to_lose > rest) continue;
-        int taken = to_lose > others ? to_lose - others : 0;
-        double share = chance[before];
-        if (taken == 0)
-            for (int i = 0; i < to_lose; i++)
-                share *= (double)(others - i) / (rest - i);
-        else
-            share *= choose(pipelines, taken) / choose(rest, to_lose);
-        for (; taken <= most && taken <= to_lose; taken++) {
-            next[before + taken] += share;
-            sum += share;
-            share *=
-                (double)(pipelines - taken) * (to_lose - taken) / ((taken + 1.0) * (others - to_lose + taken + 1.0));
+        int first = stage_losses(rest, pipelines, to_lose, most, share);
+        for (int taken = first; taken <= most && taken <= to_lose; taken++) {
+            next[before + taken] += chance[before] * share[taken];
+            sum += chance[before] * share[taken];
         }
     }
     memcpy(chance, next, (size_t)(lost + 1) * sizeof *chance);

@@ -174,7 +174,7 @@ static double paper_new_cut_ms(const struct tm_migrations *m, const struct tm_su
 {
     const struct nearness *nearness = nearness_of(m, survivors->stages, stages);
     struct pool pool = {.survivors = survivors};
-    double missing_ms = 0;
+    double missing_ms = transfer_ms(m, 0);
     for (int j = 0; j < stages; j++) {
         const struct near *near = closest(nearness, &pool, j);
         int s = near != NULL ? near->stage : lowest_free(&pool);
@@ -247,17 +247,23 @@ static double full_new_cut_ms(const struct tm_migrations *m, const struct tm_sur
 
 /* ---- one outcome ---- */
 
-/* Cost with the same cut and `pipelines` pipelines. */
+/* Every stage has the replicas it needs: only groups are formed anew. */
+static double within_stages_ms(const struct tm_migrations *m, int to)
+{
+    const struct tm_shape *target = &m->shapes->list[to];
+    if (m->cost->kind == TM_COST_MEASURED) return tm_cost_restart_ms(m->cost, m->shapes, to, false);
+    return tm_cost_group_ms(&m->cost->paper.group_remove, target->pipelines, target->stages) +
+           m->cost->paper.process_ms;
+}
+
+/* Cost with the same cut. */
 static double same_cut_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int from, int lost,
                           int to)
 {
     const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
     if (from == to && lost == 0) return 0;
     bool paper = m->cost->kind == TM_COST_PAPER;
-    if (fewest(survivors) >= target->pipelines)
-        return paper ? tm_cost_group_ms(&m->cost->paper.group_remove, target->pipelines, target->stages) +
-                           m->cost->paper.process_ms
-                     : tm_cost_restart_ms(m->cost, m->shapes, to, false);
+    if (fewest(survivors) >= target->pipelines) return within_stages_ms(m, to);
     double move =
         paper ? paper_between_ms(m, survivors, target->pipelines) : full_between_ms(m, survivors, target->pipelines);
     return move + tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
@@ -302,6 +308,7 @@ struct row_sum {
     double *ms;
     int from;
     int lost;
+    int stages; /* of the targets */
 };
 
 static void add_outcome(void *context, const struct tm_survivors *survivors)
@@ -309,19 +316,30 @@ static void add_outcome(void *context, const struct tm_survivors *survivors)
     struct row_sum *sum = context;
     struct tm_migrations *m = sum->m;
     const struct tm_shapes *shapes = m->shapes;
-    const struct tm_shape *old = &shapes->list[sum->from];
-    for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
-        int first = shapes->first_of[stages], end = shapes->first_of[stages + 1];
-        if (first == end) continue;
-        bool same = stages == old->stages, paper = m->cost->kind == TM_COST_PAPER;
-        double move = !same && paper ? paper_new_cut_ms(m, survivors, stages) : 0;
-        for (int to = first; to < end; to++) {
-            double ms = same    ? same_cut_ms(m, survivors, sum->from, sum->lost, to)
-                        : paper ? move
-                                : full_new_cut_ms(m, survivors, stages, shapes->list[to].pipelines);
-            sum->ms[to] += survivors->probability * ms;
-        }
+    int first = shapes->first_of[sum->stages], end = shapes->first_of[sum->stages + 1];
+    bool same = sum->stages == survivors->stages, paper = m->cost->kind == TM_COST_PAPER;
+    double move = !same && paper ? paper_new_cut_ms(m, survivors, sum->stages) : 0;
+    for (int to = first; to < end; to++) {
+        double ms = move;
+        if (same)
+            ms = same_cut_ms(m, survivors, sum->from, sum->lost, to);
+        else if (!paper)
+            ms = full_new_cut_ms(m, survivors, sum->stages, shapes->list[to].pipelines);
+        sum->ms[to] += survivors->probability * ms;
     }
+}
+
+/* Targets of so many stages, over all that a loss may leave. */
+static void fill_stages(struct tm_migrations *m, const struct row *row, int stages)
+{
+    const struct tm_shapes *shapes = m->shapes;
+    const struct tm_shape *old = &shapes->list[row->from];
+    struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost, .stages = stages};
+    for (int to = shapes->first_of[stages]; to < shapes->first_of[stages + 1]; to++)
+        row->ms[to] = 0;
+    (void)tm_losses_each(old->pipelines, old->stages, row->fleet - old->nodes, row->lost, add_outcome, &sum);
+    for (int to = shapes->first_of[stages]; stages != old->stages && to < shapes->first_of[stages + 1]; to++)
+        row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, to);
 }
 
 /* ---- rows of large fleets ----
@@ -395,23 +413,14 @@ static void fill_row_with_plenty(struct tm_migrations *m, const struct row *row)
     fill_same_cut(m, row);
 }
 
-static void fill_row(struct tm_migrations *m, const struct row *row)
+/* What is cheap is filled in at once, the rest (NaN until then) when it is asked for. */
+static void begin_row(struct tm_migrations *m, const struct row *row)
 {
     const struct tm_shapes *shapes = m->shapes;
     const struct tm_shape *old = &shapes->list[row->from];
-    if (old->nodes == 0) {
-        for (size_t to = 1; to < shapes->count; to++)
-            row->ms[to] = from_pause_ms(m, (int)to);
-        return;
-    }
-    if (plenty_left(m, old, row->lost)) {
-        fill_row_with_plenty(m, row);
-        return;
-    }
-    struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};
-    (void)tm_losses_each(old->pipelines, old->stages, row->fleet - old->nodes, row->lost, add_outcome, &sum);
     for (size_t to = 1; to < shapes->count; to++)
-        if (shapes->list[to].stages != old->stages) row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, (int)to);
+        row->ms[to] = old->nodes == 0 ? from_pause_ms(m, (int)to) : NAN;
+    if (old->nodes > 0 && plenty_left(m, old, row->lost)) fill_row_with_plenty(m, row);
 }
 
 static size_t slot_of(const struct tm_migrations *m, int fleet, int from, int lost)
@@ -439,20 +448,48 @@ static bool make_room(struct tm_migrations *m)
     return true;
 }
 
-const double *tm_migrations_row(struct tm_migrations *m, int fleet, int from, int lost)
+static struct row *row_of(struct tm_migrations *m, int fleet, int from, int lost)
 {
     const struct tm_shape *old = &m->shapes->list[from];
     assert(fleet >= old->nodes && lost >= 0 && lost <= fleet);
     if (old->nodes == 0) fleet = lost = 0;
     if (!make_room(m)) return NULL;
     size_t slot = slot_of(m, fleet, from, lost);
-    if (m->rows[slot].ms != NULL) return m->rows[slot].ms;
+    if (m->rows[slot].ms != NULL) return &m->rows[slot];
     struct row row = {fleet, from, lost, tm_calloc(m->shapes->count, sizeof(double))};
     if (row.ms == NULL) return NULL;
-    fill_row(m, &row);
+    begin_row(m, &row);
     m->rows[slot] = row;
     m->row_count++;
-    return row.ms;
+    return &m->rows[slot];
+}
+
+const double *tm_migrations_row(struct tm_migrations *m, int fleet, int from, int lost)
+{
+    struct row *row = row_of(m, fleet, from, lost);
+    for (size_t to = 1; row != NULL && to < m->shapes->count; to++)
+        if (isnan(row->ms[to])) fill_stages(m, row, m->shapes->list[to].stages);
+    return row != NULL ? row->ms : NULL;
+}
+
+double tm_migrations_ms(struct tm_migrations *m, int fleet, int from, int lost, int to)
+{
+    struct row *row = row_of(m, fleet, from, lost);
+    if (row == NULL) return NAN;
+    if (isnan(row->ms[to])) fill_stages(m, row, m->shapes->list[to].stages);
+    return row->ms[to];
+}
+
+double tm_migrations_least_ms(const struct tm_migrations *m, int from, int lost, int to)
+{
+    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
+    if (target->nodes == 0 || (from == to && lost == 0)) return 0;
+    if (old->nodes == 0) return from_pause_ms(m, to);
+    if (old->stages != target->stages) return new_cut_rest_ms(m, from, lost, to);
+    double restart = tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
+    if (target->pipelines > old->pipelines) return restart;
+    double within = within_stages_ms(m, to);
+    return within < restart ? within : restart;
 }
 
 double tm_migrations_restart_ms(const struct tm_migrations *m, int to)

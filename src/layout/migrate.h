@@ -24,6 +24,12 @@ void tm_migrations_destroy(struct tm_migrations *migrations);
  * Targets that need more instances than there are must not be asked for. */
 const double *tm_migrations_row(struct tm_migrations *migrations, int fleet, int from, int lost);
 
+/* One entry of it, computed alone where it is not known yet; NaN: no memory. */
+double tm_migrations_ms(struct tm_migrations *migrations, int fleet, int from, int lost, int to);
+
+/* At least this much, whatever is lost: without counting anything. */
+double tm_migrations_least_ms(const struct tm_migrations *migrations, int from, int lost, int to);
+
 /* One more restart, when the layout changes again while a migration to `to` is under way. */
 double tm_migrations_restart_ms(const struct tm_migrations *migrations, int to);
 

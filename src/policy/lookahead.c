@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* States are numbered 2 x shape for running, 2 x shape + 1 for still migrating. */
@@ -19,6 +20,7 @@ struct tm_lookahead {
     struct state *next;
     int *came_from; /* [steps][2 x shapes]: the state before */
     size_t came_from_capacity;
+    int *ranked;        /* [2 x shapes]: scratch */
     double *restart_ms; /* [shapes]: one more restart while migrating */
 };
 
@@ -31,8 +33,9 @@ int tm_lookahead_create(const struct tm_shapes *shapes, struct tm_migrations *mi
     l->migrations = migrations;
     l->now = tm_calloc(2 * shapes->count, sizeof *l->now);
     l->next = tm_calloc(2 * shapes->count, sizeof *l->next);
+    l->ranked = tm_calloc(2 * shapes->count, sizeof *l->ranked);
     l->restart_ms = tm_calloc(shapes->count, sizeof *l->restart_ms);
-    if (l->now == NULL || l->next == NULL || l->restart_ms == NULL) {
+    if (l->now == NULL || l->next == NULL || l->ranked == NULL || l->restart_ms == NULL) {
         tm_lookahead_destroy(l);
         return tm_error_nomem(e);
     }
@@ -48,6 +51,7 @@ void tm_lookahead_destroy(struct tm_lookahead *l)
     tm_free(l->now);
     tm_free(l->next);
     tm_free(l->came_from);
+    tm_free(l->ranked);
     tm_free(l->restart_ms);
     tm_free(l);
 }
@@ -87,19 +91,41 @@ static bool fits(const struct tm_shapes *shapes, int shape, int nodes)
     return shapes->list[shape].nodes <= nodes;
 }
 
+/* States that are reached, the richest first: what they lead to rules out most of what the others could. */
+static int rank_states(struct tm_lookahead *l)
+{
+    int count = 0;
+    for (int state = 0; state < 2 * (int)l->shapes->count; state++) {
+        if (!l->now[state].reached) continue;
+        int place = count++;
+        for (; place > 0 && l->now[l->ranked[place - 1]].samples < l->now[state].samples; place--)
+            l->ranked[place] = l->ranked[place - 1];
+        l->ranked[place] = state;
+    }
+    return count;
+}
+
+/* Can going from `from` to `to` be no better than what already leads there, even at its least cost? */
+static bool is_beaten(const struct tm_lookahead *l, int from, int to, const struct tm_ahead *step)
+{
+    const struct state *there = &l->next[2 * to];
+    if (!there->reached) return false;
+    double work_s = step->duration_s - tm_migrations_least_ms(l->migrations, from / 2, step->lost, to) / 1000;
+    if (work_s < 0) return false;
+    return l->now[from].samples + l->shapes->list[to].samples_per_s * work_s < there->samples;
+}
+
 static int advance(struct tm_lookahead *l, const struct tm_ahead *step, int *came_from, struct tm_error *e)
 {
-    int count = (int)l->shapes->count;
+    int count = (int)l->shapes->count, reached = rank_states(l);
     memset(l->next, 0, 2 * l->shapes->count * sizeof *l->next);
-    for (int from = 0; from < 2 * count; from++) {
-        if (!l->now[from].reached) continue;
-        int shape = from / 2;
+    for (int i = 0; i < reached; i++) {
+        int from = l->ranked[i], shape = from / 2;
         if (l->shapes->list[shape].nodes > step->before) continue;
-        const double *row = tm_migrations_row(l->migrations, step->before, shape, step->lost);
-        if (row == NULL) return tm_error_nomem(e);
         for (int to = 0; to < count; to++) {
-            if (!fits(l->shapes, to, step->after)) continue;
-            double cost_ms = row[to];
+            if (!fits(l->shapes, to, step->after) || is_beaten(l, from, to, step)) continue;
+            double cost_ms = tm_migrations_ms(l->migrations, step->before, shape, step->lost, to);
+            if (isnan(cost_ms)) return tm_error_nomem(e);
             if (l->now[from].left_ms > 0) cost_ms = cost_ms > 0 ? cost_ms + l->restart_ms[to] : l->now[from].left_ms;
             consider(l, came_from, from, to, cost_ms, step->duration_s);
         }

@@ -69,7 +69,19 @@ static size_t list_jumps(const struct tm_view *view, int nodes_max, struct jump 
     return count;
 }
 
-/* Shapes worth trying on so many instances; of a long list only those near the best. */
+static void sort_by_speed(const struct tm_shapes *shapes, int *candidates, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        int shape = candidates[i];
+        size_t place = i;
+        for (; place > 0 && shapes->list[candidates[place - 1]].samples_per_s < shapes->list[shape].samples_per_s;
+             place--)
+            candidates[place] = candidates[place - 1];
+        candidates[place] = shape;
+    }
+}
+
+/* Shapes worth trying on so many instances, the fastest first; of a long list only those near the best. */
 static size_t list_candidates(const struct tm_shapes *shapes, int nodes, int *candidates)
 {
     size_t count = 0;
@@ -82,7 +94,16 @@ static size_t list_candidates(const struct tm_shapes *shapes, int nodes, int *ca
             if (shape != TM_SHAPE_PAUSE && shapes->list[shape].samples_per_s > least) candidates[count++] = shape;
         }
     }
+    sort_by_speed(shapes, candidates, count);
     return count;
+}
+
+/* Would moving to `to` for so little make more of some interval than what is known already? */
+static bool may_improve(double speed, double least_s, double interval_s, const double best[INTERVALS + 1])
+{
+    for (int k = 1; k < INTERVALS; k++)
+        if (speed * (interval_s * (INTERVALS - k) - least_s) > best[k]) return true;
+    return false;
 }
 
 /* best[k]: the most that can be made of the time left after interval k, once the jump has come. */
@@ -90,16 +111,18 @@ static int best_after_jump(struct tm_policy *policy, int nodes, int shape, const
                            double best[INTERVALS + 1], struct tm_error *e)
 {
     const struct tm_shapes *shapes = policy->shapes;
-    const double *row = tm_migrations_row(policy->migrations, nodes, shape, jump->lost);
-    if (row == NULL) return tm_error_nomem(e);
     for (int k = 0; k <= INTERVALS; k++)
         best[k] = 0;
     size_t count = list_candidates(shapes, nodes - jump->lost + jump->arrived, policy->candidates);
     for (size_t i = 0; i < count; i++) {
         int to = policy->candidates[i];
-        double speed = shapes->list[to].samples_per_s, lost = speed * row[to] / 1000;
+        double speed = shapes->list[to].samples_per_s;
+        double least_s = tm_migrations_least_ms(policy->migrations, shape, jump->lost, to) / 1000;
+        if (!may_improve(speed, least_s, interval_s, best)) continue;
+        double ms = tm_migrations_ms(policy->migrations, nodes, shape, jump->lost, to);
+        if (isnan(ms)) return tm_error_nomem(e);
         for (int k = 0; k <= INTERVALS; k++) {
-            double samples = speed * interval_s * (INTERVALS - k) - lost;
+            double samples = speed * (interval_s * (INTERVALS - k) - ms / 1000);
             best[k] = samples > best[k] ? samples : best[k];
         }
     }
