@@ -1,0 +1,227 @@
+/* Policies: the table, what a decision may be, and what becomes of a shape that does not fit. */
+#include "policy/policy.h"
+
+#include "layout/test/layout_helpers.h"
+
+#define COST                                                                                                           \
+    "tidemill-cost: 1\nkind: paper\ntransfer_us: {1: 100, 1000000000: 20000000}\nmodels: {test: {stages_min: 2, "      \
+    "stages_max: 4, process_ms: 240, rendezvous_ms: 6600, build_base_ms: 300, build_per_layer_ms: 430, "               \
+    "group_add: {base_ms: 35, per_instance_ms: 500}, group_remove: {base_ms: 35, per_instance_ms: 40}}}\n"
+
+/* On the same number of instances, deeper is a little faster: 3x4 on 12, 2x4 on 8. */
+static int deep_speed(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                      struct tm_error *e)
+{
+    (void)context;
+    (void)e;
+    *samples_per_s = 10 * pow(pipelines * stages, 0.9) * pow(stages, 0.05);
+    *step_s = 1;
+    return 0;
+}
+
+static void test_the_table(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {"ideal",         "on-demand",    "reactive", "parcae",
+                                         "parcae-notice", "parcae-truth", "tidemill", "oracle"};
+    for (size_t i = 0; i < TM_COUNT(wanted); i++) {
+        const struct tm_policy_info *info = tm_policy_find(wanted[i]);
+        assert_row(info != NULL && strcmp(info->name, wanted[i]) == 0, "%s", wanted[i]);
+    }
+    assert_ptr_equal(tm_policy_find("Parcae-TRUTH"), tm_policy_find("parcae-truth"));
+    assert_null(tm_policy_find("parca"));
+    assert_null(tm_policy_find(""));
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
+        assert_row(info->summary != NULL && strlen(info->summary) > 10 && info->decide != NULL, "%s", info->name);
+        assert_row(tm_policy_find(info->name) == info, "%s: a name twice", info->name);
+    }
+}
+
+/* Whole pipelines, else one over all, else the pause. Stages are 2 to 4. */
+static void test_realise(void **state)
+{
+    (void)state;
+    static const struct {
+        int pipelines, stages, nodes, want_pipelines, want_stages;
+    } rows[] = {
+        {3, 4, 12, 3, 4}, {3, 4, 14, 3, 4}, {3, 4, 11, 2, 4}, {3, 4, 8, 2, 4}, {3, 4, 7, 1, 4},
+        {3, 4, 4, 1, 4},  {3, 4, 3, 1, 3},  {3, 4, 2, 1, 2},  {3, 4, 1, 0, 0}, {3, 4, 0, 0, 0},
+        {1, 2, 1, 0, 0},  {0, 0, 0, 0, 0},  {0, 0, 9, 0, 0},
+    };
+    struct test_job *job = job_make(9, true, COST, 14, deep_speed);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        int shape = tm_shapes_find(&job->shapes, rows[i].pipelines, rows[i].stages);
+        const struct tm_shape *got = &job->shapes.list[tm_policy_realise(&job->shapes, shape, rows[i].nodes)];
+        assert_row(got->pipelines == rows[i].want_pipelines && got->stages == rows[i].want_stages, "%dx%d on %d: %dx%d",
+                   rows[i].pipelines, rows[i].stages, rows[i].nodes, got->pipelines, got->stages);
+    }
+    job_drop(job);
+}
+
+/* ---- decisions ---- */
+
+enum { HORIZON = 6 };
+
+struct scene {
+    struct tm_view view;
+    struct tm_ahead ahead[HORIZON];
+};
+
+/* A view as the simulator makes it: the event at this moment, then no change. */
+static void make_scene(struct scene *scene, const struct test_job *job, const struct tm_policy_info *info, int before,
+                       int lost, int arrived, int shape)
+{
+    int after = before - lost + arrived;
+    bool told = info->knows != TM_KNOWS_PAST;
+    for (int i = 0; i < HORIZON; i++)
+        scene->ahead[i] = i == 0 && told ? (struct tm_ahead){60, before, lost, after}
+                                         : (struct tm_ahead){60, told ? after : before, 0, told ? after : before};
+    assert_true(job->shapes.list[shape].nodes <= before);
+    scene->view = (struct tm_view){.standing = {shape, 0},
+                                   .event = told && (lost > 0 || arrived > 0),
+                                   .before = before,
+                                   .lost = told ? lost : 0,
+                                   .after = told ? after : before,
+                                   .interval_s = 60,
+                                   .ahead = scene->ahead,
+                                   .ahead_count = HORIZON};
+}
+
+/* Whatever a policy is: its shape fits what it was told, the same view gives the same decision, and the pace is a
+ * share. */
+static void test_decisions_fit(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++)
+        for (int before = 0; before <= 12; before++)
+            for (int change = 0; change < 3; change++) {
+                int lost = change == 1 ? (before + 1) / 2 : 0, arrived = change == 2 ? (12 - before) / 2 : 0;
+                struct scene scene;
+                struct tm_policy *policy[2];
+                struct tm_decision got[2];
+                struct tm_error e = {0};
+                make_scene(&scene, job, info, before, lost, arrived, job->shapes.best[before]);
+                for (int i = 0; i < 2; i++) {
+                    int rc = tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy[i], &e);
+                    assert_row(rc == 0, "%s: %s", info->name, e.text);
+                    rc = tm_policy_decide(policy[i], &scene.view, &got[i], &e);
+                    assert_row(rc == 0, "%s: %s", info->name, e.text);
+                    tm_policy_destroy(policy[i]);
+                }
+                assert_row(got[0].shape == got[1].shape && got[0].change == got[1].change, "%s: not the same twice",
+                           info->name);
+                assert_row(got[0].shape >= 0 && got[0].shape < (int)job->shapes.count, "%s: shape %d", info->name,
+                           got[0].shape);
+                assert_row(job->shapes.list[got[0].shape].nodes <= scene.view.after, "%s: %d do not fit on %d",
+                           info->name, job->shapes.list[got[0].shape].nodes, scene.view.after);
+                assert_row(got[0].pace > 0 && got[0].pace <= 1, "%s: pace %g", info->name, got[0].pace);
+            }
+    job_drop(job);
+}
+
+/* Rows of (policy, event) and what it does. */
+static void test_decisions_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int before, lost, arrived, pipelines, stages, want_pipelines, want_stages;
+        enum tm_change change;
+    } rows[] = {
+        {"ideal", 12, 4, 0, 3, 4, 2, 4, TM_CHANGE_FREE},
+        {"ideal", 8, 0, 4, 2, 4, 3, 4, TM_CHANGE_FREE},
+        {"reactive", 12, 4, 0, 3, 4, 2, 4, TM_CHANGE_ROLLBACK},
+        {"reactive", 12, 0, 0, 2, 4, 2, 4, TM_CHANGE_MIGRATE}, /* no event: nothing is done */
+        {"reactive", 8, 0, 4, 2, 4, 3, 4, TM_CHANGE_ROLLBACK},
+        {"reactive", 2, 1, 0, 1, 2, 0, 0, TM_CHANGE_ROLLBACK},
+        {"on-demand", 0, 0, 12, 0, 0, 3, 4, TM_CHANGE_MIGRATE},
+        {"parcae-notice", 12, 4, 0, 3, 4, 2, 4, TM_CHANGE_MIGRATE},
+        {"parcae-notice", 12, 0, 0, 3, 4, 3, 4, TM_CHANGE_MIGRATE},
+        {"parcae-truth", 8, 0, 4, 2, 4, 3, 4, TM_CHANGE_MIGRATE},
+        {"parcae-truth", 2, 1, 0, 1, 2, 0, 0, TM_CHANGE_MIGRATE},
+        {"oracle", 12, 4, 0, 3, 4, 2, 4, TM_CHANGE_MIGRATE},
+    };
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        const struct tm_policy_info *info = tm_policy_find(rows[i].name);
+        struct scene scene;
+        struct tm_policy *policy;
+        struct tm_decision got;
+        struct tm_error e = {0};
+        make_scene(&scene, job, info, rows[i].before, rows[i].lost, rows[i].arrived,
+                   tm_shapes_find(&job->shapes, rows[i].pipelines, rows[i].stages));
+        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+        assert_int_equal(tm_policy_decide(policy, &scene.view, &got, &e), 0);
+        const struct tm_shape *shape = &job->shapes.list[got.shape];
+        assert_row(shape->pipelines == rows[i].want_pipelines && shape->stages == rows[i].want_stages,
+                   "row %zu, %s: %dx%d", i, rows[i].name, shape->pipelines, shape->stages);
+        assert_row(got.change == rows[i].change, "row %zu, %s: change %d", i, rows[i].name, (int)got.change);
+        tm_policy_destroy(policy);
+    }
+    job_drop(job);
+}
+
+/* Looking ahead pays: an arrival that is lost again a minute later is not taken in by one who knows. */
+static void test_truth_sees_what_comes(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    struct scene scene;
+    struct tm_error e = {0};
+    const char *const names[] = {"parcae-truth", "oracle"};
+    for (size_t i = 0; i < TM_COUNT(names); i++) {
+        const struct tm_policy_info *info = tm_policy_find(names[i]);
+        struct tm_policy *policy;
+        struct tm_decision stays, grows;
+        make_scene(&scene, job, info, 8, 0, 4, tm_shapes_find(&job->shapes, 2, 4));
+        scene.ahead[0].duration_s = 10; /* the four are there for ten seconds */
+        scene.ahead[1] = (struct tm_ahead){60, 12, 4, 8};
+        for (int k = 2; k < HORIZON; k++)
+            scene.ahead[k] = (struct tm_ahead){60, 8, 0, 8};
+        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+        assert_int_equal(tm_policy_decide(policy, &scene.view, &stays, &e), 0);
+        tm_policy_destroy(policy);
+        make_scene(&scene, job, info, 8, 0, 4, tm_shapes_find(&job->shapes, 2, 4));
+        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+        assert_int_equal(tm_policy_decide(policy, &scene.view, &grows, &e), 0);
+        tm_policy_destroy(policy);
+        assert_row(job->shapes.list[stays.shape].nodes == 8, "%s: takes %d", names[i],
+                   job->shapes.list[stays.shape].nodes);
+        assert_row(job->shapes.list[grows.shape].nodes == 12, "%s: takes %d", names[i],
+                   job->shapes.list[grows.shape].nodes);
+    }
+    job_drop(job);
+}
+
+static int decide_once(struct test_job *job, const struct tm_policy_info *info)
+{
+    struct scene scene;
+    struct tm_policy *policy;
+    struct tm_migrations *migrations;
+    struct tm_decision decision;
+    struct tm_error e;
+    int rc = tm_migrations_create(&job->shapes, &job->cost, &migrations, &e);
+    if (rc != 0) return rc;
+    make_scene(&scene, job, info, 12, 2, 0, job->shapes.best[12]);
+    rc = tm_policy_create(info, &job->shapes, migrations, &job->cost, &policy, &e);
+    if (rc == 0) {
+        rc = tm_policy_decide(policy, &scene.view, &decision, &e);
+        tm_policy_destroy(policy);
+    }
+    tm_migrations_destroy(migrations);
+    return rc;
+}
+
+static void test_without_memory(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++)
+        TM_FAIL_EACH_ALLOC({ rc = decide_once(job, info); });
+    tm_policy_destroy(NULL);
+    job_drop(job);
+}
+
+TM_TEST_MAIN(TM_TEST(test_the_table), TM_TEST(test_realise), TM_TEST(test_decisions_fit),
+             TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes), TM_TEST(test_without_memory))
