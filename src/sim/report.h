@@ -10,7 +10,11 @@
 #include "base/text.h"
 #include "sim/simulate.h"
 
-enum { TM_REPORT_BYTES_MAX = 64 << 20 }; /* a sensible limit for the text */
+enum {
+    TM_REPORT_RUNS_MAX = 4096,
+    TM_REPORT_TIMELINES_MAX = 320,  /* of the first so many runs; the others are in bars and tables */
+    TM_REPORT_BYTES_MAX = 16 << 20, /* a limit for the text that no report reaches */
+};
 
 /* All is borrowed for the call. */
 struct tm_report_run {
@@ -36,14 +40,15 @@ struct tm_report_fan {
 struct tm_report {
     const char *title;
     const char *command; /* the exact command to repeat it */
+    double deadline_s;   /* of the job, drawn and judged; 0: none */
     const struct tm_report_run *runs;
     size_t run_count;
     const struct tm_report_fan *fans;
     size_t fan_count;
 };
 
-/* Appends the HTML document to `out`. -TM_ELIMIT: longer than out's limit. Numbers that are not finite are shown as a
- * dash or left out of pictures. */
+/* Appends the HTML document to `out`. -TM_ELIMIT: more than TM_REPORT_RUNS_MAX runs, or longer than out's limit.
+ * Numbers that are not finite are shown as a dash or left out of pictures. */
 int tm_report_html(const struct tm_report *report, struct tm_text *out, struct tm_error *e);
 
 #endif

@@ -1,0 +1,127 @@
+/* Shared by the parts of the report: report.c (document), report_text.c (text, numbers, axes), report_style.c (CSS),
+ * report_bars.c, report_tables.c, report_timeline.c (with report_columns.c) and report_fan.c. */
+#ifndef TM_SIM_REPORT_INTERNAL_H
+#define TM_SIM_REPORT_INTERNAL_H
+
+#include "sim/report.h"
+
+enum { TM_REPORT_CAUSES = TM_SIM_START + 1, TM_REPORT_COLORS = 7, TM_REPORT_NONE = -1 };
+
+/* Runs of one model on one trace, best first. */
+struct tm_report_group {
+    const char *model;
+    const char *trace;
+    const struct tm_report_run **runs; /* into the view's order */
+    size_t count;
+    bool finite; /* a job with an end: some run finished it; judged by its bill, else by samples */
+    size_t won;  /* so many share the first place, of those that can be run and, without an end, on spot */
+    int next;    /* the second of them, also of equals; TM_REPORT_NONE: there is none */
+    int ideal;   /* the run of the policy ideal */
+    double end_s;
+    int nodes_max;
+    double rate_max;
+    int color_of[TM_SHAPE_STAGES_MAX +
+                 1];  /* by number of stages; TM_REPORT_NONE: not used, TM_REPORT_COLORS: one of many */
+    bool more_depths; /* than colours */
+};
+
+struct tm_report_view {
+    const struct tm_report *report;
+    const struct tm_report_run **order; /* owned */
+    struct tm_report_group *groups;     /* owned */
+    size_t group_count;
+    size_t column_max; /* of one timeline, so that all together stay small */
+    bool priced;       /* some run has a bill */
+};
+
+/* ---- judging ---- */
+
+/* Cannot be run for real: it knows what is to come, or pays for nothing. */
+bool tm_report__is_bound(const struct tm_report_run *run);
+bool tm_report__is_on_demand(const struct tm_report_run *run);
+double tm_report__until_s(const struct tm_report_run *run); /* its end, or the end of the simulation */
+double tm_report__stall_s(const struct tm_report_run *run); /* all causes together */
+double tm_report__stall_of(const struct tm_report_run *run, enum tm_sim_cause cause);
+extern const char *const tm_report__cause_names[TM_REPORT_CAUSES];
+
+/* ---- text and numbers ---- */
+
+void tm_report__escape(struct tm_text *out, const char *string);
+/* With commas and so many decimals; a dash where it is not finite. */
+void tm_report__number(struct tm_text *out, double value, int decimals);
+/* About three digits: "1,234,567", "12.3", "0.0123". */
+void tm_report__short(struct tm_text *out, double value);
+/* "45 s", "4.2 min", "3.1 h". */
+void tm_report__duration(struct tm_text *out, double seconds);
+void tm_report__usd(struct tm_text *out, double usd);
+/* value / whole as "12.3%" with so many decimals; a dash where there is no whole. */
+void tm_report__percent(struct tm_text *out, double value, double whole, int decimals);
+
+/* ---- axes ---- */
+
+enum { TM_REPORT_TICKS_MAX = 16 };
+
+struct tm_report_axis {
+    double end;  /* in units of the data */
+    double step; /* between ticks */
+    double unit; /* data divided by it is what labels say */
+    const char *unit_name;
+};
+
+/* From 0 to a round number at or above `max`, about `parts` steps; whole steps only where `whole`. */
+struct tm_report_axis tm_report__axis(double max, int parts, bool whole);
+/* From 0 to exactly end_s, in the unit that suits. */
+struct tm_report_axis tm_report__time_axis(double end_s);
+size_t tm_report__ticks(const struct tm_report_axis *axis, double ticks[TM_REPORT_TICKS_MAX]);
+/* "12.5" for a place on the axis. */
+void tm_report__tick_label(struct tm_text *out, const struct tm_report_axis *axis, double tick);
+
+/* A lane: caption and scale at the left, a plot of 1000 x 100 stretched to the lane's size at the right. `open` ends
+ * inside the plot's svg with grid lines drawn; `labels` ends it and begins the one for text, where x and y are in
+ * percent; `close` ends all. */
+void tm_report__lane_open(struct tm_text *out, const char *kind, const char *caption, const struct tm_report_axis *x,
+                          const struct tm_report_axis *y);
+void tm_report__lane_labels(struct tm_text *out);
+void tm_report__lane_close(struct tm_text *out);
+void tm_report__time_scale(struct tm_text *out, const struct tm_report_axis *x);
+
+static inline double tm_report__x(const struct tm_report_axis *axis, double value)
+{
+    return axis->end > 0 ? value / axis->end * 1000 : 0;
+}
+
+static inline double tm_report__y(const struct tm_report_axis *axis, double value)
+{
+    return axis->end > 0 ? 100 - value / axis->end * 100 : 100;
+}
+
+/* ---- columns: a log made ready to draw ---- */
+
+struct tm_report_column {
+    double from_s, to_s;
+    double nodes; /* mean */
+    int nodes_least, nodes_most;
+    int pipelines, stages; /* of the longest part */
+    double samples_per_s;
+    double stalled_s[TM_REPORT_CAUSES];
+};
+
+/* Pauses and work apart where they fit in column_max, else that many columns of equal time. The caller frees
+ * *out_columns. */
+int tm_report__columns(const struct tm_sim_log *log, size_t column_max, struct tm_report_column **out_columns,
+                       size_t *out_count, struct tm_error *e);
+
+/* ---- parts ---- */
+
+extern const char tm_report__style[];
+extern const char tm_report__script[];
+void tm_report__cards(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group);
+void tm_report__bars(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group);
+void tm_report__overview(struct tm_text *out, const struct tm_report_view *view);
+void tm_report__table(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group);
+void tm_report__policies(struct tm_text *out, const struct tm_report_view *view);
+int tm_report__timelines(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group,
+                         struct tm_error *e);
+void tm_report__fan(struct tm_text *out, const struct tm_report_fan *fan);
+
+#endif

@@ -1,0 +1,378 @@
+/* Timelines: of each run the instances there were and the layout on them, the throughput, and the stalls by cause. */
+#include "base/alloc.h"
+#include "sim/report_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TIMES "\xc3\x97"
+#define TO    "\xe2\x80\x93"
+
+/* One run being drawn. */
+struct strip {
+    struct tm_text *out;
+    const struct tm_report_run *run;
+    const struct tm_report_group *group;
+    struct tm_report_axis time, nodes, rate;
+    const struct tm_report_column *columns;
+    size_t count;
+    bool exact;  /* columns are parts of intervals, not slices of time */
+    bool titled; /* blocks tell more when pointed at */
+};
+
+/* Columns in a row with one layout. */
+struct block {
+    size_t first, end; /* columns */
+    double from_s, to_s;
+    double nodes, samples, stalled_s;
+};
+
+static struct block next_block(const struct strip *strip, size_t first)
+{
+    const struct tm_report_column *columns = strip->columns;
+    struct block block = {.first = first, .end = first, .from_s = columns[first].from_s};
+    for (; block.end < strip->count; block.end++) {
+        const struct tm_report_column *column = &columns[block.end];
+        if (column->pipelines != columns[first].pipelines || column->stages != columns[first].stages) break;
+        double time_s = column->to_s - column->from_s;
+        block.to_s = column->to_s;
+        block.nodes += column->nodes * time_s;
+        block.samples += column->samples_per_s * time_s;
+        for (int cause = TM_SIM_NONE + 1; cause < TM_REPORT_CAUSES; cause++)
+            block.stalled_s += column->stalled_s[cause];
+    }
+    return block;
+}
+
+/* ---- what there was, and the layout on it ---- */
+
+static void draw_available(const struct strip *strip, const char *class, bool most)
+{
+    struct tm_text *out = strip->out;
+    if (strip->count == 0) return;
+    tm_text_printf(out, "<path class=%s d=\"M%.5g 100", class, tm_report__x(&strip->time, strip->columns[0].from_s));
+    int shown = -1;
+    for (size_t i = 0; i < strip->count; i++) {
+        const struct tm_report_column *column = &strip->columns[i];
+        int nodes = most ? column->nodes_most : column->nodes_least;
+        if (nodes != shown) {
+            if (i > 0) tm_text_printf(out, "H%.5g", tm_report__x(&strip->time, column->from_s));
+            tm_text_printf(out, "V%.4g", tm_report__y(&strip->nodes, nodes));
+        }
+        shown = nodes;
+    }
+    tm_text_printf(out, "H%.5gV100\"/>", tm_report__x(&strip->time, strip->columns[strip->count - 1].to_s));
+}
+
+static void title_block(const struct strip *strip, const struct block *block)
+{
+    const struct tm_report_column *column = &strip->columns[block->first];
+    double unit = strip->time.unit, time_s = block->to_s - block->from_s;
+    struct tm_text *out = strip->out;
+    tm_text_puts(out, "<title>");
+    tm_report__number(out, block->from_s / unit, 1);
+    tm_text_puts(out, TO);
+    tm_report__number(out, block->to_s / unit, 1);
+    tm_text_printf(out, " %s: %d " TIMES " %d = %d of ", strip->time.unit_name, column->pipelines, column->stages,
+                   column->pipelines * column->stages);
+    tm_report__short(out, time_s > 0 ? round(block->nodes / time_s * 10) / 10 : NAN);
+    tm_text_puts(out, " instances, ");
+    tm_report__short(out, time_s > 0 ? block->samples / time_s : NAN);
+    tm_text_puts(out, " samples/s");
+    if (block->stalled_s > 0) {
+        tm_text_puts(out, ", stalled ");
+        tm_report__duration(out, block->stalled_s);
+    }
+    tm_text_puts(out, "</title>");
+}
+
+static int color_of(const struct strip *strip, int stages)
+{
+    int color = stages >= 0 && stages <= TM_SHAPE_STAGES_MAX ? strip->group->color_of[stages] : TM_REPORT_COLORS;
+    return color == TM_REPORT_NONE ? TM_REPORT_COLORS : color;
+}
+
+static void draw_blocks(const struct strip *strip)
+{
+    struct tm_text *out = strip->out;
+    for (size_t i = 0; i < strip->count;) {
+        struct block block = next_block(strip, i);
+        int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
+        i = block.end;
+        if (pipelines <= 0 || stages <= 0) continue;
+        double x = tm_report__x(&strip->time, block.from_s), width = tm_report__x(&strip->time, block.to_s) - x;
+        double y = tm_report__y(&strip->nodes, pipelines * stages);
+        tm_text_printf(out, "<rect class=k%d x=%.5g y=%.4g width=%.5g height=%.4g", color_of(strip, stages), x, y,
+                       width, 100 - y);
+        if (strip->titled) {
+            tm_text_putc(out, '>');
+            title_block(strip, &block);
+            tm_text_puts(out, "</rect>");
+        } else {
+            tm_text_puts(out, " />");
+        }
+    }
+}
+
+/* A line above each pipeline: D bands, each P instances high. */
+static void draw_pipelines(const struct strip *strip)
+{
+    struct tm_text *out = strip->out;
+    tm_text_puts(out, "<path class=pipe d=\"");
+    for (size_t i = 0; i < strip->count;) {
+        struct block block = next_block(strip, i);
+        int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
+        i = block.end;
+        double x = tm_report__x(&strip->time, block.from_s), to = tm_report__x(&strip->time, block.to_s);
+        if (pipelines > 0 && pipelines <= 24 && stages > 0 && to - x >= 2)
+            for (int d = 1; d <= pipelines; d++)
+                tm_text_printf(out, "M%.5g %.4gH%.5g", x, tm_report__y(&strip->nodes, d * stages), to);
+    }
+    tm_text_puts(out, "\"/>");
+}
+
+/* Only where they fit: narrow ones (class n) not on small screens either. */
+static void label_blocks(const struct strip *strip)
+{
+    struct tm_text *out = strip->out;
+    for (size_t i = 0; i < strip->count;) {
+        struct block block = next_block(strip, i);
+        int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
+        i = block.end;
+        double x = tm_report__x(&strip->time, block.from_s) / 10, to = tm_report__x(&strip->time, block.to_s) / 10;
+        bool paused = pipelines <= 0 || stages <= 0;
+        double y = paused ? 50 : (100 + tm_report__y(&strip->nodes, pipelines * stages)) / 2;
+        double need = paused ? 4.5 : 0.6 + 0.75 * ((pipelines > 9) + (stages > 9) + 2);
+        if (to - x < need || (!paused && y > 90)) continue;
+        const char *narrow = to - x < 3.2 * need ? "n " : "";
+        if (paused)
+            tm_text_printf(out, "<text class=\"%sm\" x=%.4g%% y=50%%>paused</text>", narrow, (x + to) / 2);
+        else
+            tm_text_printf(out, "<text class=\"%sk%d\" x=%.4g%% y=%.4g%%>%d" TIMES "%d</text>", narrow,
+                           color_of(strip, stages), (x + to) / 2, y, pipelines, stages);
+    }
+}
+
+static void mark(const struct strip *strip, const char *class, double time_s)
+{
+    if (!isfinite(time_s) || !(time_s > 0) || time_s > strip->time.end) return;
+    double x = tm_report__x(&strip->time, time_s);
+    tm_text_printf(strip->out, "<path class=%s d=\"M%.5g 0V100\"/>", class, x);
+}
+
+static void label_mark(const struct strip *strip, const char *words, int y, double time_s)
+{
+    if (!isfinite(time_s) || !(time_s > 0) || time_s > strip->time.end) return;
+    double x = tm_report__x(&strip->time, time_s) / 10;
+    tm_text_printf(strip->out, "<text class=\"m %s\" x=%.4g%% y=%d>%s</text>", x > 85 ? "e" : "s", x, y, words);
+}
+
+static void draw_instances(const struct strip *strip, double deadline_s)
+{
+    tm_report__lane_open(strip->out, "nodes", "instances", &strip->time, &strip->nodes);
+    draw_available(strip, "av", true);
+    if (!strip->exact) draw_available(strip, "avl", false);
+    draw_blocks(strip);
+    draw_pipelines(strip);
+    mark(strip, "due", deadline_s);
+    mark(strip, "done", strip->run->result->finished_at_s);
+    tm_report__lane_labels(strip->out);
+    label_blocks(strip);
+    label_mark(strip, "deadline", 8, deadline_s);
+    label_mark(strip, "finished", 22, strip->run->result->finished_at_s);
+    tm_report__lane_close(strip->out);
+}
+
+/* ---- throughput ---- */
+
+static void draw_rate_path(const struct strip *strip, bool area)
+{
+    struct tm_text *out = strip->out;
+    double y = NAN;
+    for (size_t i = 0; i < strip->count; i++) {
+        const struct tm_report_column *column = &strip->columns[i];
+        double now = tm_report__y(&strip->rate, column->samples_per_s);
+        double x = tm_report__x(&strip->time, column->from_s);
+        if (i == 0 && area) tm_text_printf(out, "M%.5g 100V%.4g", x, now);
+        if (i == 0 && !area) tm_text_printf(out, "M%.5g %.4g", x, now);
+        if (i > 0 && fabs(now - y) > 0.05) tm_text_printf(out, "H%.5gV%.4g", x, now);
+        if (i == 0 || fabs(now - y) > 0.05) y = now;
+    }
+    if (strip->count > 0)
+        tm_text_printf(out, "H%.5g", tm_report__x(&strip->time, strip->columns[strip->count - 1].to_s));
+    if (strip->count > 0 && area) tm_text_puts(out, "V100");
+}
+
+static void draw_throughput(const struct strip *strip, size_t group_number)
+{
+    struct tm_text *out = strip->out;
+    tm_report__lane_open(out, "rate", "samples/s", &strip->time, &strip->rate);
+    tm_text_puts(out, "<path class=rt d=\"");
+    draw_rate_path(strip, true);
+    tm_text_puts(out, "\"/>");
+    if (strip->group->ideal != TM_REPORT_NONE && strip->group->runs[strip->group->ideal] != strip->run)
+        tm_text_printf(out, "<use href=\"#ideal%zu\"/>", group_number);
+    tm_report__lane_labels(out);
+    tm_report__lane_close(out);
+}
+
+/* ---- stalls ---- */
+
+static void draw_stalls_of(const struct strip *strip, int cause)
+{
+    struct tm_text *out = strip->out;
+    bool any = false;
+    for (size_t i = 0; i < strip->count; i++) {
+        const struct tm_report_column *column = &strip->columns[i];
+        double time_s = column->to_s - column->from_s;
+        if (!(column->stalled_s[cause] > 0) || !(time_s > 0)) continue;
+        if (!any) tm_text_printf(out, "<path class=w%d d=\"", cause);
+        any = true;
+        double below_s = 0;
+        for (int c = TM_SIM_NONE + 1; c < cause; c++)
+            below_s += column->stalled_s[c];
+        double bottom = 100 - fmin(1, below_s / time_s) * 100;
+        double top = 100 - fmin(1, (below_s + column->stalled_s[cause]) / time_s) * 100;
+        double x = tm_report__x(&strip->time, column->from_s);
+        tm_text_printf(out, "M%.5g %.4gH%.5gV%.4gH%.5gZ", x, bottom, tm_report__x(&strip->time, column->to_s), top, x);
+    }
+    if (any) tm_text_puts(out, "\"/>");
+}
+
+static void draw_stalls(const struct strip *strip)
+{
+    struct tm_report_axis whole = {.end = 1, .step = 2, .unit = 1};
+    tm_report__lane_open(strip->out, "stall", "stalled", &strip->time, &whole);
+    for (int cause = TM_SIM_NONE + 1; cause < TM_REPORT_CAUSES; cause++)
+        draw_stalls_of(strip, cause);
+    tm_report__lane_labels(strip->out);
+    tm_report__lane_close(strip->out);
+}
+
+/* ---- a strip ---- */
+
+static void head_strip(const struct strip *strip)
+{
+    struct tm_text *out = strip->out;
+    const struct tm_report_run *run = strip->run;
+    bool best = false;
+    for (size_t i = 0; i < strip->group->won; i++)
+        best = best || strip->group->runs[i] == run;
+    tm_text_printf(out, "<h4>%s", best ? "<span class=won>" : "");
+    tm_report__escape(out, run->policy);
+    tm_text_puts(out, best ? " \xe2\x98\x85</span> <small>" : " <small>");
+    if (tm_report__is_bound(run)) tm_text_puts(out, "a bound, cannot be run \xc2\xb7 ");
+    tm_report__short(out, run->result->samples);
+    tm_text_puts(out, " samples");
+    if (isfinite(run->fraction_of_ideal)) {
+        tm_text_puts(out, " \xc2\xb7 ");
+        tm_report__percent(out, run->fraction_of_ideal, 1, 1);
+        tm_text_puts(out, " of ideal");
+    }
+    tm_text_puts(out, " \xc2\xb7 not training ");
+    tm_report__duration(out, tm_report__stall_s(run));
+    tm_text_printf(out, " \xc2\xb7 %d change%s of layout</small></h4>\n", run->result->reconfigurations,
+                   run->result->reconfigurations == 1 ? "" : "s");
+}
+
+static struct strip make_strip(struct tm_text *out, const struct tm_report_group *group,
+                               const struct tm_report_run *run)
+{
+    return (struct strip){.out = out,
+                          .run = run,
+                          .group = group,
+                          .time = tm_report__time_axis(group->end_s),
+                          .nodes = tm_report__axis(group->nodes_max, 3, true),
+                          .rate = tm_report__axis(group->rate_max, 2, false)};
+}
+
+static int draw_strip(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group,
+                      const struct tm_report_run *run, struct tm_error *e)
+{
+    struct strip strip = make_strip(out, group, run);
+    struct tm_report_column *columns = NULL;
+    if (run->log == NULL || run->log->count == 0) return 0;
+    int rc = tm_report__columns(run->log, view->column_max, &columns, &strip.count, e);
+    if (rc != 0) return rc;
+    strip.columns = columns;
+    strip.exact = strip.count < view->column_max;
+    strip.titled = view->column_max >= 200;
+    tm_text_puts(out, "<section class=strip>");
+    head_strip(&strip);
+    draw_instances(&strip, view->report->deadline_s);
+    draw_throughput(&strip, (size_t)(group - view->groups));
+    draw_stalls(&strip);
+    tm_report__time_scale(out, &strip.time);
+    tm_text_puts(out, "</section>\n");
+    tm_free(columns);
+    return 0;
+}
+
+/* The throughput of ideal, for the others to be seen against; drawn once, used by each. */
+static int define_ideal(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group,
+                        struct tm_error *e)
+{
+    if (group->ideal == TM_REPORT_NONE) return 0;
+    const struct tm_report_run *run = group->runs[group->ideal];
+    struct strip strip = make_strip(out, group, run);
+    struct tm_report_column *columns = NULL;
+    if (run->log == NULL) return 0;
+    int rc = tm_report__columns(run->log, view->column_max, &columns, &strip.count, e);
+    if (rc != 0) return rc;
+    strip.columns = columns;
+    tm_text_printf(out, "<svg class=defs aria-hidden=true><defs><path id=ideal%zu class=ideal d=\"",
+                   (size_t)(group - view->groups));
+    draw_rate_path(&strip, false);
+    tm_text_puts(out, "\"/></defs></svg>\n");
+    tm_free(columns);
+    return 0;
+}
+
+static void draw_legend(struct tm_text *out, const struct tm_report_group *group)
+{
+    tm_text_puts(out, "<ul class=legend><li><i class=av></i>instances available</li>");
+    for (int stages = 1; stages <= TM_SHAPE_STAGES_MAX; stages++)
+        if (group->color_of[stages] != TM_REPORT_NONE && group->color_of[stages] != TM_REPORT_COLORS)
+            tm_text_printf(out, "<li><i class=k%d></i>D" TIMES "%d</li>", group->color_of[stages], stages);
+    if (group->more_depths) tm_text_printf(out, "<li><i class=k%d></i>other depths</li>", (int)TM_REPORT_COLORS);
+    tm_text_puts(out, "<li class=note>in use as D pipelines " TIMES " P stages, one band a pipeline</li></ul>\n"
+                      "<ul class=legend><li><i class=rt></i>throughput</li>");
+    if (group->ideal != TM_REPORT_NONE) tm_text_puts(out, "<li><i class=idl></i>throughput of ideal</li>");
+    tm_text_puts(out, "<li class=note>stalled:</li>");
+    for (int cause = TM_SIM_NONE + 1; cause < TM_REPORT_CAUSES; cause++)
+        tm_text_printf(out, "<li><i class=w%d></i>%s</li>", cause, tm_report__cause_names[cause]);
+    tm_text_puts(out, "</ul>\n");
+}
+
+static void tell_slices(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < group->count; i++)
+        if (group->runs[i]->log != NULL && group->runs[i]->log->count > longest) longest = group->runs[i]->log->count;
+    if (longest <= view->column_max) return;
+    tm_text_puts(out, "<p class=note>Drawn in slices of ");
+    tm_report__duration(out, group->end_s / (double)view->column_max);
+    tm_text_puts(out, ": the layout that stood longest in each, mean throughput, the share of time stalled; available "
+                      "instances at most (light) and at least (dark).</p>\n");
+}
+
+int tm_report__timelines(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group,
+                         struct tm_error *e)
+{
+    size_t drawn_before = (size_t)(group->runs - view->order), drawn = 0;
+    if (!(group->end_s > 0)) return 0;
+    tm_text_printf(out, "<details%s><summary>What happened when</summary>\n",
+                   group == view->groups || view->group_count <= 3 ? " open" : "");
+    draw_legend(out, group);
+    tell_slices(out, view, group);
+    int rc = define_ideal(out, view, group, e);
+    for (; rc == 0 && drawn < group->count && drawn_before + drawn < TM_REPORT_TIMELINES_MAX; drawn++)
+        rc = draw_strip(out, view, group, group->runs[drawn], e);
+    if (drawn < group->count)
+        tm_text_printf(out,
+                       "<p class=note>Timelines are drawn of the first %d runs; simulate fewer at once to see "
+                       "these.</p>\n",
+                       (int)TM_REPORT_TIMELINES_MAX);
+    tm_text_puts(out, "</details>\n");
+    return rc;
+}
