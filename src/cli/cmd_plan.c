@@ -25,18 +25,17 @@ static const char *const objective_names[] = {"cheapest", "fastest", "pareto", N
 enum { OBJECTIVE_PARETO = 2 };
 static const char *const market_names[] = {"mixed", "spot", "on-demand", NULL};
 static const char *const anchor_names[] = {"auto", "none", NULL};
-static const char *const emit_names[] = {"skypilot", "job", NULL};
-enum { EMIT_NOTHING = -1, EMIT_SKYPILOT, EMIT_JOB };
+static const char *const emit_names[] = {"skypilot", "job", "milp", NULL};
+enum { EMIT_NOTHING = -1, EMIT_SKYPILOT, EMIT_JOB, EMIT_MILP };
 
 /* ---- the published planners on their own data ---- */
 
-static void print_json(struct tm_cli *cli, enum tm_deepvm_planner planner, const struct tm_deepvm_answer *answers,
-                       size_t count)
+static void print_json(struct tm_cli *cli, int planner, const struct tm_deepvm_answer *answers, size_t count)
 {
     struct tm_jsonout json;
     tm_jsonout_init(&json, &cli->out);
     tm_jsonout_object(&json, NULL);
-    tm_jsonout_string(&json, "planner", planner_names[PLANNER_DEEPVM + (int)planner]);
+    tm_jsonout_string(&json, "planner", planner_names[planner]);
     tm_jsonout_list(&json, "answers");
     for (size_t i = 0; i < count; i++) {
         const struct tm_deepvm_answer *answer = &answers[i];
@@ -94,28 +93,35 @@ static int plan_published(struct tm_cli *cli, struct tm_deepvm_data *data, struc
     struct tm_deepvm_answer answers[TM_DEEPVM_TOP_MAX];
     int planner = PLANNER_DEEPVM;
     int architecture = TM_DEEPVM_BEST;
+    int objective = TM_PLAN_FASTEST;
     int64_t top = 3;
     size_t count = 0;
     int rc = tm_given_choice(cli, "planner", &planner, e);
-    if (rc == 0 && planner < PLANNER_DEEPVM)
+    if (rc == 0) rc = tm_given_choice(cli, "objective", &objective, e);
+    if (rc == 0 && planner == PLANNER_SRIFT)
         rc = tm_error_set(e, TM_EUSAGE, "--planner %s plans for a --model from the catalogue, not from --instances",
                           planner_names[planner]);
+    if (rc == 0 && objective == OBJECTIVE_PARETO)
+        rc = tm_error_set(e, TM_EUSAGE, "--objective pareto is for a --model; with --instances every list is one");
     if (rc == 0) rc = tm_given_choice(cli, "architecture", &architecture, e);
     if (rc == 0) rc = tm_given_number(cli, "max-hourly", 0, 1e9, &request.max_usd_h, e);
     if (rc == 0) rc = tm_given_number(cli, "buffer", 0, 1e9, &request.buffer, e);
     if (rc == 0) rc = tm_given_number(cli, "checkpoint-size", 0, 1e9, &request.checkpoint_size, e);
     if (rc == 0) rc = tm_given_integer(cli, "top", 1, TM_DEEPVM_TOP_MAX, &top, e);
-    request.planner = (enum tm_deepvm_planner)(planner - PLANNER_DEEPVM);
+    bool ours = planner == PLANNER_TIDEMILL;
+    request.planner = ours ? TM_DEEPVM : (enum tm_deepvm_planner)(planner - PLANNER_DEEPVM);
     request.architecture = (enum tm_deepvm_architecture)architecture;
     request.top = (size_t)top;
     if (rc == 0) rc = tm_deepvm_data_load(cli->env, tm_given_text(cli, "instances"), data, e);
-    if (rc == 0) rc = tm_deepvm_plan(data, &request, answers, &count, e);
+    if (rc == 0)
+        rc = ours ? tm_deepvm_ours(data, &request, objective == TM_PLAN_CHEAPEST, answers, &count, e)
+                  : tm_deepvm_plan(data, &request, answers, &count, e);
     if (rc != 0) return rc;
     if (count == 0 && !cli->json)
         return tm_error_set(e, TM_ENONE, "nothing is affordable at $%g an hour; raise --max-hourly", request.max_usd_h);
     if (count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
     if (!cli->json) return print_table(cli, answers, count, e);
-    print_json(cli, request.planner, answers, count);
+    print_json(cli, planner, answers, count);
     return 0;
 }
 
@@ -188,7 +194,7 @@ static int give_job(struct plan *plan, struct tm_error *e)
     if (rc == 0) rc = give_integer(cli, "batch", job->batch, e);
     if (rc == 0) rc = give_integer(cli, "max-nodes", job->max_nodes > 0 ? job->max_nodes : job->num_nodes, e);
     if (rc == 0) rc = give_unit(cli, "deadline", TM_UNIT_DURATION, job->deadline_ms, e);
-    if (rc == 0) rc = give_unit(cli, "checkpoint", TM_UNIT_DURATION, job->checkpoint_ms, e);
+    if (rc == 0) rc = give_unit(cli, "checkpoint", TM_UNIT_DURATION, job->checkpoint_time_ms, e);
     if (rc == 0) rc = give_unit(cli, "budget", TM_UNIT_MONEY, job->budget_usd_millionths, e);
     if (rc == 0) rc = give_unit(cli, "max-hourly", TM_UNIT_MONEY, job->max_hourly_usd_millionths, e);
     if (rc == 0 && job->probability > 0) {
@@ -467,16 +473,20 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
 
 /* ---- the plan ---- */
 
-static void emit(struct plan *plan, int kind)
+static int emit(struct plan *plan, int kind, struct tm_error *e)
 {
     struct tm_emit what = {.request = &plan->request,
                            .answer = &plan->result.answers[0],
                            .job = plan->has_job ? &plan->job : NULL,
                            .model = tm_given_text(plan->cli, "model")};
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &plan->cli->out);
+    if (kind == EMIT_MILP) return tm_plan_program(&plan->supply, &plan->request, what.answer, &json, e);
     if (kind == EMIT_SKYPILOT)
         tm_emit_skypilot(&what, &plan->cli->out);
     else
         tm_emit_job(&what, &plan->cli->out);
+    return 0;
 }
 
 static int search(struct plan *plan, struct tm_error *e)
@@ -504,8 +514,7 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
         if (rc == 0 && (!cli->json || kind != EMIT_NOTHING)) return tm_plan_report_nothing(&report, e);
         cli->exit_status = tm_code_exit_status(TM_ENONE);
     } else if (rc == 0 && kind != EMIT_NOTHING) {
-        emit(plan, kind);
-        return 0;
+        return emit(plan, kind, e);
     } else if (rc == 0 && plan->objective != OBJECTIVE_PARETO) {
         rc = tm_plan_advise(&plan->supply, &plan->request, &plan->result, &plan->advice, e);
         report.advice = &plan->advice;

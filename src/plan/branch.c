@@ -334,41 +334,51 @@ static int consider_found(struct branch *branch, const struct box *box, struct t
     return 0;
 }
 
-/* Sets the box's bound by an integer program; infinite where it holds nothing. */
-static int solve_box(struct branch *branch, struct box *box, struct tm_error *e)
-{
-    const struct tm_plan_request *request = branch->search->request;
-    const struct tm_plan_region *region = &branch->search->supply->regions[box->region];
+/* What an integer program points to. */
+struct program {
+    struct tm_mix mix;
     struct tm_mix_quota quotas[TM_PLAN_QUOTAS_MAX];
     struct tm_mix_anchor anchors[TM_PLAN_ANCHOR_KINDS_MAX];
     int anchor_counts[TM_PLAN_ANCHOR_KINDS_MAX];
-    struct tm_mix_solution solution;
-    double least_s = least_time(branch, box);
+};
+
+/* The least price an hour in a box, as a program. */
+static void build_program(struct branch *branch, const struct box *box, struct program *program)
+{
+    const struct tm_plan_request *request = branch->search->request;
+    const struct tm_plan_region *region = &branch->search->supply->regions[box->region];
     gather_pools(branch, box);
     drop_dominated(branch);
-    struct tm_mix mix = {.pools = branch->pools,
-                         .pool_count = branch->pool_count,
-                         .anchors = anchors,
-                         .quotas = quotas,
-                         .samples_per_s = box->low,
-                         .loss_events = box->spot && branch->search->losses ? box->loss_high : INFINITY,
-                         .usd_h = price_cap(branch, least_s),
-                         .nodes = request->max_nodes};
-    mix.quota_count = fill_quotas(branch, quotas);
-    mix.anchor_count = fill_anchors(region, anchors);
-    if (box->spot && branch->search->losses && request->state_bytes > 0 && request->market == TM_PLAN_MIXED &&
-        region->anchor_count > 0) {
-        double interval_s = sqrt(2 * request->job.checkpoint_s / box->loss_low);
-        mix.anchor_network_bit_s = box->loss_low > 0 ? tm_search__anchor_bit_s(request, interval_s) : 0;
-        mix.anchor_memory_gib = tm_search__anchor_gib(request);
-    } else {
-        mix.anchor_count = 0;
-    }
+    program->mix = (struct tm_mix){.pools = branch->pools,
+                                   .pool_count = branch->pool_count,
+                                   .anchors = program->anchors,
+                                   .quotas = program->quotas,
+                                   .samples_per_s = box->low,
+                                   .loss_events = box->spot && branch->search->losses ? box->loss_high : INFINITY,
+                                   .usd_h = price_cap(branch, least_time(branch, box)),
+                                   .nodes = request->max_nodes};
+    program->mix.quota_count = fill_quotas(branch, program->quotas);
+    if (!box->spot || !branch->search->losses || !(request->state_bytes > 0) || request->market != TM_PLAN_MIXED ||
+        region->anchor_count == 0)
+        return;
+    double interval_s = sqrt(2 * request->job.checkpoint_s / box->loss_low);
+    program->mix.anchor_count = fill_anchors(region, program->anchors);
+    program->mix.anchor_network_bit_s = box->loss_low > 0 ? tm_search__anchor_bit_s(request, interval_s) : 0;
+    program->mix.anchor_memory_gib = tm_search__anchor_gib(request);
+}
+
+/* Sets the box's bound by an integer program; infinite where it holds nothing. */
+static int solve_box(struct branch *branch, struct box *box, struct tm_error *e)
+{
+    struct program program;
+    struct tm_mix_solution solution;
+    build_program(branch, box, &program);
     box->solved = true;
     branch->search->out->programs++;
-    int rc = tm_mix_solve(&mix, PROGRAM_GAP, branch->counts, anchor_counts, &solution, e);
+    int rc = tm_mix_solve(&program.mix, PROGRAM_GAP, branch->counts, program.anchor_counts, &solution, e);
     if (rc != 0) return rc;
-    box->bound = solution.feasible ? fmax(box->bound, bound_of(branch, least_s, solution.bound_usd_h)) : INFINITY;
+    double bound = bound_of(branch, least_time(branch, box), solution.bound_usd_h);
+    box->bound = solution.feasible ? fmax(box->bound, bound) : INFINITY;
     return isfinite(box->bound) ? consider_found(branch, box, e) : 0;
 }
 
@@ -465,22 +475,77 @@ static int run(struct branch *branch, struct tm_error *e)
     return 0;
 }
 
-int tm_search__branch(struct tm_search *search, struct tm_error *e)
+static int branch_init(struct branch *branch, struct tm_search *search, struct tm_error *e)
 {
-    struct branch branch = {.search = search};
     size_t most = 1;
+    *branch = (struct branch){.search = search};
     for (size_t r = 0; r < search->supply->region_count; r++)
         most = search->supply->regions[r].count > most ? search->supply->regions[r].count : most;
-    branch.pools = tm_alloc(most * sizeof *branch.pools);
-    branch.offers = tm_alloc(most * sizeof *branch.offers);
-    branch.counts = tm_alloc(most * sizeof *branch.counts);
-    branch.covered = tm_alloc(most * (search->request->quota_count + 1) * sizeof *branch.covered);
-    bool room = branch.pools != NULL && branch.offers != NULL && branch.counts != NULL && branch.covered != NULL;
-    int rc = room ? run(&branch, e) : tm_error_nomem(e);
-    tm_free(branch.pools);
-    tm_free(branch.offers);
-    tm_free(branch.counts);
-    tm_free(branch.covered);
-    tm_free(branch.boxes);
+    branch->pools = tm_alloc(most * sizeof *branch->pools);
+    branch->offers = tm_alloc(most * sizeof *branch->offers);
+    branch->counts = tm_alloc(most * sizeof *branch->counts);
+    branch->covered = tm_alloc(most * (search->request->quota_count + 1) * sizeof *branch->covered);
+    bool room = branch->pools != NULL && branch->offers != NULL && branch->counts != NULL && branch->covered != NULL;
+    return room ? 0 : tm_error_nomem(e);
+}
+
+static void branch_deinit(struct branch *branch)
+{
+    tm_free(branch->pools);
+    tm_free(branch->offers);
+    tm_free(branch->counts);
+    tm_free(branch->covered);
+    tm_free(branch->boxes);
+}
+
+int tm_search__branch(struct tm_search *search, struct tm_error *e)
+{
+    struct branch branch;
+    int rc = branch_init(&branch, search, e);
+    if (rc == 0) rc = run(&branch, e);
+    branch_deinit(&branch);
+    return rc;
+}
+
+/* ---- for others ---- */
+
+static size_t region_index(const struct tm_supply *supply, const struct tm_plan_fleet *fleet)
+{
+    for (size_t r = 0; r < supply->region_count; r++) {
+        const struct tm_plan_region *region = &supply->regions[r];
+        for (size_t i = 0; i < region->count; i++) {
+            if (supply->pools[region->first + i].offer == fleet->parts[0].offer) return r;
+        }
+    }
+    return 0;
+}
+
+int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request *request,
+                    const struct tm_plan_answer *answer, struct tm_jsonout *json, struct tm_error *e)
+{
+    struct tm_search search = {supply, request, request->planner == TM_PLAN_TIDEMILL, NULL};
+    struct box box = {.region = region_index(supply, &answer->fleet),
+                      .spot = tm_plan_spot_nodes(&answer->fleet) > 0,
+                      .low = answer->prediction.samples_per_s * 0.97,
+                      .high = answer->prediction.samples_per_s * 1.03,
+                      .loss_high = INFINITY};
+    struct branch branch;
+    struct program program;
+    struct tm_mix_solution solution = {0};
+    int rc = branch_init(&branch, &search, e);
+    if (rc == 0) build_program(&branch, &box, &program);
+    if (rc == 0) rc = tm_mix_solve(&program.mix, 0, branch.counts, program.anchor_counts, &solution, e);
+    struct tm_milp *milp = rc == 0 ? tm_mix_program(&program.mix) : NULL;
+    if (rc == 0 && milp == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_bool(json, "feasible", solution.feasible);
+        tm_jsonout_number(json, "objective", solution.usd_h);
+        tm_jsonout_number(json, "bound", solution.bound_usd_h);
+        tm_milp_json(milp, "program", json);
+        tm_jsonout_end(json);
+    }
+    tm_milp_destroy(milp);
+    branch_deinit(&branch);
     return rc;
 }

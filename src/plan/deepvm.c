@@ -6,13 +6,13 @@
 
 enum { SIMULATION_COUNT_MAX = 255 };
 
-/* GPU nodes that one remote can take, by the slower link of the two; the released table, looked up exactly. */
+/* The released table, looked up exactly. */
 static const struct {
     double gbps;
     int nodes;
 } saturation[] = {{0.3, 2}, {1.7, 12}, {5, 16}, {10, 20}, {12.5, 24}, {15, 24}, {25, 28}, {30, 32}};
 
-static int saturation_of(double gbps)
+int tm_deepvm_saturation(double gbps)
 {
     for (size_t i = 0; i < sizeof saturation / sizeof *saturation; i++) {
         if (saturation[i].gbps == gbps) return saturation[i].nodes;
@@ -128,7 +128,7 @@ static int search_tiering(const struct tm_deepvm_data *data, const struct tm_dee
             const struct tm_deepvm_instance *remote = &data->instances[w];
             if (has_gpu(remote) || remote->memory_gib < request->checkpoint_size * request->buffer) continue;
             double gbps = fmin(gpu->network_gbps, remote->network_gbps);
-            int nodes = saturation_of(gbps);
+            int nodes = tm_deepvm_saturation(gbps);
             if (nodes == 0)
                 return tm_error_set(e, TM_EINPUT,
                                     "%s with %s: DeepVM's table has no entry for %g Gbit/s; it knows 0.3, 1.7, 5, 10, "

@@ -81,6 +81,16 @@ struct tm_deepvm_answer {
 int tm_deepvm_plan(const struct tm_deepvm_data *data, const struct tm_deepvm_request *request,
                    struct tm_deepvm_answer answers[TM_DEEPVM_TOP_MAX], size_t *out_count, struct tm_error *e);
 
+/* Our planner on the same data, where DeepVM's misses something better: quotas in full, single instances too, the
+ * cheaper of two that are equally good. `cheapest`: the least money for the work by the fitted speed-up S(n) (F alone
+ * for one instance); else the largest F K(n) n, DeepVM's own measure of speed. What follows the first answer is the
+ * other objective's way: slower and cheaper, or dearer and faster, never a near-duplicate. */
+int tm_deepvm_ours(const struct tm_deepvm_data *data, const struct tm_deepvm_request *request, bool cheapest,
+                   struct tm_deepvm_answer answers[TM_DEEPVM_TOP_MAX], size_t *out_count, struct tm_error *e);
+
+/* GPU nodes that one remote can take, by the slower link of the two; 0: the released table does not say. */
+int tm_deepvm_saturation(double gbps);
+
 /* K(n) of an instance type. */
 double tm_deepvm_scaling(const struct tm_deepvm_instance *gpu, int n);
 

@@ -201,7 +201,7 @@ void tm_emit_job(const struct tm_emit *emit, struct tm_text *out)
     put_duration(out, "deadline", request->job.deadline_s);
     if (isfinite(request->budget_usd)) tm_text_printf(out, "budget: %.6g\n", request->budget_usd);
     if (isfinite(request->max_usd_h)) tm_text_printf(out, "max_hourly: %.6g\n", request->max_usd_h);
-    put_duration(out, "checkpoint_every", answer->expectation.checkpoint_interval_s);
+    put_duration(out, "checkpoint_interval", answer->expectation.checkpoint_interval_s);
     if (answer->fleet.anchor_nodes > 0)
         tm_text_printf(out, "anchors: \"%dx %s\"\n", answer->fleet.anchor_nodes, answer->fleet.anchor.instance->name);
     put_envs(out, job);

@@ -13,6 +13,7 @@
 #ifndef TM_PLAN_SEARCH_H
 #define TM_PLAN_SEARCH_H
 
+#include "base/jsonout.h"
 #include "plan/expect.h"
 #include "plan/supply.h"
 
@@ -102,6 +103,11 @@ int tm_plan_make_supply(const struct tm_catalog *catalog, const struct tm_plan_r
 /* Says what a fleet would take, by the expectation that judges all planners. The fleet's anchors are found with it. */
 int tm_plan_judge(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
                   struct tm_error *e);
+
+/* The integer program behind an answer (the least price an hour for its throughput in its region), with what our solver
+ * says of it, as one JSON document for other solvers: {"feasible","objective","bound","program"} (tm_milp_json). */
+int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request *request,
+                    const struct tm_plan_answer *answer, struct tm_jsonout *json, struct tm_error *e);
 
 /* Does a quota's name mean this offer? */
 bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance *instance,

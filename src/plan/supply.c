@@ -323,23 +323,27 @@ static bool can_anchor(const struct tm_supply_request *request, const struct tm_
     return request->allowed == NULL || request->allowed(request->allowed_context, instance, offer, true);
 }
 
+/* The best of each kind for each region, then each instance type once. */
 static void find_anchors(const struct tm_supply_request *request, struct tm_supply *supply)
 {
-    for (size_t r = 0; request->on_demand && r < supply->region_count; r++) {
-        struct tm_plan_region *region = &supply->regions[r];
-        struct tm_plan_anchor_kind best[TM_PLAN_ANCHOR_KINDS_MAX] = {{NULL, NULL}};
-        for (size_t i = 0; i < supply->catalog->offer_count; i++) {
-            const struct tm_offer *offer = &supply->catalog->offers[i];
-            const struct tm_instance *instance = &supply->catalog->instances[offer->instance];
-            if (offer->region != region->region || instance->cloud != region->cloud) continue;
-            struct tm_plan_anchor_kind kind = {instance, offer};
-            if (can_anchor(request, instance, offer)) offer_anchor(&kind, request->anchor_gib, best);
+    for (size_t i = 0; request->on_demand && i < supply->catalog->offer_count; i++) {
+        const struct tm_offer *offer = &supply->catalog->offers[i];
+        const struct tm_instance *instance = &supply->catalog->instances[offer->instance];
+        struct tm_plan_anchor_kind kind = {instance, offer};
+        if (instance->gpus > 0 || !can_anchor(request, instance, offer)) continue;
+        for (size_t r = 0; r < supply->region_count; r++) {
+            struct tm_plan_region *region = &supply->regions[r];
+            if (offer->region == region->region && instance->cloud == region->cloud)
+                offer_anchor(&kind, request->anchor_gib, region->anchors);
         }
-        for (size_t by = 0; by < TM_PLAN_ANCHOR_KINDS_MAX && best[0].instance != NULL; by++) {
+    }
+    for (size_t r = 0; r < supply->region_count; r++) {
+        struct tm_plan_region *region = &supply->regions[r];
+        for (size_t by = 0; by < TM_PLAN_ANCHOR_KINDS_MAX && region->anchors[0].instance != NULL; by++) {
             bool known = false;
             for (size_t k = 0; k < region->anchor_count; k++)
-                known = known || region->anchors[k].instance == best[by].instance;
-            if (!known) region->anchors[region->anchor_count++] = best[by];
+                known = known || region->anchors[k].instance == region->anchors[by].instance;
+            if (!known) region->anchors[region->anchor_count++] = region->anchors[by];
         }
     }
 }

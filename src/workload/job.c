@@ -155,14 +155,14 @@ const struct tm_field tm_job_fields[] = {
      .offset = offsetof(struct tm_job, market),
      .example = "mixed",
      .doc = "mixed, spot or on-demand; use_spot says the same in SkyPilot's words"},
-    {.key = "checkpoint",
+    {.key = "checkpoint_time",
      .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job, checkpoint_ms),
+     .offset = offsetof(struct tm_job, checkpoint_time_ms),
      .example = "20s",
      .doc = "how long a checkpoint holds training up"},
-    {.key = "checkpoint_every",
+    {.key = "checkpoint_interval",
      .type = TM_FIELD_DURATION,
-     .offset = offsetof(struct tm_job, checkpoint_every_ms),
+     .offset = offsetof(struct tm_job, checkpoint_interval_ms),
      .example = "30m",
      .doc = "time between two checkpoints"},
     {.key = "anchors",
@@ -185,19 +185,66 @@ void tm_job_deinit(struct tm_job *job)
     *job = (struct tm_job){0};
 }
 
+/* Takes a key out of the document; NULL: it is not there. */
+static struct tm_node *take(struct tm_node *root, const char *key)
+{
+    struct tm_node **at = &root->first;
+    while (*at != NULL && strcmp((*at)->key, key) != 0)
+        at = &(*at)->next;
+    struct tm_node *found = *at;
+    if (found == NULL) return NULL;
+    *at = found->next;
+    root->count--;
+    return found;
+}
+
+/* What only the training reads. */
+static void take_training_keys(struct tm_node *root)
+{
+    static const char *const keys[] = {"optimizer", "schedule", "determinism", "memory", "checkpoint"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        (void)take(root, keys[i]);
+}
+
+/* model: {gpt: {layers: 4, ...}} as the formula that prediction knows; dropout costs no time worth the name. */
+static int take_model_map(const char *file, struct tm_node *root, struct tm_job *job, struct tm_error *e)
+{
+    char place[512];
+    struct tm_node *model = root->first;
+    while (model != NULL && strcmp(model->key, "model") != 0)
+        model = model->next;
+    if (model == NULL || model->kind != TM_NODE_MAP) return 0;
+    (void)take(root, "model");
+    const struct tm_node *gpt = model->first;
+    if (gpt == NULL || gpt->next != NULL || strcmp(gpt->key, "gpt") != 0 || gpt->kind != TM_NODE_MAP)
+        return tm_error_set(e, TM_EINPUT, "%s: model: expected a name, or gpt with its sizes",
+                            tm_node_place(file, model, place, sizeof place));
+    const char *formula = "gpt:";
+    const char *comma = "";
+    bool vocab = false;
+    for (const struct tm_node *size = gpt->first; size != NULL; size = size->next) {
+        if (size->kind != TM_NODE_SCALAR)
+            return tm_error_set(e, TM_EINPUT, "%s: model.gpt.%.60s: expected a number",
+                                tm_node_place(file, size, place, sizeof place), size->key);
+        if (strcmp(size->key, "dropout") == 0) continue;
+        vocab = vocab || strcmp(size->key, "vocab") == 0;
+        formula = tm_arena_printf(&job->arena, "%s%s%s=%s", formula, comma, size->key, size->text);
+        if (formula == NULL) return tm_error_nomem(e);
+        comma = ",";
+    }
+    if (!vocab) formula = tm_arena_printf(&job->arena, "%s%svocab=256", formula, comma);
+    if (formula == NULL) return tm_error_nomem(e);
+    job->model = formula;
+    return 0;
+}
+
 /* Takes the value of a key that holds a map of the user's own names out of the document. */
 static int take_pairs(const char *file, struct tm_node *root, const char *key, struct tm_arena *arena,
                       struct tm_job_pairs *out, struct tm_error *e)
 {
     char place[512];
-    struct tm_node **at = &root->first;
-    while (*at != NULL && strcmp((*at)->key, key) != 0)
-        at = &(*at)->next;
-    struct tm_node *map = *at;
-    if (map == NULL) return 0;
-    *at = map->next;
-    root->count--;
-    if (map->kind == TM_NODE_NULL) return 0;
+    struct tm_node *map = take(root, key);
+    if (map == NULL || map->kind == TM_NODE_NULL) return 0;
     if (map->kind != TM_NODE_MAP)
         return tm_error_set(e, TM_EINPUT, "%s: %s: expected a map of names and values",
                             tm_node_place(file, map, place, sizeof place), key);
@@ -239,7 +286,9 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     tm_job_init(&fresh);
     int rc = tm_doc_parse_yaml(file, text, length, &fresh.arena, &root, e);
     if (rc == 0 && root->kind == TM_NODE_MAP) {
-        rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
+        take_training_keys(root);
+        rc = take_model_map(file, root, &fresh, e);
+        if (rc == 0) rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
         if (rc == 0) rc = take_pairs(file, root, "quotas", &fresh.arena, &fresh.quotas, e);
         if (rc == 0) rc = check_quotas(file, &fresh.quotas, e);
     }

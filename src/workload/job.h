@@ -47,7 +47,7 @@ struct tm_job {
     const char *run;
     const char *workdir;
     /* ours */
-    const char *model;
+    const char *model; /* a map gpt: {...} becomes the formula "gpt:layers=4,..." */
     const char *data;
     int64_t samples;
     int64_t steps;
@@ -64,8 +64,8 @@ struct tm_job {
     const char *objective;
     const char *market;
     struct tm_job_pairs quotas;
-    int64_t checkpoint_ms;
-    int64_t checkpoint_every_ms;
+    int64_t checkpoint_time_ms;
+    int64_t checkpoint_interval_ms;
     struct tm_strings anchors; /* a count and an instance type, as plan writes them */
 };
 

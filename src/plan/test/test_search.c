@@ -358,27 +358,41 @@ static void test_order_and_kinds(void **state)
         assert_int_equal(tm_plan_on_demand_nodes(&f->result.answers[i].fleet), 0);
 }
 
-/* On its own objective ours is never worse than the published idea, judged alike. */
+/* On its own objective ours is never worse than the published idea, judged alike: over lives of instances, deadlines,
+ * budgets, objectives and markets. */
 static void test_never_worse_than_srift(void **state)
 {
     struct fixture *f = *state;
     static const double lives_h[] = {0.3, 1, 3, 10, 100};
-    static const double deadlines_h[] = {4, 8, 16, 48};
-    for (size_t i = 0; i < TM_COUNT(lives_h); i++) {
-        for (size_t k = 0; k < TM_COUNT(deadlines_h); k++) {
-            f->request.supply.loss_per_s = 1 / (lives_h[i] * 3600);
-            f->request.job.deadline_s = deadlines_h[k] * 3600;
-            assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
-            if (f->result.count == 0 || f->other.count == 0) continue;
-            const struct tm_expectation *ours = &f->result.answers[0].expectation;
-            const struct tm_expectation *theirs = &f->other.answers[0].expectation;
-            bool theirs_holds = theirs->finishes && theirs->p_deadline >= f->request.min_probability;
-            assert_row(ours->p_deadline >= f->request.min_probability, "%g h, %g h: misses", lives_h[i],
-                       deadlines_h[k]);
-            assert_row(!theirs_holds || ours->cost_usd.mean <= theirs->cost_usd.mean * (1 + 1e-12),
-                       "%g h, %g h: $%g > $%g", lives_h[i], deadlines_h[k], ours->cost_usd.mean, theirs->cost_usd.mean);
-        }
+    static const double limits[] = {4, 8, 16, 48}; /* hours, or tens of dollars */
+    f->request.programs_max = 8;
+    int compared = 0;
+    for (size_t i = 0; i < TM_COUNT(lives_h) * TM_COUNT(limits) * 4; i++) {
+        double life_h = lives_h[i % 5];
+        double limit = limits[i / 5 % 4];
+        bool fastest = i / 20 % 2 == 1;
+        f->request.market = i / 40 == 0 ? TM_PLAN_MIXED : TM_PLAN_SPOT_ONLY;
+        f->request.objective = fastest ? TM_PLAN_FASTEST : TM_PLAN_CHEAPEST;
+        f->request.supply.loss_per_s = 1 / (life_h * 3600);
+        f->request.job.deadline_s = fastest ? INFINITY : limit * 3600;
+        f->request.budget_usd = fastest ? limit * 10 : INFINITY;
+        assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
+        if (f->other.count == 0) continue;
+        const struct tm_expectation *theirs = &f->other.answers[0].expectation;
+        bool theirs_holds = theirs->finishes && theirs->p_deadline >= f->request.min_probability &&
+                            theirs->cost_usd.mean <= f->request.budget_usd;
+        assert_row(!theirs_holds || f->result.count > 0, "life %g h, limit %g: nothing found", life_h, limit);
+        if (f->result.count == 0) continue;
+        const struct tm_expectation *ours = &f->result.answers[0].expectation;
+        double own = fastest ? ours->time_s.mean : ours->cost_usd.mean;
+        double other = fastest ? theirs->time_s.mean : theirs->cost_usd.mean;
+        compared += theirs_holds;
+        assert_row(ours->p_deadline >= f->request.min_probability && ours->cost_usd.mean <= f->request.budget_usd,
+                   "life %g h, limit %g: breaks a constraint", life_h, limit);
+        assert_row(!theirs_holds || own <= other * (1 + 1e-12), "life %g h, limit %g: %g > %g", life_h, limit, own,
+                   other);
     }
+    assert_row(compared > 20, "%d compared", compared);
 }
 
 static void test_nothing_found(void **state)
@@ -393,6 +407,81 @@ static void test_nothing_found(void **state)
     f->request.budget_usd = needed * 1.0001; /* the relaxation that was named is enough */
     assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     assert_true(f->result.count > 0);
+}
+
+#define HEAD                                                                                                           \
+    "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,made up\n"                                            \
+    "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\nSlow,,16,300,8,,65,,,s\n"           \
+    "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"                            \
+    "aws,slow.1,Slow,1,4,16,16,10,s\n[offer]\ncloud,region,zone,instance,on_demand,spot,source\n"
+
+/* Prices that are none are refused where they come in; an offer without any is never rented. */
+static void test_wrong_prices(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"aws,r1,r1a,slow.1,-1,0.1,s\n", "aws,r1,r1a,slow.1,nan,0.1,s\n",
+                                       "aws,r1,r1a,slow.1,0.5,-0.1,s\n", "aws,r1,r1a,slow.1,inf,0.1,s\n"};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_catalog catalog;
+        struct tm_error e = {0};
+        char text[2048];
+        (void)snprintf(text, sizeof text, "%s%s", HEAD, rows[i]);
+        tm_catalog_init(&catalog);
+        assert_row(tm_catalog_parse(&catalog, "c", text, strlen(text), false, &e) == -(int)TM_EINPUT, "%s", rows[i]);
+        tm_catalog_deinit(&catalog);
+    }
+}
+
+/* Searches another catalogue than the fixture's. */
+static void search_text(struct fixture *f, const char *text, size_t length)
+{
+    struct tm_error e = {0};
+    tm_catalog_deinit(&f->catalog);
+    tm_catalog_init(&f->catalog);
+    int rc = tm_catalog_parse(&f->catalog, "c", text, length, false, &e);
+    if (rc == 0) rc = tm_catalog_finish(&f->catalog, &e);
+    if (rc == 0) rc = tm_plan_search(&f->catalog, &f->request, &f->result, &f->other, &e);
+    assert_row(rc == 0, "%s", e.text);
+}
+
+static void test_few_offers(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *row;
+        size_t answers;
+        int spot;
+    } rows[] = {
+        {"", 0, 0},
+        {"aws,r1,r1a,slow.1,0.5,0.15,s\n", 1, 1},
+        {"aws,r1,,slow.1,0.5,,s\n", 1, 0},
+        {"aws,r1,r1a,slow.1,,0.15,s\n", 1, 1},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char text[2048];
+        (void)snprintf(text, sizeof text, "%s%s", HEAD, rows[i].row);
+        search_text(f, text, strlen(text));
+        assert_row(f->result.count == rows[i].answers, "\"%s\": %zu answers", rows[i].row, f->result.count);
+        if (f->result.count > 0)
+            assert_row((tm_plan_spot_nodes(&f->result.answers[0].fleet) > 0) == (rows[i].spot > 0), "%s", rows[i].row);
+    }
+}
+
+/* A hundred thousand offers in a thousand regions, of which one is cheapest. */
+static void test_many_offers(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_text text;
+    tm_text_init(&text, 16 << 20);
+    tm_text_puts(&text, HEAD);
+    for (int i = 0; i < 100000; i++)
+        tm_text_printf(&text, "aws,r%d,z%d,slow.1,%g,%g,s\n", i / 100, i, 0.5 + i % 977 * 1e-4,
+                       i == 77777 ? 0.1 : 0.15 + i % 1009 * 1e-4);
+    search_text(f, tm_text_string(&text), text.length);
+    assert_true(f->result.count > 0);
+    assert_string_equal(f->result.answers[0].fleet.parts[0].offer->zone, "z77777");
+    assert_true(f->result.gap < 0.01);
+    tm_text_deinit(&text);
 }
 
 static void test_bad_requests(void **state)
@@ -426,4 +515,5 @@ static void test_without_memory(void **state)
 TM_TEST_MAIN(FIXTURE_TEST(test_equals_brute_force), FIXTURE_TEST(test_mixes_against_brute_force),
              FIXTURE_TEST(test_spreads_over_zones), FIXTURE_TEST(test_anchors), FIXTURE_TEST(test_quotas),
              FIXTURE_TEST(test_order_and_kinds), FIXTURE_TEST(test_never_worse_than_srift),
-             FIXTURE_TEST(test_nothing_found), FIXTURE_TEST(test_bad_requests), FIXTURE_TEST(test_without_memory))
+             FIXTURE_TEST(test_nothing_found), FIXTURE_TEST(test_few_offers), FIXTURE_TEST(test_many_offers),
+             TM_TEST(test_wrong_prices), FIXTURE_TEST(test_bad_requests), FIXTURE_TEST(test_without_memory))

@@ -1,0 +1,104 @@
+/* Job files: what is read, what is refused and in which words. */
+#include "workload/job.h"
+
+#include "base/test/harness.h"
+
+#include <string.h>
+
+static int parse(const char *text, struct tm_job *job, struct tm_error *e)
+{
+    tm_job_init(job);
+    return tm_job_parse("job.yaml", text, strlen(text), job, e);
+}
+
+static void test_reads_a_plan(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "name: bert\nmodel: bert-large\nsamples: 20000000\nbatch: 256\ndeadline: 1d\n"
+        "budget: $50.25\nmax_hourly: 3\nprobability: 0.9\nnum_nodes: 8\n"
+        "resources:\n  infra: aws/us-east-1\n  accelerators: [V100, 'A100:8']\n  use_spot: true\n"
+        "quotas: {V100: 16, 'us-east-1:on-demand': 2}\n"
+        "envs: {A: 1, B: two}\nsetup: |\n  one\n  two\nrun: train\n";
+    struct tm_job job;
+    struct tm_error e = {0};
+    assert_row(parse(text, &job, &e) == 0, "%s", e.text);
+    assert_string_equal(job.name, "bert");
+    assert_string_equal(job.model, "bert-large");
+    assert_true(job.samples == 20000000 && job.batch == 256 && job.num_nodes == 8);
+    assert_true(job.deadline_ms == 86400000 && job.budget_usd_millionths == 50250000);
+    assert_true(job.max_hourly_usd_millionths == 3000000 && job.probability == 0.9);
+    assert_true(job.resources.infra.count == 1 && job.resources.accelerators.count == 2);
+    assert_string_equal(job.resources.accelerators.items[1], "A100:8");
+    assert_string_equal(job.resources.use_spot, "true");
+    assert_true(job.quotas.count == 2 && job.envs.count == 2);
+    assert_string_equal(job.quotas.items[1].name, "us-east-1:on-demand");
+    assert_string_equal(job.envs.items[1].text, "two");
+    assert_string_equal(job.setup, "one\ntwo\n");
+    tm_job_deinit(&job);
+}
+
+/* A training job reads too: its network as a formula, its own keys left alone. */
+static void test_reads_a_training_job(void **state)
+{
+    (void)state;
+    static const char text[] = "model:\n  gpt: {layers: 4, hidden: 128, heads: 4, ctx: 64, dropout: 0.1}\n"
+                               "data: kjv-new-testament\nbatch: 24\nmicro_batch: 2\nsteps: 300\n"
+                               "optimizer: {lr: 0.1}\nschedule: {warmup: 2}\ndeterminism: fast\nmemory: 1GB\n"
+                               "checkpoint: {dir: x, every: 3}\n";
+    struct tm_job job;
+    struct tm_error e = {0};
+    assert_row(parse(text, &job, &e) == 0, "%s", e.text);
+    assert_string_equal(job.model, "gpt:layers=4,hidden=128,heads=4,ctx=64,vocab=256");
+    assert_true(job.steps == 300 && job.micro_batch == 2);
+    tm_job_deinit(&job);
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says;
+    } rows[] = {
+        {"modle: x\n", "job.yaml:1:8: modle: unknown key; did you mean \"model\"?"},
+        {"deadline: soon\n", "deadline: expected duration, got \"soon\"; write for example 24h"},
+        {"batch: 0\n", "batch: expected"},
+        {"resources: {clod: aws}\n", "resources.clod: unknown key"},
+        {"resources: {use_spot: maybe}\n", "use_spot: expected true or false, got \"maybe\""},
+        {"quotas: 3\n", "quotas: expected a map of names and values"},
+        {"quotas: {V100: many}\n", "quotas.V100: expected how many instances, got \"many\""},
+        {"quotas: {V100: -1}\n", "quotas.V100: expected how many instances"},
+        {"envs: {A: [1]}\n", "envs.A: expected a text or a number"},
+        {"model: {bert: {}}\n", "model: expected a name, or gpt with its sizes"},
+        {"model: {gpt: {layers: [1]}}\n", "model.gpt.layers: expected a number"},
+        {"- 1\n", "expected a map of keys and values"},
+        {"probability: 2\n", "probability: expected"},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_job job;
+        struct tm_error e = {0};
+        assert_row(parse(rows[i].text, &job, &e) == -(int)TM_EINPUT, "%s", rows[i].text);
+        assert_row(strstr(e.text, rows[i].says) != NULL, "%s: \"%s\" does not hold \"%s\"", rows[i].text, e.text,
+                   rows[i].says);
+        tm_job_deinit(&job);
+    }
+}
+
+static int parse_and_drop(void)
+{
+    struct tm_job job;
+    int rc =
+        parse("model: {gpt: {layers: 2}}\nquotas: {V100: 1}\nenvs: {A: b}\nresources: {infra: [a, b]}\n", &job, NULL);
+    tm_job_deinit(&job);
+    return rc;
+}
+
+static void test_without_memory(void **state)
+{
+    (void)state;
+    TM_FAIL_EACH_ALLOC(rc = parse_and_drop());
+}
+
+TM_TEST_MAIN(TM_TEST(test_reads_a_plan), TM_TEST(test_reads_a_training_job), TM_TEST(test_refuses),
+             TM_TEST(test_without_memory))

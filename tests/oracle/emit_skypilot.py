@@ -1,0 +1,91 @@
+"""SkyPilot tasks that plan emits, against what SkyPilot's documentation says of its YAML (yaml-spec; SkyPilot 0.9 and 0.10):
+
+- a task is a map; its keys are among TASK; resources' keys are among RESOURCES, no others are accepted
+- num_nodes is a whole number above 0, use_spot true or false, name, setup and run are texts, envs a map of texts or numbers
+- infra is CLOUD[/REGION[/ZONE]], accelerators NAME or NAME:COUNT, and an instance_type is a text
+"""
+import re
+import subprocess
+import sys
+import tempfile
+
+import yaml
+
+TASK = {"name", "workdir", "num_nodes", "resources", "envs", "secrets", "file_mounts", "setup", "run", "config", "service"}
+RESOURCES = {
+    "infra", "cloud", "region", "zone", "accelerators", "accelerator_args", "cpus", "memory", "instance_type", "use_spot",
+    "disk_size", "disk_tier", "network_tier", "image_id", "ports", "labels", "autostop", "any_of", "ordered",
+    "job_recovery",
+}  # fmt: skip
+CLOUDS = "aws|azure|gcp|lambda"
+
+tidemill = sys.argv[1]
+job = """name: "a: job #1"
+model: gpt2-124m
+samples: 5000000
+envs: {EMPTY: "", NUMBER: 7, TEXT: "true", QUOTES: "a \\"b\\" # c"}
+setup: |
+  pip install -r requirements.txt
+
+  echo "done: # yes"
+run: torchrun --nproc_per_node 8 train.py
+"""
+cases = [
+    ["--deadline", "24h"],
+    ["--deadline", "12h", "--market", "on-demand"],
+    ["--deadline", "8h", "--mtbf", "2h", "--cloud", "aws", "--gpu", "T4,A10G"],
+    ["--max-hourly", "6", "--objective", "fastest", "--quota", "g4dn.xlarge=3,g5.xlarge=2", "--gpu", "T4,A10G"],
+    ["--deadline", "24h", "--cloud", "gcp"],
+    ["--deadline", "24h", "--cloud", "azure"],
+]
+
+
+def wrong(task):
+    extra = set(task) - TASK
+    if extra:
+        return f"keys {extra}"
+    resources = task["resources"]
+    extra = set(resources) - RESOURCES
+    if extra:
+        return f"resources' keys {extra}"
+    if type(task["num_nodes"]) is not int or task["num_nodes"] < 1:
+        return "num_nodes"
+    if type(resources["use_spot"]) is not bool:
+        return "use_spot"
+    if not all(isinstance(task.get(key, ""), str) for key in ("name", "setup", "run", "workdir")):
+        return "a text is none"
+    if not re.fullmatch(rf"(?i:{CLOUDS})(?:/[^/]+(?:/[^/]+)?)?", resources["infra"]):
+        return f"infra {resources['infra']}"
+    if not re.fullmatch(r"[A-Za-z0-9-]+(:[0-9.]+)?", resources["accelerators"]):
+        return f"accelerators {resources['accelerators']}"
+    if not isinstance(resources["instance_type"], str):
+        return "instance_type"
+    envs = task.get("envs", {})
+    if not all(isinstance(key, str) and isinstance(value, (str, int, float)) for key, value in envs.items()):
+        return "envs"
+    return None
+
+
+bad = 0
+with tempfile.TemporaryDirectory() as folder:
+    path = f"{folder}/job.yaml"
+    with open(path, "w") as file:
+        file.write(job)
+    given = yaml.safe_load(job)
+    for case in cases:
+        done = subprocess.run([tidemill, "plan", path, "--emit", "skypilot", *case], capture_output=True, text=True)
+        problems = [] if done.returncode == 0 else [done.stderr.strip()]
+        tasks = list(yaml.safe_load_all(done.stdout)) if done.returncode == 0 else []
+        for task in tasks:
+            problems += [problem for problem in [wrong(task)] if problem]
+            for key in ("setup", "run"):
+                if task[key] != given[key]:
+                    problems.append(f"{key} is {task[key]!r}")
+            if {key: str(value) for key, value in task["envs"].items()} != {k: str(v) for k, v in given["envs"].items()}:
+                problems.append(f"envs are {task['envs']}")
+        if done.returncode == 0 and (not tasks or tasks[0]["name"] != given["name"]):
+            problems.append("name")
+        for problem in problems:
+            print(f"{' '.join(case)}: {problem}")
+        bad += len(problems)
+sys.exit(bad > 0)
