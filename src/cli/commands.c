@@ -89,8 +89,10 @@ const struct tm_command tm_commands[] = {
             "been equally likely to be the one that went.",
         .examples = "  tidemill study lifetimes.csv\n"
                     "  tidemill study lifetimes.csv --gpu K80 --svg k80.svg\n"
-                    "  tidemill study --bands --gpu V100,T4\n",
+                    "  tidemill study --bands --gpu V100,T4\n"
+                    "  tidemill study cluster --workers \"4x K80:transient\" --steps 64000 --model resnet32\n",
         .options = tm_study_options,
+        .subcommands = tm_study_subcommands,
         .run = tm_cmd_study,
         .files = true,
     },

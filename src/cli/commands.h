@@ -26,6 +26,8 @@ int tm_cmd_forecast(struct tm_cli *cli, struct tm_error *e);
 
 extern const struct tm_option tm_study_options[];
 int tm_cmd_study(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_command tm_study_subcommands[];
+
 extern const struct tm_option tm_simulate_options[];
 int tm_cmd_simulate(struct tm_cli *cli, struct tm_error *e);
 

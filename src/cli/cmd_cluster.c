@@ -1,0 +1,349 @@
+#include "base/jsonout.h"
+#include "base/number.h"
+#include "base/table.h"
+#include "cli/commands.h"
+#include "sim/cluster_whatif.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *const revocation_choices[] = {"sampled", "0", "1", "2", NULL};
+static const char *const yes_or_no[] = {"no", "yes", NULL};
+static const char *const baselines[] = {"K80", "P100", "V100", NULL};
+
+struct request {
+    struct tm_cluster cluster;
+    struct tm_cluster baseline;
+    struct tm_cluster_model model;
+    struct tm_cluster_job job;
+};
+
+/* ---- what is asked ---- */
+
+/* "K80=4.5,P100=11.8": measured speeds of one worker. */
+static int read_speeds(const char *text, struct tm_cluster_model *model, struct tm_error *e)
+{
+    for (const char *at = text; *at != '\0';) {
+        size_t length = strcspn(at, ",");
+        const char *equals = memchr(at, '=', length);
+        double speed = 0;
+        int gpu = -1;
+        for (int g = 0; equals != NULL && g < TM_CLUSTER_GPUS; g++) {
+            size_t name = (size_t)(equals - at);
+            if (name == strlen(tm_cluster_gpus[g].name) && strncasecmp(at, tm_cluster_gpus[g].name, name) == 0) gpu = g;
+        }
+        if (gpu < 0 || !tm_number_double(equals + 1, length - (size_t)(equals + 1 - at), &speed) || !(speed > 0) ||
+            speed > 1e9)
+            return tm_error_set(e, TM_EUSAGE,
+                                "--speeds: expected steps a second such as K80=4.5,P100=11.8, got \"%.40s\"", text);
+        model->steps_per_s[gpu] = speed;
+        at += length + (at[length] == ',');
+    }
+    return 0;
+}
+
+static int read_model(const struct tm_cli *cli, struct tm_cluster_model *model, struct tm_error *e)
+{
+    const struct tm_cluster_model *known = NULL;
+    const char *name = tm_given_text(cli, "model");
+    if (name == NULL) return tm_error_set(e, TM_EUSAGE, "say what is trained: --model resnet32");
+    bool measured = tm_given(cli, "speeds");
+    int rc = tm_cluster_model_find(name, &known, e);
+    if (rc != 0 && !measured) return rc;
+    *model = known != NULL
+                 ? *known
+                 : (struct tm_cluster_model){
+                       .name = name, .steps_per_s = {NAN, NAN, NAN}, .ceiling = {INFINITY, INFINITY}, .join_s = 80};
+    rc = measured ? read_speeds(tm_given_text(cli, "speeds"), model, e) : 0;
+    double ceiling = 0;
+    if (rc == 0) rc = tm_given_number(cli, "ceiling", 1e-6, 1e9, &ceiling, e);
+    if (rc == 0 && ceiling > 0) {
+        model->ceiling[1] = known != NULL ? ceiling * known->ceiling[1] / known->ceiling[0] : 2 * ceiling;
+        model->ceiling[0] = ceiling;
+    }
+    return rc;
+}
+
+static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct tm_error *e)
+{
+    int revocations = 0;
+    int replace = 0;
+    int chief = TM_CHIEF_FAILOVER;
+    int64_t seed = 1;
+    int64_t runs = 2000;
+    int64_t steps = 0;
+    if (!tm_given(cli, "steps")) return tm_error_set(e, TM_EUSAGE, "say how long the job is: --steps 64000");
+    int rc = tm_given_integer(cli, "steps", 1, INT64_C(1000000000000), &steps, e);
+    if (rc == 0) rc = tm_given_choice(cli, "revocations", &revocations, e);
+    if (rc == 0) rc = tm_given_choice(cli, "replace", &replace, e);
+    if (rc == 0) rc = tm_given_choice(cli, "chief", &chief, e);
+    if (rc == 0) rc = tm_given_number(cli, "checkpoint-every", 1, 1e12, &job->checkpoint_every, e);
+    if (rc == 0) rc = tm_given_number(cli, "checkpoint-mb", 0, 1e9, &job->checkpoint_mb, e);
+    if (rc == 0) rc = tm_given_integer(cli, "runs", 1, TM_CLUSTER_RUNS_MAX, &runs, e);
+    if (rc == 0) rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &seed, e);
+    if (rc == 0 && tm_given(cli, "checkpoint-mb") && !tm_given(cli, "checkpoint-every"))
+        rc = tm_error_set(e, TM_EUSAGE,
+                          "--checkpoint-mb says how large checkpoints are: say how often with "
+                          "--checkpoint-every STEPS");
+    job->steps = (double)steps;
+    job->revocations = revocations - 1; /* "sampled" is -1 */
+    job->replace = replace == 1;
+    job->chief = (enum tm_cluster_chief)chief;
+    job->runs = (int)runs;
+    job->seed = (uint64_t)seed;
+    return rc;
+}
+
+static int read_request(const struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    const char *workers = tm_given_text(cli, "workers");
+    int64_t servers = 0;
+    int baseline = TM_CLUSTER_K80;
+    if (cli->argument_count > 0) return tm_error_set(e, TM_EUSAGE, "study cluster takes no files; see its options");
+    if (workers == NULL) return tm_error_set(e, TM_EUSAGE, "say what the cluster is: --workers \"4x K80:transient\"");
+    int rc = tm_cluster_parse(workers, &request->cluster, e);
+    if (rc == 0) rc = tm_given_integer(cli, "servers", 0, TM_CLUSTER_SERVERS_MAX, &servers, e);
+    if (rc == 0 && tm_given(cli, "servers")) request->cluster.servers = (int)servers;
+    if (rc == 0) rc = read_model(cli, &request->model, e);
+    if (rc == 0) rc = read_job(cli, &request->job, e);
+    if (rc == 0) rc = tm_given_choice(cli, "baseline", &baseline, e);
+    if (rc != 0) return rc;
+    if (!tm_given(cli, "baseline") && !(request->model.steps_per_s[baseline] > 0))
+        baseline = request->cluster.workers[0].gpu;
+    request->baseline.count = 1;
+    request->baseline.workers[0] = (struct tm_cluster_worker){.gpu = (enum tm_cluster_gpu)baseline};
+    request->job.model = &request->model;
+    return 0;
+}
+
+/* ---- answers ---- */
+
+struct answer {
+    struct tm_cluster_outcome baseline;
+    struct tm_cluster_outcome cluster;
+    struct tm_cluster_outcome on_demand; /* the same cluster */
+    struct tm_cluster_advice advice;
+};
+
+static int find_answer(struct request *request, struct answer *answer, struct tm_error *e)
+{
+    struct tm_cluster_job steady = request->job;
+    struct tm_cluster on_demand = request->cluster;
+    steady.revocations = 0;
+    steady.runs = 1;
+    for (size_t i = 0; i < on_demand.count; i++)
+        on_demand.workers[i].transient = false;
+    int rc = tm_cluster_run(&request->job, &request->cluster, &answer->cluster, e);
+    if (rc == 0) rc = tm_cluster_run(&steady, &request->baseline, &answer->baseline, e);
+    if (rc == 0) rc = tm_cluster_run(&steady, &on_demand, &answer->on_demand, e);
+    if (rc == 0) rc = tm_cluster_advise(&request->job, &request->cluster, &answer->cluster, &answer->advice, e);
+    if (rc == 0 && answer->cluster.lost >= 1)
+        return tm_error_set(e, TM_ENONE,
+                            "this job never finishes: its workers are lost first; allow --replace yes, or a "
+                            "chief that fails over");
+    return rc;
+}
+
+static const struct tm_column columns[] = {
+    {"CLUSTER", TM_LEFT, 0}, {"PS", TM_RIGHT, 1},       {"STEPS/S", TM_RIGHT, 1},    {"HOURS", TM_RIGHT, 0},
+    {"10-90%", TM_RIGHT, 2}, {"COST ($)", TM_RIGHT, 0}, {"10-90%", TM_RIGHT, 3},     {"SPEEDUP", TM_RIGHT, 0},
+    {"SAVING", TM_RIGHT, 0}, {"REVOKED", TM_RIGHT, 3},  {"NEVER ENDS", TM_RIGHT, 2}, {"", TM_LEFT, 0},
+};
+
+static void add_row(struct tm_table *table, const char *what, int servers, const struct tm_cluster_outcome *o,
+                    const struct tm_cluster_outcome *baseline, const char *note)
+{
+    tm_table_add(table, "%s", what);
+    tm_table_add(table, "%d", servers);
+    tm_table_add(table, "%.2f", o->steps_per_s);
+    tm_table_add(table, "%.3f", o->time_h.mean);
+    tm_table_add(table, "%.3f-%.3f", o->time_h.p10, o->time_h.p90);
+    tm_table_add(table, "%.3f", o->cost_usd.mean);
+    tm_table_add(table, "%.3f-%.3f", o->cost_usd.p10, o->cost_usd.p90);
+    tm_table_add(table, "%.2fx", baseline->time_h.mean / o->time_h.mean);
+    tm_table_add(table, "%.1f%%", 100 * (1 - o->cost_usd.mean / baseline->cost_usd.mean));
+    tm_table_add(table, "%.2f", o->revocations);
+    tm_table_add(table, "%.1f%%", 100 * o->lost);
+    tm_table_add(table, "%s", note);
+}
+
+static int put_table(struct tm_cli *cli, const struct request *request, const struct answer *answer, struct tm_error *e)
+{
+    struct tm_table table;
+    struct tm_text names;
+    tm_text_init(&names, 1 << 16);
+    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
+    const struct tm_cluster_outcome *base = &answer->baseline;
+    tm_cluster_print(&request->baseline, &names);
+    add_row(&table, tm_text_string(&names), 0, base, base, "the baseline");
+    tm_text_clear(&names);
+    tm_cluster_print(&request->cluster, &names);
+    int servers = request->cluster.servers;
+    add_row(&table, tm_text_string(&names), servers, &answer->cluster, base, "");
+    add_row(&table, "the same on demand", servers, &answer->on_demand, base, "");
+    if (answer->advice.worker.steps_per_s > 0)
+        add_row(&table, "and one more worker", servers > 0 ? servers : 1, &answer->advice.worker, base,
+                answer->advice.worker_pays ? "pays: faster, not dearer" : "");
+    if (answer->advice.server.steps_per_s > 0)
+        add_row(&table, "and one more server", servers + 1, &answer->advice.server, base,
+                answer->advice.server_pays ? "pays: faster, not dearer" : "");
+    int rc = tm_text_status(&names, e);
+    if (rc == 0) rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    tm_table_deinit(&table);
+    tm_text_deinit(&names);
+    return rc;
+}
+
+static void put_notes(struct tm_cli *cli, const struct request *request, const struct answer *answer)
+{
+    double sum = tm_cluster_sum_of_speeds(&request->model, &request->cluster);
+    double ceiling = tm_cluster_ceiling(&request->model, request->cluster.servers);
+    const struct tm_cluster_outcome *o = &answer->cluster;
+    tm_text_printf(&cli->out, "\nWorkers alone would make %.2f steps a second", sum);
+    if (isfinite(ceiling)) tm_text_printf(&cli->out, "; the parameter servers take at most %.1f", ceiling);
+    tm_text_printf(&cli->out, ".\nRuns with 0, 1, and 2 or more revocations: %.1f%%, %.1f%%, %.1f%%.\n",
+                   100 * o->with_count[0], 100 * o->with_count[1], 100 * o->with_count[2]);
+    if (request->job.checkpoint_every > 0)
+        tm_text_printf(&cli->out, "A checkpoint of %g MB takes %.1f s.\n", request->job.checkpoint_mb,
+                       tm_cluster_checkpoint_s(request->job.checkpoint_mb));
+    if (answer->advice.server_pays)
+        tm_text_puts(&cli->out, "Add a parameter server: the cluster is held back by its servers.\n");
+    else if (answer->advice.worker_pays)
+        tm_text_puts(&cli->out, "Add a worker: it is faster and costs no more.\n");
+}
+
+static void put_spread(struct tm_jsonout *json, const char *key, const struct tm_spread *spread)
+{
+    tm_jsonout_object(json, key);
+    tm_jsonout_number(json, "mean", spread->mean);
+    tm_jsonout_number(json, "sd", spread->sd);
+    tm_jsonout_number(json, "p10", spread->p10);
+    tm_jsonout_number(json, "p50", spread->p50);
+    tm_jsonout_number(json, "p90", spread->p90);
+    tm_jsonout_end(json);
+}
+
+/* The members of an outcome, into an object that is open. */
+static void put_outcome(struct tm_jsonout *json, const struct tm_cluster_outcome *o,
+                        const struct tm_cluster_outcome *baseline)
+{
+    tm_jsonout_number(json, "steps_per_s", o->steps_per_s);
+    put_spread(json, "time_h", &o->time_h);
+    put_spread(json, "cost_usd", &o->cost_usd);
+    tm_jsonout_number(json, "speedup", baseline->time_h.mean / o->time_h.mean);
+    tm_jsonout_number(json, "saving", 1 - o->cost_usd.mean / baseline->cost_usd.mean);
+    tm_jsonout_number(json, "revocations", o->revocations);
+    tm_jsonout_list(json, "share_with_revocations"); /* 0, 1, 2 and more */
+    for (int k = 0; k < 3; k++)
+        tm_jsonout_number(json, NULL, o->with_count[k]);
+    tm_jsonout_end(json);
+    tm_jsonout_number(json, "never_ends", o->lost);
+}
+
+static void put_advice(struct tm_jsonout *json, const char *what, const struct tm_cluster_outcome *o, bool pays,
+                       const struct tm_cluster_outcome *baseline)
+{
+    if (!(o->steps_per_s > 0)) return;
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "add", what);
+    tm_jsonout_bool(json, "pays", pays);
+    put_outcome(json, o, baseline);
+    tm_jsonout_end(json);
+}
+
+static void put_json(struct tm_cli *cli, const struct request *request, const struct answer *answer)
+{
+    struct tm_jsonout json;
+    struct tm_text names;
+    tm_text_init(&names, 1 << 16);
+    tm_cluster_print(&request->cluster, &names);
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_string(&json, "model", request->model.name);
+    tm_jsonout_number(&json, "steps", request->job.steps);
+    tm_jsonout_string(&json, "workers", tm_text_string(&names));
+    tm_jsonout_integer(&json, "servers", request->cluster.servers);
+    tm_jsonout_number(&json, "sum_of_speeds", tm_cluster_sum_of_speeds(&request->model, &request->cluster));
+    tm_jsonout_number(&json, "ceiling", tm_cluster_ceiling(&request->model, request->cluster.servers));
+    put_outcome(&json, &answer->cluster, &answer->baseline);
+    tm_jsonout_object(&json, "baseline");
+    tm_text_clear(&names);
+    tm_cluster_print(&request->baseline, &names);
+    tm_jsonout_string(&json, "workers", tm_text_string(&names));
+    put_outcome(&json, &answer->baseline, &answer->baseline);
+    tm_jsonout_end(&json);
+    tm_jsonout_object(&json, "on_demand");
+    put_outcome(&json, &answer->on_demand, &answer->baseline);
+    tm_jsonout_end(&json);
+    tm_jsonout_list(&json, "advice");
+    put_advice(&json, "worker", &answer->advice.worker, answer->advice.worker_pays, &answer->baseline);
+    put_advice(&json, "server", &answer->advice.server, answer->advice.server_pays, &answer->baseline);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
+    if (names.failed != 0) cli->out.failed = names.failed;
+    tm_text_deinit(&names);
+}
+
+static int cmd_cluster(struct tm_cli *cli, struct tm_error *e)
+{
+    struct request *request = tm_arena_alloc(&cli->arena, sizeof *request);
+    struct answer answer = {0};
+    if (request == NULL) return tm_error_nomem(e);
+    int rc = read_request(cli, request, e);
+    if (rc == 0) rc = find_answer(request, &answer, e);
+    if (rc != 0) return rc;
+    if (cli->json) {
+        put_json(cli, request, &answer);
+        return 0;
+    }
+    rc = put_table(cli, request, &answer, e);
+    if (rc == 0 && !cli->quiet) put_notes(cli, request, &answer);
+    return rc;
+}
+
+static const struct tm_option options[] = {
+    {.name = "workers", .value = "LIST", .help = "such as \"2x K80:transient, P100:on-demand, V100@us-west1\""},
+    {.name = "steps", .value = "N", .help = "steps of the whole cluster"},
+    {.name = "model", .value = "NAME", .help = "resnet15, resnet32, shake-small, shake-big; any with --speeds"},
+    {.name = "servers", .value = "N", .help = "parameter servers; else 1, or none for a worker alone"},
+    {.name = "revocations",
+     .value = "N",
+     .help = "how many transient workers are lost, at random times; else as their lifetimes have it",
+     .choices = revocation_choices},
+    {.name = "replace", .value = "YES", .help = "lost workers are replaced; else no", .choices = yes_or_no},
+    {.name = "chief",
+     .value = "NAME",
+     .help = "when the first worker is lost, another takes over, or the job goes back to its checkpoint, or is lost",
+     .choices = tm_cluster_chiefs},
+    {.name = "checkpoint-every", .value = "STEPS", .help = "write a checkpoint every so many steps; else never"},
+    {.name = "checkpoint-mb", .value = "MB", .help = "size of a checkpoint"},
+    {.name = "speeds", .value = "LIST", .help = "measured steps a second of one worker: K80=4.5,P100=11.8"},
+    {.name = "ceiling", .value = "N", .help = "steps a second that one parameter server takes"},
+    {.name = "baseline",
+     .value = "GPU",
+     .help = "compare with one on-demand server with this; else K80",
+     .choices = baselines},
+    {.name = "runs", .value = "N", .help = "runs to draw; else 2000"},
+    {.name = "seed", .value = "N", .help = "the same seed gives the same runs; else 1"},
+    {.name = NULL},
+};
+
+const struct tm_command tm_study_subcommands[] = {
+    {.name = "cluster",
+     .summary = "time and cost of a job on a cluster of transient workers",
+     .description =
+         "What the transient-server study measured, for any cluster: workers around parameter servers, each as fast as "
+         "it "
+         "is alone, under the ceiling of the servers; transient workers are lost at random ages as that study found; a "
+         "replacement starts, joins, and the rest goes on meanwhile. Many runs are drawn: the table has means and the "
+         "range of 80% of them, speedup and saving against one on-demand server, and whether one more worker or server "
+         "would pay. Prices are those of that study (2019).",
+     .examples =
+         "  tidemill study cluster --workers \"4x K80:transient\" --steps 64000 --model resnet32\n"
+         "  tidemill study cluster --workers \"8x V100\" --steps 64000 --model resnet32 --revocations 0\n"
+         "  tidemill study cluster --workers \"3x K80@us-east1, K80@us-west1\" --steps 64000 --model resnet32\n",
+     .options = options,
+     .run = cmd_cluster},
+    {.name = NULL},
+};

@@ -1,0 +1,522 @@
+#include "sim/cluster_whatif.h"
+
+#include "base/alloc.h"
+#include "base/number.h"
+#include "base/random.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Exchange with the servers that does not hide behind computing, and how sharply the ceiling bends the sum: fitted to
+ * the twelve clusters of the study's table, with the ceilings. */
+static const double exchange_s = 0.004;
+static const double sharpness = 6;
+static const double round_trips_per_step = 3;
+static const double gce_limit_h = 24;
+
+/* Prices of the study (Google, early 2019): rates in its code, or implied by its bills; on-demand P100 and V100 are
+ * list prices of GPU and machine. Start-up: its measurements of requests right after a revocation. Hazards: its shares
+ * of VMs revoked within 1, 3, 6, 12 and 24 hours (K80 128, P100 42, V100 66 VMs; 6 hours between its 5 and 7). */
+const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS] = {
+    {"K80", 0.2556, 0.723, 70.3, {0.0812, 0.0354, 0.0120, 0.0048, 0.0171, 0.0171}},
+    {"P100", 0.551, 1.84, 67.3, {0.0492, 0, 0.0443, 0.0098, 0.0026, 0.0026}},
+    {"V100", 0.861, 2.86, 70.9, {0.3188, 0.0319, 0, 0, 0.0038, 0.0038}},
+};
+const double tm_cluster_server_usd_h = 0.143;
+
+/* Speeds: resnet32 from the study's runs on one server; the others from CM-DARE, V100 in the ratio of resnet32.
+ * Ceilings: fitted to CM-DARE's clusters of 1 to 8 workers with one and two servers; resnet32 with one to the study's.
+ */
+const struct tm_cluster_model tm_cluster_models[] = {
+    {"resnet15", {9.45, 24.6, 30.0}, {99, 276}, 75.6},
+    {"resnet32", {4.5456, 11.8125, 14.430}, {42, 82}, 78.7},
+    {"shake-small", {2.55, 6.90, 8.43}, {28.5, 35.8}, 89.1},
+    {"shake-big", {0.71, 2.03, 2.48}, {6.2, 6.6}, 90.8},
+    {.name = NULL},
+};
+
+const char *const tm_cluster_chiefs[] = {"failover", "restart", "fatal", NULL};
+
+int tm_cluster_model_find(const char *name, const struct tm_cluster_model **out, struct tm_error *e)
+{
+    char names[128] = "";
+    size_t used = 0;
+    for (const struct tm_cluster_model *model = tm_cluster_models; model->name != NULL; model++) {
+        if (strcasecmp(model->name, name) == 0) {
+            *out = model;
+            return 0;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", model->name);
+    }
+    return tm_error_set(e, TM_EUSAGE, "no measured speeds of \"%.40s\": there are %s; or give --speeds", name, names);
+}
+
+/* ---- clusters in words ---- */
+
+struct cursor {
+    const char *at;
+};
+
+static void skip_blanks(struct cursor *cursor)
+{
+    while (*cursor->at == ' ')
+        cursor->at++;
+}
+
+static size_t word_length(const char *at)
+{
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '-' || at[length] == '.')
+        length++;
+    return length;
+}
+
+static bool take_word(struct cursor *cursor, const char *word)
+{
+    size_t length = word_length(cursor->at);
+    if (length != strlen(word) || strncasecmp(cursor->at, word, length) != 0) return false;
+    cursor->at += length;
+    return true;
+}
+
+/* "4x " before a GPU; 1 without it. */
+static int take_count(struct cursor *cursor, int64_t *out, struct tm_error *e)
+{
+    size_t digits = strspn(cursor->at, "0123456789");
+    *out = 1;
+    if (digits == 0) return 0;
+    const char *x = cursor->at + digits;
+    while (*x == ' ')
+        x++;
+    if (*x != 'x' && *x != 'X')
+        return tm_error_set(e, TM_EUSAGE, "workers: expected \"4x K80\", got \"%.40s\"", cursor->at);
+    if (!tm_number_i64(cursor->at, digits, out) || *out < 1 || *out > TM_CLUSTER_WORKERS_MAX)
+        return tm_error_set(e, TM_EUSAGE, "workers: 1 to %d of a kind", TM_CLUSTER_WORKERS_MAX);
+    cursor->at = x + 1;
+    skip_blanks(cursor);
+    return 0;
+}
+
+static int take_worker(struct cursor *cursor, struct tm_cluster_worker *out, struct tm_error *e)
+{
+    *out = (struct tm_cluster_worker){.gpu = TM_CLUSTER_GPUS, .transient = true};
+    for (int g = 0; g < TM_CLUSTER_GPUS; g++) {
+        if (!take_word(cursor, tm_cluster_gpus[g].name)) continue;
+        out->gpu = (enum tm_cluster_gpu)g;
+        break;
+    }
+    if (out->gpu == TM_CLUSTER_GPUS)
+        return tm_error_set(e, TM_EUSAGE, "workers: expected K80, P100 or V100, got \"%.20s\"", cursor->at);
+    if (*cursor->at == ':') {
+        cursor->at++;
+        bool on_demand = take_word(cursor, "on-demand") || take_word(cursor, "od");
+        if (!on_demand && !take_word(cursor, "transient") && !take_word(cursor, "spot"))
+            return tm_error_set(e, TM_EUSAGE, "workers: expected :transient or :on-demand, got \":%.20s\"", cursor->at);
+        out->transient = !on_demand;
+    }
+    if (*cursor->at == '@') {
+        size_t length = word_length(++cursor->at);
+        if (length == 0 || length >= sizeof out->region)
+            return tm_error_set(e, TM_EUSAGE, "workers: expected a region behind @, such as us-west1");
+        memcpy(out->region, cursor->at, length);
+        out->region[length] = '\0';
+        cursor->at += length;
+    }
+    skip_blanks(cursor);
+    return 0;
+}
+
+int tm_cluster_parse(const char *text, struct tm_cluster *out, struct tm_error *e)
+{
+    struct cursor cursor = {text};
+    size_t count = 0;
+    skip_blanks(&cursor);
+    do {
+        int64_t copies;
+        struct tm_cluster_worker worker;
+        int rc = take_count(&cursor, &copies, e);
+        if (rc == 0) rc = take_worker(&cursor, &worker, e);
+        if (rc != 0) return rc;
+        if (count + (size_t)copies > TM_CLUSTER_WORKERS_MAX)
+            return tm_error_set(e, TM_EUSAGE, "workers: at most %d", TM_CLUSTER_WORKERS_MAX);
+        for (int64_t i = 0; i < copies; i++)
+            out->workers[count++] = worker;
+        if (*cursor.at != ',') break;
+        cursor.at++;
+        skip_blanks(&cursor);
+    } while (true);
+    if (*cursor.at != '\0') return tm_error_set(e, TM_EUSAGE, "workers: expected a comma, got \"%.20s\"", cursor.at);
+    out->count = count;
+    out->servers = count > 1 ? 1 : 0;
+    return 0;
+}
+
+static bool is_same(const struct tm_cluster_worker *a, const struct tm_cluster_worker *b)
+{
+    return a->gpu == b->gpu && a->transient == b->transient && strcmp(a->region, b->region) == 0;
+}
+
+void tm_cluster_print(const struct tm_cluster *cluster, struct tm_text *out)
+{
+    for (size_t i = 0; i < cluster->count;) {
+        const struct tm_cluster_worker *worker = &cluster->workers[i];
+        size_t same = i;
+        while (same < cluster->count && is_same(worker, &cluster->workers[same]))
+            same++;
+        tm_text_printf(out, "%s%zux %s:%s", i > 0 ? ", " : "", same - i, tm_cluster_gpus[worker->gpu].name,
+                       worker->transient ? "transient" : "on-demand");
+        if (worker->region[0] != '\0') tm_text_printf(out, "@%s", worker->region);
+        i = same;
+    }
+}
+
+/* ---- speed ---- */
+
+double tm_cluster_ceiling(const struct tm_cluster_model *model, int servers)
+{
+    if (servers <= 0 || isinf(model->ceiling[0])) return INFINITY;
+    double growth = fmax(1, model->ceiling[1] / model->ceiling[0]);
+    return model->ceiling[0] * pow(growth, log2(servers));
+}
+
+/* Typical round trips between Google's regions, by the first two parts of their names. */
+double tm_cluster_round_trip_s(const char *a, const char *b)
+{
+    static const char *const places[] = {"us-east", "us-central", "us-west", "europe", "asia"};
+    static const double ms[5][5] = {{0, 32, 65, 95, 180},
+                                    {32, 0, 36, 105, 150},
+                                    {65, 36, 0, 140, 120},
+                                    {95, 105, 140, 0, 250},
+                                    {180, 150, 120, 250, 0}};
+    int at[2] = {-1, -1};
+    if (a[0] == '\0' || b[0] == '\0' || strcmp(a, b) == 0) return 0;
+    for (int p = 0; p < 5; p++) {
+        if (strncmp(a, places[p], strlen(places[p])) == 0) at[0] = p;
+        if (strncmp(b, places[p], strlen(places[p])) == 0) at[1] = p;
+    }
+    if (at[0] < 0 || at[1] < 0) return 0.1;
+    return at[0] == at[1] ? 0.01 : ms[at[0]][at[1]] / 1000;
+}
+
+static double worker_speed(const struct tm_cluster_model *model, const struct tm_cluster *cluster, size_t i)
+{
+    const struct tm_cluster_worker *worker = &cluster->workers[i];
+    double alone = model->steps_per_s[worker->gpu];
+    if (cluster->servers == 0) return alone;
+    double trip_s = tm_cluster_round_trip_s(cluster->workers[0].region, worker->region);
+    return 1 / (1 / alone + exchange_s + round_trips_per_step * trip_s);
+}
+
+double tm_cluster_speed(const struct tm_cluster_model *model, const struct tm_cluster *cluster, const bool *present)
+{
+    double sum = 0;
+    for (size_t i = 0; i < cluster->count; i++)
+        if (present == NULL || present[i]) sum += worker_speed(model, cluster, i);
+    double ceiling = tm_cluster_ceiling(model, cluster->servers);
+    if (!(sum > 0) || isinf(ceiling)) return sum;
+    return sum * pow(1 + pow(sum / ceiling, sharpness), -1 / sharpness);
+}
+
+double tm_cluster_sum_of_speeds(const struct tm_cluster_model *model, const struct tm_cluster *cluster)
+{
+    double sum = 0;
+    for (size_t i = 0; i < cluster->count; i++)
+        sum += model->steps_per_s[cluster->workers[i].gpu];
+    return sum;
+}
+
+double tm_cluster_replacement_s(double overhead_s, double remaining_steps, double v0, double v1)
+{
+    return overhead_s + (remaining_steps - overhead_s * v0) / v1;
+}
+
+/* 6.3 MB took 3.1 s and 204 MB 6.6 s in the study: a floor of storage latency and a rate. */
+double tm_cluster_checkpoint_s(double megabytes)
+{
+    return 2.99 + 0.0177 * megabytes;
+}
+
+/* ---- one run ---- */
+
+struct slot {
+    bool present;
+    double up_since_h; /* billed from here */
+    double lost_at_h;
+    double joins_at_h; /* infinite: not awaited */
+};
+
+struct run {
+    const struct tm_cluster_job *job;
+    const struct tm_cluster *cluster;
+    struct tm_random random;
+    struct slot slots[TM_CLUSTER_WORKERS_MAX];
+    bool present[TM_CLUSTER_WORKERS_MAX];
+    size_t chief;
+    double now_h;
+    double done;
+    double worker_usd;
+    int revocations;
+};
+
+/* Age at which a cumulated hazard is reached; the cloud's limit at the latest. */
+static double age_at(const double hazard_h[TM_AGE_BINS], double cumulated)
+{
+    for (int b = 0; b < TM_AGE_BINS; b++) {
+        double here = hazard_h[b] * (tm_age_bin_h[b + 1] - tm_age_bin_h[b]);
+        if (hazard_h[b] > 0 && cumulated <= here) return fmin(gce_limit_h, tm_age_bin_h[b] + cumulated / hazard_h[b]);
+        cumulated -= hazard_h[b] > 0 ? here : 0;
+        if (tm_age_bin_h[b + 1] >= gce_limit_h) break;
+    }
+    return gce_limit_h;
+}
+
+static double draw_loss_h(struct run *run, size_t i, double now_h)
+{
+    const struct tm_cluster_worker *worker = &run->cluster->workers[i];
+    if (!worker->transient || run->job->revocations >= 0) return INFINITY;
+    return now_h + age_at(tm_cluster_gpus[worker->gpu].hazard_h, tm_random_exponential(&run->random, 1));
+}
+
+/* So many transient workers, chosen at random, are lost before the job would end without losses. */
+static void draw_given_losses(struct run *run, double end_h)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < run->cluster->count; i++)
+        left += run->cluster->workers[i].transient;
+    int wanted = run->job->revocations;
+    for (size_t i = 0; i < run->cluster->count && wanted > 0; i++) {
+        const struct tm_cluster_worker *worker = &run->cluster->workers[i];
+        if (!worker->transient) continue;
+        if (tm_random_below(&run->random, left--) >= (uint64_t)wanted) continue;
+        const double *hazard_h = tm_cluster_gpus[worker->gpu].hazard_h;
+        double before_end = tm_hazards_lost_by(hazard_h, end_h);
+        double share = tm_random_unit(&run->random);
+        run->slots[i].lost_at_h =
+            before_end > 0 ? fmin(end_h, age_at(hazard_h, -log(1 - share * before_end))) : share * end_h;
+        wanted--;
+    }
+}
+
+static void start(struct run *run)
+{
+    run->now_h = 0;
+    run->done = 0;
+    run->worker_usd = 0;
+    run->revocations = 0;
+    run->chief = 0;
+    for (size_t i = 0; i < run->cluster->count; i++) {
+        run->slots[i] = (struct slot){.present = true, .joins_at_h = INFINITY};
+        run->slots[i].lost_at_h = draw_loss_h(run, i, 0);
+        run->present[i] = true;
+    }
+}
+
+static void bill(struct run *run, size_t i)
+{
+    const struct tm_cluster_worker *worker = &run->cluster->workers[i];
+    const struct tm_cluster_gpu_facts *gpu = &tm_cluster_gpus[worker->gpu];
+    run->worker_usd +=
+        (run->now_h - run->slots[i].up_since_h) * (worker->transient ? gpu->transient_usd_h : gpu->on_demand_usd_h);
+}
+
+/* False: the job is lost with it. */
+static bool lose(struct run *run, size_t i)
+{
+    struct slot *slot = &run->slots[i];
+    bill(run, i);
+    slot->present = run->present[i] = false;
+    slot->lost_at_h = INFINITY;
+    run->revocations++;
+    if (run->job->replace) {
+        double up_h = run->now_h + tm_cluster_gpus[run->cluster->workers[i].gpu].startup_s / 3600;
+        slot->up_since_h = up_h;
+        slot->joins_at_h = up_h + run->job->model->join_s / 3600;
+    }
+    if (i != run->chief) return true;
+    if (run->job->chief == TM_CHIEF_FATAL) return false;
+    if (run->job->chief == TM_CHIEF_RESTART)
+        run->done = run->job->checkpoint_every > 0
+                        ? floor(run->done / run->job->checkpoint_every) * run->job->checkpoint_every
+                        : 0;
+    for (size_t k = 0; k < run->cluster->count; k++)
+        if (run->present[k]) run->chief = k;
+    return true;
+}
+
+static void join(struct run *run, size_t i)
+{
+    struct slot *slot = &run->slots[i];
+    bool alone = true;
+    for (size_t k = 0; k < run->cluster->count; k++)
+        alone = alone && !run->present[k];
+    slot->present = run->present[i] = true;
+    slot->joins_at_h = INFINITY;
+    slot->lost_at_h = draw_loss_h(run, i, slot->up_since_h);
+    if (slot->lost_at_h < run->now_h) slot->lost_at_h = run->now_h;
+    if (alone) run->chief = i;
+}
+
+/* Steps an hour, with the stalls of checkpoints. */
+static double pace_h(const struct run *run)
+{
+    double speed = tm_cluster_speed(run->job->model, run->cluster, run->present);
+    if (!(speed > 0)) return 0;
+    double stall_s = run->job->checkpoint_every > 0
+                         ? tm_cluster_checkpoint_s(run->job->checkpoint_mb) / run->job->checkpoint_every
+                         : 0;
+    return 3600 / (1 / speed + stall_s);
+}
+
+/* Runs the job to its end; false: it never ends. */
+static bool run_once(struct run *run)
+{
+    size_t events_max = 1000 * (run->cluster->count + 1); /* a job that loses workers faster than it steps */
+    for (size_t event = 0; event < events_max; event++) {
+        double pace = pace_h(run);
+        double end_h = pace > 0 ? run->now_h + (run->job->steps - run->done) / pace : INFINITY;
+        double next_h = INFINITY;
+        size_t who = 0;
+        for (size_t i = 0; i < run->cluster->count; i++) {
+            double at_h = fmin(run->slots[i].lost_at_h, run->slots[i].joins_at_h);
+            if (at_h >= next_h) continue;
+            next_h = at_h;
+            who = i;
+        }
+        if (isinf(end_h) && isinf(next_h)) return false;
+        double to_h = fmin(end_h, next_h);
+        run->done += pace * (to_h - run->now_h);
+        run->now_h = to_h;
+        if (end_h <= next_h) {
+            for (size_t i = 0; i < run->cluster->count; i++)
+                if (run->slots[i].present) bill(run, i);
+            return true;
+        }
+        if (run->slots[who].present && !lose(run, who)) return false;
+        if (!isinf(run->slots[who].joins_at_h) && run->slots[who].joins_at_h <= run->now_h) join(run, who);
+    }
+    return false;
+}
+
+/* ---- many runs ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct tm_spread spread_of(double *values, size_t count)
+{
+    struct tm_spread spread = {NAN, NAN, NAN, NAN, NAN};
+    if (count == 0) return spread;
+    double sum = 0;
+    double squares = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    spread.mean = sum / (double)count;
+    for (size_t i = 0; i < count; i++)
+        squares += (values[i] - spread.mean) * (values[i] - spread.mean);
+    spread.sd = count > 1 ? sqrt(squares / (double)(count - 1)) : 0;
+    qsort(values, count, sizeof *values, by_value);
+    spread.p10 = values[(count - 1) / 10];
+    spread.p50 = values[(count - 1) / 2];
+    spread.p90 = values[(count - 1) * 9 / 10];
+    return spread;
+}
+
+static int check(const struct tm_cluster_job *job, const struct tm_cluster *cluster, struct tm_error *e)
+{
+    int transient = 0;
+    for (size_t i = 0; i < cluster->count; i++) {
+        transient += cluster->workers[i].transient;
+        if (!(job->model->steps_per_s[cluster->workers[i].gpu] > 0))
+            return tm_error_set(e, TM_EUSAGE, "the speed of one worker with a %s is not known: give --speeds",
+                                tm_cluster_gpus[cluster->workers[i].gpu].name);
+    }
+    if (cluster->count == 0) return tm_error_set(e, TM_EUSAGE, "a cluster needs a worker");
+    if (cluster->count > 1 && cluster->servers < 1)
+        return tm_error_set(e, TM_EUSAGE, "several workers need a parameter server: --servers 1");
+    if (job->revocations > transient)
+        return tm_error_set(e, TM_EUSAGE, "%d revocations of %d transient workers", job->revocations, transient);
+    if (!(job->steps > 0)) return tm_error_set(e, TM_EUSAGE, "a job needs steps");
+    return 0;
+}
+
+static void summarise(double *time_h, double *cost_usd, size_t finished, int runs, struct tm_cluster_outcome *out)
+{
+    out->time_h = spread_of(time_h, finished);
+    out->cost_usd = spread_of(cost_usd, finished);
+    out->lost = 1 - (double)finished / runs;
+    out->revocations /= runs;
+    for (int k = 0; k < 3; k++)
+        out->with_count[k] /= runs;
+}
+
+int tm_cluster_run(const struct tm_cluster_job *job, const struct tm_cluster *cluster, struct tm_cluster_outcome *out,
+                   struct tm_error *e)
+{
+    int rc = check(job, cluster, e);
+    if (rc != 0) return rc;
+    int runs = job->runs < 1 ? 1 : job->runs > TM_CLUSTER_RUNS_MAX ? TM_CLUSTER_RUNS_MAX : job->runs;
+    struct run *run = tm_calloc(1, sizeof *run);
+    double *values = tm_alloc(2 * (size_t)runs * sizeof *values);
+    if (run == NULL || values == NULL) {
+        tm_free(run);
+        tm_free(values);
+        return tm_error_nomem(e);
+    }
+    *out = (struct tm_cluster_outcome){.steps_per_s = tm_cluster_speed(job->model, cluster, NULL)};
+    size_t finished = 0;
+    double undisturbed_h = job->steps / out->steps_per_s / 3600;
+    for (int r = 0; r < runs; r++) {
+        *run = (struct run){.job = job, .cluster = cluster, .random = tm_random_make(job->seed, (uint64_t)r)};
+        start(run);
+        if (job->revocations > 0) draw_given_losses(run, undisturbed_h);
+        bool ended = run_once(run);
+        out->revocations += run->revocations;
+        out->with_count[run->revocations < 2 ? run->revocations : 2]++;
+        if (!ended) continue;
+        values[finished] = run->now_h;
+        values[(size_t)runs + finished] = run->worker_usd + run->now_h * cluster->servers * tm_cluster_server_usd_h;
+        finished++;
+    }
+    summarise(values, values + runs, finished, runs, out);
+    tm_free(run);
+    tm_free(values);
+    return 0;
+}
+
+static bool pays(const struct tm_cluster_outcome *now, const struct tm_cluster_outcome *then)
+{
+    return then->time_h.mean < 0.99 * now->time_h.mean && then->cost_usd.mean <= now->cost_usd.mean &&
+           then->lost <= now->lost + 0.01;
+}
+
+int tm_cluster_advise(const struct tm_cluster_job *job, const struct tm_cluster *cluster,
+                      const struct tm_cluster_outcome *now, struct tm_cluster_advice *out, struct tm_error *e)
+{
+    struct tm_cluster *more = tm_alloc(sizeof *more);
+    if (more == NULL) return tm_error_nomem(e);
+    *out = (struct tm_cluster_advice){0};
+    *more = *cluster;
+    int rc = 0;
+    if (more->count < TM_CLUSTER_WORKERS_MAX) {
+        more->workers[more->count++] = cluster->workers[cluster->count - 1];
+        if (more->servers == 0) more->servers = 1;
+        rc = tm_cluster_run(job, more, &out->worker, e);
+        out->worker_pays = rc == 0 && pays(now, &out->worker);
+    }
+    *more = *cluster;
+    if (rc == 0 && cluster->servers > 0 && more->servers < TM_CLUSTER_SERVERS_MAX) {
+        more->servers++;
+        rc = tm_cluster_run(job, more, &out->server, e);
+        out->server_pays = rc == 0 && pays(now, &out->server);
+    }
+    tm_free(more);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* Lists of lifetimes, logs and traces: any bytes are read or refused; what was read can be studied. The first byte
+ * chooses the cloud's limit. */
+#include "fuzz.h"
+#include "market/study.h"
+
+#include <math.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct tm_lifetimes lifetimes;
+    struct tm_study study;
+    struct tm_error e;
+    if (size < 2) return 0;
+    tm_lifetimes_init(&lifetimes);
+    tm_study_init(&study);
+    double cap_s = data[0] % 3 == 0 ? -1 : data[0] % 3 == 1 ? 0 : 3600;
+    int rc = tm_lifetimes_parse("fuzz.csv", (const char *)data + 1, size - 1, cap_s, &lifetimes, &e);
+    if (rc == 0) {
+        for (size_t i = 0; i < lifetimes.count; i++)
+            assert(lifetimes.records[i].age_s >= 0 && lifetimes.records[i].weight > 0);
+        rc = tm_study_make(&lifetimes, (struct tm_lifetime_filter){-1, -1, -1}, &study, &e);
+        assert(rc == 0 || rc == -(int)TM_ELIMIT);
+        for (size_t i = 0; i < study.count; i++) {
+            const struct tm_survival *survival = &study.groups[i].survival;
+            for (size_t k = 0; k < survival->count; k++) {
+                const struct tm_survival_step *step = &survival->steps[k];
+                assert(step->survival >= 0 && step->survival <= 1 && step->low <= step->survival &&
+                       step->high >= step->survival);
+            }
+        }
+    }
+    tm_study_deinit(&study);
+    tm_lifetimes_deinit(&lifetimes);
+    assert(tm_alloc_live() == 0);
+    return 0;
+}
