@@ -31,7 +31,7 @@ double tm_report__stall_of(const struct tm_report_run *run, enum tm_sim_cause ca
 {
     const struct tm_sim_pauses *pauses = &run->result->pauses;
     double by_cause[TM_REPORT_CAUSES] = {0, pauses->migrate_s, pauses->rollback_s, pauses->idle_s, pauses->start_s};
-    return isfinite(by_cause[cause]) && by_cause[cause] > 0 ? by_cause[cause] : 0;
+    return tm_report__is_plain(by_cause[cause]) && by_cause[cause] > 0 ? by_cause[cause] : 0;
 }
 
 double tm_report__until_s(const struct tm_report_run *run)
@@ -114,10 +114,11 @@ static void measure_log(struct tm_report_group *group, const struct tm_sim_log *
         double end_s = interval->time_s + interval->duration_s;
         double work_s = interval->duration_s - (interval->cause == TM_SIM_NONE ? 0 : interval->pause_s);
         double rate = work_s > 0 ? interval->samples / work_s : 0;
-        if (isfinite(end_s)) group->end_s = fmax(group->end_s, end_s);
-        if (isfinite(rate) && interval->cause != TM_SIM_IDLE) group->rate_max = fmax(group->rate_max, rate);
+        if (tm_report__is_plain(end_s)) group->end_s = fmax(group->end_s, end_s);
+        if (tm_report__is_plain(rate) && interval->cause != TM_SIM_IDLE) group->rate_max = fmax(group->rate_max, rate);
         if (interval->after > group->nodes_max) group->nodes_max = interval->after;
-        if (interval->stages > 0 && interval->stages <= TM_SHAPE_STAGES_MAX && interval->duration_s > 0)
+        if (interval->stages > 0 && interval->stages <= TM_SHAPE_STAGES_MAX && interval->duration_s > 0 &&
+            tm_report__is_plain(interval->duration_s))
             used_s[interval->stages] += interval->duration_s;
     }
 }

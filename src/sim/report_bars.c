@@ -194,7 +194,7 @@ static const double bars_share = 0.64;
 
 static double bar_width(const struct tm_report_axis *axis, double value)
 {
-    return isfinite(value) && value > 0 && axis->end > 0 ? value / axis->end * 100 * bars_share : 0;
+    return tm_report__is_plain(value) && value > 0 && axis->end > 0 ? value / axis->end * 100 * bars_share : 0;
 }
 
 static void draw_bar(struct tm_text *out, const struct bars *bars, const struct tm_report_run *run, bool best,
@@ -249,7 +249,7 @@ static struct tm_report_axis bars_axis(const struct bars *bars, const struct tm_
     double max = 0;
     for (size_t i = 0; i < group->count; i++) {
         double value = bars->value(group->runs[i]);
-        if (isfinite(value)) max = fmax(max, value);
+        if (tm_report__is_plain(value)) max = fmax(max, value);
     }
     double unit = bars->as_time ? tm_report__time_axis(max).unit : 1;
     struct tm_report_axis axis = tm_report__axis(max / unit, 3, false);

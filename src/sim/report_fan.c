@@ -20,8 +20,8 @@ struct slices {
 
 static bool is_drawable(const struct tm_report_fan *fan, size_t i)
 {
-    return isfinite(fan->time_s[i]) && fan->time_s[i] >= 0 && isfinite(fan->p10[i]) && isfinite(fan->p50[i]) &&
-           isfinite(fan->p90[i]) && isfinite(fan->truth[i]);
+    return fan->time_s[i] >= 0 && tm_report__is_plain(fan->time_s[i]) && tm_report__is_plain(fan->p10[i]) &&
+           tm_report__is_plain(fan->p50[i]) && tm_report__is_plain(fan->p90[i]) && tm_report__is_plain(fan->truth[i]);
 }
 
 static void note_point(struct slices *s, const struct tm_report_fan *fan, size_t i)
@@ -36,6 +36,7 @@ static void note_point(struct slices *s, const struct tm_report_fan *fan, size_t
 static void make_slices(struct slices *s, const struct tm_report_fan *fan)
 {
     *s = (struct slices){.count = 0};
+    if (!(fan->interval_s > 0) || !tm_report__is_plain(fan->interval_s)) return;
     size_t each = (fan->count + SLICES_MAX - 1) / SLICES_MAX;
     for (size_t i = 0; i < fan->count;) {
         struct slice slice = {.from_s = NAN};

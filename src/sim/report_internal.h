@@ -5,6 +5,8 @@
 
 #include "sim/report.h"
 
+#include <math.h>
+
 enum { TM_REPORT_CAUSES = TM_SIM_START + 1, TM_REPORT_COLORS = 7, TM_REPORT_NONE = -1 };
 
 /* Runs of one model on one trace, best first. */
@@ -56,6 +58,12 @@ void tm_report__duration(struct tm_text *out, double seconds);
 void tm_report__usd(struct tm_text *out, double usd);
 /* value / whole as "12.3%" with so many decimals; a dash where there is no whole. */
 void tm_report__percent(struct tm_text *out, double value, double whole, int decimals);
+
+/* Can be drawn: finite, and far from where sums of such numbers would not be. */
+static inline bool tm_report__is_plain(double value)
+{
+    return fabs(value) < 1e15;
+}
 
 /* ---- axes ---- */
 

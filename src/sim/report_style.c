@@ -74,7 +74,7 @@ const char tm_report__style[] =
     ".scale{height:34px}.scale .plot{border:0}.scale i{top:2px}.scale b{position:absolute;top:17px;left:50%;"
     "transform:translateX(-50%);font-weight:400;font-size:11.5px;color:var(--mute);white-space:nowrap}"
     ".av{fill:var(--av);background:var(--av);stroke:var(--edge);stroke-width:1}.avl{fill:var(--avl)}"
-    ".d rect{stroke:var(--bg);stroke-width:1;vector-effect:non-scaling-stroke}"
+    ".d rect,.d .b{stroke:var(--bg);stroke-width:1;vector-effect:non-scaling-stroke}"
     ".pipe{stroke:var(--pipe);fill:none;stroke-width:1}"
     ".rt{fill:#56b4e9;fill-opacity:.55;stroke:#0072b2;stroke-width:1.2}i.rt{background:#56b4e9}"
     ".ideal{fill:none;stroke:var(--ink);stroke-opacity:.6;stroke-width:1;stroke-dasharray:3 2;"

@@ -105,13 +105,13 @@ void tm_report__percent(struct tm_text *out, double value, double whole, int dec
 struct tm_report_axis tm_report__axis(double max, int parts, bool whole)
 {
     struct tm_report_axis axis = {.end = 1, .step = 1, .unit = 1, .unit_name = ""};
-    if (!isfinite(max) || !(max > 0) || max < 1e-300) return axis;
+    if (!tm_report__is_plain(max) || !(max > 1e-300)) return axis;
     double raw = max / parts;
     double power = pow(10, floor(log10(raw)));
     double lead = raw / power;
     axis.step = power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
     if (whole && axis.step < 1) axis.step = 1;
-    axis.end = ceil(max / axis.step - 1e-9) * axis.step;
+    axis.end = fmax(1, ceil(max / axis.step - 1e-9)) * axis.step;
     return axis;
 }
 
@@ -121,7 +121,7 @@ struct tm_report_axis tm_report__time_axis(double end_s)
                                      900,    1200,   1800,  3600,   7200,   10800,  14400,  21600,   43200,  86400,
                                      172800, 432000, 864e3, 1728e3, 2592e3, 5184e3, 7776e3, 15552e3, 31536e3};
     struct tm_report_axis axis = {.end = 1, .step = 1, .unit = 1, .unit_name = "s"};
-    if (!isfinite(end_s) || !(end_s > 0)) return axis;
+    if (!tm_report__is_plain(end_s) || !(end_s > 1e-300)) return axis;
     axis.end = end_s;
     size_t count = sizeof steps_s / sizeof *steps_s, i = 0;
     while (i + 1 < count && end_s / steps_s[i] > 8)

@@ -56,8 +56,8 @@ static void draw_available(const struct strip *strip, const char *class, bool mo
         const struct tm_report_column *column = &strip->columns[i];
         int nodes = most ? column->nodes_most : column->nodes_least;
         if (nodes != shown) {
-            if (i > 0) tm_text_printf(out, "H%.5g", tm_report__x(&strip->time, column->from_s));
-            tm_text_printf(out, "V%.4g", tm_report__y(&strip->nodes, nodes));
+            if (i > 0) tm_text_printf(out, "H%.4g", tm_report__x(&strip->time, column->from_s));
+            tm_text_printf(out, "V%.3g", tm_report__y(&strip->nodes, nodes));
         }
         shown = nodes;
     }
@@ -92,7 +92,8 @@ static int color_of(const struct strip *strip, int stages)
     return color == TM_REPORT_NONE ? TM_REPORT_COLORS : color;
 }
 
-static void draw_blocks(const struct strip *strip)
+/* A block each, that tells more when pointed at. */
+static void draw_told_blocks(const struct strip *strip)
 {
     struct tm_text *out = strip->out;
     for (size_t i = 0; i < strip->count;) {
@@ -102,16 +103,39 @@ static void draw_blocks(const struct strip *strip)
         if (pipelines <= 0 || stages <= 0) continue;
         double x = tm_report__x(&strip->time, block.from_s), width = tm_report__x(&strip->time, block.to_s) - x;
         double y = tm_report__y(&strip->nodes, pipelines * stages);
-        tm_text_printf(out, "<rect class=k%d x=%.5g y=%.4g width=%.5g height=%.4g", color_of(strip, stages), x, y,
+        tm_text_printf(out, "<rect class=k%d x=%.5g y=%.4g width=%.5g height=%.4g>", color_of(strip, stages), x, y,
                        width, 100 - y);
-        if (strip->titled) {
-            tm_text_putc(out, '>');
-            title_block(strip, &block);
-            tm_text_puts(out, "</rect>");
-        } else {
-            tm_text_puts(out, " />");
-        }
+        title_block(strip, &block);
+        tm_text_puts(out, "</rect>");
     }
+}
+
+/* All of a colour as one path: a third of the bytes. */
+static void draw_plain_blocks(const struct strip *strip, int color)
+{
+    struct tm_text *out = strip->out;
+    bool any = false;
+    for (size_t i = 0; i < strip->count;) {
+        struct block block = next_block(strip, i);
+        int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
+        i = block.end;
+        if (pipelines <= 0 || stages <= 0 || color_of(strip, stages) != color) continue;
+        if (!any) tm_text_printf(out, "<path class=\"b k%d\" d=\"", color);
+        any = true;
+        double x = tm_report__x(&strip->time, block.from_s), to = tm_report__x(&strip->time, block.to_s);
+        tm_text_printf(out, "M%.4g 100V%.3gH%.4gV100", x, tm_report__y(&strip->nodes, pipelines * stages), to);
+    }
+    if (any) tm_text_puts(out, "\"/>");
+}
+
+static void draw_blocks(const struct strip *strip)
+{
+    if (strip->titled) {
+        draw_told_blocks(strip);
+        return;
+    }
+    for (int color = 0; color <= TM_REPORT_COLORS; color++)
+        draw_plain_blocks(strip, color);
 }
 
 /* A line above each pipeline: D bands, each P instances high. */
@@ -124,7 +148,7 @@ static void draw_pipelines(const struct strip *strip)
         int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
         i = block.end;
         double x = tm_report__x(&strip->time, block.from_s), to = tm_report__x(&strip->time, block.to_s);
-        if (pipelines > 0 && pipelines <= 24 && stages > 0 && to - x >= 2)
+        if (pipelines > 0 && pipelines <= 24 && stages > 0 && to - x >= (strip->titled ? 4 : 30))
             for (int d = 1; d <= pipelines; d++)
                 tm_text_printf(out, "M%.5g %.4gH%.5g", x, tm_report__y(&strip->nodes, d * stages), to);
     }
@@ -195,8 +219,9 @@ static void draw_rate_path(const struct strip *strip, bool area)
         double x = tm_report__x(&strip->time, column->from_s);
         if (i == 0 && area) tm_text_printf(out, "M%.5g 100V%.4g", x, now);
         if (i == 0 && !area) tm_text_printf(out, "M%.5g %.4g", x, now);
-        if (i > 0 && fabs(now - y) > 0.05) tm_text_printf(out, "H%.5gV%.4g", x, now);
-        if (i == 0 || fabs(now - y) > 0.05) y = now;
+        bool moved = i == 0 || fabs(now - y) > 0.05;
+        if (i > 0 && moved) tm_text_printf(out, "H%.4gV%.3g", x, now);
+        if (moved) y = now;
     }
     if (strip->count > 0)
         tm_text_printf(out, "H%.5g", tm_report__x(&strip->time, strip->columns[strip->count - 1].to_s));
@@ -218,32 +243,37 @@ static void draw_throughput(const struct strip *strip, size_t group_number)
 
 /* ---- stalls ---- */
 
+/* How high this cause stands on those before it; the ones before are drawn over it. */
+static double stall_top(const struct tm_report_column *column, int cause)
+{
+    double stalled_s = 0, time_s = column->to_s - column->from_s;
+    for (int c = TM_SIM_NONE + 1; c <= cause; c++)
+        stalled_s += column->stalled_s[c];
+    return 100 - (time_s > 0 ? fmin(1, stalled_s / time_s) * 100 : 0);
+}
+
 static void draw_stalls_of(const struct strip *strip, int cause)
 {
     struct tm_text *out = strip->out;
-    bool any = false;
+    double y = 100, total_s = 0;
+    for (size_t i = 0; i < strip->count; i++)
+        total_s += strip->columns[i].stalled_s[cause];
+    if (!(total_s > 0)) return;
+    tm_text_printf(out, "<path class=w%d d=\"M0 100", cause);
     for (size_t i = 0; i < strip->count; i++) {
-        const struct tm_report_column *column = &strip->columns[i];
-        double time_s = column->to_s - column->from_s;
-        if (!(column->stalled_s[cause] > 0) || !(time_s > 0)) continue;
-        if (!any) tm_text_printf(out, "<path class=w%d d=\"", cause);
-        any = true;
-        double below_s = 0;
-        for (int c = TM_SIM_NONE + 1; c < cause; c++)
-            below_s += column->stalled_s[c];
-        double bottom = 100 - fmin(1, below_s / time_s) * 100;
-        double top = 100 - fmin(1, (below_s + column->stalled_s[cause]) / time_s) * 100;
-        double x = tm_report__x(&strip->time, column->from_s);
-        tm_text_printf(out, "M%.5g %.4gH%.5gV%.4gH%.5gZ", x, bottom, tm_report__x(&strip->time, column->to_s), top, x);
+        double now = stall_top(&strip->columns[i], cause);
+        if (fabs(now - y) < 0.5) continue;
+        tm_text_printf(out, "H%.4gV%.3g", tm_report__x(&strip->time, strip->columns[i].from_s), now);
+        y = now;
     }
-    if (any) tm_text_puts(out, "\"/>");
+    tm_text_printf(out, "H%.4gV100\"/>", tm_report__x(&strip->time, strip->columns[strip->count - 1].to_s));
 }
 
 static void draw_stalls(const struct strip *strip)
 {
     struct tm_report_axis whole = {.end = 1, .step = 2, .unit = 1};
     tm_report__lane_open(strip->out, "stall", "stalled", &strip->time, &whole);
-    for (int cause = TM_SIM_NONE + 1; cause < TM_REPORT_CAUSES; cause++)
+    for (int cause = TM_REPORT_CAUSES - 1; cause > TM_SIM_NONE; cause--)
         draw_stalls_of(strip, cause);
     tm_report__lane_labels(strip->out);
     tm_report__lane_close(strip->out);
