@@ -48,7 +48,7 @@ static double redone(struct tm_sim__run *run, const struct tm_decision *decision
     const struct tm_shape *shape = &run->job->shapes->list[run->standing.shape];
     if (run->now.lost == 0 || shape->step_s <= 0) return 0;
     if (run->info->checkpoints)
-        return decision->change == TM_CHANGE_ROLLBACK ? run->uncopied_s * shape->samples_per_s : 0;
+        return decision->change == TM_CHANGE_ROLLBACK ? run->uncopied_s * shape->samples_per_s * run->pace : 0;
     if (!run->info->step_in_flight || run->options->notice_s > 0) return 0;
     return hit_probability(run, shape) * fmod(run->worked_s, shape->step_s) * shape->samples_per_s;
 }
@@ -119,7 +119,7 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     struct tm_sim_result *out = run->out;
     double again = redone(run, decision), speed = shape->samples_per_s * decision->pace;
     double pause_s = fmin(cost_ms / 1000, run->now.duration_s), work_s = run->now.duration_s - pause_s;
-    if (to != run->standing.shape || cost_ms > 0) run->worked_s = run->uncopied_s = 0;
+    if (to != run->standing.shape || cost_ms > 0 || again > 0) run->worked_s = run->uncopied_s = 0;
     if (moment > 0 && to != run->standing.shape) out->reconfigurations++;
     enum tm_sim_cause cause = run->cause = cause_of(run, decision, moment == 0, to, pause_s);
     count_pause(&out->pauses, cause, pause_s, run->now.duration_s);
@@ -127,6 +127,7 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     finish(run, at, speed, pause_s, again);
     if (isnan(out->finished_at_s)) out->samples += samples;
     run->worked_s += work_s;
+    run->pace = decision->pace;
     run->uncopied_s = fmod(run->uncopied_s + work_s,
                            run->job->cost->copy_interval_s > 0 ? run->job->cost->copy_interval_s : INFINITY);
     run->best_samples +=
@@ -236,10 +237,20 @@ static int check_options(const struct tm_sim_options *options, const struct tm_t
     return 0;
 }
 
+static int check_fleet(const struct tm_sim__run *run, struct tm_error *e)
+{
+    for (size_t i = 0; i < run->moments.known; i++)
+        if (run->moments.ahead[i].after > run->job->shapes->nodes_max)
+            return tm_error_set(e, TM_ELIMIT, "the trace has %d instances; layouts were made for at most %d",
+                                run->moments.ahead[i].after, run->job->shapes->nodes_max);
+    return 0;
+}
+
 static int run_all(struct tm_sim__run *run, struct tm_error *e)
 {
     int rc = tm_moments_init(&run->moments, run->trace, run->options->from_ms, run->options->to_ms, run->interval_ms,
                              run->options->horizon, e);
+    if (rc == 0) rc = check_fleet(run, e);
     if (rc == 0 && run->info->on_demand) fix_fleet(run);
     if (rc == 0)
         rc = tm_policy_create(run->info, run->job->shapes, run->job->migrations, run->job->cost, &run->policy, e);

@@ -33,7 +33,8 @@ struct tm_sim__run {
     double ready_at_s;       /* ... and when they will be there */
     int released;            /* on-demand instances that go at the next moment */
     double worked_s;         /* since training last started: tells where in a step a loss strikes */
-    double uncopied_s;       /* work since the last checkpoint */
+    double uncopied_s;       /* work since the last checkpoint ... */
+    double pace;             /* ... and the share of the shape's throughput that it reached */
     double best_samples;     /* what the fastest layouts would have made so far */
     double decision_ns_sum;
     double decision_ns_max;
