@@ -232,8 +232,10 @@ static int read_root(const char *file, struct tm_node *root, const char *model, 
                      struct tm_cost *out, struct tm_error *e)
 {
     struct file_figures figures = {.start_s = 120, .copy_interval_s = 600, .speed = 1};
+    char place[300];
     if (root->kind != TM_NODE_MAP)
-        return tm_error_set(e, TM_EINPUT, "%s: expected \"tidemill-cost: 1\", then keys and values", file);
+        return tm_error_set(e, TM_EINPUT, "%s: expected \"tidemill-cost: 1\", then keys and values",
+                            tm_node_place(file, root, place, sizeof place));
     struct tm_node *models = take_child(root, "models"), *points = take_child(root, "transfer_us");
     int rc = tm_fields_read(file, root, file_fields, arena, &figures, e);
     if (rc != 0) return rc;
