@@ -75,16 +75,18 @@ static bool goes_before(const struct tm_report_group *group, const struct tm_rep
     return or_zero(a->result->samples) > or_zero(b->result->samples);
 }
 
-/* Of a class that can win, and with figures that a reader cannot tell from the winner's. */
+/* Of a class that can win, has trained, and is as good as the winner but for what sums of doubles may lose. */
 static bool is_as_good(const struct tm_report_group *group, const struct tm_report_run *run,
                        const struct tm_report_run *winner)
 {
-    if (class_of(group, run) == 2 || class_of(group, run) != class_of(group, winner)) return false;
+    if (!(or_zero(run->result->samples) > 0) || class_of(group, run) == 2 ||
+        class_of(group, run) != class_of(group, winner))
+        return false;
     double mine = or_zero(group->finite ? run->result->bill_usd : run->result->samples);
     double theirs = or_zero(group->finite ? winner->result->bill_usd : winner->result->samples);
     bool both_done = isfinite(run->result->finished_at_s) == isfinite(winner->result->finished_at_s) &&
                      run->result->deadline_met == winner->result->deadline_met;
-    return (!group->finite || both_done) && fabs(mine - theirs) <= 5e-4 * fabs(theirs);
+    return (!group->finite || both_done) && fabs(mine - theirs) <= 1e-5 * fabs(theirs);
 }
 
 static void rank(struct tm_report_group *group)
@@ -230,6 +232,8 @@ static int put_group(struct tm_text *out, const struct tm_report_view *view, con
     tm_report__escape(out, group->trace);
     tm_text_puts(out, "</h2>\n");
     tm_report__cards(out, view, group);
+    if (or_zero(group->runs[0]->result->samples) <= 0)
+        tm_text_puts(out, "<p>Nothing was trained: at no time were there enough instances for a layout.</p>\n");
     tm_report__bars(out, view, group);
     tm_report__table(out, view, group);
     int rc = tm_report__timelines(out, view, group, e);

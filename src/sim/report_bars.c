@@ -52,7 +52,7 @@ static void put_lead(struct tm_text *out, const struct tm_report_group *group, c
     double theirs = group->finite ? next->result->bill_usd : next->result->samples;
     double lead = theirs > 0 ? (mine / theirs - 1) * 100 : NAN;
     if (lead > 0) tm_text_putc(out, '+');
-    tm_report__number(out, lead, 1);
+    tm_report__number(out, lead, fabs(lead) < 0.1 ? 3 : 1);
     tm_text_printf(out, "%s</b><small>%s ", isfinite(lead) ? "%" : "",
                    group->finite ? "bill, against" : "samples over");
     tm_report__escape(out, next->policy);

@@ -137,33 +137,50 @@ static void slice_log(struct slicer *s, const struct tm_sim_log *log)
         close_slice(&s->columns[s->at++], &s->times);
 }
 
+size_t tm_report__piece_count(const struct tm_sim_log *log)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < log->count; i++) {
+        struct piece pieces[2];
+        cut_interval(&log->intervals[i], pieces);
+        count += (size_t)is_drawable(&pieces[0]) + (size_t)is_drawable(&pieces[1]);
+    }
+    return count;
+}
+
+static void copy_pieces(const struct tm_sim_log *log, struct tm_report_column *columns)
+{
+    for (size_t i = 0; i < log->count; i++) {
+        struct piece pieces[2];
+        cut_interval(&log->intervals[i], pieces);
+        for (int k = 0; k < 2; k++)
+            if (is_drawable(&pieces[k])) *columns++ = exact_column(&pieces[k]);
+    }
+}
+
+static double end_of(const struct tm_sim_log *log)
+{
+    double end_s = 0;
+    for (size_t i = 0; i < log->count; i++) {
+        struct piece pieces[2];
+        cut_interval(&log->intervals[i], pieces);
+        for (int k = 0; k < 2; k++)
+            if (is_drawable(&pieces[k])) end_s = fmax(end_s, pieces[k].to_s);
+    }
+    return end_s;
+}
+
 int tm_report__columns(const struct tm_sim_log *log, size_t column_max, struct tm_report_column **out_columns,
                        size_t *out_count, struct tm_error *e)
 {
-    size_t pieces_drawn = 0;
-    double end_s = 0;
-    struct piece pieces[2];
-    for (size_t i = 0; i < log->count; i++) {
-        cut_interval(&log->intervals[i], pieces);
-        for (int k = 0; k < 2; k++) {
-            if (!is_drawable(&pieces[k])) continue;
-            pieces_drawn++;
-            end_s = fmax(end_s, pieces[k].to_s);
-        }
-    }
-    size_t count = pieces_drawn <= column_max ? pieces_drawn : column_max;
+    size_t pieces = tm_report__piece_count(log), count = pieces <= column_max ? pieces : column_max;
     struct tm_report_column *columns = tm_calloc(count + 1, sizeof *columns);
     if (columns == NULL) return tm_error_nomem(e);
-    if (pieces_drawn > column_max) {
-        struct slicer slicer = {.columns = columns, .count = count, .width_s = end_s / (double)count};
+    if (pieces > column_max) {
+        struct slicer slicer = {.columns = columns, .count = count, .width_s = end_of(log) / (double)count};
         slice_log(&slicer, log);
     } else {
-        size_t at = 0;
-        for (size_t i = 0; i < log->count; i++) {
-            cut_interval(&log->intervals[i], pieces);
-            for (int k = 0; k < 2; k++)
-                if (is_drawable(&pieces[k])) columns[at++] = exact_column(&pieces[k]);
-        }
+        copy_pieces(log, columns);
     }
     *out_columns = columns;
     *out_count = count;

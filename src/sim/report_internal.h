@@ -114,6 +114,9 @@ struct tm_report_column {
     double stalled_s[TM_REPORT_CAUSES];
 };
 
+/* Pauses and work, each counted. */
+size_t tm_report__piece_count(const struct tm_sim_log *log);
+
 /* Pauses and work apart where they fit in column_max, else that many columns of equal time. The caller frees
  * *out_columns. */
 int tm_report__columns(const struct tm_sim_log *log, size_t column_max, struct tm_report_column **out_columns,

@@ -1,15 +1,17 @@
 /* How the report looks. Colours are those of Okabe and Ito, told apart with any colour vision: stalls take orange,
- * vermilion, purple and grey; layouts yellow, sky blue, green and blue with steps between and after, darker with the
- * number of stages, so that they differ in lightness too. */
+ * vermilion, purple and grey; layouts yellow, sky blue, green, blue and black with steps between, darker with the
+ * number of stages (but black is white on dark), so that they differ in lightness too. */
 #include "sim/report_internal.h"
 
 #define LIGHT                                                                                                          \
     "--bg:#fff;--ink:#1b1e22;--mute:#5a616b;--line:#e3e6ea;--card:#f4f6f8;--av:#d5d9de;--avl:#b3b9c2;--edge:#7b838e;"  \
-    "--pipe:rgba(255,255,255,.75);--idle:#6b7280;--won:#0072b2;--more:#a5adb8"
+    "--pipe:rgba(255,255,255,.75);--idle:#3f454d;--deep:#111;--best:#0072b2;--other:#56b4e9;--ondeep:#fff;--won:#"     \
+    "0072b2;--more:#a5adb8"
 #define DARK                                                                                                           \
     "--bg:#15181c;--ink:#e9ebee;--mute:#a2a9b3;--line:#2c3239;--card:#1e2329;--av:#3a414a;--avl:#505964;--edge:#"      \
     "8c95a1;"                                                                                                          \
-    "--pipe:rgba(21,24,28,.6);--idle:#98a1ad;--won:#56b4e9;--more:#7d8793"
+    "--pipe:rgba(21,24,28,.6);--idle:#dde1e6;--deep:#f4f4f4;--best:#56b4e9;--other:#2c6788;--ondeep:#000;--won:#"      \
+    "56b4e9;--more:#7d8793"
 
 const char tm_report__style[] =
     ":root{color-scheme:light dark;" LIGHT "}"
@@ -38,8 +40,8 @@ const char tm_report__style[] =
     ".bars "
     "svg{display:block;width:100%;height:22px;overflow:visible}.name{text-align:right;line-height:22px;max-width:150px;"
     "white-space:nowrap;overflow:hidden;text-overflow:ellipsis}.bars text{fill:var(--ink);font-size:12px}"
-    "text.best{font-weight:700}rect.best,i.best{fill:#0072b2;background:#0072b2}"
-    "rect.other,i.other{fill:#56b4e9;background:#56b4e9}"
+    "text.best{font-weight:700}rect.best,i.best{fill:var(--best);background:var(--best)}"
+    "rect.other,i.other{fill:var(--other);background:var(--other)}"
     "rect.bound,i.bound{fill:transparent;stroke:var(--edge);stroke-dasharray:3 2}i.bound{outline:1px dashed "
     "var(--edge);"
     "outline-offset:-1px}.bscale{position:relative;height:18px;border-top:1px solid var(--edge)}"
@@ -56,7 +58,7 @@ const char tm_report__style[] =
     /* layouts, by number of stages */
     ".k0{fill:#f0e442;background:#f0e442}.k1{fill:#97d36f;background:#97d36f}.k2{fill:#56b4e9;background:#56b4e9}"
     ".k3{fill:#009e73;background:#009e73}.k4{fill:#0072b2;background:#0072b2}.k5{fill:#004a75;background:#004a75}"
-    ".k6{fill:#3b2a7a;background:#3b2a7a}.k7{fill:var(--more);background:var(--more)}"
+    ".k6{fill:var(--deep);background:var(--deep)}.k7{fill:var(--more);background:var(--more)}"
     /* timelines */
     "details{margin:18px 0}summary{font-size:16px;font-weight:700;cursor:pointer}"
     ".strip{margin:18px 0 10px;break-inside:avoid}"
@@ -81,7 +83,7 @@ const char tm_report__style[] =
     "vector-effect:non-scaling-stroke}i.idl{height:0!important;border-top:2px dashed var(--mute);"
     "vertical-align:4px!important}.due{stroke:#d55e00;stroke-width:2}.done{stroke:var(--ink);stroke-width:2}"
     ".t text{font-size:11px;text-anchor:middle;dominant-baseline:central;background:none}"
-    ".t .k0,.t .k1,.t .k2,.t .k3,.t .k7{fill:#000}.t .k4,.t .k5,.t .k6{fill:#fff}"
+    ".t .k0,.t .k1,.t .k2,.t .k3,.t .k7{fill:#000}.t .k4,.t .k5{fill:#fff}.t .k6{fill:var(--ondeep)}"
     ".t .m{fill:var(--ink);paint-order:stroke;stroke:var(--bg);stroke-width:3px;stroke-opacity:.8}.t "
     ".s{text-anchor:start;transform:translateX(4px)}"
     ".t .e{text-anchor:end;transform:translateX(-4px)}"
@@ -110,7 +112,7 @@ const char tm_report__style[] =
     "figcaption{font-size:11px}.name{max-width:80px}.legend,.legend .note{font-size:10px}"
     "table{font-size:8.5px}table small{font-size:inherit}h4,h4 small{font-size:10.5px}.strip{margin:8px "
     "0}th,td{padding:2px 4px}.scroll{overflow:visible}"
-    ".t text{font-size:9px}.nodes{height:74px}.rate{height:40px}.lane{margin-bottom:5px}.scale{height:30px}}";
+    ".t text,.y .c{font-size:9px}.nodes{height:74px}.rate{height:40px}.lane{margin-bottom:5px}.scale{height:30px}}";
 
 /* On paper all is open. Reading needs no script. */
 const char tm_report__script[] = "addEventListener('beforeprint',function(){document.querySelectorAll('details')."

@@ -15,6 +15,7 @@ struct policies {
     const char *names[POLICIES_MAX];
     double sum[POLICIES_MAX];
     size_t values[POLICIES_MAX];
+    size_t wins[POLICIES_MAX];
     size_t count;
 };
 
@@ -51,6 +52,7 @@ static void overview_cell(struct tm_text *out, const struct tm_report_group *gro
         policies->sum[policy] += value;
         policies->values[policy]++;
     }
+    if (i < group->won) policies->wins[policy]++;
     const char *kind = i < group->won ? " class=won" : tm_report__is_bound(run) ? " class=bnd" : "";
     if (by_bill) {
         tm_text_printf(out, "<td%s>", kind);
@@ -64,7 +66,7 @@ static void overview_cell(struct tm_text *out, const struct tm_report_group *gro
     tm_text_puts(out, "</td>");
 }
 
-static void overview_means(struct tm_text *out, const struct policies *policies, bool by_bill)
+static void overview_sums(struct tm_text *out, const struct policies *policies, bool by_bill, size_t groups)
 {
     tm_text_puts(out, "<tr class=sum><th colspan=2>mean</th>");
     for (size_t p = 0; p < policies->count; p++) {
@@ -75,6 +77,13 @@ static void overview_means(struct tm_text *out, const struct policies *policies,
         else
             tm_report__percent(out, mean, 1, 1);
         tm_text_puts(out, "</td>");
+    }
+    tm_text_puts(out, "</tr>\n<tr><th colspan=2>best, or as good as the best</th>");
+    for (size_t p = 0; p < policies->count; p++) {
+        if (policies->wins[p] > 0)
+            tm_text_printf(out, "<td>%zu of %zu</td>", policies->wins[p], groups);
+        else
+            tm_text_puts(out, "<td>" DASH "</td>");
     }
     tm_text_puts(out, "</tr>");
 }
@@ -105,7 +114,7 @@ void tm_report__overview(struct tm_text *out, const struct tm_report_view *view)
             overview_cell(out, group, &policies, p, by_bill);
         tm_text_puts(out, "</tr>\n");
     }
-    overview_means(out, &policies, by_bill);
+    overview_sums(out, &policies, by_bill, view->group_count);
     tm_text_puts(out, "</tbody></table></div>\n<p class=note>Bold: the best that can be run for real.");
     if (policies.count == POLICIES_MAX) tm_text_printf(out, " The first %d policies.", (int)POLICIES_MAX);
     tm_text_puts(out, "</p>\n");

@@ -144,6 +144,11 @@ size_t tm_report__ticks(const struct tm_report_axis *axis, double ticks[TM_REPOR
 void tm_report__tick_label(struct tm_text *out, const struct tm_report_axis *axis, double tick)
 {
     double value = tick / axis->unit, step = axis->step / axis->unit;
+    const char *times = "";
+    if (step >= 1e6)
+        value /= 1e6, step /= 1e6, times = " M";
+    else if (step >= 5e3)
+        value /= 1e3, step /= 1e3, times = " k";
     int decimals = 0;
     while (decimals < 4 && fabs(step * pow(10, decimals) - round(step * pow(10, decimals))) > 1e-6)
         decimals++;
@@ -151,6 +156,7 @@ void tm_report__tick_label(struct tm_text *out, const struct tm_report_axis *axi
         tm_text_printf(out, "%.3g", value);
     else
         tm_report__number(out, value, decimals);
+    if (tick > 0) tm_text_puts(out, times);
 }
 
 /* ---- lanes ---- */

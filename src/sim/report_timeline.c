@@ -325,7 +325,7 @@ static int draw_strip(struct tm_text *out, const struct tm_report_view *view, co
     int rc = tm_report__columns(run->log, view->column_max, &columns, &strip.count, e);
     if (rc != 0) return rc;
     strip.columns = columns;
-    strip.exact = strip.count < view->column_max;
+    strip.exact = tm_report__piece_count(run->log) <= view->column_max;
     strip.titled = view->column_max >= 200;
     tm_text_puts(out, "<section class=strip>");
     head_strip(&strip);
@@ -376,10 +376,10 @@ static void draw_legend(struct tm_text *out, const struct tm_report_group *group
 
 static void tell_slices(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group)
 {
-    size_t longest = 0;
-    for (size_t i = 0; i < group->count; i++)
-        if (group->runs[i]->log != NULL && group->runs[i]->log->count > longest) longest = group->runs[i]->log->count;
-    if (longest <= view->column_max) return;
+    bool sliced = false;
+    for (size_t i = 0; i < group->count && !sliced; i++)
+        sliced = group->runs[i]->log != NULL && tm_report__piece_count(group->runs[i]->log) > view->column_max;
+    if (!sliced) return;
     tm_text_puts(out, "<p class=note>Drawn in slices of ");
     tm_report__duration(out, group->end_s / (double)view->column_max);
     tm_text_puts(out, ": the layout that stood longest in each, mean throughput, the share of time stalled; available "

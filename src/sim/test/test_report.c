@@ -193,10 +193,16 @@ static void test_winner(void **state)
          "+50.0%</b><small>samples over reactive"},
         {"equals",
          0,
-         {{"tidemill", 100, 5, NAN, false}, {"reactive", 100.01, 5, NAN, false}, {"ideal", 200, 5, NAN, false}},
+         {{"tidemill", 100, 5, NAN, false}, {"reactive", 100.0001, 5, NAN, false}, {"ideal", 200, 5, NAN, false}},
          "Most samples on spot",
          "<b>reactive</b>",
          "a tie</b><small>as many samples as tidemill"},
+        {"a little more is more",
+         0,
+         {{"tidemill", 100.02, 5, NAN, false}, {"reactive", 100, 5, NAN, false}},
+         "Most samples on spot",
+         "<b>tidemill</b>",
+         "+0.020%</b><small>samples over reactive"},
         {"on-demand alone", 0, {{"on-demand", 100, 5, NAN, false}}, "Most samples<", "<b>on-demand</b>", NULL},
         {"the bill decides where the job has an end",
          0,
@@ -296,6 +302,20 @@ static void test_all_parts(void **state)
     free_bench(&bench);
 }
 
+/* Nobody wins where nobody trained. */
+static void test_nothing_trained(void **state)
+{
+    (void)state;
+    struct tm_sim_result result = {.finished_at_s = NAN, .wall_s = 3600, .usd_per_million_samples = NAN};
+    struct tm_report_run runs[] = {{"reactive", "t", "m", &result, NULL, NAN}, {"ideal", "t", "m", &result, NULL, NAN}};
+    struct tm_report report = {.title = "t", .command = "c", .runs = runs, .run_count = TM_COUNT(runs)};
+    struct tm_text out;
+    render(&report, &out);
+    assert_null(strstr(tm_text_string(&out), "<div class=cards>"));
+    assert_non_null(strstr(tm_text_string(&out), "Nothing was trained"));
+    tm_text_deinit(&out);
+}
+
 static void test_groups(void **state)
 {
     (void)state;
@@ -308,6 +328,7 @@ static void test_groups(void **state)
     assert_non_null(strstr(tm_text_string(&out), "All in one view"));
     assert_int_equal(count_of(tm_text_string(&out), "<article id=g"), 3);
     assert_int_equal(count_of(tm_text_string(&out), "href=\"#g2\""), 1);
+    assert_int_equal(count_of(tm_text_string(&out), "<td>1 of 3</td>"), 2); /* reactive and tidemill, one group each */
     tm_text_deinit(&out);
     free_bench(&bench);
 }
@@ -459,6 +480,6 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_escape), TM_TEST(test_numbers), TM_TEST(test_axes), TM_TEST(test_winner),
-             TM_TEST(test_all_parts), TM_TEST(test_groups), TM_TEST(test_hostile_names), TM_TEST(test_no_numbers),
-             TM_TEST(test_empty), TM_TEST(test_long_runs_stay_small), TM_TEST(test_many_runs_stay_small),
-             TM_TEST(test_limits), TM_TEST(test_memory))
+             TM_TEST(test_all_parts), TM_TEST(test_groups), TM_TEST(test_nothing_trained), TM_TEST(test_hostile_names),
+             TM_TEST(test_no_numbers), TM_TEST(test_empty), TM_TEST(test_long_runs_stay_small),
+             TM_TEST(test_many_runs_stay_small), TM_TEST(test_limits), TM_TEST(test_memory))
