@@ -2,6 +2,7 @@
 #include "policy/policy_internal.h"
 
 #include "base/alloc.h"
+#include "policy/best_path.h"
 
 int tm_policy__parcae(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
 {
@@ -20,8 +21,8 @@ int tm_policy__oracle(struct tm_policy *policy, const struct tm_view *view, stru
             return tm_error_nomem(e);
         policy->plan_count = view->ahead_count;
         policy->plan_next = 0;
-        int rc = tm_lookahead_solve(policy->lookahead, view->standing, view->ahead, view->ahead_count, policy->plan,
-                                    NULL, e);
+        int rc = tm_best_path(policy->shapes, policy->migrations, view->standing, view->ahead, view->ahead_count,
+                              policy->plan, NULL, e);
         if (rc != 0) return rc;
     }
     out->shape = policy->plan[policy->plan_next++];

@@ -1,5 +1,5 @@
-/* Look-ahead against all sequences of shapes, walked one by one. */
-#include "policy/lookahead.h"
+/* Look-ahead, and the best path, against all sequences of shapes, walked one by one. */
+#include "policy/best_path.h"
 
 #include "layout/test/layout_helpers.h"
 
@@ -39,7 +39,8 @@ struct search {
     const struct tm_ahead *steps;
     size_t count;
     double best;
-    bool carried; /* some migration was longer than its step */
+    bool may_pause; /* also where some shape fits */
+    bool carried;   /* some migration was longer than its step */
 };
 
 static void walk(struct search *search, size_t i, struct place at)
@@ -50,8 +51,8 @@ static void walk(struct search *search, size_t i, struct place at)
         return;
     }
     const struct tm_shapes *shapes = &search->job->shapes;
-    bool pauses = search->steps[i].after < shapes->stages_min;
-    for (int to = pauses ? 0 : 1; to < (pauses ? 1 : (int)shapes->count); to++)
+    bool pauses = search->may_pause || search->steps[i].after < shapes->stages_min;
+    for (int to = pauses ? 0 : 1; to < (int)shapes->count; to++)
         if (shapes->list[to].nodes <= search->steps[i].after)
             walk(search, i + 1, take_step(search->job, at, &search->steps[i], to));
 }
@@ -111,6 +112,15 @@ static void check_problem(struct test_job *job, struct tm_lookahead *lookahead, 
     tally->carried += search.carried;
     tally->equal += search.carried && equal;
     if (!equal) tally->worst = fmax(tally->worst, 1 - samples / search.best);
+    double best = -1;
+    search.may_pause = true;
+    walk(&search, 0, (struct place){start.shape, start.migrating_ms, 0});
+    assert_int_equal(tm_best_path(&job->shapes, job->migrations, start, steps, count, path, &best, &e), 0);
+    at = (struct place){start.shape, start.migrating_ms, 0};
+    for (size_t i = 0; i < count; i++)
+        at = take_step(job, at, &steps[i], path[i]);
+    assert_row(close_to(best, search.best, 1e-12) && close_to(best, at.samples, 1e-12),
+               "problem %d: best path %g, its shapes yield %g, the best is %g", number, best, at.samples, search.best);
 }
 
 static void test_all_sequences(void **state)
@@ -285,6 +295,8 @@ static int solve_once(struct test_job *job, const struct tm_ahead *steps, size_t
         rc = tm_lookahead_solve(lookahead, (struct tm_standing){1, 0}, steps, count, NULL, NULL, &e);
         tm_lookahead_destroy(lookahead);
     }
+    int path[2];
+    if (rc == 0) rc = tm_best_path(&job->shapes, migrations, (struct tm_standing){1, 0}, steps, count, path, NULL, &e);
     tm_migrations_destroy(migrations);
     return rc;
 }

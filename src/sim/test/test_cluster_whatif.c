@@ -79,8 +79,8 @@ static void test_table_of_revocations(void **state)
     };
     for (size_t r = 0; r < TM_COUNT(rows); r++) {
         struct tm_cluster_outcome got = run(rows[r].workers, -1, rows[r].revocations, false);
-        bool fits = rows[r].one_run ? near(rows[r].hours, got.time_h.p10, 0.03)
-                                    : near(got.time_h.mean, rows[r].hours, 0.06);
+        bool fits =
+            rows[r].one_run ? near(rows[r].hours, got.time_h.p10, 0.03) : near(got.time_h.mean, rows[r].hours, 0.06);
         assert_row(fits, "%s, %d revoked: %.3f h, not %.3f", rows[r].workers, rows[r].revocations, got.time_h.mean,
                    rows[r].hours);
     }

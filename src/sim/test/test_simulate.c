@@ -401,7 +401,7 @@ static void test_whatever_the_trace(void **state)
     static const struct {
         const char *name, *cost;
         int traces;
-    } kinds[] = {{"paper", PAPER, 60}, {"measured", MEASURED, 60}, {"free", FREE, 20}, {"dear", DEAR, 30}};
+    } kinds[] = {{"paper", PAPER, 150}, {"measured", MEASURED, 150}, {"free", FREE, 30}, {"dear", DEAR, 150}};
     struct tm_env *env = tm_env_virtual_create(1);
     for (size_t k = 0; k < TM_COUNT(kinds); k++) {
         struct test_job *job = job_make(9, false, kinds[k].cost, NODES, test_speed);
