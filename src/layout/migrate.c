@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS_MAX = 1 << 20 };
+enum { ROWS_MAX = 1 << 20, MEASURED_COUNTED_MAX = 48 };
 
 struct row {
     int fleet;
@@ -352,8 +352,11 @@ static int places_per_stage(const struct tm_shapes *shapes, int stages)
     return shapes->stages_max / stages + 2;
 }
 
-static bool plenty_left(const struct tm_migrations *m, const struct tm_shape *old, int lost)
+/* With measured costs the forms are exact only for the loss in the middle; small fleets, where a single replica more or
+ * less makes a difference, are counted. */
+static bool plenty_left(const struct tm_migrations *m, const struct tm_shape *old, int fleet, int lost)
 {
+    if (m->cost->kind == TM_COST_MEASURED && fleet <= MEASURED_COUNTED_MAX) return false;
     return old->pipelines - lost >= 2 && old->pipelines - lost >= places_per_stage(m->shapes, old->stages);
 }
 
@@ -420,7 +423,7 @@ static void begin_row(struct tm_migrations *m, const struct row *row)
     const struct tm_shape *old = &shapes->list[row->from];
     for (size_t to = 1; to < shapes->count; to++)
         row->ms[to] = old->nodes == 0 ? from_pause_ms(m, (int)to) : NAN;
-    if (old->nodes > 0 && plenty_left(m, old, row->lost)) fill_row_with_plenty(m, row);
+    if (old->nodes > 0 && plenty_left(m, old, row->fleet, row->lost)) fill_row_with_plenty(m, row);
 }
 
 static size_t slot_of(const struct tm_migrations *m, int fleet, int from, int lost)
