@@ -45,7 +45,7 @@ enum tm_change {
     TM_CHANGE_MIGRATE,  /* state moves between instances; the migration table says what it costs */
     TM_CHANGE_ROLLBACK, /* everybody restarts from the newest checkpoint */
     TM_CHANGE_FREE,     /* costs nothing: bounds that nobody can reach */
-    TM_CHANGE_TIMED,    /* costs what the decision says */
+    TM_CHANGE_TIMED,    /* costs what the decision says, and never less than the same migration */
 };
 
 struct tm_decision {

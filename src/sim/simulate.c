@@ -19,13 +19,9 @@ static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_dec
         if (migrating) *out += tm_cost_restart_ms(run->job->cost, run->job->shapes, to, adding);
         return 0;
     }
-    if (decision->change == TM_CHANGE_TIMED) {
-        *out = decision->pause_ms + run->standing.migrating_ms;
-        return 0;
-    }
-    const double *row = tm_migrations_row(run->job->migrations, run->now.before, run->standing.shape, run->now.lost);
-    if (row == NULL) return tm_error_nomem(e);
-    *out = row[to];
+    *out = tm_migrations_ms(run->job->migrations, run->now.before, run->standing.shape, run->now.lost, to);
+    if (isnan(*out)) return tm_error_nomem(e);
+    if (decision->change == TM_CHANGE_TIMED) *out = fmax(*out, decision->pause_ms);
     if (migrating)
         *out = *out > 0 ? *out + tm_migrations_restart_ms(run->job->migrations, to) : run->standing.migrating_ms;
     return 0;
