@@ -44,7 +44,7 @@ static void test_random_fleets(void **state)
         for (int i = 0; i < count; i++)
             list[i] = (struct tm_placed){.zone = (int)tm_random_below(&random, (uint64_t)zones),
                                          .holds = (int)tm_random_below(&random, (uint64_t)stages + 1) - 1};
-        char row[64];
+        char row[128];
         (void)snprintf(row, sizeof row, "round %d: %dx%d on %d, %d zones", round, pipelines, stages, count, zones);
         assert_row(tm_place(list, count, pipelines, stages, NULL) == 0, "%s: refused", row);
         check_placement(list, count, pipelines, stages, row);
