@@ -11,6 +11,7 @@
 #include "plan/emit.h"
 #include "plan/mix.h"
 #include "plan/pareto.h"
+#include "plan/replay.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@ static const char *const architecture_names[] = {"best", "tiering", "single-anch
 static const char *const objective_names[] = {"cheapest", "fastest", "pareto", NULL};
 enum { OBJECTIVE_PARETO = 2 };
 static const char *const market_names[] = {"mixed", "spot", "on-demand", NULL};
+static const char *const judge_names[] = {"expect", "replay", NULL};
+enum { JUDGE_EXPECT, JUDGE_REPLAY, REPLAY_STARTS = 16 };
 static const char *const anchor_names[] = {"auto", "none", NULL};
 static const char *const emit_names[] = {"skypilot", "job", "milp", NULL};
 enum { EMIT_NOTHING = -1, EMIT_SKYPILOT, EMIT_JOB, EMIT_MILP };
@@ -146,6 +149,7 @@ struct plan {
     struct tm_job job; /* empty without a job file */
     bool has_job;
     int objective; /* index into objective_names */
+    int judge;     /* index into judge_names */
     struct tm_plan_request request;
     struct tm_supply supply;
     struct tm_plan_result result;
@@ -365,6 +369,8 @@ static int losses_of_trace(struct tm_cli *cli, const char *path, struct tm_plan_
         request->supply.loss_per_s = losses.loss_per_s;
         request->job.burst_share = losses.burst_share;
         request->job.burst_size = losses.burst_size;
+        request->job.replace_s = losses.replace_s;
+        request->job.outage_s = losses.replace_s;
     }
     tm_trace_deinit(&trace);
     return rc;
@@ -374,6 +380,8 @@ static int read_losses(struct tm_cli *cli, struct tm_plan_request *request, stru
 {
     int64_t mtbf_ms = 0;
     int64_t outage_ms = 15 * 60000;
+    request->job.replace_s = 180;
+    request->job.outage_s = (double)outage_ms / 1000;
     request->supply.loss_per_s = NAN;
     request->supply.default_loss_per_s = 1 / (24 * 3600.0); /* where nothing is known: once a day */
     request->job.burst_share = 0.5;
@@ -387,7 +395,7 @@ static int read_losses(struct tm_cli *cli, struct tm_plan_request *request, stru
     if (rc == 0 && tm_given(cli, "trace")) rc = losses_of_trace(cli, tm_given_text(cli, "trace"), request, e);
     if (rc == 0) rc = tm_given_number(cli, "bursts", 0, 1, &request->job.burst_share, e);
     if (rc == 0) rc = tm_given_duration(cli, "outage", &outage_ms, e);
-    request->job.outage_s = (double)outage_ms / 1000;
+    if (rc == 0 && tm_given(cli, "outage")) request->job.outage_s = (double)outage_ms / 1000;
     return rc;
 }
 
@@ -420,7 +428,7 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     request->job.deadline_s = deadline_ms > 0 ? (double)deadline_ms / 1000 : INFINITY;
     request->job.checkpoint_s = checkpoint_ms > 0 ? (double)checkpoint_ms / 1000 : state_bytes / 1e9;
     request->job.restart_s = (double)restart_ms / 1000;
-    request->job.replace_s = 180;
+    request->job.rejoin_s = (double)restart_ms / 1000;
     request->job.startup_s = 180;
     request->supply.batch = (int)batch;
     request->max_nodes = (int)max_nodes;
@@ -489,6 +497,23 @@ static int emit(struct plan *plan, int kind, struct tm_error *e)
     return 0;
 }
 
+/* Judges what was found by replaying the trace. */
+static int replay(struct plan *plan, struct tm_error *e)
+{
+    struct tm_cli *cli = plan->cli;
+    const char *path = tm_given_text(cli, "trace");
+    struct tm_trace trace;
+    if (path == NULL)
+        return tm_error_set(e, TM_EUSAGE, "--judge replay needs a trace to replay, for example --trace hadp");
+    tm_trace_init(&trace);
+    int rc = tm_trace_load(cli->env, path, NULL, &trace, e);
+    struct tm_replay judge = {.env = cli->env, .trace = &trace, .starts = REPLAY_STARTS};
+    if (rc == 0) rc = tm_plan_replay_all(&judge, &plan->supply, &plan->request, &plan->result, e);
+    if (rc == 0) rc = tm_plan_replay_all(&judge, &plan->supply, &plan->request, &plan->other, e);
+    tm_trace_deinit(&trace);
+    return rc;
+}
+
 static int search(struct plan *plan, struct tm_error *e)
 {
     if (plan->objective == OBJECTIVE_PARETO) return tm_plan_pareto(&plan->supply, &plan->request, &plan->result, e);
@@ -506,7 +531,8 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                                     .request = &plan->request,
                                     .result = &plan->result,
                                     .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
-                                    .judge = "a closed form over random losses"};
+                                    .judge = plan->judge == JUDGE_REPLAY ? "replaying the trace from 16 starts"
+                                                                         : "a closed form over random losses"};
     int rc = tm_given_choice(cli, "emit", &kind, e);
     if (rc == 0 && plan->result.count == 0) {
         rc = tm_plan_relax(&plan->catalog, &plan->supply, &plan->request, &plan->result, &plan->relax, e);
@@ -537,7 +563,9 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
     if (rc == 0) rc = tm_knowledge_learn(cli, &plan->catalog, &plan->model, TM_BF16, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
     if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
+    if (rc == 0) rc = tm_given_choice(cli, "judge", &plan->judge, e);
     if (rc == 0) rc = search(plan, e);
+    if (rc == 0 && plan->judge == JUDGE_REPLAY) rc = replay(plan, e);
     return rc == 0 ? report(plan, planner, e) : rc;
 }
 
@@ -597,11 +625,17 @@ const struct tm_option tm_plan_options[] = {
     {.name = "profile", .value = "FILE", .help = "measured steps to learn from"},
     {.name = "profile-gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
     {.name = "mtbf", .value = "DURATION", .help = "mean life of a spot instance; else from interruption bands, or 24h"},
-    {.name = "trace", .value = "FILE", .help = "take losses and bursts from this trace"},
+    {.name = "trace", .value = "FILE", .help = "take losses, bursts and how long instances are gone from this trace"},
     {.name = "bursts", .value = "SHARE", .help = "share of losses that come in bursts; else from the trace, or 0.5"},
-    {.name = "outage", .value = "DURATION", .help = "until a zone gives instances again after a burst; else 15m"},
+    {.name = "outage",
+     .value = "DURATION",
+     .help = "until a zone gives instances again after a burst; else from the trace, or 15m"},
     {.name = "checkpoint", .value = "DURATION", .help = "time that a checkpoint takes; else its size at 1 GB/s"},
     {.name = "restart", .value = "DURATION", .help = "time from a loss to the next step; else 1m"},
+    {.name = "judge",
+     .value = "NAME",
+     .help = "how answers are judged: a closed form, or replaying the trace of --trace",
+     .choices = judge_names},
     {.name = "emit", .value = "NAME", .help = "write the plan as a file to go on with", .choices = emit_names},
     {.name = "top", .value = "N", .help = "how many answers; else 8, of DeepVM's planners 3"},
     {.name = "planner", .value = "NAME", .help = "which planner; else tidemill", .choices = planner_names},

@@ -78,7 +78,7 @@ static struct box pop(struct branch *branch)
 /* Share of the time that is useful at a rate of loss events, before what is away. */
 static double useful(const struct tm_expect_job *job, double events)
 {
-    return 1 - sqrt(2 * job->checkpoint_s * events) - events * job->restart_s;
+    return 1 - sqrt(2 * job->checkpoint_s * events) - events * (job->restart_s + job->rejoin_s);
 }
 
 static double least_time(const struct branch *branch, const struct box *box)
@@ -102,10 +102,7 @@ static double least_events(const struct branch *branch, double loss_per_s)
 
 static double away(const struct branch *branch, double loss_per_s)
 {
-    const struct tm_expect_job *job = &branch->search->request->job;
-    if (!branch->search->losses) return 0;
-    double share = loss_per_s * ((1 - job->burst_share) * job->replace_s + job->burst_share * job->outage_s);
-    return fmin(share, 0.99);
+    return branch->search->losses ? tm_expect_away(&branch->search->request->job, loss_per_s) : 0;
 }
 
 /* What may be spent an hour in a box. */

@@ -31,10 +31,18 @@ struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace)
         }
         nodes += event->in - event->out;
     }
+    double there = stats.nodes_max > 0 ? stats.mean_available / (double)stats.nodes_max : 0;
+    if (out.loss_per_s > 0 && there > 0) out.replace_s = (1 - there) / (out.loss_per_s * there);
     if (bursts == 0) return out;
     out.burst_share = burst_lost / lost;
     out.burst_size = shares / (double)bursts;
     return out;
+}
+
+double tm_expect_away(const struct tm_expect_job *job, double loss_per_s)
+{
+    double missing = loss_per_s * ((1 - job->burst_share) * job->replace_s + job->burst_share * job->outage_s);
+    return missing / (1 + missing);
 }
 
 void tm_expect_add_pool(const struct tm_expect_job *job, int nodes, int spot, double loss_per_s,
@@ -46,13 +54,12 @@ void tm_expect_add_pool(const struct tm_expect_job *job, int nodes, int spot, do
     losses->rate += spot * loss_per_s;
     losses->single += single;
     losses->single_away = job->replace_s / nodes;
-    losses->away += single * job->replace_s / nodes;
+    losses->away += tm_expect_away(job, loss_per_s) * share;
     if (!(job->burst_share > 0)) return;
     double rate = job->burst_share * loss_per_s / job->burst_size;
     double hits = spot == 1 ? job->burst_size : 1 - pow(1 - job->burst_size, spot); /* that it takes one at all */
     double away_s = job->burst_size * share / hits * job->outage_s;
     losses->burst += rate * hits;
-    losses->away += rate * hits * away_s;
     losses->burst_away += rate * hits * away_s;
     losses->burst_square += rate * hits * away_s * away_s;
 }
@@ -102,9 +109,9 @@ struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm
     double events = losses->single + losses->burst;
     double interval_s = events > 0 ? sqrt(2 * job->checkpoint_s / events) : INFINITY;
     double overhead = events > 0 ? job->checkpoint_s / interval_s : 0;
-    double event_s = events > 0 ? interval_s / 2 + job->restart_s : 0;
-    double useful = 1 - overhead - events * event_s - losses->away;
-    if (!(useful > 0) || !(fleet->samples_per_s.mean > 0)) return never();
+    double event_s = events > 0 ? interval_s / 2 + job->restart_s + job->rejoin_s : 0;
+    double useful = (1 - overhead - events * event_s) * (1 - losses->away);
+    if (!(useful > 0) || overhead + events * event_s >= 1 || !(fleet->samples_per_s.mean > 0)) return never();
     double work_s = job->samples / (fleet->samples_per_s.mean * useful);
     double time_s = job->startup_s + work_s;
     double speed_spread = tm_estimate_spread(&fleet->samples_per_s);

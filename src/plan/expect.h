@@ -3,13 +3,13 @@
  * Spot instances are lost at random, each at a rate h. A share q of the losses comes in bursts: the zone runs short of
  * the type, and each of the job's instances in that pool is taken with a chance f at once; a burst of a pool comes at
  * the rate q h / f, so that h is the rate of one instance whatever q is. An event, of one instance or of many, costs
- * the work since the last checkpoint, on average half an interval, and a restart; and the share of the fleet that is
- * gone is missing until it is replaced, after a burst only when the shortage is over. Checkpoints cost time too; their
- * interval is the one that makes the sum smallest (Young's square root of 2 C / rate of events, with C the time that a
- * checkpoint holds training up). Work therefore goes on at a fraction of full speed,
+ * the work since the last checkpoint, on average half an interval, a restart, and a pause when replacements join; and
+ * the share of the fleet that is gone is missing until it is replaced, after a burst only when the shortage is over.
+ * Checkpoints cost time too; their interval is the one that makes the sum smallest (Young's square root of 2 C / rate
+ * of events, with C the time that a checkpoint holds training up). Work therefore goes on at a fraction of full speed,
  *
- *     useful = 1 - C / interval - events (interval / 2 + restart) - away,
- *     away   = sum over pools of h ((1 - q) replace + q outage) x its share of the fleet
+ *     useful = (1 - C / interval - events (interval / 2 + restart + rejoin)) (1 - away),
+ *     away   = sum over pools of x / (1 + x) times its share of the fleet, x = h ((1 - q) replace + q outage)
  *
  * and the job takes startup + work / (throughput x useful). Its spread comes from how sure the throughput is and from
  * the Poisson numbers of events: a burst of a pool that holds all of the fleet costs far more at once than one of a
@@ -25,6 +25,7 @@ struct tm_expect_job {
     double deadline_s;   /* infinite: none */
     double checkpoint_s; /* training stands still this long for one */
     double restart_s;    /* from a loss to the next step */
+    double rejoin_s;     /* training stands still this long when new instances join */
     double replace_s;    /* until a new instance has joined */
     double startup_s;
     double burst_share; /* of the losses that come in bursts: q */
@@ -75,13 +76,18 @@ double tm_expect_chance(double mean, double sigma, double limit);
  * known. */
 double tm_expect_band_rate(int band);
 
-/* How instances are lost in a trace: the rate of one, the share that went two or more at a time, and the mean share of
- * the instances then there that such an event took. */
+/* How instances are lost in a trace: the rate of one, the share that went two or more at a time, the mean share of the
+ * instances then there that such an event took, and how long it takes until one that is gone is replaced: as long as
+ * makes the share that was there. */
 struct tm_expect_trace {
     double loss_per_s;
     double burst_share;
     double burst_size;
+    double replace_s;
 };
 struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace);
+
+/* The share of the time that a spot instance is missing. */
+double tm_expect_away(const struct tm_expect_job *job, double loss_per_s);
 
 #endif

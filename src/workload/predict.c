@@ -32,7 +32,7 @@ static bool stays_inside(const struct tm_fleet_group *group, size_t stages)
     return group->nodes == 1 || (size_t)group->gpus_per_node % stages == 0;
 }
 
-static bool stages_fit(const struct tm_predictor *predictor, const struct tm_cut *cut, double memory_gib,
+static bool stages_fit(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, double memory_gib,
                        int micro_batch, int micro_batches, bool recompute)
 {
     for (size_t s = 0; s < cut->count; s++) {
@@ -41,7 +41,7 @@ static bool stages_fit(const struct tm_predictor *predictor, const struct tm_cut
     return true;
 }
 
-static struct pipeline time_pipeline(struct tm_predictor *predictor, size_t group_index, struct tm_cut *cut,
+static struct pipeline time_pipeline(struct tm_predictor *predictor, size_t group_index, struct tm_stage_cut *cut,
                                      int micro_batch, int micro_batches)
 {
     const struct tm_fleet_group *group = &predictor->groups[group_index];
@@ -119,7 +119,7 @@ static void share_micro_batches(const struct tm_predict_request *request, const 
 
 /* Time that the all-reduce of the largest stage's gradients adds behind the last backward pass of the pipelines that
  * finish last. */
-static double exposed_ms(const struct tm_predictor *predictor, const struct tm_cut *cut, int pipelines,
+static double exposed_ms(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, int pipelines,
                          const int *per_group, double stage_ms)
 {
     const struct tm_predict_request *request = &predictor->request;
@@ -198,7 +198,7 @@ static void fill_times(const struct tm_predictor *predictor, const struct pipeli
 }
 
 /* What only the layout that is taken needs: the interval and the memory of each stage. */
-static void fill_details(struct tm_predictor *predictor, struct tm_cut *cut, const struct pipeline *pipelines,
+static void fill_details(struct tm_predictor *predictor, struct tm_stage_cut *cut, const struct pipeline *pipelines,
                          const int *per_group, size_t last, int each, struct tm_prediction *out)
 {
     const struct tm_predict_request *request = &predictor->request;
@@ -217,7 +217,7 @@ static void fill_details(struct tm_predictor *predictor, struct tm_cut *cut, con
 }
 
 /* Predicts one layout; `details`: with interval and memory. */
-static void predict_layout(struct tm_predictor *predictor, const struct layout_plan *plan, struct tm_cut *cut,
+static void predict_layout(struct tm_predictor *predictor, const struct layout_plan *plan, struct tm_stage_cut *cut,
                            bool details, struct tm_prediction *out)
 {
     const struct tm_predict_request *request = &predictor->request;
@@ -306,7 +306,7 @@ static int fewer_pipelines(int micro_batches, int pipelines)
     return pipelines > 8 ? pipelines / 2 : pipelines - 1;
 }
 
-static bool try_one(struct tm_predictor *predictor, const struct layout_plan *plan, struct tm_cut *cut,
+static bool try_one(struct tm_predictor *predictor, const struct layout_plan *plan, struct tm_stage_cut *cut,
                     struct best *best)
 {
     struct tm_prediction prediction;
@@ -324,7 +324,7 @@ static bool try_one(struct tm_predictor *predictor, const struct layout_plan *pl
 
 /* All micro-batch sizes that are powers of two, for P stages and at most D pipelines (D itself, where it was asked
  * for). */
-static void try_layout(struct tm_predictor *predictor, int pipelines, int stages, struct tm_cut *cut, struct best *best)
+static void try_layout(struct tm_predictor *predictor, int pipelines, int stages, struct tm_stage_cut *cut, struct best *best)
 {
     const struct tm_predict_request *request = &predictor->request;
     int per_pipeline = request->pipelines > 0 ? (request->batch - 1) / pipelines + 1 : request->batch;
@@ -351,7 +351,7 @@ static int try_layouts(struct tm_predictor *predictor, int gpus, struct best *be
     int last = request->stages > 0 ? request->stages : stages_max;
     for (int stages = first; stages <= last; stages++) {
         int per_group[TM_FLEET_GROUPS_MAX];
-        struct tm_cut *cut = NULL;
+        struct tm_stage_cut *cut = NULL;
         int most = count_pipelines(request, stages, per_group);
         int pipelines = request->pipelines > 0 ? request->pipelines : most;
         if (pipelines > request->batch) pipelines = request->batch;
@@ -429,7 +429,7 @@ int tm_predictor_run(struct tm_predictor *predictor, const int *nodes, struct tm
 {
     const struct tm_predict_request *request = &predictor->request;
     struct best best = {.any = false};
-    struct tm_cut *cut = NULL;
+    struct tm_stage_cut *cut = NULL;
     int gpus = 0;
     for (size_t g = 0; g < request->group_count; g++)
         predictor->groups[g].nodes = nodes[g];

@@ -24,7 +24,7 @@ struct tm_pace {
     const struct tm_compute_curve *slowest;
 };
 
-struct tm_cut {
+struct tm_stage_cut {
     size_t count;
     struct tm_stage *stages;                              /* count */
     struct tm_compute_curve *curves[TM_FLEET_GROUPS_MAX]; /* of each stage on each kind of instance */
@@ -39,18 +39,18 @@ struct tm_predictor {
     struct tm_predict_request request; /* its groups are the predictor's own */
     struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
     double *costs; /* per layer: what the cut balances */
-    struct tm_cut *cuts[TM_STAGES_MAX + 1];
+    struct tm_stage_cut *cuts[TM_STAGES_MAX + 1];
     bool tuned; /* the user measured this model: how its curve was moved */
     struct tm_compute_curve common;
     struct tm_compute_curve own;
 };
 
 /* The cut into `count` stages; made at the first call. */
-int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_cut **out, struct tm_error *e);
-void tm_predictor__forget(struct tm_cut *cut);
-struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_cut *cut, size_t group, int micro_batch);
+int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_stage_cut **out, struct tm_error *e);
+void tm_predictor__forget(struct tm_stage_cut *cut);
+struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group, int micro_batch);
 /* Memory of a stage's GPU. */
-double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_cut *cut, size_t stage, int micro_batch,
+double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage, int micro_batch,
                          int micro_batches, bool recompute);
 
 #endif

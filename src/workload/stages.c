@@ -63,7 +63,7 @@ static void fill_stage(const struct tm_model *model, struct tm_stage *stage)
 }
 
 /* Cuts the model into stages, each with at least one layer. */
-static void cut_layers(const struct tm_model *model, const double *costs, struct tm_cut *cut)
+static void cut_layers(const struct tm_model *model, const double *costs, struct tm_stage_cut *cut)
 {
     double most = smallest_most(costs, model->layer_count, cut->count);
     size_t first = 0;
@@ -82,7 +82,7 @@ static void cut_layers(const struct tm_model *model, const double *costs, struct
 }
 
 /* How long each stage takes on each kind of instance, whatever the micro-batch. */
-static int find_curves(const struct tm_predictor *predictor, struct tm_cut *cut, struct tm_error *e)
+static int find_curves(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
 {
     const struct tm_predict_request *request = &predictor->request;
     for (size_t g = 0; g < request->group_count; g++) {
@@ -98,7 +98,7 @@ static int find_curves(const struct tm_predictor *predictor, struct tm_cut *cut,
 }
 
 /* The gradients of the stage that has most, in the order in which its layers' backward passes end. */
-static int find_buckets(const struct tm_predictor *predictor, struct tm_cut *cut, struct tm_error *e)
+static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
 {
     const struct tm_model *model = predictor->request.model;
     const struct tm_stage *stage = &cut->stages[0];
@@ -132,7 +132,7 @@ static int find_buckets(const struct tm_predictor *predictor, struct tm_cut *cut
     return 0;
 }
 
-void tm_predictor__forget(struct tm_cut *cut)
+void tm_predictor__forget(struct tm_stage_cut *cut)
 {
     if (cut == NULL) return;
     for (size_t g = 0; g < TM_FLEET_GROUPS_MAX; g++)
@@ -142,11 +142,11 @@ void tm_predictor__forget(struct tm_cut *cut)
     tm_free(cut);
 }
 
-int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_cut **out, struct tm_error *e)
+int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_stage_cut **out, struct tm_error *e)
 {
     *out = predictor->cuts[count];
     if (*out != NULL) return 0;
-    struct tm_cut *cut = tm_calloc(1, sizeof *cut);
+    struct tm_stage_cut *cut = tm_calloc(1, sizeof *cut);
     if (cut == NULL) return tm_error_nomem(e);
     cut->count = (size_t)count;
     cut->stages = tm_calloc(cut->count, sizeof *cut->stages);
@@ -174,7 +174,7 @@ static double tuning_of(const struct tm_predictor *predictor, int micro_batch)
     return tm_compute_mean_ms(&predictor->own, micro_batch) / tm_compute_mean_ms(&predictor->common, micro_batch);
 }
 
-static struct tm_pace find_pace(const struct tm_predictor *predictor, const struct tm_cut *cut, size_t group,
+static struct tm_pace find_pace(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t group,
                                 int micro_batch)
 {
     double tuning = tuning_of(predictor, micro_batch);
@@ -196,7 +196,7 @@ static struct tm_pace find_pace(const struct tm_predictor *predictor, const stru
     return pace;
 }
 
-struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_cut *cut, size_t group, int micro_batch)
+struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group, int micro_batch)
 {
     int power = __builtin_ctz((unsigned)micro_batch);
     if (micro_batch != 1 << power) return find_pace(predictor, cut, group, micro_batch);
@@ -205,7 +205,7 @@ struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_cut 
     return *pace;
 }
 
-double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_cut *cut, size_t stage, int micro_batch,
+double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage, int micro_batch,
                          int micro_batches, bool recompute)
 {
     const struct tm_stage *s = &cut->stages[stage];

@@ -1,0 +1,213 @@
+/* Plans judged by replay: against the closed form where nothing happens, and by hand where something does; and the
+ * published planners on a catalogue. */
+#include "base/env.h"
+#include "base/test/harness.h"
+#include "plan/replay.h"
+#include "plan/rivals.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CATALOG                                                                                                        \
+    "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,made up\n"                                            \
+    "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\nFast,,40,1555,19.5,156,312,312,,"   \
+    "s\n"                                                                                                              \
+    "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"                            \
+    "aws,fast.1,Fast,1,8,64,40,25,s\naws,fast.2,Fast,2,16,128,40,25,s\naws,cpu,,,4,16,,10,s\n"                         \
+    "[offer]\ncloud,region,zone,instance,on_demand,spot,source\n"                                                      \
+    "aws,r1,r1a,fast.1,4,1,s\naws,r1,r1b,fast.1,4,1,s\naws,r1,r1a,fast.2,8.5,2,s\naws,r1,r1a,cpu,0.1,0.02,s\n"
+
+struct fixture {
+    struct tm_catalog catalog;
+    struct tm_model model;
+    struct tm_compute_model compute;
+    struct tm_comm_model comm;
+    struct tm_plan_request request;
+    struct tm_supply supply;
+    struct tm_trace trace;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *f = tm_calloc(1, sizeof *f);
+    struct tm_error e = {0};
+    assert_non_null(f);
+    tm_catalog_init(&f->catalog);
+    tm_model_init(&f->model);
+    tm_supply_init(&f->supply);
+    tm_trace_init(&f->trace);
+    assert_int_equal(tm_catalog_parse(&f->catalog, "c", CATALOG, strlen(CATALOG), false, &e), 0);
+    assert_int_equal(tm_catalog_finish(&f->catalog, &e), 0);
+    assert_int_equal(tm_model_load(tm_env_real(), "resnet50", &f->model, &e), 0);
+    f->compute = tm_compute_prior();
+    f->comm = tm_comm_gpus();
+    f->request = (struct tm_plan_request){
+        .supply = {.model = &f->model,
+                   .compute = &f->compute,
+                   .comm = &f->comm,
+                   .precision = TM_PRECISION_MIXED,
+                   .batch = 256,
+                   .loss_per_s = 1 / 36000.0},
+        .job = {.samples = 1e8, .deadline_s = INFINITY, .checkpoint_s = 1, .restart_s = 60, .startup_s = 180},
+        .budget_usd = INFINITY,
+        .max_usd_h = INFINITY,
+        .max_nodes = 8,
+        .min_probability = 0.95,
+        .top = 4};
+    assert_int_equal(tm_plan_make_supply(&f->catalog, &f->request, &f->supply, &e), 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    tm_trace_deinit(&f->trace);
+    tm_supply_deinit(&f->supply);
+    tm_model_deinit(&f->model);
+    tm_catalog_deinit(&f->catalog);
+    tm_free(f);
+    return 0;
+}
+
+static struct tm_plan_answer answer_of(struct fixture *f, int spot, int on_demand)
+{
+    struct tm_plan_answer answer = {.fleet = {.part_count = 1}};
+    const struct tm_offer *offer = &f->catalog.offers[0];
+    answer.fleet.parts[0] = (struct tm_plan_part){&f->catalog.instances[offer->instance], offer, spot, on_demand};
+    assert_int_equal(tm_plan_judge(&f->supply, &f->request, &answer, NULL), 0);
+    return answer;
+}
+
+static void add(struct fixture *f, double hour, int in, int out)
+{
+    assert_int_equal(tm_trace_add(&f->trace, (int64_t)(hour * 3600e3), in, out, NAN, NULL), 0);
+    if (in > f->trace.nodes_max) f->trace.nodes_max = in;
+}
+
+static void replay(struct fixture *f, int starts, struct tm_plan_answer *answer)
+{
+    struct tm_replay judge = {.env = tm_env_real(), .trace = &f->trace, .starts = starts};
+    struct tm_error e = {0};
+    int rc = tm_plan_replay(&judge, &f->supply, &f->request, answer, &e);
+    assert_row(rc == 0, "%s", e.text);
+}
+
+/* Where nothing is lost the replay is the closed form, but for the restart that begins it. */
+static void test_nothing_is_lost(void **state)
+{
+    struct fixture *f = *state;
+    add(f, 0, 4, 0);
+    f->trace.end_ms = 3600000;
+    for (int spot = 0; spot <= 4; spot += 2) {
+        struct tm_plan_answer answer = answer_of(f, spot, 4 - spot);
+        double least_s = 180 + 1e8 / answer.prediction.samples_per_s;
+        replay(f, 3, &answer);
+        assert_row(answer.expectation.time_s.mean >= least_s && answer.expectation.time_s.mean < 1.03 * least_s + 120,
+                   "%d spot: %g s, least %g s", spot, answer.expectation.time_s.mean, least_s);
+        double usd = answer.expectation.time_s.mean / 3600 * (spot + 4.0 * (4 - spot));
+        assert_row(fabs(answer.expectation.cost_usd.mean / usd - 1) < 0.01, "%d spot: $%g, want $%g", spot,
+                   answer.expectation.cost_usd.mean, usd);
+        assert_true(answer.expectation.p_deadline == 1);
+    }
+}
+
+/* Half of the zone gone half of the time: a fleet of spot instances does three quarters of the work in that time, and
+ * pays for three quarters of the instances; one on demand does not notice. */
+static void test_losses_cost(void **state)
+{
+    struct fixture *f = *state;
+    add(f, 0, 8, 0);
+    add(f, 3, 0, 4);
+    add(f, 6, 4, 0);
+    f->trace.end_ms = (int64_t)(6 * 3600e3);
+    struct tm_plan_answer spot = answer_of(f, 4, 0);
+    struct tm_plan_answer on_demand = answer_of(f, 0, 4);
+    double full_s = 1e8 / spot.prediction.samples_per_s;
+    replay(f, 8, &spot);
+    replay(f, 8, &on_demand);
+    assert_row(spot.expectation.time_s.mean > 1.15 * full_s && spot.expectation.time_s.mean < 1.6 * full_s,
+               "%g s, undisturbed %g s", spot.expectation.time_s.mean, full_s);
+    assert_true(on_demand.expectation.time_s.mean < 1.03 * full_s + 400);
+    f->request.job.deadline_s = 1.1 * full_s + 400;
+    replay(f, 8, &spot);
+    replay(f, 8, &on_demand);
+    assert_true(spot.expectation.p_deadline < 0.5 && on_demand.expectation.p_deadline == 1);
+}
+
+static void test_never_there(void **state)
+{
+    struct fixture *f = *state;
+    add(f, 0, 8, 0);
+    add(f, 0.001, 0, 8);
+    f->trace.end_ms = (int64_t)(100 * 3600e3);
+    struct tm_plan_answer answer = answer_of(f, 4, 0);
+    replay(f, 1, &answer);
+    assert_false(answer.expectation.finishes);
+    struct tm_trace empty;
+    struct tm_replay judge = {.env = tm_env_real(), .trace = &empty, .starts = 1};
+    tm_trace_init(&empty);
+    assert_int_equal(tm_plan_replay(&judge, &f->supply, &f->request, &answer, NULL), -(int)TM_EINPUT);
+    tm_trace_deinit(&empty);
+}
+
+/* What holds by replay comes first. */
+static void test_order_by_replay(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_plan_result *result = tm_calloc(1, sizeof *result);
+    assert_non_null(result);
+    add(f, 0, 8, 0);
+    add(f, 1, 0, 6);
+    f->trace.end_ms = (int64_t)(20 * 3600e3);
+    result->answers[0] = answer_of(f, 4, 0);
+    result->answers[1] = answer_of(f, 0, 4);
+    result->count = 2;
+    f->request.job.deadline_s = 1.2 * 1e8 / result->answers[0].prediction.samples_per_s;
+    struct tm_replay judge = {.env = tm_env_real(), .trace = &f->trace, .starts = 4};
+    assert_int_equal(tm_plan_replay_all(&judge, &f->supply, &f->request, result, NULL), 0);
+    assert_int_equal(result->answers[0].fleet.parts[0].on_demand, 4);
+    tm_free(result);
+}
+
+/* DeepVM's planners on a catalogue stay within the price and give whole fleets. */
+static void test_rivals(void **state)
+{
+    struct fixture *f = *state;
+    for (enum tm_deepvm_planner planner = TM_DEEPVM; planner <= TM_DEEPVM_PERF_FIRST; planner++) {
+        for (double usd_h = 0.5; usd_h < 20; usd_h *= 2) {
+            struct tm_plan_answer answer = {.anchors = 0};
+            bool found = false;
+            f->request.max_usd_h = usd_h;
+            assert_int_equal(tm_plan_rival(&f->supply, &f->request, planner, &answer, &found, NULL), 0);
+            if (!found) continue;
+            assert_int_equal(tm_plan_judge(&f->supply, &f->request, &answer, NULL), 0);
+            assert_row(answer.expectation.usd_h <= usd_h, "planner %d: $%g of $%g", (int)planner,
+                       answer.expectation.usd_h, usd_h);
+        }
+    }
+}
+
+static int replay_and_drop(struct fixture *f, struct tm_plan_answer *answer)
+{
+    struct tm_replay judge = {.env = tm_env_real(), .trace = &f->trace, .starts = 1};
+    return tm_plan_replay(&judge, &f->supply, &f->request, answer, NULL);
+}
+
+static void test_without_memory(void **state)
+{
+    struct fixture *f = *state;
+    add(f, 0, 8, 0);
+    add(f, 3, 0, 4);
+    f->trace.end_ms = (int64_t)(6 * 3600e3);
+    struct tm_plan_answer answer = answer_of(f, 4, 0);
+    f->request.job.samples = 1e6;
+    answer.expectation.time_s.mean = 600;
+    TM_FAIL_EACH_ALLOC(rc = replay_and_drop(f, &answer));
+}
+
+#define FIXTURE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+TM_TEST_MAIN(FIXTURE_TEST(test_nothing_is_lost), FIXTURE_TEST(test_losses_cost), FIXTURE_TEST(test_never_there),
+             FIXTURE_TEST(test_order_by_replay), FIXTURE_TEST(test_rivals), FIXTURE_TEST(test_without_memory))
