@@ -7,6 +7,7 @@
 #include "cli/knowledge.h"
 #include "layout/speed.h"
 #include "market/trace_format.h"
+#include "sim/fan.h"
 #include "sim/moments.h"
 #include "sim/report.h"
 #include "sim/sweep.h"
@@ -356,18 +357,99 @@ static int write_plan_log(struct tm_cli *cli, const struct tm_sweep_run *runs, s
 
 /* ---- the report ---- */
 
+/* A word as a shell reads it back. */
+static void put_word(struct tm_text *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,=@%";
+    tm_text_putc(out, ' ');
+    if (word[0] != '\0' && strspn(word, plain) == strlen(word)) {
+        tm_text_puts(out, word);
+        return;
+    }
+    tm_text_putc(out, '\'');
+    for (; *word != '\0'; word++) {
+        if (*word == '\'')
+            tm_text_puts(out, "'\\''");
+        else
+            tm_text_putc(out, *word);
+    }
+    tm_text_putc(out, '\'');
+}
+
 /* The words of this call, so that it can be repeated. */
 static void put_command(const struct tm_cli *cli, struct tm_text *out)
 {
     tm_text_puts(out, "tidemill simulate");
     for (size_t i = 0; i < cli->given_count; i++) {
         tm_text_printf(out, " --%s", cli->given[i].option->name);
-        if (cli->given[i].value == NULL) continue;
-        bool plain = strpbrk(cli->given[i].value, " '\"$&|;<>*?()\\") == NULL;
-        tm_text_printf(out, plain ? " %s" : " '%s'", cli->given[i].value);
+        if (cli->given[i].value != NULL) put_word(out, cli->given[i].value);
     }
     for (size_t i = 0; i < cli->argument_count; i++)
-        tm_text_printf(out, " %s", cli->arguments[i]);
+        put_word(out, cli->arguments[i]);
+}
+
+static struct tm_report_run *report_runs(struct tm_cli *cli, const struct request *request,
+                                         const struct tm_sweep_run *runs, size_t count)
+{
+    struct tm_report_run *rows = tm_calloc(count + 1, sizeof *rows);
+    for (size_t i = 0; rows != NULL && i < count; i++) {
+        char note[32];
+        snprintf(note, sizeof note, "seed %llu", (unsigned long long)runs[i].seed);
+        rows[i] = (struct tm_report_run){.policy = runs[i].policy,
+                                         .trace = runs[i].trace,
+                                         .model = runs[i].model,
+                                         .result = &runs[i].result,
+                                         .log = &runs[i].log,
+                                         .fraction_of_ideal = runs[i].fraction_of_ideal};
+        if (request->seed_count > 1) rows[i].note = tm_arena_strndup(&cli->arena, note, strlen(note));
+    }
+    return rows;
+}
+
+/* Our forecast along each trace, as the simulations saw it. */
+static int make_fans(const struct request *request, struct tm_sim_fan *fans, struct tm_report_fan *shown,
+                     struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < request->trace_count; i++) {
+        const struct tm_sim_options *options = &request->traces[i].options;
+        struct tm_sim_fan_options how = {.from_ms = options->from_ms,
+                                         .to_ms = options->to_ms,
+                                         .interval_ms = (int64_t)(options->interval_s * 1000),
+                                         .horizon = options->horizon,
+                                         .method = TM_FORECAST_TIDEMILL};
+        rc = tm_sim_fan_init(&fans[i], request->traces[i].name, request->traces[i].trace, &how, e);
+        shown[i] = fans[i].report;
+    }
+    return rc;
+}
+
+static int make_report(struct tm_cli *cli, const struct request *request, const struct tm_sweep_run *runs, size_t count,
+                       struct tm_text *html, struct tm_error *e)
+{
+    struct tm_text command;
+    tm_text_init(&command, 1 << 16);
+    put_command(cli, &command);
+    struct tm_report_run *rows = report_runs(cli, request, runs, count);
+    struct tm_sim_fan *fans = tm_calloc(request->trace_count + 1, sizeof *fans);
+    struct tm_report_fan *shown = tm_calloc(request->trace_count + 1, sizeof *shown);
+    int rc = rows == NULL || fans == NULL || shown == NULL ? tm_error_nomem(e) : tm_text_status(&command, e);
+    if (rc == 0) rc = make_fans(request, fans, shown, e);
+    struct tm_report report = {.title = "Simulated training on spot instances",
+                               .command = tm_text_string(&command),
+                               .deadline_s = request->options.deadline_s,
+                               .runs = rows,
+                               .run_count = count,
+                               .fans = shown,
+                               .fan_count = request->trace_count};
+    if (rc == 0) rc = tm_report_html(&report, html, e);
+    for (size_t i = 0; fans != NULL && i < request->trace_count; i++)
+        tm_sim_fan_deinit(&fans[i]);
+    tm_free(shown);
+    tm_free(fans);
+    tm_free(rows);
+    tm_text_deinit(&command);
+    return rc;
 }
 
 static int write_report(struct tm_cli *cli, const struct request *request, const struct tm_sweep_run *runs,
@@ -375,26 +457,12 @@ static int write_report(struct tm_cli *cli, const struct request *request, const
 {
     const char *path = tm_given_text(cli, "report");
     if (path == NULL) return 0;
-    struct tm_text html, command;
-    (void)request;
-    struct tm_report_run *rows = tm_calloc(count + 1, sizeof *rows);
-    if (rows == NULL) return tm_error_nomem(e);
-    for (size_t i = 0; i < count; i++)
-        rows[i] = (struct tm_report_run){runs[i].policy,  runs[i].trace, runs[i].model,
-                                         &runs[i].result, &runs[i].log,  runs[i].fraction_of_ideal};
+    struct tm_text html;
     tm_text_init(&html, TM_REPORT_BYTES_MAX);
-    tm_text_init(&command, 1 << 16);
-    put_command(cli, &command);
-    struct tm_report report = {.title = "Simulated training on spot instances",
-                               .command = tm_text_string(&command),
-                               .runs = rows,
-                               .run_count = count};
-    int rc = tm_report_html(&report, &html, e);
+    int rc = make_report(cli, request, runs, count, &html, e);
     if (rc == 0) rc = cli->env->file_write(cli->env, path, html.data, html.length, e);
     if (rc == 0) tm_log(TM_LOG_INFO, "report: %s", path);
-    tm_text_deinit(&command);
     tm_text_deinit(&html);
-    tm_free(rows);
     return rc;
 }
 

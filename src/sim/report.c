@@ -154,7 +154,9 @@ static void measure(struct tm_report_group *group)
 
 static bool is_of(const struct tm_report_group *group, const struct tm_report_run *run)
 {
-    return strcmp(group->model, run->model) == 0 && strcmp(group->trace, run->trace) == 0;
+    const char *note = run->note != NULL ? run->note : "";
+    return strcmp(group->model, run->model) == 0 && strcmp(group->trace, run->trace) == 0 &&
+           strcmp(group->note, note) == 0;
 }
 
 /* Groups with their first run and count, then the order filled group by group. */
@@ -167,7 +169,8 @@ static void group_runs(struct tm_report_view *view)
         while (g < view->group_count && !is_of(&view->groups[g], run))
             g++;
         if (g == view->group_count)
-            view->groups[view->group_count++] = (struct tm_report_group){.model = run->model, .trace = run->trace};
+            view->groups[view->group_count++] = (struct tm_report_group){
+                .model = run->model, .trace = run->trace, .note = run->note != NULL ? run->note : ""};
         view->groups[g].count++;
         if (or_zero(run->result->bill_usd) > 0) view->priced = true;
     }
@@ -230,7 +233,9 @@ static int put_group(struct tm_text *out, const struct tm_report_view *view, con
     tm_report__escape(out, group->model);
     tm_text_puts(out, " <span class=on>on</span> ");
     tm_report__escape(out, group->trace);
-    tm_text_puts(out, "</h2>\n");
+    tm_text_puts(out, group->note[0] != '\0' ? " <span class=on>" : "");
+    tm_report__escape(out, group->note);
+    tm_text_puts(out, group->note[0] != '\0' ? "</span></h2>\n" : "</h2>\n");
     tm_report__cards(out, view, group);
     if (or_zero(group->runs[0]->result->samples) <= 0)
         tm_text_puts(out, "<p>Nothing was trained: at no time were there enough instances for a layout.</p>\n");

@@ -1,8 +1,8 @@
 /* What simulations gave, as one HTML file for people: no network, no script needed, light and dark, on paper too.
  *
- * Runs are grouped by (model, trace), in the order of their first appearance. A group shows which policy won (bars of
- * samples and cost, a table), why (stalls by cause), and what happened when (a timeline of each policy). Times are
- * since the start of the simulation. Long runs are drawn in at most some hundred columns, each the sum or mean of
+ * Runs are grouped by (model, trace, note), in the order of their first appearance. A group shows which policy won
+ * (bars of samples and cost, a table), why (stalls by cause), and what happened when (a timeline of each policy). Times
+ * are since the start of the simulation. Long runs are drawn in at most some hundred columns, each the sum or mean of
  * its intervals, so the file stays small whatever the trace. */
 #ifndef TM_SIM_REPORT_H
 #define TM_SIM_REPORT_H
@@ -24,6 +24,7 @@ struct tm_report_run {
     const struct tm_sim_result *result;
     const struct tm_sim_log *log; /* NULL or empty: no timeline */
     double fraction_of_ideal;     /* NaN: unknown */
+    const char *note;             /* what else tells its group from others, such as "seed 3"; NULL: nothing */
 };
 
 /* Forecasts made `horizon` intervals before, against what came: element i is about time_s[i], ascending. */

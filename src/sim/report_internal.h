@@ -13,6 +13,7 @@ enum { TM_REPORT_CAUSES = TM_SIM_START + 1, TM_REPORT_COLORS = 7, TM_REPORT_NONE
 struct tm_report_group {
     const char *model;
     const char *trace;
+    const char *note;                  /* "": none */
     const struct tm_report_run **runs; /* into the view's order */
     size_t count;
     bool finite; /* a job with an end: some run finished it; judged by its bill, else by samples */

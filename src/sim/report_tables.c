@@ -109,7 +109,9 @@ void tm_report__overview(struct tm_text *out, const struct tm_report_view *view)
         tm_report__escape(out, group->model);
         tm_text_printf(out, "</th><th><a href=\"#g%zu\">", g);
         tm_report__escape(out, group->trace);
-        tm_text_puts(out, "</a></th>");
+        tm_text_puts(out, "</a> <small>");
+        tm_report__escape(out, group->note);
+        tm_text_puts(out, "</small></th>");
         for (size_t p = 0; p < policies.count; p++)
             overview_cell(out, group, &policies, p, by_bill);
         tm_text_puts(out, "</tr>\n");

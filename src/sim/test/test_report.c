@@ -241,7 +241,8 @@ static void test_winner(void **state)
                                                     .finished_at_s = o->finished_at_s,
                                                     .deadline_met = o->deadline_met,
                                                     .wall_s = 3600};
-            runs[count] = (struct tm_report_run){o->policy, "t", "m", &results[count], NULL, NAN};
+            runs[count] = (struct tm_report_run){
+                .policy = o->policy, .trace = "t", .model = "m", .result = &results[count], .fraction_of_ideal = NAN};
         }
         struct tm_report report = {
             .title = "t", .command = "c", .deadline_s = rows[i].deadline_s, .runs = runs, .run_count = count};
@@ -307,7 +308,9 @@ static void test_nothing_trained(void **state)
 {
     (void)state;
     struct tm_sim_result result = {.finished_at_s = NAN, .wall_s = 3600, .usd_per_million_samples = NAN};
-    struct tm_report_run runs[] = {{"reactive", "t", "m", &result, NULL, NAN}, {"ideal", "t", "m", &result, NULL, NAN}};
+    struct tm_report_run runs[] = {
+        {.policy = "reactive", .trace = "t", .model = "m", .result = &result, .fraction_of_ideal = NAN},
+        {.policy = "ideal", .trace = "t", .model = "m", .result = &result, .fraction_of_ideal = NAN}};
     struct tm_report report = {.title = "t", .command = "c", .runs = runs, .run_count = TM_COUNT(runs)};
     struct tm_text out;
     render(&report, &out);
@@ -329,6 +332,11 @@ static void test_groups(void **state)
     assert_int_equal(count_of(tm_text_string(&out), "<article id=g"), 3);
     assert_int_equal(count_of(tm_text_string(&out), "href=\"#g2\""), 1);
     assert_int_equal(count_of(tm_text_string(&out), "<td>1 of 3</td>"), 2); /* reactive and tidemill, one group each */
+    tm_text_deinit(&out);
+    bench.runs[2].note = "seed <7>";
+    render(&bench.report, &out);
+    assert_int_equal(count_of(tm_text_string(&out), "<article id=g"), 4);
+    assert_int_equal(count_of(tm_text_string(&out), "seed &lt;7&gt;"), 2); /* in the view of all, and above its group */
     tm_text_deinit(&out);
     free_bench(&bench);
 }
@@ -430,7 +438,12 @@ static void test_many_runs_stay_small(void **state)
     make_run(&test, 2000, 1);
     for (size_t i = 0; i < TM_COUNT(runs); i++) {
         snprintf(traces[i / 8], sizeof traces[0], "trace-%zu", i / 8);
-        runs[i] = (struct tm_report_run){tm_policies[i % 8].name, traces[i / 8], "m", &test.result, &test.log, 0.9};
+        runs[i] = (struct tm_report_run){.policy = tm_policies[i % 8].name,
+                                         .trace = traces[i / 8],
+                                         .model = "m",
+                                         .result = &test.result,
+                                         .log = &test.log,
+                                         .fraction_of_ideal = 0.9};
     }
     struct tm_report report = {.title = "t", .command = "c", .runs = runs, .run_count = TM_COUNT(runs)};
     struct tm_text out;
