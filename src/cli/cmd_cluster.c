@@ -110,7 +110,7 @@ static int read_request(const struct tm_cli *cli, struct request *request, struc
     if (rc == 0) rc = tm_given_choice(cli, "baseline", &baseline, e);
     if (rc != 0) return rc;
     if (!tm_given(cli, "baseline") && !(request->model.steps_per_s[baseline] > 0))
-        baseline = request->cluster.workers[0].gpu;
+        baseline = (int)request->cluster.workers[0].gpu;
     request->baseline.count = 1;
     request->baseline.workers[0] = (struct tm_cluster_worker){.gpu = (enum tm_cluster_gpu)baseline};
     request->job.model = &request->model;

@@ -482,7 +482,7 @@ static void all_experts(const struct tm_tide *tide, int step, const short *conte
         }
     }
     size_t row = (size_t)(step - 1) * CONTEXTS + (size_t)contexts[FAMILY_HOUR];
-    bool days = tide->observed > 2 * HOURS * tide->steps_per_hour_bin; /* else an hour of the day was seen once */
+    bool days = (double)tide->observed > 2 * HOURS * tide->steps_per_hour_bin; /* else an hour of the day was seen once */
     context_expert(tide, tide->seen + row * width, tide->totals[row], days ? tide->totals[row] / step : 0,
                    expert[EXPERT_LEVEL], expert[EXPERT_HOUR]);
     memset(spare, 0, (size_t)(top + 1) * sizeof *spare);
