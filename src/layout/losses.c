@@ -17,7 +17,7 @@ static double choose(int n, int k)
 
 /* How many different leftovers there are: coefficients of (1 + x + ... + x^pipelines)^stages (1 + ... + x^spares),
  * cut off at the limit. */
-static bool few_ways(int pipelines, int stages, int spares, int lost)
+bool tm_losses_are_few(int pipelines, int stages, int spares, int lost)
 {
     enum { LOST_MAX = 64 };
     if (lost > LOST_MAX) return false;
@@ -87,7 +87,7 @@ bool tm_losses_each(int pipelines, int stages, int spares, int lost, tm_losses_v
     int nodes = pipelines * stages + spares;
     struct counting counting = {.pipelines = pipelines, .spares = spares, .visit = visit, .context = context};
     counting.survivors.stages = stages;
-    if (!few_ways(pipelines, stages, spares, lost)) {
+    if (!tm_losses_are_few(pipelines, stages, spares, lost)) {
         draw_losses(&counting, stages, nodes, lost);
         return false;
     }

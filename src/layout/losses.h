@@ -14,7 +14,10 @@ struct tm_survivors {
 
 /* Every way to lose is visited once where there are at most TM_LOSSES_COUNTED_MAX; else TM_LOSSES_DRAWN are drawn, from
  * a fixed seed. */
-enum { TM_LOSSES_COUNTED_MAX = 6000, TM_LOSSES_DRAWN = 2000 };
+enum { TM_LOSSES_COUNTED_MAX = 6000, TM_LOSSES_DRAWN = 512 };
+
+/* Are there so few ways that they are counted? */
+bool tm_losses_are_few(int pipelines, int stages, int spares, int lost);
 
 typedef void (*tm_losses_visit)(void *context, const struct tm_survivors *survivors);
 

@@ -308,38 +308,52 @@ struct row_sum {
     double *ms;
     int from;
     int lost;
-    int stages; /* of the targets */
+    int stages_first; /* of the targets */
+    int stages_last;
 };
 
-static void add_outcome(void *context, const struct tm_survivors *survivors)
+static void add_outcome_to(struct row_sum *sum, const struct tm_survivors *survivors, int stages)
 {
-    struct row_sum *sum = context;
     struct tm_migrations *m = sum->m;
     const struct tm_shapes *shapes = m->shapes;
-    int first = shapes->first_of[sum->stages], end = shapes->first_of[sum->stages + 1];
-    bool same = sum->stages == survivors->stages, paper = m->cost->kind == TM_COST_PAPER;
-    double move = !same && paper ? paper_new_cut_ms(m, survivors, sum->stages) : 0;
+    int first = shapes->first_of[stages], end = shapes->first_of[stages + 1];
+    if (first == end) return;
+    bool same = stages == survivors->stages, paper = m->cost->kind == TM_COST_PAPER;
+    double move = !same && paper ? paper_new_cut_ms(m, survivors, stages) : 0;
     for (int to = first; to < end; to++) {
         double ms = move;
         if (same)
             ms = same_cut_ms(m, survivors, sum->from, sum->lost, to);
         else if (!paper)
-            ms = full_new_cut_ms(m, survivors, sum->stages, shapes->list[to].pipelines);
+            ms = full_new_cut_ms(m, survivors, stages, shapes->list[to].pipelines);
         sum->ms[to] += survivors->probability * ms;
     }
 }
 
-/* Targets of so many stages, over all that a loss may leave. */
+static void add_outcome(void *context, const struct tm_survivors *survivors)
+{
+    struct row_sum *sum = context;
+    for (int stages = sum->stages_first; stages <= sum->stages_last; stages++)
+        add_outcome_to(sum, survivors, stages);
+}
+
+/* Targets of so many stages, over all that a loss may leave; of all stages at once where outcomes are drawn, since
+ * drawing costs more than they do. */
 static void fill_stages(struct tm_migrations *m, const struct row *row, int stages)
 {
     const struct tm_shapes *shapes = m->shapes;
     const struct tm_shape *old = &shapes->list[row->from];
-    struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost, .stages = stages};
-    for (int to = shapes->first_of[stages]; to < shapes->first_of[stages + 1]; to++)
+    int spares = row->fleet - old->nodes;
+    bool few = tm_losses_are_few(old->pipelines, old->stages, spares, row->lost);
+    struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};
+    sum.stages_first = few ? stages : shapes->stages_min;
+    sum.stages_last = few ? stages : shapes->stages_max;
+    int first = shapes->first_of[sum.stages_first], end = shapes->first_of[sum.stages_last + 1];
+    for (int to = first; to < end; to++)
         row->ms[to] = 0;
-    (void)tm_losses_each(old->pipelines, old->stages, row->fleet - old->nodes, row->lost, add_outcome, &sum);
-    for (int to = shapes->first_of[stages]; stages != old->stages && to < shapes->first_of[stages + 1]; to++)
-        row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, to);
+    (void)tm_losses_each(old->pipelines, old->stages, spares, row->lost, add_outcome, &sum);
+    for (int to = first; to < end; to++)
+        if (shapes->list[to].stages != old->stages) row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, to);
 }
 
 /* ---- rows of large fleets ----

@@ -103,6 +103,11 @@ void tm_policy_destroy(struct tm_policy *policy)
     tm_free(policy);
 }
 
+void tm_policy_set_breadth(struct tm_policy *policy, enum tm_breadth breadth)
+{
+    policy->breadth = breadth;
+}
+
 int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
 {
     struct tm_decision decision = {

@@ -82,6 +82,10 @@ void tm_policy_destroy(struct tm_policy *policy);
  * (tm_policy_realise). */
 int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 
+/* How many shapes ours looks at. By default all of up to 256, and of more only those near the best. */
+enum tm_breadth { TM_BREADTH_DEFAULT, TM_BREADTH_ALL, TM_BREADTH_LIKELY };
+void tm_policy_set_breadth(struct tm_policy *policy, enum tm_breadth breadth);
+
 /* What becomes of a shape when there are fewer instances than it needs: as many whole pipelines as there are, else one
  * pipeline over all, else the pause. */
 int tm_policy_realise(const struct tm_shapes *shapes, int shape, int nodes);

@@ -22,6 +22,7 @@ struct tm_policy {
     size_t plan_next;
     int *candidates;          /* [shapes]: scratch */
     struct tm_ranked *ranked; /* [shapes]: scratch */
+    enum tm_breadth breadth;
 };
 
 int tm_policy__ideal(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);

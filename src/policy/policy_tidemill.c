@@ -82,10 +82,13 @@ static void sort_by_speed(const struct tm_shapes *shapes, int *candidates, size_
 }
 
 /* Shapes worth trying on so many instances, the fastest first; of a long list only those near the best. */
-static size_t list_candidates(const struct tm_shapes *shapes, int nodes, int *candidates)
+static size_t list_candidates(const struct tm_policy *policy, int nodes)
 {
+    const struct tm_shapes *shapes = policy->shapes;
+    int *candidates = policy->candidates;
     size_t count = 0;
-    bool few = shapes->count <= FEW_SHAPES;
+    bool few =
+        policy->breadth == TM_BREADTH_ALL || (policy->breadth == TM_BREADTH_DEFAULT && shapes->count <= FEW_SHAPES);
     double least = few ? 0 : likely_share * shapes->list[shapes->best[nodes]].samples_per_s;
     for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
         int most = nodes / stages, first = few ? 1 : most - NEAR_PIPELINES;
@@ -113,7 +116,7 @@ static int best_after_jump(struct tm_policy *policy, int nodes, int shape, const
     const struct tm_shapes *shapes = policy->shapes;
     for (int k = 0; k <= INTERVALS; k++)
         best[k] = 0;
-    size_t count = list_candidates(shapes, nodes - jump->lost + jump->arrived, policy->candidates);
+    size_t count = list_candidates(policy, nodes - jump->lost + jump->arrived);
     for (size_t i = 0; i < count; i++) {
         int to = policy->candidates[i];
         double speed = shapes->list[to].samples_per_s;
@@ -181,7 +184,7 @@ static size_t rank_candidates(struct tm_policy *policy, const struct tm_view *vi
             after[k] += jumps[j].probability * shapes->list[shapes->best[nodes]].samples_per_s * view->interval_s *
                         (INTERVALS - k);
     }
-    size_t count = list_candidates(shapes, view->after, policy->candidates);
+    size_t count = list_candidates(policy, view->after);
     for (size_t i = 0; i < count; i++) {
         int shape = policy->candidates[i];
         struct tm_ranked ranked = {shape,

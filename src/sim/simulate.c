@@ -250,6 +250,7 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
     if (rc == 0 && run->info->on_demand) fix_fleet(run);
     if (rc == 0)
         rc = tm_policy_create(run->info, run->job->shapes, run->job->migrations, run->job->cost, &run->policy, e);
+    if (rc == 0) tm_policy_set_breadth(run->policy, run->options->breadth);
     if (rc == 0) rc = tm_sim__prepare_forecast(run, e);
     for (size_t i = 0; rc == 0 && i < run->moments.count && isnan(run->out->finished_at_s); i++)
         rc = step(run, i, e);

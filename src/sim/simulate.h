@@ -24,6 +24,7 @@ struct tm_sim_options {
     double deadline_s;    /* 0: none */
     const int *forecasts; /* given instead of the policy's own, horizon numbers for each tick; NULL: none (tests) */
     size_t forecast_count;
+    enum tm_breadth breadth; /* of our policy */
 };
 
 /* Why an interval paused. Of idle the whole of it, of the others pause_s, at its beginning. */
