@@ -12,6 +12,7 @@ all: ## build everything
 	@mkdir -p build
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(BUILD)
+	@ln -sfn release/tidemill-simcluster build/tidemill-simcluster
 
 configure: # each time: a package that came since, such as cmocka, changes what is built
 	@cmake --preset release > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -32,8 +33,10 @@ test-full: ## all tests, also the slow ones
 	@$(MAKE) --no-print-directory all
 	@scripts/run-tests $(BUILD) full
 
-soak: ## long runs: every fuzz target for SECONDS_EACH (60)
+soak: ## long runs: 20,000 seeds of the simulated cluster, every fuzz target for SECONDS_EACH (60)
 	@scripts/install-packages build docs test check
+	@$(MAKE) --no-print-directory all
+	@SIM_SEEDS=$(or $(SEEDS),20000) tests/simcluster/run $(BUILD)/tidemill
 	@scripts/fuzz --seconds $(or $(SECONDS_EACH),60)
 
 check: ## format, lint, layers, sanitizers, valgrind, fuzz replays

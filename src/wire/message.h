@@ -26,6 +26,15 @@ enum {
 
 enum tm_role { TM_ROLE_NONE, TM_ROLE_COORDINATOR, TM_ROLE_AGENT, TM_ROLE_WORKER };
 
+/* What a worker says it is doing, in its heartbeats (worker.h has the picture). */
+enum tm_worker_phase {
+    TM_WORKER_FENCED, /* also before the first generation */
+    TM_WORKER_FETCHING,
+    TM_WORKER_READY,
+    TM_WORKER_RUNNING,
+    TM_WORKER_STOPPED
+};
+
 /* Who: an agent or a worker is known by its instance's number; its incarnation tells one process from the next. */
 struct tm_peer {
     enum tm_role role;

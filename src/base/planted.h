@@ -1,0 +1,47 @@
+/* Bugs planted on purpose, to prove that the simulated cluster's checkers find them.
+ *
+ * They exist only in the program that tests/simcluster builds with TIDEMILL_PLANTED; everywhere else TM_PLANTED is the
+ * constant false, and the compiler removes what it guards. */
+#ifndef TM_BASE_PLANTED_H
+#define TM_BASE_PLANTED_H
+
+#include <stdbool.h>
+
+/* X(name, what is wrong) */
+#define TM_PLANTED_BUGS(X)                                                                                             \
+    X(none, "nothing")                                                                                                 \
+    X(step_skipped, "a worker counts from one step after the base")                                                    \
+    X(commit_early, "a worker applies a step before every flag has come")                                              \
+    X(accept_old_flags, "a worker takes prepared flags of any generation")                                             \
+    X(resolve_forgets, "the step in doubt is not applied by those who only hold it")                                   \
+    X(fence_ignored, "a worker reports to a fence and trains on")                                                      \
+    X(orphan_ignored, "a worker without a coordinator never stops")                                                    \
+    X(no_wait_for_orphans, "a generation starts while members of the last one may still train")                        \
+    X(fetch_unchecked, "fetched bytes are not compared with their hash")                                               \
+    X(wrong_version, "a copy is read from the state that the optimizer writes")                                        \
+    X(set_torn, "a copy set is called whole when one part is missing")                                                 \
+    X(drop_only_set, "the newest whole set is dropped before the next one is whole")                                   \
+    X(durable_ignored, "a roll-back takes an older set than the newest")                                               \
+    X(record_unsynced, "a generation takes effect before it is in the record")                                         \
+    X(layer_unowned, "a worker drops the last layer when it starts")                                                   \
+    X(sample_lost, "the toy engine leaves out a micro-batch of the last pipeline")                                     \
+    X(bill_wrong, "an instance's last seconds are not billed")                                                         \
+    X(hung_forever, "a worker that hangs is waited for without end")                                                   \
+    X(snapshot_leak, "the snapshot of an abandoned copy set is kept")                                                  \
+    X(lease_forever, "a lost worker keeps its lease")
+
+enum tm_planted_bug {
+#define TM_PLANTED_ENUM(name, what) TM_BUG_##name,
+    TM_PLANTED_BUGS(TM_PLANTED_ENUM)
+#undef TM_PLANTED_ENUM
+        TM_BUG_COUNT
+};
+
+#ifdef TIDEMILL_PLANTED
+extern enum tm_planted_bug tm_planted_bug; /* owned by the simulated cluster */
+#define TM_PLANTED(name) (tm_planted_bug == TM_BUG_##name)
+#else
+#define TM_PLANTED(name) false
+#endif
+
+#endif

@@ -1,0 +1,161 @@
+#include "run/agent.h"
+
+#include "base/random.h"
+
+#include <string.h>
+
+#define TM_BODY(message, name, field, pointer)                                                                         \
+    do {                                                                                                               \
+        (message).body_case = TMW__ENVELOPE__BODY_##name;                                                              \
+        (message).field = (pointer);                                                                                   \
+    } while (0)
+
+enum { NEVER_MS = -1, SILENT_HEARTBEATS = 6, BACKOFF_DOUBLINGS_MAX = 6 };
+
+void tm_agent_init(struct tm_agent *agent, const struct tm_agent_options *options)
+{
+    *agent = (struct tm_agent){.options = *options, .said_ms = NEVER_MS};
+    agent->self = (struct tm_peer){.role = TM_ROLE_AGENT, .id = options->id, .incarnation = options->incarnation};
+    agent->coordinator = (struct tm_peer){.role = TM_ROLE_COORDINATOR};
+}
+
+static void say_hello(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
+{
+    struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
+    tm_message message = tm_message_make(agent->options.job, &agent->self, &to);
+    Tmw__Hello body = TMW__HELLO__INIT;
+    union { /* packing does not write to it */
+        const char *given;
+        uint8_t *taken;
+    } token = {agent->options.token};
+    body.token.data = token.taken;
+    body.token.len = strlen(token.given);
+    body.nonce = agent->nonce;
+    body.instance = agent->options.id;
+    TM_BODY(message, HELLO, hello, &body);
+    tm_outbox_send(out, &to, &message);
+    agent->said_ms = now_ms;
+}
+
+static void heartbeat(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
+{
+    tm_message message = tm_message_make(agent->options.job, &agent->self, &agent->coordinator);
+    Tmw__AgentHeartbeat body = TMW__AGENT_HEARTBEAT__INIT;
+    body.sequence = ++agent->sequence;
+    body.worker_runs = agent->worker != 0;
+    body.worker_incarnation = agent->worker;
+    body.ended_incarnation = agent->ended;
+    body.restarts = (uint32_t)agent->restart_count;
+    body.gave_up = agent->gave_up;
+    body.instance = agent->options.id;
+    body.notice = agent->noticed;
+    if (agent->noticed && agent->notice_end_ms > now_ms)
+        body.notice_left_ms = (uint64_t)(agent->notice_end_ms - now_ms);
+    TM_BODY(message, AGENT_HEARTBEAT, agent_heartbeat, &body);
+    tm_outbox_send(out, &agent->coordinator, &message);
+    agent->said_ms = now_ms;
+    if (agent->sequence - agent->acked > SILENT_HEARTBEATS) {
+        agent->registered = false;
+        agent->nonce = 0;
+    }
+}
+
+/* ---- the worker ---- */
+
+static void start_worker(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
+{
+    if (agent->worker != 0 || agent->gave_up || agent->stopped || now_ms < agent->start_at_ms) return;
+    struct tm_random random =
+        tm_random_make(agent->options.random_seed ^ agent->options.incarnation, agent->options.id);
+    random.position = ++agent->starts;
+    agent->worker = tm_random_u64(&random) | 1;
+    tm_outbox_add(out, TM_AGENT_START_WORKER, NULL, 0, agent->worker, 0);
+}
+
+/* How many restarts the window has seen, with this one. */
+static uint32_t count_restart(struct tm_agent *agent, int64_t now_ms)
+{
+    uint32_t recent = 1;
+    for (size_t i = 0; i < agent->restart_count && i < TM_AGENT_RESTARTS_KEPT; i++)
+        recent += now_ms - agent->restarts_ms[i] < agent->options.restart_window_ms;
+    agent->restarts_ms[agent->restart_count++ % TM_AGENT_RESTARTS_KEPT] = now_ms;
+    return recent;
+}
+
+void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t incarnation, bool in_order,
+                           struct tm_outbox *out)
+{
+    if (agent->worker != incarnation || incarnation == 0) return;
+    agent->worker = 0;
+    agent->ended = incarnation;
+    if (in_order) {
+        agent->stopped = true;
+    } else {
+        uint32_t recent = count_restart(agent, now_ms);
+        uint32_t doublings = recent - 1 < BACKOFF_DOUBLINGS_MAX ? recent - 1 : BACKOFF_DOUBLINGS_MAX;
+        agent->gave_up = recent > agent->options.restarts_max;
+        agent->start_at_ms = now_ms + (agent->options.backoff_ms << doublings);
+    }
+    if (agent->registered) heartbeat(agent, now_ms, out); /* at once: others wait for the dead */
+}
+
+void tm_agent_notice(struct tm_agent *agent, int64_t now_ms, int64_t left_ms, struct tm_outbox *out)
+{
+    agent->noticed = left_ms >= 0;
+    agent->notice_end_ms = now_ms + left_ms;
+    if (agent->registered) heartbeat(agent, now_ms, out);
+}
+
+/* ---- events ---- */
+
+void tm_agent_tick(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
+{
+    start_worker(agent, now_ms, out);
+    if (agent->said_ms != NEVER_MS && now_ms - agent->said_ms < agent->options.heartbeat_ms) return;
+    if (agent->registered)
+        heartbeat(agent, now_ms, out);
+    else if (!agent->stopped)
+        say_hello(agent, now_ms, out);
+}
+
+static void on_order(struct tm_agent *agent, const Tmw__AgentOrder *order, struct tm_outbox *out)
+{
+    if (order->sequence <= agent->acked || order->sequence > agent->sequence) return;
+    agent->acked = order->sequence;
+    if (order->restart_worker && agent->worker != 0 && agent->worker == order->worker_incarnation)
+        tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
+    if (!order->stop) return;
+    agent->stopped = true;
+    if (agent->worker != 0) tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
+    tm_outbox_add(out, TM_AGENT_STOP, NULL, 0, 0, 0);
+}
+
+void tm_agent_receive(struct tm_agent *agent, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    if (message->job != agent->options.job || message->from_role != TM_ROLE_COORDINATOR) return;
+    if (message->to_incarnation != agent->self.incarnation) return;
+    switch (message->body_case) {
+    case TMW__ENVELOPE__BODY_CHALLENGE:
+        agent->nonce = message->challenge->nonce;
+        if (message->from_incarnation != agent->coordinator.incarnation) agent->registered = false;
+        say_hello(agent, now_ms, out);
+        break;
+    case TMW__ENVELOPE__BODY_WELCOME:
+        if (message->welcome->nonce != agent->nonce || agent->nonce == 0 || agent->registered) break;
+        agent->coordinator.incarnation = message->from_incarnation;
+        agent->registered = true;
+        agent->acked = agent->sequence;
+        heartbeat(agent, now_ms, out);
+        break;
+    case TMW__ENVELOPE__BODY_REFUSE:
+        agent->stopped = true;
+        tm_outbox_add(out, TM_AGENT_STOP, NULL, 0, 1, 0);
+        break;
+    case TMW__ENVELOPE__BODY_AGENT_ORDER:
+        if (agent->registered && message->from_incarnation == agent->coordinator.incarnation)
+            on_order(agent, message->agent_order, out);
+        break;
+    default:
+        break;
+    }
+}

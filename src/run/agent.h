@@ -1,0 +1,60 @@
+/* The agent as a state machine: one per instance. It keeps a worker running there (and starts it again when it dies,
+ * not too often), tells the coordinator of its end at once, and passes on what the cloud says of the instance. */
+#ifndef TM_RUN_AGENT_H
+#define TM_RUN_AGENT_H
+
+#include "wire/outbox.h"
+
+enum {
+    TM_AGENT_START_WORKER = TM_ACTION_OWN, /* number: its incarnation */
+    TM_AGENT_END_WORKER,                   /* number: its incarnation; it hangs, or the job is done */
+    TM_AGENT_STOP,                         /* the job is done, or we were refused (number 1) */
+};
+
+struct tm_agent_options {
+    uint64_t job;
+    uint64_t id; /* of the instance */
+    uint64_t incarnation;
+    const char *token; /* borrowed */
+    uint64_t random_seed;
+    int64_t heartbeat_ms;
+    int64_t backoff_ms; /* before the first restart; doubles with each in the window */
+    uint32_t restarts_max;
+    int64_t restart_window_ms;
+};
+
+enum { TM_AGENT_RESTARTS_KEPT = 16 };
+
+struct tm_agent {
+    struct tm_agent_options options;
+    struct tm_peer self;
+    struct tm_peer coordinator;
+    bool registered;
+    bool stopped;
+    uint64_t nonce;
+    int64_t said_ms; /* hello or heartbeat, last sent; -1: never */
+    uint64_t sequence;
+    uint64_t acked;
+    uint64_t worker; /* incarnation of the running one; 0: none runs */
+    uint64_t starts;
+    uint64_t ended; /* incarnation of the one that ended last */
+    int64_t start_at_ms;
+    int64_t restarts_ms[TM_AGENT_RESTARTS_KEPT];
+    size_t restart_count;
+    bool gave_up;
+    bool noticed;
+    int64_t notice_end_ms;
+};
+
+/* The caller owns the struct; there is nothing to free. */
+void tm_agent_init(struct tm_agent *agent, const struct tm_agent_options *options);
+
+void tm_agent_tick(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out);
+void tm_agent_receive(struct tm_agent *agent, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t incarnation, bool in_order,
+                           struct tm_outbox *out);
+/* The cloud's word, or SIGTERM: the instance goes in `left_ms`. Said again, the newest word counts; a notice taken back
+ * (`left_ms` < 0) is undone. */
+void tm_agent_notice(struct tm_agent *agent, int64_t now_ms, int64_t left_ms, struct tm_outbox *out);
+
+#endif

@@ -1,0 +1,394 @@
+/* From one generation to the next: decide, drain, fence, collect, resolve, assign, start. */
+#include "run/coord_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+#include <string.h>
+
+/* ---- deciding ---- */
+
+static bool one_replica(struct tm_coordinator *c)
+{
+    return c->roster.pipelines == 1;
+}
+
+void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out)
+{
+    struct tm_run_worker workers[TM_MEMBERS_MAX];
+    const struct copy_set *durable = tm_coord__newest_good(c);
+    bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
+    struct tm_run_view view = {.now_ms = now_ms,
+                               .layers = c->options.layers,
+                               .micro_batches = c->options.micro_batches,
+                               .steps = c->options.steps,
+                               .applied = c->applied,
+                               .workers = workers,
+                               .generation = c->generation,
+                               .pipelines = runs ? c->roster.pipelines : 0,
+                               .stages = runs ? c->roster.stages : 0,
+                               .only_one_replica = runs && one_replica(c),
+                               .since_copy_ms = now_ms - c->copied_ms,
+                               .copied_step = durable == NULL ? 0 : durable->step};
+    for (size_t i = 0; i < c->known_count && view.worker_count < TM_MEMBERS_MAX; i++) {
+        const struct known *k = &c->known[i];
+        if (!tm_coord__usable(c, k, now_ms) || (reported_only && k->reported != c->generation)) continue;
+        const struct tm_member *member = runs ? tm_roster_find(&c->roster, k->peer.id) : NULL;
+        workers[view.worker_count++] = (struct tm_run_worker){
+            .id = k->peer.id, .anchor = k->anchor, .seated = member != NULL && !member->spare, .notice_left_ms = -1};
+    }
+    *out = (struct tm_run_decision){.pipelines = 0};
+    c->decider.decide(c->decider.context, &view, out);
+    if (out->stages > c->options.layers || out->pipelines > c->options.micro_batches ||
+        (size_t)out->pipelines * out->stages > view.worker_count)
+        out->pipelines = 0; /* more than there is: as good as no decision */
+}
+
+static bool same_layout(const struct tm_coordinator *c, const struct tm_run_decision *decision)
+{
+    return c->roster.pipelines == decision->pipelines && c->roster.stages == decision->stages &&
+           memcmp(c->roster.stage_first, decision->stage_first,
+                  (decision->stages + 1) * sizeof *decision->stage_first) == 0;
+}
+
+/* A running generation goes on unless the decision is another layout, or a seat's holder is about to go. */
+void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (c->phase != TM_COORDINATOR_RUNNING) return;
+    struct tm_run_decision decision;
+    tm_coord__decide(c, now_ms, false, &decision);
+    if (decision.copy && c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
+    if (c->applied >= c->options.steps || decision.pipelines == 0) return;
+    bool leaving = false;
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        leaving =
+            leaving || (!c->roster.members[i].spare && k != NULL && k->registered && !tm_coord__usable(c, k, now_ms));
+    }
+    if (!leaving && (same_layout(c, &decision) || now_ms - c->changed_ms < c->options.settle_ms)) return;
+    tm_coord__enter(c, TM_COORDINATOR_DRAINING, now_ms);
+    c->drain_step = c->applied + 1 < c->options.steps ? c->applied + 1 : c->options.steps;
+    tm_coord__note(c, leaving ? "a member will leave: new layout" : "new layout", 0, decision.pipelines, out);
+}
+
+/* ---- draining: all members stop after one common step, so that nothing is redone ---- */
+
+void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    bool all = true;
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (c->roster.members[i].spare || k == NULL || k->generation != c->generation) continue;
+        if (k->working_on > c->drain_step) c->drain_step = k->working_on; /* begun before it heard of the drain */
+        if (k->applied > c->drain_step) c->drain_step = k->applied;
+    }
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (c->roster.members[i].spare || k == NULL) continue;
+        all = all && k->applied == c->drain_step && k->working_on == 0 && k->generation == c->generation;
+    }
+    if (all) {
+        tm_coord__fence(c, now_ms, "drained", out);
+    } else if (now_ms - c->phase_ms > c->options.drain_limit_ms) {
+        tm_coord__stalled(c, now_ms, out);
+        tm_coord__fence(c, now_ms, "drain takes too long", out);
+    }
+}
+
+/* ---- fencing and collecting ---- */
+
+void tm_coord__send_fence(struct tm_coordinator *c, struct known *k, struct tm_outbox *out)
+{
+    Tmw__Fence body = TMW__FENCE__INIT;
+    tm_message message = tm_coord__head(c, &k->peer);
+    body.generation = c->generation;
+    TM_BODY(message, FENCE, fence, &body);
+    tm_outbox_send(out, &k->peer, &message);
+}
+
+void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, const char *why, struct tm_outbox *out)
+{
+    tm_coord__copy_abandon(c, now_ms, out);
+    c->generation++;
+    c->drain_step = 0;
+    tm_coord__note(c, why, 0, c->generation, out);
+    tm_coord__record_generation(c, false, 0, out);
+    tm_coord__enter(c, TM_COORDINATOR_COLLECTING, now_ms);
+    for (size_t i = 0; i < c->known_count; i++) {
+        struct known *k = &c->known[i];
+        k->reported = 0;
+        k->ready = false;
+        k->asked_ms = now_ms;
+        if (k->peer.role == TM_ROLE_WORKER && k->registered) tm_coord__send_fence(c, k, out);
+    }
+}
+
+static int take_copies(struct known *k, const Tmw__Report *report)
+{
+    struct copy_held *copies = tm_calloc(report->n_copies + 1, sizeof *copies);
+    if (copies == NULL) return -(int)TM_ENOMEM;
+    for (size_t i = 0; i < report->n_copies; i++) {
+        const Tmw__CopyPart *part = report->copies[i];
+        copies[i] = (struct copy_held){.set = part->set,
+                                       .step = part->step,
+                                       .layer = part->layer,
+                                       .hash = {.low = part->hash_low, .high = part->hash_high},
+                                       .holder = k->peer.id,
+                                       .holder_incarnation = k->peer.incarnation};
+    }
+    tm_free(k->copies);
+    k->copies = copies;
+    k->copy_count = report->n_copies;
+    return 0;
+}
+
+void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__Report *report = message->report;
+    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, message->from_id);
+    if (k == NULL || c->phase != TM_COORDINATOR_COLLECTING || report->generation != c->generation) return;
+    if (take_copies(k, report) != 0) return; /* it will be asked again */
+    memset(k->layers, 0, c->options.layers * sizeof *k->layers);
+    for (size_t i = 0; i < report->n_layers; i++) {
+        const Tmw__LayerState *state = report->layers[i];
+        if (state->layer >= c->options.layers) continue;
+        k->layers[state->layer] = (struct layer_report){
+            .have = true, .step = state->step, .hash = {.low = state->hash_low, .high = state->hash_high}};
+    }
+    for (size_t i = 0; i < k->copy_count; i++)
+        if (k->copies[i].set > c->newest_set && k->copies[i].set < UINT64_MAX / 2) c->newest_set = k->copies[i].set;
+    k->reported = c->generation;
+    k->report_applied = report->applied;
+    k->report_held = report->held;
+    k->norm = report->norm;
+    k->norm_known = report->norm_known;
+    k->progress_ms = now_ms;
+    tm_coord__collect(c, now_ms, out);
+}
+
+/* The record was lost and no generation has started since: any worker that was ever spoken to may train in one that is
+ * unknown here, and whoever was not heard at all may do so for the orphan time. */
+static bool unknown_generation_stopped(struct tm_coordinator *c, int64_t now_ms)
+{
+    int64_t limit_ms = (int64_t)c->options.orphan_ms + c->options.orphan_ms / 16;
+    if (now_ms - c->begun_ms <= limit_ms) return false;
+    for (size_t i = 0; i < c->known_count; i++) {
+        const struct known *k = &c->known[i];
+        bool fenced = k->registered && k->reported == c->generation;
+        bool dead = k->peer.incarnation == 0;
+        for (size_t p = 0; p < PAST_MAX; p++)
+            dead = dead || k->past[p] == k->peer.incarnation;
+        if (k->peer.role == TM_ROLE_WORKER && !fenced && !dead && now_ms - k->acked_ms <= limit_ms) return false;
+    }
+    return true;
+}
+
+/* May a generation start, as far as members of the last one are concerned? See coordinator.h. */
+static bool last_generation_stopped(struct tm_coordinator *c, int64_t now_ms)
+{
+    bool all_gone = true;
+    if (TM_PLANTED(no_wait_for_orphans)) return true;
+    if (c->started.generation == 0 && c->generation >> 32 != 0) return unknown_generation_stopped(c, now_ms);
+    for (size_t i = 0; i < c->started.member_count; i++) {
+        const struct tm_member *member = &c->started.members[i];
+        if (member->spare || c->started_dead[i]) continue;
+        const struct known *k = tm_coord__member(c, member);
+        if (k != NULL && k->registered && k->reported == c->generation) return true;
+        int64_t last_word_ms = k != NULL && k->acked_ms > c->begun_ms ? k->acked_ms : c->begun_ms;
+        int64_t limit_ms = (int64_t)c->options.orphan_ms + c->options.orphan_ms / 16;
+        all_gone = all_gone && now_ms - last_word_ms > limit_ms;
+    }
+    return all_gone;
+}
+
+/* Orders those who only hold a step that another has applied to apply it. True: nobody is left to do so. */
+static bool resolve_doubt(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    bool resolved = true;
+    for (size_t i = 0; i < c->known_count && !TM_PLANTED(resolve_forgets); i++) {
+        struct known *k = &c->known[i];
+        if (k->peer.role != TM_ROLE_WORKER || k->reported != c->generation || k->report_held == 0) continue;
+        if (k->report_held != k->report_applied + 1) continue;
+        for (size_t j = 0; j < c->known_count; j++) {
+            const struct known *other = &c->known[j];
+            if (other->peer.role != TM_ROLE_WORKER || other->reported != c->generation || !other->norm_known) continue;
+            if (other->report_applied != k->report_held) continue;
+            Tmw__Resolve body = TMW__RESOLVE__INIT;
+            tm_message message = tm_coord__head(c, &k->peer);
+            body.generation = c->generation;
+            body.step = k->report_held;
+            body.norm = other->norm;
+            TM_BODY(message, RESOLVE, resolve, &body);
+            tm_outbox_send(out, &k->peer, &message);
+            k->reported = 0; /* until it says so */
+            k->progress_ms = now_ms;
+            resolved = false;
+            break;
+        }
+    }
+    return resolved;
+}
+
+static bool all_reported(struct tm_coordinator *c, int64_t now_ms)
+{
+    for (size_t i = 0; i < c->known_count; i++) {
+        const struct known *k = &c->known[i];
+        if (k->peer.role != TM_ROLE_WORKER || !k->registered || now_ms < k->quarantine_until_ms) continue;
+        if (k->reported != c->generation) return false;
+    }
+    return true;
+}
+
+/* The newest durable step is not given up while those who hold it may come back. */
+static bool durable_reachable(struct tm_coordinator *c, int64_t now_ms, uint64_t base, struct tm_outbox *out)
+{
+    const struct copy_set *durable = tm_coord__newest_good(c);
+    if (durable == NULL || base >= durable->step || TM_PLANTED(durable_ignored)) return true;
+    if (now_ms - c->phase_ms <= c->options.durable_wait_ms) return false;
+    for (size_t i = 0; i < c->set_count; i++) {
+        if (&c->sets[i] != durable) continue;
+        bool in_files = false;
+        for (size_t p = 0; p < durable->part_count; p++)
+            in_files = in_files || durable->parts[p].holder == 0;
+        if (in_files) return false; /* files do not go away */
+        c->sets[i].bad = true;
+        tm_coord__record_bad(c, durable->set, out);
+        tm_coord__note(c, "copy set lost with its holders", 0, durable->set, out);
+    }
+    return tm_coord__newest_good(c) == NULL || base >= tm_coord__newest_good(c)->step;
+}
+
+void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (c->phase != TM_COORDINATOR_COLLECTING) return;
+    c->waiting = "reports of all workers";
+    if (!all_reported(c, now_ms)) return;
+    tm_coord__adopt_sets(c, out);
+    c->waiting = "the step in doubt";
+    if (!resolve_doubt(c, now_ms, out)) return;
+    c->waiting = "members of the last generation, which may still train";
+    if (!last_generation_stopped(c, now_ms)) return;
+    struct tm_run_decision decision;
+    tm_coord__decide(c, now_ms, true, &decision);
+    c->waiting = "more workers";
+    if (decision.pipelines == 0) return;
+    uint64_t base = tm_coord__best_base(c);
+    c->waiting = "holders of the newest copy set";
+    if (!durable_reachable(c, now_ms, base, out)) return;
+    if (tm_coord__seat(c, now_ms, &decision, base) != 0) return; /* memory: tried again at the next tick */
+    c->base = base;
+    tm_coord__enter(c, TM_COORDINATOR_ASSIGNED, now_ms);
+    for (size_t i = 0; i < c->roster.member_count; i++)
+        tm_coord__send_assign(c, &c->roster.members[i], out);
+}
+
+/* ---- starting ---- */
+
+void tm_coord__on_ready(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, message->from_id);
+    if (k == NULL || message->ready->generation != c->generation) return;
+    k->ready = true;
+    k->progress_ms = now_ms;
+    tm_coord__start_check(c, now_ms, out);
+}
+
+static void send_start(struct tm_coordinator *c, const struct tm_member *member, struct tm_outbox *out)
+{
+    struct tm_peer to = {.role = TM_ROLE_WORKER, .id = member->id, .incarnation = member->incarnation};
+    Tmw__Start body = TMW__START__INIT;
+    tm_message message = tm_coord__head(c, &to);
+    body.generation = c->generation;
+    TM_BODY(message, START, start, &body);
+    tm_outbox_send(out, &to, &message);
+}
+
+void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (c->phase != TM_COORDINATOR_ASSIGNED) return;
+    c->waiting = "members to fetch their layers";
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (!c->roster.members[i].spare && (k == NULL || !k->ready)) return;
+    }
+    bool *dead = tm_calloc(c->roster.member_count + 1, sizeof *dead);
+    if (dead == NULL || tm_roster_copy(&c->started, &c->roster, NULL) != 0) {
+        tm_free(dead);
+        return;
+    }
+    tm_free(c->started_dead);
+    c->started_dead = dead;
+    uint64_t rolled_back = c->applied > c->base ? c->applied - c->base : 0;
+    c->rolled_back += rolled_back;
+    c->applied = c->base;
+    c->applied_ms = now_ms;
+    c->generations_started++;
+    tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
+    tm_coord__record_generation(c, true, rolled_back, out);
+    for (size_t i = 0; i < c->bad_count;) { /* what was said of live state is past */
+        if (c->bad[i].set == 0)
+            c->bad[i] = c->bad[--c->bad_count];
+        else
+            i++;
+    }
+    for (size_t i = 0; i < c->roster.member_count; i++)
+        send_start(c, &c->roster.members[i], out);
+}
+
+void tm_coord__on_fetch_failed(struct tm_coordinator *c, int64_t now_ms, const tm_message *message,
+                               struct tm_outbox *out)
+{
+    const Tmw__FetchFailed *body = message->fetch_failed;
+    if (c->phase != TM_COORDINATOR_ASSIGNED || body->generation != c->generation) return;
+    if (body->layer >= c->options.layers || tm_coord__is_bad(c, body->set, body->layer, body->source, c->base)) return;
+    if (tm_grow((void **)&c->bad, &c->bad_capacity, c->bad_count + 1, sizeof *c->bad, BAD_MAX) != 0) c->bad_count = 0;
+    if (c->bad_capacity == 0) return;
+    c->bad[c->bad_count++] =
+        (struct bad_part){.set = body->set, .layer = body->layer, .source = body->source, .step = c->base};
+    tm_coord__note(c, "a copy is damaged", body->source, body->set, out);
+    tm_coord__fence(c, now_ms, "a source is damaged", out);
+}
+
+/* ---- what may have been lost on its way is said again ---- */
+
+void tm_coord__resend(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    for (size_t i = 0; i < c->known_count; i++) {
+        struct known *k = &c->known[i];
+        if (k->peer.role != TM_ROLE_WORKER || !k->registered) continue;
+        if (now_ms - k->asked_ms < c->options.resend_ms) continue;
+        k->asked_ms = now_ms;
+        const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
+        if (c->phase == TM_COORDINATOR_COLLECTING && k->reported != c->generation) tm_coord__send_fence(c, k, out);
+        if (member == NULL || member->incarnation != k->peer.incarnation) continue;
+        if (c->phase == TM_COORDINATOR_ASSIGNED && !k->ready) tm_coord__send_assign(c, member, out);
+        bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
+        bool unstarted = k->generation == c->generation && k->phase == TM_WORKER_READY;
+        if (runs && unstarted) send_start(c, member, out);
+        /* Nobody waits for spares to get ready; they may have missed it. */
+        if (runs && member->spare && k->phase <= TM_WORKER_FETCHING) tm_coord__send_assign(c, member, out);
+    }
+}
+
+/* ---- the end ---- */
+
+void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (c->phase != TM_COORDINATOR_RUNNING || c->applied < c->options.steps) return;
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (!c->roster.members[i].spare && (k == NULL || k->applied < c->options.steps)) return;
+    }
+    const struct copy_set *durable = tm_coord__newest_good(c);
+    bool copies_wanted = c->options.copies > 0 || c->options.copies_to_files;
+    if (copies_wanted && (durable == NULL || durable->step < c->options.steps)) {
+        if (c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
+        if (c->copying.set != 0) return; /* the last step is made durable first */
+    }
+    tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
+    tm_coord__record_finished(c, out);
+    for (size_t i = 0; i < c->known_count; i++)
+        if (c->known[i].peer.role == TM_ROLE_WORKER && c->known[i].registered)
+            tm_coord__stop_worker(c, &c->known[i], out);
+    tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
+}

@@ -1,0 +1,239 @@
+/* Shared inside the room: the coordinator's state, and what its parts ask of each other. */
+#ifndef TM_RUN_COORD_INTERNAL_H
+#define TM_RUN_COORD_INTERNAL_H
+
+#include "base/random.h"
+#include "run/coordinator.h"
+#include "wire/hash.h"
+
+#define TM_BODY(message, name, field, pointer)                                                                         \
+    do {                                                                                                               \
+        (message).body_case = TMW__ENVELOPE__BODY_##name;                                                              \
+        (message).field = (pointer);                                                                                   \
+    } while (0)
+
+enum {
+    KNOWN_MAX = 2 * TM_MEMBERS_MAX,
+    SETS_MAX = 64,
+    BAD_MAX = 4096,
+    INSTANCES_MAX = 1 << 16,
+    SOURCES_MAX = 8,
+    PAST_MAX = 8
+};
+
+struct layer_report {
+    bool have;
+    uint64_t step;
+    struct tm_hash hash;
+};
+
+struct copy_held {
+    uint64_t set;
+    uint64_t step;
+    uint32_t layer;
+    struct tm_hash hash;
+    uint64_t holder; /* 0: files */
+    uint64_t holder_incarnation;
+};
+
+/* A worker or an agent that has said hello, or that the record expects. */
+struct known {
+    struct tm_peer peer;
+    bool registered;         /* holds a lease */
+    uint64_t past[PAST_MAX]; /* incarnations that are dead: what still comes from them is old */
+    size_t past_next;
+    uint64_t nonce;
+    bool anchor;
+    char address[TM_MEMBER_ADDRESS_MAX];
+    int64_t heard_ms;
+    int64_t acked_ms; /* our last word to it */
+    int64_t joined_ms;
+    int64_t asked_ms; /* when it was last told what it has not done yet */
+
+    /* from heartbeats */
+    uint64_t generation;
+    uint32_t phase;
+    uint64_t applied;
+    uint64_t held;
+    uint64_t working_on;
+    uint64_t waiting_for;
+    uint64_t progress;
+    int64_t progress_ms; /* when it last changed */
+    uint32_t step_ms;
+    uint64_t copied_set;
+
+    /* from its report to the fence */
+    uint64_t reported; /* the generation it reported to */
+    uint64_t report_applied;
+    uint64_t report_held;
+    double norm;
+    bool norm_known;
+    struct layer_report *layers;
+    struct copy_held *copies;
+    size_t copy_count;
+    bool ready;
+
+    int64_t quarantine_until_ms;
+    bool noticed;
+    int64_t notice_end_ms;
+
+    /* agents */
+    uint64_t agent_sequence;
+    uint64_t restart_incarnation; /* of the worker to end; 0: none */
+};
+
+struct copy_set {
+    uint64_t set;
+    uint64_t generation;
+    uint64_t step;
+    struct copy_held *parts;
+    size_t part_count;
+    bool bad;
+};
+
+/* The set under way. */
+struct copying {
+    uint64_t set; /* 0: none */
+    uint64_t step;
+    int64_t since_ms;
+    struct copy_held *parts; /* planned; hash known once done */
+    bool *done;
+    uint64_t *sources; /* of each part */
+    size_t part_count;
+};
+
+struct bad_part {
+    uint64_t set;
+    uint32_t layer;
+    uint64_t source;
+    uint64_t step; /* for live state */
+};
+
+struct tm_coordinator {
+    struct tm_coordinator_options options;
+    struct tm_decider decider;
+    struct tm_peer self;
+    struct tm_random random;
+    int64_t utc_ms;
+    int64_t begun_ms;
+
+    enum tm_coordinator_phase phase;
+    int64_t phase_ms; /* since when */
+    uint64_t generation;
+    uint64_t highest_seen;
+    struct tm_roster roster;  /* assigned or running */
+    struct tm_roster started; /* the last that started: only its members may be training */
+    bool *started_dead;       /* by place in it */
+    uint64_t base;
+    uint64_t applied;
+    uint64_t rolled_back;
+    uint64_t generations_started;
+    int64_t applied_ms; /* when `applied` last grew */
+    int64_t changed_ms; /* when the set of workers last changed */
+    uint64_t drain_step;
+    const char *waiting;
+
+    struct known *known;
+    size_t known_count;
+    size_t known_capacity;
+
+    struct copy_set *sets; /* whole ones, oldest first */
+    size_t set_count;
+    size_t set_capacity;
+    struct copying copying;
+    uint64_t newest_set;
+    int64_t copied_ms; /* when the newest whole set's step was applied, or a try was given up */
+    struct bad_part *bad;
+    size_t bad_count;
+    size_t bad_capacity;
+
+    Tmw__Instance *instances; /* plain data: no pointers inside */
+    size_t instance_count;
+    size_t instance_capacity;
+    bool loaded;
+    bool loaded_started; /* the record ends in a running generation */
+    bool loaded_finished;
+};
+
+/* coordinator.c */
+tm_message tm_coord__head(const struct tm_coordinator *c, const struct tm_peer *to);
+struct known *tm_coord__find(struct tm_coordinator *c, enum tm_role role, uint64_t id);
+struct known *tm_coord__member(struct tm_coordinator *c, const struct tm_member *member); /* that process, or NULL */
+struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_t id);
+bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int64_t now_ms);
+bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, int64_t now_ms);
+void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__enter(struct tm_coordinator *c, enum tm_coordinator_phase phase, int64_t now_ms);
+
+/* coord_join.c: leases, heartbeats, agents */
+void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_coord__challenge(struct tm_coordinator *c, const struct tm_peer *to, struct tm_outbox *out);
+void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, struct tm_outbox *out);
+
+/* coord_watch.c: who is lost, who hangs */
+void tm_coord__watch(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, struct tm_outbox *out);
+void tm_coord__process_dead(struct tm_coordinator *c, uint64_t id, uint64_t incarnation);
+void tm_coord__stalled(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool restart, const char *why,
+                          struct tm_outbox *out);
+
+/* coord_generation.c */
+void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, const char *why, struct tm_outbox *out);
+void tm_coord__send_fence(struct tm_coordinator *c, struct known *k, struct tm_outbox *out);
+void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__resend(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_coord__on_ready(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_coord__on_fetch_failed(struct tm_coordinator *c, int64_t now_ms, const tm_message *message,
+                               struct tm_outbox *out);
+void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out);
+
+/* coord_base.c: from what step to go on, who sits where, who fetches what from whom */
+/* The newest step at which every layer can be had. */
+uint64_t tm_coord__best_base(struct tm_coordinator *c);
+/* Where a layer at `step` can be had. `out->set` 0: live. Returns false if nowhere. */
+struct layer_sources {
+    struct tm_hash hash;
+    uint64_t set;
+    uint64_t workers[SOURCES_MAX];
+    size_t worker_count;
+    bool from_file;
+};
+bool tm_coord__sources(struct tm_coordinator *c, uint32_t layer, uint64_t step, struct layer_sources *out);
+int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base);
+void tm_coord__send_assign(struct tm_coordinator *c, const struct tm_member *member, struct tm_outbox *out);
+
+/* coord_copy.c */
+void tm_coord__copy_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__copy_begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__copy_heard(struct tm_coordinator *c, int64_t now_ms, const struct known *k, const Tmw__Heartbeat *body,
+                          struct tm_outbox *out);
+void tm_coord__copy_abandon(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+/* Every part is in files or with a worker that holds a lease. */
+bool tm_coord__set_here(struct tm_coordinator *c, const struct copy_set *set);
+/* No part is known to be lost or damaged with all its holders. */
+bool tm_coord__set_good(struct tm_coordinator *c, const struct copy_set *set);
+const struct copy_set *tm_coord__newest_good(struct tm_coordinator *c);
+bool tm_coord__is_bad(const struct tm_coordinator *c, uint64_t set, uint32_t layer, uint64_t source, uint64_t step);
+/* The sets to keep; at most SETS_MAX. */
+size_t tm_coord__kept(struct tm_coordinator *c, uint64_t keep[SETS_MAX]);
+void tm_coord__drop_old(struct tm_coordinator *c, struct tm_outbox *out);
+/* Sets that the reports show to be whole though the record does not know them. */
+void tm_coord__adopt_sets(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__sets_deinit(struct tm_coordinator *c);
+
+/* coord_record.c */
+void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_t rolled_back, struct tm_outbox *out);
+void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, struct tm_outbox *out);
+void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outbox *out);
+void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out);
+
+#endif

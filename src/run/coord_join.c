@@ -1,0 +1,230 @@
+/* Who is here: challenges, leases, heartbeats, agents. */
+#include "run/coord_internal.h"
+
+#include "base/planted.h"
+
+#include <string.h>
+
+/* ---- joining ---- */
+
+void tm_coord__challenge(struct tm_coordinator *c, const struct tm_peer *to, struct tm_outbox *out)
+{
+    /* The nonce is a function of who asks, so that a flood of unknown names costs no memory; it is new with each
+     * coordinator process, so an answer proves that the other side lives now. */
+    struct tm_random random =
+        tm_random_make(c->options.random_seed ^ to->incarnation, c->self.incarnation ^ to->id * 4 ^ to->role);
+    Tmw__Challenge body = TMW__CHALLENGE__INIT;
+    tm_message message = tm_coord__head(c, to);
+    body.nonce = tm_random_u64(&random) | 1;
+    TM_BODY(message, CHALLENGE, challenge, &body);
+    tm_outbox_send(out, to, &message);
+}
+
+static bool nonce_right(const struct tm_coordinator *c, const struct tm_peer *from, uint64_t nonce)
+{
+    struct tm_random random =
+        tm_random_make(c->options.random_seed ^ from->incarnation, c->self.incarnation ^ from->id * 4 ^ from->role);
+    return nonce == (tm_random_u64(&random) | 1);
+}
+
+/* In a time that does not depend on where they differ. */
+static bool token_right(const struct tm_coordinator *c, const ProtobufCBinaryData *token)
+{
+    size_t length = strlen(c->options.token);
+    unsigned differ = token->len != length;
+    for (size_t i = 0; i < token->len && i < length; i++)
+        differ |= (unsigned)token->data[i] ^ (unsigned char)c->options.token[i];
+    return differ == 0;
+}
+
+static void refuse(struct tm_coordinator *c, const struct tm_peer *to, const char *why, struct tm_outbox *out)
+{
+    Tmw__Refuse body = TMW__REFUSE__INIT;
+    tm_message message = tm_coord__head(c, to);
+    char text[TM_MESSAGE_STRING_MAX];
+    size_t length = strnlen(why, sizeof text - 1);
+    memcpy(text, why, length);
+    text[length] = '\0';
+    body.reason = text;
+    TM_BODY(message, REFUSE, refuse, &body);
+    tm_outbox_send(out, to, &message);
+}
+
+static void welcome(struct tm_coordinator *c, const struct tm_peer *to, uint64_t nonce, struct tm_outbox *out)
+{
+    Tmw__Welcome body = TMW__WELCOME__INIT;
+    tm_message message = tm_coord__head(c, to);
+    body.heartbeat_ms = c->options.heartbeat_ms;
+    body.lease_ms = c->options.lease_ms;
+    body.orphan_ms = c->options.orphan_ms;
+    body.layers = c->options.layers;
+    body.steps = c->options.steps;
+    body.micro_batches = c->options.micro_batches;
+    body.nonce = nonce;
+    TM_BODY(message, WELCOME, welcome, &body);
+    tm_outbox_send(out, to, &message);
+}
+
+/* A new process under a known number: the one before it is dead. */
+static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct known *k, uint64_t incarnation,
+                            struct tm_outbox *out)
+{
+    if (k->peer.incarnation != 0 && k->peer.role == TM_ROLE_WORKER) {
+        tm_coord__process_dead(c, k->peer.id, k->peer.incarnation);
+        tm_coord__lost(c, now_ms, k, true, out);
+    }
+    struct known old = *k;
+    *k = (struct known){.peer = {.role = old.peer.role, .id = old.peer.id, .incarnation = incarnation},
+                        .layers = old.layers,
+                        .copies = old.copies,
+                        .noticed = old.noticed,
+                        .notice_end_ms = old.notice_end_ms,
+                        .quarantine_until_ms = old.quarantine_until_ms,
+                        .past_next = old.past_next};
+    memcpy(k->past, old.past, sizeof k->past);
+    memset(k->layers, 0, c->options.layers * sizeof *k->layers);
+}
+
+void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__Hello *hello = message->hello;
+    struct tm_peer from = tm_message_sender(message);
+    if (!token_right(c, &hello->token)) {
+        refuse(c, &from, "wrong join token: use the one that the coordinator printed", out);
+        return;
+    }
+    if (!nonce_right(c, &from, hello->nonce)) {
+        tm_coord__challenge(c, &from, out);
+        return;
+    }
+    struct known *k = tm_coord__find(c, from.role, from.id);
+    if (k == NULL) k = tm_coord__add(c, from.role, from.id);
+    if (k == NULL) {
+        refuse(c, &from, "too many workers for one job", out);
+        return;
+    }
+    for (size_t i = 0; i < PAST_MAX; i++)
+        if (k->past[i] == from.incarnation) return; /* a late word of the dead */
+    if (k->peer.incarnation != from.incarnation) replace_process(c, now_ms, k, from.incarnation, out);
+    if (!k->registered) {
+        k->registered = true;
+        k->joined_ms = now_ms;
+        k->progress_ms = now_ms;
+        if (from.role == TM_ROLE_WORKER) c->changed_ms = now_ms;
+    }
+    k->heard_ms = now_ms;
+    k->acked_ms = now_ms;
+    k->anchor = hello->anchor;
+    size_t length = strnlen(hello->address, sizeof k->address - 1);
+    memcpy(k->address, hello->address, length);
+    k->address[length] = '\0';
+    welcome(c, &k->peer, hello->nonce, out);
+    if (from.role == TM_ROLE_WORKER && c->phase == TM_COORDINATOR_COLLECTING) tm_coord__send_fence(c, k, out);
+}
+
+/* ---- heartbeats ---- */
+
+static void acknowledge(struct tm_coordinator *c, const struct known *k, uint64_t sequence, struct tm_outbox *out)
+{
+    Tmw__HeartbeatAck body = TMW__HEARTBEAT_ACK__INIT;
+    tm_message message = tm_coord__head(c, &k->peer);
+    uint64_t keep[SETS_MAX];
+    body.sequence = sequence;
+    body.generation = c->phase == TM_COORDINATOR_REBUILDING ? 0 : c->generation;
+    body.drain_step = c->phase == TM_COORDINATOR_DRAINING ? c->drain_step : 0;
+    body.keep_all = c->phase == TM_COORDINATOR_REBUILDING || c->phase == TM_COORDINATOR_COLLECTING;
+    body.n_keep = tm_coord__kept(c, keep);
+    body.keep = keep;
+    body.newest_set = c->newest_set;
+    const struct copy_set *durable = tm_coord__newest_good(c);
+    body.durable_step = durable == NULL ? 0 : durable->step;
+    body.copy_closed = c->copying.set != c->newest_set;
+    TM_BODY(message, HEARTBEAT_ACK, heartbeat_ack, &body);
+    tm_outbox_send(out, &k->peer, &message);
+}
+
+void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, struct tm_outbox *out)
+{
+    Tmw__Stop body = TMW__STOP__INIT;
+    tm_message message = tm_coord__head(c, &k->peer);
+    char reason[] = "the job is finished";
+    body.reason = reason;
+    body.step = c->options.steps;
+    TM_BODY(message, STOP, stop, &body);
+    tm_outbox_send(out, &k->peer, &message);
+}
+
+void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__Heartbeat *body = message->heartbeat;
+    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, message->from_id);
+    if (k == NULL || message->from_role != TM_ROLE_WORKER) return;
+    k->heard_ms = now_ms;
+    if (body->generation > c->highest_seen) c->highest_seen = body->generation;
+    bool counts = c->phase != TM_COORDINATOR_REBUILDING && c->phase != TM_COORDINATOR_FINISHED;
+    if (counts && body->generation > c->generation) {
+        tm_coord__outnumbered(c, now_ms, out);
+        return; /* without an answer */
+    }
+    k->acked_ms = now_ms;
+    if (k->progress != body->progress || k->generation != body->generation || k->phase != body->phase)
+        k->progress_ms = now_ms;
+    k->generation = body->generation;
+    k->phase = body->phase;
+    k->applied = body->applied;
+    k->held = body->held;
+    k->working_on = body->working_on;
+    k->waiting_for = body->waiting_for;
+    k->progress = body->progress;
+    k->step_ms = body->step_ms;
+    k->copied_set = body->copied_set;
+    if (body->copied_set > c->newest_set && body->copied_set < UINT64_MAX / 2) c->newest_set = body->copied_set;
+    bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
+    if (runs && body->generation == c->generation && body->applied > c->applied) {
+        c->applied = body->applied;
+        c->applied_ms = now_ms;
+    }
+    if (c->phase == TM_COORDINATOR_FINISHED) {
+        tm_coord__stop_worker(c, k, out);
+        return;
+    }
+    tm_coord__copy_heard(c, now_ms, k, body, out);
+    if (c->phase == TM_COORDINATOR_DRAINING) tm_coord__drain_check(c, now_ms, out);
+    acknowledge(c, k, body->sequence, out);
+}
+
+/* ---- agents ---- */
+
+void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__AgentHeartbeat *body = message->agent_heartbeat;
+    struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, message->from_id);
+    if (agent == NULL || message->from_role != TM_ROLE_AGENT || body->sequence <= agent->agent_sequence) return;
+    agent->agent_sequence = body->sequence;
+    agent->heard_ms = now_ms;
+    agent->acked_ms = now_ms;
+    struct known *worker = tm_coord__find(c, TM_ROLE_WORKER, message->from_id);
+    if (body->ended_incarnation != 0) tm_coord__process_dead(c, message->from_id, body->ended_incarnation);
+    if (worker != NULL && worker->peer.incarnation == body->ended_incarnation && body->ended_incarnation != 0)
+        tm_coord__lost(c, now_ms, worker, true, out);
+    if (worker == NULL) worker = tm_coord__add(c, TM_ROLE_WORKER, message->from_id);
+    if (worker != NULL) {
+        if (worker->noticed != (body->notice != 0)) c->changed_ms = now_ms;
+        if (body->notice_left_ms > 0 || !worker->noticed)
+            worker->notice_end_ms = now_ms + (int64_t)(body->notice_left_ms % (1U << 31));
+        worker->noticed = body->notice != 0;
+    }
+    agent = tm_coord__find(c, TM_ROLE_AGENT, message->from_id); /* the table may have moved */
+    if (agent == NULL) return;
+    Tmw__AgentOrder order = TMW__AGENT_ORDER__INIT;
+    tm_message answer = tm_coord__head(c, &agent->peer);
+    order.sequence = body->sequence;
+    order.stop = c->phase == TM_COORDINATOR_FINISHED;
+    if (agent->restart_incarnation != 0 && body->worker_incarnation == agent->restart_incarnation &&
+        body->worker_runs) {
+        order.restart_worker = true;
+        order.worker_incarnation = agent->restart_incarnation;
+    }
+    TM_BODY(answer, AGENT_ORDER, agent_order, &order);
+    tm_outbox_send(out, &agent->peer, &answer);
+}

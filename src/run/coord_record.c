@@ -1,0 +1,271 @@
+/* What the coordinator puts in the record, how it reads it back, and the bill. */
+#include "run/coord_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void put(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, struct tm_outbox *out)
+{
+    struct tm_text text;
+    event->at_ms = c->utc_ms;
+    tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
+    tm_record_event_pack(event, &text);
+    if (tm_text_status(&text, NULL) == 0)
+        tm_outbox_add(out, TM_COORDINATOR_RECORD, text.data, text.length, sync, 0);
+    else
+        out->failed = -(int)TM_ENOMEM; /* what was to be recorded first must not happen */
+    tm_text_deinit(&text);
+}
+
+void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_t rolled_back, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__GenerationEvent body = TMW__GENERATION_EVENT__INIT;
+    struct tm_arena arena;
+    tm_arena_init(&arena, 4 << 20);
+    body.generation = c->generation;
+    body.base_step = c->base;
+    body.started = started;
+    body.rolled_back = rolled_back;
+    if (started) body.layout = tm_roster_write(&c->roster, &arena);
+    if (started && body.layout == NULL) out->failed = -(int)TM_ENOMEM;
+    event.body_case = TMW__RECORD_EVENT__BODY_GENERATION;
+    event.generation = &body;
+    put(c, &event, !TM_PLANTED(record_unsynced), out);
+    tm_arena_deinit(&arena);
+}
+
+void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__CopySet body = TMW__COPY_SET__INIT;
+    struct tm_arena arena;
+    tm_arena_init(&arena, 16 << 20);
+    Tmw__CopyPart *parts = tm_arena_alloc(&arena, (set->part_count + 1) * sizeof *parts);
+    body.parts = tm_arena_alloc(&arena, (set->part_count + 1) * sizeof(Tmw__CopyPart *));
+    if (parts == NULL || body.parts == NULL) {
+        out->failed = -(int)TM_ENOMEM;
+        tm_arena_deinit(&arena);
+        return;
+    }
+    for (size_t i = 0; i < set->part_count; i++) {
+        tmw__copy_part__init(&parts[i]);
+        parts[i].set = set->set;
+        parts[i].step = set->step;
+        parts[i].layer = set->parts[i].layer;
+        parts[i].hash_low = set->parts[i].hash.low;
+        parts[i].hash_high = set->parts[i].hash.high;
+        parts[i].holder = set->parts[i].holder;
+        parts[i].holder_incarnation = set->parts[i].holder_incarnation;
+        body.parts[i] = &parts[i];
+    }
+    body.n_parts = set->part_count;
+    body.set = set->set;
+    body.generation = set->generation;
+    body.step = set->step;
+    event.body_case = TMW__RECORD_EVENT__BODY_SET_WHOLE;
+    event.set_whole = &body;
+    bool in_files = false;
+    for (size_t i = 0; i < set->part_count; i++)
+        in_files = in_files || set->parts[i].holder == 0;
+    put(c, &event, true, out);
+    if (in_files && out->count > 0 && out->failed == 0) { /* the same bytes beside the files, for when we lose ours */
+        const struct tm_action recorded = out->actions[out->count - 1];
+        struct tm_text text;
+        tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
+        tm_text_append(&text, tm_outbox_data(out, &recorded), recorded.length);
+        if (tm_text_status(&text, NULL) == 0)
+            tm_outbox_add(out, TM_COORDINATOR_MANIFEST, text.data, text.length, set->set, 0);
+        tm_text_deinit(&text);
+    }
+    tm_arena_deinit(&arena);
+}
+
+void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    event.body_case = TMW__RECORD_EVENT__BODY_SET_BAD;
+    event.set_bad = set;
+    put(c, &event, true, out);
+}
+
+void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    event.body_case = TMW__RECORD_EVENT__BODY_FINISHED_STEP;
+    event.finished_step = c->options.steps;
+    put(c, &event, true, out);
+}
+
+void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__NoteEvent body = TMW__NOTE_EVENT__INIT;
+    char text[TM_MESSAGE_STRING_MAX];
+    size_t length = strnlen(what, sizeof text - 1);
+    memcpy(text, what, length);
+    text[length] = '\0';
+    body.what = text;
+    body.worker = worker;
+    body.value = value;
+    event.body_case = TMW__RECORD_EVENT__BODY_NOTE;
+    event.note = &body;
+    put(c, &event, false, out);
+}
+
+/* ---- reading it back ---- */
+
+static int load_generation(struct tm_coordinator *c, const Tmw__GenerationEvent *body, struct tm_error *e)
+{
+    c->loaded = true; /* notes and bills alone are no record of where the job stands */
+    c->generation = body->generation;
+    c->loaded_started = body->started;
+    if (!body->started) return 0;
+    struct tm_roster roster = {0};
+    int rc = tm_roster_read(body->generation, body->layout, c->options.layers, c->options.micro_batches, &roster, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "record: generation %llu", (unsigned long long)body->generation);
+    bool *dead = tm_calloc(roster.member_count + 1, sizeof *dead);
+    if (dead == NULL || tm_roster_copy(&c->started, &roster, e) != 0) {
+        tm_free(dead);
+        tm_roster_deinit(&roster);
+        return tm_error_nomem(e);
+    }
+    tm_free(c->started_dead);
+    c->started_dead = dead;
+    tm_roster_deinit(&c->roster);
+    c->roster = roster;
+    c->base = body->base_step;
+    c->applied = body->base_step;
+    c->rolled_back += body->rolled_back;
+    c->generations_started++;
+    return 0;
+}
+
+static int load_set(struct tm_coordinator *c, const Tmw__CopySet *body, struct tm_error *e)
+{
+    if (c->set_count == SETS_MAX) { /* the oldest has long been dropped */
+        tm_free(c->sets[0].parts);
+        memmove(&c->sets[0], &c->sets[1], (c->set_count - 1) * sizeof *c->sets);
+        c->set_count--;
+    }
+    int rc = tm_grow((void **)&c->sets, &c->set_capacity, c->set_count + 1, sizeof *c->sets, SETS_MAX);
+    struct copy_held *parts = rc == 0 ? tm_calloc(body->n_parts + 1, sizeof *parts) : NULL;
+    if (parts == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < body->n_parts; i++) {
+        const Tmw__CopyPart *part = body->parts[i];
+        parts[i] = (struct copy_held){.set = body->set,
+                                      .step = body->step,
+                                      .layer = part->layer,
+                                      .hash = {.low = part->hash_low, .high = part->hash_high},
+                                      .holder = part->holder,
+                                      .holder_incarnation = part->holder_incarnation};
+    }
+    c->sets[c->set_count++] = (struct copy_set){.set = body->set,
+                                                .generation = body->generation,
+                                                .step = body->step,
+                                                .parts = parts,
+                                                .part_count = body->n_parts};
+    if (body->set > c->newest_set) c->newest_set = body->set;
+    if (body->generation > c->highest_seen) c->highest_seen = body->generation;
+    return 0;
+}
+
+static int by_set(const void *a, const void *b)
+{
+    const struct copy_set *x = a;
+    const struct copy_set *y = b;
+    return x->set < y->set ? -1 : x->set > y->set;
+}
+
+int tm_coordinator_load_manifest(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
+{
+    if (event->body_case != TMW__RECORD_EVENT__BODY_SET_WHOLE)
+        return tm_error_set(e, TM_EINPUT, "not the manifest of a copy set");
+    int rc = load_set(c, event->set_whole, e);
+    if (rc == 0) qsort(c->sets, c->set_count, sizeof *c->sets, by_set);
+    return rc;
+}
+
+static int store_instance(struct tm_coordinator *c, const Tmw__Instance *instance)
+{
+    size_t i = 0;
+    while (i < c->instance_count && c->instances[i].id != instance->id)
+        i++;
+    if (i == c->instance_count) {
+        int rc = tm_grow((void **)&c->instances, &c->instance_capacity, i + 1, sizeof *c->instances, INSTANCES_MAX);
+        if (rc != 0) return rc;
+        c->instance_count++;
+    }
+    c->instances[i] = *instance;
+    c->instances[i].base.n_unknown_fields = 0;
+    c->instances[i].base.unknown_fields = NULL;
+    return 0;
+}
+
+int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
+{
+    switch (event->body_case) {
+    case TMW__RECORD_EVENT__BODY_GENERATION:
+        return load_generation(c, event->generation, e);
+    case TMW__RECORD_EVENT__BODY_SET_WHOLE:
+        return load_set(c, event->set_whole, e);
+    case TMW__RECORD_EVENT__BODY_SET_BAD:
+        for (size_t i = 0; i < c->set_count; i++)
+            if (c->sets[i].set == event->set_bad) c->sets[i].bad = true;
+        return 0;
+    case TMW__RECORD_EVENT__BODY_INSTANCE:
+        return store_instance(c, event->instance);
+    case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
+        c->loaded_finished = true;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* ---- instances and the bill ---- */
+
+void tm_coordinator_instance(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance,
+                             struct tm_outbox *out)
+{
+    for (size_t i = 0; i < c->instance_count; i++) {
+        const Tmw__Instance *old = &c->instances[i];
+        if (old->id == instance->id && old->end_ms == instance->end_ms && old->start_ms == instance->start_ms &&
+            old->price_microusd_h == instance->price_microusd_h)
+            return; /* nothing new */
+    }
+    if (store_instance(c, instance) != 0) return; /* it will be told again */
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    union {
+        const Tmw__Instance *given;
+        Tmw__Instance *taken;
+    } body = {instance};
+    event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
+    event.instance = body.taken;
+    put(c, &event, false, out);
+    if (instance->end_ms == 0) return;
+    for (size_t i = 0; i < c->started.member_count; i++)
+        if (c->started.members[i].id == instance->id) c->started_dead[i] = true;
+    for (enum tm_role role = TM_ROLE_AGENT; role <= TM_ROLE_WORKER; role++) {
+        struct known *k = tm_coord__find(c, role, instance->id);
+        if (k == NULL || k->peer.incarnation == 0) continue;
+        tm_coord__process_dead(c, k->peer.id, k->peer.incarnation);
+        tm_coord__lost(c, now_ms, k, true, out);
+    }
+}
+
+double tm_coordinator_bill(const struct tm_coordinator *c, int64_t utc_ms)
+{
+    double sum = 0;
+    for (size_t i = 0; i < c->instance_count; i++) {
+        const Tmw__Instance *instance = &c->instances[i];
+        int64_t end_ms = instance->end_ms != 0 ? instance->end_ms : utc_ms;
+        if (TM_PLANTED(bill_wrong) && instance->end_ms != 0) end_ms -= 5000;
+        if (end_ms > instance->start_ms)
+            sum += (double)(end_ms - instance->start_ms) * (double)instance->price_microusd_h;
+    }
+    return sum;
+}

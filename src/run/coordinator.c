@@ -1,0 +1,290 @@
+/* Making a coordinator, and which part gets which event. The header tells the story. */
+#include "run/coord_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+#include <string.h>
+
+static const char *const phase_names[] = {"rebuilding", "collecting", "assigned", "running", "draining", "finished"};
+
+const char *tm_coordinator_phase_name(enum tm_coordinator_phase phase)
+{
+    return phase_names[phase];
+}
+
+struct tm_coordinator *tm_coordinator_create(const struct tm_coordinator_options *options,
+                                             const struct tm_decider *decider)
+{
+    struct tm_coordinator *c = tm_calloc(1, sizeof *c);
+    if (c == NULL) return NULL;
+    c->options = *options;
+    c->decider = *decider;
+    c->self = (struct tm_peer){.role = TM_ROLE_COORDINATOR, .incarnation = options->incarnation};
+    c->random = tm_random_make(options->random_seed, options->incarnation);
+    c->waiting = "";
+    c->phase = TM_COORDINATOR_COLLECTING;
+    return c;
+}
+
+void tm_coordinator_destroy(struct tm_coordinator *c)
+{
+    if (c == NULL) return;
+    for (size_t i = 0; i < c->known_count; i++) {
+        tm_free(c->known[i].layers);
+        tm_free(c->known[i].copies);
+    }
+    tm_free(c->known);
+    tm_coord__sets_deinit(c);
+    tm_roster_deinit(&c->roster);
+    tm_roster_deinit(&c->started);
+    tm_free(c->started_dead);
+    tm_free(c->bad);
+    tm_free(c->instances);
+    tm_free(c);
+}
+
+tm_message tm_coord__head(const struct tm_coordinator *c, const struct tm_peer *to)
+{
+    return tm_message_make(c->options.job, &c->self, to);
+}
+
+struct known *tm_coord__find(struct tm_coordinator *c, enum tm_role role, uint64_t id)
+{
+    for (size_t i = 0; i < c->known_count; i++)
+        if (c->known[i].peer.role == role && c->known[i].peer.id == id) return &c->known[i];
+    return NULL;
+}
+
+struct known *tm_coord__member(struct tm_coordinator *c, const struct tm_member *member)
+{
+    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, member->id);
+    return k != NULL && k->peer.incarnation == member->incarnation ? k : NULL;
+}
+
+/* One that went long ago makes room for the next. */
+static struct known *reuse(struct tm_coordinator *c)
+{
+    struct known *oldest = NULL;
+    for (size_t i = 0; i < c->known_count; i++) {
+        struct known *k = &c->known[i];
+        if (k->registered || tm_roster_find(&c->roster, k->peer.id) != NULL) continue;
+        if (oldest == NULL || k->heard_ms < oldest->heard_ms) oldest = k;
+    }
+    return oldest;
+}
+
+struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_t id)
+{
+    struct known *k = NULL;
+    if (c->known_count == KNOWN_MAX) {
+        k = reuse(c);
+        if (k == NULL) return NULL;
+    } else {
+        if (tm_grow((void **)&c->known, &c->known_capacity, c->known_count + 1, sizeof *c->known, KNOWN_MAX) != 0)
+            return NULL;
+        k = &c->known[c->known_count++];
+        *k = (struct known){.registered = false};
+    }
+    struct layer_report *layers = k->layers;
+    struct copy_held *copies = k->copies;
+    *k = (struct known){.peer = {.role = role, .id = id}, .layers = layers, .copies = copies};
+    if (k->layers == NULL) k->layers = tm_calloc(c->options.layers, sizeof *k->layers);
+    if (k->layers == NULL) {
+        k->peer = (struct tm_peer){.role = TM_ROLE_NONE};
+        return NULL;
+    }
+    return k;
+}
+
+bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
+{
+    /* A notice whose time is long past was a false alarm. */
+    return k->noticed && now_ms < k->notice_end_ms + c->options.false_alarm_ms;
+}
+
+/* May it get a seat in the next generation? */
+bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
+{
+    return k->peer.role == TM_ROLE_WORKER && k->registered && now_ms >= k->quarantine_until_ms &&
+           !tm_coord__noticed(c, k, now_ms);
+}
+
+void tm_coord__enter(struct tm_coordinator *c, enum tm_coordinator_phase phase, int64_t now_ms)
+{
+    c->phase = phase;
+    c->phase_ms = now_ms;
+    c->waiting = "";
+}
+
+/* ---- events ---- */
+
+/* The record ends in a running generation: its members are given the time of a lease to say that they are there. */
+static void expect_members(struct tm_coordinator *c, int64_t now_ms)
+{
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct tm_member *member = &c->roster.members[i];
+        struct known *k = tm_coord__find(c, TM_ROLE_WORKER, member->id);
+        if (k == NULL) k = tm_coord__add(c, TM_ROLE_WORKER, member->id);
+        if (k == NULL) continue;
+        k->peer.incarnation = member->incarnation;
+        k->heard_ms = now_ms + c->options.lease_ms;
+        k->acked_ms = now_ms;
+        memcpy(k->address, member->address, sizeof k->address);
+    }
+}
+
+void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
+{
+    c->utc_ms = utc_ms;
+    c->begun_ms = now_ms;
+    c->applied_ms = now_ms;
+    c->changed_ms = now_ms;
+    c->copied_ms = now_ms;
+    if (c->loaded_finished) {
+        tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
+        tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
+    } else if (c->loaded_started) {
+        expect_members(c, now_ms);
+        tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
+        tm_coord__note(c, "coordinator restarted in a running generation", 0, c->generation, out);
+    } else if (c->loaded || c->options.fresh) {
+        tm_coord__fence(c, now_ms, "coordinator begins", out);
+    } else {
+        tm_coord__enter(c, TM_COORDINATOR_REBUILDING, now_ms);
+        c->waiting = "the orphan time to pass: the record is lost, and workers may train that have not been heard yet";
+    }
+}
+
+bool tm_coordinator_rebuilds(const struct tm_coordinator *c)
+{
+    return !c->loaded && !c->options.fresh;
+}
+
+static uint64_t next_epoch(const struct tm_coordinator *c)
+{
+    uint64_t epoch = (c->highest_seen >> 32) + 1;
+    uint64_t now_s = (uint64_t)(c->utc_ms > 0 ? c->utc_ms : 0) / 1000;
+    return (epoch > now_s ? epoch : now_s) << 32;
+}
+
+/* Someone obeys a higher number than ours: it comes from a record that was lost. */
+void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    c->generation = next_epoch(c);
+    tm_coord__fence(c, now_ms, "a worker knows of a later generation", out);
+}
+
+static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (now_ms - c->begun_ms <= (int64_t)c->options.orphan_ms + c->options.orphan_ms / 16) return;
+    for (size_t i = 0; i < c->set_count; i++)
+        tm_coord__record_set(c, &c->sets[i], out); /* known from manifests so far */
+    c->generation = next_epoch(c);
+    tm_coord__fence(c, now_ms, "record rebuilt from the workers' reports", out);
+}
+
+void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
+{
+    c->utc_ms = utc_ms;
+    tm_coord__watch(c, now_ms, out);
+    switch (c->phase) {
+    case TM_COORDINATOR_REBUILDING:
+        end_rebuilding(c, now_ms, out);
+        break;
+    case TM_COORDINATOR_COLLECTING:
+        tm_coord__collect(c, now_ms, out);
+        break;
+    case TM_COORDINATOR_ASSIGNED:
+        tm_coord__start_check(c, now_ms, out);
+        break;
+    case TM_COORDINATOR_RUNNING:
+        tm_coord__reconsider(c, now_ms, out);
+        tm_coord__finish_check(c, now_ms, out);
+        break;
+    case TM_COORDINATOR_DRAINING:
+        tm_coord__drain_check(c, now_ms, out);
+        break;
+    case TM_COORDINATOR_FINISHED:
+        break;
+    }
+    tm_coord__copy_pump(c, now_ms, out);
+    tm_coord__resend(c, now_ms, out);
+}
+
+static bool known_sender(struct tm_coordinator *c, const tm_message *message)
+{
+    struct known *k = tm_coord__find(c, (enum tm_role)message->from_role, message->from_id);
+    return k != NULL && k->registered && k->peer.incarnation == message->from_incarnation;
+}
+
+void tm_coordinator_receive(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    struct tm_peer from = tm_message_sender(message);
+    if (message->job != c->options.job || from.id == 0 || from.incarnation == 0) return;
+    if (from.role != TM_ROLE_WORKER && from.role != TM_ROLE_AGENT) return;
+    if (message->body_case == TMW__ENVELOPE__BODY_HELLO) {
+        tm_coord__on_hello(c, now_ms, message, out);
+        return;
+    }
+    bool for_us = message->to_incarnation == 0 || message->to_incarnation == c->self.incarnation;
+    if (!for_us || !known_sender(c, message)) { /* it speaks to the coordinator before us, or we gave it up */
+        tm_coord__challenge(c, &from, out);
+        return;
+    }
+    switch (message->body_case) {
+    case TMW__ENVELOPE__BODY_HEARTBEAT:
+        tm_coord__on_heartbeat(c, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_REPORT:
+        tm_coord__on_report(c, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_READY:
+        tm_coord__on_ready(c, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_FETCH_FAILED:
+        tm_coord__on_fetch_failed(c, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_AGENT_HEARTBEAT:
+        tm_coord__on_agent(c, now_ms, message, out);
+        break;
+    default:
+        break;
+    }
+}
+
+void tm_coordinator_dead(struct tm_coordinator *c, int64_t now_ms, const struct tm_peer *peer, struct tm_outbox *out)
+{
+    struct known *k = tm_coord__find(c, peer->role, peer->id);
+    if (peer->role == TM_ROLE_WORKER) tm_coord__process_dead(c, peer->id, peer->incarnation);
+    if (k != NULL && k->peer.incarnation == peer->incarnation) tm_coord__lost(c, now_ms, k, true, out);
+}
+
+/* ---- views ---- */
+
+struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coordinator)
+{
+    union { /* nothing is changed: the helpers are shared with code that does change */
+        const struct tm_coordinator *given;
+        struct tm_coordinator *taken;
+    } c = {coordinator};
+    const struct copy_set *durable = tm_coord__newest_good(c.taken);
+    struct tm_coordinator_view view = {.phase = coordinator->phase,
+                                       .generation = coordinator->generation,
+                                       .base = coordinator->base,
+                                       .roster = &coordinator->roster,
+                                       .applied = coordinator->applied,
+                                       .steps_rolled_back = coordinator->rolled_back,
+                                       .generations_started = coordinator->generations_started,
+                                       .waiting = coordinator->waiting};
+    if (durable != NULL) {
+        view.durable_step = durable->step;
+        view.durable_set = durable->set;
+    }
+    for (size_t i = 0; i < coordinator->known_count; i++) {
+        const struct known *k = &coordinator->known[i];
+        view.leases += k->registered;
+        view.workers += k->registered && k->peer.role == TM_ROLE_WORKER;
+    }
+    return view;
+}

@@ -1,0 +1,119 @@
+/* The coordinator as a state machine: (state, event) -> (state, actions). No I/O, no clock: every event brings the
+ * time.
+ *
+ *      a member is lost, or all have drained            all have reported, the step in doubt is resolved
+ *   RUNNING ------------------------------> COLLECTING ------------------------------------------> ASSIGNED
+ *      ^  \--> DRAINING (planned changes:  ^   |  ^                                                    |
+ *      |       stop at a common step)      |   \--/ too few workers, or no state to start from         |
+ *      |                                   \------------------ a member is lost -----------------------|
+ *      \-------------------------------------- all hold their layers at the base step ----------------/
+ *
+ * Why no step is lost, applied twice or skipped:
+ *  - A generation number is recorded, synced, before anyone hears of it; a layout is recorded before it starts. So a
+ *    restarted coordinator never uses a number for two different things.
+ *  - A step needs the flags of all seated members of its generation. One fenced member therefore stops them all: a new
+ *    generation may start once one seated member of the last has obeyed the fence, or all are known to be dead, or the
+ *    orphan time (after which a worker without word from us stops by itself) has passed since our last word to them.
+ *  - Members differ by at most one step, and whoever is behind holds the gradients of the step the others applied. So
+ * if any survivor applied it, all apply it (Resolve, with the norm that it was applied with); else it is redone.
+ *  - The base is the newest step at which every layer is found, live or in copies, with one hash. It is never below the
+ *    newest whole copy set while the holders of that set may still be there.
+ *
+ * A lost record is rebuilt: for the orphan time the coordinator only listens; then no worker that it has not heard of
+ * can be training, and it goes on in a new epoch (the upper half of a generation's number): above the highest heard of,
+ * and not below the time in seconds, so that it is new even when nobody is left who remembers. Should one come back who
+ * has obeyed a higher number still, it gets no word that lets it train, and everyone is fenced in the next epoch. */
+#ifndef TM_RUN_COORDINATOR_H
+#define TM_RUN_COORDINATOR_H
+
+#include "run/decide.h"
+#include "wire/outbox.h"
+
+enum tm_coordinator_phase {
+    TM_COORDINATOR_REBUILDING,
+    TM_COORDINATOR_COLLECTING,
+    TM_COORDINATOR_ASSIGNED,
+    TM_COORDINATOR_RUNNING,
+    TM_COORDINATOR_DRAINING,
+    TM_COORDINATOR_FINISHED
+};
+
+/* Actions beside TM_ACTION_SEND. */
+enum {
+    TM_COORDINATOR_RECORD = TM_ACTION_OWN, /* data: a RecordEvent; number 1: sync it before the next action */
+    TM_COORDINATOR_MANIFEST,   /* number: a set with parts in files; data: its RecordEvent, kept beside them */
+    TM_COORDINATOR_FILES_DROP, /* number: a copy set whose files may go */
+    TM_COORDINATOR_DONE,       /* the job is finished */
+};
+
+struct tm_coordinator_options {
+    uint64_t job;
+    uint64_t incarnation;
+    const char *token; /* borrowed */
+    uint64_t random_seed;
+    uint32_t layers;
+    uint64_t steps;
+    uint32_t micro_batches;
+    uint32_t heartbeat_ms;
+    uint32_t lease_ms;
+    uint32_t orphan_ms;
+    int64_t resend_ms;
+    int64_t settle_ms;      /* arrivals are gathered this long before a planned change */
+    int64_t drain_limit_ms; /* then a planned change fences without waiting for a common step */
+    int64_t fetch_limit_ms; /* without any progress */
+    int64_t stall_ms;       /* without a step applied, while it should be */
+    int64_t quarantine_ms;
+    int64_t copy_limit_ms;
+    int64_t false_alarm_ms;  /* after the end of a notice: the instance is still here, so it counts again */
+    int64_t durable_wait_ms; /* for holders of the newest set that are neither here nor known to be gone */
+    uint32_t copies;         /* of each layer, in peers' memory */
+    bool copies_to_files;
+    uint32_t sets_kept;
+    bool fresh; /* a new job: an empty record is no loss */
+};
+
+struct tm_coordinator;
+
+/* The caller owns the result; the token must outlive it. NULL: out of memory. */
+struct tm_coordinator *tm_coordinator_create(const struct tm_coordinator_options *options,
+                                             const struct tm_decider *decider);
+void tm_coordinator_destroy(struct tm_coordinator *coordinator);
+
+/* Before begin: every event of the record, oldest first. */
+int tm_coordinator_load(struct tm_coordinator *coordinator, const Tmw__RecordEvent *event, struct tm_error *e);
+/* After the last load: does the record say nothing of where the job stands, so that it must be rebuilt? */
+bool tm_coordinator_rebuilds(const struct tm_coordinator *coordinator);
+/* Before begin, where it is so: manifests found beside copies in files, in any order. */
+int tm_coordinator_load_manifest(struct tm_coordinator *coordinator, const Tmw__RecordEvent *event, struct tm_error *e);
+/* `now_ms` is monotonic, `utc_ms` only goes to the record. */
+void tm_coordinator_begin(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
+void tm_coordinator_tick(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
+void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, const tm_message *message,
+                            struct tm_outbox *out);
+/* The program knows that this process is dead (its connection was reset by its own machine, it was killed). */
+void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
+                         struct tm_outbox *out);
+/* What the cloud says of an instance; the same may be told again and again. */
+void tm_coordinator_instance(struct tm_coordinator *coordinator, int64_t now_ms, const Tmw__Instance *instance,
+                             struct tm_outbox *out);
+
+struct tm_coordinator_view {
+    enum tm_coordinator_phase phase;
+    uint64_t generation;
+    uint64_t base;
+    const struct tm_roster *roster; /* of the generation assigned or running */
+    uint64_t applied;               /* the highest step heard of */
+    uint64_t durable_step;          /* of the newest whole set that is still good; 0: none */
+    uint64_t durable_set;
+    uint64_t steps_rolled_back;
+    uint64_t generations_started;
+    size_t leases; /* workers and agents that hold one */
+    size_t workers;
+    const char *waiting; /* what it waits for, in words; "" */
+};
+struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coordinator);
+/* The bill so far, in micro-dollars x ms / h summed exactly: divide by 3.6e12 for dollars. */
+double tm_coordinator_bill(const struct tm_coordinator *coordinator, int64_t utc_ms);
+const char *tm_coordinator_phase_name(enum tm_coordinator_phase phase);
+
+#endif

@@ -1,0 +1,310 @@
+/* Joining, the lease, heartbeats, and who gets which event. The header tells the story. */
+#include "worker/worker_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+#include <string.h>
+
+enum { SENT_RING = 64, HEARTBEAT_FIRST_MS = 500, SILENT_HEARTBEATS = 6 };
+
+struct tm_worker *tm_worker_create(const struct tm_worker_options *options, const struct tm_worker_engine *engine)
+{
+    struct tm_worker *w = tm_calloc(1, sizeof *w);
+    if (w == NULL) return NULL;
+    w->sent_ms = tm_calloc(SENT_RING, sizeof *w->sent_ms);
+    if (w->sent_ms == NULL) {
+        tm_free(w);
+        return NULL;
+    }
+    w->options = *options;
+    w->engine = *engine;
+    w->self = (struct tm_peer){.role = TM_ROLE_WORKER, .id = options->id, .incarnation = options->incarnation};
+    w->coordinator = (struct tm_peer){.role = TM_ROLE_COORDINATOR};
+    w->heartbeat_every_ms = HEARTBEAT_FIRST_MS;
+    w->contact_ms = NEVER_MS;
+    w->hello_ms = NEVER_MS;
+    w->heartbeat_ms = NEVER_MS;
+    w->prepared_ms = NEVER_MS;
+    tm_copies_init(&w->copies, options->copy_bytes_max);
+    return w;
+}
+
+void tm_worker_destroy(struct tm_worker *w)
+{
+    if (w == NULL) return;
+    tm_worker__copy_end(w);
+    tm_worker__fetch_end(w);
+    tm_worker__serve_end(w);
+    tm_worker__steps_deinit(w);
+    tm_copies_deinit(&w->copies);
+    tm_roster_deinit(&w->roster);
+    tm_free(w->layers);
+    tm_free(w->sent_ms);
+    tm_free(w);
+}
+
+tm_message tm_worker__head(const struct tm_worker *w, const struct tm_peer *to)
+{
+    return tm_message_make(w->options.job, &w->self, to);
+}
+
+struct tm_peer tm_worker__member(const struct tm_worker *w, uint64_t id)
+{
+    const struct tm_member *member = tm_roster_find(&w->roster, id);
+    struct tm_peer peer = {.role = TM_ROLE_WORKER};
+    if (member != NULL) {
+        peer.id = id;
+        peer.incarnation = member->incarnation;
+    }
+    return peer;
+}
+
+bool tm_worker__leased(const struct tm_worker *w, int64_t now_ms)
+{
+    return w->registered && w->contact_ms != NEVER_MS && now_ms < w->contact_ms + w->lease_ms;
+}
+
+/* Counted from when an answered heartbeat was sent, so that we stop before the coordinator stops waiting for us. */
+bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms)
+{
+    if (TM_PLANTED(orphan_ignored)) return true;
+    return w->contact_ms != NEVER_MS && now_ms < w->contact_ms + w->orphan_ms;
+}
+
+/* ---- joining ---- */
+
+static void say_hello(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
+{
+    Tmw__Hello body = TMW__HELLO__INIT;
+    struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
+    tm_message message = tm_worker__head(w, &to);
+    union { /* the schema's structs are not const, but packing does not write to them */
+        const char *given;
+        char *taken;
+    } address = {w->options.address}, kernel_class = {w->options.kernel_class}, token = {w->options.token};
+    body.nonce = w->nonce;
+    body.address = address.taken;
+    body.kernel_class = kernel_class.taken;
+    body.token.data = (uint8_t *)token.taken;
+    body.token.len = strlen(token.given);
+    body.anchor = w->options.anchor;
+    body.instance = w->options.id;
+    TM_BODY(message, HELLO, hello, &body);
+    tm_outbox_send(out, &to, &message);
+    w->hello_ms = now_ms;
+}
+
+static void on_challenge(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    w->nonce = message->challenge->nonce;
+    if (message->from_incarnation != w->coordinator.incarnation) w->registered = false; /* another process asks */
+    say_hello(w, now_ms, out);
+}
+
+static bool learn_job(struct tm_worker *w, const Tmw__Welcome *welcome)
+{
+    if (w->layer_count > 0) return w->layer_count == welcome->layers && w->steps == welcome->steps;
+    if (welcome->layers == 0 || welcome->layers > TM_LAYERS_MAX || welcome->micro_batches == 0) return false;
+    w->layers = tm_calloc(welcome->layers, sizeof *w->layers);
+    if (w->layers == NULL) return false;
+    w->layer_count = welcome->layers;
+    w->steps = welcome->steps;
+    w->micro_batches = welcome->micro_batches;
+    if (tm_worker__steps_init(w) == 0) return true;
+    tm_worker__steps_deinit(w);
+    tm_free(w->layers);
+    w->layers = NULL;
+    w->layer_count = 0;
+    return false;
+}
+
+static void on_welcome(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__Welcome *welcome = message->welcome;
+    if (welcome->nonce != w->nonce || welcome->nonce == 0 || w->registered) return;
+    if (welcome->heartbeat_ms == 0 || welcome->lease_ms == 0 || !learn_job(w, welcome)) return;
+    w->coordinator.incarnation = message->from_incarnation;
+    w->heartbeat_every_ms = welcome->heartbeat_ms;
+    w->lease_ms = welcome->lease_ms;
+    w->orphan_ms = welcome->orphan_ms;
+    w->registered = true;
+    w->acked_sequence = w->sequence; /* silence is counted anew */
+    tm_worker__heartbeat(w, now_ms, out);
+}
+
+/* ---- heartbeats ---- */
+
+void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
+{
+    Tmw__Heartbeat body = TMW__HEARTBEAT__INIT;
+    tm_message message = tm_worker__head(w, &w->coordinator);
+    struct tm_arena arena;
+    tm_arena_init(&arena, 16 << 20);
+    body.sequence = ++w->sequence;
+    body.generation = w->generation;
+    body.phase = w->phase;
+    body.applied = w->applied;
+    body.held = w->held;
+    body.waiting_for = tm_worker__waiting_for(w);
+    body.progress = w->progress;
+    if (w->computing || w->held != 0 || w->applying != 0) body.working_on = w->applied + 1;
+    body.step_ms = w->step_ms;
+    body.n_copied = tm_worker__copied(w, &arena, &body.copied);
+    body.copied_set = w->out.set;
+    body.copy_missed = w->out.missed;
+    TM_BODY(message, HEARTBEAT, heartbeat, &body);
+    tm_outbox_send(out, &w->coordinator, &message);
+    tm_arena_deinit(&arena);
+    w->sent_ms[w->sequence % SENT_RING] = now_ms;
+    w->heartbeat_ms = now_ms;
+    w->heartbeat_now = false;
+    /* A coordinator that stays silent may have forgotten us, or be another one: join again, and go on meanwhile. */
+    if (w->sequence - w->acked_sequence > SILENT_HEARTBEATS) {
+        w->registered = false;
+        w->nonce = 0;
+    }
+}
+
+static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__HeartbeatAck *ack = message->heartbeat_ack;
+    if (ack->sequence <= w->acked_sequence || ack->sequence > w->sequence) return;
+    w->acked_sequence = ack->sequence;
+    tm_worker__fence(w, ack->generation);
+    if (w->sequence - ack->sequence < SENT_RING) w->contact_ms = w->sent_ms[ack->sequence % SENT_RING];
+    w->drain_step = ack->drain_step;
+    if (!ack->keep_all) tm_copies_keep(&w->copies, ack->keep, ack->n_keep, ack->newest_set, ack->durable_step);
+    if (w->out.set != 0 && ((ack->newest_set == w->out.set && ack->copy_closed) || ack->newest_set > w->out.set))
+        tm_worker__copy_end(w);
+    tm_worker__pump(w, now_ms, out);
+}
+
+static void stop(struct tm_worker *w, uint64_t refused, struct tm_outbox *out)
+{
+    if (w->phase == TM_WORKER_STOPPED) return;
+    if (w->computing) w->engine.cancel(w->engine.context);
+    w->computing = false;
+    w->phase = TM_WORKER_STOPPED;
+    tm_worker__copy_end(w);
+    tm_worker__fetch_end(w);
+    tm_outbox_add(out, TM_WORKER_STOP, NULL, 0, refused, 0);
+}
+
+/* ---- events ---- */
+
+void tm_worker_tick(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
+{
+    if (w->phase == TM_WORKER_STOPPED) return;
+    if (!w->registered && (w->hello_ms == NEVER_MS || now_ms - w->hello_ms >= w->options.resend_ms))
+        say_hello(w, now_ms, out);
+    bool due = w->heartbeat_ms == NEVER_MS || now_ms - w->heartbeat_ms >= w->heartbeat_every_ms;
+    if (w->registered && (due || w->heartbeat_now)) tm_worker__heartbeat(w, now_ms, out);
+    if (w->phase == TM_WORKER_READY && due) tm_worker__say_ready(w, out);
+    tm_worker__resend_prepared(w, now_ms, out);
+    tm_worker__fetch_pump(w, now_ms, out);
+    tm_worker__copy_pump(w, now_ms, out);
+    tm_worker__pump(w, now_ms, out);
+}
+
+static void from_coordinator(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    switch (message->body_case) {
+    case TMW__ENVELOPE__BODY_HEARTBEAT_ACK:
+        on_heartbeat_ack(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_FENCE:
+        tm_worker__on_fence(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_RESOLVE:
+        tm_worker__on_resolve(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_ASSIGN:
+        tm_worker__on_assign(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_START:
+        tm_worker__on_start(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_COPY_ORDER:
+        tm_worker__on_copy_order(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_STOP:
+        stop(w, 0, out);
+        break;
+    default: /* not for us: nothing a peer sends can stop us */
+        break;
+    }
+}
+
+static void from_worker(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    switch (message->body_case) {
+    case TMW__ENVELOPE__BODY_PREPARED:
+        tm_worker__on_prepared(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_FETCH_REQUEST:
+        tm_worker__on_fetch_request(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_FETCH_DATA:
+        tm_worker__on_fetch_data(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_FETCH_REFUSED:
+        tm_worker__on_fetch_refused(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_COPY_PUT:
+        tm_worker__on_copy_put(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_COPY_ACK:
+        tm_worker__on_copy_ack(w, now_ms, message, out);
+        break;
+    default:
+        break;
+    }
+}
+
+void tm_worker_receive(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    struct tm_peer from = tm_message_sender(message);
+    if (w->phase == TM_WORKER_STOPPED || message->job != w->options.job) return;
+    if (message->to_incarnation != 0 && message->to_incarnation != w->self.incarnation) return;
+    if (from.role == TM_ROLE_WORKER) {
+        if (w->layer_count > 0) from_worker(w, now_ms, message, out);
+        return;
+    }
+    if (from.role != TM_ROLE_COORDINATOR || message->to_incarnation == 0) return;
+    if (message->body_case == TMW__ENVELOPE__BODY_CHALLENGE)
+        on_challenge(w, now_ms, message, out);
+    else if (message->body_case == TMW__ENVELOPE__BODY_WELCOME)
+        on_welcome(w, now_ms, message, out);
+    else if (message->body_case == TMW__ENVELOPE__BODY_REFUSE)
+        stop(w, 1, out);
+    else if (w->registered && from.incarnation == w->coordinator.incarnation)
+        from_coordinator(w, now_ms, message, out);
+}
+
+/* ---- views ---- */
+
+struct tm_worker_view tm_worker_look(const struct tm_worker *w, int64_t now_ms)
+{
+    struct tm_worker_view view = {.phase = w->phase,
+                                  .generation = w->generation,
+                                  .applied = w->applied,
+                                  .held = w->held,
+                                  .registered = w->registered,
+                                  .working = w->computing || w->applying != 0,
+                                  .may_serve = tm_worker__leased(w, now_ms),
+                                  .roster = &w->roster,
+                                  .copies = &w->copies,
+                                  .layers = w->layer_count,
+                                  .fetched_bytes = w->fetched_bytes};
+    for (size_t i = 0; i < w->out.part_count; i++)
+        if (w->out.parts[i].data != NULL) view.snapshot_bytes += w->out.parts[i].name.size;
+    return view;
+}
+
+bool tm_worker_holds(const struct tm_worker *w, uint32_t layer, uint64_t *out_step)
+{
+    if (layer >= w->layer_count || !w->layers[layer].have) return false;
+    *out_step = w->layers[layer].step;
+    return true;
+}

@@ -1,0 +1,103 @@
+/* The worker's side of the protocol as a state machine: (state, event) -> (state, actions). It does no I/O and reads no
+ * clock; every event brings the time (monotonic, ms), every action goes to an outbox. include/tidemill.h is the
+ * blocking interface over it that engines use; the simulated cluster drives it directly.
+ *
+ *             Fence(g)                 Assign(g)              all layers at base          Start(g)
+ *   any phase ---------> FENCED ------------------> FETCHING --------------------> READY ----------> RUNNING
+ *                        report (applied, held)     fetch what is missing          say so            step after step
+ *
+ * A step in RUNNING: the engine computes until it holds the reduced gradients (tm_worker_held); the worker then tells
+ * every member "prepared" with its layers' shares of the norm; whoever has heard it from all applies the step by itself
+ * (tm_worker_applied ends it). So a member can be at most one step ahead of another, and whoever is behind still holds
+ * the gradients of the step that the other has applied: this is what lets a new generation resolve the step in doubt.
+ *
+ * Three things stop a worker: a fence (a message of any other generation is then ignored, whoever sent it), the end of
+ * the orphan time (no word from the coordinator: it may have started a generation without us), and Stop. A worker whose
+ * lease has ended serves no layers. */
+#ifndef TM_WORKER_WORKER_H
+#define TM_WORKER_WORKER_H
+
+#include "store/copies.h"
+#include "wire/outbox.h"
+#include "wire/roster.h"
+
+/* Actions beside TM_ACTION_SEND. Copies in files are named by (set, layer): number and other. */
+enum {
+    TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* data: a file of tm_copy_file_encode; answer with tm_worker_file_put */
+    TM_WORKER_FILE_GET,                 /* answer with tm_worker_file_got */
+    TM_WORKER_STOP,                     /* the job is done, or we were refused (number: 1) */
+};
+
+struct tm_norm {
+    uint32_t layer;
+    double sum; /* of squares of its reduced gradient */
+};
+
+/* The trainer. Calls come from inside a step of the machine and may not call back into it. All state that the engine
+ * keeps for a layer (weights, moments, scale) is one run of bytes here. */
+struct tm_worker_engine {
+    void *context;
+    uint64_t (*layer_bytes)(void *context, uint32_t layer);
+    /* The layer's state as of the last step applied. Never called while a step is being applied. */
+    int (*export_layer)(void *context, uint32_t layer, void *out, uint64_t size);
+    int (*import_layer)(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size);
+    int (*init_layer)(void *context, uint32_t layer); /* as it was before step 1 */
+    void (*drop_layer)(void *context, uint32_t layer);
+    void (*begin)(void *context, const struct tm_roster *roster, uint64_t step); /* later: tm_worker_held */
+    void (*cancel)(void *context);                                               /* what begin began */
+    void (*apply)(void *context, uint64_t step, double norm);                    /* later: tm_worker_applied */
+    void (*discard)(void *context);                                              /* gradients held but not applied */
+    uint64_t (*waiting_for)(void *context); /* the member whose data the computation lacks; 0: none */
+};
+
+struct tm_worker_options {
+    uint64_t job;
+    uint64_t id; /* of the instance; > 0 */
+    uint64_t incarnation;
+    const char *token;        /* borrowed */
+    const char *address;      /* borrowed */
+    const char *kernel_class; /* borrowed */
+    bool anchor;
+    uint32_t chunk_bytes;    /* of a layer in one message */
+    uint64_t copy_bytes_max; /* memory for others' copies */
+    int64_t resend_ms;
+};
+
+struct tm_worker;
+
+/* The caller owns the result. Options' texts must outlive it. NULL: out of memory. */
+struct tm_worker *tm_worker_create(const struct tm_worker_options *options, const struct tm_worker_engine *engine);
+void tm_worker_destroy(struct tm_worker *worker);
+
+/* Events. The outbox gets what is to be done; a failure in it means that the worker must be destroyed. */
+void tm_worker_tick(struct tm_worker *worker, int64_t now_ms, struct tm_outbox *out);
+void tm_worker_receive(struct tm_worker *worker, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker_held(struct tm_worker *worker, int64_t now_ms, uint64_t step, const struct tm_norm *norms, size_t count,
+                    struct tm_outbox *out);
+void tm_worker_applied(struct tm_worker *worker, int64_t now_ms, uint64_t step, struct tm_outbox *out);
+void tm_worker_file_put(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
+                        struct tm_outbox *out);
+/* `data` NULL: could not be read now, and will be asked for again; no bytes: the file is not there. */
+void tm_worker_file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, const void *data,
+                        size_t length, struct tm_outbox *out);
+
+/* A view for programs and checkers; borrowed, valid until the next event. */
+struct tm_worker_view {
+    enum tm_worker_phase phase;
+    uint64_t generation; /* obeyed */
+    uint64_t applied;
+    uint64_t held;
+    bool registered;
+    bool working; /* computing or applying */
+    bool may_serve;
+    const struct tm_roster *roster; /* of the last assignment */
+    const struct tm_copies *copies;
+    uint64_t snapshot_bytes; /* kept for copies under way */
+    uint32_t layers;
+    uint64_t fetched_bytes;
+};
+struct tm_worker_view tm_worker_look(const struct tm_worker *worker, int64_t now_ms);
+/* Does it hold the layer's state, and of which step? */
+bool tm_worker_holds(const struct tm_worker *worker, uint32_t layer, uint64_t *out_step);
+
+#endif

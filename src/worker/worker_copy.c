@@ -1,0 +1,253 @@
+/* Copies: an immutable snapshot of our layers at one step, sent to its holders while training goes on. */
+#include "worker/worker_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+#include <string.h>
+
+void tm_worker__copy_end(struct tm_worker *w)
+{
+    for (size_t i = 0; i < w->out.part_count; i++)
+        tm_free(w->out.parts[i].data);
+    tm_free(w->out.parts);
+    w->out = (struct copy_out){.set = 0};
+}
+
+/* ---- the snapshot ---- */
+
+static bool snapshot_part(struct tm_worker *w, struct copy_part_out *part)
+{
+    uint32_t layer = part->name.layer;
+    const struct held_layer *held = &w->layers[layer];
+    if (!held->have || (held->step != w->out.step && !TM_PLANTED(wrong_version))) return false;
+    part->name.size = w->engine.layer_bytes(w->engine.context, layer);
+    part->name.step = w->out.step;
+    part->name.set = w->out.set;
+    part->name.generation = w->generation;
+    part->data = tm_alloc(part->name.size + 1);
+    if (part->data == NULL) return false;
+    if (w->engine.export_layer(w->engine.context, layer, part->data, part->name.size) != 0) return false;
+    part->name.hash = tm_hash_of(part->data, part->name.size);
+    w->layers[layer].hash = part->name.hash;
+    w->layers[layer].hashed = true;
+    return true;
+}
+
+static void snapshot(struct tm_worker *w)
+{
+    w->out.taken = true;
+    for (size_t i = 0; i < w->out.part_count; i++)
+        if (!snapshot_part(w, &w->out.parts[i])) w->out.missed = true;
+    w->heartbeat_now = w->out.missed;
+}
+
+/* The state is of step `applied` and stands still until the next step is applied: take it now or never. */
+void tm_worker__copy_applied(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
+{
+    if (w->out.set == 0 || w->out.taken || w->out.missed || w->applying != 0) return;
+    uint64_t step = w->out.step;
+    if (TM_PLANTED(wrong_version) && w->self.id % 2 == 0) step++;
+    if (w->applied > step) {
+        w->out.missed = true;
+        w->heartbeat_now = true;
+    }
+    if (w->applied != step) return;
+    snapshot(w);
+    tm_worker__copy_pump(w, now_ms, out);
+}
+
+void tm_worker__on_copy_order(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__CopyOrder *order = message->copy_order;
+    if (order->generation != w->generation || w->phase != TM_WORKER_RUNNING || order->set <= w->out.set) return;
+    if (order->n_tasks > w->layer_count || order->set == 0) return;
+    tm_worker__copy_end(w);
+    w->out.parts = tm_calloc(order->n_tasks + 1, sizeof *w->out.parts);
+    if (w->out.parts == NULL) return;
+    w->out.set = order->set;
+    w->out.step = order->step;
+    for (size_t i = 0; i < order->n_tasks; i++) {
+        const Tmw__CopyTask *task = order->tasks[i];
+        struct copy_part_out *part = &w->out.parts[w->out.part_count];
+        if (task->layer >= w->layer_count || task->n_targets >= COPY_TARGETS_MAX) continue;
+        part->name.layer = task->layer;
+        for (size_t t = 0; t < task->n_targets; t++)
+            part->targets[part->target_count++] = (struct copy_target){.id = task->targets[t]};
+        if (task->to_file) part->targets[part->target_count++] = (struct copy_target){.id = 0};
+        w->out.part_count++;
+    }
+    tm_worker__copy_applied(w, now_ms, out);
+}
+
+/* ---- sending ---- */
+
+static void send_chunk(struct tm_worker *w, const struct copy_part_out *part, struct copy_target *target,
+                       int64_t now_ms, struct tm_outbox *out)
+{
+    struct tm_peer to = tm_worker__member(w, target->id);
+    target->asked = true;
+    target->sent_ms = now_ms;
+    if (to.id == 0) return;
+    Tmw__CopyPut body = TMW__COPY_PUT__INIT;
+    tm_message message = tm_worker__head(w, &to);
+    uint64_t left = part->name.size - target->acked;
+    body.set = part->name.set;
+    body.generation = w->generation;
+    body.step = part->name.step;
+    body.layer = part->name.layer;
+    body.hash_low = part->name.hash.low;
+    body.hash_high = part->name.hash.high;
+    body.offset = target->acked;
+    body.total = part->name.size;
+    body.data.data = part->data + target->acked;
+    body.data.len = left < w->options.chunk_bytes ? (size_t)left : w->options.chunk_bytes;
+    TM_BODY(message, COPY_PUT, copy_put, &body);
+    tm_outbox_send(out, &to, &message);
+}
+
+static void put_file(const struct copy_part_out *part, struct copy_target *target, int64_t now_ms,
+                     struct tm_outbox *out)
+{
+    struct tm_text file;
+    tm_text_init(&file, (size_t)part->name.size + 4096);
+    tm_copy_file_encode(&part->name, part->data, &file);
+    if (tm_text_status(&file, NULL) == 0)
+        tm_outbox_add(out, TM_WORKER_FILE_PUT, file.data, file.length, part->name.set, part->name.layer);
+    tm_text_deinit(&file);
+    target->asked = true;
+    target->sent_ms = now_ms;
+}
+
+/* Our own part of the set stays with us. */
+static void put_here(struct tm_worker *w, const struct copy_part_out *part, struct copy_target *target)
+{
+    uint64_t received = 0;
+    target->done =
+        tm_copies_put(&w->copies, &part->name, 0, part->data, (size_t)part->name.size, &received, NULL) == 0 &&
+        received == part->name.size;
+    if (!target->done) w->out.missed = w->heartbeat_now = true; /* no room */
+}
+
+static void part_pump(struct tm_worker *w, struct copy_part_out *part, int64_t now_ms, struct tm_outbox *out)
+{
+    bool all = true;
+    for (size_t t = 0; t < part->target_count; t++) {
+        struct copy_target *target = &part->targets[t];
+        if (!target->done && target->id == w->self.id) put_here(w, part, target);
+        if (target->done) continue;
+        all = false;
+        if (target->id == w->self.id) continue;
+        int64_t patience_ms = target->id == 0 ? 10 * w->options.resend_ms : w->options.resend_ms;
+        if (target->asked && now_ms - target->sent_ms < patience_ms) continue;
+        if (target->id == 0)
+            put_file(part, target, now_ms, out);
+        else
+            send_chunk(w, part, target, now_ms, out);
+    }
+    if (!all) return;
+    tm_free(part->data);
+    part->data = NULL;
+    w->heartbeat_now = true;
+}
+
+void tm_worker__copy_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
+{
+    if (!w->out.taken || w->out.missed || w->phase != TM_WORKER_RUNNING) return;
+    for (size_t i = 0; i < w->out.part_count; i++)
+        if (w->out.parts[i].data != NULL) part_pump(w, &w->out.parts[i], now_ms, out);
+}
+
+static struct copy_part_out *find_part(struct tm_worker *w, uint64_t set, uint32_t layer)
+{
+    for (size_t i = 0; w->out.taken && w->out.set == set && i < w->out.part_count; i++)
+        if (w->out.parts[i].name.layer == layer && w->out.parts[i].data != NULL) return &w->out.parts[i];
+    return NULL;
+}
+
+void tm_worker__on_copy_ack(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__CopyAck *ack = message->copy_ack;
+    struct copy_part_out *part = find_part(w, ack->set, ack->layer);
+    for (size_t t = 0; part != NULL && t < part->target_count; t++) {
+        struct copy_target *target = &part->targets[t];
+        if (target->id != message->from_id || target->id == 0 || target->done) continue;
+        if (ack->refused) {
+            w->out.missed = true;
+            w->heartbeat_now = true;
+            return;
+        }
+        if (ack->received > part->name.size) return;
+        target->done = ack->complete;
+        if (ack->received != target->acked) { /* on to the next chunk; back to the first where it was forgotten */
+            target->acked = ack->received;
+            target->asked = false;
+        }
+    }
+    if (part != NULL) part_pump(w, part, now_ms, out);
+}
+
+void tm_worker_file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
+                        struct tm_outbox *out)
+{
+    struct copy_part_out *part = find_part(w, set, layer);
+    for (size_t t = 0; part != NULL && stored && t < part->target_count; t++)
+        if (part->targets[t].id == 0) part->targets[t].done = true;
+    if (part != NULL) part_pump(w, part, now_ms, out);
+}
+
+/* ---- holding ---- */
+
+void tm_worker__on_copy_put(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__CopyPut *put = message->copy_put;
+    struct tm_peer from = tm_message_sender(message);
+    if (put->generation != w->generation || w->phase != TM_WORKER_RUNNING || put->layer >= w->layer_count) return;
+    (void)now_ms;
+    struct tm_copy_name name = {.set = put->set,
+                                .step = put->step,
+                                .generation = put->generation,
+                                .layer = put->layer,
+                                .hash = {.low = put->hash_low, .high = put->hash_high},
+                                .size = put->total};
+    uint64_t received = 0;
+    int rc = tm_copies_put(&w->copies, &name, put->offset, put->data.data, put->data.len, &received, NULL);
+    Tmw__CopyAck body = TMW__COPY_ACK__INIT;
+    tm_message message_out = tm_worker__head(w, &from);
+    body.set = put->set;
+    body.layer = put->layer;
+    body.received = rc == 0 ? received : 0;
+    body.complete = rc == 0 && received == put->total;
+    body.refused = rc == -(int)TM_ELIMIT || rc == -(int)TM_ENOMEM;
+    TM_BODY(message_out, COPY_ACK, copy_ack, &body);
+    tm_outbox_send(out, &from, &message_out);
+}
+
+/* ---- telling ---- */
+
+size_t tm_worker__copied(const struct tm_worker *w, struct tm_arena *arena, Tmw__CopyPart ***out)
+{
+    size_t count = 0;
+    if (w->out.set == 0 || !w->out.taken || w->out.missed) return 0;
+    size_t most = w->out.part_count * COPY_TARGETS_MAX + 1;
+    if (most > TM_MESSAGE_LIST_MAX) most = TM_MESSAGE_LIST_MAX;
+    Tmw__CopyPart *parts = tm_arena_alloc(arena, most * sizeof *parts);
+    *out = tm_arena_alloc(arena, most * sizeof(Tmw__CopyPart *));
+    if (parts == NULL || *out == NULL) return 0;
+    for (size_t i = 0; i < w->out.part_count; i++) {
+        const struct copy_part_out *part = &w->out.parts[i];
+        for (size_t t = 0; t < part->target_count && count < most; t++) {
+            if (!part->targets[t].done) continue;
+            tmw__copy_part__init(&parts[count]);
+            parts[count].set = part->name.set;
+            parts[count].step = part->name.step;
+            parts[count].layer = part->name.layer;
+            parts[count].hash_low = part->name.hash.low;
+            parts[count].hash_high = part->name.hash.high;
+            parts[count].holder = part->targets[t].id;
+            (*out)[count] = &parts[count];
+            count++;
+        }
+    }
+    return count;
+}

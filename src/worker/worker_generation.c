@@ -1,0 +1,208 @@
+/* From one generation to the next: fence, report, resolve, assign, start. */
+#include "worker/worker_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+#include <string.h>
+
+/* ---- reporting ---- */
+
+static bool hash_layer(struct tm_worker *w, uint32_t layer)
+{
+    struct held_layer *held = &w->layers[layer];
+    if (held->hashed) return true;
+    uint64_t size = w->engine.layer_bytes(w->engine.context, layer);
+    void *data = tm_alloc(size + 1);
+    if (data == NULL) return false;
+    bool good = w->engine.export_layer(w->engine.context, layer, data, size) == 0;
+    if (good) {
+        held->hash = tm_hash_of(data, size);
+        held->hashed = true;
+    }
+    tm_free(data);
+    return good;
+}
+
+static bool report_layers(struct tm_worker *w, struct tm_arena *arena, Tmw__Report *body)
+{
+    Tmw__LayerState *states = tm_arena_alloc(arena, (w->layer_count + 1) * sizeof *states);
+    body->layers = tm_arena_alloc(arena, (w->layer_count + 1) * sizeof *body->layers);
+    if (states == NULL || body->layers == NULL) return false;
+    for (uint32_t l = 0; l < w->layer_count; l++) {
+        if (!w->layers[l].have) continue;
+        if (!hash_layer(w, l)) return false;
+        Tmw__LayerState *state = &states[body->n_layers];
+        tmw__layer_state__init(state);
+        state->layer = l;
+        state->step = w->layers[l].step;
+        state->hash_low = w->layers[l].hash.low;
+        state->hash_high = w->layers[l].hash.high;
+        body->layers[body->n_layers++] = state;
+    }
+    return true;
+}
+
+static bool report_copies(const struct tm_worker *w, struct tm_arena *arena, Tmw__Report *body)
+{
+    Tmw__CopyPart *parts = tm_arena_alloc(arena, (w->copies.count + 1) * sizeof *parts);
+    body->copies = tm_arena_alloc(arena, (w->copies.count + 1) * sizeof *body->copies);
+    if (parts == NULL || body->copies == NULL) return false;
+    for (size_t i = 0; i < w->copies.count && body->n_copies < TM_MESSAGE_LIST_MAX; i++) {
+        const struct tm_copy_part *part = &w->copies.parts[i];
+        if (!part->complete) continue;
+        Tmw__CopyPart *to = &parts[body->n_copies];
+        tmw__copy_part__init(to);
+        to->set = part->name.set;
+        to->step = part->name.step;
+        to->layer = part->name.layer;
+        to->hash_low = part->name.hash.low;
+        to->hash_high = part->name.hash.high;
+        to->holder = w->self.id;
+        body->copies[body->n_copies++] = to;
+    }
+    return true;
+}
+
+void tm_worker__report(struct tm_worker *w, struct tm_outbox *out)
+{
+    if (w->applying != 0) { /* the answer waits until the state stands still */
+        w->report_due = true;
+        return;
+    }
+    Tmw__Report body = TMW__REPORT__INIT;
+    tm_message message = tm_worker__head(w, &w->coordinator);
+    struct tm_arena arena;
+    tm_arena_init(&arena, 64 << 20);
+    body.generation = w->generation;
+    body.applied = w->applied;
+    body.held = w->held;
+    body.norm = w->applied_norm;
+    body.norm_known = w->applied_norm_known;
+    body.assigned = w->roster.generation;
+    if (w->roster.generation != 0) body.layout = tm_roster_write(&w->roster, &arena);
+    if (report_layers(w, &arena, &body) && report_copies(w, &arena, &body)) {
+        TM_BODY(message, REPORT, report, &body);
+        tm_outbox_send(out, &w->coordinator, &message);
+    }
+    tm_arena_deinit(&arena);
+    w->report_due = false;
+}
+
+/* ---- fencing ---- */
+
+void tm_worker__fence(struct tm_worker *w, uint64_t generation)
+{
+    if (generation <= w->generation) return;
+    if (TM_PLANTED(fence_ignored) && w->phase == TM_WORKER_RUNNING && w->self.id % 2 == 0) return;
+    if (w->computing) w->engine.cancel(w->engine.context);
+    w->computing = false;
+    w->generation = generation;
+    w->phase = TM_WORKER_FENCED;
+    w->drain_step = 0;
+    tm_worker__fetch_end(w);
+    tm_worker__serve_end(w);
+    if (!TM_PLANTED(snapshot_leak)) tm_worker__copy_end(w);
+}
+
+void tm_worker__on_fence(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    uint64_t generation = message->fence->generation;
+    (void)now_ms;
+    tm_worker__fence(w, generation);
+    if (TM_PLANTED(fence_ignored) && w->phase == TM_WORKER_RUNNING) { /* says it obeys, and does not */
+        uint64_t kept = w->generation;
+        w->generation = generation;
+        tm_worker__report(w, out);
+        w->generation = kept;
+    }
+    if (generation == w->generation && w->phase == TM_WORKER_FENCED) tm_worker__report(w, out);
+}
+
+void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__Resolve *body = message->resolve;
+    (void)now_ms;
+    if (body->generation != w->generation || w->phase != TM_WORKER_FENCED || w->applying != 0) return;
+    if (w->held == body->step && w->applied + 1 == body->step) {
+        w->applying = body->step;
+        w->applying_norm = body->norm;
+        w->report_due = true;
+        w->engine.apply(w->engine.context, body->step, body->norm);
+        return;
+    }
+    tm_worker__report(w, out);
+}
+
+/* ---- the next layout ---- */
+
+static bool wanted(const struct tm_worker *w, uint32_t layer)
+{
+    const struct tm_member *me = &w->roster.members[w->my_place];
+    return !me->spare && layer >= w->roster.stage_first[me->stage] && layer < w->roster.stage_first[me->stage + 1];
+}
+
+void tm_worker__say_ready(struct tm_worker *w, struct tm_outbox *out)
+{
+    Tmw__Ready body = TMW__READY__INIT;
+    tm_message message = tm_worker__head(w, &w->coordinator);
+    body.generation = w->generation;
+    TM_BODY(message, READY, ready, &body);
+    tm_outbox_send(out, &w->coordinator, &message);
+}
+
+void tm_worker__check_ready(struct tm_worker *w, struct tm_outbox *out)
+{
+    if (w->phase != TM_WORKER_FETCHING) return;
+    for (uint32_t l = 0; l < w->layer_count; l++)
+        if (wanted(w, l) && (!w->layers[l].have || w->layers[l].step != w->base)) return;
+    if (w->applied != w->base) w->applied_norm_known = false;
+    w->applied = w->base + (TM_PLANTED(step_skipped) && w->base > 0);
+    w->phase = TM_WORKER_READY;
+    w->progress++;
+    tm_worker__steps_reset(w);
+    tm_worker__fetch_end(w);
+    tm_worker__say_ready(w, out);
+}
+
+void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__Assign *body = message->assign;
+    if (body->generation != w->generation || body->generation == 0) return;
+    if (w->phase == TM_WORKER_READY && w->roster.generation == w->generation) tm_worker__say_ready(w, out);
+    if (w->phase != TM_WORKER_FENCED || w->applying != 0) return;
+    struct tm_roster roster = {0};
+    if (tm_roster_read(body->generation, body->layout, w->layer_count, w->micro_batches, &roster, NULL) != 0) return;
+    const struct tm_member *me = tm_roster_find(&roster, w->self.id);
+    if (me == NULL || me->incarnation != w->self.incarnation) {
+        tm_roster_deinit(&roster);
+        return;
+    }
+    size_t place = (size_t)(me - roster.members);
+    tm_roster_deinit(&w->roster);
+    w->roster = roster;
+    w->my_place = place;
+    w->base = body->base_step;
+    if (w->held != 0) w->engine.discard(w->engine.context);
+    w->held = 0;
+    if (tm_worker__fetch_begin(w, body) != 0) return; /* out of memory: the coordinator asks again, or gives us up */
+    w->phase = TM_WORKER_FETCHING;
+    tm_worker__fetch_pump(w, now_ms, out);
+    tm_worker__check_ready(w, out);
+}
+
+void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    if (message->start->generation != w->generation || w->phase != TM_WORKER_READY) return;
+    if (w->roster.generation != w->generation) return;
+    for (uint32_t l = 0; l < w->layer_count; l++) {
+        bool forgotten = TM_PLANTED(layer_unowned) && l + 1 == w->layer_count;
+        if (!w->layers[l].have || (wanted(w, l) && !forgotten)) continue;
+        w->engine.drop_layer(w->engine.context, l);
+        w->layers[l] = (struct held_layer){.have = false};
+    }
+    tm_worker__serve_end(w);
+    w->phase = TM_WORKER_RUNNING;
+    w->heartbeat_now = true;
+    tm_worker__pump(w, now_ms, out);
+}

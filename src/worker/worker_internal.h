@@ -1,0 +1,195 @@
+/* Shared inside the room: the worker's state, and what its parts ask of each other. */
+#ifndef TM_WORKER_INTERNAL_H
+#define TM_WORKER_INTERNAL_H
+
+#include "worker/worker.h"
+
+#define TM_BODY(message, name, field, pointer)                                                                         \
+    do {                                                                                                               \
+        (message).body_case = TMW__ENVELOPE__BODY_##name;                                                              \
+        (message).field = (pointer);                                                                                   \
+    } while (0)
+
+enum { FETCH_CHUNKS_AT_ONCE = 8, SNAPSHOT_PARTS_MAX = TM_LAYERS_MAX, COPY_TARGETS_MAX = 16, NEVER_MS = -1 };
+
+struct held_layer {
+    bool have;
+    bool hashed;
+    uint64_t step;
+    struct tm_hash hash; /* where hashed */
+};
+
+/* Flags and shares of one step, as they come in. */
+struct ballot {
+    uint64_t step;
+    bool *flagged;  /* by place in the roster */
+    bool *has_norm; /* by layer */
+    double *norm;   /* by layer */
+    bool own;       /* ours is among them */
+};
+
+struct fetch_chunk {
+    bool here;
+    bool asked;
+    int64_t asked_ms;
+    uint32_t tries;
+};
+
+struct fetch {
+    uint32_t layer;
+    struct tm_hash hash;
+    uint64_t set; /* 0: live state */
+    uint64_t *sources;
+    size_t source_count;
+    bool from_file;
+    bool initial;
+    bool done;
+    bool file_asked;
+    bool alone;      /* bytes from all sources together were wrong: one source at a time, to find the bad one */
+    size_t alone_at; /* that source */
+    uint64_t size;
+    uint8_t *data;
+    struct fetch_chunk *chunks;
+    size_t chunk_count;
+    size_t missing;
+    int64_t file_asked_ms;
+};
+
+struct copy_target {
+    uint64_t id; /* 0: files */
+    bool done;
+    bool asked;
+    uint64_t acked;
+    int64_t sent_ms;
+};
+
+struct copy_part_out {
+    struct tm_copy_name name;
+    uint8_t *data; /* NULL once every target has it */
+    struct copy_target targets[COPY_TARGETS_MAX];
+    size_t target_count;
+};
+
+/* The copy set that we are a source of. */
+struct copy_out {
+    uint64_t set; /* 0: none */
+    uint64_t step;
+    bool taken; /* the snapshot is made */
+    bool missed;
+    struct copy_part_out *parts;
+    size_t part_count;
+};
+
+struct tm_worker {
+    struct tm_worker_options options;
+    struct tm_worker_engine engine;
+    struct tm_peer self;
+    struct tm_peer coordinator;
+
+    /* the lease */
+    bool registered;
+    uint64_t nonce;
+    int64_t hello_ms; /* last sent */
+    uint64_t sequence;
+    uint64_t acked_sequence;
+    int64_t heartbeat_ms; /* last sent */
+    int64_t *sent_ms;     /* ring: when heartbeat i was sent */
+    int64_t contact_ms;   /* when the newest heartbeat that was answered was sent; NEVER_MS: not yet */
+    uint32_t heartbeat_every_ms;
+    uint32_t lease_ms;
+    uint32_t orphan_ms;
+    bool heartbeat_now; /* something the coordinator waits for has happened */
+
+    /* the job, from Welcome */
+    uint32_t layer_count; /* 0: not known yet */
+    uint64_t steps;
+    uint32_t micro_batches;
+
+    /* the generation */
+    enum tm_worker_phase phase;
+    uint64_t generation; /* obeyed */
+    struct tm_roster roster;
+    size_t my_place; /* in the roster */
+    uint64_t base;
+    bool report_due;
+    uint64_t drain_step;
+
+    /* the state */
+    struct held_layer *layers;
+    uint64_t applied;
+    double applied_norm;
+    bool applied_norm_known;
+    uint64_t held;
+    bool computing;
+    uint64_t applying; /* 0: none */
+    double applying_norm;
+    int64_t begun_ms;
+    uint32_t step_ms;
+    struct ballot ballots[2];     /* of steps applied + 1 and applied + 2 */
+    struct tm_norm *own_norms[2]; /* of the step prepared last and the one before it */
+    size_t own_norm_count[2];
+    uint64_t own_norm_step[2];
+    int64_t prepared_ms; /* last sent */
+
+    /* moving layers */
+    struct fetch *fetches;
+    size_t fetch_count;
+    uint64_t progress;
+    uint64_t fetched_bytes;
+    uint8_t *served; /* the layer served last */
+    uint64_t served_size;
+    uint32_t served_layer;
+    uint64_t served_step;
+
+    /* copies */
+    struct tm_copies copies;
+    struct copy_out out;
+    uint64_t refused; /* the set a target had no room for */
+};
+
+/* worker.c */
+tm_message tm_worker__head(const struct tm_worker *w, const struct tm_peer *to);
+struct tm_peer tm_worker__member(const struct tm_worker *w, uint64_t id); /* of the roster; id 0 if not there */
+bool tm_worker__leased(const struct tm_worker *w, int64_t now_ms);
+bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms);
+void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+
+/* worker_step.c */
+int tm_worker__steps_init(struct tm_worker *w);
+void tm_worker__steps_deinit(struct tm_worker *w);
+void tm_worker__steps_reset(struct tm_worker *w); /* a new generation: no flag counts any more */
+void tm_worker__pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+void tm_worker__resend_prepared(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+void tm_worker__on_prepared(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+uint64_t tm_worker__waiting_for(const struct tm_worker *w);
+
+/* worker_generation.c */
+void tm_worker__fence(struct tm_worker *w, uint64_t generation); /* nothing if it is not newer */
+void tm_worker__on_fence(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__report(struct tm_worker *w, struct tm_outbox *out);
+void tm_worker__check_ready(struct tm_worker *w, struct tm_outbox *out);
+void tm_worker__say_ready(struct tm_worker *w, struct tm_outbox *out);
+
+/* worker_fetch.c */
+int tm_worker__fetch_begin(struct tm_worker *w, const Tmw__Assign *assign);
+void tm_worker__fetch_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+void tm_worker__fetch_end(struct tm_worker *w);
+void tm_worker__on_fetch_request(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_fetch_data(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__serve_end(struct tm_worker *w);
+
+/* worker_copy.c */
+void tm_worker__on_copy_order(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_copy_put(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_copy_ack(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__copy_applied(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+void tm_worker__copy_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+void tm_worker__copy_end(struct tm_worker *w);
+/* The parts that have arrived, for the heartbeat. */
+size_t tm_worker__copied(const struct tm_worker *w, struct tm_arena *arena, Tmw__CopyPart ***out);
+
+#endif

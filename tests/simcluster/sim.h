@@ -1,0 +1,279 @@
+/* The simulated cluster: coordinator, agents and workers (the real state machines, every message packed and unpacked)
+ * in one process on a virtual clock, with a toy engine whose state is a hash chain. A seed decides everything: the job,
+ * the fleet, and which messages, processes, disks, links and instances fail when. doc/protocol.md lists what is
+ * checked.
+ *
+ *   sim_main.c       the program: seeds, scenarios, traces
+ *   sim_world.c      time, network, processes
+ *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
+ *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
+ *   sim_check.c      the checkers */
+#ifndef TM_SIMCLUSTER_SIM_H
+#define TM_SIMCLUSTER_SIM_H
+
+#include "base/planted.h"
+#include "base/random.h"
+#include "run/agent.h"
+#include "run/coordinator.h"
+#include "worker/worker.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    NODES_MAX = 64, /* instances in one run; number 0 is the coordinator's machine */
+    LAYERS_MAX = 12,
+    MICRO_MAX = 16,
+    STEPS_MAX = 400,
+    WORDS_MAX = 10, /* of a layer's state */
+    GENERATIONS_MAX = 4096,
+    SETS_SEEN_MAX = 512,
+    TICK_MS = 200,
+    CAPTURED_MAX = 4000,
+};
+
+struct sim;
+
+/* ---- the toy engine ---- */
+
+struct toy_layer {
+    bool have;
+    uint64_t step;
+    uint64_t words[WORDS_MAX];
+};
+
+struct toy_partial { /* one pipeline's share of a layer's gradient */
+    uint64_t sum;
+    uint32_t micro_batches;
+    uint64_t samples; /* a sum over the names of its samples: says which they were */
+};
+
+struct toy_share { /* what replicas of a stage exchange */
+    uint64_t generation;
+    uint64_t step;
+    bool have;
+    struct toy_partial layers[LAYERS_MAX];
+};
+
+struct toy {
+    struct sim *sim;
+    struct node *node;
+    struct toy_layer layers[LAYERS_MAX];
+    /* the step under way */
+    bool computing;
+    bool local_done;
+    uint64_t ticket; /* an event of an older ticket is void */
+    uint64_t generation;
+    uint64_t step;
+    uint32_t pipelines;
+    uint32_t pipeline;
+    uint32_t stage;
+    uint32_t first_layer;
+    uint32_t last_layer;
+    uint64_t replicas[NODES_MAX]; /* node of each pipeline's same stage */
+    uint32_t micro_first[MICRO_MAX + 1];
+    struct toy_share shares[MICRO_MAX]; /* by pipeline: the newest heard */
+    struct toy_share own[2];            /* of this step and the one before */
+    struct toy_partial held[LAYERS_MAX];
+    bool applying;
+    uint64_t begun_ms;
+};
+
+/* ---- processes and machines ---- */
+
+struct node {
+    uint64_t id;
+    bool up; /* the instance runs */
+    bool anchor;
+    int64_t start_ms;
+    int64_t end_ms;
+    uint64_t price_microusd_h;
+    int64_t goes_ms; /* when it will be taken; -1: no plan */
+
+    struct tm_agent agent;
+    bool agent_up;
+    int64_t agent_paused_ms;
+
+    struct tm_worker *worker; /* NULL: no process */
+    uint64_t incarnation;
+    struct toy toy;
+    int64_t paused_ms; /* the process stands still until then */
+    bool hangs;        /* the engine does */
+    double slow;       /* how many times slower it computes */
+    int64_t clock_ms;  /* its monotonic clock is ahead by this */
+    /* its first report to a fence: what the coordinator could go on from */
+    uint64_t reported_generation;
+    uint64_t reported_incarnation;
+    uint64_t reported_applied;
+    uint64_t reported_held;
+    bool reported_norm;
+    uint64_t reported_step[LAYERS_MAX]; /* of each layer; UINT64_MAX: not held */
+};
+
+struct record_entry {
+    uint8_t *data;
+    size_t length;
+};
+
+struct stored_file {
+    uint64_t set;
+    uint32_t layer;
+    uint8_t *data;
+    size_t length;
+    bool damaged; /* by us */
+};
+
+struct faults {
+    double loss, duplicate, long_delay;
+    int64_t delay_ms_max;
+    bool cut[NODES_MAX][NODES_MAX]; /* from, to */
+    bool files_down;
+    int64_t until_ms; /* after it, nothing goes wrong any more */
+    int64_t utc_jump_ms;
+};
+
+struct generation_seen {
+    uint64_t generation;
+    uint64_t base;
+    int64_t at_ms;
+};
+
+struct set_seen {
+    uint64_t set, step;
+    bool dropped;
+    size_t part_count;
+    struct {
+        uint32_t layer;
+        uint64_t holder, incarnation;
+        struct tm_hash hash;
+    } parts[LAYERS_MAX * 4];
+};
+
+struct held_seen { /* who held a step in a generation */
+    uint64_t generation, step;
+    uint64_t nodes; /* bit n: node n */
+    int64_t first_ms;
+};
+
+struct event {
+    int64_t at_ms;
+    uint64_t order;
+    void (*run)(struct sim *sim, struct event *event);
+    uint64_t a, b, c, d;
+    uint8_t *data; /* owned */
+    size_t length;
+};
+
+struct sim {
+    uint64_t seed;
+    bool trace;
+    int64_t now_ms;
+    struct tm_random random; /* of the world */
+    struct event *heap;
+    size_t heap_count, heap_capacity;
+    uint64_t order;
+
+    /* the job */
+    uint32_t layers, micro_batches, stages;
+    uint64_t steps;
+    double compute_ms;
+    struct tm_coordinator_options coordinator_options;
+    struct tm_use_all rule;
+    uint32_t layout_dice; /* the decider changes the number of stages by dice of this many sides; 0: never */
+
+    struct node nodes[NODES_MAX];
+    size_t node_count;                  /* 1 + instances ever */
+    struct tm_coordinator *coordinator; /* NULL: down */
+    uint64_t coordinator_starts;
+    int64_t coordinator_paused_ms;
+    int64_t crash_after_actions; /* -1: never */
+    bool fail_next_sync;
+    struct record_entry *record;
+    size_t record_count, record_capacity, record_synced;
+    struct stored_file *files;
+    size_t file_count, file_capacity;
+    bool finished;
+    int64_t finished_ms;
+
+    struct faults faults;
+    uint64_t fault_count;
+    uint64_t messages;
+    bool capturing; /* keeps workers' messages, to send them again later */
+    size_t captured_count;
+
+    /* checkers */
+    char failure[512];
+    uint64_t *oracle; /* [step][layer][word] */
+    uint64_t oracle_steps;
+    double oracle_norm[STEPS_MAX + 2];
+    struct generation_seen generations[GENERATIONS_MAX];
+    size_t generation_count;
+    struct set_seen sets[SETS_SEEN_MAX];
+    size_t set_count;
+    struct held_seen *held;
+    size_t held_count, held_capacity;
+    uint64_t steps_applied;
+    uint64_t rolled_back;
+    uint64_t highest_applied;
+    struct tm_roster last_roster;
+};
+
+/* sim_world.c */
+void sim_schedule(struct sim *sim, int64_t at_ms, void (*run)(struct sim *, struct event *), uint64_t a, uint64_t b,
+                  uint64_t c, uint64_t d, const void *data, size_t length);
+void sim_trace(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_send(struct sim *sim, uint64_t from_node, uint64_t to_node, void (*run)(struct sim *, struct event *),
+              uint64_t role, uint64_t extra, const void *data, size_t length);
+void sim_init(struct sim *sim, uint64_t seed); /* chooses the job by the seed */
+bool sim_begin(struct sim *sim);
+void sim_replay_captured(struct sim *sim);
+uint64_t sim_steps_redone(const struct sim *sim);
+void sim_deinit(struct sim *sim);
+void sim_run_until(struct sim *sim, int64_t until_ms); /* or a failure, or the end of the job and its aftermath */
+struct node *sim_add_instance(struct sim *sim);
+void sim_instance_gone(struct sim *sim, struct node *node);
+void sim_worker_kill(struct sim *sim, struct node *node);
+void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms);
+void sim_coordinator_start(struct sim *sim);
+void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms);
+void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *out);
+int64_t sim_clock(const struct sim *sim, const struct node *node);
+int64_t sim_utc(const struct sim *sim);
+double sim_unit(struct sim *sim);
+uint64_t sim_below(struct sim *sim, uint64_t limit);
+
+/* sim_toy.c */
+struct tm_worker_engine toy_engine(struct toy *toy);
+uint64_t toy_layer_bytes(uint32_t layer);
+bool oracle_make(struct sim *sim);
+const uint64_t *oracle_words(const struct sim *sim, uint64_t step, uint32_t layer);
+bool oracle_matches(const struct sim *sim, uint64_t step, uint32_t layer, const void *data, size_t length);
+void toy_receive(struct sim *sim, struct event *event);
+void toy_tick(struct toy *toy);
+
+/* sim_check.c */
+void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step);
+void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint64_t step);
+void check_report(struct sim *sim, struct node *node, const Tmw__Report *report);
+void check_record(struct sim *sim, const void *data, size_t length);
+void check_now(struct sim *sim); /* what must hold at any time */
+void check_end(struct sim *sim);
+
+/* sim_faults.c */
+void faults_plan(struct sim *sim);
+void faults_stop(struct sim *sim, struct event *event);
+void fault_cut(struct sim *sim, uint64_t from, uint64_t to, int64_t for_ms);
+void fault_notice(struct sim *sim, struct node *node, int64_t left_ms, int64_t told_ms);
+void fault_notice_undone(struct sim *sim, struct node *node);
+struct scenario {
+    const char *name;
+    const char *what;
+    void (*setup)(struct sim *sim); /* before anything starts; NULL: the usual small job */
+    void (*play)(struct sim *sim);
+};
+void scenario_setup(struct sim *sim);
+extern const struct scenario scenarios[];
+extern const size_t scenario_count;
+
+#endif

@@ -1,0 +1,425 @@
+/* The checkers: what must hold whatever goes wrong. Each says in its failure which one it is. */
+#include "sim.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+typedef unsigned long long ull;
+
+/* ---- steps ---- */
+
+static struct held_seen *held_of(struct sim *sim, uint64_t generation, uint64_t step)
+{
+    for (size_t i = sim->held_count; i-- > 0;)
+        if (sim->held[i].generation == generation && sim->held[i].step == step) return &sim->held[i];
+    int rc = tm_grow((void **)&sim->held, &sim->held_capacity, sim->held_count + 1, sizeof *sim->held, 1 << 20);
+    assert(rc == 0);
+    sim->held[sim->held_count] = (struct held_seen){.generation = generation, .step = step, .first_ms = sim->now_ms};
+    return &sim->held[sim->held_count++];
+}
+
+void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step)
+{
+    held_of(sim, generation, step)->nodes |= (uint64_t)1 << node->id;
+}
+
+/* Only a step that all members of its generation hold may be applied, and only while no later generation has gone on.
+ */
+static bool all_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step)
+{
+    struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
+    const struct held_seen *held = held_of(sim, generation, step);
+    for (size_t i = 0; i < view.roster->member_count; i++)
+        if (!view.roster->members[i].spare && (held->nodes >> view.roster->members[i].id & 1) == 0) return false;
+    return true;
+}
+
+static void check_generation_of(struct sim *sim, struct node *node, uint64_t generation, uint64_t step)
+{
+    struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
+    const struct held_seen *held = held_of(sim, generation, step);
+    for (size_t i = 0; i < view.roster->member_count; i++) {
+        const struct tm_member *member = &view.roster->members[i];
+        if (!member->spare && (held->nodes >> member->id & 1) == 0)
+            sim_fail(sim,
+                     "one generation: worker %llu applies step %llu of generation %llu, which worker %llu does not "
+                     "hold",
+                     (ull)node->id, (ull)step, (ull)generation, (ull)member->id);
+    }
+    bool past = false; /* in order of time: after a lost record, a number may be lower when all who knew are dead */
+    for (size_t i = 0; i < sim->generation_count; i++) {
+        const struct generation_seen *later = &sim->generations[i];
+        if (!past) {
+            past = later->generation == generation;
+            continue;
+        }
+        /* A member that was fenced holds no further step: so the first to hold this one did so before the fence. */
+        if (held->first_ms > later->at_ms)
+            sim_fail(sim,
+                     "one generation: worker %llu applies step %llu in generation %llu, but %llu runs from step %llu",
+                     (ull)node->id, (ull)step, (ull)generation, (ull)later->generation, (ull)later->base);
+        break;
+    }
+}
+
+void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint64_t step)
+{
+    struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
+    sim->steps_applied++;
+    if (step != view.applied + 1)
+        sim_fail(sim, "steps: worker %llu applies step %llu after %llu", (ull)node->id, (ull)step, (ull)view.applied);
+    for (uint32_t l = 0; l < sim->layers; l++) {
+        const struct toy_layer *layer = &node->toy.layers[l];
+        if (!layer->have) continue;
+        if (layer->step != step)
+            sim_fail(sim, "steps: worker %llu has layer %u at step %llu, not %llu", (ull)node->id, l, (ull)layer->step,
+                     (ull)step);
+        else if (!oracle_matches(sim, step, l, layer->words, toy_layer_bytes(l)))
+            sim_fail(sim, "state: worker %llu has other bits in layer %u after step %llu", (ull)node->id, l, (ull)step);
+    }
+    if (view.phase == TM_WORKER_RUNNING)
+        check_generation_of(sim, node, generation, step);
+    else if (step > sim->highest_applied && !all_held(sim, node, generation, step))
+        sim_fail(sim, "steps: worker %llu applies step %llu in doubt, which nobody has applied", (ull)node->id,
+                 (ull)step);
+    if (step > sim->highest_applied) sim->highest_applied = step;
+}
+
+/* Steps that were computed in more than one generation. */
+uint64_t sim_steps_redone(const struct sim *sim)
+{
+    uint64_t redone = 0;
+    for (size_t i = 0; i < sim->held_count; i++) {
+        bool earlier = false;
+        for (size_t k = 0; k < i; k++)
+            earlier = earlier || sim->held[k].step == sim->held[i].step;
+        redone += earlier;
+    }
+    return redone;
+}
+
+/* ---- what a new generation has to go on from ---- */
+
+void check_report(struct sim *sim, struct node *node, const Tmw__Report *report)
+{
+    if (node->reported_generation == report->generation && node->reported_incarnation == node->incarnation) return;
+    node->reported_generation = report->generation;
+    node->reported_incarnation = node->incarnation;
+    node->reported_applied = report->applied;
+    node->reported_held = report->held;
+    node->reported_norm = report->norm_known != 0;
+    for (uint32_t l = 0; l < sim->layers; l++)
+        node->reported_step[l] = UINT64_MAX;
+    for (size_t i = 0; i < report->n_layers; i++)
+        node->reported_step[report->layers[i]->layer] = report->layers[i]->step;
+}
+
+static const struct node *reporter(const struct sim *sim, const struct tm_roster *roster, size_t i)
+{
+    const struct node *node = &sim->nodes[roster->members[i].id];
+    bool same =
+        node->reported_generation == roster->generation && node->reported_incarnation == roster->members[i].incarnation;
+    return same ? node : NULL;
+}
+
+/* While one replica of each stage lives, no applied step is lost: those behind hold the step in doubt. */
+static void check_survivors(struct sim *sim, const struct tm_roster *roster, uint64_t base)
+{
+    uint64_t newest = 0;
+    for (size_t i = 0; i < roster->member_count; i++) {
+        const struct node *node = reporter(sim, roster, i);
+        if (node != NULL && node->reported_norm && node->reported_applied > newest) newest = node->reported_applied;
+    }
+    for (uint32_t l = 0; l < sim->layers; l++) {
+        bool found = false;
+        for (size_t i = 0; i < roster->member_count; i++) {
+            const struct node *node = reporter(sim, roster, i);
+            if (node == NULL) continue;
+            bool behind = node->reported_held == newest && node->reported_applied + 1 == newest &&
+                          node->reported_step[l] + 1 == newest;
+            found = found || node->reported_step[l] == newest || behind;
+        }
+        if (!found) return;
+    }
+    if (base < newest)
+        sim_fail(sim, "survivors: generation %llu starts from step %llu, though every layer is there at step %llu",
+                 (ull)roster->generation, (ull)base, (ull)newest);
+}
+
+/* ---- what the record says ---- */
+
+static const struct tm_copy_part *part_at(struct sim *sim, uint64_t holder, uint64_t incarnation, uint64_t set,
+                                          uint32_t layer)
+{
+    const struct node *node = holder < sim->node_count ? &sim->nodes[holder] : NULL;
+    if (node == NULL || node->worker == NULL || node->incarnation != incarnation) return NULL;
+    return tm_copies_find(tm_worker_look(node->worker, 0).copies, set, layer);
+}
+
+static const struct stored_file *file_of(const struct sim *sim, uint64_t set, uint32_t layer)
+{
+    for (size_t i = 0; i < sim->file_count; i++)
+        if (sim->files[i].set == set && sim->files[i].layer == layer) return &sim->files[i];
+    return NULL;
+}
+
+static void check_part(struct sim *sim, const Tmw__CopyPart *part)
+{
+    const void *data = NULL;
+    size_t length = 0;
+    if (part->holder == 0) {
+        const struct stored_file *file = file_of(sim, part->set, part->layer);
+        struct tm_copy_name name;
+        if (file != NULL && file->damaged) return;
+        if (file == NULL || tm_copy_file_decode(file->data, file->length, &name, &data, NULL) != 0) {
+            sim_fail(sim, "copy set: set %llu is called whole, but the file of layer %u is not there", (ull)part->set,
+                     part->layer);
+            return;
+        }
+        length = name.size;
+    } else {
+        const struct node *node = &sim->nodes[part->holder];
+        if (node->worker == NULL || node->incarnation != part->holder_incarnation) return; /* it died just now */
+        const struct tm_copy_part *copy = part_at(sim, part->holder, part->holder_incarnation, part->set, part->layer);
+        if (copy == NULL) {
+            sim_fail(sim, "copy set: set %llu is called whole, but worker %llu does not hold layer %u", (ull)part->set,
+                     (ull)part->holder, part->layer);
+            return;
+        }
+        if (!tm_hash_equal(tm_hash_of(copy->data, copy->name.size), copy->name.hash)) return; /* damaged by us */
+        data = copy->data;
+        length = copy->name.size;
+    }
+    if (!oracle_matches(sim, part->step, part->layer, data, length))
+        sim_fail(sim, "copy set: set %llu holds layer %u not as of step %llu", (ull)part->set, part->layer,
+                 (ull)part->step);
+}
+
+static void check_set(struct sim *sim, const Tmw__CopySet *set)
+{
+    bool layers[LAYERS_MAX] = {false};
+    bool again = false; /* a set known from its manifest is recorded anew when the record was lost */
+    for (size_t i = 0; i < sim->set_count; i++)
+        again = again || (sim->sets[i].set == set->set && sim->sets[i].step == set->step);
+    if (again) return;
+    struct set_seen *seen = &sim->sets[sim->set_count < SETS_SEEN_MAX ? sim->set_count++ : SETS_SEEN_MAX - 1];
+    *seen = (struct set_seen){.set = set->set, .step = set->step};
+    for (size_t i = 0; i < set->n_parts; i++) {
+        const Tmw__CopyPart *part = set->parts[i];
+        check_part(sim, part);
+        layers[part->layer] = true;
+        size_t at = seen->part_count < LAYERS_MAX * 4 ? seen->part_count++ : seen->part_count - 1;
+        seen->parts[at].layer = part->layer;
+        seen->parts[at].holder = part->holder;
+        seen->parts[at].incarnation = part->holder_incarnation;
+        seen->parts[at].hash = (struct tm_hash){.low = part->hash_low, .high = part->hash_high};
+    }
+    for (uint32_t l = 0; l < sim->layers; l++)
+        if (!layers[l]) sim_fail(sim, "copy set: set %llu is called whole without layer %u", (ull)set->set, l);
+    sim_trace(sim, "copy set %llu of step %llu is whole", (ull)set->set, (ull)set->step);
+}
+
+/* Nothing that we did stands against restoring this part: its file or its holder's process is as it was. */
+static bool part_unharmed(struct sim *sim, const struct set_seen *set, size_t p, const struct tm_roster *roster)
+{
+    uint64_t holder = set->parts[p].holder;
+    if (holder == 0) {
+        const struct stored_file *file = file_of(sim, set->set, set->parts[p].layer);
+        return file == NULL || !file->damaged;
+    }
+    const struct tm_member *member = tm_roster_find(roster, holder);
+    const struct node *node = &sim->nodes[holder];
+    if (member == NULL || member->incarnation != set->parts[p].incarnation) return false;
+    if (node->worker == NULL || node->incarnation != set->parts[p].incarnation) return false;
+    const struct tm_copy_part *copy = part_at(sim, holder, node->incarnation, set->set, set->parts[p].layer);
+    return copy == NULL || tm_hash_equal(tm_hash_of(copy->data, copy->name.size), copy->name.hash);
+}
+
+static bool set_unharmed(struct sim *sim, const struct set_seen *set, const struct tm_roster *roster)
+{
+    for (uint32_t l = 0; l < sim->layers; l++) {
+        bool found = false;
+        for (size_t p = 0; p < set->part_count && !found; p++)
+            found = set->parts[p].layer == l && part_unharmed(sim, set, p, roster);
+        if (!found) return false;
+    }
+    return true;
+}
+
+static void check_owners(struct sim *sim, const struct tm_roster *roster, uint64_t base)
+{
+    for (size_t i = 0; i < roster->member_count; i++) {
+        const struct tm_member *member = &roster->members[i];
+        const struct node *node = &sim->nodes[member->id];
+        if (member->spare || node->worker == NULL || node->incarnation != member->incarnation) continue;
+        struct tm_worker_view view = tm_worker_look(node->worker, 0);
+        if (view.generation != roster->generation) continue; /* fenced again, before this was recorded */
+        for (uint32_t l = roster->stage_first[member->stage]; l < roster->stage_first[member->stage + 1]; l++) {
+            const struct toy_layer *layer = &node->toy.layers[l];
+            if (!layer->have || layer->step != base)
+                sim_fail(sim, "owners: worker %llu starts without layer %u at step %llu", (ull)member->id, l,
+                         (ull)base);
+            else if (!oracle_matches(sim, base, l, layer->words, toy_layer_bytes(l)))
+                sim_fail(sim, "state: worker %llu starts with other bits in layer %u", (ull)member->id, l);
+        }
+    }
+}
+
+static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
+{
+    struct tm_roster roster = {0};
+    struct tm_error e;
+    if (tm_roster_read(event->generation, event->layout, sim->layers, sim->micro_batches, &roster, &e) != 0) {
+        sim_fail(sim, "owners: generation %llu: %s", (ull)event->generation, e.text);
+        return;
+    }
+    for (size_t i = 0; i < sim->generation_count; i++) {
+        const struct generation_seen *earlier = &sim->generations[i];
+        if (earlier->generation == event->generation)
+            sim_fail(sim, "one generation: %llu starts twice", (ull)event->generation);
+        if (earlier->generation < event->generation) continue;
+        for (size_t n = 1; n < sim->node_count; n++)
+            if (tm_roster_find(&roster, n) != NULL && sim->nodes[n].worker != NULL &&
+                tm_worker_look(sim->nodes[n].worker, 0).generation > event->generation)
+                sim_fail(sim, "one generation: %llu starts after %llu, which worker %zu obeys", (ull)event->generation,
+                         (ull)earlier->generation, n);
+    }
+    if (sim->generation_count < GENERATIONS_MAX)
+        sim->generations[sim->generation_count++] =
+            (struct generation_seen){.generation = event->generation, .base = event->base_step, .at_ms = sim->now_ms};
+    check_owners(sim, &roster, event->base_step);
+    check_survivors(sim, &roster, event->base_step);
+    for (size_t i = 0; i < sim->set_count; i++) {
+        const struct set_seen *set = &sim->sets[i];
+        if (set->dropped || set->step <= event->base_step || !set_unharmed(sim, set, &roster)) continue;
+        sim_fail(sim, "durable: generation %llu starts from step %llu, but set %llu holds step %llu",
+                 (ull)event->generation, (ull)event->base_step, (ull)set->set, (ull)set->step);
+    }
+    sim->rolled_back += event->rolled_back;
+    sim_trace(sim, "generation %llu starts from step %llu: %u pipelines of %u stages, %zu members",
+              (ull)event->generation, (ull)event->base_step, roster.pipelines, roster.stages, roster.member_count);
+    tm_roster_deinit(&sim->last_roster);
+    sim->last_roster = roster;
+}
+
+void check_record(struct sim *sim, const void *data, size_t length)
+{
+    struct tm_arena arena;
+    struct tm_error e;
+    Tmw__RecordEvent *event = NULL;
+    tm_arena_init(&arena, 64 << 20);
+    if (tm_record_event_unpack(data, length, &arena, &event, &e) != 0)
+        sim_fail(sim, "an event of ours is refused: %s", e.text);
+    else if (event->body_case == TMW__RECORD_EVENT__BODY_GENERATION && event->generation->started)
+        check_started(sim, event->generation);
+    else if (event->body_case == TMW__RECORD_EVENT__BODY_GENERATION)
+        sim_trace(sim, "generation %llu fences", (ull)event->generation->generation);
+    else if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
+        check_set(sim, event->set_whole);
+    else if (event->body_case == TMW__RECORD_EVENT__BODY_NOTE)
+        sim_trace(sim, "note: %s (%llu, %llu)", event->note->what, (ull)event->note->worker, (ull)event->note->value);
+    tm_arena_deinit(&arena);
+}
+
+/* ---- at any time ---- */
+
+/* What the coordinator counts on is there, unless its holder died. */
+static void check_durable_now(struct sim *sim)
+{
+    if (sim->coordinator == NULL) return;
+    uint64_t durable = tm_coordinator_look(sim->coordinator).durable_set;
+    for (size_t i = sim->set_count; durable != 0 && i-- > 0;) {
+        const struct set_seen *set = &sim->sets[i];
+        if (set->set != durable) continue;
+        for (size_t p = 0; p < set->part_count; p++) {
+            uint64_t holder = set->parts[p].holder;
+            if (holder == 0) return; /* in files as well: memory may go */
+            const struct node *node = &sim->nodes[holder];
+            if (node->worker == NULL || node->incarnation != set->parts[p].incarnation) continue;
+            if (part_at(sim, holder, node->incarnation, set->set, set->parts[p].layer) == NULL)
+                sim_fail(sim, "durable: worker %llu has dropped layer %u of set %llu, the newest that is whole",
+                         (ull)holder, set->parts[p].layer, (ull)set->set);
+        }
+        return;
+    }
+}
+
+void check_now(struct sim *sim)
+{
+    check_durable_now(sim);
+    for (size_t i = 1; i < sim->node_count; i++) {
+        const struct node *node = &sim->nodes[i];
+        if (node->worker == NULL) continue;
+        struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
+        const struct tm_member *me = view.phase == TM_WORKER_RUNNING ? tm_roster_find(view.roster, node->id) : NULL;
+        if (view.phase == TM_WORKER_FENCED && view.snapshot_bytes > 0)
+            sim_fail(sim, "leak: worker %llu keeps the snapshot of a set that was given up", (ull)node->id);
+        for (uint32_t l = 0; l < sim->layers; l++) {
+            uint64_t step = 0;
+            bool holds = tm_worker_holds(node->worker, l, &step);
+            if (holds != node->toy.layers[l].have)
+                sim_fail(sim, "owners: worker %llu and its engine differ over layer %u", (ull)node->id, l);
+            bool mine = me != NULL && !me->spare && l >= view.roster->stage_first[me->stage] &&
+                        l < view.roster->stage_first[me->stage + 1];
+            if (mine && !holds) sim_fail(sim, "owners: worker %llu trains without its layer %u", (ull)node->id, l);
+        }
+    }
+}
+
+/* ---- at the end ---- */
+
+static bool process_lives(const struct sim *sim)
+{
+    for (size_t i = 1; i < sim->node_count; i++)
+        if (sim->nodes[i].worker != NULL) return true;
+    return false;
+}
+
+static void check_bill(struct sim *sim)
+{
+    double sum = 0;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    for (size_t i = 1; i < sim->node_count; i++) {
+        const struct node *node = &sim->nodes[i];
+        Tmw__Instance instance = TMW__INSTANCE__INIT;
+        instance.id = node->id;
+        instance.start_ms = node->start_ms;
+        instance.end_ms = node->end_ms;
+        instance.price_microusd_h = node->price_microusd_h;
+        tm_coordinator_instance(sim->coordinator, sim->now_ms, &instance, &out); /* the cloud's last listing */
+        int64_t end_ms = node->end_ms != 0 ? node->end_ms : sim_utc(sim);
+        sum += (double)(end_ms - node->start_ms) * (double)node->price_microusd_h;
+    }
+    tm_outbox_deinit(&out);
+    double bill = tm_coordinator_bill(sim->coordinator, sim_utc(sim));
+    if (fabs(bill - sum) > 1e-9 * sum)
+        sim_fail(sim, "bill: %.6f, but instances ran for %.6f", bill / 3.6e12, sum / 3.6e12);
+}
+
+void check_end(struct sim *sim)
+{
+    if (sim->failure[0] != '\0') return;
+    if (sim->coordinator == NULL) {
+        sim_fail(sim, "progress: the coordinator is not there at the end");
+        return;
+    }
+    struct tm_coordinator_view view = tm_coordinator_look(sim->coordinator);
+    if (!sim->finished) {
+        sim_fail(sim, "progress: step %llu of %llu, coordinator %s (generation %llu) waits for %s", (ull)view.applied,
+                 (ull)sim->steps, tm_coordinator_phase_name(view.phase), (ull)view.generation, view.waiting);
+        return;
+    }
+    if (sim->highest_applied != sim->steps)
+        sim_fail(sim, "steps: finished at step %llu of %llu", (ull)sim->highest_applied, (ull)sim->steps);
+    check_bill(sim);
+    size_t lives = 0;
+    for (size_t i = 1; i < sim->node_count; i++)
+        lives += (size_t)(sim->nodes[i].up && sim->nodes[i].agent_up) + (size_t)(sim->nodes[i].worker != NULL);
+    view = tm_coordinator_look(sim->coordinator);
+    if (view.leases > lives) sim_fail(sim, "leak: %zu leases for %zu processes", view.leases, lives);
+    if (process_lives(sim)) sim_fail(sim, "leak: a worker runs on after the job's end");
+}

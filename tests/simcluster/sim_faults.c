@@ -1,0 +1,281 @@
+/* What goes wrong: by dice from the seed, or by the script of a scenario. */
+#include "sim.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- single faults ---- */
+
+static struct node *any_node(struct sim *sim)
+{
+    struct node *up[NODES_MAX];
+    size_t count = 0;
+    for (size_t i = 1; i < sim->node_count; i++)
+        if (sim->nodes[i].up) up[count++] = &sim->nodes[i];
+    return count == 0 ? NULL : up[sim_below(sim, count)];
+}
+
+static size_t nodes_up(const struct sim *sim)
+{
+    size_t count = 0;
+    for (size_t i = 1; i < sim->node_count; i++)
+        count += sim->nodes[i].up;
+    return count;
+}
+
+static void arrive(struct sim *sim, struct event *event)
+{
+    (void)event;
+    (void)sim_add_instance(sim);
+}
+
+static void taken(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    if (!node->up || (sim->faults.until_ms > 0 && sim->now_ms >= sim->faults.until_ms)) return;
+    sim_instance_gone(sim, node);
+    if (nodes_up(sim) < 9 && sim_unit(sim) < 0.8)
+        sim_schedule(sim, sim->now_ms + 1000 + (int64_t)sim_below(sim, 20000), arrive, 0, 0, 0, 0, NULL, 0);
+}
+
+static void notice(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    if (!node->up || !node->agent_up) return;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    int64_t left_ms = (int64_t)event->b - 1; /* 0: taken back */
+    sim_trace(sim, "notice to %llu: %lld ms", (unsigned long long)node->id, (long long)left_ms);
+    tm_agent_notice(&node->agent, sim_clock(sim, node), left_ms, &out);
+    for (size_t i = 0; i < out.count; i++) /* only messages: the rest waits for the next tick */
+        if (out.actions[i].kind == TM_ACTION_SEND) node->agent.said_ms = -1;
+    tm_outbox_deinit(&out);
+}
+
+void fault_notice(struct sim *sim, struct node *node, int64_t left_ms, int64_t told_ms)
+{
+    sim_schedule(sim, sim->now_ms, notice, node->id, (uint64_t)(told_ms + 1), 0, 0, NULL, 0);
+    if (left_ms >= 0) sim_schedule(sim, sim->now_ms + left_ms, taken, node->id, 0, 0, 0, NULL, 0);
+}
+
+void fault_notice_undone(struct sim *sim, struct node *node)
+{
+    sim_schedule(sim, sim->now_ms, notice, node->id, 0, 0, 0, NULL, 0);
+}
+
+static void mend_link(struct sim *sim, struct event *event)
+{
+    sim->faults.cut[event->a][event->b] = false;
+}
+
+void fault_cut(struct sim *sim, uint64_t from, uint64_t to, int64_t for_ms)
+{
+    sim_trace(sim, "link %llu -> %llu is cut for %lld ms", (unsigned long long)from, (unsigned long long)to,
+              (long long)for_ms);
+    sim->faults.cut[from][to] = true;
+    sim_schedule(sim, sim->now_ms + for_ms, mend_link, from, to, 0, 0, NULL, 0);
+}
+
+static void partition(struct sim *sim, int64_t for_ms)
+{
+    uint64_t side = tm_random_u64(&sim->random);
+    for (uint64_t i = 0; i < sim->node_count; i++)
+        for (uint64_t k = 0; k < sim->node_count; k++)
+            if ((side >> i & 1) != (side >> k & 1)) fault_cut(sim, i, k, for_ms);
+}
+
+static void files_up(struct sim *sim, struct event *event)
+{
+    (void)event;
+    sim->faults.files_down = false;
+}
+
+static void damage_file(struct sim *sim)
+{
+    if (sim->file_count == 0) return;
+    struct stored_file *file = &sim->files[sim_below(sim, sim->file_count)];
+    if (file->length == 0 || file->layer == UINT32_MAX) return;
+    sim_trace(sim, "file of set %llu, layer %u is damaged", (unsigned long long)file->set, file->layer);
+    if (sim_unit(sim) < 0.5)
+        file->length = (size_t)sim_below(sim, file->length); /* torn */
+    else
+        file->data[sim_below(sim, file->length)] ^= 0x10;
+    file->damaged = true;
+}
+
+static void damage_copy(struct sim *sim)
+{
+    struct node *node = any_node(sim);
+    if (node == NULL || node->worker == NULL) return;
+    const struct tm_copies *copies = tm_worker_look(node->worker, 0).copies;
+    if (copies->count == 0) return;
+    struct tm_copy_part *part = &copies->parts[sim_below(sim, copies->count)];
+    if (!part->complete) return;
+    sim_trace(sim, "copy of set %llu, layer %u at worker %llu is damaged", (unsigned long long)part->name.set,
+              part->name.layer, (unsigned long long)node->id);
+    part->data[sim_below(sim, part->name.size)] ^= 1;
+}
+
+static void recover_speed(struct sim *sim, struct event *event)
+{
+    sim->nodes[event->a].slow = 1;
+}
+
+/* ---- by dice ---- */
+
+static void notice_fault(struct sim *sim, struct node *node)
+{
+    int64_t left_ms = 5000 + (int64_t)sim_below(sim, 60000);
+    switch (sim_below(sim, 6)) {
+    case 0: /* too late to be of use */
+        fault_notice(sim, node, 100, 100);
+        break;
+    case 1: /* false: nothing happens, and nobody takes it back until the end */
+        fault_notice(sim, node, -1, left_ms);
+        sim_schedule(sim, sim->now_ms + left_ms, notice, node->id, 0, 0, 0, NULL, 0);
+        break;
+    case 2: /* taken back */
+        fault_notice(sim, node, -1, left_ms);
+        sim_schedule(sim, sim->now_ms + left_ms / 3, notice, node->id, 0, 0, 0, NULL, 0);
+        break;
+    case 3: /* twice */
+        fault_notice(sim, node, left_ms, left_ms);
+        sim_schedule(sim, sim->now_ms + left_ms / 2, notice, node->id, (uint64_t)(left_ms / 2 + 1), 0, 0, NULL, 0);
+        break;
+    case 4: /* comes true sooner than it said */
+        fault_notice(sim, node, left_ms / 4, left_ms);
+        break;
+    default:
+        fault_notice(sim, node, left_ms, left_ms);
+    }
+}
+
+static void node_fault(struct sim *sim, uint64_t kind, struct node *node)
+{
+    switch (kind) {
+    case 0:
+        sim_worker_kill(sim, node);
+        break;
+    case 1:
+        sim_agent_kill(sim, node, 500 + (int64_t)sim_below(sim, 10000));
+        break;
+    case 2:
+        sim_schedule(sim, sim->now_ms, taken, node->id, 0, 0, 0, NULL, 0);
+        break;
+    case 3:
+    case 4:
+        notice_fault(sim, node);
+        break;
+    case 5:
+        node->paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 25000);
+        break;
+    case 6:
+        node->hangs = node->worker != NULL;
+        break;
+    case 7:
+        node->slow = 2 + (double)sim_below(sim, 8);
+        sim_schedule(sim, sim->now_ms + 20000, recover_speed, node->id, 0, 0, 0, NULL, 0);
+        break;
+    default:
+        node->agent_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 15000);
+    }
+}
+
+static void world_fault(struct sim *sim, uint64_t kind)
+{
+    uint64_t a = sim_below(sim, sim->node_count);
+    uint64_t b = sim_below(sim, sim->node_count);
+    switch (kind) {
+    case 0:
+        sim_coordinator_crash(sim, sim_unit(sim) < 0.15, 200 + (int64_t)sim_below(sim, 30000));
+        break;
+    case 1:
+        sim->crash_after_actions = (int64_t)sim_below(sim, 12);
+        break;
+    case 2:
+        sim->fail_next_sync = true;
+        break;
+    case 3:
+        sim->coordinator_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 12000);
+        break;
+    case 4:
+        if (a != b) fault_cut(sim, a, b, 2000 + (int64_t)sim_below(sim, 40000)); /* one way */
+        break;
+    case 5:
+        partition(sim, 2000 + (int64_t)sim_below(sim, 30000));
+        break;
+    case 6:
+        sim->faults.files_down = true;
+        sim_schedule(sim, sim->now_ms + 2000 + (int64_t)sim_below(sim, 20000), files_up, 0, 0, 0, 0, NULL, 0);
+        break;
+    case 7:
+        damage_file(sim);
+        break;
+    case 8:
+        damage_copy(sim);
+        break;
+    case 9:
+        sim->faults.utc_jump_ms = (int64_t)sim_below(sim, 7200000) - 3600000;
+        break;
+    default:
+        if (nodes_up(sim) < 8) (void)sim_add_instance(sim);
+    }
+}
+
+static void next_fault(struct sim *sim, struct event *event)
+{
+    if (sim->now_ms >= sim->faults.until_ms || sim->finished) return;
+    struct node *node = any_node(sim);
+    sim->fault_count++;
+    if (node != NULL && sim_unit(sim) < 0.6)
+        node_fault(sim, sim_below(sim, 9), node);
+    else
+        world_fault(sim, sim_below(sim, 11));
+    double mean_ms = (double)event->a;
+    sim_schedule(sim, sim->now_ms + (int64_t)tm_random_exponential(&sim->random, mean_ms), next_fault, event->a, 0, 0,
+                 0, NULL, 0);
+}
+
+/* Everything is mended, and there are machines enough: from here on the job must get on. */
+void faults_stop(struct sim *sim, struct event *event)
+{
+    (void)event;
+    sim_trace(sim, "---- faults stop ----");
+    sim->faults.loss = sim->faults.duplicate = sim->faults.long_delay = 0;
+    sim->faults.delay_ms_max = 0;
+    sim->faults.files_down = false;
+    sim->fail_next_sync = false;
+    sim->crash_after_actions = -1;
+    memset(sim->faults.cut, 0, sizeof sim->faults.cut);
+    for (size_t i = 1; i < sim->node_count; i++) {
+        struct node *node = &sim->nodes[i];
+        node->slow = 1;
+        if (node->up && node->agent_up) {
+            struct event undo = {.a = node->id, .b = 0};
+            notice(sim, &undo);
+        }
+    }
+    while (nodes_up(sim) < sim->stages + 1 && sim_add_instance(sim) != NULL)
+        continue;
+}
+
+void faults_plan(struct sim *sim)
+{
+    static const double losses[] = {0, 0, 0.01, 0.05, 0.2};
+    struct faults *faults = &sim->faults;
+    size_t count = 2 + (size_t)sim_below(sim, 6);
+    for (size_t i = 0; i < count; i++) {
+        struct node *node = sim_add_instance(sim);
+        node->anchor = sim_unit(sim) < 0.15;
+    }
+    faults->loss = losses[sim_below(sim, 5)];
+    faults->duplicate = losses[sim_below(sim, 5)];
+    faults->long_delay = sim_unit(sim) < 0.3 ? 0.002 : 0;
+    faults->delay_ms_max = sim_unit(sim) < 0.4 ? 400 : 0;
+    faults->until_ms = 60000 + (int64_t)sim_below(sim, 180000);
+    uint64_t mean_ms = 2000 + sim_below(sim, 20000);
+    sim_schedule(sim, 5000, next_fault, mean_ms, 0, 0, 0, NULL, 0);
+    sim_schedule(sim, faults->until_ms, faults_stop, 0, 0, 0, 0, NULL, 0);
+}

@@ -1,0 +1,345 @@
+/* Named scenarios: scripts of what once hurt others, each with what must come of it. The usual job: six layers, two
+ * stages, 60 steps of about a second, copies with one peer and in files. All checkers watch as well. */
+#include "sim.h"
+
+#include <string.h>
+
+typedef unsigned long long ull;
+
+void scenario_setup(struct sim *sim)
+{
+    sim->layers = 6;
+    sim->micro_batches = 6;
+    sim->stages = 2;
+    sim->steps = 60;
+    sim->compute_ms = 1000;
+    sim->layout_dice = 0;
+    sim->rule = (struct tm_use_all){.stages = 2, .workers_min = 2, .copy_every_ms = 8000};
+    sim->coordinator_options.layers = 6;
+    sim->coordinator_options.micro_batches = 6;
+    sim->coordinator_options.steps = 60;
+    sim->coordinator_options.copies = 1;
+    sim->coordinator_options.copies_to_files = true;
+    sim->faults.until_ms = 120000;
+}
+
+static void without_copies(struct sim *sim)
+{
+    sim->coordinator_options.copies = 0;
+    sim->coordinator_options.copies_to_files = false;
+}
+
+static void without_files(struct sim *sim)
+{
+    sim->coordinator_options.copies_to_files = false;
+}
+
+/* ---- small words for scripts ---- */
+
+static void start_with(struct sim *sim, size_t workers)
+{
+    for (size_t i = 0; i < workers; i++)
+        (void)sim_add_instance(sim);
+    sim_run_until(sim, 12000);
+}
+
+static void for_ms(struct sim *sim, int64_t ms)
+{
+    sim_run_until(sim, sim->now_ms + ms);
+}
+
+/* Runs until the coordinator is in that phase; false if it does not get there in 30 s. */
+static bool until_phase(struct sim *sim, enum tm_coordinator_phase phase)
+{
+    for (int64_t end_ms = sim->now_ms + 30000; sim->now_ms < end_ms && sim->failure[0] == '\0'; for_ms(sim, 1))
+        if (sim->coordinator != NULL && tm_coordinator_look(sim->coordinator).phase == phase) return true;
+    sim_fail(sim, "scenario: the coordinator does not get to %s", tm_coordinator_phase_name(phase));
+    return false;
+}
+
+static bool until_step(struct sim *sim, uint64_t step)
+{
+    for (int64_t end_ms = sim->now_ms + 200000; sim->now_ms < end_ms && sim->failure[0] == '\0'; for_ms(sim, 20))
+        if (sim->highest_applied >= step) return true;
+    sim_fail(sim, "scenario: step %llu is not reached", (ull)step);
+    return false;
+}
+
+static void expect(struct sim *sim, bool holds, const char *what)
+{
+    if (!holds) sim_fail(sim, "scenario: %s", what);
+}
+
+static void take(struct sim *sim, uint64_t node)
+{
+    sim_instance_gone(sim, &sim->nodes[node]);
+}
+
+static const struct tm_roster *roster(const struct sim *sim)
+{
+    return &sim->last_roster;
+}
+
+static size_t seated(const struct sim *sim)
+{
+    return tm_roster_seated(roster(sim));
+}
+
+/* ---- the scenarios ---- */
+
+/* Horovod's deadlock: survivors are fewer than the minimum, and rejoin. */
+static void under_minimum(struct sim *sim)
+{
+    start_with(sim, 3);
+    until_step(sim, 10);
+    take(sim, 1);
+    take(sim, 2);
+    for_ms(sim, 20000);
+    uint64_t reached = sim->highest_applied;
+    expect(sim, reached < 60, "training goes on with fewer than the minimum");
+    (void)sim_add_instance(sim);
+    for_ms(sim, 20000);
+    expect(sim, sim->highest_applied > reached, "training does not go on after the minimum is there again");
+}
+
+static void all_replicas_lost(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 25);
+    uint64_t durable = tm_coordinator_look(sim->coordinator).durable_step;
+    expect(sim, durable > 0, "no copy set after 25 steps");
+    uint64_t first = tm_roster_at(roster(sim), 0, 1)->id;
+    uint64_t second = tm_roster_at(roster(sim), 1, 1)->id;
+    take(sim, first);
+    take(sim, second);
+    size_t before = sim->generation_count;
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generation_count > before, "no new generation");
+    expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "starts below the newest copy set");
+    expect(sim, sim->rolled_back > 0 && sim->rolled_back <= 15, "rolls back more than was done since the copy set");
+}
+
+static void lost_in_migration(struct sim *sim)
+{
+    start_with(sim, 2);
+    (void)sim_add_instance(sim);
+    (void)sim_add_instance(sim);
+    if (until_phase(sim, TM_COORDINATOR_ASSIGNED)) sim_coordinator_crash(sim, false, 3000);
+    for_ms(sim, 30000);
+    expect(sim, seated(sim) == 4, "arrivals have no seat after the coordinator is back");
+    expect(sim, sim->rolled_back == 0, "steps are rolled back though nobody was lost");
+}
+
+static void lost_in_change(struct sim *sim)
+{
+    start_with(sim, 4);
+    sim_worker_kill(sim, &sim->nodes[2]);
+    if (until_phase(sim, TM_COORDINATOR_COLLECTING)) sim_coordinator_crash(sim, false, 3000);
+    for_ms(sim, 30000);
+    expect(sim, sim->rolled_back == 0, "steps are rolled back though a replica of each stage lived");
+}
+
+static void disk_lost(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 15);
+    sim_coordinator_crash(sim, true, 2000);
+    uint64_t reached = sim->highest_applied;
+    for_ms(sim, 12000);
+    expect(sim, sim->highest_applied > reached + 3, "workers do not train on while the coordinator is away");
+    for_ms(sim, 40000);
+    expect(sim, sim->rolled_back == 0, "steps are rolled back though only the record was lost");
+}
+
+static void restart_same_generation(struct sim *sim)
+{
+    start_with(sim, 4);
+    uint64_t generation = tm_coordinator_look(sim->coordinator).generation;
+    sim_coordinator_crash(sim, false, 5000);
+    for_ms(sim, 15000);
+    expect(sim, tm_coordinator_look(sim->coordinator).generation == generation, "the generation is not resumed");
+    expect(sim, sim_steps_redone(sim) == 0, "steps are redone");
+}
+
+static void lost_in_copy(struct sim *sim)
+{
+    start_with(sim, 4);
+    for (int i = 0; i < 20000 && sim->failure[0] == '\0'; i++) {
+        for (size_t n = 1; n < sim->node_count; n++) {
+            if (sim->nodes[n].worker == NULL) continue;
+            if (tm_worker_look(sim->nodes[n].worker, 0).snapshot_bytes == 0) continue;
+            take(sim, n % 4 + 1); /* a holder */
+            take(sim, n);         /* and the source itself */
+            (void)sim_add_instance(sim);
+            (void)sim_add_instance(sim);
+            return;
+        }
+        for_ms(sim, 2);
+    }
+    expect(sim, false, "no copy is ever under way");
+}
+
+static void two_notices(struct sim *sim)
+{
+    start_with(sim, 6);
+    until_step(sim, 15);
+    fault_notice(sim, &sim->nodes[1], 30000, 30000);
+    fault_notice(sim, &sim->nodes[4], 30000, 30000);
+    for_ms(sim, 40000);
+    expect(sim, tm_roster_find(roster(sim), 1) == NULL || tm_roster_find(roster(sim), 1)->spare, "1 still trains");
+    expect(sim, seated(sim) == 4, "the others do not train on");
+    expect(sim, sim_steps_redone(sim) == 0 && sim->rolled_back == 0, "a step is redone though there was a notice");
+}
+
+static void false_alarm(struct sim *sim)
+{
+    start_with(sim, 4);
+    fault_notice(sim, &sim->nodes[2], -1, 20000);
+    for_ms(sim, 8000);
+    expect(sim, seated(sim) == 2, "the notice does not change the layout");
+    fault_notice_undone(sim, &sim->nodes[2]);
+    for_ms(sim, 12000);
+    expect(sim, seated(sim) == 4, "the false alarm is not undone");
+    fault_notice(sim, &sim->nodes[3], -1, 10000); /* nobody takes this one back */
+    for_ms(sim, 35000);
+    expect(sim, seated(sim) == 4, "an alarm that did not come true counts for ever");
+    expect(sim, sim_steps_redone(sim) == 0, "a step is redone");
+}
+
+static void hang(struct sim *sim)
+{
+    start_with(sim, 4);
+    uint64_t old = sim->nodes[3].incarnation;
+    sim->nodes[3].hangs = true;
+    for_ms(sim, 60000);
+    expect(sim, sim->nodes[3].incarnation != old, "the worker that hangs is not started again");
+    expect(sim, sim->highest_applied > 15 && sim->rolled_back == 0, "the others do not train on");
+}
+
+static void stopped_and_continued(struct sim *sim)
+{
+    start_with(sim, 4);
+    sim->nodes[2].paused_ms = sim->now_ms + 10000;
+    for_ms(sim, 40000);
+    expect(sim, seated(sim) == 4, "the worker that was stopped has no seat again");
+    expect(sim, sim->rolled_back == 0, "steps are rolled back");
+}
+
+static void one_way_link(struct sim *sim)
+{
+    start_with(sim, 4);
+    fault_cut(sim, 1, 2, 100000);
+    until_step(sim, 40);
+    expect(sim, sim->now_ms < 105000, "a link cut one way stops the job");
+}
+
+static void old_duplicates(struct sim *sim)
+{
+    sim->capturing = true;
+    start_with(sim, 4);
+    sim->capturing = false;
+    sim_worker_kill(sim, &sim->nodes[2]);
+    for (int i = 0; i < 40 && sim->failure[0] == '\0'; i++) {
+        sim_replay_captured(sim);
+        for_ms(sim, 700);
+    }
+}
+
+static void clock_jumps(struct sim *sim)
+{
+    start_with(sim, 4);
+    for (int i = 0; i < 20; i++) {
+        sim->faults.utc_jump_ms = (i % 2 == 0 ? 1 : -1) * 3600000 * (i + 1);
+        for_ms(sim, 1500);
+    }
+    expect(sim, sim_steps_redone(sim) == 0, "a clock that jumps costs a step");
+}
+
+/* The coordinator is cut off from all who train, and others join it: it may not start without them too soon, and they
+ * must stop before it does. */
+static void orphans(struct sim *sim)
+{
+    start_with(sim, 2);
+    until_step(sim, 8);
+    for (uint64_t n = 1; n <= 2; n++) {
+        fault_cut(sim, 0, n, 70000);
+        fault_cut(sim, n, 0, 70000);
+    }
+    (void)sim_add_instance(sim);
+    (void)sim_add_instance(sim);
+    for_ms(sim, 60000);
+    expect(sim, sim->generations[sim->generation_count - 1].at_ms > 30000, "nobody trains on the coordinator's side");
+}
+
+static void arrivals(struct sim *sim)
+{
+    start_with(sim, 2);
+    for (int i = 0; i < 4; i++) {
+        (void)sim_add_instance(sim);
+        for_ms(sim, 6000);
+    }
+    expect(sim, seated(sim) == 6, "arrivals have no seat");
+    expect(sim, sim_steps_redone(sim) == 0, "an arrival costs a step");
+}
+
+/* The newest set is damaged at its only holder: the one before it is used. */
+static void damaged_copy(struct sim *sim)
+{
+    start_with(sim, 2);
+    for (int i = 0; i < 4000 && sim->set_count < 2 && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    uint64_t newest = sim->sets[sim->set_count - 1].set;
+    uint64_t previous = sim->sets[sim->set_count - 2].step;
+    for (size_t i = 0; i < sim->file_count; i++) {
+        if (sim->files[i].set != newest || sim->files[i].layer != 3) continue;
+        sim->files[i].data[sim->files[i].length - 3] ^= 4;
+        sim->files[i].damaged = true;
+    }
+    for (size_t n = 1; n <= 2; n++) {
+        const struct tm_copies *copies = tm_worker_look(sim->nodes[n].worker, 0).copies;
+        for (size_t p = 0; p < copies->count; p++)
+            if (copies->parts[p].name.set == newest) copies->parts[p].data[5] ^= 1;
+    }
+    sim_worker_kill(sim, &sim->nodes[2]);
+    size_t before = sim->generation_count;
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generations[sim->generation_count - 1].base == previous, "the set before is not used");
+}
+
+/* A stage is lost while the next copy set is being made: the last whole one is still there. */
+static void lost_before_whole(struct sim *sim)
+{
+    start_with(sim, 2);
+    for (int kill = 0; kill < 4; kill++) {
+        size_t whole = sim->set_count;
+        for (int i = 0; i < 4000 && sim->set_count == whole && sim->failure[0] == '\0'; i++)
+            for_ms(sim, 20);
+        for_ms(sim, 8400 + 600 * kill);
+        sim_worker_kill(sim, &sim->nodes[1 + kill % 2]);
+    }
+}
+
+const struct scenario scenarios[] = {
+    {"under-minimum", "survivors fall under the minimum and rejoin (Horovod's deadlock)", NULL, under_minimum},
+    {"all-replicas-lost", "all replicas of a stage are lost: back to the newest copy set", NULL, all_replicas_lost},
+    {"lost-in-migration", "the coordinator is lost while layers move", NULL, lost_in_migration},
+    {"lost-in-change", "the coordinator is lost during a generation change", NULL, lost_in_change},
+    {"disk-lost", "the coordinator's disk is lost", NULL, disk_lost},
+    {"disk-lost-memory", "the coordinator's disk is lost, copies only in peers' memory", without_files, disk_lost},
+    {"restart", "a restarted coordinator resumes the same generation", NULL, restart_same_generation},
+    {"lost-in-copy", "a source and a holder are lost in the middle of a copy", NULL, lost_in_copy},
+    {"lost-before-whole", "a stage is lost while the next copy set is made", without_files, lost_before_whole},
+    {"two-notices", "two notices at once", NULL, two_notices},
+    {"false-alarm", "notices that do not come true, taken back or not", NULL, false_alarm},
+    {"hang", "a worker hangs without dying", without_copies, hang},
+    {"stopped", "a worker stands still for 10 s, then goes on", NULL, stopped_and_continued},
+    {"one-way-link", "a link is cut one way", NULL, one_way_link},
+    {"old-duplicates", "messages of an old generation come again", NULL, old_duplicates},
+    {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},
+    {"orphans", "the coordinator is cut off from all who train, and others join it", without_copies, orphans},
+    {"arrivals", "workers arrive one after the other", NULL, arrivals},
+    {"damaged-copy", "the newest copy set is damaged everywhere: the one before is used", NULL, damaged_copy},
+};
+const size_t scenario_count = sizeof scenarios / sizeof *scenarios;

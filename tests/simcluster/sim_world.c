@@ -1,0 +1,710 @@
+/* Time, network, processes, machines, the record's disk and the file store. */
+#include "sim.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { UTC_START_MS = 1000000000, RESEND_MS = 600, AFTERMATH_MS = 45000 };
+static const char job_token[] = "a token that only members of the job know";
+
+/* ---- randomness, words ---- */
+
+double sim_unit(struct sim *sim)
+{
+    return tm_random_unit(&sim->random);
+}
+
+uint64_t sim_below(struct sim *sim, uint64_t limit)
+{
+    return tm_random_below(&sim->random, limit);
+}
+
+void sim_trace(struct sim *sim, const char *format, ...)
+{
+    if (!sim->trace) return;
+    va_list arguments;
+    printf("%10.3f  ", (double)sim->now_ms / 1000);
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    putchar('\n');
+}
+
+void sim_fail(struct sim *sim, const char *format, ...)
+{
+    if (sim->failure[0] != '\0') return; /* the first one counts */
+    va_list arguments;
+    va_start(arguments, format);
+    int used = snprintf(sim->failure, sizeof sim->failure, "at %.3f s: ", (double)sim->now_ms / 1000);
+    (void)vsnprintf(sim->failure + used, sizeof sim->failure - (size_t)used, format, arguments);
+    va_end(arguments);
+    sim_trace(sim, "FAILED %s", sim->failure);
+}
+
+int64_t sim_utc(const struct sim *sim)
+{
+    return UTC_START_MS + sim->now_ms;
+}
+
+int64_t sim_clock(const struct sim *sim, const struct node *node)
+{
+    return sim->now_ms + node->clock_ms;
+}
+
+/* ---- events: a heap by time, then by order of making ---- */
+
+static bool before(const struct event *a, const struct event *b)
+{
+    return a->at_ms != b->at_ms ? a->at_ms < b->at_ms : a->order < b->order;
+}
+
+void sim_schedule(struct sim *sim, int64_t at_ms, void (*run)(struct sim *, struct event *), uint64_t a, uint64_t b,
+                  uint64_t c, uint64_t d, const void *data, size_t length)
+{
+    int rc = tm_grow((void **)&sim->heap, &sim->heap_capacity, sim->heap_count + 1, sizeof *sim->heap, 1 << 22);
+    assert(rc == 0);
+    struct event event = {.at_ms = at_ms < sim->now_ms ? sim->now_ms : at_ms,
+                          .order = sim->order++,
+                          .run = run,
+                          .a = a,
+                          .b = b,
+                          .c = c,
+                          .d = d,
+                          .length = length};
+    if (data != NULL) {
+        event.data = tm_alloc(length + 1);
+        assert(event.data != NULL);
+        memcpy(event.data, data, length);
+    }
+    size_t i = sim->heap_count++;
+    while (i > 0 && before(&event, &sim->heap[(i - 1) / 2])) {
+        sim->heap[i] = sim->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    sim->heap[i] = event;
+}
+
+static struct event pop(struct sim *sim)
+{
+    struct event first = sim->heap[0];
+    struct event last = sim->heap[--sim->heap_count];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= sim->heap_count) break;
+        if (child + 1 < sim->heap_count && before(&sim->heap[child + 1], &sim->heap[child])) child++;
+        if (!before(&sim->heap[child], &last)) break;
+        sim->heap[i] = sim->heap[child];
+        i = child;
+    }
+    sim->heap[i] = last;
+    return first;
+}
+
+/* ---- network ---- */
+
+static void deliver(struct sim *sim, struct event *event);
+
+static int64_t delay_of(struct sim *sim)
+{
+    int64_t delay_ms = 1 + (int64_t)sim_below(sim, 15);
+    if (sim->faults.delay_ms_max > 0 && sim_unit(sim) < 0.3)
+        delay_ms += (int64_t)sim_below(sim, (uint64_t)sim->faults.delay_ms_max);
+    if (sim_unit(sim) < sim->faults.long_delay) delay_ms += (int64_t)sim_below(sim, 40000);
+    return delay_ms;
+}
+
+void sim_send(struct sim *sim, uint64_t from_node, uint64_t to_node, void (*run)(struct sim *, struct event *),
+              uint64_t role, uint64_t extra, const void *data, size_t length)
+{
+    sim->messages++;
+    if (sim->capturing && role == TM_ROLE_WORKER && run == deliver && sim->captured_count < CAPTURED_MAX)
+        sim_schedule(sim, sim->now_ms + 100000000, run, from_node, to_node, role, extra, data, length);
+    if (to_node >= sim->node_count || sim->faults.cut[from_node][to_node]) return;
+    if (sim->faults.loss > 0 && sim_unit(sim) < sim->faults.loss) {
+        sim->fault_count++;
+        return;
+    }
+    sim_schedule(sim, sim->now_ms + delay_of(sim), run, from_node, to_node, role, extra, data, length);
+    if (sim->faults.duplicate > 0 && sim_unit(sim) < sim->faults.duplicate) {
+        sim->fault_count++;
+        sim_schedule(sim, sim->now_ms + delay_of(sim), run, from_node, to_node, role, extra, data, length);
+    }
+}
+
+static void coordinator_actions(struct sim *sim, struct tm_outbox *out);
+static void agent_actions(struct sim *sim, struct node *node, struct tm_outbox *out);
+
+/* Everything captured comes again now. */
+void sim_replay_captured(struct sim *sim)
+{
+    struct event late[CAPTURED_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < sim->heap_count && count < CAPTURED_MAX; i++)
+        if (sim->heap[i].at_ms > sim->now_ms + 50000000) late[count++] = sim->heap[i];
+    for (size_t i = 0; i < count; i++) {
+        sim->fault_count++;
+        sim_schedule(sim, sim->now_ms + (int64_t)(i % 400), deliver, late[i].a, late[i].b, late[i].c, late[i].d,
+                     late[i].data, late[i].length);
+    }
+}
+
+static const char *role_name(uint64_t role)
+{
+    return role == TM_ROLE_COORDINATOR ? "coordinator" : role == TM_ROLE_AGENT ? "agent" : "worker";
+}
+
+static struct node *node_of(struct sim *sim, uint64_t id)
+{
+    return &sim->nodes[id];
+}
+
+/* A message reaches the process of a role on a machine, if there is one. */
+static void deliver(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->b];
+    int64_t paused_ms = event->c == TM_ROLE_COORDINATOR ? sim->coordinator_paused_ms
+                        : event->c == TM_ROLE_AGENT     ? node->agent_paused_ms
+                                                        : node->paused_ms;
+    if (paused_ms > sim->now_ms) { /* it waits in the machine's buffers */
+        sim_schedule(sim, paused_ms, deliver, event->a, event->b, event->c, event->d, event->data, event->length);
+        return;
+    }
+    struct tm_arena arena;
+    struct tm_error e;
+    tm_message *message = NULL;
+    struct tm_outbox out;
+    tm_arena_init(&arena, 64 << 20);
+    tm_outbox_init(&out);
+    int rc = tm_message_unpack(event->data, event->length, &arena, &message, &e);
+    if (rc != 0) {
+        sim_fail(sim, "a message of ours is refused: %s", e.text);
+    } else if (event->c == TM_ROLE_COORDINATOR && sim->coordinator != NULL) {
+        if (message->body_case == TMW__ENVELOPE__BODY_REPORT)
+            check_report(sim, node_of(sim, event->a), message->report);
+        if (sim->trace && message->body_case != TMW__ENVELOPE__BODY_HEARTBEAT &&
+            message->body_case != TMW__ENVELOPE__BODY_AGENT_HEARTBEAT)
+            sim_trace(sim, "%s %llu -> coordinator  %s", role_name(message->from_role), (unsigned long long)event->a,
+                      tm_message_name(message));
+        tm_coordinator_receive(sim->coordinator, sim->now_ms, message, &out);
+        coordinator_actions(sim, &out);
+    } else if (event->c == TM_ROLE_AGENT && node->up && node->agent_up) {
+        tm_agent_receive(&node->agent, sim_clock(sim, node), message, &out);
+        agent_actions(sim, node, &out);
+    } else if (event->c == TM_ROLE_WORKER && node->up && node->worker != NULL) {
+        if (sim->trace && message->body_case != TMW__ENVELOPE__BODY_HEARTBEAT_ACK)
+            sim_trace(sim, "%s %llu -> worker %llu  %s", role_name(message->from_role), (unsigned long long)event->a,
+                      (unsigned long long)event->b, tm_message_name(message));
+        tm_worker_receive(node->worker, sim_clock(sim, node), message, &out);
+        sim_worker_actions(sim, node, &out);
+    }
+    tm_outbox_deinit(&out);
+    tm_arena_deinit(&arena);
+}
+
+static void send_action(struct sim *sim, uint64_t from_node, const struct tm_outbox *out,
+                        const struct tm_action *action)
+{
+    uint64_t to_node = action->to.role == TM_ROLE_COORDINATOR ? 0 : action->to.id;
+    sim_send(sim, from_node, to_node, deliver, action->to.role, 0, tm_outbox_data(out, action), action->length);
+}
+
+/* ---- files ---- */
+
+static struct stored_file *find_file(struct sim *sim, uint64_t set, uint32_t layer)
+{
+    for (size_t i = 0; i < sim->file_count; i++)
+        if (sim->files[i].set == set && sim->files[i].layer == layer) return &sim->files[i];
+    return NULL;
+}
+
+static void file_stored(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    bool stored = !sim->faults.files_down;
+    if (stored) {
+        struct stored_file *file = find_file(sim, event->b, (uint32_t)event->c);
+        if (file == NULL) {
+            int rc = tm_grow((void **)&sim->files, &sim->file_capacity, sim->file_count + 1, sizeof *sim->files, 65536);
+            assert(rc == 0);
+            file = &sim->files[sim->file_count++];
+            *file = (struct stored_file){.set = event->b, .layer = (uint32_t)event->c};
+        }
+        tm_free(file->data);
+        file->data = event->data;
+        file->length = event->length;
+        file->damaged = false;
+        event->data = NULL;
+    }
+    if (node->worker == NULL || node->incarnation != event->d) return;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    tm_worker_file_put(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, stored, &out);
+    sim_worker_actions(sim, node, &out);
+    tm_outbox_deinit(&out);
+}
+
+static void file_read(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    if (node->worker == NULL || node->incarnation != event->d) return;
+    const struct stored_file *file = find_file(sim, event->b, (uint32_t)event->c);
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    if (sim->faults.files_down)
+        tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, NULL, 0, &out);
+    else
+        tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c,
+                           file == NULL ? (const void *)"" : file->data, file == NULL ? 0 : file->length, &out);
+    sim_worker_actions(sim, node, &out);
+    tm_outbox_deinit(&out);
+}
+
+static void drop_files(struct sim *sim, uint64_t set)
+{
+    for (size_t i = sim->file_count; i-- > 0;) {
+        if (sim->files[i].set != set) continue;
+        tm_free(sim->files[i].data);
+        sim->files[i] = sim->files[--sim->file_count];
+    }
+    for (size_t i = 0; i < sim->set_count; i++)
+        if (sim->sets[i].set == set) sim->sets[i].dropped = true;
+}
+
+/* ---- workers ---- */
+
+void sim_worker_kill(struct sim *sim, struct node *node)
+{
+    if (node->worker == NULL) return;
+    sim_trace(sim, "worker %llu dies", (unsigned long long)node->id);
+    tm_worker_destroy(node->worker);
+    node->worker = NULL;
+    node->hangs = false;
+    node->paused_ms = 0;
+    if (!node->agent_up) return;
+    struct tm_outbox out; /* the agent's wait for its child returns */
+    tm_outbox_init(&out);
+    tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation, false, &out);
+    agent_actions(sim, node, &out);
+    tm_outbox_deinit(&out);
+}
+
+static void worker_tick(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    if (node->worker == NULL || node->incarnation != event->b) return;
+    sim_schedule(sim, sim->now_ms + TICK_MS, worker_tick, event->a, event->b, event->c + 1, 0, NULL, 0);
+    if (node->paused_ms > sim->now_ms) return;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    tm_worker_tick(node->worker, sim_clock(sim, node), &out);
+    if (event->c % 3 == 0) toy_tick(&node->toy);
+    sim_worker_actions(sim, node, &out);
+    tm_outbox_deinit(&out);
+}
+
+static void worker_start(struct sim *sim, struct node *node, uint64_t incarnation)
+{
+    assert(node->worker == NULL);
+    struct tm_worker_options options = {.job = 42,
+                                        .id = node->id,
+                                        .incarnation = incarnation,
+                                        .token = job_token,
+                                        .address = "sim",
+                                        .kernel_class = "toy",
+                                        .anchor = node->anchor,
+                                        .chunk_bytes = 24,
+                                        .copy_bytes_max = 1 << 20,
+                                        .resend_ms = RESEND_MS};
+    node->toy = (struct toy){.sim = sim, .node = node};
+    struct tm_worker_engine engine = toy_engine(&node->toy);
+    node->worker = tm_worker_create(&options, &engine);
+    assert(node->worker != NULL);
+    node->incarnation = incarnation;
+    node->hangs = false;
+    node->slow = 1;
+    sim_trace(sim, "worker %llu starts", (unsigned long long)node->id);
+    sim_schedule(sim, sim->now_ms + (int64_t)sim_below(sim, TICK_MS), worker_tick, node->id, incarnation, 0, 0, NULL,
+                 0);
+}
+
+void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *out)
+{
+    if (tm_outbox_status(out, NULL) != 0) sim_fail(sim, "worker %llu: out of memory", (unsigned long long)node->id);
+    for (size_t i = 0; i < out->count && node->worker != NULL; i++) {
+        const struct tm_action *action = &out->actions[i];
+        int64_t at_ms = sim->now_ms + 20 + (int64_t)sim_below(sim, 200);
+        switch (action->kind) {
+        case TM_ACTION_SEND:
+            send_action(sim, node->id, out, action);
+            break;
+        case TM_WORKER_FILE_PUT:
+            sim_schedule(sim, at_ms, file_stored, node->id, action->number, action->other, node->incarnation,
+                         tm_outbox_data(out, action), action->length);
+            break;
+        case TM_WORKER_FILE_GET:
+            sim_schedule(sim, at_ms, file_read, node->id, action->number, action->other, node->incarnation, NULL, 0);
+            break;
+        case TM_WORKER_STOP:
+            sim_trace(sim, "worker %llu stops in order", (unsigned long long)node->id);
+            if (action->number != 0) sim_fail(sim, "worker %llu was refused", (unsigned long long)node->id);
+            tm_worker_destroy(node->worker);
+            node->worker = NULL;
+            if (node->agent_up) {
+                struct tm_outbox ended;
+                tm_outbox_init(&ended);
+                tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation, true, &ended);
+                agent_actions(sim, node, &ended);
+                tm_outbox_deinit(&ended);
+            }
+            break;
+        default:
+            assert(false);
+        }
+    }
+}
+
+/* ---- agents ---- */
+
+static void agent_actions(struct sim *sim, struct node *node, struct tm_outbox *out)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        const struct tm_action *action = &out->actions[i];
+        if (action->kind == TM_ACTION_SEND) send_action(sim, node->id, out, action);
+        if (action->kind == TM_AGENT_START_WORKER && node->worker == NULL) worker_start(sim, node, action->number);
+        if (action->kind == TM_AGENT_END_WORKER && node->worker != NULL && node->incarnation == action->number)
+            sim_worker_kill(sim, node);
+        if (action->kind == TM_AGENT_STOP && action->number != 0) sim_fail(sim, "an agent was refused");
+    }
+}
+
+static void agent_tick(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    if (!node->up || !node->agent_up || node->agent.self.incarnation != event->b) return;
+    sim_schedule(sim, sim->now_ms + TICK_MS, agent_tick, event->a, event->b, 0, 0, NULL, 0);
+    if (node->agent_paused_ms > sim->now_ms) return;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    tm_agent_tick(&node->agent, sim_clock(sim, node), &out);
+    agent_actions(sim, node, &out);
+    tm_outbox_deinit(&out);
+}
+
+static void agent_start(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    if (!node->up || node->agent_up) return;
+    uint64_t incarnation = tm_random_u64(&sim->random) | 1;
+    struct tm_agent_options options = {.job = 42,
+                                       .id = node->id,
+                                       .incarnation = incarnation,
+                                       .token = job_token,
+                                       .random_seed = sim->seed,
+                                       .heartbeat_ms = 1000,
+                                       .backoff_ms = 500,
+                                       .restarts_max = 1000,
+                                       .restart_window_ms = 60000};
+    tm_agent_init(&node->agent, &options);
+    node->agent_up = true;
+    sim_schedule(sim, sim->now_ms, agent_tick, node->id, incarnation, 0, 0, NULL, 0);
+}
+
+/* The worker is its child and does not outlive it. */
+void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms)
+{
+    if (!node->agent_up) return;
+    sim_trace(sim, "agent %llu dies", (unsigned long long)node->id);
+    node->agent_up = false;
+    sim_worker_kill(sim, node);
+    if (back_in_ms >= 0) sim_schedule(sim, sim->now_ms + back_in_ms, agent_start, node->id, 0, 0, 0, NULL, 0);
+}
+
+/* ---- instances ---- */
+
+struct node *sim_add_instance(struct sim *sim)
+{
+    if (sim->node_count == NODES_MAX) return NULL;
+    struct node *node = &sim->nodes[sim->node_count];
+    *node = (struct node){.id = sim->node_count++, .up = true, .start_ms = sim_utc(sim), .goes_ms = -1, .slow = 1};
+    node->clock_ms = (int64_t)sim_below(sim, 1000000); /* each machine counts from another zero */
+    node->price_microusd_h = 500000 + sim_below(sim, 3000000);
+    sim_trace(sim, "instance %llu arrives", (unsigned long long)node->id);
+    sim_schedule(sim, sim->now_ms + 100 + (int64_t)sim_below(sim, 900), agent_start, node->id, 0, 0, 0, NULL, 0);
+    return node;
+}
+
+void sim_instance_gone(struct sim *sim, struct node *node)
+{
+    if (!node->up) return;
+    sim_trace(sim, "instance %llu is taken", (unsigned long long)node->id);
+    node->agent_up = false;
+    sim_worker_kill(sim, node);
+    node->up = false;
+    node->end_ms = sim_utc(sim);
+}
+
+/* What the cloud lists, now and then. It is told apart from messages: an API call that is tried again. */
+static void cloud_listing(struct sim *sim, struct event *event)
+{
+    (void)event;
+    sim_schedule(sim, sim->now_ms + 5000, cloud_listing, 0, 0, 0, 0, NULL, 0);
+    if (sim->coordinator == NULL || sim->coordinator_paused_ms > sim->now_ms) return;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    for (size_t i = 1; i < sim->node_count && sim->coordinator != NULL; i++) {
+        const struct node *node = &sim->nodes[i];
+        Tmw__Instance instance = TMW__INSTANCE__INIT;
+        instance.id = node->id;
+        instance.start_ms = node->start_ms;
+        instance.end_ms = node->end_ms;
+        instance.price_microusd_h = node->price_microusd_h;
+        instance.spot = true;
+        tm_outbox_clear(&out);
+        tm_coordinator_instance(sim->coordinator, sim->now_ms, &instance, &out);
+        coordinator_actions(sim, &out);
+    }
+    tm_outbox_deinit(&out);
+}
+
+/* ---- the coordinator ---- */
+
+static void record_append(struct sim *sim, const void *data, size_t length)
+{
+    int rc = tm_grow((void **)&sim->record, &sim->record_capacity, sim->record_count + 1, sizeof *sim->record, 1 << 20);
+    assert(rc == 0);
+    uint8_t *copy = tm_alloc(length + 1);
+    assert(copy != NULL);
+    memcpy(copy, data, length);
+    sim->record[sim->record_count++] = (struct record_entry){.data = copy, .length = length};
+}
+
+static void record_cut(struct sim *sim, size_t count)
+{
+    while (sim->record_count > count)
+        tm_free(sim->record[--sim->record_count].data);
+    if (sim->record_synced > count) sim->record_synced = count;
+}
+
+/* Manifests are files beside the parts; layer UINT32_MAX names them. */
+static void manifest_put(struct sim *sim, uint64_t set, const void *data, size_t length)
+{
+    struct event event = {.a = 0, .b = set, .c = UINT32_MAX, .data = tm_alloc(length + 1), .length = length};
+    assert(event.data != NULL);
+    memcpy(event.data, data, length);
+    bool down = sim->faults.files_down;
+    sim->faults.files_down = false; /* the program tries again until it is there */
+    file_stored(sim, &event);
+    sim->faults.files_down = down;
+}
+
+static void coordinator_back(struct sim *sim, struct event *event)
+{
+    (void)event;
+    sim_coordinator_start(sim);
+}
+
+void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
+{
+    if (sim->coordinator == NULL) return;
+    sim_trace(sim, "coordinator dies%s", disk_lost ? ", its disk too" : "");
+    tm_coordinator_destroy(sim->coordinator);
+    sim->coordinator = NULL;
+    sim->crash_after_actions = -1;
+    sim->coordinator_paused_ms = 0;
+    size_t unsynced = sim->record_count - sim->record_synced; /* any part of it may have reached the disk */
+    record_cut(sim, disk_lost ? 0 : sim->record_synced + (size_t)sim_below(sim, unsynced + 1));
+    sim->record_synced = sim->record_count;
+    sim_schedule(sim, sim->now_ms + back_in_ms, coordinator_back, 0, 0, 0, 0, NULL, 0);
+}
+
+static void coordinator_actions(struct sim *sim, struct tm_outbox *out)
+{
+    if (tm_outbox_status(out, NULL) != 0) sim_fail(sim, "coordinator: out of memory");
+    for (size_t i = 0; i < out->count; i++) {
+        const struct tm_action *action = &out->actions[i];
+        if (sim->crash_after_actions == 0) {
+            sim->fault_count++;
+            sim_coordinator_crash(sim, false, 200 + (int64_t)sim_below(sim, 8000));
+            return;
+        }
+        if (sim->crash_after_actions > 0) sim->crash_after_actions--;
+        switch (action->kind) {
+        case TM_ACTION_SEND:
+            send_action(sim, 0, out, action);
+            break;
+        case TM_COORDINATOR_RECORD:
+            record_append(sim, tm_outbox_data(out, action), action->length);
+            if (action->number == 0) {
+                check_record(sim, tm_outbox_data(out, action), action->length);
+                break;
+            }
+            if (sim->fail_next_sync) { /* the disk fails: the program ends, and is started again */
+                sim->fail_next_sync = false;
+                sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
+                return;
+            }
+            sim->record_synced = sim->record_count;
+            check_record(sim, tm_outbox_data(out, action), action->length);
+            break;
+        case TM_COORDINATOR_MANIFEST:
+            manifest_put(sim, action->number, tm_outbox_data(out, action), action->length);
+            break;
+        case TM_COORDINATOR_FILES_DROP:
+            drop_files(sim, action->number);
+            break;
+        case TM_COORDINATOR_DONE:
+            if (!sim->finished) sim->finished_ms = sim->now_ms;
+            sim->finished = true;
+            sim_trace(sim, "the job is finished");
+            break;
+        default:
+            assert(false);
+        }
+    }
+}
+
+static void coordinator_tick(struct sim *sim, struct event *event)
+{
+    if (sim->coordinator == NULL || sim->coordinator_starts != event->a) return;
+    sim_schedule(sim, sim->now_ms + TICK_MS, coordinator_tick, event->a, 0, 0, 0, NULL, 0);
+    if (sim->coordinator_paused_ms > sim->now_ms) return;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    tm_coordinator_tick(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
+    coordinator_actions(sim, &out);
+    tm_outbox_deinit(&out);
+    check_now(sim);
+}
+
+/* Uses all there are; now and then with another number of stages. */
+static void dice_decide(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
+{
+    struct sim *sim = context;
+    struct tm_use_all rule = sim->rule;
+    if (sim->layout_dice > 0) {
+        struct tm_random dice = tm_random_make(sim->seed, view->worker_count + 100 * (view->applied / 40));
+        rule.stages = 1 + (uint32_t)tm_random_below(&dice, sim->layout_dice);
+    }
+    struct tm_decider decider = tm_decider_use_all(&rule);
+    decider.decide(decider.context, view, out);
+}
+
+void sim_coordinator_start(struct sim *sim)
+{
+    if (sim->coordinator != NULL) return;
+    sim->coordinator_options.incarnation = tm_random_u64(&sim->random) | 1;
+    sim->coordinator_options.fresh = sim->coordinator_starts == 0;
+    sim->coordinator_starts++;
+    struct tm_decider decider = {.context = sim, .decide = dice_decide};
+    sim->coordinator = tm_coordinator_create(&sim->coordinator_options, &decider);
+    assert(sim->coordinator != NULL);
+    sim_trace(sim, "coordinator starts with %zu events of record", sim->record_count);
+    for (size_t i = 0; i < sim->record_count; i++) {
+        struct tm_arena arena;
+        struct tm_error e;
+        Tmw__RecordEvent *event = NULL;
+        tm_arena_init(&arena, 64 << 20);
+        int rc = tm_record_event_unpack(sim->record[i].data, sim->record[i].length, &arena, &event, &e);
+        if (rc == 0) rc = tm_coordinator_load(sim->coordinator, event, &e);
+        if (rc != 0) sim_fail(sim, "the record cannot be read: %s", e.text);
+        tm_arena_deinit(&arena);
+    }
+    for (size_t i = 0; tm_coordinator_rebuilds(sim->coordinator) && i < sim->file_count; i++) {
+        struct tm_arena arena;
+        Tmw__RecordEvent *event = NULL;
+        tm_arena_init(&arena, 64 << 20);
+        if (sim->files[i].layer == UINT32_MAX &&
+            tm_record_event_unpack(sim->files[i].data, sim->files[i].length, &arena, &event, NULL) == 0 &&
+            tm_coordinator_load_manifest(sim->coordinator, event, NULL) != 0)
+            sim_fail(sim, "a manifest cannot be read");
+        tm_arena_deinit(&arena);
+    }
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    tm_coordinator_begin(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
+    coordinator_actions(sim, &out);
+    tm_outbox_deinit(&out);
+    sim_schedule(sim, sim->now_ms + TICK_MS, coordinator_tick, sim->coordinator_starts, 0, 0, 0, NULL, 0);
+}
+
+/* ---- a run ---- */
+
+void sim_init(struct sim *sim, uint64_t seed)
+{
+    *sim = (struct sim){.seed = seed, .crash_after_actions = -1, .node_count = 1};
+    sim->random = tm_random_make(seed, 1);
+    sim->layers = 3 + (uint32_t)sim_below(sim, 6);
+    sim->micro_batches = 4 + (uint32_t)sim_below(sim, 6);
+    sim->stages = 1 + (uint32_t)sim_below(sim, 3);
+    sim->steps = 60 + sim_below(sim, 120);
+    sim->compute_ms = 400 + (double)sim_below(sim, 2000);
+    sim->layout_dice = sim_unit(sim) < 0.4 ? 3 : 0;
+    sim->rule = (struct tm_use_all){.stages = sim->stages,
+                                    .workers_min = 1 + (uint32_t)sim_below(sim, 2),
+                                    .copy_every_ms = 5000 + (int64_t)sim_below(sim, 25000)};
+    sim->coordinator_options = (struct tm_coordinator_options){.job = 42,
+                                                               .token = job_token,
+                                                               .random_seed = seed,
+                                                               .layers = sim->layers,
+                                                               .steps = sim->steps,
+                                                               .micro_batches = sim->micro_batches,
+                                                               .heartbeat_ms = 800,
+                                                               .lease_ms = 4000,
+                                                               .orphan_ms = 20000,
+                                                               .resend_ms = RESEND_MS,
+                                                               .settle_ms = 1500,
+                                                               .drain_limit_ms = 15000,
+                                                               .fetch_limit_ms = 8000,
+                                                               .stall_ms = 12000,
+                                                               .quarantine_ms = 15000,
+                                                               .copy_limit_ms = 20000,
+                                                               .false_alarm_ms = 10000,
+                                                               .durable_wait_ms = 3600000,
+                                                               .copies = (uint32_t)sim_below(sim, 3),
+                                                               .copies_to_files = sim_unit(sim) < 0.5,
+                                                               .sets_kept = 2};
+}
+
+bool sim_begin(struct sim *sim)
+{
+    if (!oracle_make(sim)) return false;
+    sim_coordinator_start(sim);
+    sim_schedule(sim, 1000, cloud_listing, 0, 0, 0, 0, NULL, 0);
+    return true;
+}
+
+void sim_deinit(struct sim *sim)
+{
+    tm_coordinator_destroy(sim->coordinator);
+    for (size_t i = 1; i < sim->node_count; i++)
+        tm_worker_destroy(sim->nodes[i].worker);
+    while (sim->heap_count > 0)
+        tm_free(sim->heap[--sim->heap_count].data);
+    tm_free(sim->heap);
+    record_cut(sim, 0);
+    tm_free(sim->record);
+    while (sim->file_count > 0)
+        tm_free(sim->files[--sim->file_count].data);
+    tm_free(sim->files);
+    tm_free(sim->oracle);
+    tm_free(sim->held);
+    tm_roster_deinit(&sim->last_roster);
+}
+
+void sim_run_until(struct sim *sim, int64_t until_ms)
+{
+    while (sim->heap_count > 0 && sim->failure[0] == '\0' && sim->heap[0].at_ms <= until_ms) {
+        if (sim->finished && sim->now_ms > sim->finished_ms + AFTERMATH_MS) return;
+        struct event event = pop(sim);
+        assert(event.at_ms >= sim->now_ms);
+        sim->now_ms = event.at_ms;
+        event.run(sim, &event);
+        tm_free(event.data);
+    }
+    if (sim->failure[0] == '\0' && sim->now_ms < until_ms) sim->now_ms = until_ms;
+}
