@@ -88,32 +88,25 @@ const struct copy_set *tm_coord__newest_good(struct tm_coordinator *c)
     return NULL;
 }
 
-/* The newest few that are here now, whatever is newer than them, and the one under way. */
+/* All that are known and not bad, and the one under way. Which those are is decided in drop_old alone: a list that
+ * changed with every lease would let holders drop what is needed when the lease ends again. */
 size_t tm_coord__kept(struct tm_coordinator *c, uint64_t keep[SETS_MAX])
 {
     size_t count = 0;
-    uint32_t here = 0;
     if (c->copying.set != 0) keep[count++] = c->copying.set;
     if (TM_PLANTED(drop_only_set) && c->copying.set != 0) return count;
-    for (size_t i = c->set_count; i-- > 0 && here < c->options.sets_kept && count < SETS_MAX;) {
-        if (c->sets[i].bad) continue;
-        keep[count++] = c->sets[i].set;
-        here += tm_coord__set_here(c, &c->sets[i]);
-    }
+    for (size_t i = c->set_count; i-- > 0 && count < SETS_MAX;)
+        if (!c->sets[i].bad) keep[count++] = c->sets[i].set;
     return count;
 }
 
-/* Forgets what is not kept, so that the list stays short; its files may go. */
+/* Forgets all but the newest few that are here now, and whatever is newer than those; their files may go. */
 void tm_coord__drop_old(struct tm_coordinator *c, struct tm_outbox *out)
 {
-    uint64_t keep[SETS_MAX];
-    size_t count = tm_coord__kept(c, keep);
-    for (size_t i = 0; i < c->set_count;) {
-        bool kept = false;
-        for (size_t k = 0; k < count; k++)
-            kept = kept || keep[k] == c->sets[i].set;
-        if (kept) {
-            i++;
+    uint32_t here = 0;
+    for (size_t i = c->set_count; i-- > 0;) {
+        if (here < c->options.sets_kept) {
+            here += tm_coord__set_here(c, &c->sets[i]);
             continue;
         }
         tm_coord__record_bad(c, c->sets[i].set, out); /* before its files go */

@@ -103,11 +103,11 @@ uint64_t sim_steps_redone(const struct sim *sim)
 
 /* ---- what a new generation has to go on from ---- */
 
-void check_report(struct sim *sim, struct node *node, const Tmw__Report *report)
+void check_report(struct sim *sim, struct node *node, uint64_t incarnation, const Tmw__Report *report)
 {
-    if (node->reported_generation == report->generation && node->reported_incarnation == node->incarnation) return;
+    if (node->reported_generation == report->generation && node->reported_incarnation == incarnation) return;
     node->reported_generation = report->generation;
-    node->reported_incarnation = node->incarnation;
+    node->reported_incarnation = incarnation;
     node->reported_applied = report->applied;
     node->reported_held = report->held;
     node->reported_norm = report->norm_known != 0;

@@ -185,7 +185,7 @@ static void deliver(struct sim *sim, struct event *event)
         sim_fail(sim, "a message of ours is refused: %s", e.text);
     } else if (event->c == TM_ROLE_COORDINATOR && sim->coordinator != NULL) {
         if (message->body_case == TMW__ENVELOPE__BODY_REPORT)
-            check_report(sim, node_of(sim, event->a), message->report);
+            check_report(sim, node_of(sim, event->a), message->from_incarnation, message->report);
         if (sim->trace && message->body_case != TMW__ENVELOPE__BODY_HEARTBEAT &&
             message->body_case != TMW__ENVELOPE__BODY_AGENT_HEARTBEAT)
             sim_trace(sim, "%s %llu -> coordinator  %s", role_name(message->from_role), (unsigned long long)event->a,
