@@ -150,6 +150,13 @@ static void meet_moment(struct tm_sim__run *run, size_t moment)
         run->on_demand += arrived;
         run->ordered = 0;
     }
+    int surplus = run->moments.ahead[moment].after + run->on_demand - run->job->shapes->nodes_max;
+    if (surplus > 0) { /* spot instances came back: no layout has a place for so many */
+        int unused = surplus < arrived ? surplus : arrived;
+        arrived -= unused;
+        run->on_demand -= surplus;
+        run->released += surplus - unused;
+    }
     run->now = run->moments.ahead[moment];
     run->now.before += had;
     run->now.lost += run->released;

@@ -73,8 +73,9 @@ static void work(struct hand *hand)
 {
     struct sweeping *all = hand->sweeping;
     for (;;) {
+        if (atomic_load(&all->failed)) return; /* what was taken is run: of several errors the first is told */
         size_t pair = atomic_fetch_add(&all->next, 1);
-        if (pair >= all->pair_count || atomic_load(&all->failed)) return;
+        if (pair >= all->pair_count) return;
         all->pair_rc[pair] = run_pair(hand, pair, &all->pair_errors[pair]);
         if (all->pair_rc[pair] != 0) atomic_store(&all->failed, 1);
         size_t done = atomic_fetch_add(&all->done, 1) + 1;
