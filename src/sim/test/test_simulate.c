@@ -358,12 +358,12 @@ static void check_run(const struct test_job *job, const struct tm_trace *trace, 
                hours);
 }
 
-/* The oracle chooses among migrations. Redundant pauses for times of its own; and with measured costs, where links are
- * slow, reading a whole checkpoint from the store can be faster than migrating. */
+/* The oracle chooses among migrations. With measured costs, where links are slow, reading a whole checkpoint from the
+ * store can be faster than migrating. */
 static bool oracle_bounds(const struct test_job *job, const char *name)
 {
     if (strcmp(name, "reactive") == 0 || strcmp(name, "checkpoint") == 0) return job->cost.kind == TM_COST_PAPER;
-    return strcmp(name, "ideal") != 0 && strcmp(name, "on-demand") != 0 && strcmp(name, "redundant") != 0;
+    return strcmp(name, "ideal") != 0 && strcmp(name, "on-demand") != 0;
 }
 
 static void check_trace(struct tm_env *env, struct test_job *job, const char *place, struct tm_random *random,
@@ -413,6 +413,64 @@ static void test_whatever_the_trace(void **state)
             check_trace(env, job, place, &random, &reached);
         }
         assert_row(reached > 0, "%s: nothing was ever trained", kinds[k].name);
+        job_drop(job);
+    }
+    tm_env_virtual_destroy(env);
+}
+
+/* ---- whatever the deadline ---- */
+
+static void check_deadline(struct tm_env *env, struct test_job *job, const char *place, struct tm_random *random)
+{
+    struct tm_trace trace;
+    random_trace(random, &trace);
+    struct tm_sim_options options = minute_options(trace.begin_ms, trace.end_ms);
+    const double wall_s = (double)(options.to_ms - options.from_ms) / 1000;
+    double full = job->shapes.list[job->shapes.best[NODES]].samples_per_s;
+    options.samples_total = 1 + full * wall_s * tm_random_unit(random);
+    options.deadline_s = wall_s * (0.1 + tm_random_unit(random));
+    options.notice_s = pick(random, 2) * 30;
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
+        struct tm_sim_result result = simulate(env, job, &trace, info->name, &options, NULL);
+        bool finished = !isnan(result.finished_at_s);
+        assert_row(isfinite(result.samples) && isfinite(result.bill_usd) && isfinite(result.samples_per_s),
+                   "%s, %s: not a number", place, info->name);
+        assert_row(finished == (result.samples >= options.samples_total), "%s, %s: %g of %g samples", place, info->name,
+                   result.samples, options.samples_total);
+        assert_row(result.samples <= options.samples_total, "%s, %s: %g of %g samples", place, info->name,
+                   result.samples, options.samples_total);
+        assert_row(!finished || (result.finished_at_s >= options.samples_total / full * (1 - 1e-9) &&
+                                 result.finished_at_s <= wall_s + 1e-6),
+                   "%s, %s: finished at %g s of %g", place, info->name, result.finished_at_s, wall_s);
+        assert_row(result.deadline_met == (finished && result.finished_at_s <= options.deadline_s), "%s, %s: in time",
+                   place, info->name);
+        /* spot instances may come back while on-demand ones start, which are paid from their grant */
+        double most_h = 2 * NODES * (finished ? result.finished_at_s : wall_s) / 3600;
+        assert_row(result.on_demand_hours >= 0 && result.on_demand_hours <= result.instance_hours + 1e-9 &&
+                       result.instance_hours <= most_h + 1e-9,
+                   "%s, %s: %g h of on-demand, %g h in all, at most %g", place, info->name, result.on_demand_hours,
+                   result.instance_hours, most_h);
+        double least_usd = result.on_demand_hours * options.on_demand_usd_h;
+        double most_usd = least_usd + (result.instance_hours - result.on_demand_hours) * 1.0000001;
+        assert_row(result.bill_usd >= least_usd - 1e-9 && result.bill_usd <= most_usd + 1e-9,
+                   "%s, %s: $%g, not in $%g to $%g", place, info->name, result.bill_usd, least_usd, most_usd);
+    }
+    tm_trace_deinit(&trace);
+}
+
+static void test_whatever_the_deadline(void **state)
+{
+    (void)state;
+    static const char *const costs[] = {PAPER, MEASURED, FREE};
+    struct tm_env *env = tm_env_virtual_create(1);
+    for (size_t k = 0; k < TM_COUNT(costs); k++) {
+        struct test_job *job = job_make(9, false, costs[k], NODES, test_speed);
+        for (int i = 0; i < 80; i++) {
+            struct tm_random random = tm_random_make(77 + k, (uint64_t)i);
+            char place[64];
+            (void)snprintf(place, sizeof place, "costs %zu, trace %d", k, i);
+            check_deadline(env, job, place, &random);
+        }
         job_drop(job);
     }
     tm_env_virtual_destroy(env);
@@ -475,5 +533,5 @@ static void test_without_memory(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_without_costs_all_are_ideal), TM_TEST(test_reactive_by_hand), TM_TEST(test_on_demand_by_hand),
              TM_TEST(test_the_end_of_a_job), TM_TEST(test_prices_of_the_trace), TM_TEST(test_the_step_in_flight),
-             TM_TEST(test_refusals), TM_TEST(test_whatever_the_trace), TM_TEST(test_repeatable),
-             TM_TEST(test_without_memory))
+             TM_TEST(test_refusals), TM_TEST(test_whatever_the_trace), TM_TEST(test_whatever_the_deadline),
+             TM_TEST(test_repeatable), TM_TEST(test_without_memory))
