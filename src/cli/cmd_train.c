@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "engine/compare.h"
 #include "engine/generate.h"
-#include "engine/trainer.h"
+#include "engine/trainer_process.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,6 +25,11 @@ const struct tm_option tm_train_command_options[] = {
     {.name = "seed", .value = "N", .help = "seed instead of the job's"},
     {.name = "determinism", .value = "KIND", .help = "instead of the job's", .choices = tm_determinism_names},
     {.name = "checkpoint", .value = "DIR", .help = "write checkpoints to DIR instead of the job's"},
+    {.name = "transport",
+     .value = "KIND",
+     .help = "workers as threads (the default), or as processes over unix or tcp sockets",
+     .choices = tm_transport_names},
+    {.name = "worker", .value = "IDENTITY", .help = "be this worker of a run, for the program itself", .hidden = true},
     {.name = "resume", .value = "CHECKPOINT", .help = "go on from a checkpoint (its folder, or that of all of them)"},
     {.name = NULL},
 };
@@ -166,6 +171,48 @@ static int print_summary(struct tm_cli *cli, const struct tm_train_options *opti
     return 0;
 }
 
+/* Another process with the same words and an identity. */
+static int start_worker(void *context, const struct tm_worker_identity *identity, int *out_pid, struct tm_error *e)
+{
+    struct tm_cli *cli = context;
+    const char *words[2 * TM_OPTIONS_GIVEN_MAX + 8] = {"/proc/self/exe", "train", cli->arguments[0], "--worker"};
+    size_t count = 4;
+    words[count] = tm_arena_alloc(&cli->arena, TM_ADDRESS_MAX + 64);
+    if (words[count] == NULL) return tm_error_nomem(e);
+    union { /* just allocated, so it may be written */
+        const char *held;
+        char *written;
+    } text = {.held = words[count++]};
+    (void)tm_worker_identity_print(identity, text.written);
+    for (size_t i = 0; i < cli->given_count; i++) {
+        const struct tm_option *option = cli->given[i].option;
+        if (strcmp(option->name, "transport") == 0) continue;
+        words[count] = tm_arena_printf(&cli->arena, "--%s", option->name);
+        if (words[count++] == NULL) return tm_error_nomem(e);
+        if (cli->given[i].value != NULL) words[count++] = cli->given[i].value;
+    }
+    words[count] = NULL;
+    return cli->env->process_start(cli->env, words, out_pid, e);
+}
+
+static int run_training(struct tm_cli *cli, const struct tm_train_options *options, struct tm_train_result *result,
+                        struct tm_error *e)
+{
+    int transport = TM_TRANSPORT_THREADS;
+    int rc = tm_given_choice(cli, "transport", &transport, e);
+    if (rc != 0) return rc;
+    if (transport == TM_TRANSPORT_THREADS) return tm_train(cli->env, options, result, e);
+    return tm_train_processes(cli->env, options, (enum tm_transport)transport, start_worker, cli, result, e);
+}
+
+/* The part of a process that another one started: it prints nothing but errors. */
+static int run_worker(struct tm_cli *cli, const struct tm_train_options *options, struct tm_error *e)
+{
+    struct tm_worker_identity identity;
+    int rc = tm_worker_identity_parse(tm_given_text(cli, "worker"), &identity, e);
+    return rc == 0 ? tm_train_as_worker(cli->env, options, &identity, e) : rc;
+}
+
 int tm_cmd_train(struct tm_cli *cli, struct tm_error *e)
 {
     struct tm_train_job job;
@@ -183,12 +230,13 @@ int tm_cmd_train(struct tm_cli *cli, struct tm_error *e)
     if (rc != 0) return rc;
     options.steps = job.steps;
     options.blas = &blas;
+    if (tm_given(cli, "worker")) return run_worker(cli, &options, e);
     options.progress = on_step;
     options.context = &progress;
     struct tm_term term = tm_term_detect(cli->env, STDERR_FILENO, TM_COLOR_AUTO);
     if (cli->quiet) term.is_terminal = false;
     tm_progress_start(&progress, cli->env, term, "training", options.steps);
-    rc = tm_train(cli->env, &options, &result, e);
+    rc = run_training(cli, &options, &result, e);
     tm_progress_finish(&progress);
     if (rc != 0) return rc;
     if (cli->json)

@@ -89,9 +89,11 @@ int tm_inbox_take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length,
 {
     struct tm_parcel *parcel = NULL;
     (void)pthread_mutex_lock(&inbox->lock);
-    while (!inbox->cancelled && (parcel = find(inbox, from, tag)) == NULL)
+    while (!inbox->cancelled && (parcel = find(inbox, from, tag)) == NULL && !inbox->lost[from])
         (void)pthread_cond_wait(&inbox->came, &inbox->lock);
+    bool is_lost = parcel == NULL && !inbox->cancelled;
     (void)pthread_mutex_unlock(&inbox->lock);
+    if (is_lost) return tm_error_set(e, TM_EPEER, "worker %d was lost", from);
     if (parcel == NULL) return tm_error_set(e, TM_ECANCELED, "waiting for worker %d was cancelled", from);
     if (parcel->length != length) {
         int rc = tm_error_set(e, TM_EPEER, "worker %d sent %zu bytes where %zu were due", from, parcel->length, length);
@@ -116,6 +118,14 @@ void tm_inbox_give_back(struct tm_inbox *inbox, struct tm_parcel *parcel)
     }
     (void)pthread_mutex_unlock(&inbox->lock);
     if (!keep) tm_free(parcel);
+}
+
+void tm_inbox_lost(struct tm_inbox *inbox, int from)
+{
+    (void)pthread_mutex_lock(&inbox->lock);
+    inbox->lost[from] = true;
+    (void)pthread_cond_broadcast(&inbox->came);
+    (void)pthread_mutex_unlock(&inbox->lock);
 }
 
 void tm_inbox_cancel(struct tm_inbox *inbox)

@@ -28,6 +28,7 @@ struct tm_inbox {
     size_t bytes;              /* in waiting */
     size_t bytes_max;
     bool cancelled;
+    bool lost[256]; /* by sender: nothing more will come */
 };
 
 int tm_inbox_init(struct tm_inbox *inbox, size_t bytes_max, struct tm_error *e);
@@ -42,6 +43,8 @@ int tm_inbox_put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_err
 int tm_inbox_take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length, struct tm_parcel **out,
                   struct tm_error *e);
 void tm_inbox_give_back(struct tm_inbox *inbox, struct tm_parcel *parcel); /* NULL is allowed */
+/* This sender is gone: what it sent before can still be taken, waiting for more is -TM_EPEER. */
+void tm_inbox_lost(struct tm_inbox *inbox, int from);
 void tm_inbox_cancel(struct tm_inbox *inbox);
 
 #endif
