@@ -25,7 +25,8 @@ static inline vf v_set(float x)
 }
 static inline __mmask16 v_first(int left) /* lanes 0 .. left - 1 */
 {
-    return left >= LANES ? (__mmask16)0xFFFF : left <= 0 ? (__mmask16)0 : (__mmask16)((1U << left) - 1U);
+    unsigned lanes = left >= LANES ? 0xFFFFU : left <= 0 ? 0U : (1U << left) - 1U;
+    return (__mmask16)lanes;
 }
 static inline vf v_load_some(const float *p, int left) /* 0 behind the first `left` lanes */
 {
