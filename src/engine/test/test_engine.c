@@ -1,0 +1,304 @@
+/* One worker's engine: prepared, applied, discarded; numbers that are none; memory as computed; continuing from a
+ * checkpoint; jobs that cannot be. */
+#include "base/env_virtual.h"
+#include "engine/engine.h"
+#include "engine/mesh_local.h"
+#include "engine/test/engine_helpers.h"
+
+#include <malloc.h>
+#include <math.h>
+
+struct lone {
+    struct tm_blas blas;
+    struct tm_corpus corpus;
+    struct tm_engine *engine;
+    struct tm_mesh_local *local;
+    struct tm_mesh *mesh;
+};
+
+static int open_lone(struct lone *lone, const struct tm_train_job *job, struct tm_error *e)
+{
+    *lone = (struct lone){.blas = test_blas()};
+    assert_int_equal(tm_corpus_open(tm_env_real(), job->data, &lone->corpus, NULL), 0);
+    struct tm_engine_options options = {.network = job->network,
+                                        .micro_batch = (int)job->micro_batch,
+                                        .micro_batches = job->batch / job->micro_batch,
+                                        .seed = job->seed,
+                                        .determinism = job->determinism,
+                                        .optimizer = job->optimizer,
+                                        .memory_max = job->memory_max,
+                                        .kernels = &tm_kernels_avx2,
+                                        .blas = &lone->blas,
+                                        .corpus = &lone->corpus,
+                                        .windows = 100};
+    struct tm_assignment assignment;
+    int rc = tm_assignment_make(&job->network, 1, 1, options.micro_batches, &assignment, e);
+    if (rc == 0) rc = tm_engine_create(&options, &lone->engine, e);
+    for (int l = 0; rc == 0 && l < tm_network_layers(&job->network); l++) {
+        rc = tm_engine_hold(lone->engine, l, e);
+        if (rc == 0) tm_engine_start_layer(lone->engine, l);
+    }
+    if (rc == 0) rc = tm_engine_assign(lone->engine, &assignment, 0, e);
+    if (rc == 0) rc = tm_mesh_local_create(1, &lone->local, e);
+    if (rc == 0) lone->mesh = tm_mesh_local_end(lone->local, 0);
+    return rc;
+}
+
+static void close_lone(struct lone *lone)
+{
+    tm_engine_destroy(lone->engine);
+    tm_mesh_local_destroy(lone->local);
+    tm_corpus_close(&lone->corpus);
+}
+
+/* Of everything that is committed: weights, moments, scales. */
+static struct tm_hash state_hash(struct lone *lone, const struct tm_train_job *job)
+{
+    struct tm_hash hashes[16];
+    int layers = tm_network_layers(&job->network);
+    for (int l = 0; l < layers; l++)
+        hashes[l] = tm_layer_state_hash(tm_engine_layer(lone->engine, l));
+    return tm_hash_of(hashes, (size_t)layers * sizeof *hashes);
+}
+
+/* A step that is discarded never was; done again it gives the same bits. */
+static void test_discard_then_do_again(void **state)
+{
+    (void)state;
+    struct tm_train_job job = small_job();
+    struct lone a;
+    struct lone b;
+    struct tm_step_result first;
+    struct tm_step_result again;
+    assert_int_equal(open_lone(&a, &job, NULL), 0);
+    assert_int_equal(open_lone(&b, &job, NULL), 0);
+    for (int64_t step = 0; step < 3; step++) {
+        struct tm_hash before = state_hash(&a, &job);
+        assert_int_equal(tm_engine_prepare(a.engine, a.mesh, step, &first, NULL), 0);
+        assert_int_equal(tm_engine_phase(a.engine), TM_ENGINE_PREPARED);
+        tm_engine_discard(a.engine);
+        assert_int_equal(tm_engine_phase(a.engine), TM_ENGINE_IDLE);
+        assert_true(tm_hash_equal(before, state_hash(&a, &job)));
+        assert_int_equal(tm_engine_prepare(a.engine, a.mesh, step, &again, NULL), 0);
+        assert_true(first.loss == again.loss && first.norm == again.norm);
+        tm_engine_apply(a.engine, again.clip_factor);
+        assert_int_equal(tm_engine_prepare(b.engine, b.mesh, step, &first, NULL), 0);
+        tm_engine_apply(b.engine, first.clip_factor);
+        assert_true(tm_hash_equal(state_hash(&b, &job), state_hash(&a, &job)));
+    }
+    close_lone(&a);
+    close_lone(&b);
+}
+
+static void test_both_copies_of_the_tied_weight_stay_equal(void **state)
+{
+    (void)state;
+    struct tm_train_job job = small_job();
+    struct lone lone;
+    struct tm_step_result result;
+    assert_int_equal(open_lone(&lone, &job, NULL), 0);
+    for (int64_t step = 0; step < 3; step++) {
+        assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, step, &result, NULL), 0);
+        tm_engine_apply(lone.engine, result.clip_factor);
+    }
+    const struct tm_layer_state *embed = tm_engine_layer(lone.engine, 0);
+    const struct tm_layer_state *head = tm_engine_layer(lone.engine, job.network.blocks + 1);
+    size_t bytes = embed->spec.tensors[0].count * sizeof(float);
+    assert_memory_equal(embed->weights, head->weights, bytes);
+    assert_memory_equal(embed->moment2, head->moment2, bytes);
+    assert_int_equal(embed->scales[0], head->scales[0]);
+    close_lone(&lone);
+}
+
+/* A weight that is no number: the step is refused, names its layer, and changes nothing. */
+static void test_numbers_that_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        int layer;
+        size_t tensor;
+        const char *words;
+    } rows[] = {{0, TM_EMBED_WPE, "step 4: layer 0 (the embedding) gave NaN"},
+                {3, TM_BLOCK_FC_W, "step 4: layer 3 (block 2) gave NaN"},
+                {5, TM_HEAD_LN_B, "step 4: layer 5 (the head) gave NaN"}};
+    for (int kind = TM_BITWISE; kind <= TM_FAST; kind++) {
+        for (size_t i = 0; i < TM_COUNT(rows); i++) {
+            struct tm_train_job job = small_job();
+            job.determinism = (enum tm_determinism)kind;
+            struct lone lone;
+            struct tm_step_result result;
+            struct tm_error e = {0};
+            assert_int_equal(open_lone(&lone, &job, NULL), 0);
+            struct tm_layer_state *layer = tm_engine_layer(lone.engine, rows[i].layer);
+            layer->weights[layer->spec.tensors[rows[i].tensor].offset + 1] = NAN;
+            struct tm_hash before = state_hash(&lone, &job);
+            assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, 4, &result, &e), -(int)TM_EINPUT);
+            assert_error_has(e, rows[i].words);
+            assert_true(tm_hash_equal(before, state_hash(&lone, &job)));
+            close_lone(&lone);
+        }
+    }
+}
+
+/* What the allocator gave is what was computed, and little more. */
+static void test_memory_is_as_computed(void **state)
+{
+    (void)state;
+    struct tm_train_job job = small_job();
+    job.network = (struct tm_network){.blocks = 4, .width = 128, .heads = 4, .ctx = 64, .dropout = 0.1};
+    size_t used[2] = {0};
+    for (int recompute = 0; recompute < 2; recompute++) {
+        struct lone lone;
+        struct tm_step_result result;
+        size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+        job.memory_max = recompute ? (int64_t)used[0] - 4096 : 0;
+        struct tm_error e = {0};
+        assert_row(open_lone(&lone, &job, &e) == 0, "%s", e.text);
+        assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, 0, &result, NULL), 0);
+        tm_engine_apply(lone.engine, result.clip_factor);
+        struct tm_engine_memory memory = tm_engine_memory(lone.engine);
+        assert_int_equal(memory.recompute, recompute);
+        size_t computed = memory.state + memory.gradients + memory.activations + memory.scratch;
+        size_t taken = mallinfo2().uordblks + mallinfo2().hblkhd - before;
+        used[recompute] = computed;
+        assert_row(taken >= computed && taken < computed + 1000000, "%zu taken, %zu computed", taken, computed);
+        close_lone(&lone);
+    }
+    assert_true(used[1] < used[0]);
+    job.memory_max = 1000000;
+    struct lone lone;
+    struct tm_error e = {0};
+    assert_int_equal(open_lone(&lone, &job, &e), -(int)TM_ELIMIT);
+    assert_error_has(e, "although activations are recomputed");
+    close_lone(&lone);
+}
+
+static void test_without_memory(void **state)
+{
+    (void)state;
+    struct tm_train_job job = small_job();
+    job.network.blocks = 1;
+    TM_FAIL_EACH_ALLOC({
+        struct lone lone;
+        struct tm_step_result result;
+        rc = open_lone(&lone, &job, NULL);
+        if (rc == 0) rc = tm_engine_prepare(lone.engine, lone.mesh, 0, &result, NULL);
+        close_lone(&lone);
+    });
+}
+
+/* 3 steps, a checkpoint, 3 more in another layout: as 6 in a row. A run that fails keeps its last checkpoint. */
+static void test_resume_and_a_loss_that_is_none(void **state)
+{
+    (void)state;
+    struct tm_env *files = tm_env_virtual_create(1);
+    struct tm_blas blas = test_blas();
+    struct tm_train_job job = small_job();
+    struct tm_train_result result;
+    struct tm_error e = {0};
+    struct tm_hash want = train_as(&job, 1, 1);
+    static const struct tm_layout_change one[] = {{0, 2, 2}};
+    static const struct tm_layout_change two[] = {{0, 1, 3}, {5, 2, 1}};
+    job.checkpoint.dir = "run";
+    job.checkpoint.every = 3;
+    struct tm_train_options options = {
+        .job = &job, .steps = 3, .layouts = one, .layout_count = 1, .kernels = &tm_kernels_avx2, .blas = &blas};
+    assert_row(tm_train(files, &options, &result, &e) == 0, "%s", e.text);
+    tm_train_result_deinit(&result);
+    options.resume = "run";
+    assert_int_equal(tm_train(files, &options, &result, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "has 3 steps already");
+    options.steps = 6;
+    options.layouts = two;
+    options.layout_count = 2;
+    assert_row(tm_train(files, &options, &result, &e) == 0, "%s", e.text);
+    assert_int_equal(result.steps, 3);
+    assert_true(tm_hash_equal(result.weights_hash, want));
+    tm_train_result_deinit(&result);
+
+    job.optimizer.lr = 1e30; /* the loss is no number soon */
+    job.optimizer.warmup_steps = 0;
+    job.checkpoint.every = 1000;
+    options.steps = 20;
+    assert_int_equal(tm_train(files, &options, &result, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "step ");
+    assert_error_has(e, "layer ");
+    options.steps = 7;
+    job.optimizer.lr = 1e-3;
+    assert_row(tm_train(files, &options, &result, &e) == 0, "%s", e.text); /* the checkpoint of step 6 is whole */
+    tm_train_result_deinit(&result);
+    job.network.width = 64;
+    assert_int_equal(tm_train(files, &options, &result, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "is of another network");
+    tm_env_virtual_destroy(files);
+}
+
+static void test_jobs_that_cannot_be(void **state)
+{
+    (void)state;
+#define GPT  "model: {gpt: {layers: 2, hidden: 8, heads: 2, ctx: 4}}\n"
+#define REST "data: kjv-new-testament\nbatch: 4\nmicro_batch: 2\nsteps: 5\n"
+    static const struct {
+        const char *text;
+        const char *words;
+    } rows[] = {
+        {REST, "model"},
+        {GPT "batch: 4\nsteps: 1\n", "data"},
+        {"model: {gpt: {layers: 2, hidden: 8, heads: 3, ctx: 4}}\n" REST,
+         "hidden (8) must be a multiple of heads, got 3"},
+        {"model: {gpt: {layers: 0, hidden: 8, heads: 2, ctx: 4}}\n" REST, "j:1:23: model.gpt.layers"},
+        {"model: {gpt: {layers: 2, hidden: 8, heads: 2, ctx: 99999}}\n" REST, "ctx"},
+        {"model: {gpt: {layers: 2, hidden: 8, heads: 2, ctx: 4, vocab: 1000}}\n" REST, "vocab"},
+        {"model: {gpt: {layers: 2, hidden: 8, heads: 2, ctx: 4, dropout: 1}}\n" REST, "dropout"},
+        {GPT "data: x\nbatch: 4\nmicro_batch: 0\nsteps: 5\n", "j:4:14: micro_batch"},
+        {GPT "data: x\nbatch: 5\nmicro_batch: 2\nsteps: 5\n", "batch: must be a multiple of micro_batch (2), got 5"},
+        {GPT REST "layout: 1x5\n", "5 stages are more than the network's 4 layers"},
+        {GPT REST "layout: 3x1\n", "3 pipelines are more than the 2 micro-batches"},
+        {GPT REST "layout: big\n", "expected a layout such as 2x3"},
+        {GPT REST "determinism: sometimes\n", "determinism"},
+        {GPT REST "optimiser: {lr: 1}\n", "optimizer"},
+        {GPT REST "optimizer: {lr: -1}\n", "lr"},
+        {GPT REST "checkpoint: {every: 5}\n", "dir"},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_arena arena;
+        struct tm_train_job job;
+        struct tm_error e = {0};
+        tm_arena_init(&arena, 1 << 20);
+        int rc = tm_train_job_parse("j", rows[i].text, strlen(rows[i].text), &arena, &job, &e);
+        assert_row(rc == -(int)TM_EINPUT, "row %zu: %d", i, rc);
+        assert_error_has(e, rows[i].words);
+        tm_arena_deinit(&arena);
+    }
+}
+
+static void test_texts_that_are_too_short(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_corpus corpus;
+    struct tm_error e = {0};
+    uint64_t windows = 0;
+    static const struct {
+        const char *text;
+        int rc;
+        const char *words;
+    } rows[] = {{"", -(int)TM_EINPUT, "the text is empty"},
+                {"abcd", -(int)TM_EINPUT, "are 0 windows of 4 bytes"},
+                {"abcdefgh", -(int)TM_EINPUT, "fewer than one step's 2 samples"},
+                {"abcdefghi", 0, ""}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        assert_int_equal(env->file_write(env, "t", rows[i].text, strlen(rows[i].text), NULL), 0);
+        assert_int_equal(tm_corpus_open(env, "t", &corpus, &e), 0);
+        assert_int_equal(tm_corpus_windows(&corpus, "t", 4, 2, &windows, &e), rows[i].rc);
+        if (rows[i].rc != 0) assert_error_has(e, rows[i].words);
+        tm_corpus_close(&corpus);
+    }
+    assert_int_equal(tm_corpus_open(env, "missing", &corpus, &e), -(int)TM_ENOTFOUND);
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_discard_then_do_again), TM_TEST(test_both_copies_of_the_tied_weight_stay_equal),
+             TM_TEST(test_numbers_that_are_none), TM_TEST(test_memory_is_as_computed), TM_TEST(test_without_memory),
+             TM_TEST(test_resume_and_a_loss_that_is_none), TM_TEST(test_jobs_that_cannot_be),
+             TM_TEST(test_texts_that_are_too_short))
