@@ -46,8 +46,7 @@ struct request {
 
 /* ---- what is asked for ---- */
 
-/* Calls `add` for each value of an option, which may be given often or with commas. A formula (gpt:a=1,b=2) is one. */
-static int each_value(struct tm_cli *cli, const char *name, void *context,
+int tm_cmd_each_value(struct tm_cli *cli, const char *name, void *context,
                       int (*add)(struct tm_cli *cli, void *context, const char *value, struct tm_error *e),
                       struct tm_error *e)
 {
@@ -151,7 +150,7 @@ static int add_trace(struct tm_cli *cli, void *context, const char *path, struct
 
 static int read_traces(struct tm_cli *cli, struct request *request, struct tm_error *e)
 {
-    int rc = each_value(cli, "trace", request, add_trace, e);
+    int rc = tm_cmd_each_value(cli, "trace", request, add_trace, e);
     for (size_t i = 0; rc == 0 && i < cli->argument_count; i++)
         rc = add_trace(cli, request, cli->arguments[i], e);
     if (rc == 0 && request->trace_count == 0)
@@ -479,16 +478,16 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
         request->seeds == NULL)
         return tm_error_nomem(e);
     int rc = read_times(cli, request, e);
-    if (rc == 0) rc = each_value(cli, "policy", request, add_policy, e);
+    if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
     if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, "all", e);
-    if (rc == 0) rc = each_value(cli, "seed", request, add_seed, e);
+    if (rc == 0) rc = tm_cmd_each_value(cli, "seed", request, add_seed, e);
     if (rc == 0 && request->seed_count == 0) request->seed_count = 1;
     if (rc == 0 && !tm_given(cli, "model"))
         rc = tm_error_set(e, TM_EUSAGE, "which model? tidemill simulate --model parcae/gpt-1.5b --trace hadp");
     if (rc == 0) rc = tm_catalog_load(cli->env, &request->catalog, e);
     if (rc == 0) rc = read_traces(cli, request, e);
     if (rc == 0) rc = read_prices(cli, request, e);
-    return rc == 0 ? each_value(cli, "model", request, add_model, e) : rc;
+    return rc == 0 ? tm_cmd_each_value(cli, "model", request, add_model, e) : rc;
 }
 
 static void drop(struct request *request)
@@ -542,6 +541,7 @@ static int simulate(struct tm_cli *cli, struct request *request, struct tm_error
 
 int tm_cmd_simulate(struct tm_cli *cli, struct tm_error *e)
 {
+    if (tm_given(cli, "work") || tm_given(cli, "gang")) return tm_cmd_simulate_gang(cli, e);
     struct request *request = tm_calloc(1, sizeof *request);
     if (request == NULL) return tm_error_nomem(e);
     tm_catalog_init(&request->catalog);
@@ -563,7 +563,15 @@ const struct tm_option tm_simulate_options[] = {
     {.name = "notice", .value = "DURATION", .help = "how long before a loss the cloud says so; else 30s"},
     {.name = "seed", .value = "N", .help = "of random draws (parcae's forecast); may be repeated; else 0"},
     {.name = "samples", .value = "N", .help = "size of the job; else it trains to the end of the trace"},
-    {.name = "deadline", .value = "DURATION", .help = "when the job has to be done, from its start (needs --samples)"},
+    {.name = "deadline",
+     .value = "DURATION",
+     .help = "when the job has to be done, from its start (needs --samples or --work)"},
+    {.name = "work",
+     .value = "DURATION",
+     .help = "instead of a model: a job that takes this long on a whole gang, and has a --deadline"},
+    {.name = "gang", .value = "N", .help = "with --work: instances that the job needs at once; else 1"},
+    {.name = "restart", .value = "DURATION", .help = "with --work: billed and lost at each launch; else 6m"},
+    {.name = "start-up", .value = "DURATION", .help = "with --work: until on-demand instances are there; else 0s"},
     {.name = "interval", .value = "DURATION", .help = "between decisions where nothing happens; else 60s"},
     {.name = "horizon", .value = "N", .help = "intervals that policies look ahead; else 12"},
     {.name = "instance", .value = "TYPE", .help = "instance type, for prices and predicted speeds"},

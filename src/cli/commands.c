@@ -114,13 +114,23 @@ const struct tm_command tm_commands[] = {
             "bound for all but ideal).\n\n"
             "Costs of changes are data (tidemill-cost(5)): paper are Parcae's published constants, measured what the "
             "last run on this machine left. Models that bring no measured layouts (all but parcae/...) are predicted "
-            "on --instance, as tidemill predict does.",
+            "on --instance, as tidemill predict does.\n\n"
+            "With --work instead of --model: a job that needs a whole gang of instances at once and has a deadline. "
+            "Its "
+            "policies: on-demand, greedy (spot when there is spot, else wait; on demand when slack runs out, to the "
+            "end), "
+            "uniform-progress (on demand when behind an even pace and there is no spot), tidemill (the least expected "
+            "cost over what was learned of how spot comes and goes), oracle-deadline (the cheapest that knowledge of "
+            "the "
+            "whole trace allows). Prices are $0.9731 spot and $3.06 on demand, unless given or of --instance; the "
+            "trace's own are not used. doc/deadlines.md has the mathematics and what was measured.",
         .examples =
             "  tidemill simulate --model parcae/gpt-1.5b --trace hadp\n"
             "  tidemill simulate --model parcae/bert,parcae/vgg19 hadp hasp ladp lasp --policy parcae,tidemill\n"
             "  tidemill simulate --model gpt2-1.5b --instance p3.2xlarge p3.csv --report report.html\n"
             "  tidemill simulate --model parcae/gpt-1.5b p3.csv --from 5.5h --to 6.5h --plan-log plan.csv\n"
-            "  tidemill simulate --model parcae/bert p3.csv --samples 5e6 --deadline 4h\n",
+            "  tidemill simulate --model parcae/bert p3.csv --samples 5e6 --deadline 4h\n"
+            "  tidemill simulate --work 48h --deadline 52h --restart 6m zone-a.json zone-b.json\n",
         .options = tm_simulate_options,
         .run = tm_cmd_simulate,
         .files = true,

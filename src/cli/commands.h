@@ -30,6 +30,11 @@ extern const struct tm_command tm_study_subcommands[];
 
 extern const struct tm_option tm_simulate_options[];
 int tm_cmd_simulate(struct tm_cli *cli, struct tm_error *e);
+int tm_cmd_simulate_gang(struct tm_cli *cli, struct tm_error *e); /* with --work or --gang */
+/* Calls `add` for each value of an option, which may be given often or with commas. A formula (gpt:a=1,b=2) is one. */
+int tm_cmd_each_value(struct tm_cli *cli, const char *name, void *context,
+                      int (*add)(struct tm_cli *cli, void *context, const char *value, struct tm_error *e),
+                      struct tm_error *e);
 
 extern const struct tm_option tm_predict_options[];
 int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e);

@@ -182,7 +182,7 @@ double tm_deadline_values_step_s(const struct tm_deadline_values *values)
 }
 
 /* How likely each rate is after `ends` ends in `time_s`. Before anything was seen, as if one spell of two hours had
- * been: what was measured hardly depends on it between half an hour and eight. */
+ * been (half an hour does as well; eight hours cost 2% on recorded traces: doc/deadlines.md). */
 static void weigh(double time_s, double ends, double weights[RATES])
 {
     double logs[RATES];

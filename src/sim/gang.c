@@ -103,8 +103,10 @@ static void pass(struct world *w, double step)
 {
     struct tm_gang_result *r = w->result;
     w->view.now_s += step;
-    if (w->view.on == TM_GANG_NOTHING || w->start_left_s > 0) {
+    if (w->view.on == TM_GANG_NOTHING) {
         r->idle_s += step;
+    } else if (w->start_left_s > 0) {
+        r->start_up_s += step;
     } else {
         *(w->view.on == TM_GANG_SPOT ? &r->spot_s : &r->on_demand_s) += step;
         if (w->view.restart_left_s > 0) r->restart_s += step;

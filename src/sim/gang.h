@@ -29,7 +29,8 @@ struct tm_gang_result {
     int losses;    /* of the spot gang */
     double spot_s; /* restarts included */
     double on_demand_s;
-    double idle_s;             /* on nothing, and start-up */
+    double idle_s;             /* on nothing */
+    double start_up_s;         /* waiting for on-demand instances */
     double restart_s;          /* the part of spot_s and on_demand_s without work */
     bool trace_ended;          /* the job went on behind the end of the trace */
     double on_demand_only_usd; /* the same job on on-demand instances alone */
