@@ -47,13 +47,13 @@ static double probability_of(const struct outcomes *all, const int *left, int st
     return 0;
 }
 
-/* The share of subsets that leave at least `keep` replicas of each stage. */
-static double kept_share(const struct outcomes *subsets, int keep)
+/* The share of subsets that leave at least `keep` replicas of each of the first `stages` stages. */
+static double kept_share(const struct outcomes *subsets, int stages, int keep)
 {
     double kept = 0;
     for (size_t i = 0; i < subsets->count; i++) {
         bool all = true;
-        for (int s = 0; s < subsets->stages; s++)
+        for (int s = 0; s < stages; s++)
             all = all && subsets->list[i].left[s] >= keep;
         if (all) kept += subsets->list[i].probability;
     }
@@ -79,9 +79,15 @@ static void check_all_subsets(struct outcomes *counted, struct outcomes *subsets
         assert_row(fabs(got - want) < 1e-12, "%s: outcome %zu: %.17g, want %.17g", row, i, got, want);
     }
     for (int keep = 0; keep <= pipelines; keep++) {
-        double want = kept_share(subsets, keep);
+        double want = kept_share(subsets, stages, keep), still_kept[TM_SHAPE_STAGES_MAX + 1];
         double got = tm_losses_keep_probability(pipelines, stages, spares, lost, keep);
         assert_row(fabs(got - want) < 1e-12, "%s: keeping %d: %.17g, want %.17g", row, keep, got, want);
+        tm_losses_kept(pipelines, stages, spares, lost, keep, still_kept);
+        for (int s = 0; s <= stages; s++) {
+            want = kept_share(subsets, s, keep);
+            assert_row(fabs(still_kept[s] - want) < 1e-12, "%s: %d stages keeping %d: %.17g, want %.17g", row, s, keep,
+                       still_kept[s], want);
+        }
     }
 }
 
