@@ -1,11 +1,20 @@
-/* When spot instances alone will be late: how many on-demand ones to keep. */
+/* When spot instances alone will be late: how many on-demand ones to keep.
+ *
+ * An on-demand instance can be had at any time, so whoever waits keeps the chance that spot instances come by
+ * themselves; but the later they are ordered, the more of them are needed at once, and the last ones of a large fleet
+ * add least. So: with much slack wait, with some keep the average rate that the rest of the job needs, with little ask
+ * for more than that, since forecasts are no promises; and at the last moment at which on-demand instances alone still
+ * make it, take as many as there is room for. */
 #include "policy/policy_internal.h"
 
 #include <math.h>
 
-static const double margin = 0.05;           /* asked for beyond what is needed, since forecasts are not promises */
-static const double give_back = 0.15;        /* and this much before one is given back: ordering again takes time */
-static const double usual_efficiency = 0.85; /* share of the best throughput, until there is some to measure */
+static const double much_slack = 0.25; /* of the time that is left */
+static const double little_slack = 0.1;
+static const double safety = 0.05;           /* of the full fleet's throughput: starts, pauses, the last step */
+static const double margin = 0.02;           /* beyond what is needed, when slack is little */
+static const double give_back = 0.05;        /* beyond what is needed, before one is given back */
+static const double usual_efficiency = 0.92; /* share of the best throughput, until there is some to measure */
 
 /* Spot instances to count on: the mean of the forecast's last step, or what is there. */
 static double spot_to_come(const struct tm_view *view)
@@ -30,17 +39,16 @@ static int fewest_for(const struct tm_shapes *shapes, double spot, double sample
 int tm_policy__on_demand_needed(const struct tm_shapes *shapes, const struct tm_view *view)
 {
     if (view->samples_left <= 0) return 0;
-    double full = shapes->list[shapes->best[shapes->nodes_max]].samples_per_s;
-    double efficiency = isnan(view->efficiency) ? usual_efficiency : fmin(1, fmax(0.2, view->efficiency));
+    double full = shapes->list[shapes->best[shapes->nodes_max]].samples_per_s * (1 - safety);
     double left_s = view->seconds_left - view->start_s - view->interval_s;
-    /* the last moment at which on-demand instances alone still make it: from there on, nothing is left to chance */
-    if (left_s <= 0 || view->samples_left >= (1 - margin) * full * (left_s - view->interval_s))
-        return shapes->nodes_max;
-    double needed = view->samples_left / left_s / efficiency;
-    double spot = spot_to_come(view);
-    int want = fewest_for(shapes, spot, needed * (1 + margin));
+    double slack_s = left_s - view->interval_s - (full > 0 ? view->samples_left / full : 0);
+    if (slack_s <= 0) return shapes->nodes_max;
+    double needed = view->samples_left / left_s, spot = spot_to_come(view);
+    bool much = slack_s > much_slack * left_s, little = slack_s < little_slack * left_s;
+    double efficiency = isnan(view->efficiency) ? usual_efficiency : fmin(1, fmax(0.5, view->efficiency));
     int have = view->on_demand + view->ordered;
+    int want = much ? 0 : fewest_for(shapes, spot, little ? needed * (1 + margin) / efficiency : needed);
     if (want >= have) return want;
-    int keep = fewest_for(shapes, spot, needed * (1 + give_back));
+    int keep = much ? 0 : fewest_for(shapes, spot, needed * (1 + give_back) / efficiency);
     return keep < have ? keep : have;
 }

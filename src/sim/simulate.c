@@ -139,30 +139,33 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
 
 /* ---- the fleet ---- */
 
+/* Spot instances that are rented: those of the trace, as far as layouts have room beside the on-demand ones. */
+static int rented_spot(const struct tm_sim__run *run, int in_trace)
+{
+    int room = run->job->shapes->nodes_max - run->on_demand;
+    return in_trace < room ? in_trace : room > 0 ? room : 0;
+}
+
 /* The moment as it is: spot instances from the trace, on-demand ones as they were ordered and released. */
 static void meet_moment(struct tm_sim__run *run, size_t moment)
 {
     const struct tm_moment *at = &run->moments.list[moment];
-    int had = run->on_demand, arrived = 0;
-    run->on_demand -= run->released;
+    const struct tm_ahead *trace = &run->moments.ahead[moment];
+    int had = run->on_demand, spot_before = moment == 0 ? 0 : run->rented, ordered = 0;
     if (run->ordered > 0 && at->time_s >= run->ready_at_s) {
-        arrived = run->ordered;
-        run->on_demand += arrived;
+        ordered = run->ordered;
         run->ordered = 0;
     }
-    int surplus = run->moments.ahead[moment].after + run->on_demand - run->job->shapes->nodes_max;
-    if (surplus > 0) { /* spot instances came back: no layout has a place for so many */
-        int unused = surplus < arrived ? surplus : arrived;
-        arrived -= unused;
-        run->on_demand -= surplus;
-        run->released += surplus - unused;
-    }
-    run->now = run->moments.ahead[moment];
-    run->now.before += had;
-    run->now.lost += run->released;
-    run->now.after += run->on_demand;
-    if (moment == 0) run->now.before = 0;
-    run->arrived_now = at->arrived + arrived;
+    run->on_demand += ordered - run->released;
+    run->rented = rented_spot(run, trace->after);
+    bool all_rented = spot_before == trace->before;
+    int lost = all_rented ? trace->lost : 0;
+    if (spot_before - lost > run->rented) lost = spot_before - run->rented;
+    run->now = (struct tm_ahead){.duration_s = trace->duration_s,
+                                 .before = moment == 0 ? 0 : spot_before + had,
+                                 .lost = lost + run->released,
+                                 .after = run->rented + run->on_demand};
+    run->arrived_now = run->rented - (spot_before - lost) + ordered;
     run->released = 0;
 }
 

@@ -19,6 +19,7 @@ struct tm_sim__run {
     struct tm_forecast forecast;
     bool has_forecast;
     int spot;     /* instances of the trace */
+    int rented;   /* those of them that are rented */
     int observed; /* the count of the last observation */
     int arrived;  /* since then */
     int lost;
