@@ -1,6 +1,6 @@
 /* Cost files: what parses gives a finite pause, never below zero, for every change of a small job. */
-#include "layout/migrate.h"
 #include "fuzz.h"
+#include "layout/migrate.h"
 
 #include <math.h>
 
