@@ -11,6 +11,7 @@
 #include "plan/emit.h"
 #include "plan/mix.h"
 #include "plan/pareto.h"
+#include "plan/replan.h"
 #include "plan/replay.h"
 
 #include <math.h>
@@ -156,6 +157,8 @@ struct plan {
     struct tm_plan_result other; /* the other planner's, for comparison */
     struct tm_plan_advice advice;
     struct tm_plan_relaxation relax;
+    struct tm_plan_fleet running; /* of --running */
+    struct tm_replan replan;
 };
 
 /* ---- the job file: what it says counts as if it had been given as options, where the user gave none ---- */
@@ -479,6 +482,79 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     return rc;
 }
 
+/* ---- a job that runs ---- */
+
+/* The offer of a type where it is cheapest on a market; NULL: none. Later parts must lie in the region of the first. */
+static const struct tm_offer *find_offer(const struct plan *plan, const char *name, bool on_demand)
+{
+    const struct tm_offer *best = NULL;
+    const struct tm_offer *first = plan->running.part_count > 0 ? plan->running.parts[0].offer : NULL;
+    for (size_t i = 0; i < plan->supply.pool_count; i++) {
+        const struct tm_offer *offer = plan->supply.pools[i].offer;
+        double price = on_demand ? offer->on_demand_usd_h : offer->spot_usd_h;
+        if (strcasecmp(plan->catalog.instances[offer->instance].name, name) != 0 || isnan(price)) continue;
+        if (first != NULL && offer->region != first->region) continue;
+        if (best == NULL || price < (on_demand ? best->on_demand_usd_h : best->spot_usd_h)) best = offer;
+    }
+    return best;
+}
+
+/* COUNTx TYPE[:on-demand], separated by commas. */
+static int read_running(struct plan *plan, struct tm_error *e)
+{
+    for (const char *at = tm_given_text(plan->cli, "running"); *at != '\0';) {
+        char part[128];
+        char name[96];
+        int nodes = 0;
+        size_t length = strcspn(at, ",+");
+        (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), at);
+        if ((sscanf(part, " %d x %95s", &nodes, name) != 2 &&
+             sscanf(part, " %dx%95s", &nodes, name) != 2) || /* NOLINT */
+            nodes < 1 ||
+            nodes > TM_PLAN_NODES_MAX || plan->running.part_count == TM_PLAN_PARTS_MAX)
+            return tm_error_set(e, TM_EUSAGE,
+                                "--running: expected COUNTx TYPE, got \"%.60s\"; write for example \"8x p3.2xlarge, "
+                                "2x p3.2xlarge:on-demand\"",
+                                part);
+        char *colon = strchr(name, ':');
+        bool on_demand = colon != NULL && strcmp(colon, ":on-demand") == 0;
+        if (colon != NULL) *colon = '\0';
+        const struct tm_offer *offer = find_offer(plan, name, on_demand);
+        if (offer == NULL)
+            return tm_error_set(e, TM_EUSAGE, "--running: %s is offered nowhere that may be used, or not with the rest",
+                                name);
+        plan->running.parts[plan->running.part_count++] = (struct tm_plan_part){
+            &plan->catalog.instances[offer->instance], offer, on_demand ? 0 : nodes, on_demand ? nodes : 0};
+        at += length + (at[length] != '\0');
+    }
+    return plan->running.part_count > 0 ? 0 : tm_error_set(e, TM_EUSAGE, "--running: empty");
+}
+
+static int replan(struct plan *plan, struct tm_error *e)
+{
+    struct tm_cli *cli = plan->cli;
+    struct tm_observed observed;
+    struct tm_links links;
+    struct tm_replan_state state = {.fleet = &plan->running, .observed = &observed};
+    int64_t elapsed_ms = 0;
+    tm_observed_init(&observed);
+    int rc = read_running(plan, e);
+    if (rc == 0) rc = tm_given_number(cli, "done", 0, 1e15, &state.samples_done, e);
+    if (rc == 0) rc = tm_given_number(cli, "spent", 0, 1e12, &state.spent_usd, e);
+    if (rc == 0) rc = tm_given_duration(cli, "elapsed", &elapsed_ms, e);
+    if (rc == 0 && tm_given(cli, "observed"))
+        rc = tm_observed_load(cli->env, tm_given_text(cli, "observed"), &observed, e);
+    if (rc == 0 && tm_given(cli, "links")) {
+        rc = tm_links_load(cli->env, tm_given_text(cli, "links"), &links, e);
+        state.links = &links;
+    }
+    state.elapsed_s = (double)elapsed_ms / 1000;
+    if (rc == 0) rc = tm_plan_replan(&plan->supply, &plan->request, &state, &plan->replan, &plan->result, e);
+    if (rc == 0) plan->request = plan->replan.left;
+    tm_observed_deinit(&observed);
+    return rc;
+}
+
 /* ---- the plan ---- */
 
 static int emit(struct plan *plan, int kind, struct tm_error *e)
@@ -508,6 +584,11 @@ static int replay(struct plan *plan, struct tm_error *e)
     tm_trace_init(&trace);
     int rc = tm_trace_load(cli->env, path, NULL, &trace, e);
     struct tm_replay judge = {.env = cli->env, .trace = &trace, .starts = REPLAY_STARTS};
+    /* One judge for all: what the other planner found is open to ours. */
+    for (size_t i = 0; plan->request.planner == TM_PLAN_TIDEMILL && i < plan->other.count; i++) {
+        if (plan->result.count < TM_PLAN_ANSWERS_MAX)
+            plan->result.answers[plan->result.count++] = plan->other.answers[i];
+    }
     if (rc == 0) rc = tm_plan_replay_all(&judge, &plan->supply, &plan->request, &plan->result, e);
     if (rc == 0) rc = tm_plan_replay_all(&judge, &plan->supply, &plan->request, &plan->other, e);
     tm_trace_deinit(&trace);
@@ -516,6 +597,7 @@ static int replay(struct plan *plan, struct tm_error *e)
 
 static int search(struct plan *plan, struct tm_error *e)
 {
+    if (tm_given(plan->cli, "running")) return replan(plan, e);
     if (plan->objective == OBJECTIVE_PARETO) return tm_plan_pareto(&plan->supply, &plan->request, &plan->result, e);
     return tm_plan_search_in(&plan->supply, &plan->request, &plan->result, &plan->other, e);
 }
@@ -533,8 +615,11 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                                     .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
                                     .judge = plan->judge == JUDGE_REPLAY ? "replaying the trace from 16 starts"
                                                                          : "a closed form over random losses"};
+    if (tm_given(cli, "running")) report.running = &plan->replan;
     int rc = tm_given_choice(cli, "emit", &kind, e);
-    if (rc == 0 && plan->result.count == 0) {
+    if (rc == 0 && report.running != NULL && plan->replan.holds) {
+        report.other = NULL;
+    } else if (rc == 0 && plan->result.count == 0) {
         rc = tm_plan_relax(&plan->catalog, &plan->supply, &plan->request, &plan->result, &plan->relax, e);
         report.relax = &plan->relax;
         if (rc == 0 && (!cli->json || kind != EMIT_NOTHING)) return tm_plan_report_nothing(&report, e);
@@ -632,6 +717,16 @@ const struct tm_option tm_plan_options[] = {
      .help = "until a zone gives instances again after a burst; else from the trace, or 15m"},
     {.name = "checkpoint", .value = "DURATION", .help = "time that a checkpoint takes; else its size at 1 GB/s"},
     {.name = "restart", .value = "DURATION", .help = "time from a loss to the next step; else 1m"},
+    {.name = "running",
+     .value = "LIST",
+     .help = "the fleet that runs now: does it still hold, and if not, what instead?"},
+    {.name = "observed", .value = "FILE", .help = "of the running fleet: step times in seconds"},
+    {.name = "links",
+     .value = "FILE",
+     .help = "of the running fleet: probed links, CSV with mbit, and maybe latency_ms"},
+    {.name = "done", .value = "N", .help = "of the running job: samples trained so far"},
+    {.name = "elapsed", .value = "DURATION", .help = "of the running job: time since its start"},
+    {.name = "spent", .value = "USD", .help = "of the running job: dollars spent so far"},
     {.name = "judge",
      .value = "NAME",
      .help = "how answers are judged: a closed form, or replaying the trace of --trace",

@@ -7,6 +7,7 @@
 #include "cli/knowledge.h"
 #include "market/catalog.h"
 #include "workload/evaluate.h"
+#include "workload/links.h"
 #include "workload/observed.h"
 #include "workload/scaling.h"
 
@@ -298,6 +299,17 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
                        usd_per_million(fleet->spot_usd_h, p->samples_per_s));
 }
 
+/* Probed links of the granted instances, if any, instead of what the catalogue says. */
+static int use_links(struct tm_cli *cli, struct fleet *fleet, struct tm_comm_model *comm, struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "links");
+    struct tm_links links;
+    if (path == NULL) return 0;
+    int rc = tm_links_load(cli->env, path, &links, e);
+    if (rc == 0) tm_links_use(&links, fleet->groups, fleet->group_count, comm);
+    return rc;
+}
+
 static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
                       struct tm_error *e)
 {
@@ -330,6 +342,7 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     bool same_gpu = rc == 0 && strcmp(knowledge.gpu, fleet.groups[0].gpu.name) == 0; /* else they say little here */
     request.measured_count = same_gpu ? knowledge.count : 0;
     double correction = 1;
+    if (rc == 0) rc = use_links(cli, &fleet, &knowledge.comm, e);
     if (rc == 0) rc = tm_predict(&request, &prediction, e);
     if (rc == 0) rc = correct(cli, &prediction, &correction, e);
     if (rc == -(int)TM_ENONE && cli->json) { /* the document says that and why it does not fit */
@@ -448,6 +461,9 @@ const struct tm_option tm_predict_options[] = {
     {.name = "observed",
      .value = "FILE",
      .help = "step times of the running job, in seconds, that correct the prediction"},
+    {.name = "links",
+     .value = "FILE",
+     .help = "probed links between the instances: CSV with mbit, and maybe latency_ms"},
     {.name = "cloud", .value = "NAME", .help = "cloud of the instance types, where several have one of that name"},
     {.name = "evaluate", .value = "FILE", .help = "hold parts of a profile back, predict them, and show the errors"},
     {.name = "split", .value = "NAME", .help = "what is held back", .choices = tm_split_names},

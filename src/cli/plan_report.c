@@ -208,6 +208,11 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
     tm_jsonout_integer(&json, "integer_programs", (int64_t)result->programs);
     tm_jsonout_number(&json, "bound", result->bound);
     tm_jsonout_number(&json, "gap", result->gap);
+    if (report->running != NULL) {
+        put_answer_json(&json, "running", "running", &report->running->running, report->running->holds);
+        tm_jsonout_bool(&json, "holds", report->running->holds);
+        tm_jsonout_number(&json, "observed_factor", report->running->factor);
+    }
     tm_jsonout_list(&json, "answers");
     for (size_t i = 0; i < result->count; i++) {
         if (is_shown(result, i)) put_answer_json(&json, NULL, report->planner, &result->answers[i], i == 0);
@@ -349,6 +354,16 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
     tm_text_printf(out, "Judged by %s.\n", report->judge);
 }
 
+static void put_running(struct tm_cli *cli, const struct tm_plan_report *report)
+{
+    const struct tm_replan *running = report->running;
+    tm_text_printf(&cli->out, "\nIts steps take %.2f times what was predicted. ", running->factor);
+    tm_text_puts(&cli->out, running->holds
+                                ? "The fleet that runs still satisfies all constraints: keep it.\n"
+                                : "The fleet that runs no longer satisfies all constraints: change to the one "
+                                  "that is marked.\n");
+}
+
 int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report, struct tm_error *e)
 {
     static const struct tm_column columns[] = {
@@ -369,6 +384,7 @@ int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report
     const struct tm_plan_result *result = report->result;
     struct tm_table table;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
+    if (report->running != NULL) add_answer(cli, &table, &report->running->running, "running", report->running->holds);
     for (size_t i = 0; i < result->count; i++) {
         if (is_shown(result, i)) add_answer(cli, &table, &result->answers[i], report->planner, i == 0);
     }
@@ -376,7 +392,8 @@ int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report
         add_answer(cli, &table, &report->other->answers[0], report->other_planner, false);
     int rc = tm_table_print(&table, &cli->term, &cli->out, e);
     tm_table_deinit(&table);
-    if (rc == 0 && !cli->quiet) put_words(cli, report);
+    if (rc == 0 && !cli->quiet && report->running != NULL) put_running(cli, report);
+    if (rc == 0 && !cli->quiet && result->count > 0) put_words(cli, report);
     return rc;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "plan/advise.h"
+#include "plan/replan.h"
 
 struct tm_plan_report {
     const char *planner;
@@ -14,6 +15,7 @@ struct tm_plan_report {
     const struct tm_plan_result *other;     /* the other planner's */
     const struct tm_plan_advice *advice;    /* NULL: none was asked for */
     const struct tm_plan_relaxation *relax; /* where nothing was found */
+    const struct tm_replan *running;        /* of a job that runs; NULL: of one that does not yet */
     const char *judge;                      /* how answers were judged */
 };
 

@@ -418,7 +418,9 @@ static int predict_fleet(const struct tm_supply *supply, const struct tm_supply_
         nodes[at] += part->spot + part->on_demand;
     }
     struct tm_predict_request predict = tm_supply_predict_request(request, types, nodes, count, groups);
-    return tm_predict(&predict, out, e);
+    int rc = tm_predict(&predict, out, e);
+    if (rc == 0 && types[0]->slowdown != 1) tm_prediction_slow(out, types[0]->slowdown);
+    return rc;
 }
 
 bool tm_search__predict(const struct tm_search *search, const struct tm_plan_fleet *fleet,
@@ -434,10 +436,18 @@ int tm_plan_judge(const struct tm_supply *supply, const struct tm_plan_request *
 {
     int rc = predict_fleet(supply, &request->supply, &answer->fleet, &answer->prediction, e);
     if (rc != 0) return rc;
+    return tm_plan_weigh(supply, request, answer, e);
+}
+
+int tm_plan_weigh(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
+                  struct tm_error *e)
+{
+    const struct tm_plan_region *region = region_of(supply, &answer->fleet);
+    if (region == NULL) return tm_error_set(e, TM_EINPUT, "the fleet lies in no region that may be used");
     double spread = tm_estimate_spread(&answer->prediction.step_s);
     struct tm_estimate samples_per_s = tm_estimate_around(answer->prediction.samples_per_s, spread);
-    answer->expectation = weigh(&request->supply, request, region_of(supply, &answer->fleet), &samples_per_s, true,
-                                &answer->fleet, &answer->anchors);
+    answer->expectation =
+        weigh(&request->supply, request, region, &samples_per_s, true, &answer->fleet, &answer->anchors);
     return 0;
 }
 

@@ -104,6 +104,10 @@ int tm_plan_make_supply(const struct tm_catalog *catalog, const struct tm_plan_r
 int tm_plan_judge(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
                   struct tm_error *e);
 
+/* The same for a prediction that stands in the answer already, corrected perhaps by what was observed. */
+int tm_plan_weigh(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
+                  struct tm_error *e);
+
 /* The integer program behind an answer (the least price an hour for its throughput in its region), with what our solver
  * says of it, as one JSON document for other solvers: {"feasible","objective","bound","program"} (tm_milp_json). */
 int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request *request,

@@ -67,6 +67,7 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
     for (size_t i = 0; i < count; i++) {
         groups[i] = types[i]->group;
         groups[i].nodes = nodes[i];
+        if (request->probed_bit_s > 0) groups[i].network_bit_s = request->probed_bit_s;
         /* One precision for all: what the least able of them has. */
         if (!(groups[i].gpu.flops[predict.precision] > 0)) predict.precision = types[i]->precision;
     }
@@ -353,7 +354,7 @@ static void find_anchors(const struct tm_supply_request *request, struct tm_supp
 static int add_type(const struct tm_supply_request *request, const struct tm_instance *instance,
                     struct tm_supply *supply, size_t *out_index, struct tm_error *e)
 {
-    struct tm_plan_type type = {.instance = instance};
+    struct tm_plan_type type = {.instance = instance, .slowdown = 1};
     void *types = supply->types;
     *out_index = SIZE_MAX;
     if (!group_of(supply->catalog, instance, &type.group)) return 0;

@@ -20,7 +20,8 @@ struct tm_plan_type {
     enum tm_precision precision;
     struct tm_plan_rate *rates; /* ascending; only counts that are faster than all smaller ones */
     size_t rate_count;
-    bool saturated; /* larger fleets were tried and are no faster */
+    bool saturated;  /* larger fleets were tried and are no faster */
+    double slowdown; /* of what was seen to what was predicted; 1: nothing was seen */
 };
 
 struct tm_plan_pool {
@@ -69,7 +70,8 @@ struct tm_supply_request {
     bool on_demand;
     double loss_per_s; /* of a spot instance; NaN: from the offer's interruption band, else `default_loss_per_s` */
     double default_loss_per_s;
-    double anchor_gib; /* that anchors must hold together; 0: any */
+    double probed_bit_s; /* of the instances' network, where it was probed; 0: as the catalogue says */
+    double anchor_gib;   /* that anchors must hold together; 0: any */
     /* May this offer be used, to train or (anchor) to hold copies? NULL: all. */
     bool (*allowed)(const void *context, const struct tm_instance *instance, const struct tm_offer *offer, bool anchor);
     const void *allowed_context;

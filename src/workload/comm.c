@@ -33,6 +33,13 @@ struct tm_comm_model tm_comm_gpus(void)
     return (struct tm_comm_model){.x = {1.99, -2.995732, -3.912023, 0.0, 0.0}, .spread = 0.15};
 }
 
+void tm_comm_probed(double latency_ms, double spread, struct tm_comm_model *model)
+{
+    model->x[X_EFFICIENCY] = 4.0; /* 98%: a probe sees the same protocol, a collective a little less */
+    if (!isnan(latency_ms)) model->x[X_LATENCY] = log(latency_ms);
+    model->spread = hypot(0.05, spread / 2); /* a ring sees many links at once */
+}
+
 struct tm_comm_iteration tm_comm_iteration_of(const struct tm_profile_run *run)
 {
     return (struct tm_comm_iteration){.world = run->world,

@@ -86,12 +86,7 @@ double tm_observed_correct(struct tm_observed *observed, struct tm_prediction *p
     double belief = 1 / (belief_spread * belief_spread);
     double factor = exp(evidence / (evidence + belief) * log(median / prediction->step_s.mean));
     double spread = sqrt(step_spread * step_spread + 1 / (evidence + belief));
-    double mean = prediction->step_s.mean * factor;
-    prediction->step_s = tm_estimate_around(mean, spread);
-    prediction->samples_per_s /= factor;
-    prediction->compute_s *= factor;
-    prediction->exposed_comm_s *= factor;
-    prediction->bubble_s *= factor;
-    prediction->optimizer_s *= factor;
+    tm_prediction_slow(prediction, factor);
+    prediction->step_s = tm_estimate_around(prediction->step_s.mean, spread);
     return factor;
 }

@@ -216,9 +216,10 @@ static void fill_details(struct tm_predictor *predictor, struct tm_stage_cut *cu
     }
 }
 
-/* Predicts one layout; `details`: with interval and memory. */
+/* Predicts one layout; `details`: with interval and memory. Where compute alone makes it no faster than `to_beat`
+ * samples a second, that bound is all that is found. */
 static void predict_layout(struct tm_predictor *predictor, const struct layout_plan *plan, struct tm_stage_cut *cut,
-                           bool details, struct tm_prediction *out)
+                           bool details, double to_beat, struct tm_prediction *out)
 {
     const struct tm_predict_request *request = &predictor->request;
     struct pipeline pipelines[TM_FLEET_GROUPS_MAX];
@@ -244,6 +245,8 @@ static void predict_layout(struct tm_predictor *predictor, const struct layout_p
     }
     share_micro_batches(request, per_group, stage_ms, total, most);
     size_t last = last_group(request, pipelines, most, per_group, plan->stages);
+    out->samples_per_s = request->batch / ((most[last] + plan->stages - 1) * stage_ms[last] / 1e3);
+    if (out->samples_per_s <= to_beat && !details) return;
     double exposed = exposed_ms(predictor, cut, plan->pipelines, per_group, stage_ms[last]);
     fill_times(predictor, &pipelines[last], most[last], exposed, out);
     if (details) fill_details(predictor, cut, pipelines, per_group, last, each, out);
@@ -311,7 +314,7 @@ static bool try_one(struct tm_predictor *predictor, const struct layout_plan *pl
 {
     struct tm_prediction prediction;
     bool details = !best->any || !best->fits; /* what does not fit is told apart by its memory */
-    predict_layout(predictor, plan, cut, details, &prediction);
+    predict_layout(predictor, plan, cut, details, best->samples_per_s, &prediction);
     bool better = !best->any || (prediction.fits && !best->fits);
     if (!better && prediction.fits == best->fits)
         better =
@@ -324,7 +327,8 @@ static bool try_one(struct tm_predictor *predictor, const struct layout_plan *pl
 
 /* All micro-batch sizes that are powers of two, for P stages and at most D pipelines (D itself, where it was asked
  * for). */
-static void try_layout(struct tm_predictor *predictor, int pipelines, int stages, struct tm_stage_cut *cut, struct best *best)
+static void try_layout(struct tm_predictor *predictor, int pipelines, int stages, struct tm_stage_cut *cut,
+                       struct best *best)
 {
     const struct tm_predict_request *request = &predictor->request;
     int per_pipeline = request->pipelines > 0 ? (request->batch - 1) / pipelines + 1 : request->batch;
@@ -394,6 +398,18 @@ static int tune(struct tm_predictor *predictor, struct tm_error *e)
     return rc;
 }
 
+void tm_prediction_slow(struct tm_prediction *prediction, double factor)
+{
+    prediction->step_s.mean *= factor;
+    prediction->step_s.p10 *= factor;
+    prediction->step_s.p90 *= factor;
+    prediction->samples_per_s /= factor;
+    prediction->compute_s *= factor;
+    prediction->exposed_comm_s *= factor;
+    prediction->bubble_s *= factor;
+    prediction->optimizer_s *= factor;
+}
+
 int tm_predictor_create(const struct tm_predict_request *request, struct tm_predictor **out, struct tm_error *e)
 {
     if (request->group_count < 1 || request->group_count > TM_FLEET_GROUPS_MAX)
@@ -438,7 +454,7 @@ int tm_predictor_run(struct tm_predictor *predictor, const int *nodes, struct tm
     if (rc == 0) rc = tm_predictor__cut(predictor, best.plan.stages, &cut, e);
     if (rc != 0) return rc;
     *out = (struct tm_prediction){0};
-    predict_layout(predictor, &best.plan, cut, true, out);
+    predict_layout(predictor, &best.plan, cut, true, 0, out);
     if (out->fits) return 0;
     return tm_error_set(e, TM_ENONE,
                         "%s does not fit: a stage needs %.1f GiB, the GPU has %.0f; use more stages, a "

@@ -65,6 +65,9 @@ struct tm_prediction {
 /* -TM_EINPUT: wrong figures; -TM_ENONE: no layout fits the fleet's memory (`out` tells how far the best one is off). */
 int tm_predict(const struct tm_predict_request *request, struct tm_prediction *out, struct tm_error *e);
 
+/* Makes a prediction slower by a factor, all parts alike. */
+void tm_prediction_slow(struct tm_prediction *prediction, double factor);
+
 /* The same for many counts of the same kinds of instance: what does not depend on the counts is found once. What the
  * request points to must outlive it. */
 struct tm_predictor;

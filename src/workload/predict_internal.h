@@ -48,9 +48,10 @@ struct tm_predictor {
 /* The cut into `count` stages; made at the first call. */
 int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_stage_cut **out, struct tm_error *e);
 void tm_predictor__forget(struct tm_stage_cut *cut);
-struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group, int micro_batch);
+struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group,
+                                  int micro_batch);
 /* Memory of a stage's GPU. */
-double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage, int micro_batch,
-                         int micro_batches, bool recompute);
+double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
+                         int micro_batch, int micro_batches, bool recompute);
 
 #endif

@@ -196,7 +196,8 @@ static struct tm_pace find_pace(const struct tm_predictor *predictor, const stru
     return pace;
 }
 
-struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group, int micro_batch)
+struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group,
+                                  int micro_batch)
 {
     int power = __builtin_ctz((unsigned)micro_batch);
     if (micro_batch != 1 << power) return find_pace(predictor, cut, group, micro_batch);
@@ -205,8 +206,8 @@ struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stag
     return *pace;
 }
 
-double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage, int micro_batch,
-                         int micro_batches, bool recompute)
+double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
+                         int micro_batch, int micro_batches, bool recompute)
 {
     const struct tm_stage *s = &cut->stages[stage];
     /* weight, gradient, states */

@@ -1,0 +1,151 @@
+/* The loop of a running job: keep the fleet while it holds, plan anew once it does not. */
+#include "base/env.h"
+#include "base/test/harness.h"
+#include "plan/replan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CATALOG                                                                                                        \
+    "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,made up\n"                                            \
+    "[gpu]\nname,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source\n"                                   \
+    "Slow,,16,300,8,,65,,,s\nFast,,40,1555,19.5,156,312,312,,s\n"                                                      \
+    "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"                            \
+    "aws,slow.1,Slow,1,4,16,16,10,s\naws,fast.1,Fast,1,8,64,40,25,s\n"                                                 \
+    "[offer]\ncloud,region,zone,instance,on_demand,spot,source\n"                                                      \
+    "aws,r1,r1a,slow.1,0.5,0.15,s\naws,r1,r1a,fast.1,4,1.2,s\n"
+
+struct fixture {
+    struct tm_catalog catalog;
+    struct tm_model model;
+    struct tm_compute_model compute;
+    struct tm_comm_model comm;
+    struct tm_plan_request request;
+    struct tm_supply supply;
+    struct tm_plan_result result;
+    struct tm_plan_result next;
+    struct tm_replan replan;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *f = tm_calloc(1, sizeof *f);
+    assert_non_null(f);
+    tm_catalog_init(&f->catalog);
+    tm_model_init(&f->model);
+    tm_supply_init(&f->supply);
+    assert_int_equal(tm_catalog_parse(&f->catalog, "c", CATALOG, strlen(CATALOG), false, NULL), 0);
+    assert_int_equal(tm_catalog_finish(&f->catalog, NULL), 0);
+    assert_int_equal(tm_model_load(tm_env_real(), "resnet50", &f->model, NULL), 0);
+    f->compute = tm_compute_prior();
+    f->comm = tm_comm_gpus();
+    f->request = (struct tm_plan_request){
+        .supply = {.model = &f->model,
+                   .compute = &f->compute,
+                   .comm = &f->comm,
+                   .precision = TM_PRECISION_MIXED,
+                   .batch = 256,
+                   .loss_per_s = 1 / 360000.0},
+        .job = {.samples = 1e8, .deadline_s = 40 * 3600, .checkpoint_s = 1, .restart_s = 60, .startup_s = 180},
+        .budget_usd = INFINITY,
+        .max_usd_h = INFINITY,
+        .max_nodes = 8,
+        .min_probability = 0.95,
+        .top = 4};
+    assert_int_equal(tm_plan_make_supply(&f->catalog, &f->request, &f->supply, NULL), 0);
+    assert_int_equal(tm_plan_solve(&f->supply, &f->request, &f->result, NULL), 0);
+    assert_true(f->result.count > 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    tm_supply_deinit(&f->supply);
+    tm_model_deinit(&f->model);
+    tm_catalog_deinit(&f->catalog);
+    tm_free(f);
+    return 0;
+}
+
+/* Observed steps that take `factor` times what was predicted. */
+static void observe(struct fixture *f, double factor, struct tm_observed *observed)
+{
+    char text[2048] = "";
+    for (int i = 0; i < 40; i++) {
+        size_t length = strlen(text);
+        double step_s = f->result.answers[0].prediction.step_s.mean * factor * (1 + 0.002 * (i % 5 - 2));
+        (void)snprintf(text + length, sizeof text - length, "%.6f\n", step_s);
+    }
+    tm_observed_init(observed);
+    assert_int_equal(tm_observed_parse("o", text, strlen(text), observed, NULL), 0);
+}
+
+static void test_keeps_what_holds(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_observed observed;
+    observe(f, 1, &observed);
+    struct tm_replan_state now = {.fleet = &f->result.answers[0].fleet,
+                                  .samples_done = 5e7,
+                                  .elapsed_s = f->result.answers[0].expectation.time_s.mean / 2,
+                                  .observed = &observed};
+    assert_int_equal(tm_plan_replan(&f->supply, &f->request, &now, &f->replan, &f->next, NULL), 0);
+    assert_true(f->replan.holds && fabs(f->replan.factor - 1) < 0.02);
+    assert_true(f->replan.left.job.samples == 5e7 && f->replan.left.job.deadline_s < f->request.job.deadline_s);
+    tm_observed_deinit(&observed);
+}
+
+/* Steps three times as long: the deadline fails, and the plan for the rest is made with that in mind. */
+static void test_plans_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_observed observed;
+    observe(f, 3, &observed);
+    struct tm_replan_state now = {.fleet = &f->result.answers[0].fleet,
+                                  .samples_done = 1e7,
+                                  .elapsed_s = 20 * 3600,
+                                  .spent_usd = 3,
+                                  .observed = &observed};
+    assert_int_equal(tm_plan_replan(&f->supply, &f->request, &now, &f->replan, &f->next, NULL), 0);
+    assert_false(f->replan.holds);
+    assert_true(f->replan.factor > 2.8 && f->replan.factor < 3.2);
+    assert_true(f->next.count > 0);
+    assert_true(f->next.answers[0].expectation.p_deadline >= 0.95);
+    assert_true(f->next.answers[0].expectation.usd_h > f->replan.running.expectation.usd_h);
+    tm_observed_deinit(&observed);
+}
+
+/* Slow links that a probe finds are enough. */
+static void test_probed_links(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_links slow = {.count = 3, .rate_bit_s = 1e7, .latency_ms = 1, .spread = 0.1};
+    struct tm_plan_fleet fleet = f->result.answers[0].fleet;
+    fleet.parts[0].spot = 8;
+    struct tm_replan_state now = {.fleet = &fleet, .elapsed_s = 3600};
+    assert_int_equal(tm_plan_replan(&f->supply, &f->request, &now, &f->replan, &f->next, NULL), 0);
+    double before = f->replan.running.prediction.samples_per_s;
+    now.links = &slow;
+    assert_int_equal(tm_plan_replan(&f->supply, &f->request, &now, &f->replan, &f->next, NULL), 0);
+    assert_true(f->replan.running.prediction.samples_per_s < 0.5 * before);
+}
+
+static void test_nothing_left(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_replan_state now = {.fleet = &f->result.answers[0].fleet, .samples_done = 1e8};
+    assert_int_equal(tm_plan_replan(&f->supply, &f->request, &now, &f->replan, &f->next, NULL), -(int)TM_EUSAGE);
+    now.samples_done = 9e7; /* the deadline has passed: it fails, and something is said all the same */
+    now.elapsed_s = 50 * 3600;
+    assert_int_equal(tm_plan_replan(&f->supply, &f->request, &now, &f->replan, &f->next, NULL), 0);
+    assert_false(f->replan.holds);
+    assert_int_equal(f->next.count, 0);
+}
+
+#define FIXTURE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+TM_TEST_MAIN(FIXTURE_TEST(test_keeps_what_holds), FIXTURE_TEST(test_plans_anew), FIXTURE_TEST(test_probed_links),
+             FIXTURE_TEST(test_nothing_left))
