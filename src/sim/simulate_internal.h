@@ -23,7 +23,8 @@ struct tm_sim__run {
     int observed; /* the count of the last observation */
     int arrived;  /* since then */
     int lost;
-    size_t tick; /* how many there were */
+    size_t tick;      /* how many there were */
+    size_t announced; /* the first moment whose losses have not been told to the forecast */
     struct tm_ahead steps[TM_FORECAST_STEPS_MAX + 1];
     struct tm_standing standing;
     struct tm_ahead now; /* this moment with the on-demand instances that are there */

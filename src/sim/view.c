@@ -53,20 +53,19 @@ int tm_sim__observe(struct tm_sim__run *run, struct tm_error *e)
     return rc;
 }
 
-/* Losses that have been announced by now: the forecast takes them as a promise. */
+/* Losses that have been announced by now, each once: the forecast takes them as a promise. */
 static void hear_notices(struct tm_sim__run *run, size_t moment)
 {
     double now_s = run->moments.list[moment].time_s;
-    int losing = 0;
-    double last_s = now_s;
-    for (size_t i = moment + 1; i < run->moments.known; i++) {
-        if (run->moments.list[i].time_s > now_s + run->options->notice_s) break;
-        losing += run->moments.ahead[i].lost;
-        last_s = run->moments.list[i].time_s;
+    if (run->announced <= moment) run->announced = moment + 1;
+    for (; run->announced < run->moments.known; run->announced++) {
+        double at_s = run->moments.list[run->announced].time_s;
+        int losing = run->moments.ahead[run->announced].lost;
+        if (at_s > now_s + run->options->notice_s) break;
+        if (losing > 0)
+            tm_forecaster_hint(run->forecaster, TM_FORECAST_NOTICE, losing,
+                               (int)ceil((at_s - now_s) / run->options->interval_s));
     }
-    if (losing > 0)
-        tm_forecaster_hint(run->forecaster, TM_FORECAST_NOTICE, losing,
-                           (int)ceil((last_s - now_s) / run->options->interval_s));
 }
 
 /* ---- what the policy sees ---- */
