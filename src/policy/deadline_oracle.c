@@ -160,11 +160,11 @@ static int spend(struct search *search, const struct stage *stage, int32_t paren
     next.how = (int8_t)how;
     if (how == WHOLE) {
         next.used_s += on == TM_GANG_NOTHING ? stage->length_s : launch_s;
-        next.usd += price_usd_s(terms, on) * (stage->length_s - start_s);
+        next.usd += price_usd_s(terms, (int)on) * (stage->length_s - start_s);
     } else {
         if (next.part != 0 || stage->length_s < launch_s) return 0;
         next.used_s += stage->length_s;
-        next.usd += price_usd_s(terms, on) * (launch_s - start_s);
+        next.usd += price_usd_s(terms, (int)on) * (launch_s - start_s);
         next.part = 3 * stage->number + (int)how;
         next.part_on = (int8_t)on;
         next.room_s = stage->length_s - launch_s;
@@ -233,14 +233,14 @@ static double spell_end_s(const struct tm_deadline_terms *terms, const struct tm
 static int write_plan(const struct search *search, const struct tm_gang_spell *spells, size_t count, size_t used,
                       const struct pair *best, struct tm_gang_plan *plan, struct tm_error *e)
 {
-    const struct pair **way = tm_alloc(used * sizeof *way);
+    size_t *way = tm_alloc(used * sizeof *way); /* indices of pairs */
     if (way == NULL) return tm_error_nomem(e);
-    const struct pair *pair = best;
-    for (size_t i = used; i-- > 0; pair = &search->pairs[pair->parent])
-        way[i] = pair;
+    size_t at = (size_t)(best - search->pairs);
+    for (size_t i = used; i-- > 0; at = (size_t)search->pairs[at].parent)
+        way[i] = at;
     int rc = 0;
     for (size_t i = 0; i < used && rc == 0; i++)
-        rc = add_spell(plan, spells[i].start_s, spell_end_s(search->terms, spells, count, i), way[i],
+        rc = add_spell(plan, spells[i].start_s, spell_end_s(search->terms, spells, count, i), &search->pairs[way[i]],
                        growth_s(search, best), e);
     tm_free(way);
     plan->cost_usd = final_usd(search, best);
