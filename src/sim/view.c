@@ -90,6 +90,9 @@ static int forecast_path(struct tm_sim__run *run, int *path, struct tm_error *e)
 {
     int horizon = run->options->horizon;
     if (run->options->forecasts != NULL) {
+        if (run->tick > run->options->forecast_count)
+            return tm_error_set(e, TM_EUSAGE, "forecasts are given for %zu intervals; there are more",
+                                run->options->forecast_count);
         const int *given = run->options->forecasts + (run->tick - 1) * (size_t)horizon;
         memcpy(path, given, (size_t)horizon * sizeof *path);
         return 0;

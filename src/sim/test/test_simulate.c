@@ -241,6 +241,45 @@ static void test_refusals(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* Forecasts that are given are those the planner gets: of a loss that does not come, and of one that does. */
+static void test_given_forecasts(void **state)
+{
+    (void)state;
+    enum { HORIZON = 7 };
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, PAPER, 8, test_speed);
+    struct tm_trace trace;
+    struct tm_error e = {0};
+    int forecasts[3 * HORIZON];
+    trace_of("end: 180s\n\n0 +8\n", &trace);
+    struct tm_sim_options options = minute_options(0, 180000);
+    options.horizon = HORIZON;
+    options.forecasts = forecasts;
+    options.forecast_count = 3;
+    for (int i = 0; i < 3 * HORIZON; i++)
+        forecasts[i] = 8;
+    struct tm_sim_log log;
+    tm_sim_log_init(&log);
+    double right = simulate(env, job, &trace, "parcae", &options, &log).samples;
+    assert_true(log.count == 3 && log.intervals[2].pipelines * log.intervals[2].stages == 8);
+    tm_sim_log_deinit(&log);
+    for (int i = HORIZON; i < 3 * HORIZON; i++)
+        forecasts[i] = 4;
+    double wrong = simulate(env, job, &trace, "parcae", &options, &log).samples;
+    assert_true(log.intervals[2].pipelines * log.intervals[2].stages == 4);
+    tm_sim_log_deinit(&log);
+    assert_true(wrong < right);
+    options.forecast_count = 2; /* one too few */
+    struct tm_sim_job sim_job = {.shapes = &job->shapes, .migrations = job->migrations, .cost = &job->cost};
+    struct tm_sim_result result;
+    assert_int_equal(tm_simulate(env, &sim_job, &trace, tm_policy_find("parcae"), &options, &result, NULL, &e),
+                     -TM_EUSAGE);
+    assert_error_has(e, "for 2 intervals");
+    tm_trace_deinit(&trace);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
 /* ---- whatever the trace ---- */
 
 enum { NODES = 10 };
@@ -533,5 +572,5 @@ static void test_without_memory(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_without_costs_all_are_ideal), TM_TEST(test_reactive_by_hand), TM_TEST(test_on_demand_by_hand),
              TM_TEST(test_the_end_of_a_job), TM_TEST(test_prices_of_the_trace), TM_TEST(test_the_step_in_flight),
-             TM_TEST(test_refusals), TM_TEST(test_whatever_the_trace), TM_TEST(test_whatever_the_deadline),
-             TM_TEST(test_repeatable), TM_TEST(test_without_memory))
+             TM_TEST(test_refusals), TM_TEST(test_given_forecasts), TM_TEST(test_whatever_the_trace),
+             TM_TEST(test_whatever_the_deadline), TM_TEST(test_repeatable), TM_TEST(test_without_memory))
