@@ -204,6 +204,13 @@ static void put_notes(struct tm_cli *cli, const struct request *request, const s
     if (isfinite(ceiling)) tm_text_printf(&cli->out, "; the parameter servers take at most %.1f", ceiling);
     tm_text_printf(&cli->out, ".\nRuns with 0, 1, and 2 or more revocations: %.1f%%, %.1f%%, %.1f%%.\n",
                    100 * o->with_count[0], 100 * o->with_count[1], 100 * o->with_count[2]);
+    struct tm_cluster together = request->cluster;
+    for (size_t i = 0; i < together.count; i++)
+        together.workers[i].region[0] = '\0';
+    double near_by = tm_cluster_speed(&request->model, &together, NULL);
+    if (near_by > o->steps_per_s * 1.0001)
+        tm_text_printf(&cli->out, "In one region the same workers would make %.2f steps a second, %.1f%% more.\n",
+                       near_by, 100 * (near_by / o->steps_per_s - 1));
     if (request->job.checkpoint_every > 0)
         tm_text_printf(&cli->out, "A checkpoint of %g MB takes %.1f s.\n", request->job.checkpoint_mb,
                        tm_cluster_checkpoint_s(request->job.checkpoint_mb));

@@ -322,7 +322,8 @@ static int backtest_method(struct tm_cli *cli, const struct request *request, co
         bool undefined = method == TM_FORECAST_PARCAE && (h < 5 || h == 6);
         if (undefined && !tm_given(cli, "method")) continue; /* not asked for by name */
         if (undefined && h < request->horizon) continue;
-        if (!cli->json && h != request->horizon && request->protocol == 0) continue;
+        /* A table of several traces has the one look-ahead that was asked for. */
+        if (!cli->json && h != request->horizon && cli->argument_count > 1) continue;
         struct tm_backtest_options options = {.method = (enum tm_forecast_method)method,
                                               .horizon = h,
                                               .seed = (uint64_t)request->seed,

@@ -234,6 +234,16 @@ static int put_table(struct tm_cli *cli, const struct tm_lifetimes *lifetimes, c
     return rc;
 }
 
+static void put_burst_sizes(struct tm_cli *cli, const struct tm_bursts *bursts)
+{
+    tm_text_puts(&cli->out, "Bursts by size:");
+    for (int i = 0; i < TM_BURST_SIZES; i++) {
+        if (bursts->count[i] == 0) continue;
+        tm_text_printf(&cli->out, " %.0f of %s%d", bursts->count[i], i + 1 == TM_BURST_SIZES ? ">=" : "", i + 1);
+    }
+    tm_text_puts(&cli->out, ".\n");
+}
+
 /* Hazards by age and hour, bursts, load: of everything that was asked for. */
 static void put_notes(struct tm_cli *cli, const struct tm_lifetimes *lifetimes, const struct tm_study *study)
 {
@@ -265,6 +275,7 @@ static void put_notes(struct tm_cli *cli, const struct tm_lifetimes *lifetimes, 
                        "Losses together (same zone, same minute): %.0f%% of losses came in bursts of two and "
                        "more; the largest took %.0f.\n",
                        100 * all->bursts.share_together, all->bursts.largest);
+    if (all->bursts.losses > 0) put_burst_sizes(cli, &all->bursts);
 }
 
 static int put_load(struct tm_cli *cli, const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter,

@@ -61,7 +61,7 @@ const struct tm_command tm_commands[] = {
             "absolute "
             "error of the median (also divided by the mean count), CRPS (the error of a whole distribution, in "
             "instances), pinball losses, and how much of what came lay in the 80% range. All are means over steps 1 to "
-            "--horizon; with --json also for shorter look-aheads.",
+            "--horizon; for one trace, and with --json, also for shorter look-aheads.",
         .examples = "  tidemill forecast hadp --at 20m\n"
                     "  tidemill forecast p3.csv --at 5.5h --method parcae --json\n"
                     "  tidemill forecast --backtest hadp hasp ladp lasp\n"

@@ -1,8 +1,10 @@
 #include "market/backtest.h"
 
+#include "base/alloc.h"
 #include "market/forecast_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 struct sums {
     double error;
@@ -101,7 +103,7 @@ static void score_first(const struct tm_series *series, int horizon, struct sums
 }
 
 static int run(struct tm_env *env, const struct tm_series *series, const struct tm_backtest_options *options,
-               struct tm_forecaster *f, struct tm_last_errors *errors, struct sums *sums, int64_t *spent_ns,
+               struct tm_forecaster *f, struct tm_last_errors *errors, struct sums *sums, double *spent_ns,
                struct tm_error *e)
 {
     size_t horizon = (size_t)options->horizon;
@@ -114,12 +116,25 @@ static int run(struct tm_env *env, const struct tm_series *series, const struct 
         int64_t began_ns = env->monotonic_ns(env);
         int rc = tm_forecaster_observe(f, point->count, point->arrivals, point->losses, e);
         if (rc == 0) rc = tm_forecaster_predict(f, options->horizon, &forecast, e);
-        *spent_ns += env->monotonic_ns(env) - began_ns;
+        spent_ns[t] = (double)(env->monotonic_ns(env) - began_ns);
         if (rc == 0) rc = tm_last_errors__observe(errors, point->count, e);
         if (rc != 0) return rc;
         if (t >= first_start) score_start(series, t, options, &forecast, errors, sums);
     }
     return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
 }
 
 int tm_backtest_run(struct tm_env *env, const struct tm_series *series, const struct tm_backtest_options *options,
@@ -135,18 +150,20 @@ int tm_backtest_run(struct tm_env *env, const struct tm_series *series, const st
                                          .interval_ms = series->interval_ms,
                                          .horizon_max = options->horizon,
                                          .seed = options->seed};
+    size_t calls = series->count - (size_t)options->horizon - (options->parcae_protocol ? 1 : 0);
+    double *spent_ns = tm_calloc(calls, sizeof *spent_ns);
     struct tm_forecaster *f = NULL;
     struct tm_last_errors errors = {0};
     struct sums sums = {0};
-    int64_t spent_ns = 0;
-    int rc = tm_forecaster_create(&with, &f, e);
+    int rc = spent_ns == NULL ? tm_error_nomem(e) : tm_forecaster_create(&with, &f, e);
     if (rc == 0) rc = tm_last_errors__init(&errors, options->horizon, e);
-    if (rc == 0) rc = run(env, series, options, f, &errors, &sums, &spent_ns, e);
+    if (rc == 0) rc = run(env, series, options, f, &errors, &sums, spent_ns, e);
     tm_forecaster_destroy(f);
     tm_last_errors__deinit(&errors);
+    double median_ns = rc == 0 ? median_of(spent_ns, calls) : 0;
+    tm_free(spent_ns);
     if (rc != 0) return rc;
     double n = (double)sums.starts * options->horizon;
-    size_t calls = series->count - (size_t)options->horizon - (options->parcae_protocol ? 1 : 0);
     *out = (struct tm_backtest){.horizon = options->horizon,
                                 .starts = sums.starts,
                                 .mae = sums.error / n,
@@ -157,6 +174,6 @@ int tm_backtest_run(struct tm_env *env, const struct tm_series *series, const st
                                 .pinball90 = sums.pinball[2] / n,
                                 .coverage80 = sums.covered / n,
                                 .coverage80_closed = sums.covered_closed / n,
-                                .ms_per_forecast = (double)spent_ns / 1e6 / (double)calls};
+                                .ms_per_forecast = median_ns / 1e6};
     return 0;
 }

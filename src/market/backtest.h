@@ -31,7 +31,7 @@ struct tm_backtest {
     double pinball10, pinball50, pinball90;
     double coverage80;        /* probability mass of what came that lies between the 10% and 90% quantiles */
     double coverage80_closed; /* share of counts in p10..p90, both included: more than 0.8 where counts rarely change */
-    double ms_per_forecast;   /* observing an interval and forecasting from it, by the clock of `env` */
+    double ms_per_forecast;   /* observing an interval and forecasting from it, by the clock of `env`: the median */
 };
 
 /* -TM_EINPUT with words where the trace is too short for one start. `env` is asked for the time only. */

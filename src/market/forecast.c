@@ -75,8 +75,7 @@ void tm_forecaster_destroy(struct tm_forecaster *forecaster)
 static int make_room(struct tm_forecaster *f, int count, struct tm_error *e)
 {
     int top = count > f->top ? count : f->top;
-    int need = 2 * top;
-    if (f->tide != NULL && tm_tide__count_max(f->tide) > need) need = tm_tide__count_max(f->tide);
+    int need = f->tide != NULL ? tm_tide__count_max(f->tide) : 2 * top;
     if (f->parcae != NULL && need < 64) need = 64;
     if (f->pmf != NULL && need <= f->count_max) return 0;
     need += need / 4;

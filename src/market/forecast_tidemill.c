@@ -42,7 +42,7 @@ enum expert {
     MIXTURE = EXPERTS, /* kept beside the experts, to be scored like them */
     KEPT
 };
-enum { SCORED_MAX = 12, FEW_ERRORS = 24 };
+enum { SCORED_MAX = 8, FEW_ERRORS = 24 };
 
 /* Chosen on public traces; the mixture makes most of them uncritical. */
 static const double learning_rate = 3;   /* of the experts' weights, per mean score */
@@ -52,7 +52,8 @@ static const double fading = 1.004;      /* each error weighs that much more tha
 static const double rate_fading = 0.97;  /* of the rates of changes */
 static const double prior_changes = 0.3; /* of each sign, in ... */
 static const double prior_steps = 25;    /* ... that many intervals */
-static const double prior_size = 0.25;   /* of a change, as a share of the count; weighs as two changes */
+static const double prior_size = 0.25;   /* of a change, times usual_spread; weighs as two changes */
+static const double wide_size = 0.15;    /* of what the mixture is widened by, the same */
 static const double prior_weight = 5;    /* of the law of rates, in independent errors */
 static const double coverage_wanted = 0.8;
 
@@ -63,6 +64,8 @@ struct tm_tide {
     int top;       /* the highest count seen or known of */
     int error_low; /* all errors so far lie between these */
     int error_high;
+    int low; /* counts outside low..high have no probability worth a name in the newest forecast */
+    int high;
     double steps_per_hour_bin;
     int64_t observed;
     int last;
@@ -86,8 +89,11 @@ struct tm_tide {
     double *totals;              /* [steps][CONTEXTS] */
     double *totals_fading;
 
-    float *kept;      /* [slots][KEPT][count_max + 1]: cumulated; the slots of scored[i] start at slot_at[i] */
-    int *kept_median; /* [slots] of the mixture before the guard */
+    float *kept; /* [slots][KEPT][count_max + 1]: cumulated; the slots of scored[i] start at slot_at[i] */
+    struct {
+        int low, high; /* what was kept of the distributions */
+        int median;    /* of the mixture before the guard */
+    } * slots;
     int slot_at[SCORED_MAX + 1];
     double loss[SCORED_MAX][EXPERTS]; /* summed CRPS above that of EXPERT_ALL */
     double loss_all[SCORED_MAX];
@@ -118,12 +124,8 @@ static void copy_errors(const float *from, int from_max, float *to, int to_max, 
 
 static void copy_kept(const float *from, int from_max, float *to, int to_max, size_t rows)
 {
-    for (size_t r = 0; r < rows; r++) {
-        float *row = to + r * (size_t)(to_max + 1);
-        memcpy(row, from + r * (size_t)(from_max + 1), (size_t)(from_max + 1) * sizeof *row);
-        for (int k = from_max + 1; k <= to_max; k++)
-            row[k] = 1;
-    }
+    for (size_t r = 0; r < rows; r++)
+        memcpy(to + r * (size_t)(to_max + 1), from + r * (size_t)(from_max + 1), (size_t)(from_max + 1) * sizeof *to);
 }
 
 struct room {
@@ -177,17 +179,11 @@ static int widen(struct tm_tide *tide, int count, struct tm_error *e)
     return 0;
 }
 
-/* Steps that are scored: 1, 2, 3, 4, 6, 8, 12, 16, ... and the last one. */
+/* Steps that are scored: 1, 2, 4, 8, ... and the last one. */
 static void choose_scored(struct tm_tide *tide)
 {
-    int step = 1;
-    while (step < tide->steps && tide->scored_count < SCORED_MAX - 1) {
+    for (int step = 1; step < tide->steps && tide->scored_count < SCORED_MAX - 1; step *= 2)
         tide->scored[tide->scored_count++] = step;
-        int power = 1;
-        while (power * 2 <= step)
-            power *= 2;
-        step += power > 1 ? power / 2 : 1;
-    }
     tide->scored[tide->scored_count++] = tide->steps;
     for (int i = 0; i < tide->scored_count; i++)
         tide->slot_at[i + 1] = tide->slot_at[i] + tide->scored[i];
@@ -219,10 +215,10 @@ int tm_tide__create(const struct tm_forecaster_options *options, struct tm_tide 
     int rc = -(int)TM_ENOMEM;
     if (tide->nearest != NULL) {
         choose_scored(tide);
-        tide->kept_median = tm_calloc((size_t)tide->slot_at[tide->scored_count], sizeof *tide->kept_median);
+        tide->slots = tm_calloc((size_t)tide->slot_at[tide->scored_count], sizeof *tide->slots);
     }
     if (tide->nearest != NULL && tide->counts != NULL && tide->contexts != NULL && tide->totals != NULL &&
-        tide->totals_fading != NULL && tide->kept_median != NULL)
+        tide->totals_fading != NULL && tide->slots != NULL)
         rc = widen(tide, options->capacity, e);
     if (rc != 0) {
         tm_tide__destroy(tide);
@@ -242,7 +238,7 @@ void tm_tide__destroy(struct tm_tide *tide)
     tm_free(tide->contexts);
     tm_free(tide->totals);
     tm_free(tide->totals_fading);
-    tm_free(tide->kept_median);
+    tm_free(tide->slots);
     tm_free(tide);
 }
 
@@ -278,10 +274,11 @@ static void find_contexts(const struct tm_tide *tide, int count, short *out)
 
 /* ---- scores of past forecasts ---- */
 
-static double crps_of(const float *cumulated, int top, int count)
+/* Below low the distribution is 0, above high it is 1. */
+static double crps_of(const float *cumulated, int low, int high, int count)
 {
-    double sum = 0;
-    for (int k = 0; k <= top; k++) {
+    double sum = count < low ? low - count : count > high ? count - high - 1 : 0;
+    for (int k = low; k <= high; k++) {
         double v = (double)cumulated[k] - (k >= count);
         sum += v * v;
     }
@@ -291,9 +288,10 @@ static double crps_of(const float *cumulated, int top, int count)
 /* The share of a count's own probability that lies between the quantiles 0.1 and 0.9: 0 or 1 but for the counts at
  * whose middle the quantiles cut. On average 0.8 if the forecasts are right, however large the steps of the
  * distribution are. */
-static double coverage_of(const float *cumulated, int count)
+static double coverage_of(const float *cumulated, int low, int high, int count)
 {
-    double below = count > 0 ? (double)cumulated[count - 1] : 0;
+    if (count < low || count > high) return 0;
+    double below = count > low ? (double)cumulated[count - 1] : 0;
     double upto = (double)cumulated[count];
     if (upto - below < 1e-9) return 0;
     return fmax(0, fmin(upto, 0.9) - fmax(below, 0.1)) / (upto - below);
@@ -307,17 +305,19 @@ static void score(struct tm_tide *tide, int count)
         if (tide->observed < step) break;
         size_t slot = (size_t)(tide->slot_at[i] + (int)((tide->observed - step) % step));
         const float *kept = tide->kept + slot * KEPT * counts;
-        double all = crps_of(kept + EXPERT_ALL * counts, tide->count_max, count);
+        int low = tide->slots[slot].low;
+        int high = tide->slots[slot].high;
+        double all = crps_of(kept + EXPERT_ALL * counts, low, high, count);
         tide->loss_all[i] += all;
         tide->scored_times[i]++;
         for (int x = 1; x < EXPERTS; x++)
-            tide->loss[i][x] += crps_of(kept + (size_t)x * counts, tide->count_max, count) - all;
-        tide->covered[i] = tide->covered[i] * rate_fading + coverage_of(kept + MIXTURE * counts, count);
+            tide->loss[i][x] += crps_of(kept + (size_t)x * counts, low, high, count) - all;
+        tide->covered[i] = tide->covered[i] * rate_fading + coverage_of(kept + MIXTURE * counts, low, high, count);
         tide->covered_weight[i] = tide->covered_weight[i] * rate_fading + 1;
         int before = tide->counts[(tide->observed - step) % tide->steps];
         double last_error = fabs((double)before - count);
         tide->last_error[i] += last_error;
-        tide->median_gain[i] += last_error - fabs((double)tide->kept_median[slot] - count);
+        tide->median_gain[i] += last_error - fabs((double)tide->slots[slot].median - count);
     }
 }
 
@@ -381,11 +381,17 @@ static void learn_errors(struct tm_tide *tide, int count)
 
 /* ---- the experts ---- */
 
-/* out = wa a + wb b, over counts 0..top. */
-static void blend(double *out, double wa, const double *a, double wb, const double *b, int top)
+/* out = wa a + wb b, over the counts of the forecast. */
+static void blend(const struct tm_tide *tide, double *restrict out, double wa, const double *restrict a, double wb,
+                  const double *restrict b)
 {
-    for (int k = 0; k <= top; k++)
+    for (int k = tide->low; k <= tide->high; k++)
         out[k] = wa * a[k] + wb * b[k];
+}
+
+static void clear(const struct tm_tide *tide, double *out)
+{
+    memset(out + tide->low, 0, (size_t)(tide->high - tide->low + 1) * sizeof *out);
 }
 
 /* Adds the last count plus each error, times `weight`; what would leave 0..top is put at its edge. */
@@ -399,28 +405,49 @@ static void add_errors(const struct tm_tide *tide, const float *seen, double wei
     }
 }
 
+/* What sizes of changes go with: the count of a small pool, the root of a large one's. */
+static double usual_spread(int count)
+{
+    return fmin(count, 5 * sqrt(count));
+}
+
 /* How changes come and how large they are, whatever their order: with few observations mostly what is true of pools in
  * general. Changes come at random, sizes are geometric, their sum grows as the root of their number. */
-static void rates_expert(const struct tm_tide *tide, int step, double *out)
+struct rates {
+    double some;     /* probability that anything changes within the step */
+    double share[2]; /* of losses, arrivals among first changes */
+    double mean[2];  /* of what they sum up to */
+};
+
+static struct rates find_rates(const struct tm_tide *tide, int step)
 {
     double rate[2];
     double size[2];
-    double usual = fmax(1, prior_size * tide->last);
+    double usual = fmax(1, prior_size * usual_spread(tide->last));
     for (int sign = 0; sign < 2; sign++) {
         rate[sign] = (tide->changes[sign] + prior_changes) / (tide->rate_steps + prior_steps);
         size[sign] = (tide->change_sizes[sign] + 2 * usual) / (tide->changes[sign] + 2);
     }
     double expected = step * (rate[0] + rate[1]);
-    double some = 1 - exp(-expected);
-    double growth = sqrt(expected / some);
-    memset(out, 0, (size_t)(tide->top + 1) * sizeof *out);
+    struct rates rates = {.some = 1 - exp(-expected)};
+    for (int sign = 0; sign < 2; sign++) {
+        rates.share[sign] = rate[sign] / (rate[0] + rate[1]);
+        rates.mean[sign] = size[sign] * sqrt(expected / rates.some);
+    }
+    return rates;
+}
+
+static void rates_expert(const struct tm_tide *tide, int step, double *out)
+{
+    struct rates rates = find_rates(tide, step);
+    clear(tide, out);
     double left = 1;
     for (int sign = 0; sign < 2; sign++) {
-        double mean = size[sign] * growth;
-        double ratio = mean > 1 ? 1 - 1 / mean : 0;
-        double p = some * rate[sign] / (rate[0] + rate[1]) * (1 - ratio);
+        double ratio = rates.mean[sign] > 1 ? 1 - 1 / rates.mean[sign] : 0;
+        double p = rates.some * rates.share[sign] * (1 - ratio);
         int direction = sign == 0 ? -1 : 1;
-        for (int k = tide->last + direction; k >= 0 && k <= tide->top && p > 1e-9; k += direction) {
+        int high = tide->high < tide->top ? tide->high : tide->top;
+        for (int k = tide->last + direction; k >= tide->low && k <= high && p > 1e-9; k += direction) {
             out[k] += p;
             left -= p;
             p *= ratio;
@@ -436,7 +463,7 @@ static void all_errors(const struct tm_tide *tide, int step, double *out, double
     double total = tide->totals[(size_t)(step - 1) * CONTEXTS];
     bool enough = total >= FEW_ERRORS;
     *out_independent = total / step;
-    memset(out, 0, (size_t)(tide->top + 1) * sizeof *out);
+    clear(tide, out);
     double all = total;
     for (int h = 0; !enough && h < tide->steps; h++)
         all += h == step - 1 ? 0 : tide->totals[(size_t)h * CONTEXTS];
@@ -451,7 +478,7 @@ static void context_expert(const struct tm_tide *tide, const float *seen, double
                            const double *wider, double *out)
 {
     double weight = independent / (independent + shrinkage);
-    for (int k = 0; k <= tide->top; k++)
+    for (int k = tide->low; k <= tide->high; k++)
         out[k] = (1 - weight) * wider[k];
     if (total > 0) add_errors(tide, seen, weight / total, out);
 }
@@ -459,12 +486,11 @@ static void context_expert(const struct tm_tide *tide, const float *seen, double
 static void all_experts(const struct tm_tide *tide, int step, const short *contexts, double **expert, double *spare)
 {
     size_t width = width_of(tide->count_max);
-    int top = tide->top;
     double independent;
     rates_expert(tide, step, expert[EXPERT_RATES]);
     all_errors(tide, step, spare, &independent);
     double prior = independent > 0 ? prior_weight / (prior_weight + independent) : 1;
-    blend(expert[EXPERT_ALL], 1 - prior, spare, prior, expert[EXPERT_RATES], top);
+    blend(tide, expert[EXPERT_ALL], 1 - prior, spare, prior, expert[EXPERT_RATES]);
     for (int fades = 0; fades < 2; fades++) {
         int first = fades ? EXPERT_FADING : EXPERT_ALL;
         size_t rows = (size_t)(step - 1) * (fades ? CONTEXTS_FADING : CONTEXTS);
@@ -475,21 +501,22 @@ static void all_experts(const struct tm_tide *tide, int step, const short *conte
             size_t row = rows + (size_t)contexts[f];
             const double *wider = expert[EXPERT_ALL];
             if (f == FAMILY_BOTH) {
-                blend(spare, 0.5, expert[first + FAMILY_LEVEL], 0.5, expert[first + FAMILY_ACTIVITY], top);
+                blend(tide, spare, 0.5, expert[first + FAMILY_LEVEL], 0.5, expert[first + FAMILY_ACTIVITY]);
                 wider = spare;
             }
             context_expert(tide, seen + row * width, totals[row], totals[row] / unit / step, wider, expert[first + f]);
         }
     }
     size_t row = (size_t)(step - 1) * CONTEXTS + (size_t)contexts[FAMILY_HOUR];
-    bool days = (double)tide->observed > 2 * HOURS * tide->steps_per_hour_bin; /* else an hour of the day was seen once */
+    bool days =
+        (double)tide->observed > 2 * HOURS * tide->steps_per_hour_bin; /* else an hour of the day was seen once */
     context_expert(tide, tide->seen + row * width, tide->totals[row], days ? tide->totals[row] / step : 0,
                    expert[EXPERT_LEVEL], expert[EXPERT_HOUR]);
-    memset(spare, 0, (size_t)(top + 1) * sizeof *spare);
+    clear(tide, spare);
     spare[tide->last] = 1;
-    blend(expert[EXPERT_HALF_ALL], 0.5, expert[EXPERT_ALL], 0.5, spare, top);
-    blend(expert[EXPERT_HALF_BOTH], 0.5, expert[EXPERT_BOTH], 0.5, spare, top);
-    blend(expert[EXPERT_HALF_RATES], 0.5, expert[EXPERT_RATES], 0.5, spare, top);
+    blend(tide, expert[EXPERT_HALF_ALL], 0.5, expert[EXPERT_ALL], 0.5, spare);
+    blend(tide, expert[EXPERT_HALF_BOTH], 0.5, expert[EXPERT_BOTH], 0.5, spare);
+    blend(tide, expert[EXPERT_HALF_RATES], 0.5, expert[EXPERT_RATES], 0.5, spare);
 }
 
 /* ---- the mixture and its corrections ---- */
@@ -507,17 +534,17 @@ static void mix(const struct tm_tide *tide, int step, double **expert, double *o
     double sum = 0;
     for (int x = 0; x < EXPERTS; x++)
         sum += weight[x] = exp(weight[x] - best);
-    memset(out, 0, (size_t)(tide->top + 1) * sizeof *out);
+    clear(tide, out);
     for (int x = 0; x < EXPERTS; x++) {
         double w = weight[x] / sum;
         if (w < 1e-6) continue;
-        for (int k = 0; k <= tide->top; k++)
+        for (int k = tide->low; k <= tide->high; k++)
             out[k] += w * expert[x][k];
     }
     sum = 0;
-    for (int k = 0; k <= tide->top; k++)
+    for (int k = tide->low; k <= tide->high; k++)
         sum += out[k];
-    for (int k = 0; k <= tide->top; k++)
+    for (int k = tide->low; k <= tide->high; k++)
         out[k] /= sum;
 }
 
@@ -534,37 +561,50 @@ static double widening(const struct tm_tide *tide, int step)
     return fmin(0.6, fmax(0, 2 * (0.77 - coverage))) * fmin(1, tide->recent_changes / 2);
 }
 
+static double wide_mean(const struct tm_tide *tide, int step)
+{
+    int i = tide->nearest[step - 1];
+    double mean_error = tide->scored_times[i] > 0 ? tide->last_error[i] / tide->scored_times[i] : 0;
+    return fmax(fmax(1, 3 * mean_error), wide_size * usual_spread(tide->last));
+}
+
 /* Mixes in a two-sided geometric distribution around the last count, up to somewhat above what was ever seen unless
  * the capacity is known. */
 static void widen_mixture(const struct tm_tide *tide, int step, double *pmf, double *spare)
 {
     double share = widening(tide, step);
     if (!(share > 0)) return;
-    int i = tide->nearest[step - 1];
-    double mean_error = tide->scored_times[i] > 0 ? tide->last_error[i] / tide->scored_times[i] : 0;
-    double size = fmax(fmax(1, 3 * mean_error), 0.15 * tide->last);
-    int above = tide->capacity > 0 ? 0 : (int)size;
-    int high = tide->top + above > tide->count_max ? tide->count_max : tide->top + above;
+    double size = wide_mean(tide, step);
+    int high = tide->top + (tide->capacity > 0 ? 0 : (int)size);
+    if (high > tide->high) high = tide->high;
     double ratio = 1 - 1 / (1 + size);
     double sum = spare[tide->last] = 1;
-    for (int k = tide->last - 1; k >= 0; k--)
+    for (int k = tide->last - 1; k >= tide->low; k--)
         sum += spare[k] = spare[k + 1] * ratio;
     for (int k = tide->last + 1; k <= high; k++)
         sum += spare[k] = spare[k - 1] * ratio;
-    for (int k = 0; k <= high; k++)
+    for (int k = tide->low; k <= high; k++)
         pmf[k] = (1 - share) * pmf[k] + share * spare[k] / sum;
 }
 
-static int median_of(const double *pmf, int count_max, double *out_below, double *out_at)
+/* Counts that may have probability: where errors have been, and ten times the mean of what the others reckon with. */
+static void set_window(struct tm_tide *tide)
+{
+    struct rates rates = find_rates(tide, tide->steps);
+    double reach = 10 * fmax(fmax(rates.mean[0], rates.mean[1]), wide_mean(tide, tide->steps));
+    reach = fmin(TM_FORECAST_COUNT_MAX, fmax(reach, fmax(-tide->error_low, tide->error_high)));
+    tide->low = tide->last > (int)reach ? tide->last - (int)reach : 0;
+    tide->high = tide->last + (int)reach < tide->count_max ? tide->last + (int)reach : tide->count_max;
+}
+
+static int median_of(const struct tm_tide *tide, const double *pmf)
 {
     double sum = 0;
-    for (int k = 0; k <= count_max; k++) {
-        *out_below = sum;
-        *out_at = pmf[k];
+    for (int k = tide->low; k < tide->high; k++) {
         sum += pmf[k];
         if (sum >= 0.5) return k;
     }
-    return count_max;
+    return tide->high;
 }
 
 /* The median may leave the last count only where that has paid; else just enough of "nothing happens" is mixed in. */
@@ -575,11 +615,11 @@ static void guard_median(const struct tm_tide *tide, int step, double *pmf, int 
     double needed = 0.01 * tide->last_error[i] + 2 * step * tide->last_error[i] / fmax(times, 1);
     if (median == tide->last || (times > FEW_ERRORS && tide->median_gain[i] > needed)) return;
     double below = 0;
-    for (int k = 0; k < tide->last; k++)
+    for (int k = tide->low; k < tide->last; k++)
         below += pmf[k];
     double upto = below + pmf[tide->last];
     double share = upto < 0.5 ? (0.5 - upto) / (1 - upto) + 1e-9 : 1 - 0.4999999 / below;
-    for (int k = 0; k <= tide->count_max; k++)
+    for (int k = tide->low; k <= tide->high; k++)
         pmf[k] *= 1 - share;
     pmf[tide->last] += share;
 }
@@ -593,14 +633,13 @@ static void keep(struct tm_tide *tide, int step, double *const *expert, const do
     for (int x = 0; x < KEPT; x++) {
         float *kept = tide->kept + (slot * KEPT + (size_t)x) * counts;
         const double *from = x == MIXTURE ? pmf : expert[x];
-        int high = x == MIXTURE ? tide->count_max : tide->top;
         double sum = 0;
-        for (int k = 0; k <= high; k++)
+        for (int k = tide->low; k <= tide->high; k++)
             kept[k] = (float)(sum += from[k]);
-        for (int k = high + 1; k <= tide->count_max; k++)
-            kept[k] = 1;
     }
-    tide->kept_median[slot] = median;
+    tide->slots[slot].low = tide->low;
+    tide->slots[slot].high = tide->high;
+    tide->slots[slot].median = median;
 }
 
 static void forecast(struct tm_tide *tide, const short *contexts)
@@ -610,15 +649,14 @@ static void forecast(struct tm_tide *tide, const short *contexts)
     for (size_t x = 0; x < EXPERTS; x++)
         expert[x] = tide->scratch + x * counts;
     double *spare = tide->scratch + EXPERTS * counts;
+    set_window(tide);
     for (int step = 1; step <= tide->steps; step++) {
         double *pmf = tide->pmf + (size_t)(step - 1) * counts;
-        double below;
-        double at;
         memset(pmf, 0, counts * sizeof *pmf);
         all_experts(tide, step, contexts, expert, spare);
         mix(tide, step, expert, pmf);
         widen_mixture(tide, step, pmf, spare);
-        int median = median_of(pmf, tide->count_max, &below, &at);
+        int median = median_of(tide, pmf);
         guard_median(tide, step, pmf, median);
         keep(tide, step, expert, pmf, median);
     }
