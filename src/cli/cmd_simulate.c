@@ -522,6 +522,10 @@ static int simulate(struct tm_cli *cli, struct request *request, struct tm_error
                              .seed_count = request->seed_count,
                              .logs = tm_given(cli, "plan-log") || tm_given(cli, "report"),
                              .threads = (int)threads};
+    size_t asked = request->model_count * request->trace_count * request->policy_count * request->seed_count;
+    if (tm_given(cli, "report") && asked > TM_REPORT_RUNS_MAX) /* told before hours of work, not after */
+        return tm_error_set(e, TM_EUSAGE, "--report shows at most %d runs, not %zu; simulate fewer at once",
+                            (int)TM_REPORT_RUNS_MAX, asked);
     struct tm_progress progress;
     struct tm_sweep_run *runs = NULL;
     size_t count = 0;

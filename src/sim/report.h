@@ -13,7 +13,7 @@
 enum {
     TM_REPORT_RUNS_MAX = 4096,
     TM_REPORT_TIMELINES_MAX = 240,  /* of the first so many runs; the others are in bars and tables */
-    TM_REPORT_BYTES_MAX = 16 << 20, /* a limit for the text that no report reaches */
+    TM_REPORT_BYTES_MAX = 32 << 20, /* a limit for the text that no report reaches */
 };
 
 /* All is borrowed for the call. */
