@@ -3,6 +3,7 @@
 #include "base/content.h"
 #include "base/doc.h"
 #include "engine/assignment.h"
+#include "workload/job.h"
 
 #include <string.h>
 
@@ -159,6 +160,28 @@ static int to_job(const struct job_fields *f, struct tm_train_job *job, struct t
     return tm_train_job_check(job, e);
 }
 
+static bool has_key(const struct tm_field *table, const char *key)
+{
+    while (table->key != NULL && strcmp(table->key, key) != 0)
+        table++;
+    return table->key != NULL;
+}
+
+/* What only plans read: one file serves both. */
+static void drop_plan_keys(struct tm_node *root)
+{
+    for (struct tm_node **at = &root->first; root->kind == TM_NODE_MAP && *at != NULL;) {
+        const char *key = (*at)->key;
+        bool is_plan = has_key(tm_job_fields, key) || strcmp(key, "envs") == 0 || strcmp(key, "quotas") == 0;
+        if (is_plan && !has_key(job_table, key)) {
+            *at = (*at)->next;
+            root->count--;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+}
+
 int tm_train_job_parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
                        struct tm_train_job *out, struct tm_error *e)
 {
@@ -177,6 +200,7 @@ int tm_train_job_parse(const char *file, const char *text, size_t length, struct
     struct tm_node *root = NULL;
     struct tm_train_job job;
     int rc = tm_doc_parse_yaml(file, text, length, arena, &root, e);
+    if (rc == 0) drop_plan_keys(root);
     if (rc == 0) rc = tm_fields_read(file, root, job_table, arena, &fields, e);
     if (rc != 0) return rc;
     rc = to_job(&fields, &job, e);
