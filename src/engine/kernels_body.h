@@ -439,8 +439,9 @@ typedef double vd8 __attribute__((vector_size(64)));
 typedef float vf8 __attribute__((vector_size(32)));
 typedef int32_t vi8 __attribute__((vector_size(32)));
 
-static inline double sum_of_8(vd8 v)
+static inline double sum_of_8(const vd8 *p) /* a pointer: how to pass such a vector depends on the class */
 {
+    vd8 v = *p;
     return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
 }
 
@@ -457,7 +458,7 @@ static double KERNEL(square_sum_i32)(const int32_t *x, size_t count)
     double rest = 0;
     for (size_t i = whole; i < count; i++)
         rest += (double)x[i] * (double)x[i];
-    return sum_of_8(sum) + rest;
+    return sum_of_8(&sum) + rest;
 }
 
 static double KERNEL(square_sum_f32)(const float *x, size_t count)
@@ -473,7 +474,7 @@ static double KERNEL(square_sum_f32)(const float *x, size_t count)
     double rest = 0;
     for (size_t i = whole; i < count; i++)
         rest += (double)x[i] * (double)x[i];
-    return sum_of_8(sum) + rest;
+    return sum_of_8(&sum) + rest;
 }
 
 static inline void adamw_one(float *w, float *m, float *v, vf g, const struct tm_adamw *a, size_t left)
