@@ -17,7 +17,7 @@ struct tm_parcel {
     uint64_t tag;
     size_t length;
     size_t capacity;
-    _Alignas(64) unsigned char data[];
+    _Alignas(16) unsigned char data[];
 };
 
 struct tm_inbox {

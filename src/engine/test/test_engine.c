@@ -161,7 +161,9 @@ static void test_memory_is_as_computed(void **state)
         size_t computed = memory.state + memory.gradients + memory.activations + memory.scratch;
         size_t taken = mallinfo2().uordblks + mallinfo2().hblkhd - before;
         used[recompute] = computed;
-        assert_row(taken >= computed && taken < computed + 1000000, "%zu taken, %zu computed", taken, computed);
+        bool measured = mallinfo2().arena > 0; /* a sanitizer's allocator does not say */
+        assert_row(!measured || (taken >= computed && taken < computed + 1000000), "%zu taken, %zu computed", taken,
+                   computed);
         close_lone(&lone);
     }
     assert_true(used[1] < used[0]);
