@@ -60,7 +60,8 @@ int tm_last_errors__observe(struct tm_last_errors *errors, int count, struct tm_
     size_t width = 2 * (size_t)errors->count_max + 1;
     for (int s = 0; s < errors->steps && s < errors->observed; s++) {
         int before = errors->newest[(errors->observed - 1 - s) % errors->steps];
-        size_t at = (size_t)(count - before + errors->count_max);
+        int error = count - before + errors->count_max;
+        size_t at = (size_t)error;
         errors->seen[(size_t)s * width + at]++;
         errors->total[s]++;
         errors->pooled[at]++;

@@ -303,7 +303,8 @@ static void score(struct tm_tide *tide, int count)
     for (int i = 0; i < tide->scored_count; i++) {
         int step = tide->scored[i];
         if (tide->observed < step) break;
-        size_t slot = (size_t)(tide->slot_at[i] + (int)((tide->observed - step) % step));
+        int place = tide->slot_at[i] + (int)((tide->observed - step) % step);
+        size_t slot = (size_t)place;
         const float *kept = tide->kept + slot * KEPT * counts;
         int low = tide->slots[slot].low;
         int high = tide->slots[slot].high;
@@ -364,7 +365,8 @@ static void learn_errors(struct tm_tide *tide, int count)
         int error = count - tide->counts[then];
         if (error < tide->error_low) tide->error_low = error;
         if (error > tide->error_high) tide->error_high = error;
-        size_t at = (size_t)(error + tide->count_max);
+        int place = error + tide->count_max;
+        size_t at = (size_t)place;
         for (int f = 0; f < FAMILIES; f++) {
             size_t row = (size_t)(h - 1) * CONTEXTS + (size_t)tide->contexts[then][f];
             tide->seen[row * width + at]++;
@@ -629,7 +631,8 @@ static void keep(struct tm_tide *tide, int step, double *const *expert, const do
     int i = tide->nearest[step - 1];
     if (tide->scored[i] != step) return;
     size_t counts = (size_t)tide->count_max + 1;
-    size_t slot = (size_t)(tide->slot_at[i] + (int)(tide->observed % step));
+    int place = tide->slot_at[i] + (int)(tide->observed % step);
+    size_t slot = (size_t)place;
     for (int x = 0; x < KEPT; x++) {
         float *kept = tide->kept + (slot * KEPT + (size_t)x) * counts;
         const double *from = x == MIXTURE ? pmf : expert[x];

@@ -97,6 +97,22 @@ static int add(struct reader *reader, struct tm_lifetime life, struct tm_slice t
 
 /* ---- VM name, Start, Terminate ---- */
 
+/* A number of one to four digits, and the character behind it (0: the end). */
+static bool take_number(struct tm_slice *text, char behind, int *out)
+{
+    size_t digits = 0;
+    int64_t value;
+    while (digits < text->length && digits < 4 && isdigit((unsigned char)text->data[digits]))
+        digits++;
+    if (digits == 0 || !tm_number_i64(text->data, digits, &value)) return false;
+    bool ends = digits == text->length;
+    if (behind == '\0' ? !ends : ends || text->data[digits] != behind) return false;
+    size_t used = digits + (behind != '\0');
+    *text = (struct tm_slice){text->data + used, text->length - used};
+    *out = (int)value;
+    return true;
+}
+
 /* M/D/YY HH:MM */
 static bool parse_us_time(struct tm_slice text, double *out_s)
 {
@@ -105,15 +121,11 @@ static bool parse_us_time(struct tm_slice text, double *out_s)
     int year;
     int hour;
     int minute;
-    char copy[32];
     char iso[80];
     int64_t ms;
-    if (text.length == 0 || text.length >= sizeof copy) return false;
-    memcpy(copy, text.data, text.length);
-    copy[text.length] = '\0';
-    int used = 0;
-    if (sscanf(copy, "%2d/%2d/%4d %2d:%2d%n", &month, &day, &year, &hour, &minute, &used) != 5) return false;
-    if ((size_t)used != text.length || month < 0 || day < 0 || year < 0 || hour < 0 || minute < 0) return false;
+    if (!take_number(&text, '/', &month) || !take_number(&text, '/', &day) || !take_number(&text, ' ', &year) ||
+        !take_number(&text, ':', &hour) || !take_number(&text, '\0', &minute))
+        return false;
     (void)snprintf(iso, sizeof iso, "%04d-%02d-%02dT%02d:%02d", year < 100 ? 2000 + year : year, month, day, hour,
                    minute);
     if (!tm_calendar_parse(iso, strlen(iso), &ms)) return false;

@@ -207,7 +207,8 @@ double tm_hazards_prior(const struct tm_hazards *groups, size_t count, const dou
 {
     double best = 1;
     double best_value = -INFINITY;
-    for (double k = 0.25; k <= 64; k *= 2) {
+    for (int power = -2; power <= 6; power++) {
+        double k = ldexp(1, power);
         double value = 0;
         for (size_t g = 0; g < count; g++) {
             for (int b = 0; b < TM_AGE_BINS; b++) {

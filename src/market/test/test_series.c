@@ -15,7 +15,8 @@ static void test_points(void **state)
         {"tidemill-trace 1\nend: 180s\n\n0 +4\n30 -2\n45 +1\n60 -1\n", 60000, "4+0-0 2+1-3 2+0-0 "},
         {"tidemill-trace 1\nend: 200s\n\n0 +4\n", 60000, "4+0-0 4+0-0 4+0-0 4+0-0 "},
         {"tidemill-trace 1\nend: 120s\n\n0 +4\n120 -1\n", 60000, "4+0-0 4+0-0 3+0-1 "}, /* said at the end itself */
-        {"tidemill-trace 1\nbegin: 120s\nend: 300s\n\n120 +2\n", 60000, "2+0-0 2+0-0 2+0-0 "},       /* from the first record on */
+        {"tidemill-trace 1\nbegin: 120s\nend: 300s\n\n120 +2\n", 60000,
+         "2+0-0 2+0-0 2+0-0 "}, /* from the first record on */
         {"tidemill-trace 1\nend: 10s\n\n0 +2\n", 60000, "2+0-0 "},
     };
     for (size_t r = 0; r < TM_COUNT(rows); r++) {
@@ -53,4 +54,22 @@ static void test_limits(void **state)
     tm_trace_deinit(&trace);
 }
 
-TM_TEST_MAIN(TM_TEST(test_points), TM_TEST(test_limits))
+static int sample_once(const struct tm_trace *trace)
+{
+    struct tm_series series;
+    tm_series_init(&series);
+    int rc = tm_series_sample(trace, 60000, &series, NULL);
+    tm_series_deinit(&series);
+    return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    struct tm_trace trace;
+    trace_from("tidemill-trace 1\nend: 180s\n\n0 +4\n60 -1\n", NULL, &trace);
+    TM_FAIL_EACH_ALLOC(rc = sample_once(&trace));
+    tm_trace_deinit(&trace);
+}
+
+TM_TEST_MAIN(TM_TEST(test_points), TM_TEST(test_limits), TM_TEST(test_out_of_memory))
