@@ -1,0 +1,169 @@
+#include "store/record.h"
+
+#include "base/alloc.h"
+#include "wire/hash.h"
+#include "wire/message.h"
+
+#include <sqlite3.h>
+
+enum { VERSION = 1 };
+
+struct tm_record {
+    sqlite3 *file;
+    sqlite3_stmt *insert;
+    bool open; /* a transaction is */
+    bool broken;
+};
+
+static int failed(struct tm_record *record, const char *what, struct tm_error *e)
+{
+    int code = sqlite3_extended_errcode(record->file) & 0xff;
+    const char *text = sqlite3_errmsg(record->file);
+    if (code == SQLITE_NOMEM) return tm_error_nomem(e);
+    if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
+        return tm_error_set(e, TM_EBUSY, "%s: another coordinator has it open; stop that one first", what);
+    if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+        return tm_error_set(e, TM_EINPUT, "%s: %s; move it away, and it is rebuilt from the workers", what, text);
+    return tm_error_set(e, TM_EIO, "%s: %s", what, text);
+}
+
+static int run(struct tm_record *record, const char *sql, const char *what, struct tm_error *e)
+{
+    return sqlite3_exec(record->file, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(record, what, e);
+}
+
+static int version_of(struct tm_record *record, int *out)
+{
+    sqlite3_stmt *query = NULL;
+    int rc = sqlite3_prepare_v2(record->file, "PRAGMA user_version", -1, &query, NULL);
+    if (rc == SQLITE_OK && sqlite3_step(query) == SQLITE_ROW) *out = sqlite3_column_int(query, 0);
+    (void)sqlite3_finalize(query);
+    return rc;
+}
+
+/* FULL: a commit is on the disk when it returns. EXCLUSIVE: no second coordinator on the same record. */
+static int prepare(struct tm_record *record, const char *path, struct tm_error *e)
+{
+    int version = 0;
+    int rc =
+        run(record, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL", path, e);
+    if (rc == 0 && version_of(record, &version) != SQLITE_OK) rc = failed(record, path, e);
+    if (rc != 0) return rc;
+    if (version != 0 && version != VERSION)
+        return tm_error_set(e, TM_EINPUT, "%s: record of version %d, this program writes %d: use the same release",
+                            path, version, VERSION);
+    rc = run(
+        record,
+        "BEGIN IMMEDIATE;"
+        "CREATE TABLE IF NOT EXISTS event (sequence INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, kind TEXT NOT NULL,"
+        " data BLOB NOT NULL, hash INTEGER NOT NULL);"
+        "PRAGMA user_version = 1; COMMIT",
+        path, e);
+    if (rc != 0) return rc;
+    const char *sql = "INSERT INTO event (at_ms, kind, data, hash) VALUES (?, ?, ?, ?)";
+    if (sqlite3_prepare_v2(record->file, sql, -1, &record->insert, NULL) != SQLITE_OK) return failed(record, path, e);
+    return 0;
+}
+
+int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e)
+{
+    struct tm_record *record = tm_calloc(1, sizeof *record);
+    if (record == NULL) return tm_error_nomem(e);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    int rc = 0;
+    if (sqlite3_open_v2(path, &record->file, flags, NULL) != SQLITE_OK) {
+        rc = record->file == NULL ? tm_error_nomem(e) : failed(record, path, e);
+    } else {
+        (void)sqlite3_extended_result_codes(record->file, 1);
+        rc = prepare(record, path, e);
+    }
+    if (rc != 0) {
+        tm_record_close(record);
+        return tm_error_wrap(e, rc, "opening the record");
+    }
+    *out = record;
+    return 0;
+}
+
+void tm_record_close(struct tm_record *record)
+{
+    if (record == NULL) return;
+    if (record->open && !record->broken) (void)sqlite3_exec(record->file, "COMMIT", NULL, NULL, NULL);
+    (void)sqlite3_finalize(record->insert);
+    (void)sqlite3_close(record->file);
+    tm_free(record);
+}
+
+/* ---- writing ---- */
+
+static const char *kind_of(const Tmw__RecordEvent *event)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(&tmw__record_event__descriptor, (unsigned)event->body_case);
+    return field == NULL ? "other" : field->name;
+}
+
+static int insert(struct tm_record *record, const void *data, size_t length, struct tm_error *e)
+{
+    struct tm_arena arena;
+    Tmw__RecordEvent *event = NULL;
+    tm_arena_init(&arena, 64 << 20);
+    int rc = tm_record_event_unpack(data, length, &arena, &event, e);
+    if (rc == 0) {
+        sqlite3_stmt *query = record->insert;
+        bool bound = sqlite3_bind_int64(query, 1, event->at_ms) == SQLITE_OK &&
+                     sqlite3_bind_text(query, 2, kind_of(event), -1, SQLITE_STATIC) == SQLITE_OK &&
+                     sqlite3_bind_blob(query, 3, data, (int)length, SQLITE_STATIC) == SQLITE_OK &&
+                     sqlite3_bind_int64(query, 4, (sqlite3_int64)tm_hash_of(data, length).low) == SQLITE_OK;
+        if (!bound || sqlite3_step(query) != SQLITE_DONE) rc = failed(record, "writing the record", e);
+        (void)sqlite3_reset(query);
+        (void)sqlite3_clear_bindings(query);
+    }
+    tm_arena_deinit(&arena);
+    return rc;
+}
+
+int tm_record_flush(struct tm_record *record, struct tm_error *e)
+{
+    if (record->broken) return tm_error_set(e, TM_EIO, "the record could not be written before");
+    if (!record->open) return 0;
+    record->open = false;
+    int rc = run(record, "COMMIT", "writing the record", e);
+    record->broken = rc != 0;
+    return rc;
+}
+
+int tm_record_append(struct tm_record *record, const void *event, size_t length, bool sync, struct tm_error *e)
+{
+    if (record->broken) return tm_error_set(e, TM_EIO, "the record could not be written before");
+    int rc = record->open ? 0 : run(record, "BEGIN IMMEDIATE", "writing the record", e);
+    record->open = rc == 0;
+    if (rc == 0) rc = insert(record, event, length, e);
+    record->broken = rc != 0;
+    if (rc == 0 && sync) rc = tm_record_flush(record, e);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+int tm_record_each(struct tm_record *record, tm_record_each_f each, void *context, struct tm_error *e)
+{
+    sqlite3_stmt *query = NULL;
+    const char *sql = "SELECT sequence, data, hash FROM event ORDER BY sequence";
+    if (sqlite3_prepare_v2(record->file, sql, -1, &query, NULL) != SQLITE_OK)
+        return failed(record, "reading the record", e);
+    int rc = 0;
+    int step = SQLITE_DONE;
+    while (rc == 0 && (step = sqlite3_step(query)) == SQLITE_ROW) {
+        const void *data = sqlite3_column_blob(query, 1);
+        size_t length = (size_t)sqlite3_column_bytes(query, 1);
+        uint64_t hash = (uint64_t)sqlite3_column_int64(query, 2);
+        if (data == NULL || hash != tm_hash_of(data, length).low)
+            rc = tm_error_set(e, TM_EINPUT, "event %lld of the record is damaged", sqlite3_column_int64(query, 0));
+        else
+            rc = each(context, data, length, e);
+    }
+    if (rc == 0 && step != SQLITE_DONE) rc = failed(record, "reading the record", e);
+    (void)sqlite3_finalize(query);
+    return rc;
+}

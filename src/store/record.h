@@ -1,0 +1,33 @@
+/* The job's record: every event that the coordinator must find again after a restart, in order, in one SQLite file
+ * (write-ahead log). Format: table event (sequence, at_ms, kind, data, hash): data is a RecordEvent of the schema, hash
+ * its XXH3, at_ms and kind are for people with sqlite3.
+ *
+ * Events are put down as they come; those that must last are synced before the call returns, with all before them. What
+ * was not synced may be lost with the machine, but never out of order. */
+#ifndef TM_STORE_RECORD_H
+#define TM_STORE_RECORD_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tm_record;
+
+/* Opens or makes the file. -TM_EBUSY: another coordinator has it open. -TM_EINPUT: it is no record, or of another
+ * version. The caller owns the result. */
+int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e);
+void tm_record_close(struct tm_record *record); /* NULL is allowed; puts down what is pending */
+
+/* After a failure the record takes nothing more (-TM_EIO): the program must end and be started again. */
+int tm_record_append(struct tm_record *record, const void *event, size_t length, bool sync, struct tm_error *e);
+/* Puts down what was appended without sync; called now and then. */
+int tm_record_flush(struct tm_record *record, struct tm_error *e);
+
+/* Calls `each` with every event, oldest first, until it returns other than 0, which is then returned. -TM_EINPUT: an
+ * event is damaged; all before it have been given. */
+typedef int (*tm_record_each_f)(void *context, const void *event, size_t length, struct tm_error *e);
+int tm_record_each(struct tm_record *record, tm_record_each_f each, void *context, struct tm_error *e);
+
+#endif
