@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const models[] = {"parcae/gpt-1.5b", "parcae/gpt-6.7b", "parcae/bert", "parcae/resnet152",
@@ -32,7 +33,7 @@ static void must(int rc, const struct tm_error *e)
 {
     if (rc == 0) return;
     fprintf(stderr, "bench_simulate: %s\n", e->text);
-    _Exit(1);
+    exit(1);
 }
 
 static double seconds(void)
