@@ -7,6 +7,7 @@
 
 #include <malloc.h>
 #include <math.h>
+#include <stdlib.h>
 
 struct lone {
     struct tm_blas blas;
@@ -138,6 +139,42 @@ static void test_numbers_that_are_none(void **state)
             close_lone(&lone);
         }
     }
+}
+
+/* Bytes that the process has in memory: VmRSS now, VmHWM at most so far. */
+static size_t resident(const char *key)
+{
+    struct tm_text status;
+    tm_text_init(&status, 1 << 16);
+    assert_int_equal(tm_env_real()->file_read(tm_env_real(), "/proc/self/status", &status, NULL), 0);
+    const char *at = strstr(tm_text_string(&status), key);
+    size_t kilobytes = at != NULL ? strtoul(at + strlen(key) + 1, NULL, 10) : 0;
+    tm_text_deinit(&status);
+    return kilobytes * 1024;
+}
+
+/* Everything that comes with training (OpenBLAS's buffers, stacks, messages) is within 50 MB of what was computed. */
+static void test_memory_of_the_process(void **state)
+{
+    (void)state;
+    if (mallinfo2().arena == 0) skip(); /* a sanitizer's shadow is larger than that */
+    struct tm_train_job job = small_job();
+    job.network = (struct tm_network){.blocks = 6, .width = 384, .heads = 6, .ctx = 128, .dropout = 0.1};
+    job.batch = job.micro_batch = 2;
+    struct lone lone;
+    struct tm_step_result result;
+    struct tm_error e = {0};
+    size_t before = resident("VmRSS:");
+    assert_row(open_lone(&lone, &job, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, 0, &result, NULL), 0);
+    tm_engine_apply(lone.engine, result.clip_factor);
+    struct tm_engine_memory memory = tm_engine_memory(lone.engine);
+    size_t computed = memory.state + memory.gradients + memory.activations + memory.scratch;
+    size_t most = resident("VmHWM:");
+    close_lone(&lone);
+    assert_row(most < before + computed + (50U << 20), "%zu MB at most, %zu before, %zu computed", most >> 20,
+               before >> 20, computed >> 20);
+    assert_true(computed > 200U << 20); /* 10.8 million parameters, 20 bytes each */
 }
 
 /* What the allocator gave is what was computed, and little more. */
@@ -300,7 +337,8 @@ static void test_texts_that_are_too_short(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_discard_then_do_again), TM_TEST(test_both_copies_of_the_tied_weight_stay_equal),
-             TM_TEST(test_numbers_that_are_none), TM_TEST(test_memory_is_as_computed), TM_TEST(test_without_memory),
+TM_TEST_MAIN(TM_TEST(test_memory_of_the_process), TM_TEST(test_discard_then_do_again),
+             TM_TEST(test_both_copies_of_the_tied_weight_stay_equal), TM_TEST(test_numbers_that_are_none),
+             TM_TEST(test_memory_is_as_computed), TM_TEST(test_without_memory),
              TM_TEST(test_resume_and_a_loss_that_is_none), TM_TEST(test_jobs_that_cannot_be),
              TM_TEST(test_texts_that_are_too_short))
