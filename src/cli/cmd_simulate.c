@@ -282,6 +282,7 @@ static void put_run_json(struct tm_jsonout *json, const struct tm_sweep_run *run
     tm_jsonout_object(json, "decision_us");
     tm_jsonout_number(json, "mean", r->decision_us_mean);
     tm_jsonout_number(json, "max", r->decision_us_max);
+    tm_jsonout_number(json, "tables_ms", r->tables_ms);
     tm_jsonout_end(json);
     tm_jsonout_end(json);
 }

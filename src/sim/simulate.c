@@ -229,6 +229,7 @@ static void sum_up(struct tm_sim__run *run)
         run->options->deadline_s > 0 && !isnan(out->finished_at_s) && out->finished_at_s <= run->options->deadline_s;
     out->decision_us_mean = run->decisions > 0 ? run->decision_ns_sum / (double)run->decisions / 1000 : 0;
     out->decision_us_max = run->decision_ns_max / 1000;
+    out->tables_ms = run->table_ns / 1e6;
 }
 
 static int check_options(const struct tm_sim_options *options, const struct tm_trace *trace, struct tm_error *e)

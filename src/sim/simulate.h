@@ -64,9 +64,10 @@ struct tm_sim_result {
     double usd_per_million_samples; /* NaN: no samples */
     double finished_at_s;           /* NaN: not finished */
     bool deadline_met;
-    double wall_s; /* of the simulated time */
-    double decision_us_mean;
+    double wall_s;           /* of the simulated time */
+    double decision_us_mean; /* with the migration table there ... */
     double decision_us_max;
+    double tables_ms; /* ... and what filling it in took, all together */
     double instance_hours;
     double on_demand_hours; /* of those, on on-demand instances */
 };

@@ -38,6 +38,7 @@ struct tm_sim__run {
     double uncopied_s;       /* work since the last checkpoint ... */
     double pace;             /* ... and the share of the shape's throughput that it reached */
     double best_samples;     /* what the fastest layouts would have made so far */
+    double table_ns;         /* spent on filling in the migration table */
     double decision_ns_sum;
     double decision_ns_max;
     size_t decisions;

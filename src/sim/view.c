@@ -157,6 +157,31 @@ static int show_future(struct tm_sim__run *run, size_t moment, struct tm_view *v
     return 0;
 }
 
+static int time_decision(struct tm_sim__run *run, const struct tm_view *view, struct tm_decision *out, double *took_ns,
+                         struct tm_error *e)
+{
+    int64_t begin_ns = run->env->monotonic_ns(run->env);
+    int rc = tm_policy_decide(run->policy, view, out, e);
+    *took_ns = (double)(run->env->monotonic_ns(run->env) - begin_ns);
+    return rc;
+}
+
+/* A decision fills in the migration table where it has to. Asked again the same question, a pure function gives the
+ * same answer from the table: so what a decision takes is told apart from what the table takes. The oracle answers from
+ * one plan for the whole trace. */
+static int ask(struct tm_sim__run *run, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
+{
+    double first_ns, took_ns;
+    int rc = time_decision(run, view, out, &first_ns, e);
+    took_ns = first_ns;
+    if (rc == 0 && run->info->knows != TM_KNOWS_ALL) rc = time_decision(run, view, out, &took_ns, e);
+    if (first_ns > took_ns) run->table_ns += first_ns - took_ns;
+    run->decision_ns_sum += took_ns;
+    if (took_ns > run->decision_ns_max) run->decision_ns_max = took_ns;
+    run->decisions++;
+    return rc;
+}
+
 int tm_sim__decide(struct tm_sim__run *run, size_t moment, struct tm_decision *out, struct tm_error *e)
 {
     struct tm_view view = {.standing = run->standing,
@@ -175,11 +200,5 @@ int tm_sim__decide(struct tm_sim__run *run, size_t moment, struct tm_decision *o
     if (run->info->knows != TM_KNOWS_PAST) show_event(run, moment, &view);
     int rc = show_future(run, moment, &view, e);
     if (rc != 0) return rc;
-    int64_t begin_ns = run->env->monotonic_ns(run->env);
-    rc = tm_policy_decide(run->policy, &view, out, e);
-    double took_ns = (double)(run->env->monotonic_ns(run->env) - begin_ns);
-    run->decision_ns_sum += took_ns;
-    if (took_ns > run->decision_ns_max) run->decision_ns_max = took_ns;
-    run->decisions++;
-    return rc;
+    return ask(run, &view, out, e);
 }
