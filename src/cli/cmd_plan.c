@@ -508,10 +508,9 @@ static int read_running(struct plan *plan, struct tm_error *e)
         int nodes = 0;
         size_t length = strcspn(at, ",+");
         (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), at);
-        if ((sscanf(part, " %d x %95s", &nodes, name) != 2 &&
-             sscanf(part, " %dx%95s", &nodes, name) != 2) || /* NOLINT */
-            nodes < 1 ||
-            nodes > TM_PLAN_NODES_MAX || plan->running.part_count == TM_PLAN_PARTS_MAX)
+        bool read = sscanf(part, " %d x %95s", &nodes, name) == 2 || /* NOLINT(cert-err34-c): checked below */
+                    sscanf(part, " %dx%95s", &nodes, name) == 2;     /* NOLINT(cert-err34-c) */
+        if (!read || nodes < 1 || nodes > TM_PLAN_NODES_MAX || plan->running.part_count == TM_PLAN_PARTS_MAX)
             return tm_error_set(e, TM_EUSAGE,
                                 "--running: expected COUNTx TYPE, got \"%.60s\"; write for example \"8x p3.2xlarge, "
                                 "2x p3.2xlarge:on-demand\"",

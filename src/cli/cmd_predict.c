@@ -314,7 +314,7 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
                       struct tm_error *e)
 {
     struct fleet fleet;
-    struct tm_prediction prediction;
+    struct tm_prediction prediction = {.fits = false};
     struct tm_knowledge knowledge;
     int64_t batch = model->global_batch;
     int64_t micro_batch = 0;

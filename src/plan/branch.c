@@ -479,7 +479,7 @@ static int branch_init(struct branch *branch, struct tm_search *search, struct t
     for (size_t r = 0; r < search->supply->region_count; r++)
         most = search->supply->regions[r].count > most ? search->supply->regions[r].count : most;
     branch->pools = tm_alloc(most * sizeof *branch->pools);
-    branch->offers = tm_alloc(most * sizeof *branch->offers);
+    branch->offers = tm_alloc(most * sizeof *branch->offers); /* NOLINT(bugprone-sizeof-expression): pointers */
     branch->counts = tm_alloc(most * sizeof *branch->counts);
     branch->covered = tm_alloc(most * (search->request->quota_count + 1) * sizeof *branch->covered);
     bool room = branch->pools != NULL && branch->offers != NULL && branch->counts != NULL && branch->covered != NULL;

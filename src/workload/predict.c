@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "workload/predict_internal.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -93,7 +94,7 @@ static void share_micro_batches(const struct tm_predict_request *request, const 
         speed += pipelines[g] / stage_ms[g];
     /* Start from the proportional share, rounded down, then give the rest one by one. */
     int given = 0;
-    int counts[TM_FLEET_GROUPS_MAX];
+    int counts[TM_FLEET_GROUPS_MAX] = {0};
     for (size_t g = 0; g < request->group_count; g++) {
         counts[g] = pipelines[g] > 0 ? (int)(total / speed / stage_ms[g]) : 0; /* each pipeline of the group */
         given += counts[g] * pipelines[g];
@@ -111,6 +112,7 @@ static void share_micro_batches(const struct tm_predict_request *request, const 
                 best = g;
             }
         }
+        if (pipelines[best] == 0) return; /* nobody is there */
         extra[best]++;
         int busiest = counts[best] + (extra[best] + pipelines[best] - 1) / pipelines[best];
         if (busiest > most[best]) most[best] = busiest;
@@ -226,6 +228,7 @@ static void predict_layout(struct tm_predictor *predictor, const struct layout_p
     double stage_ms[TM_FLEET_GROUPS_MAX];
     int per_group[TM_FLEET_GROUPS_MAX];
     int most[TM_FLEET_GROUPS_MAX] = {0};
+    assert(request->group_count >= 1 && request->group_count <= TM_FLEET_GROUPS_MAX);
     out->pipelines = plan->pipelines;
     out->stages = plan->stages;
     out->micro_batch = plan->micro_batch;
@@ -465,7 +468,7 @@ int tm_predictor_run(struct tm_predictor *predictor, const int *nodes, struct tm
 int tm_predict(const struct tm_predict_request *request, struct tm_prediction *out, struct tm_error *e)
 {
     struct tm_predictor *predictor = NULL;
-    int nodes[TM_FLEET_GROUPS_MAX];
+    int nodes[TM_FLEET_GROUPS_MAX] = {0};
     int rc = tm_predictor_create(request, &predictor, e);
     if (rc != 0) return rc;
     for (size_t g = 0; g < request->group_count; g++)
