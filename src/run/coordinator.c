@@ -184,6 +184,11 @@ static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     tm_coord__fence(c, now_ms, "record rebuilt from the workers' reports", out);
 }
 
+void tm_coordinator_utc(struct tm_coordinator *c, int64_t utc_ms)
+{
+    c->utc_ms = utc_ms;
+}
+
 void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
 {
     c->utc_ms = utc_ms;

@@ -87,6 +87,8 @@ bool tm_coordinator_rebuilds(const struct tm_coordinator *coordinator);
 int tm_coordinator_load_manifest(struct tm_coordinator *coordinator, const Tmw__RecordEvent *event, struct tm_error *e);
 /* `now_ms` is monotonic, `utc_ms` only goes to the record. */
 void tm_coordinator_begin(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
+/* What the clock on the wall says, for the record; a tick says it too. */
+void tm_coordinator_utc(struct tm_coordinator *coordinator, int64_t utc_ms);
 void tm_coordinator_tick(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
 void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, const tm_message *message,
                             struct tm_outbox *out);

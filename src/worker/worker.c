@@ -296,6 +296,7 @@ struct tm_worker_view tm_worker_look(const struct tm_worker *w, int64_t now_ms)
                                   .roster = &w->roster,
                                   .copies = &w->copies,
                                   .layers = w->layer_count,
+                                  .steps = w->steps,
                                   .fetched_bytes = w->fetched_bytes};
     for (size_t i = 0; i < w->out.part_count; i++)
         if (w->out.parts[i].data != NULL) view.snapshot_bytes += w->out.parts[i].name.size;

@@ -94,6 +94,7 @@ struct tm_worker_view {
     const struct tm_copies *copies;
     uint64_t snapshot_bytes; /* kept for copies under way */
     uint32_t layers;
+    uint64_t steps; /* of the job */
     uint64_t fetched_bytes;
 };
 struct tm_worker_view tm_worker_look(const struct tm_worker *worker, int64_t now_ms);

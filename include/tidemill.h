@@ -1,0 +1,113 @@
+/* libtidemill: how an engine (any trainer) takes part in a Tidemill job. C ABI; no type of the engine, none of
+ * Tidemill's insides.
+ *
+ * The engine's thread does what it is told, one thing after the other:
+ *
+ *     tidemill *t = tidemill_open(&options, &engine, error, sizeof error);
+ *     struct tidemill_work work;
+ *     while (tidemill_next(t, &work) == 0) {
+ *         if (work.kind == TIDEMILL_STEP) {          compute and reduce the gradients of work.step over work's share
+ *             ... poll tidemill_cancelled(t) now and then, and give up when it says so ...
+ *             tidemill_held(t, work.step, norms, count);
+ *         } else if (work.kind == TIDEMILL_APPLY) {  apply them; work.norm is the sum of squares over all layers
+ *             tidemill_applied(t, work.step);
+ *         }
+ *     }
+ *     tidemill_close(t);
+ *
+ * Meanwhile a thread of the library joins, keeps the lease, votes on steps, moves layers between workers and makes
+ * copies. It reads a layer's memory whenever no step is being applied, and never writes to it: what was fetched is put
+ * into the engine's memory inside tidemill_next, by the engine's own thread. */
+#ifndef TIDEMILL_H
+#define TIDEMILL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TIDEMILL_API __attribute__((visibility("default")))
+
+typedef struct tidemill tidemill;
+
+/* Set `size` to sizeof(struct tidemill_options): fields may be added at the end. Texts are copied. */
+struct tidemill_options {
+    size_t size;
+    const char *coordinator; /* HOST:PORT */
+    const char *listen;      /* where peers reach us; NULL: 127.0.0.1 and any port */
+    const char *token;       /* the job's join token */
+    const char *kernel_class;
+    const char *tls_folder;  /* ca.pem, node.pem, node.key; NULL: none, loopback only */
+    const char *copy_folder; /* for copies in files; NULL: none */
+    uint64_t job;
+    uint64_t instance;    /* this machine's number, > 0 */
+    uint64_t incarnation; /* of this process; 0: drawn */
+    int anchor;
+    uint64_t copy_bytes_max; /* memory for copies of others' layers; 0: 1 GiB */
+};
+
+struct tidemill_engine {
+    void *context;
+    /* How many bytes a layer's whole state has. Any thread. */
+    uint64_t (*layer_bytes)(void *context, uint32_t layer);
+    /* Writes the layer's state as of before the first step, a pure function of the job. Any thread. Not 0: failed. */
+    int (*init_layer)(void *context, uint32_t layer, void *out, uint64_t bytes);
+    /* Where the engine keeps the layer, NULL: no memory. Called by the engine's thread, inside tidemill_next; the
+     * memory must stay until drop_layer, also called there. */
+    void *(*layer_memory)(void *context, uint32_t layer, uint64_t bytes);
+    void (*drop_layer)(void *context, uint32_t layer);
+};
+
+enum tidemill_kind { TIDEMILL_STEP = 1, TIDEMILL_APPLY = 2 };
+
+struct tidemill_peer {
+    uint64_t instance;
+    uint32_t pipeline;
+    uint32_t stage;
+    const char *address; /* of its library; valid until the next tidemill_next */
+};
+
+struct tidemill_work {
+    enum tidemill_kind kind;
+    uint64_t generation;
+    uint64_t step;
+    double norm;       /* APPLY */
+    uint32_t pipeline; /* ours, of `pipelines` */
+    uint32_t pipelines;
+    uint32_t stage; /* ours, of `stages` */
+    uint32_t stages;
+    uint32_t first_layer; /* ours: [first_layer, last_layer) */
+    uint32_t last_layer;
+    uint32_t first_micro_batch; /* our pipeline's: [first, last) of the step's */
+    uint32_t last_micro_batch;
+    const struct tidemill_peer *peers; /* all seated members; valid until the next tidemill_next */
+    size_t peer_count;
+};
+
+struct tidemill_norm {
+    uint32_t layer;
+    double sum; /* of squares of the layer's reduced gradient */
+};
+
+/* NULL: failed, and `error` says why. */
+TIDEMILL_API tidemill *tidemill_open(const struct tidemill_options *options, const struct tidemill_engine *engine,
+                                     char *error, size_t error_size);
+TIDEMILL_API void tidemill_close(tidemill *t);
+
+/* Waits for the next thing to do: 0 and `out`, 1 when the job is finished, negative when we were refused. */
+TIDEMILL_API int tidemill_next(tidemill *t, struct tidemill_work *out);
+/* Has the step under way been given up? Cheap. */
+TIDEMILL_API int tidemill_cancelled(tidemill *t);
+/* The step's reduced gradients are held: 0, or 1 if the step was given up meanwhile. */
+TIDEMILL_API int tidemill_held(tidemill *t, uint64_t step, const struct tidemill_norm *norms, size_t count);
+TIDEMILL_API int tidemill_applied(tidemill *t, uint64_t step);
+/* The computation lacks data of this peer (0: of none); lets the coordinator find a cut link. */
+TIDEMILL_API void tidemill_waiting_for(tidemill *t, uint64_t instance);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,35 @@
+/* Coordinator and agent as programs: the state machines, a record, links and a clock in one loop. */
+#ifndef TM_RUN_SERVE_H
+#define TM_RUN_SERVE_H
+
+#include "base/env.h"
+#include "run/agent.h"
+#include "run/coordinator.h"
+
+struct tm_coordinator_service {
+    struct tm_coordinator_options coordinator; /* incarnation 0: drawn */
+    struct tm_decider decider;
+    const char *listen;
+    const char *record;       /* path */
+    const char *copy_folder;  /* NULL: no copies in files */
+    const char *tls_folder;   /* NULL: none, loopback only */
+    const char *address_file; /* where it listens is written there; NULL: not */
+    const volatile int *stop; /* set by a signal handler; NULL: never */
+};
+
+/* Runs until the job is finished and its workers have gone, or *stop. */
+int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *service, struct tm_error *e);
+
+struct tm_agent_service {
+    struct tm_agent_options agent;
+    const char *coordinator; /* HOST:PORT */
+    const char *tls_folder;
+    /* The worker's command; "%u" in a word becomes its incarnation. NULL ends it. */
+    const char *const *worker;
+    int64_t notice_ms;               /* how long SIGTERM leaves */
+    const volatile int *terminating; /* set on SIGTERM: a notice; the second time: stop at once */
+};
+
+int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct tm_error *e);
+
+#endif

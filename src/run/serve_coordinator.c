@@ -1,0 +1,209 @@
+#include "run/serve.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "store/record.h"
+#include "wire/links.h"
+#include "wire/tls.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WAIT_MS = 20, TICK_MS = 50, FLUSH_MS = 1000, LAST_WORDS_MS = 3000, PATH_BYTES = 4096, MANIFESTS_MAX = 4096 };
+
+struct service {
+    struct tm_env *env;
+    const struct tm_coordinator_service *given;
+    struct tm_coordinator *coordinator;
+    struct tm_record *record;
+    struct tm_links *links;
+    struct tm_tls *tls;
+    struct tm_outbox out;
+    int failed; /* the record's error: nothing more may be done */
+    struct tm_error error;
+    int64_t done_ms; /* -1: the job is not finished */
+    uint64_t sets_seen;
+};
+
+static int64_t now_ms(const struct service *s)
+{
+    return s->env->monotonic_ns(s->env) / 1000000;
+}
+
+/* ---- actions, in order; one that must be on disk stops the rest if it is not ---- */
+
+static void manifest_path(const struct service *s, uint64_t set, char *out)
+{
+    (void)snprintf(out, PATH_BYTES, "%s/set-%" PRIu64 ".manifest", s->given->copy_folder, set);
+}
+
+static void put_manifest(struct service *s, const struct tm_action *action)
+{
+    char path[PATH_BYTES];
+    struct tm_error e;
+    if (s->given->copy_folder == NULL) return;
+    manifest_path(s, action->number, path);
+    if (s->env->file_write(s->env, path, tm_outbox_data(&s->out, action), action->length, &e) != 0)
+        tm_log(TM_LOG_WARN, "the manifest of a copy set is not stored: %s", e.text);
+}
+
+static void drop_files(struct service *s, uint64_t set)
+{
+    char path[PATH_BYTES];
+    if (s->given->copy_folder == NULL) return;
+    manifest_path(s, set, path);
+    (void)s->env->file_remove(s->env, path, NULL);
+    for (uint32_t l = 0; l < s->given->coordinator.layers; l++) {
+        (void)snprintf(path, sizeof path, "%s/set-%" PRIu64 "/layer-%" PRIu32 ".tmcopy", s->given->copy_folder, set, l);
+        (void)s->env->file_remove(s->env, path, NULL);
+    }
+}
+
+static void carry_out(struct service *s)
+{
+    for (size_t i = 0; i < s->out.count && s->failed == 0; i++) {
+        const struct tm_action *action = &s->out.actions[i];
+        const void *data = tm_outbox_data(&s->out, action);
+        switch (action->kind) {
+        case TM_ACTION_SEND:
+            tm_links_send(s->links, &action->to, NULL, data, action->length); /* they connect to us */
+            break;
+        case TM_COORDINATOR_RECORD:
+            s->failed = tm_record_append(s->record, data, action->length, action->number != 0, &s->error);
+            break;
+        case TM_COORDINATOR_MANIFEST:
+            put_manifest(s, action);
+            break;
+        case TM_COORDINATOR_FILES_DROP:
+            drop_files(s, action->number);
+            break;
+        case TM_COORDINATOR_DONE:
+            if (s->done_ms < 0) s->done_ms = now_ms(s);
+            break;
+        default:
+            break;
+        }
+    }
+    if (s->failed == 0) s->failed = tm_outbox_status(&s->out, &s->error);
+    tm_outbox_clear(&s->out);
+}
+
+static void on_message(void *context, const tm_message *message)
+{
+    struct service *s = context;
+    if (s->failed != 0) return;
+    tm_coordinator_utc(s->coordinator, s->env->now_ms(s->env));
+    tm_coordinator_receive(s->coordinator, now_ms(s), message, &s->out);
+    carry_out(s);
+}
+
+/* ---- starting ---- */
+
+static int load_event(void *context, const void *data, size_t length, struct tm_error *e)
+{
+    struct service *s = context;
+    struct tm_arena arena;
+    Tmw__RecordEvent *event = NULL;
+    tm_arena_init(&arena, 64 << 20);
+    int rc = tm_record_event_unpack(data, length, &arena, &event, e);
+    if (rc == 0) {
+        rc = tm_coordinator_load(s->coordinator, event, e);
+        if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE) s->sets_seen = event->set_whole->set;
+    }
+    tm_arena_deinit(&arena);
+    return rc;
+}
+
+/* The numbers of sets grow by one: all that may be there are tried, the newest last. */
+static void load_manifests(struct service *s)
+{
+    char path[PATH_BYTES];
+    for (uint64_t set = 1; s->given->copy_folder != NULL && set <= MANIFESTS_MAX; set++) {
+        struct tm_text text;
+        struct tm_arena arena;
+        Tmw__RecordEvent *event = NULL;
+        manifest_path(s, set, path);
+        if (!s->env->file_exists(s->env, path)) continue;
+        tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
+        tm_arena_init(&arena, 64 << 20);
+        if (s->env->file_read(s->env, path, &text, NULL) == 0 &&
+            tm_record_event_unpack(text.data, text.length, &arena, &event, NULL) == 0)
+            (void)tm_coordinator_load_manifest(s->coordinator, event, NULL);
+        tm_arena_deinit(&arena);
+        tm_text_deinit(&text);
+    }
+}
+
+static int start(struct service *s, struct tm_error *e)
+{
+    struct tm_coordinator_options options = s->given->coordinator;
+    if (options.incarnation == 0) options.incarnation = s->env->random_u64(s->env) | 1;
+    options.random_seed = s->env->random_u64(s->env);
+    s->coordinator = tm_coordinator_create(&options, &s->given->decider);
+    if (s->coordinator == NULL) return tm_error_nomem(e);
+    int rc = tm_record_open(s->given->record, &s->record, e);
+    if (rc == 0) rc = tm_record_each(s->record, load_event, s, e);
+    if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
+    if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
+    if (rc != 0) return rc;
+    if (tm_coordinator_rebuilds(s->coordinator)) load_manifests(s);
+    if (s->given->address_file != NULL) {
+        const char *address = tm_links_address(s->links);
+        rc = s->env->file_write(s->env, s->given->address_file, address, strlen(address), e);
+    }
+    return rc;
+}
+
+/* ---- the loop ---- */
+
+static bool ends(const struct service *s)
+{
+    if (s->failed != 0 || (s->given->stop != NULL && *s->given->stop != 0)) return true;
+    if (s->done_ms < 0) return false;
+    bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
+    return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
+}
+
+static void loop(struct service *s)
+{
+    struct tm_links_waiting waiting;
+    int64_t ticked_ms = 0;
+    int64_t flushed_ms = 0;
+    tm_coordinator_begin(s->coordinator, now_ms(s), s->env->now_ms(s->env), &s->out);
+    carry_out(s);
+    while (!ends(s)) {
+        tm_links_note(s->links, WAIT_MS, &waiting);
+        tm_links_wait(s->links, &waiting);
+        tm_links_take(s->links, on_message, s);
+        if (s->failed == 0 && now_ms(s) - ticked_ms >= TICK_MS) {
+            ticked_ms = now_ms(s);
+            tm_coordinator_tick(s->coordinator, ticked_ms, s->env->now_ms(s->env), &s->out);
+            carry_out(s);
+        }
+        if (s->failed == 0 && ticked_ms - flushed_ms >= FLUSH_MS) {
+            flushed_ms = ticked_ms;
+            s->failed = tm_record_flush(s->record, &s->error);
+        }
+    }
+}
+
+int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *service, struct tm_error *e)
+{
+    struct service s = {.env = env, .given = service, .done_ms = -1};
+    tm_outbox_init(&s.out);
+    int rc = start(&s, e);
+    if (rc == 0) {
+        loop(&s);
+        if (s.failed != 0) {
+            rc = s.failed;
+            if (e != NULL) *e = s.error;
+        }
+    }
+    tm_links_destroy(s.links);
+    tm_tls_destroy(s.tls);
+    tm_record_close(s.record);
+    tm_coordinator_destroy(s.coordinator);
+    tm_outbox_deinit(&s.out);
+    return rc;
+}

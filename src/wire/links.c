@@ -1,0 +1,298 @@
+#include "wire/links.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "wire/tls.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 16, ADDRESSES = 64, RETRY_MS = 200, QUEUE_WAIT_MS = 2 };
+
+struct link {
+    int handle;
+    bool used;
+    bool broken;
+    struct tm_peer peer; /* role NONE: has not said who it is */
+    struct tm_text in;   /* plain bytes not yet taken as messages */
+    struct tm_text out;  /* raw bytes not yet sent */
+    struct tm_tls_session *tls;
+};
+
+struct failed_address {
+    char address[TM_ADDRESS_MAX];
+    int64_t at_ns;
+};
+
+struct tm_links {
+    struct tm_env *env;
+    struct tm_tls *tls;
+    int listener; /* -1: none */
+    char address[TM_ADDRESS_MAX];
+    struct link links[TM_LINKS_MAX];
+    struct failed_address failed[ADDRESSES];
+    size_t next_failed;
+    tm_links_lost_f lost;
+    void *lost_context;
+    uint8_t chunk[CHUNK];
+};
+
+bool tm_address_is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "localhost:", 10) == 0 ||
+           strncmp(address, "::1:", 4) == 0 || strncmp(address, "[::1]:", 6) == 0;
+}
+
+int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, struct tm_links **out,
+                    struct tm_error *e)
+{
+    if (address != NULL && tls == NULL && !tm_address_is_loopback(address))
+        return tm_error_set(e, TM_EUSAGE, "listening on %s needs TLS: only loopback does without", address);
+    struct tm_links *links = tm_calloc(1, sizeof *links);
+    if (links == NULL) return tm_error_nomem(e);
+    links->env = env;
+    links->tls = tls;
+    links->listener = -1;
+    if (address != NULL) {
+        int rc = env->net_listen(env, address, &links->listener, links->address, e);
+        if (rc != 0) {
+            tm_free(links);
+            return rc;
+        }
+    }
+    *out = links;
+    return 0;
+}
+
+static void close_link(struct tm_links *links, struct link *link)
+{
+    links->env->net_close(links->env, link->handle);
+    tm_tls_session_destroy(link->tls);
+    tm_text_deinit(&link->in);
+    tm_text_deinit(&link->out);
+    *link = (struct link){.used = false};
+}
+
+void tm_links_destroy(struct tm_links *links)
+{
+    if (links == NULL) return;
+    for (size_t i = 0; i < TM_LINKS_MAX; i++)
+        if (links->links[i].used) close_link(links, &links->links[i]);
+    if (links->listener >= 0) links->env->net_close(links->env, links->listener);
+    tm_free(links);
+}
+
+const char *tm_links_address(const struct tm_links *links)
+{
+    return links->address;
+}
+
+void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *context)
+{
+    links->lost = lost;
+    links->lost_context = context;
+}
+
+/* ---- making links ---- */
+
+static struct link *add_link(struct tm_links *links, int handle, bool server)
+{
+    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
+        struct link *link = &links->links[i];
+        if (link->used) continue;
+        *link = (struct link){.handle = handle, .used = true};
+        tm_text_init(&link->in, TM_MESSAGE_BYTES_MAX + CHUNK + TM_FRAME_HEADER);
+        tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
+        if (links->tls != NULL) {
+            link->tls = tm_tls_session_create(links->tls, server);
+            if (link->tls == NULL) break;
+        }
+        return link;
+    }
+    links->env->net_close(links->env, handle);
+    return NULL;
+}
+
+static bool failed_lately(struct tm_links *links, const char *address)
+{
+    int64_t now_ns = links->env->monotonic_ns(links->env);
+    for (size_t i = 0; i < ADDRESSES; i++)
+        if (strcmp(links->failed[i].address, address) == 0 &&
+            now_ns - links->failed[i].at_ns < (int64_t)RETRY_MS * 1000000)
+            return true;
+    return false;
+}
+
+static struct link *connect_to(struct tm_links *links, const struct tm_peer *to, const char *address)
+{
+    struct tm_error e;
+    int handle = -1;
+    if (links->tls == NULL && !tm_address_is_loopback(address)) return NULL;
+    if (failed_lately(links, address)) return NULL;
+    if (links->env->net_connect(links->env, address, &handle, &e) != 0) {
+        struct failed_address *failed = &links->failed[links->next_failed++ % ADDRESSES];
+        size_t length = strnlen(address, sizeof failed->address - 1);
+        memcpy(failed->address, address, length);
+        failed->address[length] = '\0';
+        failed->at_ns = links->env->monotonic_ns(links->env);
+        return NULL;
+    }
+    struct link *link = add_link(links, handle, false);
+    if (link != NULL) link->peer = *to;
+    return link;
+}
+
+static struct link *find_link(struct tm_links *links, const struct tm_peer *peer)
+{
+    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
+        struct link *link = &links->links[i];
+        if (link->used && !link->broken && link->peer.role == peer->role && link->peer.id == peer->id) return link;
+    }
+    return NULL;
+}
+
+/* ---- sending ---- */
+
+/* Sends what the machine takes now; the rest stays queued. */
+static void flush(struct tm_links *links, struct link *link)
+{
+    size_t done = 0;
+    if (link->tls != NULL) tm_tls_session_output(link->tls, &link->out);
+    while (!link->broken && done < link->out.length) {
+        size_t sent = 0;
+        int rc =
+            links->env->net_send(links->env, link->handle, link->out.data + done, link->out.length - done, &sent, NULL);
+        if (rc == -(int)TM_EBUSY) break;
+        if (rc != 0) link->broken = true;
+        done += sent;
+    }
+    if (done == 0) return;
+    memmove(link->out.data, link->out.data + done, link->out.length - done);
+    link->out.length -= done;
+}
+
+void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char *address, const void *message,
+                   size_t length)
+{
+    struct link *link = find_link(links, to);
+    if (link == NULL && address != NULL && address[0] != '\0') link = connect_to(links, to, address);
+    if (link == NULL || link->out.length + length + TM_FRAME_HEADER > TM_LINK_QUEUE_MAX / 2) return;
+    if (link->tls != NULL) {
+        struct tm_text frame;
+        tm_text_init(&frame, length + TM_FRAME_HEADER);
+        tm_frame_append(&frame, message, length);
+        if (tm_text_status(&frame, NULL) == 0) tm_tls_session_write(link->tls, frame.data, frame.length);
+        tm_text_deinit(&frame);
+    } else {
+        tm_frame_append(&link->out, message, length);
+    }
+    if (tm_text_status(&link->out, NULL) != 0) link->broken = true;
+    flush(links, link);
+}
+
+/* ---- receiving ---- */
+
+void tm_links_note(const struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out)
+{
+    out->count = 0;
+    if (links->listener >= 0) out->handles[out->count++] = links->listener;
+    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
+        const struct link *link = &links->links[i];
+        if (!link->used) continue;
+        if (!link->broken) out->handles[out->count++] = link->handle;
+        if ((link->out.length > 0 || link->broken) && timeout_ms > QUEUE_WAIT_MS) timeout_ms = QUEUE_WAIT_MS;
+    }
+    out->timeout_ms = timeout_ms;
+}
+
+void tm_links_wait(const struct tm_links *links, const struct tm_links_waiting *waiting)
+{
+    bool ready[TM_LINKS_MAX + 1];
+    struct tm_env *env = links->env;
+    if (waiting->count == 0)
+        env->sleep_ms(env, waiting->timeout_ms);
+    else
+        (void)env->net_wait(env, waiting->handles, waiting->count, waiting->timeout_ms, ready, NULL);
+}
+
+static void receive(struct tm_links *links, struct link *link)
+{
+    for (int i = 0; i < 64 && !link->broken && link->in.length <= TM_MESSAGE_BYTES_MAX; i++) {
+        size_t got = 0;
+        int rc = links->env->net_receive(links->env, link->handle, links->chunk, sizeof links->chunk, &got, NULL);
+        if (rc == -(int)TM_EBUSY) return;
+        if (rc != 0 || got == 0) {
+            link->broken = true;
+            return;
+        }
+        if (link->tls == NULL)
+            tm_text_append(&link->in, (const char *)links->chunk, got);
+        else if (tm_tls_session_input(link->tls, links->chunk, got, &link->in) != 0)
+            link->broken = true;
+        if (tm_text_status(&link->in, NULL) != 0) link->broken = true;
+    }
+}
+
+/* The sender's newest connection is the one that is used from now on. */
+static void belongs_to(struct tm_links *links, struct link *link, const tm_message *message)
+{
+    struct tm_peer from = tm_message_sender(message);
+    if (link->peer.role == from.role && link->peer.id == from.id) {
+        link->peer.incarnation = from.incarnation;
+        return;
+    }
+    if (link->peer.role != TM_ROLE_NONE) return;
+    struct link *old = find_link(links, &from);
+    if (old != NULL && old->peer.incarnation != from.incarnation && old->peer.incarnation != 0) old->broken = true;
+    link->peer = from;
+}
+
+static void take_messages(struct tm_links *links, struct link *link, tm_links_each_f each, void *context)
+{
+    size_t done = 0;
+    for (;;) {
+        int64_t size = tm_frame_next(link->in.data + done, link->in.length - done, NULL);
+        if (size < 0) link->broken = true; /* not our protocol */
+        if (size <= 0) break;
+        struct tm_arena arena;
+        struct tm_error e;
+        tm_message *message = NULL;
+        tm_arena_init(&arena, 64 << 20);
+        int rc = tm_message_unpack(link->in.data + done + TM_FRAME_HEADER, (size_t)size, &arena, &message, &e);
+        if (rc == 0) {
+            belongs_to(links, link, message);
+            each(context, message);
+        } else {
+            tm_log(TM_LOG_WARN, "a message is refused: %s", e.text);
+            link->broken = true;
+        }
+        tm_arena_deinit(&arena);
+        done += (size_t)size + TM_FRAME_HEADER;
+        if (link->broken) break;
+    }
+    if (done == 0) return;
+    memmove(link->in.data, link->in.data + done, link->in.length - done);
+    link->in.length -= done;
+}
+
+void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context)
+{
+    int handle = -1;
+    while (links->listener >= 0 && links->env->net_accept(links->env, links->listener, &handle, NULL) == 0)
+        (void)add_link(links, handle, true);
+    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
+        struct link *link = &links->links[i];
+        if (!link->used) continue;
+        receive(links, link);
+        if (link->in.length > 0) take_messages(links, link, each, context);
+        flush(links, link);
+    }
+    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
+        struct link *link = &links->links[i];
+        if (!link->used || !link->broken) continue;
+        struct tm_peer peer = link->peer;
+        close_link(links, link);
+        if (links->lost != NULL && peer.role != TM_ROLE_NONE && find_link(links, &peer) == NULL)
+            links->lost(links->lost_context, &peer);
+    }
+}

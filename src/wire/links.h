@@ -1,0 +1,48 @@
+/* Connections of one process to its peers: framed messages over TCP, to whoever is asked for, as well as can be.
+ *
+ * A message that cannot be sent now (no connection, queue full) is dropped: the state machines say everything again
+ * until it is answered, so links need no promises, only limits. A connection belongs to the peer that its messages
+ * name; the newest connection of a peer is the one used.
+ *
+ * With a `struct tm_tls` every connection is TLS 1.3 with certificates of the job on both sides. Without one, only
+ * loopback addresses may be listened on or connected to. */
+#ifndef TM_WIRE_LINKS_H
+#define TM_WIRE_LINKS_H
+
+#include "base/env.h"
+#include "wire/message.h"
+
+struct tm_links;
+struct tm_tls;
+
+enum { TM_LINKS_MAX = 200, TM_LINK_QUEUE_MAX = 256 << 20 };
+
+/* Listens on `address` ("127.0.0.1:0" picks a port; NULL: does not listen). `tls` is borrowed, NULL: none. */
+int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, struct tm_links **out,
+                    struct tm_error *e);
+void tm_links_destroy(struct tm_links *links);              /* NULL is allowed */
+const char *tm_links_address(const struct tm_links *links); /* where it listens; "" */
+
+/* Sends a packed message; connects to `address` first where there is no connection (NULL: then it is dropped). */
+void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char *address, const void *message,
+                   size_t length);
+
+/* Three steps, so that a lock need not be held while waiting: note what to wait for (with the lock), wait until
+ * something may have come or the time is up (without it), then take what is there. `each` may send; it may not wait or
+ * take. */
+struct tm_links_waiting {
+    int handles[TM_LINKS_MAX + 1];
+    size_t count;
+    int64_t timeout_ms;
+};
+void tm_links_note(const struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out);
+void tm_links_wait(const struct tm_links *links, const struct tm_links_waiting *waiting);
+typedef void (*tm_links_each_f)(void *context, const tm_message *message);
+void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context);
+/* Called with a peer whose last connection was lost. */
+typedef void (*tm_links_lost_f)(void *context, const struct tm_peer *peer);
+void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *context);
+
+bool tm_address_is_loopback(const char *address);
+
+#endif

@@ -1,0 +1,273 @@
+#include "wire/tls.h"
+
+#include "base/alloc.h"
+
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PEM_MAX = 1 << 16, VALID_DAYS = 3650, PATH_BYTES = 4096, READ_BYTES = 1 << 14 };
+
+struct tm_tls {
+    SSL_CTX *context;
+};
+
+struct tm_tls_session {
+    SSL *ssl;
+    BIO *in;                /* owned by ssl */
+    BIO *out;               /* owned by ssl */
+    struct tm_text pending; /* plain bytes that wait for the handshake */
+};
+
+static int failed(struct tm_error *e, enum tm_code code, const char *what)
+{
+    char text[256];
+    ERR_error_string_n(ERR_get_error(), text, sizeof text);
+    ERR_clear_error();
+    return tm_error_set(e, code, "%s: %s", what, text);
+}
+
+/* ---- a job's certificates ---- */
+
+static bool add_extension(X509 *certificate, X509 *issuer, int kind, const char *value)
+{
+    X509V3_CTX context;
+    X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
+    X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, &context, kind, value);
+    bool good = extension != NULL && X509_add_ext(certificate, extension, -1) == 1;
+    X509_EXTENSION_free(extension);
+    return good;
+}
+
+/* A certificate for `key`, signed by `signer`; its issuer is itself where `issuer` is NULL. NULL: failed. */
+static X509 *make_certificate(struct tm_env *env, EVP_PKEY *key, const char *name, X509 *issuer, EVP_PKEY *signer)
+{
+    X509 *certificate = X509_new();
+    if (certificate == NULL) return NULL;
+    X509_NAME *subject = X509_get_subject_name(certificate);
+    bool good = X509_set_version(certificate, 2) == 1 &&
+                ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), env->random_u64(env) >> 1) == 1 &&
+                X509_gmtime_adj(X509_getm_notBefore(certificate), -86400) != NULL &&
+                X509_gmtime_adj(X509_getm_notAfter(certificate), 86400L * VALID_DAYS) != NULL &&
+                X509_set_pubkey(certificate, key) == 1 &&
+                X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0) == 1 &&
+                X509_set_issuer_name(certificate, issuer == NULL ? subject : X509_get_subject_name(issuer)) == 1;
+    if (issuer == NULL) {
+        good = good && add_extension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
+               add_extension(certificate, certificate, NID_key_usage, "critical,keyCertSign");
+    } else {
+        good = good && add_extension(certificate, issuer, NID_basic_constraints, "critical,CA:FALSE") &&
+               add_extension(certificate, issuer, NID_ext_key_usage, "serverAuth,clientAuth");
+    }
+    good = good && X509_sign(certificate, signer, EVP_sha256()) > 0;
+    if (good) return certificate;
+    X509_free(certificate);
+    return NULL;
+}
+
+static int write_pem(struct tm_env *env, const char *folder, const char *name, X509 *certificate, EVP_PKEY *key,
+                     struct tm_error *e)
+{
+    char path[PATH_BYTES];
+    BIO *memory = BIO_new(BIO_s_mem());
+    if (memory == NULL) return tm_error_nomem(e);
+    bool good = certificate != NULL ? PEM_write_bio_X509(memory, certificate) == 1
+                                    : PEM_write_bio_PrivateKey(memory, key, NULL, NULL, 0, NULL, NULL) == 1;
+    char *data = NULL;
+    long length = BIO_get_mem_data(memory, &data);
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    int rc = 0;
+    if (!good) {
+        rc = failed(e, TM_EINTERNAL, "making certificates");
+    } else {
+        mode_t mask = umask(certificate == NULL ? 0077 : 0022); /* keys are for the owner alone */
+        rc = env->file_write(env, path, data, (size_t)length, e);
+        (void)umask(mask);
+    }
+    (void)BIO_free(memory);
+    return rc;
+}
+
+int tm_tls_make_job(struct tm_env *env, const char *folder, struct tm_error *e)
+{
+    char path[PATH_BYTES];
+    (void)snprintf(path, sizeof path, "%s/ca.pem", folder);
+    if (env->file_exists(env, path)) return tm_error_set(e, TM_EEXISTS, "%s: is there already", path);
+    EVP_PKEY *authority_key = EVP_EC_gen("P-256");
+    EVP_PKEY *node_key = EVP_EC_gen("P-256");
+    X509 *authority = NULL;
+    X509 *node = NULL;
+    int rc = 0;
+    if (authority_key != NULL && node_key != NULL)
+        authority = make_certificate(env, authority_key, "tidemill job authority", NULL, authority_key);
+    if (authority != NULL) node = make_certificate(env, node_key, "tidemill job member", authority, authority_key);
+    if (node == NULL) rc = failed(e, TM_EINTERNAL, "making certificates");
+    if (rc == 0) rc = write_pem(env, folder, "ca.key", NULL, authority_key, e);
+    if (rc == 0) rc = write_pem(env, folder, "node.key", NULL, node_key, e);
+    if (rc == 0) rc = write_pem(env, folder, "node.pem", node, NULL, e);
+    if (rc == 0) rc = write_pem(env, folder, "ca.pem", authority, NULL, e);
+    X509_free(node);
+    X509_free(authority);
+    EVP_PKEY_free(node_key);
+    EVP_PKEY_free(authority_key);
+    return rc;
+}
+
+/* ---- loading ---- */
+
+static int read_pem(struct tm_env *env, const char *folder, const char *name, BIO **out, struct tm_error *e)
+{
+    char path[PATH_BYTES];
+    struct tm_text text;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    tm_text_init(&text, PEM_MAX);
+    int rc = env->file_read(env, path, &text, e);
+    if (rc == 0) {
+        BIO *memory = BIO_new(BIO_s_mem());
+        if (memory == NULL || BIO_write(memory, tm_text_string(&text), (int)text.length) != (int)text.length) {
+            (void)BIO_free(memory);
+            rc = tm_error_nomem(e);
+        } else {
+            *out = memory;
+        }
+    }
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static bool use_files(SSL_CTX *context, BIO *ca, BIO *certificate, BIO *key)
+{
+    X509 *authority = PEM_read_bio_X509(ca, NULL, NULL, NULL);
+    X509 *own = PEM_read_bio_X509(certificate, NULL, NULL, NULL);
+    EVP_PKEY *own_key = PEM_read_bio_PrivateKey(key, NULL, NULL, NULL);
+    bool good = authority != NULL && own != NULL && own_key != NULL &&
+                X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority) == 1 &&
+                SSL_CTX_use_certificate(context, own) == 1 && SSL_CTX_use_PrivateKey(context, own_key) == 1 &&
+                SSL_CTX_check_private_key(context) == 1;
+    EVP_PKEY_free(own_key);
+    X509_free(own);
+    X509_free(authority);
+    return good;
+}
+
+int tm_tls_load(struct tm_env *env, const char *folder, struct tm_tls **out, struct tm_error *e)
+{
+    BIO *ca = NULL;
+    BIO *certificate = NULL;
+    BIO *key = NULL;
+    struct tm_tls *tls = tm_calloc(1, sizeof *tls);
+    if (tls == NULL) return tm_error_nomem(e);
+    int rc = read_pem(env, folder, "ca.pem", &ca, e);
+    if (rc == 0) rc = read_pem(env, folder, "node.pem", &certificate, e);
+    if (rc == 0) rc = read_pem(env, folder, "node.key", &key, e);
+    if (rc == 0) {
+        tls->context = SSL_CTX_new(TLS_method());
+        if (tls->context == NULL) rc = tm_error_nomem(e);
+    }
+    if (rc == 0) {
+        bool good = SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION) == 1 &&
+                    use_files(tls->context, ca, certificate, key);
+        if (!good) rc = failed(e, TM_EINPUT, "certificates of the job");
+        SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+        (void)SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
+        (void)SSL_CTX_set_num_tickets(tls->context, 0);
+    }
+    (void)BIO_free(key);
+    (void)BIO_free(certificate);
+    (void)BIO_free(ca);
+    if (rc != 0) {
+        tm_tls_destroy(tls);
+        return tm_error_wrap(e, rc, "%s", folder);
+    }
+    *out = tls;
+    return 0;
+}
+
+void tm_tls_destroy(struct tm_tls *tls)
+{
+    if (tls == NULL) return;
+    SSL_CTX_free(tls->context);
+    tm_free(tls);
+}
+
+/* ---- sessions ---- */
+
+struct tm_tls_session *tm_tls_session_create(struct tm_tls *tls, bool server)
+{
+    struct tm_tls_session *session = tm_calloc(1, sizeof *session);
+    if (session == NULL) return NULL;
+    tm_text_init(&session->pending, 64 << 20);
+    session->ssl = SSL_new(tls->context);
+    session->in = BIO_new(BIO_s_mem());
+    session->out = BIO_new(BIO_s_mem());
+    if (session->ssl == NULL || session->in == NULL || session->out == NULL) {
+        SSL_free(session->ssl);
+        (void)BIO_free(session->in);
+        (void)BIO_free(session->out);
+        tm_free(session);
+        return NULL;
+    }
+    SSL_set_bio(session->ssl, session->in, session->out);
+    if (server)
+        SSL_set_accept_state(session->ssl);
+    else
+        SSL_set_connect_state(session->ssl);
+    (void)SSL_do_handshake(session->ssl);
+    ERR_clear_error();
+    return session;
+}
+
+void tm_tls_session_destroy(struct tm_tls_session *session)
+{
+    if (session == NULL) return;
+    tm_text_deinit(&session->pending);
+    SSL_free(session->ssl);
+    tm_free(session);
+}
+
+static void push_pending(struct tm_tls_session *session)
+{
+    while (SSL_is_init_finished(session->ssl) == 1 && session->pending.length > 0) {
+        size_t done = 0;
+        if (SSL_write_ex(session->ssl, session->pending.data, session->pending.length, &done) != 1) break;
+        memmove(session->pending.data, session->pending.data + done, session->pending.length - done);
+        session->pending.length -= done;
+    }
+    ERR_clear_error();
+}
+
+void tm_tls_session_write(struct tm_tls_session *session, const void *plain, size_t length)
+{
+    tm_text_append(&session->pending, plain, length);
+    push_pending(session);
+}
+
+void tm_tls_session_output(struct tm_tls_session *session, struct tm_text *out)
+{
+    char buffer[READ_BYTES];
+    size_t got = 0;
+    while (BIO_read_ex(session->out, buffer, sizeof buffer, &got) == 1)
+        tm_text_append(out, buffer, got);
+    ERR_clear_error();
+}
+
+int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t length, struct tm_text *plain)
+{
+    char buffer[READ_BYTES];
+    size_t got = 0;
+    if (BIO_write(session->in, raw, (int)length) != (int)length) return -(int)TM_ENOMEM;
+    int rc = SSL_is_init_finished(session->ssl) == 1 ? 1 : SSL_do_handshake(session->ssl);
+    if (rc == 1) {
+        push_pending(session);
+        while ((rc = SSL_read_ex(session->ssl, buffer, sizeof buffer, &got)) == 1)
+            tm_text_append(plain, buffer, got);
+    }
+    int why = SSL_get_error(session->ssl, rc);
+    ERR_clear_error();
+    return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? 0 : -(int)TM_EPEER;
+}

@@ -1,0 +1,32 @@
+/* TLS 1.3 with certificates of the job on both sides (OpenSSL). Bytes in, bytes out: no sockets here.
+ *
+ * Each job has a certificate authority of its own, made when the job is; whoever holds a certificate of it may connect,
+ * nobody else. That one may then join is decided by the join token, in Hello. */
+#ifndef TM_WIRE_TLS_H
+#define TM_WIRE_TLS_H
+
+#include "base/env.h"
+
+#include <stddef.h>
+
+struct tm_tls;
+struct tm_tls_session;
+
+/* Makes a job's authority and one certificate for its members under `folder` (ca.pem, ca.key, node.pem, node.key; keys
+ * readable by the owner alone). -TM_EEXISTS: there is one already. */
+int tm_tls_make_job(struct tm_env *env, const char *folder, struct tm_error *e);
+/* Reads ca.pem, node.pem and node.key. The caller owns the result. */
+int tm_tls_load(struct tm_env *env, const char *folder, struct tm_tls **out, struct tm_error *e);
+void tm_tls_destroy(struct tm_tls *tls); /* NULL is allowed */
+
+struct tm_tls_session *tm_tls_session_create(struct tm_tls *tls, bool server); /* NULL: out of memory */
+void tm_tls_session_destroy(struct tm_tls_session *session);                   /* NULL is allowed */
+/* Plain bytes to send; they come out of tm_tls_session_output once the handshake is done. */
+void tm_tls_session_write(struct tm_tls_session *session, const void *plain, size_t length);
+/* Raw bytes to put on the wire, appended to `out`. */
+void tm_tls_session_output(struct tm_tls_session *session, struct tm_text *out);
+/* Raw bytes from the wire; plain ones are appended to `plain`. -TM_EPEER: the other side is not of this job, or the
+ * bytes were altered: close. */
+int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t length, struct tm_text *plain);
+
+#endif

@@ -1,0 +1,472 @@
+/* include/tidemill.h over the state machine of worker.h: one thread of ours for messages and time, the engine's thread
+ * for work. One lock; nobody waits for the network while holding it. */
+#include <tidemill.h>
+
+#include "base/alloc.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "wire/links.h"
+#include "wire/tls.h"
+#include "worker/worker.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WAIT_MS = 20, TICK_MS = 50, CHUNK_BYTES = 1 << 20, RESEND_MS = 1000, TEXT_MAX = 1024 };
+static const uint64_t copy_bytes_default = (uint64_t)1 << 30;
+
+struct staged_layer {
+    uint8_t *data; /* fetched or made, not yet in the engine's memory */
+    bool dropped;  /* the engine is to be told */
+    void *memory;  /* the engine's */
+};
+
+struct tidemill {
+    struct tm_env *env;
+    uint64_t id;
+    struct tidemill_engine engine;
+    char coordinator[TM_ADDRESS_MAX];
+    char token[TEXT_MAX];
+    char kernel_class[TEXT_MAX];
+    char copy_folder[TEXT_MAX];
+    struct tm_tls *tls;
+    struct tm_links *links;
+    struct tm_worker *worker;
+    struct tm_outbox out;
+
+    pthread_t thread;
+    bool thread_runs;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool closing;
+    bool stopped;
+    bool refused;
+    bool due; /* work waits for the engine */
+    struct tidemill_work work;
+    atomic_uint_fast64_t ticket; /* of the newest order; grows with every begin and cancel */
+    atomic_uint_fast64_t taken;  /* the one the engine works on: another number, and it works in vain */
+    atomic_uint_fast64_t waiting_for;
+    struct tm_member *members; /* of the generation, for the next work; room for TM_MEMBERS_MAX */
+    size_t member_count;
+    struct tidemill_peer peers[TM_MEMBERS_MAX]; /* what the engine was given, with its addresses */
+    char (*addresses)[TM_MEMBER_ADDRESS_MAX];
+    struct staged_layer layers[TM_LAYERS_MAX];
+};
+
+/* ---- the machine's engine: everything here runs under the lock ---- */
+
+static uint64_t engine_bytes(void *context, uint32_t layer)
+{
+    struct tidemill *t = context;
+    return t->engine.layer_bytes(t->engine.context, layer);
+}
+
+static int engine_export(void *context, uint32_t layer, void *out, uint64_t size)
+{
+    struct tidemill *t = context;
+    const struct staged_layer *staged = &t->layers[layer];
+    const void *from = staged->data != NULL ? staged->data : staged->memory;
+    if (from == NULL) return -(int)TM_EINTERNAL;
+    memcpy(out, from, size);
+    return 0;
+}
+
+static int stage(struct tidemill *t, uint32_t layer, const void *data, uint64_t size)
+{
+    uint8_t *copy = tm_alloc(size + 1);
+    if (copy == NULL) return -(int)TM_ENOMEM;
+    if (data != NULL) {
+        memcpy(copy, data, size);
+    } else if (t->engine.init_layer(t->engine.context, layer, copy, size) != 0) {
+        tm_free(copy);
+        return -(int)TM_EINTERNAL;
+    }
+    tm_free(t->layers[layer].data);
+    t->layers[layer].data = copy;
+    t->layers[layer].dropped = false;
+    return 0;
+}
+
+static int engine_import(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size)
+{
+    (void)step;
+    return stage(context, layer, data, size);
+}
+
+static int engine_init(void *context, uint32_t layer)
+{
+    return stage(context, layer, NULL, engine_bytes(context, layer));
+}
+
+static void engine_drop(void *context, uint32_t layer)
+{
+    struct tidemill *t = context;
+    tm_free(t->layers[layer].data);
+    t->layers[layer].data = NULL;
+    t->layers[layer].dropped = true;
+}
+
+static void describe(struct tidemill *t, const struct tm_roster *roster)
+{
+    const struct tm_member *me = tm_roster_find(roster, t->id);
+    struct tidemill_work *work = &t->work;
+    work->generation = roster->generation;
+    work->pipeline = me->pipeline;
+    work->pipelines = roster->pipelines;
+    work->stage = me->stage;
+    work->stages = roster->stages;
+    work->first_layer = roster->stage_first[me->stage];
+    work->last_layer = roster->stage_first[me->stage + 1];
+    work->first_micro_batch = 0;
+    for (uint32_t p = 0; p < me->pipeline; p++)
+        work->first_micro_batch += roster->micro_batches[p];
+    work->last_micro_batch = work->first_micro_batch + roster->micro_batches[me->pipeline];
+    t->member_count = 0;
+    for (size_t i = 0; i < roster->member_count; i++)
+        if (!roster->members[i].spare) t->members[t->member_count++] = roster->members[i];
+}
+
+static void engine_begin(void *context, const struct tm_roster *roster, uint64_t step)
+{
+    struct tidemill *t = context;
+    describe(t, roster);
+    t->work.kind = TIDEMILL_STEP;
+    t->work.step = step;
+    t->due = true;
+    (void)atomic_fetch_add(&t->ticket, 1);
+    atomic_store(&t->waiting_for, 0);
+    (void)pthread_cond_broadcast(&t->changed);
+}
+
+static void engine_cancel(void *context)
+{
+    struct tidemill *t = context;
+    t->due = false;
+    (void)atomic_fetch_add(&t->ticket, 1);
+}
+
+static void engine_apply(void *context, uint64_t step, double norm)
+{
+    struct tidemill *t = context;
+    t->work.kind = TIDEMILL_APPLY;
+    t->work.step = step;
+    t->work.norm = norm;
+    t->due = true;
+    (void)pthread_cond_broadcast(&t->changed);
+}
+
+static void engine_discard(void *context)
+{
+    (void)context;
+}
+
+static uint64_t engine_waiting_for(void *context)
+{
+    struct tidemill *t = context;
+    return atomic_load(&t->waiting_for);
+}
+
+/* ---- actions ---- */
+
+static int64_t now_ms(struct tidemill *t)
+{
+    return t->env->monotonic_ns(t->env) / 1000000;
+}
+
+static void copy_path(const struct tidemill *t, uint64_t set, uint64_t layer, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s/set-%" PRIu64 "/layer-%" PRIu64 ".tmcopy", t->copy_folder, set, layer);
+}
+
+static void put_file(struct tidemill *t, uint64_t set, uint64_t layer, const void *data, size_t length)
+{
+    char path[TEXT_MAX + 128];
+    struct tm_error e;
+    copy_path(t, set, layer, path, sizeof path);
+    int rc = t->copy_folder[0] == '\0' ? -(int)TM_ENOTFOUND : t->env->file_write(t->env, path, data, length, &e);
+    if (rc != 0 && t->copy_folder[0] != '\0') tm_log(TM_LOG_WARN, "a copy is not stored: %s", e.text);
+    tm_worker_file_put(t->worker, now_ms(t), set, (uint32_t)layer, rc == 0, &t->out);
+}
+
+static void get_file(struct tidemill *t, uint64_t set, uint64_t layer)
+{
+    char path[TEXT_MAX + 128];
+    struct tm_text text;
+    copy_path(t, set, layer, path, sizeof path);
+    tm_text_init(&text, (size_t)engine_bytes(t, (uint32_t)layer) + 4096);
+    int rc = t->env->file_read(t->env, path, &text, NULL);
+    bool missing = rc == -(int)TM_ENOTFOUND || rc == -(int)TM_ELIMIT;
+    const void *data = rc == 0 || missing ? tm_text_string(&text) : NULL;
+    tm_worker_file_got(t->worker, now_ms(t), set, (uint32_t)layer, data, rc == 0 ? text.length : 0, &t->out);
+    tm_text_deinit(&text);
+}
+
+static void send_action(struct tidemill *t, const struct tm_action *action)
+{
+    const char *address = t->coordinator;
+    if (action->to.role == TM_ROLE_WORKER) {
+        const struct tm_member *member = tm_roster_find(tm_worker_look(t->worker, 0).roster, action->to.id);
+        address = member == NULL ? NULL : member->address;
+    }
+    tm_links_send(t->links, &action->to, address, tm_outbox_data(&t->out, action), action->length);
+}
+
+/* Files answer at once and may add actions: so the list is walked by number until its end. */
+static void carry_out(struct tidemill *t)
+{
+    for (size_t i = 0; i < t->out.count; i++) {
+        struct tm_action action = t->out.actions[i];
+        if (action.kind == TM_ACTION_SEND) send_action(t, &action);
+        if (action.kind == TM_WORKER_FILE_GET) get_file(t, action.number, action.other);
+        if (action.kind == TM_WORKER_FILE_PUT) {
+            struct tm_text copy;
+            tm_text_init(&copy, action.length + 1);
+            tm_text_append(&copy, tm_outbox_data(&t->out, &action), action.length);
+            if (tm_text_status(&copy, NULL) == 0) put_file(t, action.number, action.other, copy.data, copy.length);
+            tm_text_deinit(&copy);
+        }
+        if (action.kind == TM_WORKER_STOP) {
+            t->stopped = true;
+            t->refused = action.number != 0;
+            (void)pthread_cond_broadcast(&t->changed);
+        }
+    }
+    tm_outbox_clear(&t->out);
+}
+
+static void on_message(void *context, const tm_message *message)
+{
+    struct tidemill *t = context;
+    tm_worker_receive(t->worker, now_ms(t), message, &t->out);
+    carry_out(t);
+}
+
+static void *serve(void *context)
+{
+    struct tidemill *t = context;
+    struct tm_links_waiting waiting;
+    int64_t ticked_ms = 0;
+    for (;;) {
+        (void)pthread_mutex_lock(&t->lock);
+        tm_links_note(t->links, WAIT_MS, &waiting);
+        (void)pthread_mutex_unlock(&t->lock);
+        tm_links_wait(t->links, &waiting);
+        (void)pthread_mutex_lock(&t->lock);
+        bool end = t->closing;
+        tm_links_take(t->links, on_message, t);
+        if (now_ms(t) - ticked_ms >= TICK_MS) {
+            ticked_ms = now_ms(t);
+            tm_worker_tick(t->worker, ticked_ms, &t->out);
+            carry_out(t);
+        }
+        (void)pthread_mutex_unlock(&t->lock);
+        if (end) return NULL;
+    }
+}
+
+/* ---- opening and closing ---- */
+
+static bool keep(char *to, size_t size, const char *from)
+{
+    size_t length = from == NULL ? 0 : strlen(from);
+    if (length >= size) return false;
+    if (length > 0) memcpy(to, from, length);
+    to[length] = '\0';
+    return true;
+}
+
+static int open_links(struct tidemill *t, const struct tidemill_options *options, struct tm_error *e)
+{
+    int rc = 0;
+    if (options->tls_folder != NULL) rc = tm_tls_load(t->env, options->tls_folder, &t->tls, e);
+    if (rc == 0)
+        rc = tm_links_create(t->env, options->listen == NULL ? "127.0.0.1:0" : options->listen, t->tls, &t->links, e);
+    return rc;
+}
+
+static int open_worker(struct tidemill *t, const struct tidemill_options *options, struct tm_error *e)
+{
+    struct tm_worker_options worker = {
+        .job = options->job,
+        .id = options->instance,
+        .incarnation = options->incarnation != 0 ? options->incarnation : (t->env->random_u64(t->env) | 1),
+        .token = t->token,
+        .address = tm_links_address(t->links),
+        .kernel_class = t->kernel_class,
+        .anchor = options->anchor != 0,
+        .chunk_bytes = CHUNK_BYTES,
+        .copy_bytes_max = options->copy_bytes_max != 0 ? options->copy_bytes_max : copy_bytes_default,
+        .resend_ms = RESEND_MS};
+    struct tm_worker_engine engine = {.context = t,
+                                      .layer_bytes = engine_bytes,
+                                      .export_layer = engine_export,
+                                      .import_layer = engine_import,
+                                      .init_layer = engine_init,
+                                      .drop_layer = engine_drop,
+                                      .begin = engine_begin,
+                                      .cancel = engine_cancel,
+                                      .apply = engine_apply,
+                                      .discard = engine_discard,
+                                      .waiting_for = engine_waiting_for};
+    t->id = options->instance;
+    t->worker = tm_worker_create(&worker, &engine);
+    t->addresses = tm_calloc(TM_MEMBERS_MAX, sizeof *t->addresses);
+    t->members = tm_calloc(TM_MEMBERS_MAX, sizeof *t->members);
+    if (t->worker == NULL || t->addresses == NULL || t->members == NULL) return tm_error_nomem(e);
+    if (pthread_create(&t->thread, NULL, serve, t) != 0) return tm_error_nomem(e);
+    t->thread_runs = true;
+    return 0;
+}
+
+tidemill *tidemill_open(const struct tidemill_options *options, const struct tidemill_engine *engine, char *error,
+                        size_t error_size)
+{
+    struct tm_error e = {.text = "wrong options"};
+    struct tidemill *t = options->size == sizeof *options && options->instance > 0 ? tm_calloc(1, sizeof *t) : NULL;
+    int rc = -(int)TM_EUSAGE;
+    if (t != NULL) {
+        t->env = tm_env_real();
+        t->engine = *engine;
+        (void)pthread_mutex_init(&t->lock, NULL);
+        (void)pthread_cond_init(&t->changed, NULL);
+        tm_outbox_init(&t->out);
+        bool fits = keep(t->coordinator, sizeof t->coordinator, options->coordinator) &&
+                    keep(t->token, sizeof t->token, options->token) &&
+                    keep(t->kernel_class, sizeof t->kernel_class, options->kernel_class) &&
+                    keep(t->copy_folder, sizeof t->copy_folder, options->copy_folder);
+        rc = fits ? open_links(t, options, &e) : tm_error_set(&e, TM_EUSAGE, "an option is too long");
+        if (rc == 0) rc = open_worker(t, options, &e);
+    }
+    if (rc == 0) return t;
+    if (error != NULL) (void)snprintf(error, error_size, "%s", e.text);
+    tidemill_close(t);
+    return NULL;
+}
+
+void tidemill_close(tidemill *t)
+{
+    if (t == NULL) return;
+    if (t->thread_runs) {
+        (void)pthread_mutex_lock(&t->lock);
+        t->closing = true;
+        (void)pthread_mutex_unlock(&t->lock);
+        (void)pthread_join(t->thread, NULL);
+    }
+    tm_worker_destroy(t->worker);
+    tm_links_destroy(t->links);
+    tm_tls_destroy(t->tls);
+    tm_outbox_deinit(&t->out);
+    for (size_t l = 0; l < TM_LAYERS_MAX; l++)
+        tm_free(t->layers[l].data);
+    tm_free(t->addresses);
+    tm_free(t->members);
+    (void)pthread_cond_destroy(&t->changed);
+    (void)pthread_mutex_destroy(&t->lock);
+    tm_free(t);
+}
+
+/* ---- the engine's thread ---- */
+
+/* What was fetched goes to its place, what is not ours any more is given up. */
+static int settle(struct tidemill *t)
+{
+    for (uint32_t l = 0; l < TM_LAYERS_MAX; l++) {
+        struct staged_layer *staged = &t->layers[l];
+        if (staged->dropped && staged->memory != NULL) {
+            t->engine.drop_layer(t->engine.context, l);
+            staged->memory = NULL;
+        }
+        staged->dropped = false;
+        if (staged->data == NULL) continue;
+        uint64_t bytes = engine_bytes(t, l);
+        if (staged->memory == NULL) staged->memory = t->engine.layer_memory(t->engine.context, l, bytes);
+        if (staged->memory == NULL) return -(int)TM_ENOMEM;
+        memcpy(staged->memory, staged->data, bytes);
+        tm_free(staged->data);
+        staged->data = NULL;
+    }
+    return 0;
+}
+
+/* At the end the engine is left with the layers of the last step alone: a spare may hold older ones. */
+static void keep_result(struct tidemill *t)
+{
+    uint64_t last = tm_worker_look(t->worker, 0).steps;
+    for (uint32_t l = 0; l < TM_LAYERS_MAX; l++) {
+        uint64_t step = 0;
+        if (tm_worker_holds(t->worker, l, &step) && step == last) continue;
+        if (t->layers[l].data != NULL || t->layers[l].memory != NULL) engine_drop(t, l);
+    }
+    (void)settle(t);
+}
+
+static void give_peers(struct tidemill *t, struct tidemill_work *out)
+{
+    for (size_t i = 0; i < t->member_count; i++) {
+        const struct tm_member *member = &t->members[i];
+        memcpy(t->addresses[i], member->address, sizeof member->address);
+        t->peers[i] = (struct tidemill_peer){
+            .instance = member->id, .pipeline = member->pipeline, .stage = member->stage, .address = t->addresses[i]};
+    }
+    out->peers = t->peers;
+    out->peer_count = t->member_count;
+}
+
+int tidemill_next(tidemill *t, struct tidemill_work *out)
+{
+    int rc = 0;
+    (void)pthread_mutex_lock(&t->lock);
+    while (!t->due && !t->stopped)
+        (void)pthread_cond_wait(&t->changed, &t->lock);
+    if (t->stopped) {
+        rc = t->refused ? -(int)TM_EPEER : 1;
+        keep_result(t);
+    } else {
+        t->due = false;
+        rc = settle(t);
+        *out = t->work;
+        give_peers(t, out);
+        atomic_store(&t->taken, atomic_load(&t->ticket));
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+    return rc;
+}
+
+int tidemill_cancelled(tidemill *t)
+{
+    return atomic_load(&t->ticket) != atomic_load(&t->taken);
+}
+
+int tidemill_held(tidemill *t, uint64_t step, const struct tidemill_norm *norms, size_t count)
+{
+    struct tm_norm *list = tm_calloc(count + 1, sizeof *list);
+    if (list == NULL) return -(int)TM_ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        list[i] = (struct tm_norm){.layer = norms[i].layer, .sum = norms[i].sum};
+    (void)pthread_mutex_lock(&t->lock);
+    bool cancelled = tidemill_cancelled(t) != 0;
+    if (!cancelled) {
+        tm_worker_held(t->worker, now_ms(t), step, list, count, &t->out);
+        carry_out(t);
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+    tm_free(list);
+    return cancelled;
+}
+
+int tidemill_applied(tidemill *t, uint64_t step)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    tm_worker_applied(t->worker, now_ms(t), step, &t->out);
+    carry_out(t);
+    (void)pthread_mutex_unlock(&t->lock);
+    return 0;
+}
+
+void tidemill_waiting_for(tidemill *t, uint64_t instance)
+{
+    atomic_store(&t->waiting_for, instance);
+}
