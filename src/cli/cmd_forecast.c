@@ -27,21 +27,23 @@ struct request {
     int64_t at_ms;
     int64_t capacity;
     int64_t seed;
+    int64_t noticed;
+    int64_t recommended;
+    int64_t within_ms;
     int protocol;
 };
 
-static int read_request(struct tm_cli *cli, struct request *request, struct tm_error *e)
+/* What does not go together. */
+static int check_request(const struct tm_cli *cli, const struct request *request, struct tm_error *e)
 {
-    *request = (struct request){.method = TM_FORECAST_TIDEMILL, .horizon = 12, .interval_ms = 60000, .at_ms = -1};
-    int rc = tm_given_choice(cli, "method", &request->method, e);
-    if (rc == 0) rc = tm_given_integer(cli, "horizon", 1, TM_FORECAST_STEPS_MAX, &request->horizon, e);
-    if (rc == 0) rc = tm_given_time_span(cli, "interval", &request->interval_ms, e);
-    if (rc == 0) rc = tm_given_duration(cli, "at", &request->at_ms, e);
-    if (rc == 0) rc = tm_given_integer(cli, "capacity", 1, TM_FORECAST_COUNT_MAX, &request->capacity, e);
-    if (rc == 0) rc = tm_given_integer(cli, "seed", 0, UINT32_MAX, &request->seed, e);
-    if (rc == 0) rc = tm_given_choice(cli, "protocol", &request->protocol, e);
-    if (rc != 0) return rc;
     bool backtest = tm_given(cli, "backtest");
+    bool hints = tm_given(cli, "notice") || tm_given(cli, "rebalance");
+    if (backtest && hints)
+        return tm_error_set(e, TM_EUSAGE,
+                            "--notice and --rebalance are evidence for one forecast: not with --backtest");
+    if (hints && request->method != TM_FORECAST_TIDEMILL)
+        return tm_error_set(e, TM_EUSAGE, "--notice and --rebalance are for method tidemill; %s knows no evidence",
+                            tm_forecast_methods[request->method]);
     if (backtest && (tm_given(cli, "at") || tm_given(cli, "svg") || tm_given(cli, "capacity")))
         return tm_error_set(e, TM_EUSAGE, "--backtest forecasts from every interval: no --at, --svg or --capacity");
     if (!backtest && tm_given(cli, "protocol"))
@@ -50,6 +52,23 @@ static int read_request(struct tm_cli *cli, struct request *request, struct tm_e
         return tm_error_set(e, TM_EUSAGE, "name %s: tidemill forecast %s (or hadp, hasp, ladp, lasp)",
                             backtest ? "the traces" : "one trace", backtest ? "--backtest TRACE..." : "TRACE");
     return 0;
+}
+
+static int read_request(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    *request = (struct request){
+        .method = TM_FORECAST_TIDEMILL, .horizon = 12, .interval_ms = 60000, .at_ms = -1, .within_ms = 120000};
+    int rc = tm_given_choice(cli, "method", &request->method, e);
+    if (rc == 0) rc = tm_given_integer(cli, "horizon", 1, TM_FORECAST_STEPS_MAX, &request->horizon, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "interval", &request->interval_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "at", &request->at_ms, e);
+    if (rc == 0) rc = tm_given_integer(cli, "capacity", 1, TM_FORECAST_COUNT_MAX, &request->capacity, e);
+    if (rc == 0) rc = tm_given_integer(cli, "seed", 0, UINT32_MAX, &request->seed, e);
+    if (rc == 0) rc = tm_given_integer(cli, "notice", 1, TM_FORECAST_COUNT_MAX, &request->noticed, e);
+    if (rc == 0) rc = tm_given_integer(cli, "rebalance", 1, TM_FORECAST_COUNT_MAX, &request->recommended, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "within", &request->within_ms, e);
+    if (rc == 0) rc = tm_given_choice(cli, "protocol", &request->protocol, e);
+    return rc == 0 ? check_request(cli, request, e) : rc;
 }
 
 static int load_series(struct tm_cli *cli, const char *path, int64_t interval_ms, struct tm_series *series,
@@ -225,6 +244,14 @@ static int put_forecast(struct tm_cli *cli, const struct request *request, const
     return rc;
 }
 
+static void give_evidence(const struct request *request, struct tm_forecaster *forecaster)
+{
+    int64_t steps = (request->within_ms + request->interval_ms - 1) / request->interval_ms;
+    int within = steps < TM_FORECAST_STEPS_MAX ? (int)steps : TM_FORECAST_STEPS_MAX;
+    tm_forecaster_hint(forecaster, TM_FORECAST_NOTICE, (int)request->noticed, within);
+    tm_forecaster_hint(forecaster, TM_FORECAST_REBALANCE, (int)request->recommended, within);
+}
+
 static int forecast_once(struct tm_cli *cli, const struct request *request, struct tm_error *e)
 {
     struct tm_series series;
@@ -244,6 +271,7 @@ static int forecast_once(struct tm_cli *cli, const struct request *request, stru
     for (size_t t = 0; rc == 0 && t <= now; t++) {
         const struct tm_series_point *point = &series.points[t];
         rc = tm_forecaster_observe(forecaster, point->count, point->arrivals, point->losses, e);
+        if (rc == 0 && t == now) give_evidence(request, forecaster);
         /* Parcae's penalties and random numbers depend on every forecast made before. */
         if (rc == 0 && (t == now || request->method == TM_FORECAST_PARCAE))
             rc = tm_forecaster_predict(forecaster, (int)request->horizon, forecast, e);
@@ -419,6 +447,9 @@ const struct tm_option tm_forecast_options[] = {
      .choices = tm_forecast_methods},
     {.name = "capacity", .value = "N", .help = "the most instances there can be; else learned from the trace"},
     {.name = "seed", .value = "N", .help = "of parcae's random losses; else 0"},
+    {.name = "notice", .value = "N", .help = "the cloud has announced that N instances will go"},
+    {.name = "rebalance", .value = "N", .help = "the cloud recommends to leave N instances: they may go"},
+    {.name = "within", .value = "DURATION", .help = "when those of --notice and --rebalance go; else within 120s"},
     {.name = "backtest", .help = "compare forecasts from every interval with what came"},
     {.name = "protocol",
      .value = "NAME",

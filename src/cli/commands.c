@@ -63,6 +63,7 @@ const struct tm_command tm_commands[] = {
             "instances), pinball losses, and how much of what came lay in the 80% range. All are means over steps 1 to "
             "--horizon; for one trace, and with --json, also for shorter look-aheads.",
         .examples = "  tidemill forecast hadp --at 20m\n"
+                    "  tidemill forecast hadp --at 20m --notice 3       # three instances have been announced to go\n"
                     "  tidemill forecast p3.csv --at 5.5h --method parcae --json\n"
                     "  tidemill forecast --backtest hadp hasp ladp lasp\n"
                     "  tidemill forecast --backtest p3.csv --protocol parcae --horizon 14\n",
