@@ -348,6 +348,66 @@ static void test_a_program_that_is_not_there(void **state)
     assert_int_equal(pid, -1);
 }
 
+static void test_files_in_parts_and_mapped(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    struct tm_part parts[] = {{"ab", 2}, {"", 0}, {"c\0d", 3}};
+    const char *path = tm_tempdir_path(*state, "folder/parts");
+    const void *data = NULL;
+    size_t length = 0;
+    assert_row(env->file_write_parts(env, path, parts, TM_COUNT(parts), &e) == 0, "%s", e.text);
+    assert_int_equal(env->file_map(env, path, &data, &length, &e), 0);
+    assert_int_equal(length, 5);
+    assert_memory_equal(data, "abc\0d", 5);
+    assert_int_equal(env->file_write(env, path, "new", 3, &e), 0); /* another file by that name: the map stays */
+    assert_memory_equal(data, "abc\0d", 5);
+    env->file_unmap(env, data, length);
+    assert_int_equal(env->file_write(env, path, "", 0, &e), 0);
+    assert_int_equal(env->file_map(env, path, &data, &length, &e), 0);
+    assert_int_equal(length, 0);
+    env->file_unmap(env, data, length);
+    assert_int_equal(env->file_map(env, tm_tempdir_path(*state, "none"), &data, &length, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(env->file_map(env, tm_tempdir_path(*state, ""), &data, &length, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "is no plain file");
+    /* folders: only empty ones are removed */
+    assert_int_equal(env->file_remove(env, tm_tempdir_path(*state, "folder"), &e), -(int)TM_EIO);
+    assert_int_equal(env->file_remove(env, path, &e), 0);
+    assert_int_equal(env->file_remove(env, tm_tempdir_path(*state, "folder"), &e), 0);
+    assert_false(env->file_exists(env, tm_tempdir_path(*state, "folder")));
+}
+
+static void test_unix_sockets(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    char address[TM_ADDRESS_MAX];
+    char bound[TM_ADDRESS_MAX];
+    char buffer[4];
+    int handles[3] = {-1, -1, -1};
+    size_t count = 0;
+    bool ready = false;
+    (void)snprintf(address, sizeof address, "unix:%.90s", tm_tempdir_path(*state, "s"));
+    assert_int_equal(env->net_connect(env, address, &handles[0], &e), -(int)TM_EPEER);
+    assert_row(env->net_listen(env, address, &handles[0], bound, &e) == 0, "%s", e.text);
+    assert_string_equal(bound, address);
+    assert_int_equal(env->net_connect(env, bound, &handles[1], &e), 0);
+    assert_int_equal(env->net_accept(env, handles[0], &handles[2], &e), 0);
+    assert_int_equal(env->net_wait_send(env, handles[1], LONG_MS, &e), 0);
+    assert_int_equal(env->net_send(env, handles[1], "hi", 2, &count, &e), 0);
+    assert_int_equal(env->net_wait(env, &handles[2], 1, LONG_MS, &ready, &e), 0);
+    assert_int_equal(env->net_receive(env, handles[2], buffer, sizeof buffer, &count, &e), 0);
+    assert_int_equal(count, 2);
+    static char block[1 << 16]; /* until nothing more fits: then there is nothing to wait for */
+    while (env->net_send(env, handles[1], block, sizeof block, &count, &e) == 0)
+        continue;
+    assert_int_equal(env->net_wait_send(env, handles[1], 0, &e), -(int)TM_ETIMEOUT);
+    env->net_shutdown(env, handles[1]);
+    for (int i = 0; i < 3; i++)
+        env->net_close(env, handles[i]);
+    assert_int_equal(env->net_listen(env, "unix:", &handles[0], bound, &e), -(int)TM_EUSAGE);
+}
+
 #define DIR_TEST(function) cmocka_unit_test_setup_teardown(function, make_dir, remove_dir)
 
 TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes_folders_and_replaces),
@@ -356,4 +416,5 @@ TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes
              DIR_TEST(test_read_without_memory), TM_TEST(test_bytes_over_the_network),
              TM_TEST(test_a_peer_that_closes_and_one_that_is_lost), TM_TEST(test_send_would_block),
              TM_TEST(test_addresses_that_do_not_work), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
-             TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there))
+             TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there),
+             DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_unix_sockets))
