@@ -146,6 +146,7 @@ size_t tm_assignment_moves(const struct tm_assignment *from, const struct tm_ass
         for (int w = 0; w < workers; w++) {
             if (tm_assignment_holds(from, w, layer)) holders[holder_count++] = w;
         }
+        if (holder_count == 0) continue;
         int turn = 0;
         for (int w = 0; w < workers; w++) {
             if (!tm_assignment_holds(to, w, layer) || tm_assignment_holds(from, w, layer)) continue;

@@ -64,7 +64,7 @@ static void head_forward(const struct head *head, float *out, float *scores)
         score(head, first, rows, scores);
         head->pass->kernels->softmax(scores, head->lse + first, head->dropout,
                                      head->element + (uint64_t)first * (uint64_t)head->stride, (size_t)rows,
-                                     (size_t)first, (size_t)(first + rows), (size_t)head->stride);
+                                     (size_t)first, (size_t)first + (size_t)rows, (size_t)head->stride);
         struct tm_gemm shape = {.m = rows,
                                 .n = head->size,
                                 .k = first + rows,
@@ -83,7 +83,7 @@ void tm_attention__forward(const struct tm_pass *pass, const struct tm_dropout *
     for (int sample = 0; sample < pass->samples; sample++) {
         for (int number = 0; number < pass->network->heads; number++) {
             struct head head = head_of(pass, dropout, cache, sample, number);
-            size_t at = (size_t)sample * (size_t)head.ctx * width + (size_t)(number * head.size);
+            size_t at = (size_t)sample * (size_t)head.ctx * width + (size_t)number * (size_t)head.size;
             head_forward(&head, cache->attended + at, scores);
         }
     }
@@ -142,7 +142,7 @@ void tm_attention__backward(const struct tm_pass *pass, const struct tm_dropout 
         for (int number = 0; number < pass->network->heads; number++) {
             struct head head = head_of(pass, dropout, cache, sample, number);
             size_t row = (size_t)sample * (size_t)head.ctx;
-            size_t column = (size_t)(number * head.size);
+            size_t column = (size_t)number * (size_t)head.size;
             head_backward(&head, dattended + row * width + column, dqkv + row * 3 * width + column, scores);
         }
     }

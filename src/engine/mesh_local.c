@@ -115,7 +115,7 @@ int tm_mesh_local_create(int size, struct tm_mesh_local **out, struct tm_error *
 void tm_mesh_local_destroy(struct tm_mesh_local *local)
 {
     if (local == NULL) return;
-    for (int i = 0; i < local->ready; i++) {
+    for (int i = 0; local->ends != NULL && i < local->ready; i++) {
         for (int k = 0; k < local->ends[i].held_count; k++)
             tm_free(local->ends[i].held[k]);
         tm_inbox_deinit(&local->ends[i].inbox);

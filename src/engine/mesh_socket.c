@@ -258,7 +258,7 @@ static int gather(struct tm_mesh_socket *socket, const struct tm_mesh_socket_opt
     int rc = 0;
     roster[0] = hello_of(o);
     for (int i = 1; rc == 0 && i < o->size; i++) {
-        struct hello hello;
+        struct hello hello = {0};
         rc = accept_one(socket, o, &hello, e);
         if (rc == 0) roster[hello.rank] = hello;
     }
@@ -279,7 +279,7 @@ static int join(struct tm_mesh_socket *socket, const struct tm_mesh_socket_optio
         rc = connect_to(socket, o, r, roster[r].address, e);
     }
     for (int r = o->rank + 1; rc == 0 && r < o->size; r++) {
-        struct hello hello;
+        struct hello hello = {0};
         rc = accept_one(socket, o, &hello, e);
     }
     return rc;
