@@ -39,8 +39,12 @@ struct tm_links {
 
 bool tm_address_is_loopback(const char *address)
 {
-    return strncmp(address, "127.", 4) == 0 || strncmp(address, "localhost:", 10) == 0 ||
-           strncmp(address, "::1:", 4) == 0 || strncmp(address, "[::1]:", 6) == 0;
+    static const char *const names[] = {"localhost:", "::1:", "[::1]:"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(address, names[i], strlen(names[i])) == 0) return true;
+    /* 127.A.B.C:PORT, and nothing but digits and dots: 127.example.org is a name like any other. */
+    size_t host = strspn(address, "0123456789.");
+    return strncmp(address, "127.", 4) == 0 && address[host] == ':';
 }
 
 int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, struct tm_links **out,

@@ -1,0 +1,181 @@
+/* Links over real sockets on loopback, plain and with TLS. */
+#include "base/env_virtual.h"
+#include "base/test/harness.h"
+#include "base/test/tempdir.h"
+#include "wire/links.h"
+#include "wire/tls.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+struct heard {
+    int count;
+    uint64_t nonce;
+    struct tm_peer from;
+    int lost;
+};
+
+static void hear(void *context, const tm_message *message)
+{
+    struct heard *heard = context;
+    heard->count++;
+    heard->nonce = message->challenge->nonce;
+    heard->from = tm_message_sender(message);
+}
+
+static void lose(void *context, const struct tm_peer *peer)
+{
+    (void)peer;
+    ((struct heard *)context)->lost++;
+}
+
+static void say(struct tm_links *links, const struct tm_peer *from, const struct tm_peer *to, const char *address,
+                uint64_t nonce)
+{
+    Tmw__Challenge body = TMW__CHALLENGE__INIT;
+    tm_message message = tm_message_make(1, from, to);
+    struct tm_text text;
+    body.nonce = nonce;
+    message.body_case = TMW__ENVELOPE__BODY_CHALLENGE;
+    message.challenge = &body;
+    tm_text_init(&text, 4096);
+    tm_message_pack(&message, &text);
+    tm_links_send(links, to, address, text.data, text.length);
+    tm_text_deinit(&text);
+}
+
+/* Lets both sides get on until something was heard, or they had time enough. */
+static void exchange(struct tm_links *a, struct heard *at_a, struct tm_links *b, struct heard *at_b, int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        struct tm_links_waiting waiting;
+        tm_links_take(a, hear, at_a);
+        tm_links_note(b, 5, &waiting);
+        tm_links_wait(b, &waiting);
+        tm_links_take(b, hear, at_b);
+        if (at_a->count + at_b->count > 0) return;
+    }
+}
+
+static const struct tm_peer first = {.role = TM_ROLE_WORKER, .id = 1, .incarnation = 11};
+static const struct tm_peer second = {.role = TM_ROLE_WORKER, .id = 2, .incarnation = 22};
+
+static void talk(struct tm_tls *tls_a, struct tm_tls *tls_b, bool works)
+{
+    struct tm_links *a = NULL;
+    struct tm_links *b = NULL;
+    struct heard at_a = {0};
+    struct heard at_b = {0};
+    struct tm_error e;
+    assert_int_equal(tm_links_create(tm_env_real(), "127.0.0.1:0", tls_a, &a, &e), 0);
+    assert_int_equal(tm_links_create(tm_env_real(), "127.0.0.1:0", tls_b, &b, &e), 0);
+    tm_links_on_lost(b, lose, &at_b);
+    say(a, &first, &second, tm_links_address(b), 77);
+    exchange(a, &at_a, b, &at_b, works ? 2000 : 40);
+    assert_int_equal(at_b.count, works ? 1 : 0);
+    if (works) {
+        assert_int_equal(at_b.nonce, 77);
+        assert_true(tm_peer_equal(&at_b.from, &first));
+        at_b.count = 0;
+        say(b, &second, &first, NULL, 88); /* back over the same connection: no address is needed */
+        exchange(a, &at_a, b, &at_b, 2000);
+        assert_int_equal(at_a.nonce, 88);
+        tm_links_destroy(a);
+        a = NULL;
+        for (int i = 0; i < 2000 && at_b.lost == 0; i++) {
+            struct tm_links_waiting waiting;
+            tm_links_note(b, 5, &waiting);
+            tm_links_wait(b, &waiting);
+            tm_links_take(b, hear, &at_b);
+        }
+        assert_int_equal(at_b.lost, 1);
+    }
+    tm_links_destroy(a);
+    tm_links_destroy(b);
+}
+
+static void test_plain(void **state)
+{
+    (void)state;
+    talk(NULL, NULL, true);
+}
+
+static void test_tls(void **state)
+{
+    (void)state;
+    struct tm_tempdir dir;
+    struct tm_error e = {0};
+    struct tm_tls *ours = NULL;
+    struct tm_tls *others = NULL;
+    tm_tempdir_make(&dir);
+    struct tm_env *env = tm_env_real();
+    char here[512];
+    char there[512];
+    (void)snprintf(here, sizeof here, "%s", tm_tempdir_path(&dir, "here"));
+    (void)snprintf(there, sizeof there, "%s", tm_tempdir_path(&dir, "there"));
+    assert_row(tm_tls_make_job(env, here, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_tls_make_job(env, here, &e), -(int)TM_EEXISTS);
+    assert_int_equal(tm_tls_make_job(env, there, &e), 0);
+    struct stat status;
+    assert_int_equal(stat(tm_tempdir_path(&dir, "here/node.key"), &status), 0);
+    assert_int_equal(status.st_mode & 0077, 0); /* for the owner alone */
+    assert_row(tm_tls_load(env, here, &ours, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_tls_load(env, there, &others, &e), 0);
+    talk(ours, ours, true);
+    talk(others, ours, false); /* of another job */
+    talk(NULL, ours, false);   /* no TLS at all */
+    tm_tls_destroy(ours);
+    tm_tls_destroy(others);
+    assert_int_equal(tm_tls_load(env, "/nowhere", &ours, &e), -(int)TM_ENOTFOUND);
+    tm_tempdir_remove(&dir);
+}
+
+static void test_only_loopback_without_tls(void **state)
+{
+    (void)state;
+    struct tm_links *links = NULL;
+    struct tm_error e = {0};
+    assert_int_equal(tm_links_create(tm_env_real(), "0.0.0.0:0", NULL, &links, &e), -(int)TM_EUSAGE);
+    assert_error_has(e, "needs TLS");
+    static const struct {
+        const char *address;
+        bool loopback;
+    } rows[] = {{"127.0.0.1:80", true}, {"localhost:1", true}, {"[::1]:9", true},
+                {"0.0.0.0:80", false},  {"10.0.0.1:7", false}, {"127x.example:1", false}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(tm_address_is_loopback(rows[i].address) == rows[i].loopback, "%s", rows[i].address);
+}
+
+/* What is not our protocol closes the connection; a message that claims too much does, too. */
+static void test_garbage(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_links *links = NULL;
+    struct heard heard = {0};
+    static const char *const pieces[] = {"GET / HTTP/1.1\r\n\r\n", "\377\377\377\377", "\4\0\0\0abcd"};
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, &links, NULL), 0);
+    for (size_t i = 0; i < TM_COUNT(pieces); i++) {
+        int handle = -1;
+        size_t sent = 0;
+        size_t got = 1;
+        char byte;
+        assert_int_equal(env->net_connect(env, tm_links_address(links), &handle, NULL), 0);
+        size_t length = i == 1 ? 4 : i == 2 ? 8 : strlen(pieces[i]);
+        assert_int_equal(env->net_send(env, handle, pieces[i], length, &sent, NULL), 0);
+        int rc = -(int)TM_EBUSY;
+        for (int round = 0; round < 1000 && rc == -(int)TM_EBUSY; round++) {
+            struct tm_links_waiting waiting;
+            tm_links_note(links, 5, &waiting);
+            tm_links_wait(links, &waiting);
+            tm_links_take(links, hear, &heard);
+            rc = env->net_receive(env, handle, &byte, 1, &got, NULL);
+        }
+        assert_row(rc != -(int)TM_EBUSY && (rc != 0 || got == 0), "piece %zu is not refused", i);
+        env->net_close(env, handle);
+    }
+    assert_int_equal(heard.count, 0);
+    tm_links_destroy(links);
+}
+
+TM_TEST_MAIN(TM_TEST(test_plain), TM_TEST(test_tls), TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage))
