@@ -272,11 +272,22 @@ static bool job_allows(const struct plan *plan, const struct tm_instance *instan
            (anchor || list_allows(&resources->instance_type, instance->name));
 }
 
+/* Accelerators that are no GPUs run other software, and nobody has measured any for us: only if they are named. */
+static bool is_unasked(const struct plan *plan, const struct tm_instance *instance)
+{
+    const struct tm_job_resources *resources = &plan->job.resources;
+    const char *maker = tm_plan_maker(instance);
+    if (strcmp(maker, "nvidia") == 0 || strcmp(maker, "amd") == 0) return false;
+    return !tm_given(plan->cli, "gpu") && !tm_given(plan->cli, "instance") && resources->accelerators.count == 0 &&
+           resources->instance_type.count == 0;
+}
+
 static bool is_allowed(const void *context, const struct tm_instance *instance, const struct tm_offer *offer,
                        bool anchor)
 {
     const struct plan *plan = context;
     const struct tm_cli *cli = plan->cli;
+    if (!anchor && is_unasked(plan, instance)) return false;
     if (plan->has_job && !job_allows(plan, instance, offer, anchor)) return false;
     return tm_given_matches(cli, "cloud", instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
            (anchor ||
@@ -696,7 +707,7 @@ const struct tm_option tm_plan_options[] = {
     {.name = "region", .value = "NAME,...", .help = "only these regions"},
     {.name = "zone", .value = "NAME,...", .help = "only these zones"},
     {.name = "instance", .value = "NAME,...", .help = "only these instance types"},
-    {.name = "gpu", .value = "NAME,...", .help = "only these GPUs"},
+    {.name = "gpu", .value = "NAME,...", .help = "only these GPUs; Trainium and the like only if named here"},
     {.name = "quota",
      .value = "NAME=N,...",
      .help =

@@ -77,6 +77,18 @@ static bool is_own(const struct tm_profile_step *step, const struct tm_model *mo
     return named && step->precision == precision;
 }
 
+/* Data-parallel runs of the user's own teach what links and collectives really give. */
+static int learn_links(const struct tm_profile *profile, struct tm_comm_model *out, struct tm_error *e)
+{
+    const struct tm_profile_run **runs = tm_calloc(profile->run_count, sizeof *runs); /* NOLINT: pointers */
+    if (runs == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < profile->run_count; i++)
+        runs[i] = &profile->runs[i];
+    int rc = tm_comm_learn(runs, profile->run_count, out, e);
+    tm_free(runs);
+    return rc;
+}
+
 int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
                        enum tm_precision precision, struct tm_knowledge *knowledge, struct tm_error *e)
 {
@@ -104,6 +116,7 @@ int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, con
         if (tm_knowledge_network(cli, step->network, &cell.network)) cells[known++] = cell;
     }
     if (rc == 0 && known > 0) rc = tm_compute_learn(cells, known, &knowledge->compute, e);
+    if (rc == 0 && knowledge->profile.run_count > 0) rc = learn_links(&knowledge->profile, &knowledge->comm, e);
     knowledge->gpu = gpu.name;
     tm_free(cells);
     return rc;

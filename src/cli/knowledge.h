@@ -9,8 +9,8 @@
 struct tm_knowledge {
     struct tm_profile profile;
     struct tm_compute_model compute; /* learned from the profile, or the prior */
-    struct tm_comm_model comm;
-    const char *gpu; /* that the profile was taken on; "" without one */
+    struct tm_comm_model comm;       /* likewise, from data-parallel runs */
+    const char *gpu;                 /* that the profile was taken on; "" without one */
     /* Measured steps of the model in question at the precision in question. */
     int *batches;
     double *ms;

@@ -24,8 +24,9 @@ struct box {
     bool spot; /* with spot instances, or on demand alone */
     double low, high;
     double loss_low, loss_high;
+    double least_usd_h; /* that a fleet of it costs: of its program, or of the box it was cut from */
     double bound;
-    bool solved;
+    bool solved; /* least_usd_h is as good as a program of its own would make it */
 };
 
 struct branch {
@@ -137,8 +138,8 @@ static double bound_of(const struct branch *branch, double least_s, double least
     return branch->search->request->objective == TM_PLAN_CHEAPEST ? least_s / 3600 * least_usd_h : least_s;
 }
 
-/* A bound without an integer program: the least price for a sample a second there is, as if instances could be cut. */
-static double quick_bound(const struct branch *branch, const struct box *box)
+/* A price without an integer program: the least for a sample a second there is, as if instances could be cut. */
+static double quick_price(const struct branch *branch, const struct box *box)
 {
     const struct tm_supply *supply = branch->search->supply;
     const struct tm_plan_region *region = &supply->regions[box->region];
@@ -154,7 +155,7 @@ static double quick_bound(const struct branch *branch, const struct box *box)
             least = fmin(least, pool->spot_usd_h / (rate * (1 - away(branch, pool->loss_per_s))));
         if (!isnan(pool->on_demand_usd_h)) least = fmin(least, pool->on_demand_usd_h / rate);
     }
-    return isinf(least) ? INFINITY : bound_of(branch, least_time(branch, box), least * box->low);
+    return least * box->low;
 }
 
 /* ---- the integer program of a box ---- */
@@ -374,7 +375,8 @@ static int solve_box(struct branch *branch, struct box *box, struct tm_error *e)
     branch->search->out->programs++;
     int rc = tm_mix_solve(&program.mix, PROGRAM_GAP, branch->counts, program.anchor_counts, &solution, e);
     if (rc != 0) return rc;
-    double bound = bound_of(branch, least_time(branch, box), solution.bound_usd_h);
+    if (solution.feasible) box->least_usd_h = fmax(box->least_usd_h, solution.bound_usd_h);
+    double bound = bound_of(branch, least_time(branch, box), box->least_usd_h);
     box->bound = solution.feasible ? fmax(box->bound, bound) : INFINITY;
     return isfinite(box->bound) ? consider_found(branch, box, e) : 0;
 }
@@ -384,8 +386,8 @@ static int solve_box(struct branch *branch, struct box *box, struct tm_error *e)
 static int push_boxed(struct branch *branch, const struct box *box, struct tm_error *e)
 {
     struct box fresh = *box;
-    fresh.solved = false;
-    fresh.bound = fmax(fresh.bound, quick_bound(branch, &fresh));
+    fresh.least_usd_h = fmax(fresh.least_usd_h, quick_price(branch, &fresh));
+    fresh.bound = fmax(fresh.bound, bound_of(branch, least_time(branch, &fresh), fresh.least_usd_h));
     return isfinite(fresh.bound) ? push(branch, &fresh, e) : 0;
 }
 
@@ -418,7 +420,8 @@ static int push_regions(struct branch *branch, struct tm_error *e)
     return 0;
 }
 
-/* Halves a box where it is widest, in terms of time. */
+/* Halves a box where it is widest, in terms of time. What the whole costs at least, each half does; the half that has
+ * the same least throughput and the same most losses needs no program of its own. */
 static int halve(struct branch *branch, const struct box *box, struct tm_error *e)
 {
     const struct tm_expect_job *job = &branch->search->request->job;
@@ -428,10 +431,12 @@ static int halve(struct branch *branch, const struct box *box, struct tm_error *
     if (losses > box->high / box->low && box->loss_high > 0) {
         double root = (sqrt(box->loss_low) + sqrt(box->loss_high)) / 2;
         first.loss_high = root * root;
+        first.solved = false;
         second.loss_low = root * root;
     } else {
         first.high = sqrt(box->low * box->high);
         second.low = first.high;
+        second.solved = false;
     }
     int rc = push_boxed(branch, &first, e);
     return rc == 0 ? push_boxed(branch, &second, e) : rc;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { OTHER_PROGRAMS = 12 }; /* of the planner that is shown beside: enough for mixes, its bound is not shown */
+
 static const double COPY_SHARE = 0.25; /* of an interval in which a copy set must have reached the anchors */
 static const double COPY_SETS = 2;     /* the old set stays until the new one is whole */
 
@@ -530,6 +532,7 @@ int tm_plan_search_in(const struct tm_supply *supply, const struct tm_plan_reque
 {
     struct tm_plan_request other_request = *request;
     other_request.planner = request->planner == TM_PLAN_SRIFT ? TM_PLAN_TIDEMILL : TM_PLAN_SRIFT;
+    if (other_request.programs_max > OTHER_PROGRAMS) other_request.programs_max = OTHER_PROGRAMS;
     int rc = tm_plan_solve(supply, request, out, e);
     if (rc == 0 && other != NULL) rc = tm_plan_solve(supply, &other_request, other, e);
     if (rc == 0 && other != NULL && request->planner == TM_PLAN_TIDEMILL) adopt(supply, request, other, out);

@@ -169,8 +169,7 @@ double tm_plan_type_rate(const struct tm_plan_type *type, double low, double hig
 
 /* ---- pools ---- */
 
-/* Whose GPU it is: those of different makers do not train together. */
-static const char *maker_of(const struct tm_instance *instance)
+const char *tm_plan_maker(const struct tm_instance *instance)
 {
     static const struct {
         const char *prefix;
@@ -221,7 +220,7 @@ static int compare_pools(const void *a, const void *b, void *supply)
     if (cloud != 0) return cloud;
     int region = strcmp(x->offer->region, y->offer->region);
     if (region != 0) return region;
-    int maker = strcmp(maker_of(types[x->type].instance), maker_of(types[y->type].instance));
+    int maker = strcmp(tm_plan_maker(types[x->type].instance), tm_plan_maker(types[y->type].instance));
     if (maker != 0) return maker;
     if (x->type != y->type) return x->type < y->type ? -1 : 1;
     bool no_x = isnan(x->spot_usd_h);
@@ -249,7 +248,7 @@ static bool same_region(const struct tm_supply *supply, const struct tm_plan_poo
 {
     return supply->types[a->type].instance->cloud == supply->types[b->type].instance->cloud &&
            a->offer->region == b->offer->region &&
-           strcmp(maker_of(supply->types[a->type].instance), maker_of(supply->types[b->type].instance)) == 0;
+           strcmp(tm_plan_maker(supply->types[a->type].instance), tm_plan_maker(supply->types[b->type].instance)) == 0;
 }
 
 static int add_region(struct tm_supply *supply, size_t first, size_t count, struct tm_error *e)

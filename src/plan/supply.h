@@ -88,6 +88,10 @@ void tm_supply_deinit(struct tm_supply *supply);
 int tm_supply_make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
                    struct tm_error *e);
 
+/* Whose accelerator an instance has: "nvidia", "amd", "aws" (Trainium), "google", "intel". Those of different makers do
+ * not train together. */
+const char *tm_plan_maker(const struct tm_instance *instance);
+
 /* How often one spot instance of an offer is lost. */
 double tm_supply_loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer);
 
