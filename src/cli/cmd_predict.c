@@ -7,8 +7,8 @@
 #include "cli/knowledge.h"
 #include "market/catalog.h"
 #include "workload/evaluate.h"
-#include "workload/links.h"
 #include "workload/observed.h"
+#include "workload/probed_links.h"
 #include "workload/scaling.h"
 
 #include <math.h>

@@ -8,8 +8,8 @@
 #define TM_PLAN_REPLAN_H
 
 #include "plan/search.h"
-#include "workload/links.h"
 #include "workload/observed.h"
+#include "workload/probed_links.h"
 
 struct tm_replan_state {
     const struct tm_plan_fleet *fleet; /* that runs */

@@ -3,8 +3,8 @@
  * Between grants links differ, so that what a catalogue says is a guess until somebody has looked. A ring goes at the
  * pace of the slowest link in it, and a ring can be laid around a few bad ones: the rate is that of the slowest tenth.
  */
-#ifndef TM_WORKLOAD_LINKS_H
-#define TM_WORKLOAD_LINKS_H
+#ifndef TM_WORKLOAD_PROBED_LINKS_H
+#define TM_WORKLOAD_PROBED_LINKS_H
 
 #include "workload/predict.h"
 

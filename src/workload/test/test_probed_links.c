@@ -1,5 +1,5 @@
 /* Probed links: what is read, and what it does to a prediction. */
-#include "workload/links.h"
+#include "workload/probed_links.h"
 
 #include "workload/test/workload_helpers.h"
 

@@ -1,4 +1,4 @@
-#include "workload/links.h"
+#include "workload/probed_links.h"
 
 #include "base/alloc.h"
 #include "base/content.h"
