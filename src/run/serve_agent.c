@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "wire/links.h"
+#include "wire/peer_links.h"
 #include "wire/tls.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "store/record.h"
-#include "wire/links.h"
+#include "wire/peer_links.h"
 #include "wire/tls.h"
 
 #include <inttypes.h>

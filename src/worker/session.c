@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "wire/links.h"
+#include "wire/peer_links.h"
 #include "wire/tls.h"
 #include "worker/worker.h"
 

@@ -2,7 +2,7 @@
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
 #include "base/test/tempdir.h"
-#include "wire/links.h"
+#include "wire/peer_links.h"
 #include "wire/tls.h"
 
 #include <string.h>

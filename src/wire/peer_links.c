@@ -1,4 +1,4 @@
-#include "wire/links.h"
+#include "wire/peer_links.h"
 
 #include "base/alloc.h"
 #include "base/log.h"

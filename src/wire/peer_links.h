@@ -6,8 +6,8 @@
  *
  * With a `struct tm_tls` every connection is TLS 1.3 with certificates of the job on both sides. Without one, only
  * loopback addresses may be listened on or connected to. */
-#ifndef TM_WIRE_LINKS_H
-#define TM_WIRE_LINKS_H
+#ifndef TM_WIRE_PEER_LINKS_H
+#define TM_WIRE_PEER_LINKS_H
 
 #include "base/env.h"
 #include "wire/message.h"
