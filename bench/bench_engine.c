@@ -117,7 +117,8 @@ static void sgemm_step(const struct tm_engine_options *options, int64_t step, st
     float *a = memory;
     float *b = a + (size_t)rows * 4 * (size_t)width;
     float *c = b + 4 * (size_t)width * (size_t)width;
-    struct tm_gemm shape = {.m = rows, .n = 4 * width, .k = width, .alpha = 1, .lda = width, .ldb = 4 * width, .ldc = 4 * width};
+    struct tm_gemm shape = {
+        .m = rows, .n = 4 * width, .k = width, .alpha = 1, .lda = width, .ldb = 4 * width, .ldc = 4 * width};
     double cpu = cpu_now();
     double wall = wall_now();
     for (int i = 0; i < 20; i++)
@@ -172,8 +173,10 @@ int main(int argc, char **argv)
         return 1;
     double batch = (double)options.micro_batch * (double)options.micro_batches;
     (void)tm_corpus_windows(&corpus, "", options.network.ctx, 1, &options.windows, NULL);
-    float *memory = calloc((size_t)options.micro_batch * (size_t)options.network.ctx * 8 * (size_t)options.network.width +
-                               4 * (size_t)options.network.width * (size_t)options.network.width, sizeof *memory);
+    float *memory =
+        calloc((size_t)options.micro_batch * (size_t)options.network.ctx * 8 * (size_t)options.network.width +
+                   4 * (size_t)options.network.width * (size_t)options.network.width,
+               sizeof *memory);
     for (int k = 10; k < argc; k++) {
         options.determinism = strcmp(argv[k], "fast") == 0 ? TM_FAST : TM_BITWISE;
         if (strcmp(argv[k], "sgemm") != 0) make_team(&teams[k - 10], &options, pipelines, stages);
