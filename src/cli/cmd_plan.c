@@ -544,7 +544,7 @@ static int replan(struct plan *plan, struct tm_error *e)
 {
     struct tm_cli *cli = plan->cli;
     struct tm_observed observed;
-    struct tm_links links;
+    struct tm_probed_links links;
     struct tm_replan_state state = {.fleet = &plan->running, .observed = &observed};
     int64_t elapsed_ms = 0;
     tm_observed_init(&observed);
@@ -555,7 +555,7 @@ static int replan(struct plan *plan, struct tm_error *e)
     if (rc == 0 && tm_given(cli, "observed"))
         rc = tm_observed_load(cli->env, tm_given_text(cli, "observed"), &observed, e);
     if (rc == 0 && tm_given(cli, "links")) {
-        rc = tm_links_load(cli->env, tm_given_text(cli, "links"), &links, e);
+        rc = tm_probed_links_load(cli->env, tm_given_text(cli, "links"), &links, e);
         state.links = &links;
     }
     state.elapsed_s = (double)elapsed_ms / 1000;

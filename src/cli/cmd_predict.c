@@ -303,10 +303,10 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
 static int use_links(struct tm_cli *cli, struct fleet *fleet, struct tm_comm_model *comm, struct tm_error *e)
 {
     const char *path = tm_given_text(cli, "links");
-    struct tm_links links;
+    struct tm_probed_links links;
     if (path == NULL) return 0;
-    int rc = tm_links_load(cli->env, path, &links, e);
-    if (rc == 0) tm_links_use(&links, fleet->groups, fleet->group_count, comm);
+    int rc = tm_probed_links_load(cli->env, path, &links, e);
+    if (rc == 0) tm_probed_links_use(&links, fleet->groups, fleet->group_count, comm);
     return rc;
 }
 

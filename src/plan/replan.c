@@ -30,7 +30,7 @@ static int judge_running(const struct tm_supply *supply, const struct tm_replan_
     running.job.startup_s = 0; /* it runs already */
     if (state->links != NULL) {
         struct tm_fleet_group unused;
-        tm_links_use(state->links, &unused, 0, &comm);
+        tm_probed_links_use(state->links, &unused, 0, &comm);
         running.supply.comm = &comm;
         running.supply.probed_bit_s = state->links->rate_bit_s;
     }

@@ -16,8 +16,8 @@ struct tm_replan_state {
     double samples_done;
     double elapsed_s;
     double spent_usd;
-    struct tm_observed *observed; /* steps; NULL or empty: none yet */
-    const struct tm_links *links; /* NULL: not probed */
+    struct tm_observed *observed;        /* steps; NULL or empty: none yet */
+    const struct tm_probed_links *links; /* NULL: not probed */
 };
 
 struct tm_replan {

@@ -19,9 +19,10 @@ static int add(double **values, size_t *count, size_t *capacity, double value, c
                struct tm_error *e)
 {
     void *array = *values;
-    int rc = tm_grow(&array, capacity, *count + 1, sizeof value, TM_LINKS_MAX);
+    int rc = tm_grow(&array, capacity, *count + 1, sizeof value, TM_PROBED_LINKS_MAX);
     *values = array;
-    if (rc == -(int)TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "%s: more than %d links", csv->file, TM_LINKS_MAX);
+    if (rc == -(int)TM_ELIMIT)
+        return tm_error_set(e, TM_ELIMIT, "%s: more than %d links", csv->file, TM_PROBED_LINKS_MAX);
     if (rc != 0) return tm_error_nomem(e);
     (*values)[(*count)++] = value;
     return 0;
@@ -48,7 +49,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void sum_up(struct samples *samples, struct tm_links *out)
+static void sum_up(struct samples *samples, struct tm_probed_links *out)
 {
     double sum = 0;
     double squares = 0;
@@ -59,10 +60,10 @@ static void sum_up(struct samples *samples, struct tm_links *out)
         squares += log(samples->mbit[i]) * log(samples->mbit[i]);
     }
     double mean = sum / (double)count;
-    *out = (struct tm_links){.count = count,
-                             .rate_bit_s = samples->mbit[count / 10] * 1e6,
-                             .latency_ms = NAN,
-                             .spread = sqrt(fmax(0, squares / (double)count - mean * mean))};
+    *out = (struct tm_probed_links){.count = count,
+                                    .rate_bit_s = samples->mbit[count / 10] * 1e6,
+                                    .latency_ms = NAN,
+                                    .spread = sqrt(fmax(0, squares / (double)count - mean * mean))};
     if (samples->latency_count == 0) return;
     qsort(samples->latency_ms, samples->latency_count, sizeof *samples->latency_ms, compare_doubles);
     out->latency_ms = samples->latency_ms[samples->latency_count / 2];
@@ -89,7 +90,8 @@ static int read_rows(struct tm_csv *csv, struct samples *samples, struct tm_erro
     return rc;
 }
 
-int tm_links_parse(const char *file, const char *text, size_t length, struct tm_links *out, struct tm_error *e)
+int tm_probed_links_parse(const char *file, const char *text, size_t length, struct tm_probed_links *out,
+                          struct tm_error *e)
 {
     struct samples samples = {0};
     struct tm_csv *csv = tm_alloc(sizeof *csv);
@@ -104,18 +106,18 @@ int tm_links_parse(const char *file, const char *text, size_t length, struct tm_
     return rc;
 }
 
-int tm_links_load(struct tm_env *env, const char *path, struct tm_links *out, struct tm_error *e)
+int tm_probed_links_load(struct tm_env *env, const char *path, struct tm_probed_links *out, struct tm_error *e)
 {
     struct tm_text text;
     tm_text_init(&text, 64 << 20);
     int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_links_parse(path, tm_text_string(&text), text.length, out, e);
+    if (rc == 0) rc = tm_probed_links_parse(path, tm_text_string(&text), text.length, out, e);
     tm_text_deinit(&text);
     return rc;
 }
 
-void tm_links_use(const struct tm_links *links, struct tm_fleet_group *groups, size_t group_count,
-                  struct tm_comm_model *comm)
+void tm_probed_links_use(const struct tm_probed_links *links, struct tm_fleet_group *groups, size_t group_count,
+                         struct tm_comm_model *comm)
 {
     for (size_t g = 0; g < group_count; g++)
         groups[g].network_bit_s = links->rate_bit_s;

@@ -8,9 +8,9 @@
 
 #include "workload/predict.h"
 
-enum { TM_LINKS_MAX = 1 << 20 };
+enum { TM_PROBED_LINKS_MAX = 1 << 20 };
 
-struct tm_links {
+struct tm_probed_links {
     size_t count;
     double rate_bit_s;
     double latency_ms; /* median; NaN: not measured */
@@ -18,11 +18,12 @@ struct tm_links {
 };
 
 /* CSV with a header that has `mbit`, and may have `latency_ms`; one row a link. */
-int tm_links_load(struct tm_env *env, const char *path, struct tm_links *out, struct tm_error *e);
-int tm_links_parse(const char *file, const char *text, size_t length, struct tm_links *out, struct tm_error *e);
+int tm_probed_links_load(struct tm_env *env, const char *path, struct tm_probed_links *out, struct tm_error *e);
+int tm_probed_links_parse(const char *file, const char *text, size_t length, struct tm_probed_links *out,
+                          struct tm_error *e);
 
 /* Puts what was probed into the fleet's groups and the model of communication. */
-void tm_links_use(const struct tm_links *links, struct tm_fleet_group *groups, size_t group_count,
-                  struct tm_comm_model *comm);
+void tm_probed_links_use(const struct tm_probed_links *links, struct tm_fleet_group *groups, size_t group_count,
+                         struct tm_comm_model *comm);
 
 #endif

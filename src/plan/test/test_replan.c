@@ -122,7 +122,7 @@ static void test_plans_anew(void **state)
 static void test_probed_links(void **state)
 {
     struct fixture *f = *state;
-    struct tm_links slow = {.count = 3, .rate_bit_s = 1e7, .latency_ms = 1, .spread = 0.1};
+    struct tm_probed_links slow = {.count = 3, .rate_bit_s = 1e7, .latency_ms = 1, .spread = 0.1};
     struct tm_plan_fleet fleet = f->result.answers[0].fleet;
     fleet.parts[0].spot = 8;
     struct tm_replan_state now = {.fleet = &fleet, .elapsed_s = 3600};

@@ -3,15 +3,15 @@
 
 #include "workload/test/workload_helpers.h"
 
-static int parse(const char *text, struct tm_links *links, struct tm_error *e)
+static int parse(const char *text, struct tm_probed_links *links, struct tm_error *e)
 {
-    return tm_links_parse("links.csv", text, strlen(text), links, e);
+    return tm_probed_links_parse("links.csv", text, strlen(text), links, e);
 }
 
 static void test_reads(void **state)
 {
     (void)state;
-    struct tm_links links;
+    struct tm_probed_links links;
     assert_int_equal(parse("a,b,mbit,latency_ms\n0,1,1000,0.2\n1,2,2000,0.4\n2,3,500,\n", &links, NULL), 0);
     assert_true(links.count == 3 && links.rate_bit_s == 5e8 && links.latency_ms == 0.4 && links.spread > 0.5);
     assert_int_equal(parse("mbit\n100\n", &links, NULL), 0);
@@ -30,7 +30,7 @@ static void test_refuses(void **state)
                 {"mbit\nnan\n", "mbit: expected a number above 0"},
                 {"mbit,latency_ms\n3,x\n", "latency_ms: expected a number above 0, got \"x\""}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        struct tm_links links;
+        struct tm_probed_links links;
         struct tm_error e = {0};
         assert_row(parse(rows[i].text, &links, &e) == -(int)TM_EINPUT, "%s", rows[i].text);
         assert_row(strstr(e.text, rows[i].says) != NULL, "%s: \"%s\"", rows[i].text, e.text);
@@ -50,10 +50,10 @@ static void test_moves_a_prediction(void **state)
         struct tm_fleet_group group = {
             .instance = "v", .gpu = v100(), .nodes = 4, .gpus_per_node = 1, .network_bit_s = 1e10};
         struct tm_comm_model comm = tm_comm_gpus();
-        struct tm_links links;
+        struct tm_probed_links links;
         struct tm_prediction p;
         assert_int_equal(parse(texts[i], &links, NULL), 0);
-        tm_links_use(&links, &group, 1, &comm);
+        tm_probed_links_use(&links, &group, 1, &comm);
         struct tm_predict_request request = {.model = &model,
                                              .groups = &group,
                                              .group_count = 1,
@@ -73,7 +73,7 @@ static void test_moves_a_prediction(void **state)
 static void test_without_memory(void **state)
 {
     (void)state;
-    struct tm_links links;
+    struct tm_probed_links links;
     TM_FAIL_EACH_ALLOC(rc = parse("mbit,latency_ms\n1,2\n3,4\n", &links, NULL));
 }
 
