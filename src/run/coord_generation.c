@@ -37,6 +37,13 @@ void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_on
         workers[view.worker_count++] = (struct tm_run_worker){
             .id = k->peer.id, .anchor = k->anchor, .seated = member != NULL && !member->spare, .notice_left_ms = -1};
     }
+    view.last_pipelines = c->started.pipelines;
+    view.last_stages = c->started.stages;
+    view.last_workers = c->started.member_count;
+    for (size_t i = 0; i < c->started.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->started.members[i]);
+        view.last_here += k != NULL && tm_coord__usable(c, k, now_ms);
+    }
     *out = (struct tm_run_decision){.pipelines = 0};
     c->decider.decide(c->decider.context, &view, out);
     if (out->stages > c->options.layers || out->pipelines > c->options.micro_batches ||

@@ -23,6 +23,11 @@ struct tm_run_view {
     uint64_t generation;
     uint32_t pipelines; /* of the running generation; 0: none runs */
     uint32_t stages;
+    /* The generation that started last, whether it still runs or not. */
+    uint32_t last_pipelines;
+    uint32_t last_stages;
+    size_t last_workers;   /* its members ... */
+    size_t last_here;      /* ... and how many of them are usable now */
     bool only_one_replica; /* some layer's state is on one worker alone */
     int64_t since_copy_ms; /* since the newest whole set's step was applied; -1: there is none */
     uint64_t copied_step;  /* of the newest whole set */

@@ -1,0 +1,27 @@
+/* The policies that the simulator judges, deciding for a running job: a view of the run becomes a view of room policy,
+ * its decision a layout. The same code decides in both, so a simulation predicts a run. */
+#ifndef TM_RUN_DECIDE_POLICY_H
+#define TM_RUN_DECIDE_POLICY_H
+
+#include "policy/policy.h"
+#include "run/decide.h"
+
+struct tm_policy_decider;
+
+struct tm_policy_rule {
+    const struct tm_policy_info *info; /* one that knows the past or the event: the future is not known in a run */
+    const struct tm_shapes *shapes;    /* borrowed, as are the next two */
+    struct tm_migrations *migrations;
+    const struct tm_cost *cost;
+    double interval_s; /* of the look-ahead */
+    int workers_min;
+    int64_t copy_every_ms;       /* where two replicas of each stage live ... */
+    int64_t copy_every_alone_ms; /* ... and where a stage has only one */
+};
+
+/* -TM_EUSAGE: a policy that knows what is to come. The caller owns the result. */
+int tm_policy_decider_create(const struct tm_policy_rule *rule, struct tm_policy_decider **out, struct tm_error *e);
+void tm_policy_decider_destroy(struct tm_policy_decider *decider);
+struct tm_decider tm_policy_decider_get(struct tm_policy_decider *decider); /* borrowed */
+
+#endif

@@ -1,0 +1,113 @@
+/* Policies of the simulator deciding for a run: what they are asked, and what becomes of the answer. */
+#include "layout/test/layout_helpers.h"
+#include "run/decide_policy.h"
+
+enum { TRAINED_LAYERS = 12, NODES = 12 };
+#define COST(process, build)                                                                                           \
+    "tidemill-cost: 1\nkind: paper\ntransfer_us: {1: 100, 1000000000: 20000000}\nmodels: {test: {stages_max: 3, "      \
+    "process_ms: " process ", rendezvous_ms: 3000, build_ms: {1: " build ", 2: " build ", 3: " build "}, "             \
+    "group_add: {base_ms: 35, per_instance_ms: 500}, group_remove: {base_ms: 35, per_instance_ms: 300}}}\n"
+static const char cost_text[] = COST("30", "110");
+
+static struct tm_run_view view_of(size_t workers, size_t last_workers, size_t last_here, uint32_t pipelines,
+                                  uint32_t stages)
+{
+    return (struct tm_run_view){.layers = TRAINED_LAYERS,
+                                .micro_batches = 64,
+                                .steps = 100,
+                                .worker_count = workers,
+                                .last_workers = last_workers,
+                                .last_here = last_here,
+                                .last_pipelines = pipelines,
+                                .last_stages = stages,
+                                .since_copy_ms = -1};
+}
+
+static struct tm_policy_decider *decider_of(struct test_job *job, const char *policy)
+{
+    struct tm_policy_rule rule = {.info = tm_policy_find(policy),
+                                  .shapes = &job->shapes,
+                                  .migrations = job->migrations,
+                                  .cost = &job->cost,
+                                  .interval_s = 60,
+                                  .workers_min = 2,
+                                  .copy_every_ms = 60000,
+                                  .copy_every_alone_ms = 10000};
+    struct tm_policy_decider *decider = NULL;
+    struct tm_error e = {0};
+    assert_row(tm_policy_decider_create(&rule, &decider, &e) == 0, "%s: %s", policy, e.text);
+    return decider;
+}
+
+/* Whatever the policy: the layout fits the workers and the layers, and the same view gives the same answer. */
+static void test_fits(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"tidemill", "reactive", "parcae-notice"};
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    for (size_t p = 0; p < TM_COUNT(policies); p++) {
+        struct tm_policy_decider *decider = decider_of(job, policies[p]);
+        struct tm_decider decide = tm_policy_decider_get(decider);
+        for (size_t workers = 0; workers <= NODES + 3; workers++) {
+            struct tm_run_view view = view_of(workers, 8, workers < 8 ? workers : 8, 4, 2);
+            struct tm_run_decision out;
+            struct tm_run_decision again;
+            decide.decide(decide.context, &view, &out);
+            decide.decide(decide.context, &view, &again);
+            assert_row(memcmp(&out, &again, sizeof out) == 0, "%s, %zu workers: two answers", policies[p], workers);
+            if (workers < 2) assert_int_equal(out.pipelines, 0);
+            assert_row((size_t)out.pipelines * out.stages <= workers, "%s, %zu workers", policies[p], workers);
+            if (out.pipelines == 0) continue;
+            assert_int_equal(out.stage_first[0], 0);
+            assert_int_equal(out.stage_first[out.stages], TRAINED_LAYERS);
+        }
+        tm_policy_decider_destroy(decider);
+    }
+    job_drop(job);
+}
+
+/* Nothing happens: what runs goes on. */
+static void test_no_flapping(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    struct tm_policy_decider *decider = decider_of(job, "tidemill");
+    struct tm_decider decide = tm_policy_decider_get(decider);
+    struct tm_run_view first = view_of(8, 0, 0, 0, 0);
+    struct tm_run_decision chosen;
+    decide.decide(decide.context, &first, &chosen);
+    assert_true(chosen.pipelines > 0);
+    struct tm_run_view later = view_of(8, 8, 8, chosen.pipelines, chosen.stages);
+    struct tm_run_decision out;
+    decide.decide(decide.context, &later, &out);
+    assert_int_equal(out.pipelines, chosen.pipelines);
+    assert_int_equal(out.stages, chosen.stages);
+    tm_policy_decider_destroy(decider);
+    job_drop(job);
+}
+
+static void test_copies_and_future(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    struct tm_policy_decider *decider = decider_of(job, "tidemill");
+    struct tm_decider decide = tm_policy_decider_get(decider);
+    struct tm_run_view view = view_of(4, 4, 4, 2, 2);
+    struct tm_run_decision out;
+    view.applied = 20;
+    view.copied_step = 10;
+    view.since_copy_ms = 30000;
+    decide.decide(decide.context, &view, &out);
+    assert_false(out.copy);
+    view.only_one_replica = true; /* a loss would cost more: sooner */
+    decide.decide(decide.context, &view, &out);
+    assert_true(out.copy);
+    tm_policy_decider_destroy(decider);
+    struct tm_policy_rule rule = {.info = tm_policy_find("oracle")};
+    struct tm_error e = {0};
+    assert_int_equal(tm_policy_decider_create(&rule, &decider, &e), -(int)TM_EUSAGE);
+    assert_error_has(e, "knows the future");
+    job_drop(job);
+}
+
+TM_TEST_MAIN(TM_TEST(test_fits), TM_TEST(test_no_flapping), TM_TEST(test_copies_and_future))
