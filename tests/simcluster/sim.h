@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "run/agent.h"
 #include "run/coordinator.h"
+#include "run/decide_policy.h"
 #include "worker/worker.h"
 
 #include <stdbool.h>
@@ -179,6 +180,13 @@ struct sim {
     double compute_ms;
     struct tm_coordinator_options coordinator_options;
     struct tm_use_all rule;
+    bool by_policy; /* room policy decides; else all are used */
+    struct tm_layer model_layers[LAYERS_MAX];
+    struct tm_model model;
+    struct tm_cost cost;
+    struct tm_shapes shapes;
+    struct tm_migrations *migrations;
+    struct tm_policy_decider *policy;
     uint32_t layout_dice; /* the decider changes the number of stages by dice of this many sides; 0: never */
 
     struct node nodes[NODES_MAX];

@@ -14,6 +14,7 @@ void scenario_setup(struct sim *sim)
     sim->steps = 60;
     sim->compute_ms = 1000;
     sim->layout_dice = 0;
+    sim->by_policy = false;
     sim->rule = (struct tm_use_all){.stages = 2, .workers_min = 2, .copy_every_ms = 8000};
     sim->coordinator_options.layers = 6;
     sim->coordinator_options.micro_batches = 6;

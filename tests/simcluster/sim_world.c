@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { UTC_START_MS = 1000000000, RESEND_MS = 600, AFTERMATH_MS = 45000 };
+enum { UTC_START_MS = 1000000000, RESEND_MS = 600, AFTERMATH_MS = 45000, POLICY_NODES_MAX = 16 };
 static const char job_token[] = "a token that only members of the job know";
 
 /* ---- randomness, words ---- */
@@ -594,6 +594,41 @@ static void dice_decide(void *context, const struct tm_run_view *view, struct tm
     decider.decide(decider.context, view, out);
 }
 
+/* As fast as it has instances, deeper pipelines a little less so. */
+static int speed_of(void *context, int pipelines, int stages, double *samples_per_s, double *step_s, struct tm_error *e)
+{
+    (void)context;
+    (void)e;
+    *samples_per_s = 10.0 * pipelines * stages / (1 + 0.1 * stages);
+    *step_s = 8 / *samples_per_s;
+    return 0;
+}
+
+/* The policy that room sim judges, for this job. */
+static void policy_make(struct sim *sim)
+{
+    static const char cost[] = "tidemill-cost: 1\nkind: paper\ntransfer_us: {1: 100, 1000000000: 20000000}\n"
+                               "models: {toy: {stages_max: 3, process_ms: 200, rendezvous_ms: 300}}\n";
+    struct tm_error e;
+    for (uint32_t l = 0; l < sim->layers; l++)
+        sim->model_layers[l] = (struct tm_layer){.params = 1000 + 100 * l, .tied = -1};
+    sim->model = (struct tm_model){
+        .name = "toy", .optimizer_states = 2, .layers = sim->model_layers, .layer_count = sim->layers};
+    int rc = tm_cost_parse("cost", cost, sizeof cost - 1, "toy", &sim->cost, &e);
+    if (rc == 0) rc = tm_shapes_init(&sim->shapes, &sim->model, &sim->cost.rules, POLICY_NODES_MAX, speed_of, NULL, &e);
+    if (rc == 0) rc = tm_migrations_create(&sim->shapes, &sim->cost, &sim->migrations, &e);
+    struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
+                                  .shapes = &sim->shapes,
+                                  .migrations = sim->migrations,
+                                  .cost = &sim->cost,
+                                  .interval_s = 60,
+                                  .workers_min = (int)sim->rule.workers_min,
+                                  .copy_every_ms = sim->rule.copy_every_ms,
+                                  .copy_every_alone_ms = sim->rule.copy_every_ms / 2};
+    if (rc == 0) rc = tm_policy_decider_create(&rule, &sim->policy, &e);
+    if (rc != 0) sim_fail(sim, "no policy: %s", e.text);
+}
+
 void sim_coordinator_start(struct sim *sim)
 {
     if (sim->coordinator != NULL) return;
@@ -601,6 +636,8 @@ void sim_coordinator_start(struct sim *sim)
     sim->coordinator_options.fresh = sim->coordinator_starts == 0;
     sim->coordinator_starts++;
     struct tm_decider decider = {.context = sim, .decide = dice_decide};
+    if (sim->by_policy && sim->policy == NULL) policy_make(sim);
+    if (sim->policy != NULL) decider = tm_policy_decider_get(sim->policy);
     sim->coordinator = tm_coordinator_create(&sim->coordinator_options, &decider);
     assert(sim->coordinator != NULL);
     sim_trace(sim, "coordinator starts with %zu events of record", sim->record_count);
@@ -644,6 +681,7 @@ void sim_init(struct sim *sim, uint64_t seed)
     sim->steps = 60 + sim_below(sim, 120);
     sim->compute_ms = 400 + (double)sim_below(sim, 2000);
     sim->layout_dice = sim_unit(sim) < 0.4 ? 3 : 0;
+    sim->by_policy = sim_unit(sim) < 0.3;
     sim->rule = (struct tm_use_all){.stages = sim->stages,
                                     .workers_min = 1 + (uint32_t)sim_below(sim, 2),
                                     .copy_every_ms = 5000 + (int64_t)sim_below(sim, 25000)};
@@ -681,6 +719,9 @@ bool sim_begin(struct sim *sim)
 void sim_deinit(struct sim *sim)
 {
     tm_coordinator_destroy(sim->coordinator);
+    tm_policy_decider_destroy(sim->policy);
+    tm_migrations_destroy(sim->migrations);
+    if (sim->shapes.list != NULL) tm_shapes_deinit(&sim->shapes);
     for (size_t i = 1; i < sim->node_count; i++)
         tm_worker_destroy(sim->nodes[i].worker);
     while (sim->heap_count > 0)
