@@ -74,6 +74,7 @@ struct known {
     bool ready;
 
     int64_t quarantine_until_ms;
+    uint32_t quarantines;
     bool noticed;
     int64_t notice_end_ms;
 

@@ -80,6 +80,7 @@ static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct kno
                         .noticed = old.noticed,
                         .notice_end_ms = old.notice_end_ms,
                         .quarantine_until_ms = old.quarantine_until_ms,
+                        .quarantines = old.quarantines,
                         .past_next = old.past_next};
     memcpy(k->past, old.past, sizeof k->past);
     memset(k->layers, 0, c->options.layers * sizeof *k->layers);

@@ -3,7 +3,7 @@
 
 #include "base/planted.h"
 
-enum { STALL_STEPS = 8 };
+enum { STALL_STEPS = 8, QUARANTINES_COUNTED = 3 };
 
 /* This process trains no more, whatever happens. */
 void tm_coord__process_dead(struct tm_coordinator *c, uint64_t id, uint64_t incarnation)
@@ -40,7 +40,9 @@ void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known
                           struct tm_outbox *out)
 {
     tm_coord__note(c, why, k->peer.id, 0, out);
-    k->quarantine_until_ms = now_ms + c->options.quarantine_ms;
+    /* Longer each time, to a limit: a link that stays cut is not to be tried again and again. */
+    if (k->quarantines < QUARANTINES_COUNTED) k->quarantines++;
+    k->quarantine_until_ms = now_ms + c->options.quarantine_ms * (int64_t)k->quarantines;
     struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, k->peer.id);
     if (restart && agent != NULL) agent->restart_incarnation = k->peer.incarnation;
 }
@@ -119,10 +121,13 @@ void tm_coord__stalled(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
 
 static void watch_steps(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    int64_t limit_ms = c->options.stall_ms;
-    for (size_t i = 0; i < c->known_count; i++)
-        if (c->known[i].registered && (int64_t)c->known[i].step_ms * STALL_STEPS > limit_ms)
-            limit_ms = (int64_t)c->known[i].step_ms * STALL_STEPS;
+    /* Members step together, so the least of their last times is the step's; others hold a wait that is over. */
+    int64_t step_ms = INT64_MAX / STALL_STEPS;
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (k != NULL && !c->roster.members[i].spare && k->step_ms < step_ms) step_ms = k->step_ms;
+    }
+    int64_t limit_ms = step_ms * STALL_STEPS > c->options.stall_ms ? step_ms * STALL_STEPS : c->options.stall_ms;
     if (limit_ms > 4 * c->options.stall_ms) limit_ms = 4 * c->options.stall_ms;
     int64_t since_ms = c->applied_ms > c->phase_ms ? c->applied_ms : c->phase_ms;
     if (c->applied >= c->options.steps || now_ms - since_ms <= limit_ms || TM_PLANTED(hung_forever)) return;
