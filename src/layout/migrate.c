@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS_MAX = 1 << 20, MEASURED_COUNTED_MAX = 48 };
+enum { LONG_ROW = 1024 /* entries; in closed form they are not kept */, ROWS_MAX = 1 << 20, MEASURED_COUNTED_MAX = 48 };
 
 struct row {
     int fleet;
@@ -386,48 +386,61 @@ static void sort_stages(const struct tm_migrations *m, int stages, double *ms)
     }
 }
 
-static void fill_same_cut(struct tm_migrations *m, const struct row *row)
+/* The same cut: groups are formed anew, and the largest stage that falls short is copied. */
+static double same_cut_with_plenty_ms(const struct tm_migrations *m, int fleet, int from, int lost, int to)
 {
-    const struct tm_shape *old = &m->shapes->list[row->from];
+    const struct tm_shape *old = &m->shapes->list[from];
+    int pipelines = m->shapes->list[to].pipelines;
     double ms[TM_SHAPE_STAGES_MAX], kept[TM_SHAPE_STAGES_MAX + 1];
-    struct tm_survivors most = {.stages = old->stages}, least = {.stages = old->stages};
-    for (int s = 0; s < old->stages; s++) {
-        most.left[s] = old->pipelines;
-        least.left[s] = old->pipelines - row->lost;
-    }
+    bool falls_short = pipelines > old->pipelines - lost;
+    struct tm_survivors survivors = {.stages = old->stages};
+    for (int s = 0; s < old->stages; s++)
+        survivors.left[s] = falls_short ? old->pipelines : old->pipelines - lost;
+    if (!falls_short || pipelines > old->pipelines) return same_cut_ms(m, &survivors, from, lost, to);
     sort_stages(m, old->stages, ms);
-    for (int to = m->shapes->first_of[old->stages]; to < m->shapes->first_of[old->stages + 1]; to++) {
-        int pipelines = m->shapes->list[to].pipelines;
-        if (pipelines <= old->pipelines - row->lost || pipelines > old->pipelines) {
-            row->ms[to] = same_cut_ms(m, pipelines > old->pipelines ? &most : &least, row->from, row->lost, to);
-            continue;
-        }
-        tm_losses_kept(old->pipelines, old->stages, row->fleet - old->nodes, row->lost, pipelines, kept);
-        bool adding = m->shapes->list[to].nodes > old->nodes - row->lost;
-        double restart = tm_cost_restart_ms(m->cost, m->shapes, to, adding), moved = 0;
-        for (int s = 0; s < old->stages; s++)
-            moved += (kept[s] - kept[s + 1]) * (ms[s] + restart);
-        row->ms[to] = moved + kept[old->stages] * same_cut_ms(m, &most, row->from, row->lost, to);
-    }
+    tm_losses_kept(old->pipelines, old->stages, fleet - old->nodes, lost, pipelines, kept);
+    double restart = tm_cost_restart_ms(m->cost, m->shapes, to, m->shapes->list[to].nodes > old->nodes - lost);
+    double moved = 0;
+    for (int s = 0; s < old->stages; s++)
+        moved += (kept[s] - kept[s + 1]) * (ms[s] + restart);
+    return moved + kept[old->stages] * same_cut_ms(m, &survivors, from, lost, to);
+}
+
+/* As many replicas left of each stage as the mean. */
+static struct tm_survivors even_survivors(const struct tm_shape *old, int lost)
+{
+    struct tm_survivors survivors = {.stages = old->stages};
+    for (int s = 0; s < old->stages; s++)
+        survivors.left[s] = old->pipelines - (lost + s) / old->stages;
+    return survivors;
+}
+
+static double with_plenty_ms(const struct tm_migrations *m, int fleet, int from, int lost, int to)
+{
+    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
+    if (target->nodes == 0) return 0;
+    if (old->stages == target->stages) return same_cut_with_plenty_ms(m, fleet, from, lost, to);
+    struct tm_survivors survivors = even_survivors(old, lost);
+    double move = m->cost->kind == TM_COST_PAPER ? paper_new_cut_ms(m, &survivors, target->stages)
+                                                 : full_new_cut_ms(m, &survivors, target->stages, target->pipelines);
+    return move + new_cut_rest_ms(m, from, lost, to);
 }
 
 static void fill_row_with_plenty(struct tm_migrations *m, const struct row *row)
 {
     const struct tm_shapes *shapes = m->shapes;
     const struct tm_shape *old = &shapes->list[row->from];
-    struct tm_survivors survivors = {.stages = old->stages};
-    for (int s = 0; s < old->stages; s++)
-        survivors.left[s] = old->pipelines - (row->lost + s) / old->stages;
+    bool paper = m->cost->kind == TM_COST_PAPER;
     for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
-        if (stages == old->stages) continue;
-        bool paper = m->cost->kind == TM_COST_PAPER;
-        double move = paper && shapes->cuts[stages].stages > 0 ? paper_new_cut_ms(m, &survivors, stages) : 0;
-        for (int to = shapes->first_of[stages]; to < shapes->first_of[stages + 1]; to++) {
-            if (!paper) move = full_new_cut_ms(m, &survivors, stages, shapes->list[to].pipelines);
-            row->ms[to] = move + new_cut_rest_ms(m, row->from, row->lost, to);
+        int first = shapes->first_of[stages], end = shapes->first_of[stages + 1];
+        double move = 0;
+        for (int to = first; to < end; to++) { /* with paper costs what moves is the same for any number of pipelines */
+            bool known = paper && stages != old->stages && to > first;
+            double rest = stages != old->stages ? new_cut_rest_ms(m, row->from, row->lost, to) : 0;
+            if (!known) move = with_plenty_ms(m, row->fleet, row->from, row->lost, to) - rest;
+            row->ms[to] = move + rest;
         }
     }
-    fill_same_cut(m, row);
 }
 
 /* What is cheap is filled in at once, the rest (NaN until then) when it is asked for. */
@@ -491,6 +504,9 @@ const double *tm_migrations_row(struct tm_migrations *m, int fleet, int from, in
 
 double tm_migrations_ms(struct tm_migrations *m, int fleet, int from, int lost, int to)
 {
+    const struct tm_shape *old = &m->shapes->list[from];
+    if (m->shapes->count > LONG_ROW && old->nodes > 0 && plenty_left(m, old, fleet, lost))
+        return with_plenty_ms(m, fleet, from, lost, to);
     struct row *row = row_of(m, fleet, from, lost);
     if (row == NULL) return NAN;
     if (isnan(row->ms[to])) fill_stages(m, row, m->shapes->list[to].stages);

@@ -89,7 +89,13 @@ static int list_shapes(struct tm_shapes *shapes, const struct tm_shape_rules *ru
 static int find_best(struct tm_shapes *shapes, struct tm_error *e)
 {
     shapes->best = tm_calloc((size_t)shapes->nodes_max + 1, sizeof *shapes->best);
-    if (shapes->best == NULL) return tm_error_nomem(e);
+    shapes->fastest = tm_calloc(shapes->count, sizeof *shapes->fastest);
+    if (shapes->best == NULL || shapes->fastest == NULL) return tm_error_nomem(e);
+    for (size_t i = 1; i < shapes->count; i++) {
+        int before = shapes->list[i].pipelines > 1 ? shapes->fastest[i - 1] : (int)i;
+        bool faster = shapes->list[i].samples_per_s >= shapes->list[before].samples_per_s;
+        shapes->fastest[i] = faster ? (int)i : before;
+    }
     for (size_t i = 1; i < shapes->count; i++) {
         const struct tm_shape *shape = &shapes->list[i];
         if (shape->samples_per_s > shapes->list[shapes->best[shape->nodes]].samples_per_s)
@@ -125,6 +131,7 @@ void tm_shapes_deinit(struct tm_shapes *shapes)
 {
     tm_free(shapes->list);
     tm_free(shapes->best);
+    tm_free(shapes->fastest);
     tm_free(shapes->cuts);
     memset(shapes, 0, sizeof *shapes);
 }

@@ -38,6 +38,7 @@ struct tm_shapes {
     int first_of[TM_SHAPE_STAGES_MAX +
                  2];     /* index of the shape 1 x P; of the next number of stages where there is none */
     int *best;           /* owned; [nodes]: the fastest shape on up to so many; of equals the larger */
+    int *fastest;        /* owned; [shape]: the fastest of the shapes of its depth with at most its pipelines */
     struct tm_cut *cuts; /* owned; [stages], 0 to stages_max */
     double layer_params_before[TM_SHAPE_NODES_MAX + 1]; /* parameters of the layers before layer i */
     int layer_count;

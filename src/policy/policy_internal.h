@@ -7,6 +7,7 @@
 /* A shape and the most it can be worth. */
 struct tm_ranked {
     int shape;
+    double pause_s; /* to get there */
     double bound;
 };
 

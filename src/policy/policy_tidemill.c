@@ -81,23 +81,36 @@ static void sort_by_speed(const struct tm_shapes *shapes, int *candidates, size_
     }
 }
 
-/* Shapes worth trying on so many instances, the fastest first; of a long list only those near the best. */
+/* Adds shapes of a depth with `first` to `last` pipelines that reach a throughput. */
+static size_t add_candidates(const struct tm_policy *policy, size_t count, int stages, int first, int last,
+                             double least)
+{
+    for (int pipelines = first > 1 ? first : 1; pipelines <= last; pipelines++) {
+        int shape = tm_shapes_find(policy->shapes, pipelines, stages);
+        if (shape != TM_SHAPE_PAUSE && policy->shapes->list[shape].samples_per_s > least)
+            policy->candidates[count++] = shape;
+    }
+    return count;
+}
+
+/* Shapes worth trying on so many instances, the fastest first. Of a long list only those near the best: of each depth
+ * the widest that fit and, since more pipelines may be slower or never measured, the fastest and those near it. */
 static size_t list_candidates(const struct tm_policy *policy, int nodes)
 {
     const struct tm_shapes *shapes = policy->shapes;
-    int *candidates = policy->candidates;
     size_t count = 0;
     bool few =
         policy->breadth == TM_BREADTH_ALL || (policy->breadth == TM_BREADTH_DEFAULT && shapes->count <= FEW_SHAPES);
     double least = few ? 0 : likely_share * shapes->list[shapes->best[nodes]].samples_per_s;
     for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
-        int most = nodes / stages, first = few ? 1 : most - NEAR_PIPELINES;
-        for (int pipelines = first > 1 ? first : 1; pipelines <= most; pipelines++) {
-            int shape = tm_shapes_find(shapes, pipelines, stages);
-            if (shape != TM_SHAPE_PAUSE && shapes->list[shape].samples_per_s > least) candidates[count++] = shape;
-        }
+        int most = nodes / stages, widest = tm_shapes_find(shapes, most, stages);
+        if (widest == TM_SHAPE_PAUSE) continue;
+        int fastest = shapes->list[shapes->fastest[widest]].pipelines, wide = most - NEAR_PIPELINES;
+        if (few) wide = 1;
+        if (fastest < wide) count = add_candidates(policy, count, stages, fastest - NEAR_PIPELINES, fastest, least);
+        count = add_candidates(policy, count, stages, wide, most, least);
     }
-    sort_by_speed(shapes, candidates, count);
+    sort_by_speed(shapes, policy->candidates, count);
     return count;
 }
 
@@ -153,11 +166,13 @@ static int worth_of(struct tm_policy *policy, const struct tm_view *view, int sh
     return 0;
 }
 
-static double pause_s_to(struct tm_policy *policy, const struct tm_view *view, const double *row, int shape)
+/* What going to a shape now costs; NaN: no memory. */
+static double pause_s_to(struct tm_policy *policy, const struct tm_view *view, int shape)
 {
     double left_ms = view->standing.migrating_ms;
-    if (left_ms <= 0) return row[shape] / 1000;
-    return (row[shape] > 0 ? row[shape] + tm_migrations_restart_ms(policy->migrations, shape) : left_ms) / 1000;
+    double ms = tm_migrations_ms(policy->migrations, view->before, view->standing.shape, view->lost, shape);
+    if (isnan(ms) || left_ms <= 0) return ms / 1000;
+    return (ms > 0 ? ms + tm_migrations_restart_ms(policy->migrations, shape) : left_ms) / 1000;
 }
 
 /* What no shape can exceed: as worth_of, with every move after a jump free. after[k] is the same for all shapes. */
@@ -171,69 +186,74 @@ static double bound_of(double speed, double pause_s, double interval_s, double c
     return bound;
 }
 
-/* Candidates with their bounds, the most promising first: most need no closer look. */
-static size_t rank_candidates(struct tm_policy *policy, const struct tm_view *view, const double *row,
-                              const struct jump *jumps, size_t jump_count)
+/* What the jumps leave to all shapes alike, every move then free. */
+static double free_after_jumps(const struct tm_policy *policy, const struct tm_view *view, const struct jump *jumps,
+                               size_t jump_count, double after[INTERVALS + 1])
 {
     const struct tm_shapes *shapes = policy->shapes;
-    double changing = 0, after[INTERVALS + 1] = {0};
+    double changing = 0;
     for (size_t j = 0; j < jump_count; j++) {
         int nodes = view->after - jumps[j].lost + jumps[j].arrived;
+        double speed = shapes->list[shapes->best[nodes]].samples_per_s;
         changing += jumps[j].probability;
         for (int k = 0; k <= INTERVALS; k++)
-            after[k] += jumps[j].probability * shapes->list[shapes->best[nodes]].samples_per_s * view->interval_s *
-                        (INTERVALS - k);
+            after[k] += jumps[j].probability * speed * view->interval_s * (INTERVALS - k);
     }
+    return changing;
+}
+
+/* Candidates with their bounds, the most promising first: most need no closer look. */
+static int rank_candidates(struct tm_policy *policy, const struct tm_view *view, const struct jump *jumps,
+                           size_t jump_count, size_t *out_count, struct tm_error *e)
+{
+    const struct tm_shapes *shapes = policy->shapes;
+    double after[INTERVALS + 1] = {0}, changing = free_after_jumps(policy, view, jumps, jump_count, after);
     size_t count = list_candidates(policy, view->after);
     for (size_t i = 0; i < count; i++) {
         int shape = policy->candidates[i];
-        struct tm_ranked ranked = {shape,
-                                   bound_of(shapes->list[shape].samples_per_s, pause_s_to(policy, view, row, shape),
-                                            view->interval_s, changing, after)};
+        double pause_s = pause_s_to(policy, view, shape), speed = shapes->list[shape].samples_per_s;
+        if (isnan(pause_s)) return tm_error_nomem(e);
+        struct tm_ranked ranked = {shape, pause_s, bound_of(speed, pause_s, view->interval_s, changing, after)};
         size_t place = i;
         for (; place > 0 && policy->ranked[place - 1].bound < ranked.bound; place--)
             policy->ranked[place] = policy->ranked[place - 1];
         policy->ranked[place] = ranked;
     }
-    return count;
+    *out_count = count;
+    return 0;
 }
 
 /* Where nothing has happened, a move must promise more than the forecast's own wavering. */
-static int keep_if_near(struct tm_policy *policy, const struct tm_view *view, const double *row,
-                        const struct jump *jumps, size_t jump_count, double most, double staying,
-                        struct tm_decision *out, struct tm_error *e)
+static int keep_if_near(struct tm_policy *policy, const struct tm_view *view, const struct jump *jumps,
+                        size_t jump_count, double most, struct tm_decision *out, struct tm_error *e)
 {
     int standing = view->standing.shape;
     if (view->event || out->shape == standing || standing == TM_SHAPE_PAUSE) return 0;
-    if (isinf(staying)) {
-        int rc =
-            worth_of(policy, view, standing, pause_s_to(policy, view, row, standing), jumps, jump_count, &staying, e);
-        if (rc != 0) return rc;
-    }
-    if (most < staying * (1 + hysteresis)) out->shape = standing;
-    return 0;
+    double staying, pause_s = pause_s_to(policy, view, standing);
+    if (isnan(pause_s)) return tm_error_nomem(e);
+    int rc = worth_of(policy, view, standing, pause_s, jumps, jump_count, &staying, e);
+    if (rc == 0 && most < staying * (1 + hysteresis)) out->shape = standing;
+    return rc;
 }
 
 int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
                         struct tm_error *e)
 {
     struct jump jumps[2 * JUMPS_EACH];
-    size_t jump_count = list_jumps(view, policy->shapes->nodes_max, jumps);
-    const double *row = tm_migrations_row(policy->migrations, view->before, view->standing.shape, view->lost);
-    if (row == NULL) return tm_error_nomem(e);
+    size_t jump_count = list_jumps(view, policy->shapes->nodes_max, jumps), count;
     if (view->has_deadline) out->on_demand = tm_policy__on_demand_needed(policy->shapes, view);
-    size_t count = rank_candidates(policy, view, row, jumps, jump_count);
+    int rc = rank_candidates(policy, view, jumps, jump_count, &count, e);
+    if (rc != 0) return rc;
     out->shape = TM_SHAPE_PAUSE;
-    double most = -INFINITY, staying = -INFINITY;
+    double most = -INFINITY;
     for (size_t i = 0; i < count && policy->ranked[i].bound > most; i++) {
-        int shape = policy->ranked[i].shape;
+        const struct tm_ranked *ranked = &policy->ranked[i];
         double worth;
-        int rc = worth_of(policy, view, shape, pause_s_to(policy, view, row, shape), jumps, jump_count, &worth, e);
+        rc = worth_of(policy, view, ranked->shape, ranked->pause_s, jumps, jump_count, &worth, e);
         if (rc != 0) return rc;
-        if (shape == view->standing.shape) staying = worth;
         if (worth <= most) continue;
         most = worth;
-        out->shape = shape;
+        out->shape = ranked->shape;
     }
-    return keep_if_near(policy, view, row, jumps, jump_count, most, staying, out, e);
+    return keep_if_near(policy, view, jumps, jump_count, most, out, e);
 }
