@@ -331,6 +331,7 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     c->applied_ms = now_ms;
     c->generations_started++;
     tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
+    tm_coord__observe_start(c);
     tm_coord__record_generation(c, true, rolled_back, out);
     for (size_t i = 0; i < c->bad_count;) { /* what was said of live state is past */
         if (c->bad[i].set == 0)

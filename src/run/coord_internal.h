@@ -61,6 +61,7 @@ struct known {
     int64_t progress_ms; /* when it last changed */
     uint32_t step_ms;
     uint64_t copied_set;
+    uint64_t waited_for; /* how often others did, in this generation */
 
     /* from its report to the fence */
     uint64_t reported; /* the generation it reported to */
@@ -103,6 +104,15 @@ struct copying {
     size_t part_count;
 };
 
+/* What heartbeats say of the running generation's pace. */
+struct pace {
+    uint64_t steps;
+    uint64_t sum_ms;
+    uint64_t waits;
+    bool told_steps;
+    bool told_bottleneck;
+};
+
 struct bad_part {
     uint64_t set;
     uint32_t layer;
@@ -133,6 +143,7 @@ struct tm_coordinator {
     int64_t changed_ms; /* when the set of workers last changed */
     uint64_t drain_step;
     const char *waiting;
+    struct pace pace;
 
     struct known *known;
     size_t known_count;
@@ -229,6 +240,11 @@ void tm_coord__drop_old(struct tm_coordinator *c, struct tm_outbox *out);
 /* Sets that the reports show to be whole though the record does not know them. */
 void tm_coord__adopt_sets(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__sets_deinit(struct tm_coordinator *c);
+
+/* coord_observe.c */
+void tm_coord__observe_start(struct tm_coordinator *c);
+void tm_coord__observe(struct tm_coordinator *c, const struct known *k, const Tmw__Heartbeat *body);
+void tm_coord__observe_tell(struct tm_coordinator *c, struct tm_outbox *out);
 
 /* coord_record.c */
 void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_t rolled_back, struct tm_outbox *out);

@@ -168,6 +168,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
         return; /* without an answer */
     }
     k->acked_ms = now_ms;
+    tm_coord__observe(c, k, body);
     if (k->progress != body->progress || k->generation != body->generation || k->phase != body->phase)
         k->progress_ms = now_ms;
     k->generation = body->generation;

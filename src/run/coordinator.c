@@ -213,6 +213,7 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
     case TM_COORDINATOR_FINISHED:
         break;
     }
+    tm_coord__observe_tell(c, out);
     tm_coord__copy_pump(c, now_ms, out);
     tm_coord__resend(c, now_ms, out);
 }

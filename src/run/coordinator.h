@@ -64,9 +64,10 @@ struct tm_coordinator_options {
     int64_t stall_ms;       /* without a step applied, while it should be */
     int64_t quarantine_ms;
     int64_t copy_limit_ms;
-    int64_t false_alarm_ms;  /* after the end of a notice: the instance is still here, so it counts again */
-    int64_t durable_wait_ms; /* for holders of the newest set that are neither here nor known to be gone */
-    uint32_t copies;         /* of each layer, in peers' memory */
+    int64_t false_alarm_ms;     /* after the end of a notice: the instance is still here, so it counts again */
+    int64_t durable_wait_ms;    /* for holders of the newest set that are neither here nor known to be gone */
+    uint32_t predicted_step_ms; /* 0: none; steps that are slower or faster by a quarter raise an event */
+    uint32_t copies;            /* of each layer, in peers' memory */
     bool copies_to_files;
     uint32_t sets_kept;
     bool fresh; /* a new job: an empty record is no loss */

@@ -223,6 +223,8 @@ struct sim {
     uint64_t steps_applied;
     uint64_t rolled_back;
     uint64_t highest_applied;
+    uint64_t bottleneck; /* the worker that the last note called so */
+    bool told_slow;
     struct tm_roster last_roster;
 };
 

@@ -319,6 +319,10 @@ void check_record(struct sim *sim, const void *data, size_t length)
         sim_trace(sim, "generation %llu fences", (ull)event->generation->generation);
     else if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
         check_set(sim, event->set_whole);
+    else if (event->body_case == TMW__RECORD_EVENT__BODY_NOTE && strstr(event->note->what, "bottleneck") != NULL)
+        sim->bottleneck = event->note->worker;
+    else if (event->body_case == TMW__RECORD_EVENT__BODY_NOTE && strstr(event->note->what, "longer than") != NULL)
+        sim->told_slow = true;
     else if (event->body_case == TMW__RECORD_EVENT__BODY_NOTE)
         sim_trace(sim, "note: %s (%llu, %llu)", event->note->what, (ull)event->note->worker, (ull)event->note->value);
     tm_arena_deinit(&arena);

@@ -322,6 +322,22 @@ static void lost_before_whole(struct sim *sim)
     }
 }
 
+/* One worker computes five times slower: the run says so, and who it is. */
+static void with_prediction(struct sim *sim)
+{
+    sim->coordinator_options.predicted_step_ms = 900;
+}
+
+static void slow_worker(struct sim *sim)
+{
+    start_with(sim, 4);
+    expect(sim, sim->bottleneck == 0 && !sim->told_slow, "an even cluster is said to have a bottleneck");
+    sim->nodes[3].slow = 5;
+    until_step(sim, 50);
+    expect(sim, sim->bottleneck == 3, "the slow worker is not named");
+    expect(sim, sim->told_slow, "nobody says that steps take longer than predicted");
+}
+
 const struct scenario scenarios[] = {
     {"under-minimum", "survivors fall under the minimum and rejoin (Horovod's deadlock)", NULL, under_minimum},
     {"all-replicas-lost", "all replicas of a stage are lost: back to the newest copy set", NULL, all_replicas_lost},
@@ -341,6 +357,7 @@ const struct scenario scenarios[] = {
     {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},
     {"orphans", "the coordinator is cut off from all who train, and others join it", without_copies, orphans},
     {"arrivals", "workers arrive one after the other", NULL, arrivals},
+    {"slow-worker", "one worker is slow: events name it and the pace", with_prediction, slow_worker},
     {"damaged-copy", "the newest copy set is damaged everywhere: the one before is used", NULL, damaged_copy},
 };
 const size_t scenario_count = sizeof scenarios / sizeof *scenarios;
