@@ -119,6 +119,16 @@ void tm_coord__stalled(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     if (k != NULL) tm_coord__quarantine(c, now_ms, k, false, "worker's links are cut", out);
 }
 
+/* The last step is done when all have applied it, not when the first has. */
+static bool all_at_the_end(struct tm_coordinator *c)
+{
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (!c->roster.members[i].spare && (k == NULL || k->applied < c->options.steps)) return false;
+    }
+    return true;
+}
+
 static void watch_steps(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     /* Members step together, so the least of their last times is the step's; others hold a wait that is over. */
@@ -130,7 +140,7 @@ static void watch_steps(struct tm_coordinator *c, int64_t now_ms, struct tm_outb
     int64_t limit_ms = step_ms * STALL_STEPS > c->options.stall_ms ? step_ms * STALL_STEPS : c->options.stall_ms;
     if (limit_ms > 4 * c->options.stall_ms) limit_ms = 4 * c->options.stall_ms;
     int64_t since_ms = c->applied_ms > c->phase_ms ? c->applied_ms : c->phase_ms;
-    if (c->applied >= c->options.steps || now_ms - since_ms <= limit_ms || TM_PLANTED(hung_forever)) return;
+    if (all_at_the_end(c) || now_ms - since_ms <= limit_ms || TM_PLANTED(hung_forever)) return;
     tm_coord__stalled(c, now_ms, out);
     tm_coord__fence(c, now_ms, "no step in time", out);
 }
