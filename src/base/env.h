@@ -21,6 +21,14 @@ struct tm_part {
     size_t length;
 };
 
+/* How a process is started. */
+struct tm_process_options {
+    const char *const *argv;      /* ends in NULL; its first word is looked up in PATH */
+    const char *const *variables; /* "NAME=VALUE" beside, or instead of, the program's own; ends in NULL; NULL: none */
+    bool group;                   /* leads a process group of its own, whose number is its pid; reads from /dev/null */
+    const char *output;           /* a file that both its outputs are appended to; NULL: those of the program */
+};
+
 struct tm_env {
     void *self; /* the implementation's own state */
 
@@ -77,6 +85,19 @@ struct tm_env {
     int (*process_start)(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e);
     int (*process_signal)(struct tm_env *env, int pid, int signal_number, struct tm_error *e);
     int (*process_wait)(struct tm_env *env, int pid, int64_t timeout_ms, int *out_status, struct tm_error *e);
+    int (*process_start_with)(struct tm_env *env, const struct tm_process_options *options, int *out_pid,
+                              struct tm_error *e);
+    /* To every process of a group; -TM_ENOTFOUND when none is left in it. */
+    int (*process_signal_group)(struct tm_env *env, int group, int signal_number, struct tm_error *e);
+    /* A handle that net_wait calls ready once the process has ended; net_close must follow. */
+    int (*process_handle)(struct tm_env *env, int pid, int *out_handle, struct tm_error *e);
+    int (*process_self)(struct tm_env *env); /* the pid of this program */
+    /* When it started, on the machine's own clock: pid and start together name one process, never a later one.
+     * -TM_ENOTFOUND when it is gone. */
+    int (*process_started)(struct tm_env *env, int pid, int64_t *out_start, struct tm_error *e);
+    /* Ends (SIGKILL) every process that was started with exactly this "NAME=VALUE" among its variables, whatever its
+     * group, this program excepted, waits for them to be gone, and says how many there were. */
+    int (*process_end_marked)(struct tm_env *env, const char *mark, int *out_count, struct tm_error *e);
 };
 
 /* The machine itself. Borrowed; one for the program. */

@@ -1,6 +1,7 @@
 #include "base/env.h"
 
 #include "base/alloc.h"
+#include "base/env_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
 
 enum { CONNECT_LIMIT_MS = 10000, LISTEN_BACKLOG = 64, WAIT_HANDLES_MAX = 256, READ_CHUNK = 1 << 16 };
 
@@ -496,18 +494,8 @@ static void real_net_close(struct tm_env *env, int handle)
 
 static int real_process_start(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e)
 {
-    (void)env;
-    union { /* posix_spawnp promises not to write to what it is given, but its type does not say so */
-        const char *const *given;
-        char *const *taken;
-    } words = {.given = argv};
-    pid_t pid = 0;
-    int failed = posix_spawnp(&pid, argv[0], NULL, NULL, words.taken, environ);
-    /* A folder of PATH that may not be read hides that the program is in none of them. */
-    if (failed == EACCES && strchr(argv[0], '/') == NULL) failed = ENOENT;
-    if (failed != 0) return tm_error_errno(e, failed, "starting %s", argv[0]);
-    *out_pid = (int)pid;
-    return 0;
+    struct tm_process_options options = {.argv = argv};
+    return tm_env__process_start_with(env, &options, out_pid, e);
 }
 
 static int real_process_signal(struct tm_env *env, int pid, int signal_number, struct tm_error *e)
@@ -561,6 +549,12 @@ struct tm_env *tm_env_real(void)
         .process_start = real_process_start,
         .process_signal = real_process_signal,
         .process_wait = real_process_wait,
+        .process_start_with = tm_env__process_start_with,
+        .process_signal_group = tm_env__process_signal_group,
+        .process_handle = tm_env__process_handle,
+        .process_self = tm_env__process_self,
+        .process_started = tm_env__process_started,
+        .process_end_marked = tm_env__process_end_marked,
     };
     return &env;
 }

@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES_MAX = 4096, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28 };
+enum { ENTRIES_MAX = 4096, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28, SELF_PID = 1000000 };
 
 struct entry { /* a file or a variable */
     char *name;
     struct tm_text content;
 };
 
-enum socket_state { SOCKET_FREE, SOCKET_LISTENING, SOCKET_WAITING, SOCKET_OPEN, SOCKET_CUT };
+enum socket_state { SOCKET_FREE, SOCKET_LISTENING, SOCKET_WAITING, SOCKET_OPEN, SOCKET_CUT, SOCKET_PROCESS };
 
 struct virtual_socket { /* handle = index + 1 */
     enum socket_state state;
     char address[TM_ADDRESS_MAX];
-    int peer;          /* index of the other end, -1 once it closed */
+    int peer;          /* index of the other end, -1 once it closed; SOCKET_PROCESS: the pid */
     int accepted_by;   /* SOCKET_WAITING: index of the listener */
     struct tm_text in; /* bytes that came and were not read */
 };
@@ -30,6 +30,8 @@ struct virtual_process { /* pid = index + 1 */
     bool waited;
     int status;
     int last_signal;
+    bool group;
+    struct tm_text variables; /* each followed by a NUL */
 };
 
 struct world {
@@ -233,14 +235,18 @@ static struct virtual_socket *socket_of(struct world *world, int handle)
 
 static int add_socket(struct world *world, enum socket_state state, int *out_handle, struct tm_error *e)
 {
+    size_t free_at = 0; /* numbers are used again, as real ones are */
+    while (free_at < world->socket_count && world->sockets[free_at].state != SOCKET_FREE)
+        free_at++;
     void *array = world->sockets;
-    int rc = tm_grow(&array, &world->socket_capacity, world->socket_count + 1, sizeof *world->sockets, ENTRIES_MAX);
+    int rc = tm_grow(&array, &world->socket_capacity, free_at + 1, sizeof *world->sockets, ENTRIES_MAX);
     world->sockets = array;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another connection");
-    struct virtual_socket *fresh = &world->sockets[world->socket_count++];
+    struct virtual_socket *fresh = &world->sockets[free_at];
+    if (free_at == world->socket_count) world->socket_count++;
     *fresh = (struct virtual_socket){.state = state, .peer = -1, .accepted_by = -1};
     tm_text_init(&fresh->in, QUEUE_BYTES_MAX);
-    *out_handle = (int)world->socket_count;
+    *out_handle = (int)free_at + 1;
     return 0;
 }
 
@@ -340,6 +346,7 @@ static bool socket_is_ready(struct world *world, int handle)
 {
     struct virtual_socket *asked = socket_of(world, handle);
     if (asked == NULL) return true;
+    if (asked->state == SOCKET_PROCESS) return world->processes[asked->peer - 1].ended;
     if (asked->state == SOCKET_LISTENING) return find_waiting(world, handle) >= 0;
     return asked->state == SOCKET_CUT || asked->in.length > 0 || asked->peer < 0;
 }
@@ -377,7 +384,11 @@ static void virtual_net_close(struct tm_env *env, int handle)
     struct world *world = world_of(env);
     struct virtual_socket *closed = socket_of(world, handle);
     if (closed == NULL) return;
-    if (closed->peer >= 0) world->sockets[closed->peer].peer = -1;
+    for (size_t i = 0; closed->state == SOCKET_LISTENING && i < world->socket_count; i++) { /* never accepted */
+        if (world->sockets[i].state == SOCKET_WAITING && world->sockets[i].accepted_by == handle - 1)
+            virtual_net_close(env, (int)i + 1);
+    }
+    if (closed->peer >= 0 && closed->state != SOCKET_PROCESS) world->sockets[closed->peer].peer = -1;
     tm_text_deinit(&closed->in);
     closed->state = SOCKET_FREE;
 }
@@ -399,16 +410,33 @@ static struct virtual_process *process_of(struct tm_env *env, int pid)
     return pid < 1 || (size_t)pid > world->process_count ? NULL : &world->processes[pid - 1];
 }
 
-static int virtual_process_start(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e)
+static int virtual_process_start_with(struct tm_env *env, const struct tm_process_options *options, int *out_pid,
+                                      struct tm_error *e)
 {
     struct world *world = world_of(env);
     void *array = world->processes;
     int rc = tm_grow(&array, &world->process_capacity, world->process_count + 1, sizeof *world->processes, ENTRIES_MAX);
     world->processes = array;
-    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "starting %s: no room for another process", argv[0]);
-    world->processes[world->process_count++] = (struct virtual_process){0};
-    *out_pid = (int)world->process_count;
+    if (rc != 0)
+        return tm_error_set(e, (enum tm_code) - rc, "starting %s: no room for another process", options->argv[0]);
+    struct virtual_process *process = &world->processes[world->process_count];
+    *process = (struct virtual_process){.group = options->group};
+    tm_text_init(&process->variables, FILE_BYTES_MAX);
+    for (size_t i = 0; options->variables != NULL && options->variables[i] != NULL; i++)
+        tm_text_append(&process->variables, options->variables[i], strlen(options->variables[i]) + 1);
+    rc = tm_text_status(&process->variables, e);
+    if (rc != 0) {
+        tm_text_deinit(&process->variables);
+        return rc;
+    }
+    *out_pid = (int)++world->process_count;
     return 0;
+}
+
+static int virtual_process_start(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e)
+{
+    struct tm_process_options options = {.argv = argv};
+    return virtual_process_start_with(env, &options, out_pid, e);
 }
 
 static int virtual_process_signal(struct tm_env *env, int pid, int signal_number, struct tm_error *e)
@@ -430,6 +458,85 @@ static int virtual_process_wait(struct tm_env *env, int pid, int64_t timeout_ms,
     process->waited = true;
     *out_status = process->status;
     return 0;
+}
+
+static void virtual_kill(struct virtual_process *process)
+{
+    process->last_signal = 9;
+    if (!process->ended) process->status = 128 + 9;
+    process->ended = true;
+}
+
+static int virtual_process_signal_group(struct tm_env *env, int group, int signal_number, struct tm_error *e)
+{
+    struct virtual_process *leader = process_of(env, group);
+    if (leader == NULL || leader->waited || !leader->group)
+        return tm_error_set(e, TM_ENOTFOUND, "process group %d is gone", group);
+    leader->last_signal = signal_number;
+    if (signal_number == 9) virtual_kill(leader);
+    return 0;
+}
+
+static int virtual_process_handle(struct tm_env *env, int pid, int *out_handle, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    struct virtual_process *process = process_of(env, pid);
+    if (process == NULL || process->waited) return tm_error_set(e, TM_ENOTFOUND, "process %d is gone", pid);
+    int rc = add_socket(world, SOCKET_PROCESS, out_handle, e);
+    if (rc == 0) world->sockets[*out_handle - 1].peer = pid;
+    return rc;
+}
+
+static int virtual_process_self(struct tm_env *env)
+{
+    (void)env;
+    return SELF_PID;
+}
+
+/* No number is used twice: the start is made from it. */
+static int virtual_process_started(struct tm_env *env, int pid, int64_t *out_start, struct tm_error *e)
+{
+    struct virtual_process *process = process_of(env, pid);
+    if (pid != SELF_PID && (process == NULL || process->waited))
+        return tm_error_set(e, TM_ENOTFOUND, "process %d is gone", pid);
+    *out_start = 1000 + pid;
+    return 0;
+}
+
+static bool has_variable(const struct virtual_process *process, const char *mark)
+{
+    const struct tm_text *variables = &process->variables;
+    for (size_t at = 0; at < variables->length; at += strlen(variables->data + at) + 1) {
+        if (strcmp(variables->data + at, mark) == 0) return true;
+    }
+    return false;
+}
+
+static int virtual_process_end_marked(struct tm_env *env, const char *mark, int *out_count, struct tm_error *e)
+{
+    (void)e;
+    struct world *world = world_of(env);
+    int count = 0;
+    for (size_t i = 0; i < world->process_count; i++) {
+        struct virtual_process *process = &world->processes[i];
+        if (process->ended || !has_variable(process, mark)) continue;
+        virtual_kill(process);
+        count++;
+    }
+    *out_count = count;
+    return 0;
+}
+
+const char *tm_env_virtual_process_variable(struct tm_env *env, int pid, const char *name)
+{
+    struct virtual_process *process = process_of(env, pid);
+    size_t length = strlen(name);
+    for (size_t at = 0; process != NULL && at < process->variables.length;) {
+        const char *variable = process->variables.data + at;
+        if (strncmp(variable, name, length) == 0 && variable[length] == '=') return variable + length + 1;
+        at += strlen(variable) + 1;
+    }
+    return NULL;
 }
 
 void tm_env_virtual_exit(struct tm_env *env, int pid, int status)
@@ -486,6 +593,12 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .process_start = virtual_process_start,
         .process_signal = virtual_process_signal,
         .process_wait = virtual_process_wait,
+        .process_start_with = virtual_process_start_with,
+        .process_signal_group = virtual_process_signal_group,
+        .process_handle = virtual_process_handle,
+        .process_self = virtual_process_self,
+        .process_started = virtual_process_started,
+        .process_end_marked = virtual_process_end_marked,
     };
     return env;
 }
@@ -500,6 +613,8 @@ void tm_env_virtual_destroy(struct tm_env *env)
         drop_entry(world->variables, &world->variable_count, &world->variables[0]);
     for (size_t i = 0; i < world->socket_count; i++)
         tm_text_deinit(&world->sockets[i].in);
+    for (size_t i = 0; i < world->process_count; i++)
+        tm_text_deinit(&world->processes[i].variables);
     tm_free(world->files);
     tm_free(world->variables);
     tm_free(world->sockets);

@@ -2,7 +2,7 @@
  *
  * Time moves only by tm_env_virtual_advance, sleep_ms, and waits that run out. Randomness comes from the seed. Files
  * live in a list; the n-th write can be made to fail. Connections are byte queues; a link can be cut. Processes are
- * entries whose exit the test decides. */
+ * entries whose exit the test decides, except that a SIGKILL to their group or by their mark ends them. */
 #ifndef TM_BASE_ENV_VIRTUAL_H
 #define TM_BASE_ENV_VIRTUAL_H
 
@@ -20,5 +20,7 @@ void tm_env_virtual_cut(struct tm_env *env, int handle);       /* both ends get 
 void tm_env_virtual_exit(struct tm_env *env, int pid, int status);
 /* The last signal sent to a process, 0 if none. */
 int tm_env_virtual_last_signal(struct tm_env *env, int pid);
+/* A variable that a process was started with; borrowed; NULL where there was none. */
+const char *tm_env_virtual_process_variable(struct tm_env *env, int pid, const char *name);
 
 #endif

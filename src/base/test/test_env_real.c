@@ -410,6 +410,65 @@ static void test_unix_sockets(void **state)
 
 #define DIR_TEST(function) cmocka_unit_test_setup_teardown(function, make_dir, remove_dir)
 
+static void test_a_group_is_ended_as_a_whole(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_error e;
+    static const char *const argv[] = {"sh", "-c", "sleep 600 & test \"$A\" = 1 && wait", NULL};
+    static const char *const variables[] = {"A=1", "TIDEMILL_TEST_GROUP=yes", NULL};
+    struct tm_process_options options = {.argv = argv, .variables = variables, .group = true, .output = "/dev/null"};
+    int pid = 0;
+    int handle = -1;
+    int status = 0;
+    int64_t start = 0;
+    int64_t own = 0;
+    bool ready = false;
+    assert_row(env->process_start_with(env, &options, &pid, &e) == 0, "%s", e.text);
+    assert_int_equal(env->process_handle(env, pid, &handle, &e), 0);
+    assert_int_equal(env->process_started(env, pid, &start, &e), 0);
+    assert_int_equal(env->process_started(env, env->process_self(env), &own, &e), 0);
+    assert_true(start >= own);
+    assert_int_equal(env->net_wait(env, &handle, 1, 0, &ready, &e), -(int)TM_ETIMEOUT);
+    assert_int_equal(env->process_signal_group(env, pid, SIGKILL, &e), 0);
+    assert_int_equal(env->net_wait(env, &handle, 1, LONG_MS, &ready, &e), 0);
+    assert_true(ready);
+    assert_int_equal(env->process_wait(env, pid, LONG_MS, &status, &e), 0);
+    assert_int_equal(status, 128 + SIGKILL);
+    env->net_close(env, handle);
+    assert_int_equal(env->process_started(env, pid, &start, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(env->process_signal_group(env, 0, SIGKILL, &e), -(int)TM_EUSAGE);
+}
+
+static void test_marked_processes_are_ended(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_error e;
+    static const char *const argv[] = {"sleep", "600", NULL};
+    char mark[64];
+    char longer[64];
+    (void)snprintf(mark, sizeof mark, "TIDEMILL_TEST_MARK=%d", (int)getpid());
+    (void)snprintf(longer, sizeof longer, "%s0", mark);
+    const char *variables[] = {mark, NULL};
+    const char *others[] = {longer, NULL};
+    struct tm_process_options options = {.argv = argv, .variables = variables};
+    int pid = 0;
+    int other = 0;
+    int status = 0;
+    int count = 0;
+    assert_int_equal(env->process_start_with(env, &options, &pid, &e), 0);
+    options.variables = others;
+    assert_int_equal(env->process_start_with(env, &options, &other, &e), 0);
+    assert_int_equal(env->process_end_marked(env, mark, &count, &e), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(env->process_wait(env, pid, LONG_MS, &status, &e), 0);
+    assert_int_equal(env->process_wait(env, other, 0, &status, &e), -(int)TM_ETIMEOUT);
+    assert_int_equal(env->process_end_marked(env, longer, &count, &e), 0);
+    assert_int_equal(count, 1);
+    assert_int_equal(env->process_wait(env, other, LONG_MS, &status, &e), 0);
+}
+
 TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes_folders_and_replaces),
              DIR_TEST(test_large_and_empty_files), DIR_TEST(test_files_that_cannot_be_read),
              TM_TEST(test_the_limit_holds_for_devices), DIR_TEST(test_files_that_cannot_be_written),
@@ -417,4 +476,5 @@ TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes
              TM_TEST(test_a_peer_that_closes_and_one_that_is_lost), TM_TEST(test_send_would_block),
              TM_TEST(test_addresses_that_do_not_work), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
              TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there),
-             DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_unix_sockets))
+             DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_unix_sockets),
+             TM_TEST(test_a_group_is_ended_as_a_whole), TM_TEST(test_marked_processes_are_ended))

@@ -1,0 +1,16 @@
+/* Parts of the real environment that live in a file of their own. */
+#ifndef TM_BASE_ENV_INTERNAL_H
+#define TM_BASE_ENV_INTERNAL_H
+
+#include "base/env.h"
+
+/* env_process.c; see env.h. */
+int tm_env__process_start_with(struct tm_env *env, const struct tm_process_options *options, int *out_pid,
+                               struct tm_error *e);
+int tm_env__process_signal_group(struct tm_env *env, int group, int signal_number, struct tm_error *e);
+int tm_env__process_handle(struct tm_env *env, int pid, int *out_handle, struct tm_error *e);
+int tm_env__process_self(struct tm_env *env);
+int tm_env__process_started(struct tm_env *env, int pid, int64_t *out_start, struct tm_error *e);
+int tm_env__process_end_marked(struct tm_env *env, const char *mark, int *out_count, struct tm_error *e);
+
+#endif

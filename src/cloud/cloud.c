@@ -1,0 +1,30 @@
+#include "cloud/cloud.h"
+
+const char *tm_instance_kind_name(enum tm_instance_kind kind)
+{
+    return kind == TM_INSTANCE_SPOT ? "spot" : "on-demand";
+}
+
+const char *tm_instance_state_name(enum tm_instance_state state)
+{
+    static const char *const names[] = {"starting", "running", "noticed", "lost", "released"};
+    return names[state];
+}
+
+const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind)
+{
+    static const char *const names[] = {"arrived", "hint", "notice", "lost", "released"};
+    return names[kind];
+}
+
+bool tm_instance_is_here(const struct tm_instance *instance)
+{
+    return instance->state == TM_INSTANCE_RUNNING || instance->state == TM_INSTANCE_NOTICED;
+}
+
+const struct tm_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id)
+{
+    size_t count = 0;
+    const struct tm_instance *all = cloud->instances(cloud, &count);
+    return id >= 1 && id <= count ? &all[id - 1] : NULL;
+}

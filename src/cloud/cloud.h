@@ -1,0 +1,88 @@
+/* A cloud: renting, releasing, what there is, what it costs, and what happens. One struct of functions that the local
+ * cloud implements, and those of AWS, GCP and Azure will.
+ *
+ * Renting is saying how many are wanted: the cloud grants what it can now and the rest when it can, and what is lost is
+ * asked for again, as the clouds' own fleets do. Everything happens inside `next`: call it all the time, or wait for
+ * the handles of `watch` among others and then call it with no timeout. */
+#ifndef TM_CLOUD_CLOUD_H
+#define TM_CLOUD_CLOUD_H
+
+#include "base/env.h"
+
+enum tm_instance_kind { TM_INSTANCE_SPOT, TM_INSTANCE_ON_DEMAND, TM_INSTANCE_KINDS };
+
+enum tm_instance_state {
+    TM_INSTANCE_STARTING, /* granted, not there yet, not billed */
+    TM_INSTANCE_RUNNING,
+    TM_INSTANCE_NOTICED, /* runs, and will be taken back */
+    TM_INSTANCE_LOST,
+    TM_INSTANCE_RELEASED, /* given back, or shut itself down in order */
+};
+
+/* Times are the cloud's (now_ms); -1: not so far. */
+struct tm_instance {
+    uint64_t id; /* from 1, in the order of grants; never used again */
+    enum tm_instance_kind kind;
+    enum tm_instance_state state;
+    char zone[64];
+    char type[64];
+    char metadata[TM_ADDRESS_MAX]; /* address of its metadata endpoint */
+    char host[64];                 /* where it is reached, and should listen */
+    double price_usd_h;            /* now, or last */
+    double bill_usd;               /* so far */
+    int64_t asked_ms;
+    int64_t arrived_ms;
+    int64_t noticed_ms;
+    int64_t gone_ms;
+    int pid; /* local: of its process group's leader; 0: none */
+};
+
+enum tm_cloud_event_kind {
+    TM_CLOUD_ARRIVED,
+    TM_CLOUD_HINT,   /* it may be taken back soon (AWS: rebalance recommendation) */
+    TM_CLOUD_NOTICE, /* it will be, in left_ms */
+    TM_CLOUD_LOST,
+    TM_CLOUD_RELEASED,
+};
+
+struct tm_cloud_event {
+    enum tm_cloud_event_kind kind;
+    uint64_t instance;
+    int64_t time_ms; /* the cloud's */
+    int64_t left_ms; /* TM_CLOUD_NOTICE: until the loss, by the clock on the wall */
+    bool announced;  /* TM_CLOUD_LOST: there was a notice */
+    int status;      /* TM_CLOUD_LOST, TM_CLOUD_RELEASED: exit status of what ended by itself; -1: it was ended */
+};
+
+struct tm_cloud_bill {
+    double usd[TM_INSTANCE_KINDS];
+    double seconds[TM_INSTANCE_KINDS]; /* instance-seconds */
+};
+
+struct tm_cloud {
+    void *self;
+    /* How many of a kind are wanted from now on. Fewer than there are: no more are granted; see release. */
+    int (*want)(struct tm_cloud *cloud, enum tm_instance_kind kind, int count, struct tm_error *e);
+    /* Gives one back at once, and wants one less of its kind. -TM_ENOTFOUND where there is none such now. */
+    int (*release)(struct tm_cloud *cloud, uint64_t id, struct tm_error *e);
+    /* All there are and were, by id: borrowed until the next call. */
+    const struct tm_instance *(*instances)(struct tm_cloud *cloud, size_t *out_count);
+    /* The next event; waits for it up to timeout_ms (0: does not wait), then -TM_ETIMEOUT. */
+    int (*next)(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_cloud_event *out, struct tm_error *e);
+    /* What to wait for beside others: appends up to `max` handles and says how many; call `next` when one is ready or
+     * *out_wait_ms (INT64_MAX: never) is over. */
+    size_t (*watch)(struct tm_cloud *cloud, int *handles, size_t max, int64_t *out_wait_ms);
+    double (*price_usd_h)(struct tm_cloud *cloud, enum tm_instance_kind kind); /* now; NaN: not known */
+    int64_t (*now_ms)(struct tm_cloud *cloud);                                 /* the time that is billed */
+    struct tm_cloud_bill (*bill)(struct tm_cloud *cloud);                      /* up to now */
+    /* Gives everything back and frees the cloud. An error says what was left behind. */
+    int (*destroy)(struct tm_cloud *cloud, struct tm_error *e);
+};
+
+const char *tm_instance_kind_name(enum tm_instance_kind kind);                /* "spot", "on-demand" */
+const char *tm_instance_state_name(enum tm_instance_state state);             /* "starting", ... */
+const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind);          /* "arrived", ... */
+bool tm_instance_is_here(const struct tm_instance *instance);                 /* running or noticed */
+const struct tm_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id); /* NULL: none */
+
+#endif

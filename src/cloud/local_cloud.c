@@ -1,0 +1,248 @@
+#include "cloud/local_internal.h"
+
+#include "base/alloc.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WANT_MAX = 1000000, EVENTS_MAX = 1 << 16, HANDLES_MAX = 240 };
+
+static struct tm_local__cloud *local_of(struct tm_cloud *cloud)
+{
+    return cloud->self;
+}
+
+int64_t tm_local__now_ms(const struct tm_local__cloud *local)
+{
+    double wall_ms = (double)(local->env->monotonic_ns(local->env) - local->start_ns) / 1e6;
+    return (int64_t)(wall_ms * local->options.speed);
+}
+
+struct tm_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place)
+{
+    return &local->instances[place->id - 1];
+}
+
+int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, struct tm_error *e)
+{
+    void *list = local->events;
+    int rc = tm_grow(&list, &local->event_capacity, local->event_count + 1, sizeof *local->events, EVENTS_MAX);
+    local->events = list;
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another event of the cloud");
+    local->events[local->event_count++] = event;
+    return 0;
+}
+
+/* ---- the interface ---- */
+
+static int local_want(struct tm_cloud *cloud, enum tm_instance_kind kind, int count, struct tm_error *e)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    if (count < 0 || count > WANT_MAX)
+        return tm_error_set(e, TM_EUSAGE, "%d instances wanted: 0 to %d can be", count, WANT_MAX);
+    local->want[kind] = count;
+    local->retry_ms[kind] = 0;
+    local->grant_ms = tm_local__now_ms(local);
+    return 0;
+}
+
+static int local_release(struct tm_cloud *cloud, uint64_t id, struct tm_error *e)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
+        struct tm_local__place *place = &local->places[i];
+        if (id == 0 || place->id != id) continue;
+        enum tm_instance_kind kind = tm_local__instance(local, place)->kind;
+        int64_t now_ms = tm_local__now_ms(local);
+        int status = 0;
+        if (local->want[kind] > 0) local->want[kind]--;
+        int rc = tm_local__stop_process(local, place, false, &status, e);
+        int told = tm_local__end(local, place, TM_INSTANCE_RELEASED, now_ms < place->loss_ms ? now_ms : place->loss_ms,
+                                 -1, rc == 0 ? e : NULL);
+        return rc != 0 ? rc : told;
+    }
+    return tm_error_set(e, TM_ENOTFOUND, "instance %" PRIu64 " is not there", id);
+}
+
+static const struct tm_instance *local_instances(struct tm_cloud *cloud, size_t *out_count)
+{
+    *out_count = local_of(cloud)->instance_count;
+    return local_of(cloud)->instances;
+}
+
+static bool take_event(struct tm_local__cloud *local, struct tm_cloud_event *out)
+{
+    if (local->event_first == local->event_count) return false;
+    *out = local->events[local->event_first++];
+    if (local->event_first == local->event_count) local->event_first = local->event_count = 0;
+    return true;
+}
+
+static size_t local_watch(struct tm_cloud *cloud, int *handles, size_t max, int64_t *out_wait_ms)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    int64_t next_ms = tm_local__next_ms(local);
+    size_t count = 0;
+    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
+        if (local->places[i].id != 0 && local->places[i].handle >= 0 && count < max)
+            handles[count++] = local->places[i].handle;
+    }
+    count += tm_metadata_server_watch(local->server, handles + count, max - count, out_wait_ms);
+    if (next_ms == TM_LOCAL_NEVER) return count;
+    double wall_ms = ceil((double)(next_ms - tm_local__now_ms(local)) / local->options.speed);
+    int64_t wait_ms = wall_ms < 0 ? 0 : (int64_t)fmin(wall_ms, 1e12);
+    if (wait_ms < *out_wait_ms) *out_wait_ms = wait_ms;
+    if (local->event_first < local->event_count) *out_wait_ms = 0;
+    return count;
+}
+
+static int local_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_cloud_event *out, struct tm_error *e)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    struct tm_env *env = local->env;
+    int64_t end_ms = env->monotonic_ns(env) / 1000000 + timeout_ms;
+    for (;;) {
+        int handles[HANDLES_MAX];
+        bool ready[HANDLES_MAX];
+        int64_t wait_ms = 0;
+        if (take_event(local, out)) return 0;
+        int rc = tm_local__advance(local, e);
+        if (rc != 0) return rc;
+        tm_metadata_server_serve(local->server);
+        if (take_event(local, out)) return 0;
+        int64_t left_ms = end_ms - env->monotonic_ns(env) / 1000000;
+        if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "nothing happened");
+        size_t count = local_watch(cloud, handles, HANDLES_MAX, &wait_ms);
+        rc = env->net_wait(env, handles, count, wait_ms < left_ms ? wait_ms : left_ms, ready, e);
+        if (rc != 0 && rc != -(int)TM_ETIMEOUT) return rc;
+    }
+}
+
+static double local_price_usd_h(struct tm_cloud *cloud, enum tm_instance_kind kind)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    return kind == TM_INSTANCE_SPOT ? local->spot_usd_h : local->options.on_demand_usd_h;
+}
+
+static int64_t local_now_ms(struct tm_cloud *cloud)
+{
+    return tm_local__now_ms(local_of(cloud));
+}
+
+static struct tm_cloud_bill local_bill(struct tm_cloud *cloud)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    int64_t now_ms = tm_local__now_ms(local);
+    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
+        struct tm_local__place *place = &local->places[i];
+        if (place->id != 0) tm_local__settle(local, place, now_ms < place->loss_ms ? now_ms : place->loss_ms);
+    }
+    return local->bill;
+}
+
+/* ---- life ---- */
+
+static void free_all(struct tm_local__cloud *local)
+{
+    tm_metadata_server_destroy(local->server);
+    tm_local_slots_deinit(&local->slots);
+    tm_free(local->slot_taken);
+    tm_free(local->instances);
+    tm_free(local->events);
+    tm_free(local);
+}
+
+static int local_destroy(struct tm_cloud *cloud, struct tm_error *e)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    struct tm_env *env = local->env;
+    int rc = 0;
+    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
+        int status = 0;
+        if (local->places[i].id == 0) continue;
+        int stopped = tm_local__stop_process(local, &local->places[i], false, &status, rc == 0 ? e : NULL);
+        if (rc == 0) rc = stopped;
+    }
+    if (local->netns_up) (void)tm_local__netns_clean_up(env, local->run);
+    if (rc == 0) rc = env->file_remove(env, local->record_path, e); /* else the next start tries again */
+    free_all(local);
+    return rc;
+}
+
+static int check_options(const struct tm_local_options *options, struct tm_error *e)
+{
+    if (!(options->speed > 0) || options->speed > 1e6)
+        return tm_error_set(e, TM_EUSAGE,
+                            "speed of the local cloud: more than 0, at most 1000000 trace seconds a second");
+    if (options->limit < 1 || options->limit > TM_LOCAL_INSTANCES_MAX)
+        return tm_error_set(e, TM_EUSAGE, "limit of the local cloud: 1 to %d instances, not %d", TM_LOCAL_INSTANCES_MAX,
+                            options->limit);
+    if (options->notice_ms < 0 || options->notice_wall_ms < 0 || options->hint_ms < 0 || options->spot_start_ms < 0 ||
+        options->on_demand_start_ms < 0)
+        return tm_error_set(e, TM_EUSAGE, "times of the local cloud may not be below 0");
+    if (options->command == NULL || options->command[0] == NULL)
+        return tm_error_set(e, TM_EUSAGE, "the local cloud needs a command to run on each instance");
+    return 0;
+}
+
+static const struct tm_cloud functions = {
+    .want = local_want,
+    .release = local_release,
+    .instances = local_instances,
+    .next = local_next,
+    .watch = local_watch,
+    .price_usd_h = local_price_usd_h,
+    .now_ms = local_now_ms,
+    .bill = local_bill,
+    .destroy = local_destroy,
+};
+
+static int prepare(struct tm_local__cloud *local, struct tm_error *e)
+{
+    struct tm_env *env = local->env;
+    int rc = tm_local_clean_up(env, local->options.state_dir, &local->leftovers, e);
+    if (rc == 0) rc = tm_local_slots_make(local->options.trace, local->options.seed, &local->slots, e);
+    if (rc != 0) return rc;
+    local->slot_taken = tm_calloc(local->slots.count + 1, sizeof *local->slot_taken);
+    local->server = tm_metadata_server_create(env);
+    if (local->slot_taken == NULL || local->server == NULL) return tm_error_nomem(e);
+    rc = env->process_started(env, env->process_self(env), &local->self_start, e);
+    if (rc == 0) rc = tm_local__write_record(local, e); /* before anything is started */
+    if (rc == 0 && local->options.netns) rc = tm_local__netns_open(local, e);
+    return rc;
+}
+
+int tm_local_cloud_create(struct tm_env *env, const struct tm_local_options *options, struct tm_cloud **out,
+                          struct tm_error *e)
+{
+    int rc = check_options(options, e);
+    if (rc != 0) return rc;
+    struct tm_local__cloud *local = tm_calloc(1, sizeof *local);
+    if (local == NULL) return tm_error_nomem(e);
+    local->cloud = functions;
+    local->cloud.self = local;
+    local->env = env;
+    local->options = *options;
+    local->spot_usd_h = options->spot_usd_h;
+    local->grant_ms = TM_LOCAL_NEVER;
+    (void)snprintf(local->run, sizeof local->run, "%016" PRIx64, env->random_u64(env));
+    tm_local__record_path(options->state_dir, local->record_path, sizeof local->record_path);
+    rc = prepare(local, e);
+    if (rc != 0) {
+        if (local->self_start != 0) (void)env->file_remove(env, local->record_path, NULL);
+        if (local->netns_up) (void)tm_local__netns_clean_up(env, local->run);
+        free_all(local);
+        return tm_error_wrap(e, rc, "local cloud");
+    }
+    local->start_ns = env->monotonic_ns(env);
+    *out = &local->cloud;
+    return 0;
+}
+
+int tm_local_cloud_leftovers(const struct tm_cloud *cloud)
+{
+    const struct tm_local__cloud *local = cloud->self;
+    return local->leftovers;
+}
