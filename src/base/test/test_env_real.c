@@ -447,7 +447,7 @@ static void test_marked_processes_are_ended(void **state)
     struct tm_error e;
     static const char *const argv[] = {"sleep", "600", NULL};
     char mark[64];
-    char longer[64];
+    char longer[72];
     (void)snprintf(mark, sizeof mark, "TIDEMILL_TEST_MARK=%d", (int)getpid());
     (void)snprintf(longer, sizeof longer, "%s0", mark);
     const char *variables[] = {mark, NULL};

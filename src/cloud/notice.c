@@ -1,0 +1,255 @@
+#include "cloud/notice_internal.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { RECEIVED_MAX = TM_HTTP_HEAD_MAX + 2 * TM_HTTP_BODY_MAX + 4096 };
+
+struct tm_notice_reader {
+    struct tm_env *env;
+    struct tm_notice_options options;
+    const struct tm_notice__kind *kind;
+    struct tm_notice__talk talk;
+    struct tm_notice told; /* the last word given out */
+    int handle;            /* -1: no request is under way */
+    int64_t due_ms;        /* monotonic: the next request, or the end of patience with this one */
+    struct tm_text request;
+    size_t sent;
+    struct tm_text received;
+    struct tm_notice_health health;
+    struct tm_error failure;
+};
+
+static const struct tm_notice__kind *const kinds[] = {&tm_notice__aws, &tm_notice__gcp, &tm_notice__azure};
+
+static int64_t monotonic_ms(const struct tm_notice_reader *reader)
+{
+    return reader->env->monotonic_ns(reader->env) / 1000000;
+}
+
+static int64_t or_default(int64_t value, int64_t usual)
+{
+    return value > 0 ? value : usual;
+}
+
+int tm_notice_reader_create(struct tm_env *env, const struct tm_notice_options *options, struct tm_notice_reader **out,
+                            struct tm_error *e)
+{
+    struct tm_notice_reader *reader = tm_calloc(1, sizeof *reader);
+    if (reader == NULL) return tm_error_nomem(e);
+    reader->env = env;
+    reader->options = *options;
+    if (options->address == NULL) reader->options.address = TM_NOTICE_ADDRESS;
+    reader->options.poll_ms = or_default(options->poll_ms, 1000);
+    reader->options.answer_ms = or_default(options->answer_ms, 2000);
+    reader->options.retry_ms = or_default(options->retry_ms, 250);
+    reader->options.retry_max_ms = or_default(options->retry_max_ms, 5000);
+    reader->options.gcp_left_ms = or_default(options->gcp_left_ms, 30000);
+    reader->kind = kinds[options->cloud];
+    reader->talk.options = &reader->options;
+    reader->handle = -1;
+    reader->due_ms = monotonic_ms(reader);
+    tm_text_init(&reader->request, TM_HTTP_HEAD_MAX);
+    tm_text_init(&reader->received, RECEIVED_MAX);
+    *out = reader;
+    return 0;
+}
+
+static void hang_up(struct tm_notice_reader *reader)
+{
+    if (reader->handle >= 0) reader->env->net_close(reader->env, reader->handle);
+    reader->handle = -1;
+}
+
+void tm_notice_reader_destroy(struct tm_notice_reader *reader)
+{
+    if (reader == NULL) return;
+    hang_up(reader);
+    tm_text_deinit(&reader->request);
+    tm_text_deinit(&reader->received);
+    tm_free(reader);
+}
+
+/* ---- one request ---- */
+
+static void give_up(struct tm_notice_reader *reader)
+{
+    uint64_t doublings = reader->health.failures_in_row < 16 ? reader->health.failures_in_row : 16;
+    int64_t pause_ms = reader->options.retry_ms << doublings;
+    hang_up(reader);
+    reader->health.failures++;
+    reader->health.failures_in_row++;
+    if (pause_ms > reader->options.retry_max_ms) pause_ms = reader->options.retry_max_ms;
+    reader->due_ms = monotonic_ms(reader) + pause_ms;
+}
+
+static int begin(struct tm_notice_reader *reader, struct tm_error *e)
+{
+    struct tm_env *env = reader->env;
+    tm_text_clear(&reader->request);
+    tm_text_clear(&reader->received);
+    reader->sent = 0;
+    int64_t longer_ms = reader->kind->ask(&reader->talk, monotonic_ms(reader), &reader->request);
+    tm_text_printf(&reader->request, "Host: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", reader->options.address);
+    int rc = tm_text_status(&reader->request, e);
+    if (rc == 0) rc = env->net_connect(env, reader->options.address, &reader->handle, e);
+    if (rc != 0) return rc;
+    reader->due_ms = monotonic_ms(reader) + reader->options.answer_ms + longer_ms;
+    return 0;
+}
+
+static int send_rest(struct tm_notice_reader *reader, struct tm_error *e)
+{
+    struct tm_env *env = reader->env;
+    while (reader->sent < reader->request.length) {
+        size_t done = 0;
+        int rc = env->net_send(env, reader->handle, reader->request.data + reader->sent,
+                               reader->request.length - reader->sent, &done, e);
+        if (rc != 0) return rc;
+        reader->sent += done;
+    }
+    return 0;
+}
+
+static int receive_some(struct tm_notice_reader *reader, bool *out_closed, struct tm_error *e)
+{
+    struct tm_env *env = reader->env;
+    char buffer[4096];
+    for (;;) {
+        size_t got = 0;
+        int rc = env->net_receive(env, reader->handle, buffer, sizeof buffer, &got, e);
+        if (rc == -(int)TM_EBUSY) return 0;
+        if (rc != 0) return rc;
+        if (got == 0) {
+            *out_closed = true;
+            return 0;
+        }
+        tm_text_append(&reader->received, buffer, got);
+        rc = tm_text_status(&reader->received, e);
+        if (rc != 0) return rc;
+    }
+}
+
+static int understand(struct tm_notice_reader *reader, bool closed, struct tm_error *e)
+{
+    struct tm_http_head head;
+    struct tm_text body;
+    int64_t pause_ms = 0;
+    const char *bytes = tm_text_string(&reader->received);
+    int rc = tm_http_read_response(bytes, reader->received.length, &head, e);
+    if (rc == -(int)TM_EBUSY && closed) return tm_error_set(e, TM_EPEER, "the connection ended before an answer");
+    if (rc != 0) return rc;
+    tm_text_init(&body, TM_HTTP_BODY_MAX + 1);
+    rc = tm_http_read_body(&head, bytes + head.length, reader->received.length - head.length, closed, &body, e);
+    if (rc == 0) {
+        struct tm_notice__answer answer = {.head = &head,
+                                           .body = tm_text_string(&body),
+                                           .length = body.length,
+                                           .now_ms = monotonic_ms(reader),
+                                           .now_utc_ms = reader->env->now_ms(reader->env)};
+        rc = reader->kind->hear(&reader->talk, &answer, &pause_ms, e);
+    }
+    tm_text_deinit(&body);
+    if (rc != 0) return rc;
+    hang_up(reader);
+    reader->health.answers++;
+    reader->health.failures_in_row = 0;
+    reader->due_ms = monotonic_ms(reader) + pause_ms;
+    return 0;
+}
+
+/* -TM_EBUSY: nothing to do now. */
+static int advance(struct tm_notice_reader *reader, struct tm_error *e)
+{
+    bool closed = false;
+    if (reader->handle < 0) {
+        if (monotonic_ms(reader) < reader->due_ms) return -(int)TM_EBUSY;
+        int rc = begin(reader, e);
+        if (rc != 0) return rc;
+    }
+    int rc = send_rest(reader, e);
+    if (rc == 0) rc = receive_some(reader, &closed, e);
+    if (rc == 0) rc = understand(reader, closed, e);
+    if (rc == -(int)TM_EBUSY && monotonic_ms(reader) >= reader->due_ms)
+        rc = tm_error_set(e, TM_ETIMEOUT, "no whole answer in time");
+    return rc;
+}
+
+static bool same_word(const struct tm_notice *a, const struct tm_notice *b)
+{
+    return a->hinted == b->hinted && a->going == b->going && (!a->going || a->gone_utc_ms == b->gone_utc_ms);
+}
+
+int tm_notice_reader_step(struct tm_notice_reader *reader, struct tm_notice *out, struct tm_error *e)
+{
+    enum { ROUNDS_MAX = 8 };
+    for (int i = 0; i < ROUNDS_MAX; i++) {
+        struct tm_error failure;
+        int rc = advance(reader, &failure);
+        if (rc == -(int)TM_EBUSY) break;
+        if (rc != 0) {
+            reader->failure = failure;
+            give_up(reader);
+            break;
+        }
+        if (same_word(&reader->talk.word, &reader->told)) continue;
+        reader->told = reader->talk.word;
+        *out = reader->told;
+        return 0;
+    }
+    return tm_error_set(e, TM_EBUSY, "no news");
+}
+
+int tm_notice_reader_handle(const struct tm_notice_reader *reader)
+{
+    return reader->handle;
+}
+
+int64_t tm_notice_reader_wait_ms(const struct tm_notice_reader *reader)
+{
+    int64_t left_ms = reader->due_ms - monotonic_ms(reader);
+    return left_ms > 0 ? left_ms : 0;
+}
+
+int tm_notice_reader_wait(struct tm_notice_reader *reader, int64_t timeout_ms, struct tm_notice *out,
+                          struct tm_error *e)
+{
+    int64_t end_ms = monotonic_ms(reader) + timeout_ms;
+    for (;;) {
+        if (tm_notice_reader_step(reader, out, e) == 0) return 0;
+        int64_t left_ms = end_ms - monotonic_ms(reader);
+        int64_t wait_ms = tm_notice_reader_wait_ms(reader);
+        bool ready = false;
+        if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "no news");
+        (void)reader->env->net_wait(reader->env, &reader->handle, reader->handle >= 0 ? 1 : 0,
+                                    wait_ms < left_ms ? wait_ms : left_ms, &ready, NULL);
+    }
+}
+
+struct tm_notice_health tm_notice_reader_health(const struct tm_notice_reader *reader)
+{
+    struct tm_notice_health health = reader->health;
+    health.last = reader->failure.text;
+    return health;
+}
+
+/* ---- for all clouds ---- */
+
+bool tm_notice__keep(char out[TM_NOTICE_TOKEN_MAX], struct tm_slice value)
+{
+    if (value.at == NULL || value.length == 0 || value.length >= TM_NOTICE_TOKEN_MAX) return false;
+    for (size_t i = 0; i < value.length; i++) {
+        if (value.at[i] <= ' ' || value.at[i] > '~' || value.at[i] == '&') return false;
+    }
+    memcpy(out, value.at, value.length);
+    out[value.length] = '\0';
+    return true;
+}
+
+int tm_notice__unexpected(const struct tm_notice__answer *answer, const char *what, struct tm_error *e)
+{
+    return tm_error_set(e, answer->head->status >= 500 ? TM_EPEER : TM_EINPUT, "%s: status %d", what,
+                        answer->head->status);
+}
