@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/jsonout.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/suggest.h"
 #include "base/table.h"
 #include "cli/commands.h"
@@ -90,12 +91,11 @@ static int add_policy(struct tm_cli *cli, void *context, const char *name, struc
 static int add_seed(struct tm_cli *cli, void *context, const char *text, struct tm_error *e)
 {
     struct request *request = context;
-    char *end = NULL;
-    unsigned long long seed = strtoull(text, &end, 10);
+    int64_t seed;
     (void)cli;
-    if (*end != '\0' || text[0] == '-' || request->seed_count == SEEDS_MAX)
+    if (!tm_number_i64(text, strlen(text), &seed) || seed < 0 || request->seed_count == SEEDS_MAX)
         return tm_error_set(e, TM_EUSAGE, "--seed: expected up to %d whole numbers, got \"%.40s\"", SEEDS_MAX, text);
-    request->seeds[request->seed_count++] = seed;
+    request->seeds[request->seed_count++] = (uint64_t)seed;
     return 0;
 }
 
@@ -246,6 +246,11 @@ static int add_model(struct tm_cli *cli, void *context, const char *name, struct
     if (rc != 0) return rc;
     if (subject->shapes.list[subject->shapes.best[request->nodes_max]].samples_per_s <= 0)
         tm_log(TM_LOG_WARN, "%s: no layout on up to %d instances can train it", name, request->nodes_max);
+    double fastest = subject->shapes.list[subject->shapes.best[request->nodes_max]].samples_per_s;
+    double needed_s = fastest > 0 ? request->options.samples_total / fastest : 0;
+    if (request->options.deadline_s > 0 && needed_s > request->options.deadline_s)
+        tm_log(TM_LOG_WARN, "%s: %d instances that never go need %.2f h for it; no policy can meet %.2f h", name,
+               request->nodes_max, needed_s / 3600, request->options.deadline_s / 3600);
     request->models[request->model_count - 1] =
         (struct tm_sweep_model){.name = name, .shapes = &subject->shapes, .cost = &subject->cost};
     return 0;
@@ -480,6 +485,8 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
         return tm_error_nomem(e);
     int rc = read_times(cli, request, e);
     if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
+    if (rc == 0 && request->policy_count == 0 && tm_given(cli, "policy"))
+        rc = tm_error_set(e, TM_EUSAGE, "--policy: name one, or all");
     if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, "all", e);
     if (rc == 0) rc = tm_cmd_each_value(cli, "seed", request, add_seed, e);
     if (rc == 0 && request->seed_count == 0) request->seed_count = 1;

@@ -270,11 +270,13 @@ int tm_bursts_count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_fil
     qsort(lives, lost, sizeof *lives, by_zone_and_end);
     *out = (struct tm_bursts){0};
     double size = 0;
+    size_t first = 0; /* of the burst */
     for (size_t i = 0; i < lost; i++) {
-        bool together = i > 0 && lives[i].zone == lives[i - 1].zone && lives[i].end_s - lives[i - 1].end_s <= 60;
+        bool together = lives[i].zone == lives[first].zone && lives[i].end_s - lives[first].end_s < 60;
         if (!together) {
             end_burst(out, size);
             size = 0;
+            first = i;
         }
         size += lives[i].weight;
     }

@@ -67,7 +67,7 @@ void tm_hazards_by_age(const struct tm_hazards *hazards, double out[TM_AGE_BINS]
 /* Share lost by an age under hazards by age. */
 double tm_hazards_lost_by(const double hazard[TM_AGE_BINS], double age_h);
 
-/* ---- bursts: losses in one zone, each within a minute of the one before ---- */
+/* ---- bursts: losses in one zone, all within a minute of the first ---- */
 
 enum { TM_BURST_SIZES = 9 };
 

@@ -42,6 +42,9 @@ int tm_policy__on_demand_needed(const struct tm_shapes *shapes, const struct tm_
     double full = shapes->list[shapes->best[shapes->nodes_max]].samples_per_s * (1 - safety);
     double left_s = view->seconds_left - view->start_s - view->interval_s;
     double slack_s = left_s - view->interval_s - (full > 0 ? view->samples_left / full : 0);
+    double most_s = view->seconds_left - (view->on_demand > 0 ? 0 : view->start_s);
+    bool hopeless = view->samples_left > shapes->list[shapes->best[shapes->nodes_max]].samples_per_s * most_s;
+    if (hopeless) return 0; /* late in any case: spend no more than it takes */
     if (slack_s <= 0) return shapes->nodes_max;
     double needed = view->samples_left / left_s, spot = spot_to_come(view);
     bool much = slack_s > much_slack * left_s, little = slack_s < little_slack * left_s;

@@ -48,7 +48,6 @@ const struct tm_policy_info tm_policies[] = {
     {.name = "parcae-truth",
      .summary = "Parcae's optimizer fed the true next intervals",
      .knows = TM_KNOWS_NEXT,
-     .ticks_only = true,
      .forecast = -1,
      .decide = tm_policy__parcae},
     {.name = "tidemill",

@@ -30,6 +30,7 @@ struct tm_view {
     size_t ahead_count;
     const struct tm_forecast *forecast; /* of the intervals after this one; NULL: none */
     int forecast_from;                  /* the count it was made from */
+    int observed;                       /* intervals that the forecast has learned from */
     double now_s;                       /* since the start of the job */
     int on_demand;                      /* of `after`, on-demand instances */
     int ordered;                        /* on-demand instances on their way */

@@ -23,6 +23,8 @@ enum {
     NEAR_PIPELINES = 2, /* ... those with at most so many pipelines less than fit ... */
 };
 static const double likely_share = 0.75; /* ... and at least this share of the best throughput */
+static const double believed_after = 80; /* intervals after which half of what the forecast says is believed */
+static const double sure = 0.9;          /* a change as likely as this is not doubted */
 static const double hysteresis = 0.01;   /* a move that no event asks for must gain this share */
 
 /* A change of the fleet that may come next. */
@@ -42,12 +44,23 @@ static int kind_of(int size)
     return kind;
 }
 
+/* How far the forecast's changes are believed: little after a few intervals, when each event it saw weighs heavily; but
+ * a change that it is sure of (announced losses) is not doubted. */
+static double trust_in(const struct tm_view *view)
+{
+    int from = view->forecast_from;
+    double unchanged = from <= view->forecast->count_max ? view->forecast->steps[0].pmf[from] : 0;
+    double learned = view->observed / (view->observed + believed_after);
+    return 1 - unchanged > sure ? 1 : learned;
+}
+
 /* Losses first, then arrivals. Sizes of one kind become their mean. */
 static size_t list_jumps(const struct tm_view *view, int nodes_max, struct jump *jumps)
 {
     double probability[2 * JUMPS_EACH] = {0}, sizes[2 * JUMPS_EACH] = {0};
     if (view->forecast == NULL) return 0;
     const double *pmf = view->forecast->steps[0].pmf;
+    double trust = trust_in(view);
     for (int count = 0; count <= view->forecast->count_max; count++) {
         int change = count - view->forecast_from;
         if (change == 0 || pmf[count] <= 0) continue;
@@ -59,7 +72,7 @@ static size_t list_jumps(const struct tm_view *view, int nodes_max, struct jump 
     for (int kind = 0; kind < 2 * JUMPS_EACH; kind++) {
         if (probability[kind] < 1e-9) continue;
         int size = (int)lround(sizes[kind] / probability[kind]);
-        struct jump jump = {.probability = probability[kind]};
+        struct jump jump = {.probability = probability[kind] * trust};
         if (kind < JUMPS_EACH)
             jump.lost = size < view->after ? size : view->after;
         else

@@ -231,7 +231,7 @@ static const char *knowledge_of(const struct tm_policy_info *info)
     case TM_KNOWS_PAST:
         return "the past, and a forecast: it decides before the event of the moment";
     case TM_KNOWS_EVENT:
-        return info->forecast >= 0 ? "what has happened up to the moment, and a forecast"
+        return info->forecast >= 0 ? "what has happened up to the moment, losses announced by then, and a forecast"
                                    : "what has happened up to the moment";
     case TM_KNOWS_NEXT:
         return "the true next intervals: a bound";

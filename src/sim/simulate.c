@@ -78,6 +78,14 @@ static int log_interval(struct tm_sim__run *run, const struct tm_sim_interval *i
         0)
         return tm_error_nomem(e);
     log->intervals[log->count++] = *interval;
+    /* what has to be trained again was not committed then: samples are taken back from where they were counted */
+    double again = interval->samples < 0 ? -interval->samples : 0;
+    log->intervals[log->count - 1].samples = fmax(0, interval->samples);
+    for (size_t i = log->count - 1; again > 0 && i-- > 0;) {
+        double taken = fmin(again, log->intervals[i].samples);
+        log->intervals[i].samples -= taken;
+        again -= taken;
+    }
     return 0;
 }
 

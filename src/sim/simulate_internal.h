@@ -18,10 +18,11 @@ struct tm_sim__run {
     int64_t interval_ms;
     struct tm_forecast forecast;
     bool has_forecast;
-    int spot;     /* instances of the trace */
-    int rented;   /* those of them that are rented */
-    int observed; /* the count of the last observation */
-    int arrived;  /* since then */
+    int spot;         /* instances of the trace */
+    int rented;       /* those of them that are rented */
+    int observed;     /* the count of the last observation */
+    int observations; /* so far */
+    int arrived;      /* since then */
     int lost;
     size_t tick;      /* how many there were */
     size_t announced; /* the first moment whose losses have not been told to the forecast */

@@ -9,6 +9,7 @@
 static int observe(struct tm_sim__run *run, int count, int arrived, int lost, struct tm_error *e)
 {
     run->observed = count;
+    run->observations++;
     return tm_forecaster_observe(run->forecaster, count, arrived, lost, e);
 }
 
@@ -115,6 +116,20 @@ static void show_event(struct tm_sim__run *run, size_t moment, struct tm_view *v
     view->noticed = run->options->notice_s > 0;
 }
 
+/* Who decides once an interval and is told its event is told all that happens in it. Of what arrives later in the
+ * interval it can make no use before the next. */
+static struct tm_ahead this_interval(const struct tm_sim__run *run, size_t moment)
+{
+    struct tm_ahead all = run->now;
+    double end_s = run->moments.list[moment].time_s + run->options->interval_s;
+    for (size_t i = moment + 1; i < run->moments.known && run->moments.list[i].time_s < end_s; i++)
+        all.lost += run->moments.ahead[i].lost;
+    if (all.lost > all.before) all.lost = all.before;
+    int left = all.before - all.lost + run->arrived_now;
+    if (left < all.after) all.after = left;
+    return all;
+}
+
 static int show_future(struct tm_sim__run *run, size_t moment, struct tm_view *view, struct tm_error *e)
 {
     int horizon = run->options->horizon, path[TM_FORECAST_STEPS_MAX];
@@ -128,9 +143,10 @@ static int show_future(struct tm_sim__run *run, size_t moment, struct tm_view *v
         return 0;
     }
     case TM_KNOWS_EVENT:
-        run->steps[0] = (struct tm_ahead){run->options->interval_s, run->now.before, run->now.lost, run->now.after};
+        run->steps[0] = run->info->ticks_only ? this_interval(run, moment) : run->now;
+        run->steps[0].duration_s = run->options->interval_s;
         for (int i = 1; i < horizon; i++)
-            run->steps[i] = (struct tm_ahead){run->options->interval_s, run->now.after, 0, run->now.after};
+            run->steps[i] = (struct tm_ahead){run->options->interval_s, run->steps[0].after, 0, run->steps[0].after};
         view->ahead_count = (size_t)horizon;
         break;
     case TM_KNOWS_NEXT: {
@@ -153,6 +169,7 @@ static int show_future(struct tm_sim__run *run, size_t moment, struct tm_view *v
         if (rc != 0) return rc;
         view->forecast = &run->forecast;
         view->forecast_from = run->observed;
+        view->observed = run->observations;
     }
     return 0;
 }
