@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -191,12 +192,28 @@ int tm_env__process_started(struct tm_env *env, int pid, int64_t *out_start, str
 
 /* ---- marks ---- */
 
-/* True if the process was started with the variable. What it did to its variables since does not matter. */
+/* The variables that a process was started with. In the middle of an exec there are none to be seen for a moment: a
+ * process that has a program but no variables is looked at again. */
+static size_t read_variables(int pid, char *buffer, size_t size)
+{
+    enum { LOOKS = 20 };
+    char path[64];
+    char program[64];
+    char link[8];
+    const struct timespec moment = {.tv_nsec = 1000000};
+    (void)snprintf(path, sizeof path, "/proc/%d/environ", pid);
+    (void)snprintf(program, sizeof program, "/proc/%d/exe", pid);
+    size_t length = read_some(path, buffer, size);
+    for (int i = 1; length == 0 && i < LOOKS && readlink(program, link, sizeof link) > 0; i++) {
+        (void)nanosleep(&moment, NULL);
+        length = read_some(path, buffer, size);
+    }
+    return length;
+}
+
 static bool bears_mark(int pid, const char *mark, char *buffer, size_t size)
 {
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/%d/environ", pid);
-    size_t length = read_some(path, buffer, size - 1);
+    size_t length = read_variables(pid, buffer, size - 1);
     buffer[length] = '\0';
     for (size_t at = 0; at < length; at += strlen(buffer + at) + 1) {
         if (strcmp(buffer + at, mark) == 0) return true;
