@@ -1,6 +1,7 @@
 /* The local cloud on a virtual clock: what a trace makes happen, when, and what it costs. */
 #include "cloud/local_cloud.h"
 #include "cloud/local_slots.h"
+#include "cloud/notice.h"
 
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
@@ -263,6 +264,44 @@ static void test_published_hours(void **state)
     }
 }
 
+/* An agent's readers on the instance's own endpoint hear of the loss when the cloud announces it, and of its time. */
+static void test_instances_hear_their_notices(void **state)
+{
+    (void)state;
+    struct setup s;
+    struct tm_cloud_event event = {0};
+    struct tm_error e;
+    struct tm_notice words[TM_NOTICE_CLOUDS] = {{0}};
+    struct tm_notice_reader *readers[TM_NOTICE_CLOUDS] = {0};
+    set_up(&s, small);
+    s.options.notice_wall_ms = 4000;
+    open_cloud(&s);
+    want(&s, TM_INSTANCE_SPOT, 1);
+    assert_int_equal(s.cloud->next(s.cloud, 1000, &event, &e), 0);
+    for (int i = 0; i < TM_NOTICE_CLOUDS; i++) {
+        struct tm_notice_options options = {.cloud = (enum tm_notice_cloud)i, .poll_ms = 50, .gcp_left_ms = 4000};
+        options.address = tm_cloud_find(s.cloud, 1)->metadata;
+        assert_int_equal(tm_notice_reader_create(s.env, &options, &readers[i], &e), 0);
+    }
+    int64_t noticed_ms = 0;
+    for (event.kind = TM_CLOUD_ARRIVED; event.kind != TM_CLOUD_LOST;) {
+        int rc = s.cloud->next(s.cloud, 10, &event, &e);
+        assert_true(rc == 0 || rc == -(int)TM_ETIMEOUT);
+        if (rc == 0 && event.kind == TM_CLOUD_NOTICE) noticed_ms = s.env->now_ms(s.env);
+        for (int i = 0; event.kind != TM_CLOUD_LOST && i < TM_NOTICE_CLOUDS; i++) {
+            if (tm_notice_reader_step(readers[i], &words[i], &e) == 0 && words[i].going)
+                assert_row(noticed_ms > 0 && s.env->now_ms(s.env) - noticed_ms < 200, "reader %d heard at %d", i,
+                           (int)(s.env->now_ms(s.env) - noticed_ms));
+        }
+    }
+    for (int i = 0; i < TM_NOTICE_CLOUDS; i++) { /* seconds are whole, and cut */
+        int64_t early_ms = s.env->now_ms(s.env) - words[i].gone_utc_ms;
+        assert_row(words[i].going && early_ms > -300 && early_ms < 1100, "reader %d: %d ms early", i, (int)early_ms);
+        tm_notice_reader_destroy(readers[i]);
+    }
+    tear_down(&s);
+}
+
 static void test_wrong_options(void **state)
 {
     (void)state;
@@ -392,6 +431,7 @@ static void test_survives_failing_allocations(void **state)
 TM_TEST_MAIN(TM_TEST(test_a_trace_is_played), TM_TEST(test_notices_in_wall_time_and_hints),
              TM_TEST(test_without_notices_losses_are_not_announced),
              TM_TEST(test_on_demand_comes_always_and_the_limit_holds), TM_TEST(test_an_instance_that_ends_by_itself),
-             TM_TEST(test_prices_of_the_trace), TM_TEST(test_published_hours), TM_TEST(test_wrong_options),
+             TM_TEST(test_prices_of_the_trace), TM_TEST(test_published_hours),
+             TM_TEST(test_instances_hear_their_notices), TM_TEST(test_wrong_options),
              TM_TEST(test_one_cloud_a_state_folder), TM_TEST(test_leftovers_of_a_program_that_is_gone),
              TM_TEST(test_broken_records_are_named), TM_TEST(test_survives_failing_allocations))
