@@ -463,6 +463,8 @@ static int read_supply(struct plan *plan, struct tm_error *e)
     supply->measured_batches = plan->knowledge.batches;
     supply->measured_ms = plan->knowledge.ms;
     supply->measured_count = plan->knowledge.count;
+    supply->gradients = plan->knowledge.gradients;
+    supply->gradient_count = plan->knowledge.gradient_count;
     return tm_given_choice(plan->cli, "precision", &supply->precision, e);
 }
 

@@ -339,6 +339,8 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     request.micro_batch = (int)micro_batch;
     request.measured_batches = knowledge.batches;
     request.measured_ms = knowledge.ms;
+    request.gradients = knowledge.gradients;
+    request.gradient_count = knowledge.gradient_count;
     bool same_gpu = rc == 0 && strcmp(knowledge.gpu, fleet.groups[0].gpu.name) == 0; /* else they say little here */
     request.measured_count = same_gpu ? knowledge.count : 0;
     double correction = 1;

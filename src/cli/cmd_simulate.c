@@ -221,6 +221,8 @@ static int predict_shapes(struct tm_cli *cli, struct request *request, struct su
     context.request.batch = (int)batch;
     context.request.compute = &knowledge.compute;
     context.request.comm = &knowledge.comm;
+    context.request.gradients = knowledge.gradients;
+    context.request.gradient_count = knowledge.gradient_count;
     if (rc == 0)
         rc = tm_shapes_init(&subject->shapes, &subject->model, &subject->cost.rules, request->nodes_max,
                             tm_shape_speed_predicted, &context, e);

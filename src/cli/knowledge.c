@@ -66,15 +66,27 @@ void tm_knowledge_deinit(struct tm_knowledge *knowledge)
     tm_profile_deinit(&knowledge->profile);
     tm_free(knowledge->batches);
     tm_free(knowledge->ms);
+    tm_free(knowledge->gradients);
 }
 
-/* Is this row of the profile one of the model's own? */
-static bool is_own(const struct tm_profile_step *step, const struct tm_model *model, enum tm_precision precision)
+/* Is this row of the profile one of the model's own? Names may carry more behind a dash: gpt2-124m-1024. */
+static bool is_named(const char *network, const struct tm_model *model)
 {
     size_t length = strlen(model->name);
-    bool named = strncmp(step->network, model->name, length) == 0 &&
-                 (step->network[length] == '\0' || step->network[length] == '-');
-    return named && step->precision == precision;
+    return strncmp(network, model->name, length) == 0 && (network[length] == '\0' || network[length] == '-');
+}
+
+static int learn_gradients(const struct tm_model *model, struct tm_knowledge *knowledge, struct tm_error *e)
+{
+    const struct tm_profile *profile = &knowledge->profile;
+    knowledge->gradients = tm_calloc(profile->gradient_count + 1, sizeof *knowledge->gradients);
+    if (knowledge->gradients == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < profile->gradient_count; i++) {
+        const struct tm_profile_gradient *row = &profile->gradients[i];
+        if (is_named(row->network, model))
+            knowledge->gradients[knowledge->gradient_count++] = (struct tm_comm_bucket){row->bytes, row->ready};
+    }
+    return 0;
 }
 
 /* Data-parallel runs of the user's own teach what links and collectives really give. */
@@ -107,7 +119,7 @@ int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, con
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const struct tm_profile_step *step = &knowledge->profile.steps[i];
         double ms = tm_profile_step_ms(step);
-        if (is_own(step, model, precision)) {
+        if (is_named(step->network, model) && step->precision == precision) {
             knowledge->batches[knowledge->count] = step->micro_batch;
             knowledge->ms[knowledge->count++] = ms;
         }
@@ -117,6 +129,7 @@ int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, con
     }
     if (rc == 0 && known > 0) rc = tm_compute_learn(cells, known, &knowledge->compute, e);
     if (rc == 0 && knowledge->profile.run_count > 0) rc = learn_links(&knowledge->profile, &knowledge->comm, e);
+    if (rc == 0) rc = learn_gradients(model, knowledge, e);
     knowledge->gpu = gpu.name;
     tm_free(cells);
     return rc;

@@ -15,6 +15,9 @@ struct tm_knowledge {
     int *batches;
     double *ms;
     size_t count;
+    /* Its gradients in the order in which they become ready, where the profile has them. */
+    struct tm_comm_bucket *gradients;
+    size_t gradient_count;
 };
 
 void tm_knowledge_init(struct tm_knowledge *knowledge);

@@ -62,7 +62,9 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
                                          .group_count = count,
                                          .batch = request->batch,
                                          .compute = request->compute,
-                                         .comm = request->comm};
+                                         .comm = request->comm,
+                                         .gradients = request->gradients,
+                                         .gradient_count = request->gradient_count};
     predict.precision = types[0]->precision;
     for (size_t i = 0; i < count; i++) {
         groups[i] = types[i]->group;

@@ -80,6 +80,9 @@ struct tm_supply_request {
     const int *measured_batches;
     const double *measured_ms;
     size_t measured_count;
+    /* Its gradients as they become ready; count 0: as its layers tell. */
+    const struct tm_comm_bucket *gradients;
+    size_t gradient_count;
 };
 
 void tm_supply_init(struct tm_supply *supply);

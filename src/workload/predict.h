@@ -42,6 +42,9 @@ struct tm_predict_request {
     const int *measured_batches;
     const double *measured_ms;
     size_t measured_count;
+    /* Its gradients in the order in which they become ready, for layouts of one stage; count 0: as its layers tell. */
+    const struct tm_comm_bucket *gradients;
+    size_t gradient_count;
 };
 
 struct tm_prediction {

@@ -9,6 +9,9 @@
  *     [run]                           data-parallel iterations over links of `mbit` Mbit/s; medians, in ms
  *     network,world,mbit,batch,grad_bytes,iter_ms,iter_ms_std,compute_ms,compute_ms_std,all_reduce_ms
  *
+ *     [gradient]                      gradients in the order in which the backward pass gives them; `ready` is the
+ *     network,bytes,ready             share of the pass that is over then, from 0 to 1
+ *
  * Columns are found by name, in any order; '#' starts a comment line. Other people's CSV with the same columns under
  * other names (fwd_ms, bwd_ms, opt_ms; model, iter_ms_median, compute_ms_mean) is read too: then the header is the
  * first line and its columns tell which table it is. */
@@ -35,6 +38,7 @@ void tm_profile_deinit(struct tm_profile *profile)
     tm_arena_deinit(&profile->arena);
     tm_free(profile->steps);
     tm_free(profile->runs);
+    tm_free(profile->gradients);
     *profile = (struct tm_profile){.source = ""};
 }
 
@@ -72,6 +76,7 @@ enum run_column {
     R_ALL_REDUCE,
     RUN_COLUMNS
 };
+enum gradient_column { G_NETWORK, G_BYTES, G_READY, GRADIENT_COLUMNS };
 enum { COLUMNS_MAX = 12 };
 
 /* Our name of a column, another name for it, and whether it must be there. */
@@ -108,7 +113,16 @@ static const struct column run_columns[] = {
     {"all_reduce_ms", "flat_allreduce_ms_median", false},
 };
 
-enum table { TABLE_NONE, TABLE_STEPS, TABLE_RUNS };
+static const struct column gradient_columns[] = {
+    {"network", "network", true},
+    {"bytes", "bytes", true},
+    {"ready", "ready", true},
+};
+
+enum table { TABLE_NONE, TABLE_STEPS, TABLE_RUNS, TABLE_GRADIENTS };
+
+static const char *const table_names[] = {NULL, "[step]", "[run]", "[gradient]"};
+enum { TABLES = sizeof table_names / sizeof *table_names };
 
 struct reader {
     struct tm_profile *profile;
@@ -141,11 +155,15 @@ static bool find_columns(struct reader *reader, const struct column *columns, in
 
 static int read_header(struct reader *reader)
 {
+    static const struct {
+        const struct column *columns;
+        int count;
+    } tables[TABLES] = {[TABLE_STEPS] = {step_columns, STEP_COLUMNS},
+                        [TABLE_RUNS] = {run_columns, RUN_COLUMNS},
+                        [TABLE_GRADIENTS] = {gradient_columns, GRADIENT_COLUMNS}};
     const char *missing = "";
-    bool steps = reader->table == TABLE_STEPS;
-    bool found = steps ? find_columns(reader, step_columns, STEP_COLUMNS, &missing)
-                       : find_columns(reader, run_columns, RUN_COLUMNS, &missing);
-    if (!found) return wrong(reader, missing, "a column of this name");
+    if (!find_columns(reader, tables[reader->table].columns, tables[reader->table].count, &missing))
+        return wrong(reader, missing, "a column of this name");
     reader->has_header = true;
     return 0;
 }
@@ -248,27 +266,49 @@ static int take_run(struct reader *reader)
     return 0;
 }
 
+static int take_gradient(struct reader *reader)
+{
+    struct tm_profile *profile = reader->profile;
+    struct tm_profile_gradient gradient;
+    int rc = read_word(reader, G_NETWORK, "network", true, &gradient.network);
+    if (rc == 0) rc = read_figure(reader, G_BYTES, "bytes", true, &gradient.bytes);
+    if (rc == 0) rc = read_figure(reader, G_READY, "ready", false, &gradient.ready);
+    if (rc != 0) return rc;
+    if (!(gradient.ready <= 1)) return wrong(reader, "ready", "the share of the backward pass that is over, 0 to 1");
+    void *rows = profile->gradients;
+    rc = tm_grow(&rows, &profile->gradient_capacity, profile->gradient_count + 1, sizeof gradient, TM_PROFILE_ROWS_MAX);
+    profile->gradients = rows;
+    if (rc != 0) return tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
+    profile->gradients[profile->gradient_count++] = gradient;
+    return 0;
+}
+
+static int take_row(struct reader *reader)
+{
+    if (reader->table == TABLE_STEPS) return take_step(reader);
+    return reader->table == TABLE_RUNS ? take_run(reader) : take_gradient(reader);
+}
+
 static int take_own_row(struct reader *reader)
 {
     struct tm_slice first = tm_slice_trim(reader->csv->fields[0]);
     if (reader->csv->field_count == 1 && first.length > 1 && first.data[0] == '[') {
-        reader->table = tm_slice_equals(first, "[step]")  ? TABLE_STEPS
-                        : tm_slice_equals(first, "[run]") ? TABLE_RUNS
-                                                          : TABLE_NONE;
+        reader->table = TABLE_NONE;
+        for (int t = 1; t < TABLES; t++)
+            if (tm_slice_equals(first, table_names[t])) reader->table = (enum table)t;
         reader->has_header = false;
-        return reader->table != TABLE_NONE ? 0 : wrong(reader, "table", "[step] or [run]");
+        return reader->table != TABLE_NONE ? 0 : wrong(reader, "table", "[step], [run] or [gradient]");
     }
     if (reader->table == TABLE_NONE) {
         struct tm_slice key;
         struct tm_slice text;
         if (!tm_csv_key(tm_csv_raw(reader->csv), &key, &text) || !tm_slice_equals(key, "source"))
-            return wrong(reader, "line", "source: TEXT, [step] or [run]");
+            return wrong(reader, "line", "source: TEXT, [step], [run] or [gradient]");
         if (text.length > 500 || !tm_slice_is_plain(text)) return wrong(reader, "source", "a line of text");
         reader->profile->source = tm_arena_strndup(&reader->profile->arena, text.data, text.length);
         return reader->profile->source != NULL ? 0 : tm_error_nomem(reader->e);
     }
-    if (!reader->has_header) return read_header(reader);
-    return reader->table == TABLE_STEPS ? take_step(reader) : take_run(reader);
+    return reader->has_header ? take_row(reader) : read_header(reader);
 }
 
 /* A header alone tells what other people's CSV is. */
@@ -290,6 +330,7 @@ int tm_profile_parse(const char *file, const char *text, size_t length, struct t
     const char *source_before = profile->source;
     size_t steps_before = profile->step_count;
     size_t runs_before = profile->run_count;
+    size_t gradients_before = profile->gradient_count;
     tm_csv_init(csv, file, text, length);
     csv->comments = true;
     int rc = tm_csv_next(csv, e);
@@ -297,14 +338,15 @@ int tm_profile_parse(const char *file, const char *text, size_t length, struct t
     if (rc == 0) rc = tm_error_set(e, TM_EINPUT, "%s: file is empty", file);
     if (rc == 1) rc = own ? 0 : read_foreign_header(&reader);
     while (rc >= 0 && (rc = tm_csv_next(csv, e)) == 1)
-        rc = own ? take_own_row(&reader) : reader.table == TABLE_STEPS ? take_step(&reader) : take_run(&reader);
+        rc = own ? take_own_row(&reader) : take_row(&reader);
     tm_free(csv);
-    if (rc == 0 && profile->step_count == 0 && profile->run_count == 0)
+    if (rc == 0 && profile->step_count == 0 && profile->run_count == 0 && profile->gradient_count == 0)
         rc = tm_error_set(e, TM_EINPUT, "%s: no rows in the profile", file);
     if (rc != 0) { /* nothing of a bad file stays */
         profile->source = source_before;
         profile->step_count = steps_before;
         profile->run_count = runs_before;
+        profile->gradient_count = gradients_before;
     }
     return rc;
 }
@@ -357,6 +399,13 @@ void tm_profile_print(const struct tm_profile *profile, struct tm_text *out)
                                   r->compute_ms, r->compute_ms_std, r->all_reduce_ms};
         char number[TM_NUMBER_TEXT_MAX];
         tm_text_printf(out, "%s,%d,%s,%d", r->network, r->world, tm_number_print(mbit[0], number), r->batch);
+        put_figures(out, figures, sizeof figures / sizeof *figures);
+    }
+    if (profile->gradient_count > 0) put_header(out, "gradient", gradient_columns, GRADIENT_COLUMNS);
+    for (size_t i = 0; i < profile->gradient_count; i++) {
+        const struct tm_profile_gradient *g = &profile->gradients[i];
+        const double figures[] = {g->bytes, g->ready};
+        tm_text_puts(out, g->network);
         put_figures(out, figures, sizeof figures / sizeof *figures);
     }
 }

@@ -1,5 +1,5 @@
 /* Profiles: measured times of models. `steps` are training steps on one GPU, `runs` are data-parallel iterations over
- * links.
+ * links, `gradients` say when each becomes ready.
  *
  * Read from our own form (tidemill-profile(5), profile.c) and from two CSV forms: one row a step (network, precision,
  * micro_batch, fwd_ms, bwd_ms, opt_ms, peak_gib, ...), and one row a data-parallel cell (world, mbit, model, batch,
@@ -43,6 +43,13 @@ struct tm_profile_run {
     double all_reduce_ms; /* one flat all-reduce of all gradients */
 };
 
+/* A gradient of a network, in the order in which the backward pass gives them. */
+struct tm_profile_gradient {
+    const char *network;
+    double bytes;
+    double ready; /* the share of the backward pass that is over then: 0 to 1 */
+};
+
 struct tm_profile {
     struct tm_arena arena; /* owns the strings */
     const char *source;
@@ -52,6 +59,9 @@ struct tm_profile {
     struct tm_profile_run *runs;
     size_t run_count;
     size_t run_capacity;
+    struct tm_profile_gradient *gradients;
+    size_t gradient_count;
+    size_t gradient_capacity;
 };
 
 void tm_profile_init(struct tm_profile *profile);

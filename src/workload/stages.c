@@ -97,38 +97,62 @@ static int find_curves(const struct tm_predictor *predictor, struct tm_stage_cut
     return 0;
 }
 
-/* The gradients of the stage that has most, in the order in which its layers' backward passes end. */
-static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
+/* The gradients of a stage, in the order in which its layers' backward passes end. */
+static void gradients_of_layers(const struct tm_predictor *predictor, const struct tm_stage *stage, double value_bytes,
+                                struct tm_comm_bucket *out)
 {
     const struct tm_model *model = predictor->request.model;
-    const struct tm_stage *stage = &cut->stages[0];
-    for (size_t s = 1; s < cut->count; s++) {
-        if (cut->stages[s].network.params > stage->network.params) stage = &cut->stages[s];
-    }
-    double value_bytes = tm_precision_value_bytes(predictor->request.precision);
-    cut->grad_bytes = stage->network.params * value_bytes;
     size_t count = stage->last - stage->first;
-    size_t max = (size_t)fmin(TM_BUCKETS_MAX, cut->grad_bytes / (25 << 20) + 3);
-    struct tm_comm_bucket *layers = tm_alloc((count + 1) * sizeof *layers);
-    cut->buckets = tm_alloc(max * sizeof *cut->buckets);
-    if (layers == NULL || cut->buckets == NULL) {
-        tm_free(layers);
-        return tm_error_nomem(e);
-    }
-    double total = 0;
-    double done = 0;
-    double params = 0;
+    double total = 0, done = 0, params = 0;
     for (size_t i = stage->first; i < stage->last; i++)
         total += predictor->costs[i];
     for (size_t i = 0; i < count; i++) {
         size_t layer = stage->last - 1 - i;
         done += predictor->costs[layer];
         params += model->layers[layer].params;
-        layers[i] = (struct tm_comm_bucket){model->layers[layer].params * value_bytes, done / total};
+        out[i] = (struct tm_comm_bucket){model->layers[layer].params * value_bytes, done / total};
     }
-    layers[count] = (struct tm_comm_bucket){(stage->network.params - params) * value_bytes, 1}; /* a tied copy */
-    cut->bucket_count = tm_comm_buckets(layers, count + 1, cut->buckets, max);
-    tm_free(layers);
+    out[count] = (struct tm_comm_bucket){(stage->network.params - params) * value_bytes, 1}; /* a tied copy */
+}
+
+/* As measured; their bytes are made to add up to the stage's, whatever precision they were measured at. */
+static void gradients_as_measured(const struct tm_predict_request *request, double grad_bytes,
+                                  struct tm_comm_bucket *out)
+{
+    double sum = 0, latest = 0;
+    for (size_t i = 0; i < request->gradient_count; i++)
+        sum += request->gradients[i].bytes;
+    for (size_t i = 0; i < request->gradient_count; i++) {
+        latest = fmax(latest, request->gradients[i].ready); /* a bucket waits for all that is in it */
+        out[i] = (struct tm_comm_bucket){request->gradients[i].bytes * grad_bytes / sum, latest};
+    }
+}
+
+/* The buckets of the stage that has most. */
+static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
+{
+    const struct tm_predict_request *request = &predictor->request;
+    const struct tm_stage *stage = &cut->stages[0];
+    for (size_t s = 1; s < cut->count; s++) {
+        if (cut->stages[s].network.params > stage->network.params) stage = &cut->stages[s];
+    }
+    double value_bytes = tm_precision_value_bytes(request->precision);
+    cut->grad_bytes = stage->network.params * value_bytes;
+    bool measured = cut->count == 1 && request->gradient_count > 0;
+    size_t count = measured ? request->gradient_count : stage->last - stage->first + 1;
+    size_t max = (size_t)fmin(TM_BUCKETS_MAX, cut->grad_bytes / (25 << 20) + 3);
+    struct tm_comm_bucket *gradients = tm_alloc(count * sizeof *gradients);
+    cut->buckets = tm_alloc(max * sizeof *cut->buckets);
+    if (gradients == NULL || cut->buckets == NULL) {
+        tm_free(gradients);
+        return tm_error_nomem(e);
+    }
+    if (measured)
+        gradients_as_measured(request, cut->grad_bytes, gradients);
+    else
+        gradients_of_layers(predictor, stage, value_bytes, gradients);
+    cut->bucket_count = tm_comm_buckets(gradients, count, cut->buckets, max);
+    tm_free(gradients);
     return 0;
 }
 

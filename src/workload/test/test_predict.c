@@ -491,7 +491,60 @@ static void test_failing_allocations(void **state)
     tm_model_deinit(&model);
 }
 
-TM_TEST_MAIN(TM_TEST(test_parts_add_up), TM_TEST(test_one_gpu_is_the_compute_model), TM_TEST(test_measured_steps),
+/* Gradients that are ready early hide behind the backward pass; those that come at its end cannot. */
+static void test_measured_gradients(void **state)
+{
+    (void)state;
+    static const struct tm_comm_bucket early[] = {{9e7, 0.1}, {1e7, 1}}, late[] = {{1e7, 0.1}, {9e7, 1}};
+    struct tm_model model;
+    model_from("resnet50", &model);
+    struct tm_fleet_group group = group_of("v", v100(), 4, 1, 1e10);
+    struct tm_predict_request request = request_of(&model, &group, 1, 128);
+    request.micro_batch = 32;
+    request.pipelines = 4;
+    request.stages = 1;
+    double layers_s = predict(&request).exposed_comm_s;
+    request.gradients = late;
+    request.gradient_count = TM_COUNT(late);
+    double late_s = predict(&request).exposed_comm_s;
+    request.gradients = early;
+    double early_s = predict(&request).exposed_comm_s;
+    assert_row(early_s < layers_s && layers_s < late_s, "exposed: early %g, by layers %g, late %g s", early_s, layers_s,
+               late_s);
+    request.pipelines = 2;
+    request.stages = 2;
+    double cut_s = predict(&request).exposed_comm_s;
+    request.gradient_count = 0;
+    assert_true(predict(&request).exposed_comm_s ==
+                cut_s); /* measured for the whole model: stages go by their layers */
+    tm_model_deinit(&model);
+}
+
+/* One row, and the same row many times, teach the same. */
+static void test_one_row_and_duplicates(void **state)
+{
+    (void)state;
+    static const int one[] = {16}, same[] = {16, 16, 16, 16};
+    static const double one_ms[] = {80}, same_ms[] = {80, 80, 80, 80};
+    struct tm_model model;
+    model_from("resnet50", &model);
+    struct tm_fleet_group group = group_of("v", v100(), 1, 1, 1e10);
+    struct tm_predict_request request = request_of(&model, &group, 1, 32);
+    request.micro_batch = 32;
+    request.measured_batches = one;
+    request.measured_ms = one_ms;
+    request.measured_count = 1;
+    double alone_s = predict(&request).step_s.mean;
+    request.measured_batches = same;
+    request.measured_ms = same_ms;
+    request.measured_count = 4;
+    double often_s = predict(&request).step_s.mean;
+    assert_row(alone_s > 0 && close_to(alone_s, often_s, 0.05), "one row: %g s, four times: %g s", alone_s, often_s);
+    tm_model_deinit(&model);
+}
+
+TM_TEST_MAIN(TM_TEST(test_parts_add_up), TM_TEST(test_measured_gradients), TM_TEST(test_one_row_and_duplicates),
+             TM_TEST(test_one_gpu_is_the_compute_model), TM_TEST(test_measured_steps),
              TM_TEST(test_best_layout_by_brute_force), TM_TEST(test_half_a_layout), TM_TEST(test_too_large),
              TM_TEST(test_memory_of_the_state), TM_TEST(test_recompute), TM_TEST(test_mixed_fleet),
              TM_TEST(test_pipelines_do_not_span_groups), TM_TEST(test_faster_links_are_never_slower),

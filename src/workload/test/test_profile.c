@@ -121,11 +121,11 @@ static const struct {
     {"network,micro_batch\n", "p:1: precision: expected a column of this name"},
     {"network,precision,micro_batch,fwd_ms,opt_ms\n", "p:1: backward_ms: expected a column of this name"},
     {"world,mbit\n", "p:1: network: expected a column of this name"},
-    {HEAD "words\n", "p:2: line: expected source: TEXT, [step] or [run]"},
+    {HEAD "words\n", "p:2: line: expected source: TEXT, [step], [run] or [gradient]"},
     {HEAD "\"source: a\"\n", "p:2: line: expected source: TEXT"},
     {HEAD "source: a\001b\n", "p:2: source: expected a line of text"},
     {HEAD "source: a,\"b\nc\"\n", "p:2: source: expected a line of text"},
-    {HEAD "[steps]\n", "p:2: table: expected [step] or [run]"},
+    {HEAD "[steps]\n", "p:2: table: expected [step], [run] or [gradient]"},
     {HEAD "[step]\nnetwork,precision\n", "p:3: micro_batch: expected a column of this name"},
     {HEAD "[run]\n\nnetwork,world,mbit,batch,grad_bytes,iter_ms\n", "p:4: compute_ms: expected a column"},
     {HEAD STEPS ",fp32,1,1,1,1\n", "p:4: network: expected a name"},
@@ -293,7 +293,38 @@ static void test_failing_allocations(void **state)
     tm_text_deinit(&many);
 }
 
-TM_TEST_MAIN(TM_TEST(test_own_form), TM_TEST(test_optional_columns), TM_TEST(test_foreign_forms),
-             TM_TEST(test_bad_files_name_the_place), TM_TEST(test_bad_file_leaves_what_was_there),
-             TM_TEST(test_round_trip), TM_TEST(test_shared_files), TM_TEST(test_load),
-             TM_TEST(test_failing_allocations))
+#define GRADIENTS "[gradient]\nnetwork,bytes,ready\n"
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    struct tm_profile profile, again;
+    struct tm_error e = {0};
+    struct tm_text text;
+    tm_profile_init(&profile);
+    tm_profile_init(&again);
+    tm_text_init(&text, 1 << 16);
+    assert_int_equal(parse_profile(HEAD GRADIENTS "mlp,4096,0.25\nmlp,8192,1\n", &profile, &e), 0);
+    assert_int_equal(profile.gradient_count, 2);
+    assert_string_equal(profile.gradients[1].network, "mlp");
+    assert_true(profile.gradients[0].bytes == 4096 && profile.gradients[0].ready == 0.25);
+    tm_profile_print(&profile, &text);
+    assert_int_equal(parse_profile(tm_text_string(&text), &again, &e), 0);
+    assert_true(again.gradient_count == 2 && again.gradients[1].bytes == 8192 && again.gradients[1].ready == 1);
+    static const char *const bad[] = {"mlp,0,0.5\n", "mlp,1,1.5\n", "mlp,1,-0.1\n",
+                                      "mlp,1,\n",    ",1,0.5\n",    "mlp,x,0.5\n"};
+    for (size_t i = 0; i < TM_COUNT(bad); i++) {
+        tm_text_clear(&text);
+        tm_text_printf(&text, HEAD GRADIENTS "%s", bad[i]);
+        assert_row(parse_profile(tm_text_string(&text), &profile, &e) == -(int)TM_EINPUT, "row %zu", i);
+        assert_row(profile.gradient_count == 2 && strstr(e.text, ":4:") != NULL, "row %zu: %s", i, e.text);
+    }
+    tm_text_deinit(&text);
+    tm_profile_deinit(&again);
+    tm_profile_deinit(&profile);
+}
+
+TM_TEST_MAIN(TM_TEST(test_own_form), TM_TEST(test_gradients), TM_TEST(test_optional_columns),
+             TM_TEST(test_foreign_forms), TM_TEST(test_bad_files_name_the_place),
+             TM_TEST(test_bad_file_leaves_what_was_there), TM_TEST(test_round_trip), TM_TEST(test_shared_files),
+             TM_TEST(test_load), TM_TEST(test_failing_allocations))
