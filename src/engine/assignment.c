@@ -13,8 +13,11 @@ int tm_layout_parse(const char *text, int *out_pipelines, int *out_stages, struc
               tm_number_i64(x + 1, strlen(x + 1), &stages) && pipelines > 0 && stages > 0 &&
               pipelines <= TM_WORKERS_MAX && stages <= TM_STAGES_MAX;
     if (!ok)
-        return tm_error_set(e, TM_EUSAGE, "expected a layout such as 2x3 (2 pipelines of 3 stages), got \"%.40s\"",
-                            text);
+        return tm_error_set(
+            e, TM_EUSAGE,
+            "expected a layout such as 2x3 (2 pipelines of 3 stages; at most %d pipelines and %d stages), "
+            "got \"%.40s\"",
+            TM_WORKERS_MAX, TM_STAGES_MAX, text);
     *out_pipelines = (int)pipelines;
     *out_stages = (int)stages;
     return 0;
