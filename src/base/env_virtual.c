@@ -4,6 +4,7 @@
 #include "base/random.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct virtual_process { /* pid = index + 1 */
 };
 
 struct world {
+    pthread_mutex_t files_lock;
     int64_t now_ns;
     struct tm_random random;
     struct entry *files;
@@ -141,9 +143,8 @@ static int virtual_set_variable(struct tm_env *env, const char *name, const char
 
 /* ---- files ---- */
 
-static int virtual_file_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
+static int read_file(struct world *world, const char *path, struct tm_text *out, struct tm_error *e)
 {
-    struct world *world = world_of(env);
     struct entry *file = find_entry(world->files, world->file_count, path);
     if (file == NULL) return tm_error_errno(e, ENOENT, "%s", path);
     tm_text_append(out, tm_text_string(&file->content), file->content.length);
@@ -151,10 +152,9 @@ static int virtual_file_read(struct tm_env *env, const char *path, struct tm_tex
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
 }
 
-static int virtual_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
-                                    struct tm_error *e)
+static int write_file(struct world *world, const char *path, const struct tm_part *parts, size_t count,
+                      struct tm_error *e)
 {
-    struct world *world = world_of(env);
     if (world->fail_write_at > 0 && --world->fail_write_at == 0) return tm_error_errno(e, ENOSPC, "writing %s", path);
     struct tm_text content; /* made whole before it replaces the old one */
     tm_text_init(&content, FILE_BYTES_MAX);
@@ -173,6 +173,39 @@ static int virtual_file_write_parts(struct tm_env *env, const char *path, const 
     return 0;
 }
 
+/* A copy, so that it lasts when the file is written anew. */
+static int map_file(struct world *world, const char *path, const void **out_data, size_t *out_length,
+                    struct tm_error *e)
+{
+    struct entry *file = find_entry(world->files, world->file_count, path);
+    if (file == NULL) return tm_error_errno(e, ENOENT, "%s", path);
+    void *copy = tm_strndup(tm_text_string(&file->content), file->content.length);
+    if (copy == NULL) return tm_error_nomem(e);
+    *out_data = copy;
+    *out_length = file->content.length;
+    return 0;
+}
+
+/* Files may be used by several threads, as on a real machine. */
+static int virtual_file_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    (void)pthread_mutex_lock(&world->files_lock);
+    int rc = read_file(world, path, out, e);
+    (void)pthread_mutex_unlock(&world->files_lock);
+    return rc;
+}
+
+static int virtual_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+                                    struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    (void)pthread_mutex_lock(&world->files_lock);
+    int rc = write_file(world, path, parts, count, e);
+    (void)pthread_mutex_unlock(&world->files_lock);
+    return rc;
+}
+
 static int virtual_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
 {
     struct tm_part part = {.data = data, .length = length};
@@ -183,29 +216,30 @@ static int virtual_file_remove(struct tm_env *env, const char *path, struct tm_e
 {
     (void)e;
     struct world *world = world_of(env);
+    (void)pthread_mutex_lock(&world->files_lock);
     struct entry *file = find_entry(world->files, world->file_count, path);
     if (file != NULL) drop_entry(world->files, &world->file_count, file);
+    (void)pthread_mutex_unlock(&world->files_lock);
     return 0;
 }
 
 static bool virtual_file_exists(struct tm_env *env, const char *path)
 {
     struct world *world = world_of(env);
-    return find_entry(world->files, world->file_count, path) != NULL;
+    (void)pthread_mutex_lock(&world->files_lock);
+    bool exists = find_entry(world->files, world->file_count, path) != NULL;
+    (void)pthread_mutex_unlock(&world->files_lock);
+    return exists;
 }
 
-/* A copy, so that it lasts when the file is written anew. */
 static int virtual_file_map(struct tm_env *env, const char *path, const void **out_data, size_t *out_length,
                             struct tm_error *e)
 {
     struct world *world = world_of(env);
-    struct entry *file = find_entry(world->files, world->file_count, path);
-    if (file == NULL) return tm_error_errno(e, ENOENT, "%s", path);
-    void *copy = tm_strndup(tm_text_string(&file->content), file->content.length);
-    if (copy == NULL) return tm_error_nomem(e);
-    *out_data = copy;
-    *out_length = file->content.length;
-    return 0;
+    (void)pthread_mutex_lock(&world->files_lock);
+    int rc = map_file(world, path, out_data, out_length, e);
+    (void)pthread_mutex_unlock(&world->files_lock);
+    return rc;
 }
 
 static void virtual_file_unmap(struct tm_env *env, const void *data, size_t length)
@@ -564,6 +598,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         tm_free(world);
         return NULL;
     }
+    (void)pthread_mutex_init(&world->files_lock, NULL);
     world->random = tm_random_make(seed, 0);
     world->next_port = 40000;
     *env = (struct tm_env){
@@ -619,6 +654,7 @@ void tm_env_virtual_destroy(struct tm_env *env)
     tm_free(world->variables);
     tm_free(world->sockets);
     tm_free(world->processes);
+    (void)pthread_mutex_destroy(&world->files_lock);
     tm_free(world);
     tm_free(env);
 }
