@@ -156,7 +156,8 @@ int tm_deadline_values_create(const struct tm_deadline_terms *terms, struct tm_d
     v->slack_steps = (int)ceil(slack_s / step_s - 1e-9);
     v->slack_step_s = slack_s / v->slack_steps;
     v->work_step_s = terms->work_s / WORK_STEPS;
-    v->cells = tm_alloc(sizeof *v->cells * RATES * RATES * (WORK_STEPS + 1) * ((size_t)v->slack_steps + 1));
+    /* zeroed: between cells a value may look at the next one with weight 0, before it is filled in */
+    v->cells = tm_calloc(RATES * RATES * (WORK_STEPS + 1) * ((size_t)v->slack_steps + 1), sizeof *v->cells);
     if (v->cells == NULL) {
         tm_free(v);
         return tm_error_nomem(e);
