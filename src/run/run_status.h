@@ -1,0 +1,179 @@
+/* What people and machines see of a run: one struct, made from the events of the job's record, oldest first, and from
+ * what the coordinator says of now. So the same numbers come out while it runs (in the coordinator's process) and
+ * afterwards, from the record alone.
+ *
+ *     struct tm_run_watch *watch = tm_run_watch_create();
+ *     tm_run_watch_take(watch, sequence, event, e);      for every event, again and again as they come
+ *     tm_run_watch_look(watch, &view, utc_ms);           while it runs: what no event has said yet
+ *     const struct tm_run_status *status = tm_run_watch_status(watch);
+ *
+ * Counts, exactly:
+ *   committed     the highest step applied by a generation and not rolled back since
+ *   rolled back   steps that were committed, lost with all replicas of a stage, and done again from the newest copy set
+ *   redone        rolled-back steps, and steps that were under way, not committed, when a generation ended without a
+ *                 drain: all work that was done more than once. Planned changes redo nothing
+ *   pause         the time that a change of generation took from training: from the last commit before it to the first
+ *                 commit after it, less one step at the pace before it; not below 0. Start-up is no pause, nor is a
+ * stop recovery      a pause whose cause is a loss, a hang or a damaged copy: nobody planned it generations   those
+ * that started arrivals      instances that came; a worker started again on its instance is none losses instances that
+ * were taken away, announced (there was a notice) or not; not those given back. Where no cloud tells of instances,
+ * workers that were lost count as theirs worker losses worker processes that were lost, for whatever reason, and came
+ * back or not bill          by the cloud's own count, of all instances that ever were on demand     what the same
+ * instance-seconds cost at the on-demand price of the moment wall          from the first event to the last or to now,
+ * by the clock on the wall; stops between are left out */
+#ifndef TM_RUN_RUN_STATUS_H
+#define TM_RUN_RUN_STATUS_H
+
+#include "base/jsonout.h"
+#include "cloud/cloud.h"
+#include "run/coordinator.h"
+
+enum {
+    TM_STATUS_NAME_MAX = 64,
+    TM_STATUS_TEXT_MAX = 200,
+    TM_STATUS_LOSS_POINTS = 256,  /* over the whole run: when full, every second one goes */
+    TM_STATUS_EVENTS = 32,        /* the last ones */
+    TM_STATUS_GONE_SHOWN = 64,    /* instances that are gone: the last ones */
+    TM_STATUS_PAUSES_SHOWN = 256, /* the last ones */
+};
+
+/* What the job is: the record's first event, so that a record can be understood alone. */
+struct tm_run_job {
+    char name[TM_STATUS_NAME_MAX];
+    uint64_t steps;
+    uint64_t samples_per_step; /* 0: not known */
+    uint64_t tokens_per_step;  /* 0: not known */
+    uint32_t layers;
+    uint32_t micro_batches;
+    double speed;                     /* the cloud's seconds in one on the wall */
+    char command[TM_STATUS_TEXT_MAX]; /* to repeat it; "" */
+};
+
+enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS };
+
+struct tm_run_instance {
+    uint64_t id;
+    enum tm_instance_state state;
+    bool spot;
+    bool announced; /* of one that is lost: there was a notice */
+    uint32_t zone;
+    int64_t start_ms;      /* the cloud's time, as end_ms */
+    int64_t end_ms;        /* 0: it is here */
+    int64_t leaves_utc_ms; /* TM_INSTANCE_NOTICED: by the clock on the wall */
+    double price_usd_h;
+    double bill_usd;
+    enum tm_seat_kind seat;
+    uint32_t pipeline;
+    uint32_t stage;
+};
+
+struct tm_run_pause {
+    uint64_t generation; /* that ended it */
+    enum tm_change_cause cause;
+    int64_t end_utc_ms; /* first commit after it */
+    double pause_s;
+};
+
+struct tm_loss_point {
+    uint64_t step;
+    double loss;
+};
+
+struct tm_run_event_text {
+    uint64_t sequence;
+    int64_t utc_ms;
+    char kind[24];
+    char text[TM_STATUS_TEXT_MAX]; /* in words, with its numbers */
+};
+
+/* p50 and max are NaN where there is none. */
+struct tm_run_spread {
+    uint64_t count;
+    double p50_s;
+    double max_s;
+    double total_s;
+};
+
+struct tm_run_status {
+    struct tm_run_job job;
+    enum tm_job_state state;
+    char reason[TM_STATUS_TEXT_MAX]; /* of the state, or what is waited for; "" */
+    bool live;                       /* a coordinator said so; else: the record's last word */
+    uint64_t sequence;               /* of the last event */
+    int64_t utc_ms;                  /* now, or of the last event */
+    int64_t begun_utc_ms;
+
+    uint64_t committed;
+    uint64_t durable; /* step of the newest whole copy set */
+    uint64_t redone;
+    uint64_t rolled_back;
+    double loss; /* newest; NaN: none */
+    struct tm_loss_point points[TM_STATUS_LOSS_POINTS];
+    size_t point_count;
+    double step_s;         /* newest measured; NaN */
+    double steps_s;        /* per second, over the last seconds; 0 while nothing is committed */
+    char weights_hash[33]; /* of the last step, all layers; "": not known */
+
+    uint64_t generation;
+    uint64_t generations;
+    uint32_t pipelines; /* of the layout; 0: none */
+    uint32_t stages;
+    uint32_t *seats_first; /* layer at which each stage begins; stages + 1 of them; owned */
+    uint64_t *seats;       /* instance at [pipeline * stages + stage]; 0: its holder is lost; owned */
+    uint32_t spares;
+
+    struct tm_run_instance *instances; /* by number; owned */
+    size_t instance_count;
+    size_t instance_capacity;
+    uint32_t here;
+    uint32_t noticed;
+    uint32_t want_spot;
+    uint32_t want_on_demand;
+    uint64_t arrivals;
+    uint64_t losses_announced;
+    uint64_t losses_unannounced;
+    uint64_t worker_losses;
+    double bill_usd;
+    double on_demand_usd; /* NaN: no on-demand price is known */
+    double spot_usd_h;    /* NaN: not known */
+    double on_demand_usd_h;
+
+    struct tm_run_pause *pauses; /* owned */
+    size_t pause_count;
+    size_t pause_capacity;
+    struct tm_run_spread pause;
+    struct tm_run_spread recovery;
+    double wall_s;
+
+    struct tm_run_event_text events[TM_STATUS_EVENTS]; /* oldest first */
+    size_t event_count;
+};
+
+void tm_run_status_deinit(struct tm_run_status *status);
+
+/* GET /v1/status, `status --json`. Reading gives back what was written; -TM_EINPUT names the key. */
+void tm_run_status_write(const struct tm_run_status *status, struct tm_jsonout *json);
+int tm_run_status_read(const char *file, const char *text, size_t length, struct tm_run_status *out,
+                       struct tm_error *e);
+
+/* The end of a run: `run --json` and summary.json. */
+void tm_run_summary_write(const struct tm_run_status *status, struct tm_jsonout *json);
+
+/* ---- making it ---- */
+
+struct tm_run_watch;
+struct tm_run_watch *tm_run_watch_create(void); /* the caller owns it; NULL: out of memory */
+void tm_run_watch_destroy(struct tm_run_watch *watch);
+
+/* Events must come in the order of their sequence; one that was taken before is passed over. */
+int tm_run_watch_take(struct tm_run_watch *watch, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e);
+/* What the coordinator says of now. */
+int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
+                      struct tm_error *e);
+/* Borrowed until the next call. */
+const struct tm_run_status *tm_run_watch_status(const struct tm_run_watch *watch);
+
+/* An event in words, with its numbers: "worker 3 lost without a notice". */
+void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out);
+
+#endif
