@@ -1,0 +1,16 @@
+"""Tidemill: train deep networks on capacity that comes and goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Name -> the module that has it. Found when they are first asked for: `import tidemill` does not import torch.
+_LAZY = {"profile": "tidemill.profiler"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tidemill' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,0 +1,1 @@
+"""Profiles of training jobs; see doc/profile.md."""
