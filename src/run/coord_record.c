@@ -16,7 +16,7 @@ static void put(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, st
     if (tm_text_status(&text, NULL) == 0)
         tm_outbox_add(out, TM_COORDINATOR_RECORD, text.data, text.length, sync, 0);
     else
-        out->failed = -(int)TM_ENOMEM; /* what was to be recorded first must not happen */
+        tm_outbox_fail(out, -(int)TM_ENOMEM); /* what was to be recorded first must not happen */
     tm_text_deinit(&text);
 }
 
@@ -31,7 +31,7 @@ void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_
     body.started = started;
     body.rolled_back = rolled_back;
     if (started) body.layout = tm_roster_write(&c->roster, &arena);
-    if (started && body.layout == NULL) out->failed = -(int)TM_ENOMEM;
+    if (started && body.layout == NULL) tm_outbox_fail(out, -(int)TM_ENOMEM);
     event.body_case = TMW__RECORD_EVENT__BODY_GENERATION;
     event.generation = &body;
     put(c, &event, !TM_PLANTED(record_unsynced), out);
@@ -47,7 +47,7 @@ void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, 
     Tmw__CopyPart *parts = tm_arena_alloc(&arena, (set->part_count + 1) * sizeof *parts);
     body.parts = tm_arena_alloc(&arena, (set->part_count + 1) * sizeof(Tmw__CopyPart *));
     if (parts == NULL || body.parts == NULL) {
-        out->failed = -(int)TM_ENOMEM;
+        tm_outbox_fail(out, -(int)TM_ENOMEM);
         tm_arena_deinit(&arena);
         return;
     }
@@ -79,6 +79,8 @@ void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, 
         tm_text_append(&text, tm_outbox_data(out, &recorded), recorded.length);
         if (tm_text_status(&text, NULL) == 0)
             tm_outbox_add(out, TM_COORDINATOR_MANIFEST, text.data, text.length, set->set, 0);
+        else
+            tm_outbox_fail(out, -(int)TM_ENOMEM);
         tm_text_deinit(&text);
     }
     tm_arena_deinit(&arena);

@@ -23,6 +23,8 @@ struct service {
     uint64_t incarnation;
     bool ends;
     int heard; /* of SIGTERM */
+    int failed;
+    struct tm_error error;
 };
 
 static int64_t now_ms(const struct service *s)
@@ -62,6 +64,7 @@ static void carry_out(struct service *s)
             (void)s->env->process_signal(s->env, s->worker, SIGKILL, NULL);
         if (action.kind == TM_AGENT_STOP) s->ends = true;
     }
+    if (s->failed == 0) s->failed = tm_outbox_status(&s->out, &s->error);
     tm_outbox_clear(&s->out);
 }
 
@@ -103,7 +106,7 @@ int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct 
     int rc = service->tls_folder == NULL ? 0 : tm_tls_load(env, service->tls_folder, &s.tls, e);
     if (rc == 0) rc = tm_links_create(env, NULL, s.tls, &s.links, e);
     if (rc == 0) tm_agent_init(&s.agent, &options);
-    while (rc == 0 && !s.ends) {
+    while (rc == 0 && s.failed == 0 && !s.ends) {
         struct tm_links_waiting waiting;
         tm_links_note(s.links, WAIT_MS, &waiting);
         tm_links_wait(s.links, &waiting);
@@ -121,5 +124,9 @@ int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct 
     tm_links_destroy(s.links);
     tm_tls_destroy(s.tls);
     tm_outbox_deinit(&s.out);
+    if (rc == 0 && s.failed != 0) {
+        rc = s.failed;
+        if (e != NULL) *e = s.error;
+    }
     return rc;
 }

@@ -27,16 +27,23 @@ void tm_outbox_clear(struct tm_outbox *outbox)
 int tm_outbox_status(const struct tm_outbox *outbox, struct tm_error *e)
 {
     if (outbox->failed == -(int)TM_ENOMEM) return tm_error_nomem(e);
-    if (outbox->failed != 0) return tm_error_set(e, TM_ELIMIT, "more than %d actions in one step", ACTIONS_MAX);
-    return tm_text_status(&outbox->bytes, e);
+    if (outbox->failed == 0) return 0;
+    return tm_error_set(e, TM_ELIMIT, "more than %d actions or %d bytes of them in one step", ACTIONS_MAX, BYTES_MAX);
+}
+
+void tm_outbox_fail(struct tm_outbox *outbox, int rc)
+{
+    if (outbox->failed == 0) outbox->failed = rc;
+    outbox->count = 0;
 }
 
 static struct tm_action *next_action(struct tm_outbox *outbox)
 {
+    if (outbox->failed != 0) return NULL;
     int rc =
         tm_grow((void **)&outbox->actions, &outbox->capacity, outbox->count + 1, sizeof *outbox->actions, ACTIONS_MAX);
     if (rc != 0) {
-        outbox->failed = rc;
+        tm_outbox_fail(outbox, rc);
         return NULL;
     }
     struct tm_action *action = &outbox->actions[outbox->count++];
@@ -52,6 +59,7 @@ void tm_outbox_send(struct tm_outbox *outbox, const struct tm_peer *to, const tm
     action->kind = TM_ACTION_SEND;
     action->to = *to;
     action->length = outbox->bytes.length - action->offset;
+    if (outbox->bytes.failed != 0) tm_outbox_fail(outbox, outbox->bytes.failed);
 }
 
 void tm_outbox_add(struct tm_outbox *outbox, int kind, const void *data, size_t length, uint64_t number, uint64_t other)
@@ -63,6 +71,7 @@ void tm_outbox_add(struct tm_outbox *outbox, int kind, const void *data, size_t 
     action->length = length;
     action->number = number;
     action->other = other;
+    if (outbox->bytes.failed != 0) tm_outbox_fail(outbox, outbox->bytes.failed);
 }
 
 const void *tm_outbox_data(const struct tm_outbox *outbox, const struct tm_action *action)

@@ -1,8 +1,9 @@
 /* What a state machine asks of the program around it: a list of actions, to be carried out in order.
  *
  * A machine never does I/O: it appends actions here. TM_ACTION_SEND is common to all; each machine names its own
- * further kinds from TM_ACTION_OWN on. Failure (memory) is sticky, as in tm_text: ask tm_outbox_status at the end; a
- * machine whose step could not be put down must be stopped and started again. */
+ * further kinds from TM_ACTION_OWN on. Failure (memory) is sticky, as in tm_text, and takes all: an outbox that failed
+ * holds no action, so that nothing happens without what must happen before it. Ask tm_outbox_status at the end; a
+ * machine whose step could not be put down must be destroyed, and started again. */
 #ifndef TM_WIRE_OUTBOX_H
 #define TM_WIRE_OUTBOX_H
 
@@ -31,6 +32,8 @@ void tm_outbox_init(struct tm_outbox *outbox);
 void tm_outbox_deinit(struct tm_outbox *outbox);
 void tm_outbox_clear(struct tm_outbox *outbox); /* after the actions are carried out */
 int tm_outbox_status(const struct tm_outbox *outbox, struct tm_error *e);
+/* Something could not be made that belongs in here: the whole step is void. */
+void tm_outbox_fail(struct tm_outbox *outbox, int rc);
 
 void tm_outbox_send(struct tm_outbox *outbox, const struct tm_peer *to, const tm_message *message);
 /* An action with bytes (may be none) and two numbers. */

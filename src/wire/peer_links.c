@@ -109,7 +109,10 @@ static struct link *add_link(struct tm_links *links, int handle, bool server)
         tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
         if (links->tls != NULL) {
             link->tls = tm_tls_session_create(links->tls, server);
-            if (link->tls == NULL) break;
+            if (link->tls == NULL) {
+                link->used = false;
+                break;
+            }
         }
         return link;
     }
@@ -162,6 +165,7 @@ static void flush(struct tm_links *links, struct link *link)
 {
     size_t done = 0;
     if (link->tls != NULL) tm_tls_session_output(link->tls, &link->out);
+    if (link->out.failed != 0) link->broken = true; /* a stream with bytes missing is no stream */
     while (!link->broken && done < link->out.length) {
         size_t sent = 0;
         int rc =
@@ -185,12 +189,12 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
         struct tm_text frame;
         tm_text_init(&frame, length + TM_FRAME_HEADER);
         tm_frame_append(&frame, message, length);
-        if (tm_text_status(&frame, NULL) == 0) tm_tls_session_write(link->tls, frame.data, frame.length);
+        if (tm_text_status(&frame, NULL) == 0 && tm_tls_session_write(link->tls, frame.data, frame.length) != 0)
+            link->broken = true;
         tm_text_deinit(&frame);
     } else {
         tm_frame_append(&link->out, message, length);
     }
-    if (tm_text_status(&link->out, NULL) != 0) link->broken = true;
     flush(links, link);
 }
 

@@ -230,21 +230,24 @@ void tm_tls_session_destroy(struct tm_tls_session *session)
     tm_free(session);
 }
 
-static void push_pending(struct tm_tls_session *session)
+static int push_pending(struct tm_tls_session *session)
 {
-    while (SSL_is_init_finished(session->ssl) == 1 && session->pending.length > 0) {
-        size_t done = 0;
-        if (SSL_write_ex(session->ssl, session->pending.data, session->pending.length, &done) != 1) break;
+    int rc = 0;
+    while (rc == 0 && SSL_is_init_finished(session->ssl) == 1 && session->pending.length > 0) {
+        size_t done = 0; /* memory takes all: nothing has to wait, so what fails is out of memory or at its end */
+        if (SSL_write_ex(session->ssl, session->pending.data, session->pending.length, &done) != 1) rc = -(int)TM_EPEER;
         memmove(session->pending.data, session->pending.data + done, session->pending.length - done);
         session->pending.length -= done;
     }
     ERR_clear_error();
+    return rc;
 }
 
-void tm_tls_session_write(struct tm_tls_session *session, const void *plain, size_t length)
+int tm_tls_session_write(struct tm_tls_session *session, const void *plain, size_t length)
 {
     tm_text_append(&session->pending, plain, length);
-    push_pending(session);
+    if (session->pending.failed != 0) return session->pending.failed;
+    return push_pending(session);
 }
 
 void tm_tls_session_output(struct tm_tls_session *session, struct tm_text *out)
@@ -263,7 +266,7 @@ int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t
     if (BIO_write(session->in, raw, (int)length) != (int)length) return -(int)TM_ENOMEM;
     int rc = SSL_is_init_finished(session->ssl) == 1 ? 1 : SSL_do_handshake(session->ssl);
     if (rc == 1) {
-        push_pending(session);
+        if (push_pending(session) != 0) return -(int)TM_EPEER;
         while ((rc = SSL_read_ex(session->ssl, buffer, sizeof buffer, &got)) == 1)
             tm_text_append(plain, buffer, got);
     }

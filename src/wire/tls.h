@@ -21,8 +21,9 @@ void tm_tls_destroy(struct tm_tls *tls); /* NULL is allowed */
 
 struct tm_tls_session *tm_tls_session_create(struct tm_tls *tls, bool server); /* NULL: out of memory */
 void tm_tls_session_destroy(struct tm_tls_session *session);                   /* NULL is allowed */
-/* Plain bytes to send; they come out of tm_tls_session_output once the handshake is done. */
-void tm_tls_session_write(struct tm_tls_session *session, const void *plain, size_t length);
+/* Plain bytes to send; they come out of tm_tls_session_output once the handshake is done. Not 0: the stream has lost
+ * bytes (memory, or more pending than its limit): close. */
+int tm_tls_session_write(struct tm_tls_session *session, const void *plain, size_t length);
 /* Raw bytes to put on the wire, appended to `out`. */
 void tm_tls_session_output(struct tm_tls_session *session, struct tm_text *out);
 /* Raw bytes from the wire; plain ones are appended to `plain`. -TM_EPEER: the other side is not of this job, or the

@@ -43,8 +43,8 @@ struct tidemill {
     pthread_cond_t changed;
     bool closing;
     bool stopped;
-    bool refused;
-    bool due; /* work waits for the engine */
+    int stop_code; /* what tidemill_next returns then */
+    bool due;      /* work waits for the engine */
     struct tidemill_work work;
     atomic_uint_fast64_t ticket; /* of the newest order; grows with every begin and cancel */
     atomic_uint_fast64_t taken;  /* the one the engine works on: another number, and it works in vain */
@@ -214,6 +214,21 @@ static void send_action(struct tidemill *t, const struct tm_action *action)
     tm_links_send(t->links, &action->to, address, tm_outbox_data(&t->out, action), action->length);
 }
 
+/* The machine may be used: no step of it was lost for want of memory. */
+static bool alive(const struct tidemill *t)
+{
+    return !t->stopped || t->stop_code >= 0;
+}
+
+static void stop(struct tidemill *t, int code)
+{
+    if (t->stopped) return;
+    t->stopped = true;
+    t->stop_code = code;
+    (void)atomic_fetch_add(&t->ticket, 1); /* whatever is computed is in vain */
+    (void)pthread_cond_broadcast(&t->changed);
+}
+
 /* Files answer at once and may add actions: so the list is walked by number until its end. */
 static void carry_out(struct tidemill *t)
 {
@@ -228,18 +243,17 @@ static void carry_out(struct tidemill *t)
             if (tm_text_status(&copy, NULL) == 0) put_file(t, action.number, action.other, copy.data, copy.length);
             tm_text_deinit(&copy);
         }
-        if (action.kind == TM_WORKER_STOP) {
-            t->stopped = true;
-            t->refused = action.number != 0;
-            (void)pthread_cond_broadcast(&t->changed);
-        }
+        if (action.kind == TM_WORKER_STOP) stop(t, action.number != 0 ? -(int)TM_EPEER : 1);
     }
+    int rc = tm_outbox_status(&t->out, NULL);
+    if (rc != 0) stop(t, rc); /* a step of the machine is void: it must not go on */
     tm_outbox_clear(&t->out);
 }
 
 static void on_message(void *context, const tm_message *message)
 {
     struct tidemill *t = context;
+    if (!alive(t)) return;
     tm_worker_receive(t->worker, now_ms(t), message, &t->out);
     carry_out(t);
 }
@@ -257,7 +271,7 @@ static void *serve(void *context)
         (void)pthread_mutex_lock(&t->lock);
         bool end = t->closing;
         tm_links_take(t->links, on_message, t);
-        if (now_ms(t) - ticked_ms >= TICK_MS) {
+        if (alive(t) && now_ms(t) - ticked_ms >= TICK_MS) {
             ticked_ms = now_ms(t);
             tm_worker_tick(t->worker, ticked_ms, &t->out);
             carry_out(t);
@@ -325,8 +339,9 @@ tidemill *tidemill_open(const struct tidemill_options *options, const struct tid
                         size_t error_size)
 {
     struct tm_error e = {.text = "wrong options"};
-    struct tidemill *t = options->size == sizeof *options && options->instance > 0 ? tm_calloc(1, sizeof *t) : NULL;
-    int rc = -(int)TM_EUSAGE;
+    bool right = options->size == sizeof *options && options->instance > 0;
+    struct tidemill *t = right ? tm_calloc(1, sizeof *t) : NULL;
+    int rc = right ? tm_error_nomem(&e) : -(int)TM_EUSAGE;
     if (t != NULL) {
         t->env = tm_env_real();
         t->engine = *engine;
@@ -422,8 +437,8 @@ int tidemill_next(tidemill *t, struct tidemill_work *out)
     while (!t->due && !t->stopped)
         (void)pthread_cond_wait(&t->changed, &t->lock);
     if (t->stopped) {
-        rc = t->refused ? -(int)TM_EPEER : 1;
-        keep_result(t);
+        rc = t->stop_code;
+        if (rc == 1) keep_result(t);
     } else {
         t->due = false;
         rc = settle(t);
@@ -443,11 +458,11 @@ int tidemill_cancelled(tidemill *t)
 int tidemill_held(tidemill *t, uint64_t step, const struct tidemill_norm *norms, size_t count)
 {
     struct tm_norm *list = tm_calloc(count + 1, sizeof *list);
-    if (list == NULL) return -(int)TM_ENOMEM;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; list != NULL && i < count; i++)
         list[i] = (struct tm_norm){.layer = norms[i].layer, .sum = norms[i].sum};
     (void)pthread_mutex_lock(&t->lock);
-    bool cancelled = tidemill_cancelled(t) != 0;
+    if (list == NULL) stop(t, -(int)TM_ENOMEM);
+    bool cancelled = tidemill_cancelled(t) != 0 || !alive(t);
     if (!cancelled) {
         tm_worker_held(t->worker, now_ms(t), step, list, count, &t->out);
         carry_out(t);
@@ -460,8 +475,10 @@ int tidemill_held(tidemill *t, uint64_t step, const struct tidemill_norm *norms,
 int tidemill_applied(tidemill *t, uint64_t step)
 {
     (void)pthread_mutex_lock(&t->lock);
-    tm_worker_applied(t->worker, now_ms(t), step, &t->out);
-    carry_out(t);
+    if (alive(t)) {
+        tm_worker_applied(t->worker, now_ms(t), step, &t->out);
+        carry_out(t);
+    }
     (void)pthread_mutex_unlock(&t->lock);
     return 0;
 }

@@ -169,6 +169,10 @@ static bool take_at_hand(struct tm_worker *w, struct fetch *fetch, struct tm_out
         tm_worker__check_ready(w, out);
         return true;
     }
+    if (fetch->source_count > 0 && fetch->missing == 0) { /* all came, but the engine had no room for it then */
+        finish(w, fetch, out);
+        return true;
+    }
     const struct tm_copy_part *own = fetch->set == 0 ? NULL : tm_copies_find(&w->copies, fetch->set, fetch->layer);
     if (own == NULL || !tm_hash_equal(own->name.hash, fetch->hash) || own->name.size != fetch->size) return false;
     if (!tm_hash_equal(tm_hash_of(own->data, own->name.size), fetch->hash)) return false;
