@@ -46,6 +46,7 @@ struct tidemill_options {
     uint64_t incarnation; /* of this process; 0: drawn */
     int anchor;
     uint64_t copy_bytes_max; /* memory for copies of others' layers; 0: 1 GiB */
+    const char *endpoint;    /* where the engines of peers reach ours; any text of less than 108 bytes; NULL: none */
 };
 
 struct tidemill_engine {
@@ -66,7 +67,8 @@ struct tidemill_peer {
     uint64_t instance;
     uint32_t pipeline;
     uint32_t stage;
-    const char *address; /* of its library; valid until the next tidemill_next */
+    const char *address;  /* of its library; texts are valid until the next tidemill_next */
+    const char *endpoint; /* of its engine, as it gave it; "": none */
 };
 
 struct tidemill_work {
@@ -96,13 +98,22 @@ TIDEMILL_API tidemill *tidemill_open(const struct tidemill_options *options, con
                                      char *error, size_t error_size);
 TIDEMILL_API void tidemill_close(tidemill *t);
 
-/* Waits for the next thing to do: 0 and `out`, 1 when the job is finished, negative when we were refused. */
+/* Waits for the next thing to do: 0 and `out`, 1 when the job is finished, negative when we were refused or the job
+ * has failed. */
 TIDEMILL_API int tidemill_next(tidemill *t, struct tidemill_work *out);
 /* Has the step under way been given up? Cheap. */
 TIDEMILL_API int tidemill_cancelled(tidemill *t);
 /* The step's reduced gradients are held: 0, or 1 if the step was given up meanwhile. */
 TIDEMILL_API int tidemill_held(tidemill *t, uint64_t step, const struct tidemill_norm *norms, size_t count);
 TIDEMILL_API int tidemill_applied(tidemill *t, uint64_t step);
+/* The loss of a step, for the user's eyes; before tidemill_applied of that step, by any worker that knows it. Numbers
+ * that are not finite are not passed on. */
+TIDEMILL_API void tidemill_report_loss(tidemill *t, uint64_t step, double loss);
+/* The job itself is wrong (an exception in the user's code, a loss that is no number), and would go wrong again: it is
+ * recorded, everybody is stopped and nothing is tried again. tidemill_next then returns a negative number. */
+TIDEMILL_API void tidemill_failed(tidemill *t, const char *reason);
+/* Why tidemill_next said that it is over; "" before. Valid until tidemill_close. */
+TIDEMILL_API const char *tidemill_reason(const tidemill *t);
 /* The computation lacks data of this peer (0: of none); lets the coordinator find a cut link. */
 TIDEMILL_API void tidemill_waiting_for(tidemill *t, uint64_t instance);
 

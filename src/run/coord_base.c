@@ -193,6 +193,7 @@ int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run
         struct tm_member *member = &roster.members[roster.member_count++];
         *member = (struct tm_member){.id = k->peer.id, .incarnation = k->peer.incarnation, .spare = true};
         memcpy(member->address, k->address, sizeof member->address);
+        memcpy(member->endpoint, k->endpoint, sizeof member->endpoint);
     }
     take_seats(c, now_ms, decision, base, &roster);
     int rc = tm_roster_check(&roster, c->options.layers, c->options.micro_batches, NULL);

@@ -394,6 +394,7 @@ void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_
         if (c->copying.set != 0) return; /* the last step is made durable first */
     }
     tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
+    tm_coord__progress_tell(c, now_ms, out);
     tm_coord__record_finished(c, out);
     for (size_t i = 0; i < c->known_count; i++)
         if (c->known[i].peer.role == TM_ROLE_WORKER && c->known[i].registered)

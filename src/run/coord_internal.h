@@ -18,7 +18,9 @@ enum {
     BAD_MAX = 4096,
     INSTANCES_MAX = 1 << 16,
     SOURCES_MAX = 8,
-    PAST_MAX = 8
+    PAST_MAX = 8,
+    LOSSES_MAX = 256,
+    PROGRESS_EVERY_MS = 1000
 };
 
 struct layer_report {
@@ -45,6 +47,7 @@ struct known {
     uint64_t nonce;
     bool anchor;
     char address[TM_MEMBER_ADDRESS_MAX];
+    char endpoint[TM_MEMBER_ADDRESS_MAX];
     int64_t heard_ms;
     int64_t acked_ms; /* our last word to it */
     int64_t joined_ms;
@@ -159,6 +162,15 @@ struct tm_coordinator {
     size_t bad_count;
     size_t bad_capacity;
 
+    struct tm_step_loss losses[LOSSES_MAX]; /* by step */
+    size_t loss_count;
+    uint32_t told_step_ms;
+    uint64_t progress_step; /* the newest in the record */
+    int64_t progress_ms;    /* when it was put there */
+    char failure[TM_MESSAGE_STRING_MAX + 1];
+    char kernel_class[TM_MESSAGE_STRING_MAX + 1];
+    bool kernel_class_known;
+
     Tmw__Instance *instances; /* plain data: no pointers inside */
     size_t instance_count;
     size_t instance_capacity;
@@ -241,6 +253,14 @@ void tm_coord__drop_old(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__adopt_sets(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__sets_deinit(struct tm_coordinator *c);
 
+/* coord_progress.c: losses, and the failure of the job itself */
+void tm_coord__loss_told(struct tm_coordinator *c, uint64_t step, double loss);
+void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body);
+void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const char *reason, uint64_t worker, uint64_t step,
+                    struct tm_outbox *out);
+bool tm_coord__ended(const struct tm_coordinator *c);
+
 /* coord_observe.c */
 void tm_coord__observe_start(struct tm_coordinator *c);
 void tm_coord__observe(struct tm_coordinator *c, const struct known *k, const Tmw__Heartbeat *body);
@@ -251,6 +271,9 @@ void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_
 void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, struct tm_outbox *out);
 void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outbox *out);
 void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_loss *newest, struct tm_outbox *out);
+void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t step, struct tm_outbox *out);
+void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/planted.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- joining ---- */
@@ -41,7 +42,7 @@ static void refuse(struct tm_coordinator *c, const struct tm_peer *to, const cha
 {
     Tmw__Refuse body = TMW__REFUSE__INIT;
     tm_message message = tm_coord__head(c, to);
-    char text[TM_MESSAGE_STRING_MAX];
+    char text[TM_MESSAGE_STRING_MAX + 1];
     size_t length = strnlen(why, sizeof text - 1);
     memcpy(text, why, length);
     text[length] = '\0';
@@ -86,6 +87,26 @@ static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct kno
     memset(k->layers, 0, c->options.layers * sizeof *k->layers);
 }
 
+/* Bits are promised within one kernel class: the first worker's is the job's. */
+static bool class_right(struct tm_coordinator *c, const struct tm_peer *from, const char *kernel_class,
+                        struct tm_outbox *out)
+{
+    char why[TM_MESSAGE_STRING_MAX + 1];
+    if (!c->kernel_class_known) {
+        (void)snprintf(c->kernel_class, sizeof c->kernel_class, "%s", kernel_class);
+        c->kernel_class_known = true;
+        tm_coord__record_kernel_class(c, out);
+    }
+    if (strcmp(c->kernel_class, kernel_class) == 0) return true;
+    (void)snprintf(
+        why, sizeof why,
+        "this worker's kernel class is '%.40s', the job's is '%.40s', and bits are the same within one class "
+        "only: set TIDEMILL_KERNELS to the smaller one for all",
+        kernel_class, c->kernel_class);
+    refuse(c, from, why, out);
+    return false;
+}
+
 void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__Hello *hello = message->hello;
@@ -98,6 +119,7 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         tm_coord__challenge(c, &from, out);
         return;
     }
+    if (from.role == TM_ROLE_WORKER && !class_right(c, &from, hello->kernel_class, out)) return;
     struct known *k = tm_coord__find(c, from.role, from.id);
     if (k == NULL) k = tm_coord__add(c, from.role, from.id);
     if (k == NULL) {
@@ -116,9 +138,8 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     k->heard_ms = now_ms;
     k->acked_ms = now_ms;
     k->anchor = hello->anchor;
-    size_t length = strnlen(hello->address, sizeof k->address - 1);
-    memcpy(k->address, hello->address, length);
-    k->address[length] = '\0';
+    (void)snprintf(k->address, sizeof k->address, "%s", hello->address);
+    (void)snprintf(k->endpoint, sizeof k->endpoint, "%s", hello->endpoint);
     welcome(c, &k->peer, hello->nonce, out);
     if (from.role == TM_ROLE_WORKER && c->phase == TM_COORDINATOR_COLLECTING) tm_coord__send_fence(c, k, out);
 }
@@ -148,7 +169,9 @@ void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, stru
 {
     Tmw__Stop body = TMW__STOP__INIT;
     tm_message message = tm_coord__head(c, &k->peer);
-    char reason[] = "the job is finished";
+    char reason[TM_MESSAGE_STRING_MAX + 1];
+    body.failed = c->phase == TM_COORDINATOR_FAILED;
+    (void)snprintf(reason, sizeof reason, "%s", body.failed ? c->failure : "the job is finished");
     body.reason = reason;
     body.step = c->options.steps;
     TM_BODY(message, STOP, stop, &body);
@@ -162,7 +185,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     if (k == NULL || message->from_role != TM_ROLE_WORKER) return;
     k->heard_ms = now_ms;
     if (body->generation > c->highest_seen) c->highest_seen = body->generation;
-    bool counts = c->phase != TM_COORDINATOR_REBUILDING && c->phase != TM_COORDINATOR_FINISHED;
+    bool counts = c->phase != TM_COORDINATOR_REBUILDING && !tm_coord__ended(c);
     if (counts && body->generation > c->generation) {
         tm_coord__outnumbered(c, now_ms, out);
         return; /* without an answer */
@@ -186,7 +209,9 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
         c->applied = body->applied;
         c->applied_ms = now_ms;
     }
-    if (c->phase == TM_COORDINATOR_FINISHED) {
+    tm_coord__losses_heard(c, body);
+    if (body->failure[0] != '\0') tm_coord__fail(c, now_ms, body->failure, k->peer.id, body->applied + 1, out);
+    if (tm_coord__ended(c)) {
         tm_coord__stop_worker(c, k, out);
         return;
     }
@@ -221,7 +246,7 @@ void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     Tmw__AgentOrder order = TMW__AGENT_ORDER__INIT;
     tm_message answer = tm_coord__head(c, &agent->peer);
     order.sequence = body->sequence;
-    order.stop = c->phase == TM_COORDINATOR_FINISHED;
+    order.stop = tm_coord__ended(c);
     if (agent->restart_incarnation != 0 && body->worker_incarnation == agent->restart_incarnation &&
         body->worker_runs) {
         order.restart_worker = true;

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,42 @@ void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out)
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     event.body_case = TMW__RECORD_EVENT__BODY_FINISHED_STEP;
     event.finished_step = c->options.steps;
+    put(c, &event, true, out);
+}
+
+void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_loss *newest, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__ProgressEvent body = TMW__PROGRESS_EVENT__INIT;
+    body.step = c->applied;
+    body.step_ms = c->told_step_ms;
+    body.loss_known = newest != NULL;
+    if (newest != NULL) {
+        body.step = newest->step;
+        body.loss = newest->loss;
+    }
+    event.body_case = TMW__RECORD_EVENT__BODY_PROGRESS;
+    event.progress = &body;
+    put(c, &event, false, out);
+}
+
+void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t step, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__FailedEvent body = TMW__FAILED_EVENT__INIT;
+    body.reason = c->failure;
+    body.worker = worker;
+    body.step = step;
+    event.body_case = TMW__RECORD_EVENT__BODY_FAILED;
+    event.failed = &body;
+    put(c, &event, true, out);
+}
+
+void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    event.body_case = TMW__RECORD_EVENT__BODY_KERNEL_CLASS;
+    event.kernel_class = c->kernel_class;
     put(c, &event, true, out);
 }
 
@@ -220,6 +257,17 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         return 0;
     case TMW__RECORD_EVENT__BODY_INSTANCE:
         return store_instance(c, event->instance);
+    case TMW__RECORD_EVENT__BODY_FAILED:
+        (void)snprintf(c->failure, sizeof c->failure, "%s", event->failed->reason);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
+        (void)snprintf(c->kernel_class, sizeof c->kernel_class, "%s", event->kernel_class);
+        c->kernel_class_known = true;
+        return 0;
+    case TMW__RECORD_EVENT__BODY_PROGRESS:
+        c->progress_step = event->progress->step;
+        if (event->progress->loss_known) tm_coord__loss_told(c, event->progress->step, event->progress->loss);
+        return 0;
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
         c->loaded_finished = true;
         return 0;

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static const char *const phase_names[] = {"rebuilding", "collecting", "assigned", "running", "draining", "finished"};
+static const char *const phase_names[] = {"rebuilding", "collecting", "assigned", "running",
+                                          "draining",   "finished",   "failed"};
 
 const char *tm_coordinator_phase_name(enum tm_coordinator_phase phase)
 {
@@ -131,6 +132,7 @@ static void expect_members(struct tm_coordinator *c, int64_t now_ms)
         k->heard_ms = now_ms + c->options.lease_ms;
         k->acked_ms = now_ms;
         memcpy(k->address, member->address, sizeof k->address);
+        memcpy(k->endpoint, member->endpoint, sizeof k->endpoint);
     }
 }
 
@@ -141,8 +143,8 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
     c->applied_ms = now_ms;
     c->changed_ms = now_ms;
     c->copied_ms = now_ms;
-    if (c->loaded_finished) {
-        tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
+    if (c->loaded_finished || c->failure[0] != '\0') {
+        tm_coord__enter(c, c->loaded_finished ? TM_COORDINATOR_FINISHED : TM_COORDINATOR_FAILED, now_ms);
         tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
     } else if (c->loaded_started) {
         expect_members(c, now_ms);
@@ -211,9 +213,11 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
         tm_coord__drain_check(c, now_ms, out);
         break;
     case TM_COORDINATOR_FINISHED:
+    case TM_COORDINATOR_FAILED:
         break;
     }
     tm_coord__observe_tell(c, out);
+    tm_coord__progress_tell(c, now_ms, out);
     tm_coord__copy_pump(c, now_ms, out);
     tm_coord__resend(c, now_ms, out);
 }
@@ -282,7 +286,12 @@ struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coor
                                        .applied = coordinator->applied,
                                        .steps_rolled_back = coordinator->rolled_back,
                                        .generations_started = coordinator->generations_started,
-                                       .waiting = coordinator->waiting};
+                                       .waiting = coordinator->waiting,
+                                       .losses = coordinator->losses,
+                                       .loss_count = coordinator->loss_count,
+                                       .step_ms = coordinator->told_step_ms,
+                                       .failure = coordinator->failure,
+                                       .kernel_class = coordinator->kernel_class};
     if (durable != NULL) {
         view.durable_step = durable->step;
         view.durable_set = durable->set;

@@ -35,7 +35,8 @@ enum tm_coordinator_phase {
     TM_COORDINATOR_ASSIGNED,
     TM_COORDINATOR_RUNNING,
     TM_COORDINATOR_DRAINING,
-    TM_COORDINATOR_FINISHED
+    TM_COORDINATOR_FINISHED,
+    TM_COORDINATOR_FAILED /* an engine said that the job itself is wrong: nothing is tried again */
 };
 
 /* Actions beside TM_ACTION_SEND. */
@@ -43,7 +44,7 @@ enum {
     TM_COORDINATOR_RECORD = TM_ACTION_OWN, /* data: a RecordEvent; number 1: sync it before the next action */
     TM_COORDINATOR_MANIFEST,   /* number: a set with parts in files; data: its RecordEvent, kept beside them */
     TM_COORDINATOR_FILES_DROP, /* number: a copy set whose files may go */
-    TM_COORDINATOR_DONE,       /* the job is finished */
+    TM_COORDINATOR_DONE,       /* the job is finished, or has failed */
 };
 
 struct tm_coordinator_options {
@@ -100,6 +101,11 @@ void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, con
 void tm_coordinator_instance(struct tm_coordinator *coordinator, int64_t now_ms, const Tmw__Instance *instance,
                              struct tm_outbox *out);
 
+struct tm_step_loss {
+    uint64_t step;
+    double loss;
+};
+
 struct tm_coordinator_view {
     enum tm_coordinator_phase phase;
     uint64_t generation;
@@ -112,7 +118,12 @@ struct tm_coordinator_view {
     uint64_t generations_started;
     size_t leases; /* workers and agents that hold one */
     size_t workers;
-    const char *waiting; /* what it waits for, in words; "" */
+    const char *waiting;               /* what it waits for, in words; "" */
+    const struct tm_step_loss *losses; /* of the last steps that were told, by step; borrowed until the next event */
+    size_t loss_count;
+    uint32_t step_ms;         /* of the newest of them; 0: not known */
+    const char *failure;      /* phase FAILED: what the engine said; "" */
+    const char *kernel_class; /* the first worker's, and so the job's; "": none has joined */
 };
 struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coordinator);
 /* The bill so far, in micro-dollars x ms / h summed exactly: divide by 3.6e12 for dollars. */

@@ -99,13 +99,16 @@ static int read_members(const Tmw__Layout *layout, struct tm_roster *out, struct
         const Tmw__Member *from = layout->members[i];
         struct tm_member *to = &out->members[i];
         size_t length = strlen(from->address);
-        if (length >= sizeof to->address) return tm_error_set(e, TM_EINPUT, "layout: address of %zu bytes", length);
+        size_t endpoint_length = strlen(from->endpoint);
+        if (length >= sizeof to->address || endpoint_length >= sizeof to->endpoint)
+            return tm_error_set(e, TM_EINPUT, "layout: addresses of %zu and %zu bytes", length, endpoint_length);
         *to = (struct tm_member){.id = from->id,
                                  .incarnation = from->incarnation,
                                  .spare = from->spare,
                                  .pipeline = from->pipeline,
                                  .stage = from->stage};
         memcpy(to->address, from->address, length + 1);
+        memcpy(to->endpoint, from->endpoint, endpoint_length + 1);
     }
     out->member_count = layout->n_members;
     return 0;
@@ -157,6 +160,7 @@ Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *ar
         members[i].id = from->id;
         members[i].incarnation = from->incarnation;
         members[i].address = from->address;
+        members[i].endpoint = from->endpoint;
         members[i].spare = from->spare;
         members[i].pipeline = from->pipeline;
         members[i].stage = from->stage;

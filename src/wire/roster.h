@@ -13,6 +13,7 @@ struct tm_member {
     uint32_t pipeline;
     uint32_t stage;
     char address[TM_MEMBER_ADDRESS_MAX];
+    char endpoint[TM_MEMBER_ADDRESS_MAX]; /* its engine's; opaque */
 };
 
 struct tm_roster {

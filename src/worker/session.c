@@ -10,6 +10,7 @@
 #include "worker/worker.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,6 +25,11 @@ struct staged_layer {
     void *memory;  /* the engine's */
 };
 
+struct peer_texts {
+    char address[TM_MEMBER_ADDRESS_MAX];
+    char endpoint[TM_MEMBER_ADDRESS_MAX];
+};
+
 struct tidemill {
     struct tm_env *env;
     uint64_t id;
@@ -32,6 +38,8 @@ struct tidemill {
     char token[TEXT_MAX];
     char kernel_class[TEXT_MAX];
     char copy_folder[TEXT_MAX];
+    char endpoint[TM_MEMBER_ADDRESS_MAX];
+    char reason[TEXT_MAX];
     struct tm_tls *tls;
     struct tm_links *links;
     struct tm_worker *worker;
@@ -52,7 +60,7 @@ struct tidemill {
     struct tm_member *members; /* of the generation, for the next work; room for TM_MEMBERS_MAX */
     size_t member_count;
     struct tidemill_peer peers[TM_MEMBERS_MAX]; /* what the engine was given, with its addresses */
-    char (*addresses)[TM_MEMBER_ADDRESS_MAX];
+    struct peer_texts *texts;
     struct staged_layer layers[TM_LAYERS_MAX];
 };
 
@@ -243,7 +251,11 @@ static void carry_out(struct tidemill *t)
             if (tm_text_status(&copy, NULL) == 0) put_file(t, action.number, action.other, copy.data, copy.length);
             tm_text_deinit(&copy);
         }
-        if (action.kind == TM_WORKER_STOP) stop(t, action.number != 0 ? -(int)TM_EPEER : 1);
+        if (action.kind == TM_WORKER_STOP) {
+            (void)snprintf(t->reason, sizeof t->reason, "%.*s", (int)action.length,
+                           (const char *)tm_outbox_data(&t->out, &action));
+            stop(t, action.number != 0 ? -(int)TM_EPEER : 1);
+        }
     }
     int rc = tm_outbox_status(&t->out, NULL);
     if (rc != 0) stop(t, rc); /* a step of the machine is void: it must not go on */
@@ -310,6 +322,7 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
         .token = t->token,
         .address = tm_links_address(t->links),
         .kernel_class = t->kernel_class,
+        .endpoint = t->endpoint,
         .anchor = options->anchor != 0,
         .chunk_bytes = CHUNK_BYTES,
         .copy_bytes_max = options->copy_bytes_max != 0 ? options->copy_bytes_max : copy_bytes_default,
@@ -327,9 +340,9 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
                                       .waiting_for = engine_waiting_for};
     t->id = options->instance;
     t->worker = tm_worker_create(&worker, &engine);
-    t->addresses = tm_calloc(TM_MEMBERS_MAX, sizeof *t->addresses);
+    t->texts = tm_calloc(TM_MEMBERS_MAX, sizeof *t->texts);
     t->members = tm_calloc(TM_MEMBERS_MAX, sizeof *t->members);
-    if (t->worker == NULL || t->addresses == NULL || t->members == NULL) return tm_error_nomem(e);
+    if (t->worker == NULL || t->texts == NULL || t->members == NULL) return tm_error_nomem(e);
     if (pthread_create(&t->thread, NULL, serve, t) != 0) return tm_error_nomem(e);
     t->thread_runs = true;
     return 0;
@@ -351,6 +364,7 @@ tidemill *tidemill_open(const struct tidemill_options *options, const struct tid
         bool fits = keep(t->coordinator, sizeof t->coordinator, options->coordinator) &&
                     keep(t->token, sizeof t->token, options->token) &&
                     keep(t->kernel_class, sizeof t->kernel_class, options->kernel_class) &&
+                    keep(t->endpoint, sizeof t->endpoint, options->endpoint) &&
                     keep(t->copy_folder, sizeof t->copy_folder, options->copy_folder);
         rc = fits ? open_links(t, options, &e) : tm_error_set(&e, TM_EUSAGE, "an option is too long");
         if (rc == 0) rc = open_worker(t, options, &e);
@@ -376,7 +390,7 @@ void tidemill_close(tidemill *t)
     tm_outbox_deinit(&t->out);
     for (size_t l = 0; l < TM_LAYERS_MAX; l++)
         tm_free(t->layers[l].data);
-    tm_free(t->addresses);
+    tm_free(t->texts);
     tm_free(t->members);
     (void)pthread_cond_destroy(&t->changed);
     (void)pthread_mutex_destroy(&t->lock);
@@ -422,9 +436,14 @@ static void give_peers(struct tidemill *t, struct tidemill_work *out)
 {
     for (size_t i = 0; i < t->member_count; i++) {
         const struct tm_member *member = &t->members[i];
-        memcpy(t->addresses[i], member->address, sizeof member->address);
-        t->peers[i] = (struct tidemill_peer){
-            .instance = member->id, .pipeline = member->pipeline, .stage = member->stage, .address = t->addresses[i]};
+        struct peer_texts *texts = &t->texts[i];
+        memcpy(texts->address, member->address, sizeof texts->address);
+        memcpy(texts->endpoint, member->endpoint, sizeof texts->endpoint);
+        t->peers[i] = (struct tidemill_peer){.instance = member->id,
+                                             .pipeline = member->pipeline,
+                                             .stage = member->stage,
+                                             .address = texts->address,
+                                             .endpoint = texts->endpoint};
     }
     out->peers = t->peers;
     out->peer_count = t->member_count;
@@ -486,4 +505,25 @@ int tidemill_applied(tidemill *t, uint64_t step)
 void tidemill_waiting_for(tidemill *t, uint64_t instance)
 {
     atomic_store(&t->waiting_for, instance);
+}
+
+void tidemill_report_loss(tidemill *t, uint64_t step, double loss)
+{
+    if (!isfinite(loss)) return;
+    (void)pthread_mutex_lock(&t->lock);
+    tm_worker_loss(t->worker, step, loss);
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+void tidemill_failed(tidemill *t, const char *reason)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    tm_worker_failed(t->worker, now_ms(t), reason == NULL ? "" : reason, &t->out);
+    carry_out(t);
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+const char *tidemill_reason(const tidemill *t)
+{
+    return t->reason;
 }

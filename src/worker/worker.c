@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { SENT_RING = 64, HEARTBEAT_FIRST_MS = 500, SILENT_HEARTBEATS = 6 };
@@ -82,9 +83,11 @@ static void say_hello(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out
     union { /* the schema's structs are not const, but packing does not write to them */
         const char *given;
         char *taken;
-    } address = {w->options.address}, kernel_class = {w->options.kernel_class}, token = {w->options.token};
+    } address = {w->options.address}, kernel_class = {w->options.kernel_class}, token = {w->options.token},
+      endpoint = {w->options.endpoint == NULL ? "" : w->options.endpoint};
     body.nonce = w->nonce;
     body.address = address.taken;
+    body.endpoint = endpoint.taken;
     body.kernel_class = kernel_class.taken;
     body.token.data = (uint8_t *)token.taken;
     body.token.len = strlen(token.given);
@@ -135,6 +138,48 @@ static void on_welcome(struct tm_worker *w, int64_t now_ms, const tm_message *me
 
 /* ---- heartbeats ---- */
 
+static size_t list_losses(struct tm_worker *w, struct tm_arena *arena, Tmw__StepLoss ***out)
+{
+    Tmw__StepLoss *losses = tm_arena_alloc(arena, (w->loss_count + 1) * sizeof *losses);
+    *out = tm_arena_alloc(arena, (w->loss_count + 1) * sizeof(Tmw__StepLoss *));
+    if (losses == NULL || *out == NULL) return 0;
+    for (size_t i = 0; i < w->loss_count; i++) {
+        tmw__step_loss__init(&losses[i]);
+        losses[i].step = w->losses[i].step;
+        losses[i].loss = w->losses[i].loss;
+        if (w->losses[i].sequence == 0) w->losses[i].sequence = w->sequence;
+        (*out)[i] = &losses[i];
+    }
+    return w->loss_count;
+}
+
+/* The newest stays: a coordinator that starts anew is told where the job stands. */
+static void forget_losses(struct tm_worker *w, uint64_t sequence)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < w->loss_count; i++) {
+        const struct told_loss *told = &w->losses[i];
+        if (told->sequence == 0 || told->sequence > sequence || i + 1 == w->loss_count) w->losses[kept++] = *told;
+    }
+    w->loss_count = kept;
+}
+
+void tm_worker_loss(struct tm_worker *w, uint64_t step, double loss)
+{
+    if (w->loss_count == LOSSES_MAX) { /* long without an answer: the oldest is given up */
+        memmove(&w->losses[0], &w->losses[1], (LOSSES_MAX - 1) * sizeof w->losses[0]);
+        w->loss_count--;
+    }
+    w->losses[w->loss_count++] = (struct told_loss){.step = step, .loss = loss};
+}
+
+void tm_worker_failed(struct tm_worker *w, int64_t now_ms, const char *reason, struct tm_outbox *out)
+{
+    if (w->failure[0] != '\0') return;
+    (void)snprintf(w->failure, sizeof w->failure, "%s", reason[0] == '\0' ? "no reason given" : reason);
+    if (w->registered) tm_worker__heartbeat(w, now_ms, out);
+}
+
 void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
 {
     Tmw__Heartbeat body = TMW__HEARTBEAT__INIT;
@@ -151,6 +196,8 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     if (w->computing || w->held != 0 || w->applying != 0) body.working_on = w->applied + 1;
     body.step_ms = w->step_ms;
     body.n_copied = tm_worker__copied(w, &arena, &body.copied);
+    body.n_losses = list_losses(w, &arena, &body.losses);
+    body.failure = w->failure;
     body.copied_set = w->out.set;
     body.copy_missed = w->out.missed;
     TM_BODY(message, HEARTBEAT, heartbeat, &body);
@@ -171,6 +218,7 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
     const Tmw__HeartbeatAck *ack = message->heartbeat_ack;
     if (ack->sequence <= w->acked_sequence || ack->sequence > w->sequence) return;
     w->acked_sequence = ack->sequence;
+    forget_losses(w, ack->sequence);
     tm_worker__fence(w, ack->generation);
     if (w->sequence - ack->sequence < SENT_RING) w->contact_ms = w->sent_ms[ack->sequence % SENT_RING];
     w->drain_step = ack->drain_step;
@@ -180,7 +228,7 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
     tm_worker__pump(w, now_ms, out);
 }
 
-static void stop(struct tm_worker *w, uint64_t refused, struct tm_outbox *out)
+static void stop(struct tm_worker *w, bool refused, const char *why, struct tm_outbox *out)
 {
     if (w->phase == TM_WORKER_STOPPED) return;
     if (w->computing) w->engine.cancel(w->engine.context);
@@ -188,7 +236,7 @@ static void stop(struct tm_worker *w, uint64_t refused, struct tm_outbox *out)
     w->phase = TM_WORKER_STOPPED;
     tm_worker__copy_end(w);
     tm_worker__fetch_end(w);
-    tm_outbox_add(out, TM_WORKER_STOP, NULL, 0, refused, 0);
+    tm_outbox_add(out, TM_WORKER_STOP, why, strlen(why), refused, 0);
 }
 
 /* ---- events ---- */
@@ -229,7 +277,7 @@ static void from_coordinator(struct tm_worker *w, int64_t now_ms, const tm_messa
         tm_worker__on_copy_order(w, now_ms, message, out);
         break;
     case TMW__ENVELOPE__BODY_STOP:
-        stop(w, 0, out);
+        stop(w, message->stop->failed != 0, message->stop->reason, out);
         break;
     default: /* not for us: nothing a peer sends can stop us */
         break;
@@ -277,7 +325,7 @@ void tm_worker_receive(struct tm_worker *w, int64_t now_ms, const tm_message *me
     else if (message->body_case == TMW__ENVELOPE__BODY_WELCOME)
         on_welcome(w, now_ms, message, out);
     else if (message->body_case == TMW__ENVELOPE__BODY_REFUSE)
-        stop(w, 1, out);
+        stop(w, true, message->refuse->reason, out);
     else if (w->registered && from.incarnation == w->coordinator.incarnation)
         from_coordinator(w, now_ms, message, out);
 }

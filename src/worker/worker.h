@@ -25,7 +25,7 @@
 enum {
     TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* data: a file of tm_copy_file_encode; answer with tm_worker_file_put */
     TM_WORKER_FILE_GET,                 /* answer with tm_worker_file_got */
-    TM_WORKER_STOP,                     /* the job is done, or we were refused (number: 1) */
+    TM_WORKER_STOP, /* the job is done, or we were refused or the job has failed (number: 1); data: why */
 };
 
 struct tm_norm {
@@ -57,6 +57,7 @@ struct tm_worker_options {
     const char *token;        /* borrowed */
     const char *address;      /* borrowed */
     const char *kernel_class; /* borrowed */
+    const char *endpoint;     /* borrowed; of the engine, told to its peers; NULL: none */
     bool anchor;
     uint32_t chunk_bytes;    /* of a layer in one message */
     uint64_t copy_bytes_max; /* memory for others' copies */
@@ -80,6 +81,11 @@ void tm_worker_file_put(struct tm_worker *worker, int64_t now_ms, uint64_t set, 
 /* `data` NULL: could not be read now, and will be asked for again; no bytes: the file is not there. */
 void tm_worker_file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, const void *data,
                         size_t length, struct tm_outbox *out);
+
+/* The loss of a step, for the coordinator's view; before tm_worker_applied of that step. Finite. */
+void tm_worker_loss(struct tm_worker *worker, uint64_t step, double loss);
+/* The job itself is wrong: the coordinator is told with every heartbeat until it stops us. */
+void tm_worker_failed(struct tm_worker *worker, int64_t now_ms, const char *reason, struct tm_outbox *out);
 
 /* A view for programs and checkers; borrowed, valid until the next event. */
 struct tm_worker_view {

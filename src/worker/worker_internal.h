@@ -10,7 +10,13 @@
         (message).field = (pointer);                                                                                   \
     } while (0)
 
-enum { FETCH_CHUNKS_AT_ONCE = 8, SNAPSHOT_PARTS_MAX = TM_LAYERS_MAX, COPY_TARGETS_MAX = 16, NEVER_MS = -1 };
+enum {
+    FETCH_CHUNKS_AT_ONCE = 8,
+    SNAPSHOT_PARTS_MAX = TM_LAYERS_MAX,
+    COPY_TARGETS_MAX = 16,
+    LOSSES_MAX = 256,
+    NEVER_MS = -1
+};
 
 struct held_layer {
     bool have;
@@ -80,6 +86,13 @@ struct copy_out {
     size_t part_count;
 };
 
+/* A loss that the coordinator may not have heard of yet. */
+struct told_loss {
+    uint64_t step;
+    double loss;
+    uint64_t sequence; /* of the first heartbeat with it; 0: none yet */
+};
+
 struct tm_worker {
     struct tm_worker_options options;
     struct tm_worker_engine engine;
@@ -144,6 +157,9 @@ struct tm_worker {
     /* copies */
     struct tm_copies copies;
     struct copy_out out;
+    struct told_loss losses[LOSSES_MAX]; /* oldest first */
+    size_t loss_count;
+    char failure[TM_MESSAGE_STRING_MAX + 1];
     uint64_t refused; /* the set a target had no room for */
 };
 

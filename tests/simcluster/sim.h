@@ -266,6 +266,7 @@ void toy_tick(struct toy *toy);
 void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step);
 void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint64_t step);
 void check_report(struct sim *sim, struct node *node, uint64_t incarnation, const Tmw__Report *report);
+void check_losses(struct sim *sim);
 void check_record(struct sim *sim, const void *data, size_t length);
 void check_now(struct sim *sim); /* what must hold at any time */
 void check_end(struct sim *sim);

@@ -427,3 +427,15 @@ void check_end(struct sim *sim)
     if (view.leases > lives) sim_fail(sim, "leak: %zu leases for %zu processes", view.leases, lives);
     if (process_lives(sim)) sim_fail(sim, "leak: a worker runs on after the job's end");
 }
+
+/* What the coordinator shows of the losses is what the toy engines told (sim_toy.c). */
+void check_losses(struct sim *sim)
+{
+    struct tm_coordinator_view view = tm_coordinator_look(sim->coordinator);
+    for (size_t i = 0; i < view.loss_count; i++) {
+        const struct tm_step_loss *told = &view.losses[i];
+        if (told->step == 0 || told->step > sim->steps || told->loss != 1.0 / (double)told->step)
+            sim_fail(sim, "losses: %g is shown for step %llu", told->loss, (ull)told->step);
+        if (i > 0 && told->step <= view.losses[i - 1].step) sim_fail(sim, "losses: not one a step");
+    }
+}

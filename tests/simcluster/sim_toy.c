@@ -286,6 +286,7 @@ static void apply_done(struct sim *sim, struct event *event)
     check_applied(sim, node, toy->generation, step);
     struct tm_outbox out;
     tm_outbox_init(&out);
+    tm_worker_loss(node->worker, step, 1.0 / (double)step);
     tm_worker_applied(node->worker, sim_clock(sim, node), step, &out);
     sim_worker_actions(sim, node, &out);
     tm_outbox_deinit(&out);

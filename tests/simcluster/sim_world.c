@@ -560,6 +560,7 @@ static void coordinator_actions(struct sim *sim, struct tm_outbox *out)
         case TM_COORDINATOR_DONE:
             if (!sim->finished) sim->finished_ms = sim->now_ms;
             sim->finished = true;
+            check_losses(sim);
             sim_trace(sim, "the job is finished");
             break;
         default:

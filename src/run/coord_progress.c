@@ -1,0 +1,63 @@
+/* How far the job is, as its engines tell it: losses for the user's eyes, and that the job itself is wrong. */
+#include "run/coord_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool tm_coord__ended(const struct tm_coordinator *c)
+{
+    return c->phase == TM_COORDINATOR_FINISHED || c->phase == TM_COORDINATOR_FAILED;
+}
+
+/* Every member tells the same number, and a step that is redone has it again: one entry a step. */
+void tm_coord__loss_told(struct tm_coordinator *c, uint64_t step, double loss)
+{
+    size_t at = c->loss_count;
+    while (at > 0 && c->losses[at - 1].step > step)
+        at--;
+    if (at > 0 && c->losses[at - 1].step == step) {
+        c->losses[at - 1].loss = loss;
+        return;
+    }
+    if (c->loss_count == LOSSES_MAX) {
+        if (at == 0) return; /* older than all that are kept */
+        memmove(&c->losses[0], &c->losses[1], (at - 1) * sizeof c->losses[0]);
+        at--;
+    } else {
+        memmove(&c->losses[at + 1], &c->losses[at], (c->loss_count - at) * sizeof c->losses[0]);
+        c->loss_count++;
+    }
+    c->losses[at] = (struct tm_step_loss){.step = step, .loss = loss};
+}
+
+void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body)
+{
+    for (size_t i = 0; i < body->n_losses; i++)
+        if (body->losses[i]->step > 0 && body->losses[i]->step <= c->options.steps)
+            tm_coord__loss_told(c, body->losses[i]->step, body->losses[i]->loss);
+    if (body->step_ms > 0) c->told_step_ms = body->step_ms;
+}
+
+/* At most one event a second, but always one for the last step. */
+void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    const struct tm_step_loss *newest = c->loss_count == 0 ? NULL : &c->losses[c->loss_count - 1];
+    uint64_t step = newest == NULL ? c->applied : newest->step;
+    if (step == c->progress_step || (now_ms - c->progress_ms < PROGRESS_EVERY_MS && step < c->options.steps)) return;
+    c->progress_step = step;
+    c->progress_ms = now_ms;
+    tm_coord__record_progress(c, newest, out);
+}
+
+void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const char *reason, uint64_t worker, uint64_t step,
+                    struct tm_outbox *out)
+{
+    if (tm_coord__ended(c)) return;
+    (void)snprintf(c->failure, sizeof c->failure, "%s", reason);
+    tm_coord__record_failed(c, worker, step, out);
+    tm_coord__enter(c, TM_COORDINATOR_FAILED, now_ms);
+    for (size_t i = 0; i < c->known_count; i++)
+        if (c->known[i].peer.role == TM_ROLE_WORKER && c->known[i].registered)
+            tm_coord__stop_worker(c, &c->known[i], out);
+    tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
+}
