@@ -14,6 +14,18 @@ void tm_jsonout_init(struct tm_jsonout *json, struct tm_text *out)
     *json = (struct tm_jsonout){.out = out};
 }
 
+void tm_jsonout_init_line(struct tm_jsonout *json, struct tm_text *out)
+{
+    *json = (struct tm_jsonout){.out = out, .one_line = true};
+}
+
+static void new_line(struct tm_jsonout *json)
+{
+    if (json->one_line) return;
+    tm_text_putc(json->out, '\n');
+    tm_text_fill(json->out, ' ', (size_t)json->depth * 2);
+}
+
 /* Bytes that are no UTF-8 (a file name may hold any) become U+FFFD, so that the document stays JSON. */
 static void put_quoted(struct tm_text *out, const char *string)
 {
@@ -39,10 +51,9 @@ static void put_quoted(struct tm_text *out, const char *string)
 static void start_item(struct tm_jsonout *json, const char *key)
 {
     if (json->depth > 0) {
-        if (json->has_items[json->depth - 1]) tm_text_putc(json->out, ',');
+        if (json->has_items[json->depth - 1]) tm_text_puts(json->out, json->one_line ? ", " : ",");
         json->has_items[json->depth - 1] = true;
-        tm_text_putc(json->out, '\n');
-        tm_text_fill(json->out, ' ', (size_t)json->depth * 2);
+        new_line(json);
     }
     if (key == NULL) return;
     put_quoted(json->out, key);
@@ -72,10 +83,7 @@ void tm_jsonout_end(struct tm_jsonout *json)
 {
     assert(json->depth > 0);
     json->depth--;
-    if (json->has_items[json->depth]) {
-        tm_text_putc(json->out, '\n');
-        tm_text_fill(json->out, ' ', (size_t)json->depth * 2);
-    }
+    if (json->has_items[json->depth]) new_line(json);
     tm_text_putc(json->out, json->closers[json->depth]);
     if (json->depth == 0) tm_text_putc(json->out, '\n');
 }

@@ -16,12 +16,15 @@ enum { TM_JSONOUT_DEPTH_MAX = 16 };
 
 struct tm_jsonout {
     struct tm_text *out; /* borrowed; its sticky failure is ours */
+    bool one_line;
     int depth;
     bool has_items[TM_JSONOUT_DEPTH_MAX];
     char closers[TM_JSONOUT_DEPTH_MAX];
 };
 
 void tm_jsonout_init(struct tm_jsonout *json, struct tm_text *out);
+/* Everything in one line, for JSON lines. */
+void tm_jsonout_init_line(struct tm_jsonout *json, struct tm_text *out);
 /* `key` is NULL inside a list and for the outermost value. */
 void tm_jsonout_object(struct tm_jsonout *json, const char *key);
 void tm_jsonout_list(struct tm_jsonout *json, const char *key);

@@ -22,44 +22,9 @@ struct asked { /* one request with all that an answer needs */
 
 /* ---- answers ---- */
 
-static const char *reason_of(int status)
-{
-    switch (status) {
-    case 200:
-        return "OK";
-    case 400:
-        return "Bad Request";
-    case 401:
-        return "Unauthorized";
-    case 403:
-        return "Forbidden";
-    case 404:
-        return "Not Found";
-    case 405:
-        return "Method Not Allowed";
-    case 408:
-        return "Request Timeout";
-    case 431:
-        return "Request Header Fields Too Large";
-    default:
-        return "Service Unavailable";
-    }
-}
-
-static void respond(struct tm_text *out, int status, const char *type, const char *more, const char *body)
-{
-    tm_text_printf(out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n%s\r\n%s",
-                   status, reason_of(status), type, strlen(body), more, body);
-}
-
-void tm_metadata_refuse(int status, struct tm_text *out)
-{
-    respond(out, status, "text/plain", "", "");
-}
-
 static void answer_text(const struct asked *asked, const char *text)
 {
-    respond(asked->out, 200, "text/plain", "", text);
+    tm_http_respond(asked->out, 200, "text/plain", "", text);
 }
 
 /* ---- AWS ---- */
@@ -70,7 +35,7 @@ static void make_token(const struct asked *asked)
     int64_t seconds = 0;
     char header[80];
     if (ttl.at == NULL || !tm_number_i64(ttl.at, ttl.length, &seconds) || seconds < 1 || seconds > TTL_MAX_S) {
-        tm_metadata_refuse(400, asked->out);
+        tm_http_refuse(asked->out, 400);
         return;
     }
     size_t slot = asked->tokens->next++ % TM_METADATA_TOKENS;
@@ -78,7 +43,7 @@ static void make_token(const struct asked *asked)
     (void)snprintf(text, TM_METADATA_TOKEN_TEXT, "%016" PRIx64 "%016" PRIx64, asked->random[0], asked->random[1]);
     asked->tokens->list[slot].expires_ms = asked->now_ms + seconds * 1000;
     (void)snprintf(header, sizeof header, "X-aws-ec2-metadata-token-ttl-seconds: %" PRId64 "\r\n", seconds);
-    respond(asked->out, 200, "text/plain", header, text);
+    tm_http_respond(asked->out, 200, "text/plain", header, text);
 }
 
 static bool has_token(const struct asked *asked)
@@ -113,14 +78,14 @@ static void aws_answer(const struct asked *asked, struct tm_slice path)
     } else if (tm_slice_is(path, "spot/instance-action") && known->noticed) {
         (void)snprintf(text, sizeof text, "{\"action\": \"terminate\", \"time\": \"%s\"}",
                        whole_seconds(known->loss_utc_ms, when));
-        respond(asked->out, 200, "application/json", "", text);
+        tm_http_respond(asked->out, 200, "application/json", "", text);
     } else if (tm_slice_is(path, "spot/termination-time") && known->noticed) {
         answer_text(asked, whole_seconds(known->loss_utc_ms, when));
     } else if (tm_slice_is(path, "events/recommendations/rebalance") && known->hinted) {
         (void)snprintf(text, sizeof text, "{\"noticeTime\": \"%s\"}", whole_seconds(known->hinted_utc_ms, when));
-        respond(asked->out, 200, "application/json", "", text);
+        tm_http_respond(asked->out, 200, "application/json", "", text);
     } else {
-        tm_metadata_refuse(404, asked->out);
+        tm_http_refuse(asked->out, 404);
     }
 }
 
@@ -135,15 +100,15 @@ static void aws_respond(const struct asked *asked, struct tm_slice path)
         if (put && !forwarded)
             make_token(asked);
         else
-            tm_metadata_refuse(put ? 403 : 405, asked->out);
+            tm_http_refuse(asked->out, put ? 403 : 405);
     } else if (!tm_slice_is(request->method, "GET")) {
-        tm_metadata_refuse(405, asked->out);
+        tm_http_refuse(asked->out, 405);
     } else if (!has_token(asked)) {
-        tm_metadata_refuse(401, asked->out);
+        tm_http_refuse(asked->out, 401);
     } else if (path.length > length && memcmp(path.at, tree, length) == 0) {
         aws_answer(asked, (struct tm_slice){.at = path.at + length, .length = path.length - length});
     } else {
-        tm_metadata_refuse(404, asked->out);
+        tm_http_refuse(asked->out, 404);
     }
 }
 
@@ -191,16 +156,16 @@ static struct tm_metadata_answer gcp_respond(const struct asked *asked, struct t
     bool inside = path.length > length && memcmp(path.at, tree, length) == 0;
     struct tm_slice name = {.at = inside ? path.at + length : NULL, .length = inside ? path.length - length : 0};
     if (!tm_slice_is(asked->request->method, "GET")) {
-        tm_metadata_refuse(405, asked->out);
+        tm_http_refuse(asked->out, 405);
     } else if (!tm_slice_is(tm_http_header(asked->request, "metadata-flavor"), "Google")) {
-        tm_metadata_refuse(403, asked->out);
+        tm_http_refuse(asked->out, 403);
     } else if (!gcp_value(asked->known, name, value, sizeof value)) {
-        tm_metadata_refuse(404, asked->out);
+        tm_http_refuse(asked->out, 404);
     } else {
         (void)snprintf(etag, sizeof etag, "%016" PRIx64, asked->known->version);
         answer.hold_ms = gcp_hold_ms(asked, etag);
         (void)snprintf(headers, sizeof headers, "Metadata-Flavor: Google\r\nETag: %s\r\n", etag);
-        if (answer.hold_ms == 0) respond(asked->out, 200, "application/text", headers, value);
+        if (answer.hold_ms == 0) tm_http_respond(asked->out, 200, "application/text", headers, value);
     }
     return answer;
 }
@@ -233,12 +198,12 @@ static void azure_respond(const struct asked *asked, struct tm_slice path)
     const struct tm_http_head *request = asked->request;
     struct tm_slice version = tm_http_query(request->target, "api-version");
     if (!tm_slice_is(path, "/metadata/scheduledevents")) {
-        tm_metadata_refuse(404, asked->out);
+        tm_http_refuse(asked->out, 404);
     } else if (!tm_slice_is(request->method, "GET")) {
-        tm_metadata_refuse(405, asked->out);
+        tm_http_refuse(asked->out, 405);
     } else if (!tm_slice_is_any_case(tm_http_header(request, "metadata"), "true") ||
                !tm_slice_is(version, "2020-07-01")) {
-        tm_metadata_refuse(400, asked->out);
+        tm_http_refuse(asked->out, 400);
     } else {
         struct tm_text body;
         struct tm_jsonout json;
@@ -251,9 +216,9 @@ static void azure_respond(const struct asked *asked, struct tm_slice path)
         tm_jsonout_end(&json);
         tm_jsonout_end(&json);
         if (tm_text_status(&body, NULL) == 0)
-            respond(asked->out, 200, "application/json; charset=utf-8", "", tm_text_string(&body));
+            tm_http_respond(asked->out, 200, "application/json; charset=utf-8", "", tm_text_string(&body));
         else
-            tm_metadata_refuse(503, asked->out);
+            tm_http_refuse(asked->out, 503);
         tm_text_deinit(&body);
     }
 }

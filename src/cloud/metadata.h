@@ -10,7 +10,7 @@
 #ifndef TM_CLOUD_METADATA_H
 #define TM_CLOUD_METADATA_H
 
-#include "cloud/http.h"
+#include "base/http.h"
 
 #include <stdint.h>
 
@@ -46,9 +46,6 @@ struct tm_metadata_answer {
 struct tm_metadata_answer tm_metadata_respond(const struct tm_metadata *known, const struct tm_http_head *request,
                                               struct tm_metadata_tokens *tokens, int64_t now_ms, bool waited,
                                               const uint64_t random[2], struct tm_text *out);
-
-/* An answer without content, for what could not even be read. */
-void tm_metadata_refuse(int status, struct tm_text *out);
 
 /* Dates as HTTP and Azure write them: "Mon, 19 Sep 2016 18:29:47 GMT". */
 void tm_http_date_print(int64_t utc_ms, char buffer[40]);

@@ -1,11 +1,12 @@
 #include "cloud/notice_internal.h"
 
 #include "base/alloc.h"
+#include "base/http_call.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { RECEIVED_MAX = TM_HTTP_HEAD_MAX + 2 * TM_HTTP_BODY_MAX + 4096 };
+enum { BODY_MAX = 65536, RECEIVED_MAX = TM_HTTP_HEAD_MAX + 2 * BODY_MAX + 4096 };
 
 struct tm_notice_reader {
     struct tm_env *env;
@@ -13,11 +14,8 @@ struct tm_notice_reader {
     const struct tm_notice__kind *kind;
     struct tm_notice__talk talk;
     struct tm_notice told; /* the last word given out */
-    int handle;            /* -1: no request is under way */
     int64_t due_ms;        /* monotonic: the next request, or the end of patience with this one */
-    struct tm_text request;
-    size_t sent;
-    struct tm_text received;
+    struct tm_http_call call;
     struct tm_notice_health health;
     struct tm_error failure;
 };
@@ -49,26 +47,16 @@ int tm_notice_reader_create(struct tm_env *env, const struct tm_notice_options *
     reader->options.gcp_left_ms = or_default(options->gcp_left_ms, 30000);
     reader->kind = kinds[options->cloud];
     reader->talk.options = &reader->options;
-    reader->handle = -1;
     reader->due_ms = monotonic_ms(reader);
-    tm_text_init(&reader->request, TM_HTTP_HEAD_MAX);
-    tm_text_init(&reader->received, RECEIVED_MAX);
+    tm_http_call_init(&reader->call, env, RECEIVED_MAX);
     *out = reader;
     return 0;
-}
-
-static void hang_up(struct tm_notice_reader *reader)
-{
-    if (reader->handle >= 0) reader->env->net_close(reader->env, reader->handle);
-    reader->handle = -1;
 }
 
 void tm_notice_reader_destroy(struct tm_notice_reader *reader)
 {
     if (reader == NULL) return;
-    hang_up(reader);
-    tm_text_deinit(&reader->request);
-    tm_text_deinit(&reader->received);
+    tm_http_call_deinit(&reader->call);
     tm_free(reader);
 }
 
@@ -78,7 +66,7 @@ static void give_up(struct tm_notice_reader *reader)
 {
     uint64_t doublings = reader->health.failures_in_row < 16 ? reader->health.failures_in_row : 16;
     int64_t pause_ms = reader->options.retry_ms << doublings;
-    hang_up(reader);
+    tm_http_call_hang_up(&reader->call);
     reader->health.failures++;
     reader->health.failures_in_row++;
     if (pause_ms > reader->options.retry_max_ms) pause_ms = reader->options.retry_max_ms;
@@ -87,73 +75,25 @@ static void give_up(struct tm_notice_reader *reader)
 
 static int begin(struct tm_notice_reader *reader, struct tm_error *e)
 {
-    struct tm_env *env = reader->env;
-    tm_text_clear(&reader->request);
-    tm_text_clear(&reader->received);
-    reader->sent = 0;
-    int64_t longer_ms = reader->kind->ask(&reader->talk, monotonic_ms(reader), &reader->request);
-    tm_text_printf(&reader->request, "Host: %s\r\nAccept: */*\r\nConnection: close\r\n\r\n", reader->options.address);
-    int rc = tm_text_status(&reader->request, e);
-    if (rc == 0) rc = env->net_connect(env, reader->options.address, &reader->handle, e);
+    tm_http_call_clear(&reader->call);
+    int64_t longer_ms = reader->kind->ask(&reader->talk, monotonic_ms(reader), &reader->call.request);
+    int rc = tm_http_call_begin(&reader->call, reader->options.address, e);
     if (rc != 0) return rc;
     reader->due_ms = monotonic_ms(reader) + reader->options.answer_ms + longer_ms;
     return 0;
 }
 
-static int send_rest(struct tm_notice_reader *reader, struct tm_error *e)
+static int understand(struct tm_notice_reader *reader, const struct tm_http_head *head, const struct tm_text *body,
+                      struct tm_error *e)
 {
-    struct tm_env *env = reader->env;
-    while (reader->sent < reader->request.length) {
-        size_t done = 0;
-        int rc = env->net_send(env, reader->handle, reader->request.data + reader->sent,
-                               reader->request.length - reader->sent, &done, e);
-        if (rc != 0) return rc;
-        reader->sent += done;
-    }
-    return 0;
-}
-
-static int receive_some(struct tm_notice_reader *reader, bool *out_closed, struct tm_error *e)
-{
-    struct tm_env *env = reader->env;
-    char buffer[4096];
-    for (;;) {
-        size_t got = 0;
-        int rc = env->net_receive(env, reader->handle, buffer, sizeof buffer, &got, e);
-        if (rc == -(int)TM_EBUSY) return 0;
-        if (rc != 0) return rc;
-        if (got == 0) {
-            *out_closed = true;
-            return 0;
-        }
-        tm_text_append(&reader->received, buffer, got);
-        rc = tm_text_status(&reader->received, e);
-        if (rc != 0) return rc;
-    }
-}
-
-static int understand(struct tm_notice_reader *reader, bool closed, struct tm_error *e)
-{
-    struct tm_http_head head;
-    struct tm_text body;
     int64_t pause_ms = 0;
-    const char *bytes = tm_text_string(&reader->received);
-    int rc = tm_http_read_response(bytes, reader->received.length, &head, e);
-    if (rc == -(int)TM_EBUSY && closed) return tm_error_set(e, TM_EPEER, "the connection ended before an answer");
+    struct tm_notice__answer answer = {.head = head,
+                                       .body = tm_text_string(body),
+                                       .length = body->length,
+                                       .now_ms = monotonic_ms(reader),
+                                       .now_utc_ms = reader->env->now_ms(reader->env)};
+    int rc = reader->kind->hear(&reader->talk, &answer, &pause_ms, e);
     if (rc != 0) return rc;
-    tm_text_init(&body, TM_HTTP_BODY_MAX + 1);
-    rc = tm_http_read_body(&head, bytes + head.length, reader->received.length - head.length, closed, &body, e);
-    if (rc == 0) {
-        struct tm_notice__answer answer = {.head = &head,
-                                           .body = tm_text_string(&body),
-                                           .length = body.length,
-                                           .now_ms = monotonic_ms(reader),
-                                           .now_utc_ms = reader->env->now_ms(reader->env)};
-        rc = reader->kind->hear(&reader->talk, &answer, &pause_ms, e);
-    }
-    tm_text_deinit(&body);
-    if (rc != 0) return rc;
-    hang_up(reader);
     reader->health.answers++;
     reader->health.failures_in_row = 0;
     reader->due_ms = monotonic_ms(reader) + pause_ms;
@@ -163,15 +103,17 @@ static int understand(struct tm_notice_reader *reader, bool closed, struct tm_er
 /* -TM_EBUSY: nothing to do now. */
 static int advance(struct tm_notice_reader *reader, struct tm_error *e)
 {
-    bool closed = false;
-    if (reader->handle < 0) {
+    struct tm_http_head head;
+    struct tm_text body;
+    if (reader->call.handle < 0) {
         if (monotonic_ms(reader) < reader->due_ms) return -(int)TM_EBUSY;
         int rc = begin(reader, e);
         if (rc != 0) return rc;
     }
-    int rc = send_rest(reader, e);
-    if (rc == 0) rc = receive_some(reader, &closed, e);
-    if (rc == 0) rc = understand(reader, closed, e);
+    tm_text_init(&body, BODY_MAX);
+    int rc = tm_http_call_step(&reader->call, &head, &body, e);
+    if (rc == 0) rc = understand(reader, &head, &body, e);
+    tm_text_deinit(&body);
     if (rc == -(int)TM_EBUSY && monotonic_ms(reader) >= reader->due_ms)
         rc = tm_error_set(e, TM_ETIMEOUT, "no whole answer in time");
     return rc;
@@ -204,7 +146,7 @@ int tm_notice_reader_step(struct tm_notice_reader *reader, struct tm_notice *out
 
 int tm_notice_reader_handle(const struct tm_notice_reader *reader)
 {
-    return reader->handle;
+    return reader->call.handle;
 }
 
 int64_t tm_notice_reader_wait_ms(const struct tm_notice_reader *reader)
@@ -223,7 +165,7 @@ int tm_notice_reader_wait(struct tm_notice_reader *reader, int64_t timeout_ms, s
         int64_t wait_ms = tm_notice_reader_wait_ms(reader);
         bool ready = false;
         if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "no news");
-        (void)reader->env->net_wait(reader->env, &reader->handle, reader->handle >= 0 ? 1 : 0,
+        (void)reader->env->net_wait(reader->env, &reader->call.handle, reader->call.handle >= 0 ? 1 : 0,
                                     wait_ms < left_ms ? wait_ms : left_ms, &ready, NULL);
     }
 }

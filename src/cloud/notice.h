@@ -11,7 +11,7 @@
 #define TM_CLOUD_NOTICE_H
 
 #include "base/env.h"
-#include "cloud/http.h"
+#include "base/http.h"
 
 enum tm_notice_cloud { TM_NOTICE_AWS, TM_NOTICE_GCP, TM_NOTICE_AZURE, TM_NOTICE_CLOUDS };
 

@@ -5,10 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-static void write_sample(struct tm_text *out)
+static void write_sample(struct tm_text *out, bool one_line)
 {
     struct tm_jsonout json;
-    tm_jsonout_init(&json, out);
+    (one_line ? tm_jsonout_init_line : tm_jsonout_init)(&json, out);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_number(&json, "nodes", 3);
     tm_jsonout_string(&json, "name", "a \"b\" \\ \n \x01");
@@ -31,7 +31,7 @@ static void test_layout(void **state)
     (void)state;
     struct tm_text out;
     tm_text_init(&out, 10000);
-    write_sample(&out);
+    write_sample(&out, false);
     assert_string_equal(tm_text_string(&out), "{\n"
                                               "  \"nodes\": 3,\n"
                                               "  \"name\": \"a \\\"b\\\" \\\\ \\u000a \\u0001\",\n"
@@ -45,6 +45,11 @@ static void test_layout(void **state)
                                               "  \"none\": [],\n"
                                               "  \"missing\": null\n"
                                               "}\n");
+    tm_text_clear(&out);
+    write_sample(&out, true);
+    assert_string_equal(tm_text_string(&out), "{\"nodes\": 3, \"name\": \"a \\\"b\\\" \\\\ \\u000a \\u0001\", "
+                                              "\"list\": [-9223372036854775808, true, false, null], \"empty\": {}, "
+                                              "\"none\": [], \"missing\": null}\n");
     tm_text_deinit(&out);
 }
 
@@ -151,7 +156,7 @@ static int write_once(size_t limit)
 {
     struct tm_text out;
     tm_text_init(&out, limit);
-    write_sample(&out);
+    write_sample(&out, false);
     int rc = tm_text_status(&out, NULL);
     tm_text_deinit(&out);
     return rc;

@@ -1,4 +1,4 @@
-/* Heads and bodies, what each endpoint answers, and how the server bears bad clients. */
+/* What each endpoint answers, and how the server bears bad clients. */
 #include "cloud/metadata_server.h"
 
 #include "base/env_virtual.h"
@@ -6,96 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-static void test_requests(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *bytes;
-        int rc;
-    } rows[] = {
-        {"GET / HTTP/1.1\r\n\r\n", 0},
-        {"GET / HTTP/1.0\n\n", 0},
-        {"PUT /a?b=c HTTP/1.1\r\nA: b\r\nC:d\r\n\r\n", 0},
-        {"", -TM_EBUSY},
-        {"GET / HT", -TM_EBUSY},
-        {"GET / HTTP/1.1\r\nA: b\r\n", -TM_EBUSY},
-        {"GET /\r\n\r\n", -TM_EINPUT},
-        {"GET  HTTP/1.1\r\n\r\n", -TM_EINPUT},
-        {"GET http://x/ HTTP/1.1\r\n\r\n", -TM_EINPUT},
-        {"GET / HTTP/2.0\r\n\r\n", -TM_EINPUT},
-        {"G(T / HTTP/1.1\r\n\r\n", -TM_EINPUT},
-        {"GET /\x01 HTTP/1.1\r\n\r\n", -TM_EINPUT},
-        {"GET / HTTP/1.1\r\nno colon\r\n\r\n", -TM_EINPUT},
-        {"GET / HTTP/1.1\r\n: x\r\n\r\n", -TM_EINPUT},
-        {"GET / HTTP/1.1\r\nA : x\r\n\r\n", -TM_EINPUT},
-    };
-    struct tm_http_head head;
-    struct tm_error e;
-    for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        int rc = tm_http_read_request(rows[i].bytes, strlen(rows[i].bytes), &head, &e);
-        assert_row(rc == rows[i].rc, "\"%s\": %d", rows[i].bytes, rc);
-        assert_row(rc != 0 || head.length == strlen(rows[i].bytes), "\"%s\": length", rows[i].bytes);
-    }
-    static char endless[TM_HTTP_HEAD_MAX + 1];
-    memset(endless, 'a', sizeof endless);
-    assert_int_equal(tm_http_read_request(endless, sizeof endless, &head, &e), -(int)TM_ELIMIT);
-    struct tm_text many;
-    tm_text_init(&many, TM_HTTP_HEAD_MAX);
-    tm_text_puts(&many, "GET / HTTP/1.1\r\n");
-    for (int i = 0; i <= TM_HTTP_HEADERS_MAX; i++)
-        tm_text_puts(&many, "a: b\r\n");
-    assert_int_equal(tm_http_read_request(many.data, many.length, &head, &e), -(int)TM_ELIMIT);
-    tm_text_deinit(&many);
-}
-
-static void test_targets_and_headers(void **state)
-{
-    (void)state;
-    static const char bytes[] = "GET /a/b/?x=1&yy=&z=3 HTTP/1.1\r\nMixed-Case:  v w \t\r\n\r\n";
-    struct tm_http_head head;
-    assert_int_equal(tm_http_read_request(bytes, strlen(bytes), &head, NULL), 0);
-    assert_true(tm_slice_is(tm_http_path(head.target), "/a/b"));
-    assert_true(tm_slice_is(tm_http_query(head.target, "x"), "1"));
-    assert_true(tm_slice_is(tm_http_query(head.target, "yy"), ""));
-    assert_true(tm_slice_is(tm_http_query(head.target, "z"), "3"));
-    assert_null(tm_http_query(head.target, "y").at);
-    assert_true(tm_slice_is(tm_http_header(&head, "mixed-case"), "v w"));
-    assert_null(tm_http_header(&head, "mixed").at);
-}
-
-static void test_bodies(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *bytes;
-        bool closed;
-        int rc;
-        const char *body;
-    } rows[] = {
-        {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", false, 0, "abc"},
-        {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", false, -TM_EBUSY, ""},
-        {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", true, -TM_EINPUT, ""},
-        {"HTTP/1.0 200\r\n\r\nall", true, 0, "all"},
-        {"HTTP/1.0 200\r\n\r\nall", false, -TM_EBUSY, ""},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n", false, 0, "abc"},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", false, -TM_EBUSY, ""},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", true, -TM_EINPUT, ""},
-        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", false, -TM_EINPUT, ""},
-    };
-    for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        struct tm_http_head head;
-        struct tm_text body;
-        size_t length = strlen(rows[i].bytes);
-        tm_text_init(&body, TM_HTTP_BODY_MAX);
-        assert_int_equal(tm_http_read_response(rows[i].bytes, length, &head, NULL), 0);
-        int rc =
-            tm_http_read_body(&head, rows[i].bytes + head.length, length - head.length, rows[i].closed, &body, NULL);
-        assert_row(rc == rows[i].rc, "row %zu: %d", i, rc);
-        if (rc == 0) assert_row_string(rows[i].bytes, tm_text_string(&body), rows[i].body);
-        tm_text_deinit(&body);
-    }
-}
 
 /* ---- what is answered ---- */
 
@@ -239,6 +149,5 @@ static void test_the_server_bears_bad_clients(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_requests), TM_TEST(test_targets_and_headers), TM_TEST(test_bodies),
-             TM_TEST(test_answers_of_each_cloud), TM_TEST(test_waiting_for_a_change), TM_TEST(test_dates),
+TM_TEST_MAIN(TM_TEST(test_answers_of_each_cloud), TM_TEST(test_waiting_for_a_change), TM_TEST(test_dates),
              TM_TEST(test_the_server_bears_bad_clients))

@@ -1,9 +1,10 @@
-/* As much of HTTP/1.1 as metadata services speak: heads, bodies of known length or in chunks, and queries.
+/* As much of HTTP/1.1 as metadata services and our own API speak: heads, bodies of known length or in chunks, and
+ * queries.
  *
  * Readers of bytes only, so that they can be fuzzed; they keep nothing and allocate nothing. A head is given up once it
  * is longer than TM_HTTP_HEAD_MAX or has more than TM_HTTP_HEADERS_MAX headers. */
-#ifndef TM_CLOUD_HTTP_H
-#define TM_CLOUD_HTTP_H
+#ifndef TM_BASE_HTTP_H
+#define TM_BASE_HTTP_H
 
 #include "base/error.h"
 #include "base/text.h"
@@ -11,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { TM_HTTP_HEAD_MAX = 8192, TM_HTTP_HEADERS_MAX = 48, TM_HTTP_BODY_MAX = 65536 };
+enum { TM_HTTP_HEAD_MAX = 8192, TM_HTTP_HEADERS_MAX = 48 };
 
 struct tm_slice { /* of the bytes that were read; borrowed */
     const char *at;
@@ -34,7 +35,8 @@ struct tm_http_head {
 int tm_http_read_request(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e);
 int tm_http_read_response(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e);
 
-/* The body behind a response's head, appended to `out`; `closed`: no more bytes will come. The same codes. */
+/* The body behind a head, put in `out`, whose limit is the body's; `closed`: no more bytes will come. The same codes.
+ */
 int tm_http_read_body(const struct tm_http_head *head, const char *bytes, size_t length, bool closed,
                       struct tm_text *out, struct tm_error *e);
 
@@ -44,6 +46,11 @@ struct tm_slice tm_http_header(const struct tm_http_head *head, const char *name
 struct tm_slice tm_http_path(struct tm_slice target);
 /* The value of a query's parameter as it stands there; NULL at `at` where there is none. */
 struct tm_slice tm_http_query(struct tm_slice target, const char *name);
+
+/* Appends a whole response after which the connection ends. `more`: further headers, each with its line's end. */
+void tm_http_respond(struct tm_text *out, int status, const char *type, const char *more, const char *body);
+/* One without content. */
+void tm_http_refuse(struct tm_text *out, int status);
 
 bool tm_slice_is(struct tm_slice slice, const char *text);
 bool tm_slice_is_any_case(struct tm_slice slice, const char *text);

@@ -1,4 +1,4 @@
-#include "cloud/http.h"
+#include "base/http.h"
 
 #include "base/number.h"
 
@@ -140,10 +140,15 @@ static bool read_hex(struct tm_slice text, size_t *out)
     for (; i < text.length && isxdigit((unsigned char)text.at[i]); i++) {
         int c = tolower((unsigned char)text.at[i]);
         value = value * 16 + (size_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-        if (value > TM_HTTP_BODY_MAX) return false;
+        if (value > (size_t)1 << 40) return false;
     }
     *out = value;
     return i > 0 && (i == text.length || text.at[i] == ';' || text.at[i] == ' ');
+}
+
+static int too_long(const struct tm_text *out, struct tm_error *e)
+{
+    return tm_error_set(e, TM_ELIMIT, "body of over %zu bytes", out->max);
 }
 
 static int read_chunks(const char *bytes, size_t length, struct tm_text *out, struct tm_error *e)
@@ -154,11 +159,10 @@ static int read_chunks(const char *bytes, size_t length, struct tm_text *out, st
         size_t size = 0;
         if (!read_hex(line, &size)) return tm_error_set(e, TM_EINPUT, "no length of a chunk");
         if (size == 0) return tm_text_status(out, e); /* what may follow is of no interest */
+        if (size > out->max - out->length) return too_long(out, e);
         if (length - at < size + 2) break;
         if (memcmp(bytes + at + size, "\r\n", 2) != 0) return tm_error_set(e, TM_EINPUT, "a chunk without an end");
         tm_text_append(out, bytes + at, size);
-        if (out->length > TM_HTTP_BODY_MAX)
-            return tm_error_set(e, TM_ELIMIT, "body of over %d bytes", TM_HTTP_BODY_MAX);
         at += size + 2;
     }
     return tm_error_set(e, TM_EBUSY, "the body has not come whole");
@@ -169,8 +173,7 @@ int tm_http_read_body(const struct tm_http_head *head, const char *bytes, size_t
 {
     struct tm_slice coding = tm_http_header(head, "transfer-encoding");
     struct tm_slice given = tm_http_header(head, "content-length");
-    if (length > 2 * (size_t)TM_HTTP_BODY_MAX)
-        return tm_error_set(e, TM_ELIMIT, "body of over %d bytes", TM_HTTP_BODY_MAX);
+    if (length / 2 > out->max) return too_long(out, e);
     if (coding.at != NULL) {
         if (!tm_slice_is_any_case(coding, "chunked")) return tm_error_set(e, TM_EINPUT, "unknown transfer encoding");
         tm_text_clear(out);
@@ -181,7 +184,7 @@ int tm_http_read_body(const struct tm_http_head *head, const char *bytes, size_t
     int64_t size = (int64_t)length;
     if (given.at != NULL && (!tm_number_i64(given.at, given.length, &size) || size < 0))
         return tm_error_set(e, TM_EINPUT, "content length that is no number");
-    if (size > TM_HTTP_BODY_MAX) return tm_error_set(e, TM_ELIMIT, "body of over %d bytes", TM_HTTP_BODY_MAX);
+    if ((uint64_t)size > out->max) return too_long(out, e);
     bool whole = given.at != NULL ? length >= (size_t)size : closed;
     if (!whole && closed) return tm_error_set(e, TM_EINPUT, "the body ended early");
     if (!whole) return tm_error_set(e, TM_EBUSY, "the body has not come whole");
@@ -221,4 +224,50 @@ struct tm_slice tm_http_query(struct tm_slice target, const char *name)
         at = next;
     }
     return (struct tm_slice){0};
+}
+
+/* ---- writing ---- */
+
+static const char *reason_of(int status)
+{
+    switch (status) {
+    case 200:
+        return "OK";
+    case 202:
+        return "Accepted";
+    case 400:
+        return "Bad Request";
+    case 401:
+        return "Unauthorized";
+    case 403:
+        return "Forbidden";
+    case 404:
+        return "Not Found";
+    case 405:
+        return "Method Not Allowed";
+    case 408:
+        return "Request Timeout";
+    case 409:
+        return "Conflict";
+    case 411:
+        return "Length Required";
+    case 413:
+        return "Content Too Large";
+    case 431:
+        return "Request Header Fields Too Large";
+    default:
+        return "Service Unavailable";
+    }
+}
+
+void tm_http_respond(struct tm_text *out, int status, const char *type, const char *more, const char *body)
+{
+    tm_text_printf(out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n%s\r\n",
+                   status, reason_of(status), type, strlen(body), more);
+    tm_text_puts(out, body);
+}
+
+void tm_http_refuse(struct tm_text *out, int status)
+{
+    tm_http_respond(out, status, "text/plain", "", "");
 }

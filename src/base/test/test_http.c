@@ -1,0 +1,294 @@
+/* Heads and bodies of HTTP, and a call that is answered by our own server, held, cut off and refused. */
+#include "base/env_virtual.h"
+#include "base/http_call.h"
+#include "base/http_server.h"
+#include "base/test/harness.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void test_requests(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        int rc;
+    } rows[] = {
+        {"GET / HTTP/1.1\r\n\r\n", 0},
+        {"GET / HTTP/1.0\n\n", 0},
+        {"PUT /a?b=c HTTP/1.1\r\nA: b\r\nC:d\r\n\r\n", 0},
+        {"", -TM_EBUSY},
+        {"GET / HT", -TM_EBUSY},
+        {"GET / HTTP/1.1\r\nA: b\r\n", -TM_EBUSY},
+        {"GET /\r\n\r\n", -TM_EINPUT},
+        {"GET  HTTP/1.1\r\n\r\n", -TM_EINPUT},
+        {"GET http://x/ HTTP/1.1\r\n\r\n", -TM_EINPUT},
+        {"GET / HTTP/2.0\r\n\r\n", -TM_EINPUT},
+        {"G(T / HTTP/1.1\r\n\r\n", -TM_EINPUT},
+        {"GET /\x01 HTTP/1.1\r\n\r\n", -TM_EINPUT},
+        {"GET / HTTP/1.1\r\nno colon\r\n\r\n", -TM_EINPUT},
+        {"GET / HTTP/1.1\r\n: x\r\n\r\n", -TM_EINPUT},
+        {"GET / HTTP/1.1\r\nA : x\r\n\r\n", -TM_EINPUT},
+    };
+    struct tm_http_head head;
+    struct tm_error e;
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        int rc = tm_http_read_request(rows[i].bytes, strlen(rows[i].bytes), &head, &e);
+        assert_row(rc == rows[i].rc, "\"%s\": %d", rows[i].bytes, rc);
+        assert_row(rc != 0 || head.length == strlen(rows[i].bytes), "\"%s\": length", rows[i].bytes);
+    }
+    static char endless[TM_HTTP_HEAD_MAX + 1];
+    memset(endless, 'a', sizeof endless);
+    assert_int_equal(tm_http_read_request(endless, sizeof endless, &head, &e), -(int)TM_ELIMIT);
+    struct tm_text many;
+    tm_text_init(&many, TM_HTTP_HEAD_MAX);
+    tm_text_puts(&many, "GET / HTTP/1.1\r\n");
+    for (int i = 0; i <= TM_HTTP_HEADERS_MAX; i++)
+        tm_text_puts(&many, "a: b\r\n");
+    assert_int_equal(tm_http_read_request(many.data, many.length, &head, &e), -(int)TM_ELIMIT);
+    tm_text_deinit(&many);
+}
+
+static void test_targets_and_headers(void **state)
+{
+    (void)state;
+    static const char bytes[] = "GET /a/b/?x=1&yy=&z=3 HTTP/1.1\r\nMixed-Case:  v w \t\r\n\r\n";
+    struct tm_http_head head;
+    assert_int_equal(tm_http_read_request(bytes, strlen(bytes), &head, NULL), 0);
+    assert_true(tm_slice_is(tm_http_path(head.target), "/a/b"));
+    assert_true(tm_slice_is(tm_http_query(head.target, "x"), "1"));
+    assert_true(tm_slice_is(tm_http_query(head.target, "yy"), ""));
+    assert_true(tm_slice_is(tm_http_query(head.target, "z"), "3"));
+    assert_null(tm_http_query(head.target, "y").at);
+    assert_true(tm_slice_is(tm_http_header(&head, "mixed-case"), "v w"));
+    assert_null(tm_http_header(&head, "mixed").at);
+}
+
+static void test_bodies(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        bool closed;
+        int rc;
+        const char *body;
+    } rows[] = {
+        {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", false, 0, "abc"},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", false, -TM_EBUSY, ""},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", true, -TM_EINPUT, ""},
+        {"HTTP/1.0 200\r\n\r\nall", true, 0, "all"},
+        {"HTTP/1.0 200\r\n\r\nall", false, -TM_EBUSY, ""},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n", false, 0, "abc"},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", false, -TM_EBUSY, ""},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", true, -TM_EINPUT, ""},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", false, -TM_EINPUT, ""},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_http_head head;
+        struct tm_text body;
+        size_t length = strlen(rows[i].bytes);
+        tm_text_init(&body, 65536);
+        assert_int_equal(tm_http_read_response(rows[i].bytes, length, &head, NULL), 0);
+        int rc =
+            tm_http_read_body(&head, rows[i].bytes + head.length, length - head.length, rows[i].closed, &body, NULL);
+        assert_row(rc == rows[i].rc, "row %zu: %d", i, rc);
+        if (rc == 0) assert_row_string(rows[i].bytes, tm_text_string(&body), rows[i].body);
+        tm_text_deinit(&body);
+    }
+}
+
+/* ---- a server and a call to it, in one loop ---- */
+
+struct shop {
+    uint64_t version;
+    int asked;
+};
+
+static int64_t answer(void *context, const struct tm_http_request *request, struct tm_text *out)
+{
+    struct shop *shop = context;
+    struct tm_slice path = tm_http_path(request->head->target);
+    shop->asked++;
+    if (tm_slice_is(path, "/held") && !request->waited) return 7000;
+    if (tm_slice_is(path, "/long")) tm_text_fill(out, 'x', 1 << 20);
+    if (tm_slice_is(path, "/held") || tm_slice_is(path, "/here"))
+        tm_http_respond(out, 200, "text/plain", "X-More: yes\r\n", shop->version == 1 ? "first" : "later");
+    else
+        tm_http_refuse(out, 404);
+    return 0;
+}
+
+struct world {
+    struct tm_env *env;
+    struct tm_http_server *server;
+    struct shop shop;
+    char bound[TM_ADDRESS_MAX];
+    int listener;
+};
+
+static void begin(struct world *w)
+{
+    struct tm_http_limits limits = {.listeners = 1, .connections = 4, .connections_each = 3, .response_max = 4096};
+    *w = (struct world){.env = tm_env_virtual_create(1), .shop = {.version = 1}};
+    w->server = tm_http_server_create(w->env, &limits);
+    struct tm_http_listener listener = {.answer = answer, .context = &w->shop, .version = &w->shop.version};
+    assert_int_equal(tm_http_server_free(w->server), 0);
+    assert_int_equal(tm_http_server_open(w->server, "127.0.0.1:0", &listener, w->bound, &w->listener, NULL), 0);
+    assert_int_equal(tm_http_server_free(w->server), -1);
+    assert_int_equal(tm_http_server_open(w->server, "127.0.0.1:0", &listener, w->bound, &w->listener, NULL),
+                     -(int)TM_ELIMIT);
+}
+
+static void end(struct world *w)
+{
+    tm_http_server_destroy(w->server);
+    tm_env_virtual_destroy(w->env);
+}
+
+static void test_a_call(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int status;
+        const char *body;
+    } rows[] = {
+        {"GET /here HTTP/1.1\r\n", 200, "first"},
+        {"GET /there HTTP/1.1\r\n", 404, ""},
+        {"GET /long HTTP/1.1\r\n", 503, ""}, /* more than the server's limit */
+        {"nonsense\r\n", 400, ""},
+    };
+    struct world w;
+    begin(&w);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_http_call call;
+        struct tm_http_head head;
+        struct tm_text body;
+        struct tm_error e;
+        tm_http_call_init(&call, w.env, 65536);
+        tm_text_init(&body, 65536);
+        tm_http_call_clear(&call);
+        tm_text_puts(&call.request, rows[i].line);
+        assert_int_equal(tm_http_call_begin(&call, w.bound, &e), 0);
+        int rc = 0;
+        for (int turn = 0; turn < 8; turn++) {
+            rc = tm_http_call_step(&call, &head, &body, &e);
+            if (rc != -(int)TM_EBUSY) break;
+            tm_http_server_serve(w.server);
+        }
+        assert_row(rc == 0, "%s: %d", rows[i].line, rc);
+        assert_row(head.status == rows[i].status, "%s: %d", rows[i].line, head.status);
+        assert_row_string(rows[i].line, tm_text_string(&body), rows[i].body);
+        tm_text_deinit(&body);
+        tm_http_call_deinit(&call);
+    }
+    end(&w);
+}
+
+static void test_held(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w);
+    for (int changes = 0; changes < 2; changes++) {
+        struct tm_http_call call;
+        struct tm_http_head head;
+        struct tm_text body;
+        int handles[8];
+        int64_t wait_ms = 0;
+        tm_http_call_init(&call, w.env, 65536);
+        tm_text_init(&body, 65536);
+        tm_text_puts(&call.request, "GET /held HTTP/1.1\r\n");
+        assert_int_equal(tm_http_call_begin(&call, w.bound, NULL), 0);
+        for (int turn = 0; turn < 4; turn++) {
+            assert_int_equal(tm_http_call_step(&call, &head, &body, NULL), -(int)TM_EBUSY);
+            tm_http_server_serve(w.server);
+        }
+        assert_int_equal(tm_http_server_watch(w.server, handles, TM_COUNT(handles), &wait_ms), 2);
+        assert_int_equal(wait_ms, 7000);
+        if (changes)
+            w.shop.version++;
+        else
+            tm_env_virtual_advance(w.env, 7000);
+        tm_http_server_serve(w.server);
+        assert_int_equal(tm_http_call_step(&call, &head, &body, NULL), 0);
+        assert_string_equal(tm_text_string(&body), changes ? "later" : "first");
+        tm_text_deinit(&body);
+        tm_http_call_deinit(&call);
+    }
+    end(&w);
+}
+
+/* Waiting calls must end: nobody serves, the peer is gone, nobody listens. */
+static void test_a_call_gives_up(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tm_http_call call;
+    struct tm_http_head head;
+    struct tm_text body;
+    struct tm_error e;
+    begin(&w);
+    tm_http_call_init(&call, w.env, 65536);
+    tm_text_init(&body, 65536);
+    tm_text_puts(&call.request, "GET /here HTTP/1.1\r\n");
+    assert_int_equal(tm_http_call_wait(&call, w.bound, 300, &head, &body, &e), -(int)TM_ETIMEOUT);
+    tm_http_call_clear(&call);
+    tm_text_puts(&call.request, "GET /here HTTP/1.1\r\n");
+    assert_int_equal(tm_http_call_begin(&call, w.bound, &e), 0);
+    assert_int_equal(tm_http_call_step(&call, &head, &body, &e), -(int)TM_EBUSY);
+    tm_env_virtual_cut(w.env, call.handle);
+    assert_int_equal(tm_http_call_step(&call, &head, &body, &e), -(int)TM_EPEER);
+    tm_http_server_close(w.server, w.listener);
+    tm_http_call_clear(&call);
+    assert_true(tm_http_call_wait(&call, w.bound, 300, &head, &body, &e) < 0);
+    assert_int_equal(call.handle, -1);
+    tm_text_deinit(&body);
+    tm_http_call_deinit(&call);
+    end(&w);
+}
+
+static int serve_once(void)
+{
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_http_limits limits = {.listeners = 1, .connections = 2, .connections_each = 2, .response_max = 4096};
+    struct tm_http_server *server = env == NULL ? NULL : tm_http_server_create(env, &limits);
+    struct shop shop = {.version = 1};
+    struct tm_http_listener listener = {.answer = answer, .context = &shop};
+    char bound[TM_ADDRESS_MAX];
+    int number = -1;
+    int rc = server == NULL ? -(int)TM_ENOMEM : 0;
+    if (rc == 0) rc = tm_http_server_open(server, "127.0.0.1:0", &listener, bound, &number, NULL);
+    if (rc == 0) {
+        struct tm_http_call call;
+        struct tm_http_head head;
+        struct tm_text body;
+        tm_http_call_init(&call, env, 65536);
+        tm_text_init(&body, 65536);
+        tm_text_puts(&call.request, "GET /here HTTP/1.1\r\n");
+        rc = tm_http_call_begin(&call, bound, NULL);
+        for (int turn = 0; rc == 0 && turn < 8; turn++) {
+            int step = tm_http_call_step(&call, &head, &body, NULL);
+            if (step != -(int)TM_EBUSY) {
+                rc = step;
+                break;
+            }
+            tm_http_server_serve(server);
+        }
+        if (rc == -(int)TM_EPEER) rc = -(int)TM_ENOMEM; /* the server had none, and hung up */
+        tm_text_deinit(&body);
+        tm_http_call_deinit(&call);
+    }
+    tm_http_server_destroy(server);
+    tm_env_virtual_destroy(env);
+    return rc;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    TM_FAIL_EACH_ALLOC(rc = serve_once());
+}
+
+TM_TEST_MAIN(TM_TEST(test_requests), TM_TEST(test_targets_and_headers), TM_TEST(test_bodies), TM_TEST(test_a_call),
+             TM_TEST(test_held), TM_TEST(test_a_call_gives_up), TM_TEST(test_memory))
