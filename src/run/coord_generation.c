@@ -49,6 +49,9 @@ void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_on
     if (out->stages > c->options.layers || out->pipelines > c->options.micro_batches ||
         (size_t)out->pipelines * out->stages > view.worker_count)
         out->pipelines = 0; /* more than there is: as good as no decision */
+    c->decided = true;
+    c->want_spot = out->want_spot;
+    c->want_on_demand = out->want_on_demand;
 }
 
 static bool same_layout(const struct tm_coordinator *c, const struct tm_run_decision *decision)
@@ -278,10 +281,12 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     struct tm_run_decision decision;
     tm_coord__decide(c, now_ms, true, &decision);
     c->waiting = "more workers";
+    c->starved = true;
     if (decision.pipelines == 0) return;
     uint64_t base = tm_coord__best_base(c);
     c->waiting = "holders of the newest copy set";
     if (!durable_reachable(c, now_ms, base, out)) return;
+    c->starved = false;
     if (tm_coord__seat(c, now_ms, &decision, base) != 0) return; /* memory: tried again at the next tick */
     c->base = base;
     tm_coord__enter(c, TM_COORDINATOR_ASSIGNED, now_ms);

@@ -79,11 +79,13 @@ struct known {
 
     int64_t quarantine_until_ms;
     uint32_t quarantines;
-    bool noticed;
+    bool noticed; /* its agent says so */
     int64_t notice_end_ms;
+    bool cloud_noticed; /* the cloud says so */
+    int64_t cloud_notice_end_ms;
 
-    /* agents */
-    uint64_t agent_sequence;
+    /* agents and the cloud */
+    uint64_t agent_sequence;      /* of the newest word */
     uint64_t restart_incarnation; /* of the worker to end; 0: none */
 };
 
@@ -114,6 +116,20 @@ struct pace {
     uint64_t waits;
     bool told_steps;
     bool told_bottleneck;
+};
+
+/* The cloud's last report, but for its instances. */
+struct cloud_seen {
+    bool heard;
+    int64_t heard_ms;
+    int64_t billed_ms; /* when the instances' bills last went to the record */
+    int64_t now_ms;    /* the cloud's */
+    double speed;
+    uint64_t spot_microusd_h;
+    uint64_t on_demand_microusd_h;
+    int64_t spot_offered;
+    uint64_t bill_microusd;
+    uint64_t on_demand_bill_microusd;
 };
 
 struct bad_part {
@@ -171,6 +187,11 @@ struct tm_coordinator {
     char kernel_class[TM_MESSAGE_STRING_MAX + 1];
     bool kernel_class_known;
 
+    bool starved; /* there are too few workers, or the newest copy set's holders are not here */
+    struct cloud_seen cloud;
+    bool decided; /* the decider was asked; until then, what there is is wanted */
+    uint32_t want_spot;
+    uint32_t want_on_demand;
     Tmw__Instance *instances; /* plain data: no pointers inside */
     size_t instance_count;
     size_t instance_capacity;
@@ -196,10 +217,18 @@ void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_messa
 void tm_coord__challenge(struct tm_coordinator *c, const struct tm_peer *to, struct tm_outbox *out);
 void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, struct tm_outbox *out);
 
+/* coord_cloud.c: instances, notices, the bill; what is wanted */
+void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance);
+enum tm_job_state tm_coord__state(const struct tm_coordinator *c);
+uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only);
+
 /* coord_watch.c: who is lost, who hangs */
 void tm_coord__watch(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, struct tm_outbox *out);
 void tm_coord__process_dead(struct tm_coordinator *c, uint64_t id, uint64_t incarnation);
+/* Whom a member waits for in the end. */
+struct known *tm_coord__root_of(struct tm_coordinator *c, struct known *k);
 void tm_coord__stalled(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool restart, const char *why,
                           struct tm_outbox *out);
@@ -274,6 +303,8 @@ void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_loss *newest, struct tm_outbox *out);
 void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t step, struct tm_outbox *out);
 void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__record_instance(struct tm_coordinator *c, const Tmw__Instance *instance, struct tm_outbox *out);
+void tm_coord__record_price(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out);
 
 #endif

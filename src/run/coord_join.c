@@ -80,6 +80,8 @@ static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct kno
                         .copies = old.copies,
                         .noticed = old.noticed,
                         .notice_end_ms = old.notice_end_ms,
+                        .cloud_noticed = old.cloud_noticed,
+                        .cloud_notice_end_ms = old.cloud_notice_end_ms,
                         .quarantine_until_ms = old.quarantine_until_ms,
                         .quarantines = old.quarantines,
                         .past_next = old.past_next};

@@ -23,7 +23,7 @@ void tm_coord__observe(struct tm_coordinator *c, const struct known *k, const Tm
     }
     struct known *waited = body->waiting_for == 0 ? NULL : tm_coord__find(c, TM_ROLE_WORKER, body->waiting_for);
     if (waited == NULL) return;
-    waited->waited_for++;
+    tm_coord__root_of(c, waited)->waited_for++; /* it may itself wait */
     c->pace.waits++;
 }
 

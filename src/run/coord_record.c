@@ -1,4 +1,4 @@
-/* What the coordinator puts in the record, how it reads it back, and the bill. */
+/* What the coordinator puts in the record, and how it reads it back. */
 #include "run/coord_internal.h"
 
 #include "base/alloc.h"
@@ -155,6 +155,29 @@ void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker,
     put(c, &event, false, out);
 }
 
+void tm_coord__record_instance(struct tm_coordinator *c, const Tmw__Instance *instance, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    union {
+        const Tmw__Instance *given;
+        Tmw__Instance *taken;
+    } body = {instance};
+    event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
+    event.instance = body.taken;
+    put(c, &event, false, out);
+}
+
+void tm_coord__record_price(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__PriceEvent body = TMW__PRICE_EVENT__INIT;
+    body.spot_microusd_h = c->cloud.spot_microusd_h;
+    body.on_demand_microusd_h = c->cloud.on_demand_microusd_h;
+    event.body_case = TMW__RECORD_EVENT__BODY_PRICE;
+    event.price = &body;
+    put(c, &event, false, out);
+}
+
 /* ---- reading it back ---- */
 
 static int load_generation(struct tm_coordinator *c, const Tmw__GenerationEvent *body, struct tm_error *e)
@@ -228,22 +251,6 @@ int tm_coordinator_load_manifest(struct tm_coordinator *c, const Tmw__RecordEven
     return rc;
 }
 
-static int store_instance(struct tm_coordinator *c, const Tmw__Instance *instance)
-{
-    size_t i = 0;
-    while (i < c->instance_count && c->instances[i].id != instance->id)
-        i++;
-    if (i == c->instance_count) {
-        int rc = tm_grow((void **)&c->instances, &c->instance_capacity, i + 1, sizeof *c->instances, INSTANCES_MAX);
-        if (rc != 0) return rc;
-        c->instance_count++;
-    }
-    c->instances[i] = *instance;
-    c->instances[i].base.n_unknown_fields = 0;
-    c->instances[i].base.unknown_fields = NULL;
-    return 0;
-}
-
 int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     switch (event->body_case) {
@@ -255,8 +262,6 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         for (size_t i = 0; i < c->set_count; i++)
             if (c->sets[i].set == event->set_bad) c->sets[i].bad = true;
         return 0;
-    case TMW__RECORD_EVENT__BODY_INSTANCE:
-        return store_instance(c, event->instance);
     case TMW__RECORD_EVENT__BODY_FAILED:
         (void)snprintf(c->failure, sizeof c->failure, "%s", event->failed->reason);
         return 0;
@@ -268,54 +273,16 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         c->progress_step = event->progress->step;
         if (event->progress->loss_known) tm_coord__loss_told(c, event->progress->step, event->progress->loss);
         return 0;
+    case TMW__RECORD_EVENT__BODY_INSTANCE:
+        return tm_coord__store_instance(c, event->instance);
+    case TMW__RECORD_EVENT__BODY_PRICE:
+        c->cloud.spot_microusd_h = event->price->spot_microusd_h;
+        c->cloud.on_demand_microusd_h = event->price->on_demand_microusd_h;
+        return 0;
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
         c->loaded_finished = true;
         return 0;
     default:
         return 0;
     }
-}
-
-/* ---- instances and the bill ---- */
-
-void tm_coordinator_instance(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance,
-                             struct tm_outbox *out)
-{
-    for (size_t i = 0; i < c->instance_count; i++) {
-        const Tmw__Instance *old = &c->instances[i];
-        if (old->id == instance->id && old->end_ms == instance->end_ms && old->start_ms == instance->start_ms &&
-            old->price_microusd_h == instance->price_microusd_h)
-            return; /* nothing new */
-    }
-    if (store_instance(c, instance) != 0) return; /* it will be told again */
-    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
-    union {
-        const Tmw__Instance *given;
-        Tmw__Instance *taken;
-    } body = {instance};
-    event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
-    event.instance = body.taken;
-    put(c, &event, false, out);
-    if (instance->end_ms == 0) return;
-    for (size_t i = 0; i < c->started.member_count; i++)
-        if (c->started.members[i].id == instance->id) c->started_dead[i] = true;
-    for (enum tm_role role = TM_ROLE_AGENT; role <= TM_ROLE_WORKER; role++) {
-        struct known *k = tm_coord__find(c, role, instance->id);
-        if (k == NULL || k->peer.incarnation == 0) continue;
-        tm_coord__process_dead(c, k->peer.id, k->peer.incarnation);
-        tm_coord__lost(c, now_ms, k, true, out);
-    }
-}
-
-double tm_coordinator_bill(const struct tm_coordinator *c, int64_t utc_ms)
-{
-    double sum = 0;
-    for (size_t i = 0; i < c->instance_count; i++) {
-        const Tmw__Instance *instance = &c->instances[i];
-        int64_t end_ms = instance->end_ms != 0 ? instance->end_ms : utc_ms;
-        if (TM_PLANTED(bill_wrong) && instance->end_ms != 0) end_ms -= 5000;
-        if (end_ms > instance->start_ms)
-            sum += (double)(end_ms - instance->start_ms) * (double)instance->price_microusd_h;
-    }
-    return sum;
 }

@@ -63,7 +63,7 @@ static void watch_leases(struct tm_coordinator *c, int64_t now_ms, struct tm_out
 
 /* Whom a member waits for in the end: it may wait for one that itself waits. In a ring of waiting (a link is cut one
  * way), the one that is furthest behind. */
-static struct known *root_of(struct tm_coordinator *c, struct known *k)
+struct known *tm_coord__root_of(struct tm_coordinator *c, struct known *k)
 {
     struct known *lowest = k;
     for (size_t hops = 0; hops < 2 * c->roster.member_count; hops++) {
@@ -82,7 +82,8 @@ static unsigned votes_for(struct tm_coordinator *c, const struct known *k)
     unsigned votes = 0;
     for (size_t i = 0; i < c->roster.member_count; i++) {
         struct known *voter = tm_coord__member(c, &c->roster.members[i]);
-        if (voter != NULL && !c->roster.members[i].spare && voter->working_on != 0) votes += root_of(c, voter) == k;
+        if (voter != NULL && !c->roster.members[i].spare && voter->working_on != 0)
+            votes += tm_coord__root_of(c, voter) == k;
     }
     return votes;
 }

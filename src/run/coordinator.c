@@ -101,7 +101,9 @@ struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_
 bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
 {
     /* A notice whose time is long past was a false alarm. */
-    return k->noticed && now_ms < k->notice_end_ms + c->options.false_alarm_ms;
+    int64_t late_ms = c->options.false_alarm_ms;
+    return (k->noticed && now_ms < k->notice_end_ms + late_ms) ||
+           (k->cloud_noticed && now_ms < k->cloud_notice_end_ms + late_ms);
 }
 
 /* May it get a seat in the next generation? */
@@ -232,7 +234,7 @@ void tm_coordinator_receive(struct tm_coordinator *c, int64_t now_ms, const tm_m
 {
     struct tm_peer from = tm_message_sender(message);
     if (message->job != c->options.job || from.id == 0 || from.incarnation == 0) return;
-    if (from.role != TM_ROLE_WORKER && from.role != TM_ROLE_AGENT) return;
+    if (from.role == TM_ROLE_COORDINATOR) return;
     if (message->body_case == TMW__ENVELOPE__BODY_HELLO) {
         tm_coord__on_hello(c, now_ms, message, out);
         return;
@@ -257,6 +259,9 @@ void tm_coordinator_receive(struct tm_coordinator *c, int64_t now_ms, const tm_m
         break;
     case TMW__ENVELOPE__BODY_AGENT_HEARTBEAT:
         tm_coord__on_agent(c, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_CLOUD_REPORT:
+        tm_coord__on_cloud(c, now_ms, message, out);
         break;
     default:
         break;
@@ -291,7 +296,16 @@ struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coor
                                        .loss_count = coordinator->loss_count,
                                        .step_ms = coordinator->told_step_ms,
                                        .failure = coordinator->failure,
-                                       .kernel_class = coordinator->kernel_class};
+                                       .kernel_class = coordinator->kernel_class,
+                                       .state = tm_coord__state(coordinator),
+                                       .want_spot = coordinator->want_spot,
+                                       .want_on_demand = coordinator->want_on_demand,
+                                       .spot_microusd_h = coordinator->cloud.spot_microusd_h,
+                                       .on_demand_microusd_h = coordinator->cloud.on_demand_microusd_h,
+                                       .bill_microusd = tm_coord__bill(coordinator, false),
+                                       .on_demand_bill_microusd = tm_coord__bill(coordinator, true),
+                                       .instances = coordinator->instances,
+                                       .instance_count = coordinator->instance_count};
     if (durable != NULL) {
         view.durable_step = durable->step;
         view.durable_set = durable->set;

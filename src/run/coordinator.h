@@ -97,10 +97,6 @@ void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, 
 /* The program knows that this process is dead (its connection was reset by its own machine, it was killed). */
 void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
                          struct tm_outbox *out);
-/* What the cloud says of an instance; the same may be told again and again. */
-void tm_coordinator_instance(struct tm_coordinator *coordinator, int64_t now_ms, const Tmw__Instance *instance,
-                             struct tm_outbox *out);
-
 struct tm_step_loss {
     uint64_t step;
     double loss;
@@ -124,10 +120,17 @@ struct tm_coordinator_view {
     uint32_t step_ms;         /* of the newest of them; 0: not known */
     const char *failure;      /* phase FAILED: what the engine said; "" */
     const char *kernel_class; /* the first worker's, and so the job's; "": none has joined */
+    enum tm_job_state state;
+    uint32_t want_spot; /* instances; what the cloud is told */
+    uint32_t want_on_demand;
+    uint64_t spot_microusd_h; /* now; 0: not known */
+    uint64_t on_demand_microusd_h;
+    uint64_t bill_microusd; /* by the cloud's own count, of all instances that ever were */
+    uint64_t on_demand_bill_microusd;
+    const Tmw__Instance *instances; /* all that the cloud ever named, in the order of their naming */
+    size_t instance_count;
 };
 struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coordinator);
-/* The bill so far, in micro-dollars x ms / h summed exactly: divide by 3.6e12 for dollars. */
-double tm_coordinator_bill(const struct tm_coordinator *coordinator, int64_t utc_ms);
 const char *tm_coordinator_phase_name(enum tm_coordinator_phase phase);
 
 #endif

@@ -38,6 +38,8 @@ struct tm_run_decision {
     uint32_t stages;
     uint32_t stage_first[TM_STAGES_MAX + 1];
     bool copy;
+    uint32_t want_spot; /* instances to have in all, of each kind */
+    uint32_t want_on_demand;
 };
 
 struct tm_decider {
@@ -46,10 +48,11 @@ struct tm_decider {
 };
 
 /* Uses all there are: as many pipelines of `stages` as fit, with fewer stages when there are fewer workers, none below
- * `workers_min`; copies every `copy_every_ms`. */
+ * `workers_min`; copies every `copy_every_ms`; wants `workers_max` spot instances. */
 struct tm_use_all {
     uint32_t stages;
     uint32_t workers_min;
+    uint32_t workers_max;
     int64_t copy_every_ms;
 };
 struct tm_decider tm_decider_use_all(struct tm_use_all *rule); /* borrowed */

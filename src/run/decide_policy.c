@@ -102,6 +102,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     const struct tm_shapes *shapes = decider->rule.shapes;
     struct question question = ask_of(decider, view);
     *out = (struct tm_run_decision){.copy = copy_due(&decider->rule, view)};
+    if (decider->rule.workers_max > 0) out->want_spot = (uint32_t)decider->rule.workers_max;
     if (question.after < decider->rule.workers_min || question.after == 0) return;
     if (!decider->answered || memcmp(&question, &decider->asked, sizeof question) != 0) {
         decider->answer = decide_shape(decider, &question);

@@ -15,6 +15,7 @@ struct tm_policy_rule {
     const struct tm_cost *cost;
     double interval_s; /* of the look-ahead */
     int workers_min;
+    int workers_max;             /* spot instances wanted */
     int64_t copy_every_ms;       /* where two replicas of each stage live ... */
     int64_t copy_every_alone_ms; /* ... and where a stage has only one */
 };

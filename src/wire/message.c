@@ -26,6 +26,19 @@ struct tm_peer tm_message_sender(const tm_message *message)
         .role = (enum tm_role)message->from_role, .id = message->from_id, .incarnation = message->from_incarnation};
 }
 
+const char *tm_job_state_name(enum tm_job_state state)
+{
+    static const char *const names[] = {"starting", "training", "waiting", "stopping", "stopped", "finished", "failed"};
+    return (unsigned)state < sizeof names / sizeof *names ? names[state] : "?";
+}
+
+const char *tm_change_cause_name(enum tm_change_cause cause)
+{
+    static const char *const names[] = {"none",    "loss",  "notice", "arrival", "policy",
+                                        "release", "stall", "damage", "begin"};
+    return (unsigned)cause < sizeof names / sizeof *names ? names[cause] : "?";
+}
+
 /* ---- packing ---- */
 
 struct text_sink {
@@ -185,7 +198,7 @@ int tm_message_unpack(const void *data, size_t length, struct tm_arena *arena, t
                             message->version, TM_MESSAGE_VERSION);
     if (message->body_case == TMW__ENVELOPE__BODY__NOT_SET || message->hello == NULL)
         return tm_error_set(e, TM_EINPUT, "message without a body that this release knows");
-    if (message->from_role < TM_ROLE_COORDINATOR || message->from_role > TM_ROLE_WORKER)
+    if (message->from_role < TM_ROLE_COORDINATOR || message->from_role > TM_ROLE_CLOUD)
         return tm_error_set(e, TM_EINPUT, "message from role %u, which there is not", message->from_role);
     *out = message;
     return 0;

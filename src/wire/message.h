@@ -24,7 +24,7 @@ enum {
     TM_FRAME_HEADER = 4,
 };
 
-enum tm_role { TM_ROLE_NONE, TM_ROLE_COORDINATOR, TM_ROLE_AGENT, TM_ROLE_WORKER };
+enum tm_role { TM_ROLE_NONE, TM_ROLE_COORDINATOR, TM_ROLE_AGENT, TM_ROLE_WORKER, TM_ROLE_CLOUD };
 
 /* What a worker says it is doing, in its heartbeats (worker.h has the picture). */
 enum tm_worker_phase {
@@ -34,6 +34,32 @@ enum tm_worker_phase {
     TM_WORKER_RUNNING,
     TM_WORKER_STOPPED
 };
+
+/* How the job stands, as the coordinator tells it to the cloud, the record and views. */
+enum tm_job_state {
+    TM_JOB_STARTING, /* no generation has started yet */
+    TM_JOB_TRAINING,
+    TM_JOB_WAITING,  /* for workers, or for holders of the newest copy set */
+    TM_JOB_STOPPING, /* it was told to: a last copy set is made */
+    TM_JOB_STOPPED,  /* it can go on later from where it stands */
+    TM_JOB_FINISHED,
+    TM_JOB_FAILED, /* the user's own code is wrong: nothing is tried again */
+};
+const char *tm_job_state_name(enum tm_job_state state); /* "starting", ...; "?" for what is no state */
+
+/* Why a generation ends. */
+enum tm_change_cause {
+    TM_CHANGED_NONE,
+    TM_CHANGED_LOSS,    /* a member was lost without a notice */
+    TM_CHANGED_NOTICE,  /* planned: a member will leave */
+    TM_CHANGED_ARRIVAL, /* planned: more workers can be used */
+    TM_CHANGED_POLICY,  /* planned: another layout is better */
+    TM_CHANGED_RELEASE, /* planned: an instance is given back */
+    TM_CHANGED_STALL,   /* no step in time: a worker hangs, or a link is cut */
+    TM_CHANGED_DAMAGE,  /* a source of layers was damaged */
+    TM_CHANGED_BEGIN,   /* a coordinator begins, or its record was lost */
+};
+const char *tm_change_cause_name(enum tm_change_cause cause); /* "loss", ... */
 
 /* Who: an agent or a worker is known by its instance's number; its incarnation tells one process from the next. */
 struct tm_peer {

@@ -2,6 +2,7 @@
  * The input is a list of messages: one byte for who sends it, one for the kind of body, one for its length, then the
  * body. Some are made by the machines themselves: what one says is given to the other. */
 #include "fuzz.h"
+#include "run/cloud_link.h"
 #include "run/coordinator.h"
 #include "worker/worker.h"
 
@@ -60,7 +61,40 @@ static uint64_t waits(void *context)
 
 static struct tm_coordinator *coordinator;
 static struct tm_worker *worker;
+static struct tm_cloud_link cloud;
 static int64_t now_ms;
+
+/* The cloud joins; what it reports comes from the input. */
+static void join_cloud(void)
+{
+    struct tm_cloud_link_options options = {.job = 1, .incarnation = 22, .token = "t"};
+    struct tm_outbox said;
+    struct tm_outbox heard;
+    struct tm_arena arena;
+    tm_message *message = NULL;
+    tm_outbox_init(&said);
+    tm_outbox_init(&heard);
+    tm_arena_init(&arena, 1 << 20);
+    tm_cloud_link_init(&cloud, &options);
+    for (int round = 0; round < 6; round++) {
+        (void)tm_cloud_link_due(&cloud, now_ms, &said);
+        for (size_t i = 0; i < said.count; i++)
+            if (tm_message_unpack(tm_outbox_data(&said, &said.actions[i]), said.actions[i].length, &arena, &message,
+                                  NULL) == 0)
+                tm_coordinator_receive(coordinator, now_ms, message, &heard);
+        tm_outbox_clear(&said);
+        for (size_t i = 0; i < heard.count; i++)
+            if (heard.actions[i].kind == TM_ACTION_SEND &&
+                tm_message_unpack(tm_outbox_data(&heard, &heard.actions[i]), heard.actions[i].length, &arena, &message,
+                                  NULL) == 0)
+                (void)tm_cloud_link_receive(&cloud, now_ms, message, &said);
+        tm_outbox_clear(&heard);
+    }
+    assert(cloud.registered);
+    tm_outbox_deinit(&said);
+    tm_outbox_deinit(&heard);
+    tm_arena_deinit(&arena);
+}
 
 /* Gives what each says to the other, for a while. */
 static void talk(struct tm_outbox *from_coordinator, struct tm_outbox *from_worker)
@@ -109,7 +143,7 @@ static void put_varint(struct tm_text *text, uint64_t value)
 
 static void one_message(const uint8_t *data, size_t size, struct tm_outbox *to_c, struct tm_outbox *to_w)
 {
-    unsigned bodies = TMW__ENVELOPE__BODY_AGENT_ORDER - TMW__ENVELOPE__BODY_HELLO + 1;
+    unsigned bodies = TMW__ENVELOPE__BODY_CLOUD_ORDER - TMW__ENVELOPE__BODY_HELLO + 1;
     struct tm_text text;
     struct tm_arena arena;
     tm_message *message = NULL;
@@ -118,7 +152,7 @@ static void one_message(const uint8_t *data, size_t size, struct tm_outbox *to_c
     tm_text_append(&text, "\x08\x01", 2); /* version 1, then job 1 */
     tm_text_append(&text, "\x11\x01\0\0\0\0\0\0\0", 9);
     put_varint(&text, 3 << 3);
-    put_varint(&text, 1 + data[0] % 3); /* role */
+    put_varint(&text, (data[0] & 63) / 9 == 6 ? TM_ROLE_CLOUD : 1U + data[0] % 3); /* role */
     put_varint(&text, 4 << 3);
     put_varint(&text, data[0] / 3 % 3); /* id */
     tm_text_append(&text, "\x29", 1);   /* incarnation: the worker's, the coordinator's or another */
@@ -130,6 +164,7 @@ static void one_message(const uint8_t *data, size_t size, struct tm_outbox *to_c
     if (tm_message_unpack(text.data, text.length, &arena, &message, NULL) == 0) {
         tm_worker_receive(worker, now_ms, message, to_w);
         tm_coordinator_receive(coordinator, now_ms, message, to_c);
+        (void)tm_cloud_link_receive(&cloud, now_ms, message, to_c);
     }
     tm_arena_deinit(&arena);
     tm_text_deinit(&text);
@@ -187,6 +222,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_outbox_init(&out_c);
     tm_outbox_init(&out_w);
     tm_coordinator_begin(coordinator, now_ms, 0, &out_c);
+    join_cloud();
     for (int messages = 0; size >= 3 && messages < 40; messages++) {
         size_t length = 3 + data[2];
         if (length > size) length = size;

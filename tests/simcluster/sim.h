@@ -6,6 +6,7 @@
  *   sim_main.c       the program: seeds, scenarios, traces
  *   sim_world.c      time, network, processes
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
+ *   sim_cloud.c      the cloud: what it says, what it does when it is told
  *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
  *   sim_check.c      the checkers */
 #ifndef TM_SIMCLUSTER_SIM_H
@@ -14,6 +15,7 @@
 #include "base/planted.h"
 #include "base/random.h"
 #include "run/agent.h"
+#include "run/cloud_link.h"
 #include "run/coordinator.h"
 #include "run/decide_policy.h"
 #include "worker/worker.h"
@@ -86,6 +88,7 @@ struct node {
     uint64_t id;
     bool up; /* the instance runs */
     bool anchor;
+    bool spot;
     int64_t start_ms;
     int64_t end_ms;
     uint64_t price_microusd_h;
@@ -189,6 +192,9 @@ struct sim {
     struct tm_policy_decider *policy;
     uint32_t layout_dice; /* the decider changes the number of stages by dice of this many sides; 0: never */
 
+    struct tm_cloud_link cloud;
+    int64_t cloud_paused_ms;
+
     struct node nodes[NODES_MAX];
     size_t node_count;                  /* 1 + instances ever */
     struct tm_coordinator *coordinator; /* NULL: down */
@@ -202,6 +208,7 @@ struct sim {
     size_t file_count, file_capacity;
     bool finished;
     int64_t finished_ms;
+    bool settles;
 
     struct faults faults;
     uint64_t fault_count;
@@ -241,6 +248,7 @@ void sim_replay_captured(struct sim *sim);
 uint64_t sim_steps_redone(const struct sim *sim);
 void sim_deinit(struct sim *sim);
 void sim_run_until(struct sim *sim, int64_t until_ms); /* or a failure, or the end of the job and its aftermath */
+void sim_settle(struct sim *sim);
 struct node *sim_add_instance(struct sim *sim);
 void sim_instance_gone(struct sim *sim, struct node *node);
 void sim_worker_kill(struct sim *sim, struct node *node);
@@ -250,8 +258,15 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms);
 void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *out);
 int64_t sim_clock(const struct sim *sim, const struct node *node);
 int64_t sim_utc(const struct sim *sim);
+extern const char sim_token[];
 double sim_unit(struct sim *sim);
 uint64_t sim_below(struct sim *sim, uint64_t limit);
+
+/* sim_cloud.c */
+void cloud_start(struct sim *sim);
+void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox *out);
+double cloud_bill_microusd(const struct sim *sim, const struct node *node);
+void sim_cloud_actions(struct sim *sim, struct tm_outbox *out);
 
 /* sim_toy.c */
 struct tm_worker_engine toy_engine(struct toy *toy);

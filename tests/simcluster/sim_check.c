@@ -9,6 +9,8 @@
 
 typedef unsigned long long ull;
 
+enum { UNHEARD_MS = 1500 };
+
 /* ---- steps ---- */
 
 static struct held_seen *held_of(struct sim *sim, uint64_t generation, uint64_t step)
@@ -382,26 +384,28 @@ static bool process_lives(const struct sim *sim)
     return false;
 }
 
+/* The sum of instance time at its price, as far as the cloud has told. */
 static void check_bill(struct sim *sim)
 {
     double sum = 0;
-    struct tm_outbox out;
-    tm_outbox_init(&out);
+    double on_demand = 0;
     for (size_t i = 1; i < sim->node_count; i++) {
-        const struct node *node = &sim->nodes[i];
-        Tmw__Instance instance = TMW__INSTANCE__INIT;
-        instance.id = node->id;
-        instance.start_ms = node->start_ms;
-        instance.end_ms = node->end_ms;
-        instance.price_microusd_h = node->price_microusd_h;
-        tm_coordinator_instance(sim->coordinator, sim->now_ms, &instance, &out); /* the cloud's last listing */
-        int64_t end_ms = node->end_ms != 0 ? node->end_ms : sim_utc(sim);
-        sum += (double)(end_ms - node->start_ms) * (double)node->price_microusd_h;
+        double usd = cloud_bill_microusd(sim, &sim->nodes[i]);
+        sum += usd;
+        if (!sim->nodes[i].spot) on_demand += usd;
     }
-    tm_outbox_deinit(&out);
-    double bill = tm_coordinator_bill(sim->coordinator, sim_utc(sim));
-    if (fabs(bill - sum) > 1e-9 * sum)
-        sim_fail(sim, "bill: %.6f, but instances ran for %.6f", bill / 3.6e12, sum / 3.6e12);
+    struct tm_coordinator_view view = tm_coordinator_look(sim->coordinator);
+    double unheard = 0; /* reports come four times a second */
+    for (size_t i = 1; i < sim->node_count; i++)
+        if (sim->nodes[i].up) unheard += (double)sim->nodes[i].price_microusd_h * UNHEARD_MS / 3.6e6;
+    if (fabs((double)view.bill_microusd - sum) > unheard + 1 ||
+        fabs((double)view.on_demand_bill_microusd - on_demand) > unheard + 1)
+        sim_fail(sim, "bill: %.6f, but instances ran for %.6f", (double)view.bill_microusd / 1e6, sum / 1e6);
+    double listed = 0;
+    for (size_t i = 0; i < view.instance_count; i++)
+        listed += (double)view.instances[i].bill_microusd;
+    if (fabs(listed - sum) > unheard + (double)sim->node_count)
+        sim_fail(sim, "bill: instances are listed with %.6f, but ran for %.6f", listed / 1e6, sum / 1e6);
 }
 
 void check_end(struct sim *sim)
@@ -420,7 +424,7 @@ void check_end(struct sim *sim)
     if (sim->highest_applied != sim->steps)
         sim_fail(sim, "steps: finished at step %llu of %llu", (ull)sim->highest_applied, (ull)sim->steps);
     check_bill(sim);
-    size_t lives = 0;
+    size_t lives = 1; /* the cloud */
     for (size_t i = 1; i < sim->node_count; i++)
         lives += (size_t)(sim->nodes[i].up && sim->nodes[i].agent_up) + (size_t)(sim->nodes[i].worker != NULL);
     view = tm_coordinator_look(sim->coordinator);

@@ -33,6 +33,7 @@ static int64_t bound_ms(const struct sim *sim)
 
 static bool finish(struct sim *sim, long live, struct totals *totals)
 {
+    sim_settle(sim);
     check_end(sim);
     totals->seeds++;
     totals->faults += sim->fault_count;

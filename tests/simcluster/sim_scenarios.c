@@ -293,7 +293,7 @@ static void damaged_copy(struct sim *sim)
     uint64_t newest = sim->sets[sim->set_count - 1].set;
     uint64_t previous = sim->sets[sim->set_count - 2].step;
     for (size_t i = 0; i < sim->file_count; i++) {
-        if (sim->files[i].set != newest || sim->files[i].layer != 3) continue;
+        if (sim->files[i].set != newest || sim->files[i].layer == UINT32_MAX) continue;
         sim->files[i].data[sim->files[i].length - 3] ^= 4;
         sim->files[i].damaged = true;
     }

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { UTC_START_MS = 1000000000, RESEND_MS = 600, AFTERMATH_MS = 45000, POLICY_NODES_MAX = 16 };
-static const char job_token[] = "a token that only members of the job know";
+enum { UTC_START_MS = 1000000000, RESEND_MS = 600, AFTERMATH_MS = 45000, SETTLE_MS = 45000, POLICY_NODES_MAX = 16 };
+const char sim_token[] = "a token that only members of the job know";
 
 /* ---- randomness, words ---- */
 
@@ -155,7 +155,8 @@ void sim_replay_captured(struct sim *sim)
 
 static const char *role_name(uint64_t role)
 {
-    return role == TM_ROLE_COORDINATOR ? "coordinator" : role == TM_ROLE_AGENT ? "agent" : "worker";
+    static const char *const names[] = {"nobody", "coordinator", "agent", "worker", "cloud"};
+    return names[role];
 }
 
 static struct node *node_of(struct sim *sim, uint64_t id)
@@ -187,11 +188,15 @@ static void deliver(struct sim *sim, struct event *event)
         if (message->body_case == TMW__ENVELOPE__BODY_REPORT)
             check_report(sim, node_of(sim, event->a), message->from_incarnation, message->report);
         if (sim->trace && message->body_case != TMW__ENVELOPE__BODY_HEARTBEAT &&
-            message->body_case != TMW__ENVELOPE__BODY_AGENT_HEARTBEAT)
+            message->body_case != TMW__ENVELOPE__BODY_AGENT_HEARTBEAT &&
+            message->body_case != TMW__ENVELOPE__BODY_CLOUD_REPORT)
             sim_trace(sim, "%s %llu -> coordinator  %s", role_name(message->from_role), (unsigned long long)event->a,
                       tm_message_name(message));
         tm_coordinator_receive(sim->coordinator, sim->now_ms, message, &out);
         coordinator_actions(sim, &out);
+    } else if (event->c == TM_ROLE_CLOUD) {
+        cloud_receive(sim, message, &out);
+        sim_cloud_actions(sim, &out);
     } else if (event->c == TM_ROLE_AGENT && node->up && node->agent_up) {
         tm_agent_receive(&node->agent, sim_clock(sim, node), message, &out);
         agent_actions(sim, node, &out);
@@ -206,11 +211,19 @@ static void deliver(struct sim *sim, struct event *event)
     tm_arena_deinit(&arena);
 }
 
+/* The cloud's program runs on the coordinator's machine. */
 static void send_action(struct sim *sim, uint64_t from_node, const struct tm_outbox *out,
                         const struct tm_action *action)
 {
-    uint64_t to_node = action->to.role == TM_ROLE_COORDINATOR ? 0 : action->to.id;
+    bool there = action->to.role == TM_ROLE_COORDINATOR || action->to.role == TM_ROLE_CLOUD;
+    uint64_t to_node = there ? 0 : action->to.id;
     sim_send(sim, from_node, to_node, deliver, action->to.role, 0, tm_outbox_data(out, action), action->length);
+}
+
+void sim_cloud_actions(struct sim *sim, struct tm_outbox *out)
+{
+    for (size_t i = 0; i < out->count; i++)
+        send_action(sim, 0, out, &out->actions[i]);
 }
 
 /* ---- files ---- */
@@ -313,7 +326,7 @@ static void worker_start(struct sim *sim, struct node *node, uint64_t incarnatio
     struct tm_worker_options options = {.job = 42,
                                         .id = node->id,
                                         .incarnation = incarnation,
-                                        .token = job_token,
+                                        .token = sim_token,
                                         .address = "sim",
                                         .kernel_class = "toy",
                                         .anchor = node->anchor,
@@ -403,7 +416,7 @@ static void agent_start(struct sim *sim, struct event *event)
     struct tm_agent_options options = {.job = 42,
                                        .id = node->id,
                                        .incarnation = incarnation,
-                                       .token = job_token,
+                                       .token = sim_token,
                                        .random_seed = sim->seed,
                                        .heartbeat_ms = 1000,
                                        .backoff_ms = 500,
@@ -430,7 +443,8 @@ struct node *sim_add_instance(struct sim *sim)
 {
     if (sim->node_count == NODES_MAX) return NULL;
     struct node *node = &sim->nodes[sim->node_count];
-    *node = (struct node){.id = sim->node_count++, .up = true, .start_ms = sim_utc(sim), .goes_ms = -1, .slow = 1};
+    *node = (struct node){
+        .id = sim->node_count++, .up = true, .start_ms = sim_utc(sim), .goes_ms = -1, .spot = true, .slow = 1};
     node->clock_ms = (int64_t)sim_below(sim, 1000000); /* each machine counts from another zero */
     node->price_microusd_h = 500000 + sim_below(sim, 3000000);
     sim_trace(sim, "instance %llu arrives", (unsigned long long)node->id);
@@ -446,29 +460,6 @@ void sim_instance_gone(struct sim *sim, struct node *node)
     sim_worker_kill(sim, node);
     node->up = false;
     node->end_ms = sim_utc(sim);
-}
-
-/* What the cloud lists, now and then. It is told apart from messages: an API call that is tried again. */
-static void cloud_listing(struct sim *sim, struct event *event)
-{
-    (void)event;
-    sim_schedule(sim, sim->now_ms + 5000, cloud_listing, 0, 0, 0, 0, NULL, 0);
-    if (sim->coordinator == NULL || sim->coordinator_paused_ms > sim->now_ms) return;
-    struct tm_outbox out;
-    tm_outbox_init(&out);
-    for (size_t i = 1; i < sim->node_count && sim->coordinator != NULL; i++) {
-        const struct node *node = &sim->nodes[i];
-        Tmw__Instance instance = TMW__INSTANCE__INIT;
-        instance.id = node->id;
-        instance.start_ms = node->start_ms;
-        instance.end_ms = node->end_ms;
-        instance.price_microusd_h = node->price_microusd_h;
-        instance.spot = true;
-        tm_outbox_clear(&out);
-        tm_coordinator_instance(sim->coordinator, sim->now_ms, &instance, &out);
-        coordinator_actions(sim, &out);
-    }
-    tm_outbox_deinit(&out);
 }
 
 /* ---- the coordinator ---- */
@@ -687,7 +678,7 @@ void sim_init(struct sim *sim, uint64_t seed)
                                     .workers_min = 1 + (uint32_t)sim_below(sim, 2),
                                     .copy_every_ms = 5000 + (int64_t)sim_below(sim, 25000)};
     sim->coordinator_options = (struct tm_coordinator_options){.job = 42,
-                                                               .token = job_token,
+                                                               .token = sim_token,
                                                                .random_seed = seed,
                                                                .layers = sim->layers,
                                                                .steps = sim->steps,
@@ -713,7 +704,7 @@ bool sim_begin(struct sim *sim)
 {
     if (!oracle_make(sim)) return false;
     sim_coordinator_start(sim);
-    sim_schedule(sim, 1000, cloud_listing, 0, 0, 0, 0, NULL, 0);
+    cloud_start(sim);
     return true;
 }
 
@@ -741,7 +732,7 @@ void sim_deinit(struct sim *sim)
 void sim_run_until(struct sim *sim, int64_t until_ms)
 {
     while (sim->heap_count > 0 && sim->failure[0] == '\0' && sim->heap[0].at_ms <= until_ms) {
-        if (sim->finished && sim->now_ms > sim->finished_ms + AFTERMATH_MS) return;
+        if (sim->finished && !sim->settles && sim->now_ms > sim->finished_ms + AFTERMATH_MS) return;
         struct event event = pop(sim);
         assert(event.at_ms >= sim->now_ms);
         sim->now_ms = event.at_ms;
@@ -749,4 +740,15 @@ void sim_run_until(struct sim *sim, int64_t until_ms)
         tm_free(event.data);
     }
     if (sim->failure[0] == '\0' && sim->now_ms < until_ms) sim->now_ms = until_ms;
+}
+
+/* All faults are over, and whatever was said last is heard. */
+void sim_settle(struct sim *sim)
+{
+    struct event event = {.a = 0};
+    if (sim->failure[0] != '\0' || !sim->finished) return;
+    sim->settles = true;
+    sim->faults.until_ms = sim->now_ms;
+    faults_stop(sim, &event);
+    sim_run_until(sim, sim->now_ms + SETTLE_MS);
 }

@@ -1,0 +1,144 @@
+/* What the cloud says, and what it is told: instances, prices, notices, the bill; how many are wanted, which may go.
+ *
+ * Both directions name a state. A report that is not newer than the last says nothing; an order is the answer to a
+ * report, and the next one repeats it. */
+#include "run/coord_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+enum { BILL_EVERY_MS = 60000 };
+
+/* ---- instances ---- */
+
+static Tmw__Instance *find_instance(struct tm_coordinator *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->instance_count; i++)
+        if (c->instances[i].id == id) return &c->instances[i];
+    return NULL;
+}
+
+int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance)
+{
+    Tmw__Instance *kept = find_instance(c, instance->id);
+    if (kept == NULL) {
+        size_t i = c->instance_count;
+        int rc = tm_grow((void **)&c->instances, &c->instance_capacity, i + 1, sizeof *c->instances, INSTANCES_MAX);
+        if (rc != 0) return rc;
+        kept = &c->instances[c->instance_count++];
+    }
+    *kept = *instance;
+    kept->base.n_unknown_fields = 0;
+    kept->base.unknown_fields = NULL;
+    return 0;
+}
+
+/* All processes of an instance that has ended are dead. */
+static void instance_ended(struct tm_coordinator *c, int64_t now_ms, uint64_t id, struct tm_outbox *out)
+{
+    for (size_t i = 0; i < c->started.member_count; i++)
+        if (c->started.members[i].id == id) c->started_dead[i] = true;
+    for (enum tm_role role = TM_ROLE_AGENT; role <= TM_ROLE_WORKER; role++) {
+        struct known *k = tm_coord__find(c, role, id);
+        if (k == NULL || k->peer.incarnation == 0) continue;
+        tm_coord__process_dead(c, k->peer.id, k->peer.incarnation);
+        tm_coord__lost(c, now_ms, k, true, out);
+    }
+}
+
+/* The record gets what is new: an instance, its end, its notice, its price; and the bill of all now and then. */
+static void take_instance(struct tm_coordinator *c, int64_t now_ms, Tmw__Instance *instance, bool bill_due,
+                          struct tm_outbox *out)
+{
+    if (TM_PLANTED(bill_wrong) && instance->end_ms != 0) instance->bill_microusd = 0;
+    const Tmw__Instance *old = find_instance(c, instance->id);
+    bool ended_before = old != NULL && old->end_ms != 0;
+    if (instance->id == 0 || (ended_before && instance->end_ms == 0)) return; /* what has ended does not come back */
+    bool changed = old == NULL || old->end_ms != instance->end_ms || old->start_ms != instance->start_ms ||
+                   old->price_microusd_h != instance->price_microusd_h || old->announced != instance->announced;
+    bool billed = old != NULL && old->bill_microusd != instance->bill_microusd;
+    if (!changed && !billed) return;
+    if (tm_coord__store_instance(c, instance) != 0) return; /* it will be told again */
+    if (changed || bill_due) tm_coord__record_instance(c, instance, out);
+    if (instance->end_ms != 0 && !ended_before) instance_ended(c, now_ms, instance->id, out);
+}
+
+static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance)
+{
+    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, instance->id);
+    if (k == NULL || instance->end_ms != 0) return;
+    if (k->cloud_noticed != (instance->announced != 0)) c->changed_ms = now_ms;
+    k->cloud_noticed = instance->announced != 0;
+    if (k->cloud_noticed && instance->notice_left_ms > 0)
+        k->cloud_notice_end_ms = now_ms + instance->notice_left_ms % ((int64_t)1 << 31);
+}
+
+/* ---- orders ---- */
+
+enum tm_job_state tm_coord__state(const struct tm_coordinator *c)
+{
+    if (c->phase == TM_COORDINATOR_FINISHED) return TM_JOB_FINISHED;
+    if (c->phase == TM_COORDINATOR_FAILED) return TM_JOB_FAILED;
+    if (c->generations_started == 0) return TM_JOB_STARTING;
+    return c->starved ? TM_JOB_WAITING : TM_JOB_TRAINING;
+}
+
+static void send_order(struct tm_coordinator *c, const struct known *cloud, uint64_t sequence, struct tm_outbox *out)
+{
+    Tmw__CloudOrder body = TMW__CLOUD_ORDER__INIT;
+    tm_message message = tm_coord__head(c, &cloud->peer);
+    body.sequence = sequence;
+    body.want_spot = c->want_spot;
+    body.want_on_demand = c->want_on_demand;
+    for (size_t i = 0; !c->decided && i < c->instance_count; i++) { /* nothing is known yet: all stays as it is */
+        bool runs = c->instances[i].end_ms == 0;
+        body.want_spot += runs && c->instances[i].spot;
+        body.want_on_demand += runs && !c->instances[i].spot;
+    }
+    body.job_state = tm_coord__state(c);
+    body.stop = tm_coord__ended(c);
+    TM_BODY(message, CLOUD_ORDER, cloud_order, &body);
+    tm_outbox_send(out, &cloud->peer, &message);
+}
+
+void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    const Tmw__CloudReport *report = message->cloud_report;
+    struct known *cloud = tm_coord__find(c, TM_ROLE_CLOUD, message->from_id);
+    if (cloud == NULL || message->from_role != TM_ROLE_CLOUD || report->sequence <= cloud->agent_sequence) return;
+    cloud->agent_sequence = report->sequence;
+    cloud->heard_ms = now_ms;
+    cloud->acked_ms = now_ms;
+    bool new_price = report->spot_microusd_h != c->cloud.spot_microusd_h ||
+                     report->on_demand_microusd_h != c->cloud.on_demand_microusd_h;
+    bool bill_due = !c->cloud.heard || now_ms - c->cloud.billed_ms >= BILL_EVERY_MS;
+    c->cloud = (struct cloud_seen){.heard = true,
+                                   .heard_ms = now_ms,
+                                   .billed_ms = bill_due ? now_ms : c->cloud.billed_ms,
+                                   .now_ms = report->now_ms,
+                                   .speed = report->speed > 0 ? report->speed : 1,
+                                   .spot_microusd_h = report->spot_microusd_h,
+                                   .on_demand_microusd_h = report->on_demand_microusd_h,
+                                   .spot_offered = report->spot_offered,
+                                   .bill_microusd = report->bill_microusd,
+                                   .on_demand_bill_microusd = report->on_demand_bill_microusd};
+    if (new_price) tm_coord__record_price(c, out);
+    for (size_t i = 0; i < report->n_instances; i++) {
+        take_instance(c, now_ms, report->instances[i], bill_due, out);
+        take_notice(c, now_ms, report->instances[i]);
+    }
+    cloud = tm_coord__find(c, TM_ROLE_CLOUD, message->from_id); /* the table may have moved */
+    if (cloud != NULL) send_order(c, cloud, report->sequence, out);
+}
+
+/* ---- the bill ---- */
+
+/* The cloud's own sum; before it has spoken to this process, what the record says of each instance. */
+uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only)
+{
+    uint64_t sum = 0;
+    if (c->cloud.heard) sum = on_demand_only ? c->cloud.on_demand_bill_microusd : c->cloud.bill_microusd;
+    for (size_t i = 0; !c->cloud.heard && i < c->instance_count; i++)
+        if (!on_demand_only || !c->instances[i].spot) sum += c->instances[i].bill_microusd;
+    return sum;
+}

@@ -1,0 +1,201 @@
+/* The coordinator and the cloud's link talking: joining, instances, notices, orders, the bill; whatever is lost or
+ * comes twice. */
+#include "base/test/harness.h"
+#include "run/cloud_link.h"
+#include "run/coordinator.h"
+
+static const struct tm_coordinator_options options = {.job = 1,
+                                                      .incarnation = 5,
+                                                      .token = "t",
+                                                      .layers = 2,
+                                                      .steps = 10,
+                                                      .micro_batches = 2,
+                                                      .heartbeat_ms = 100,
+                                                      .lease_ms = 1000,
+                                                      .orphan_ms = 3000,
+                                                      .resend_ms = 100,
+                                                      .fresh = true};
+
+struct pair {
+    struct tm_use_all rule;
+    struct tm_coordinator *coordinator;
+    struct tm_cloud_link link;
+    struct tm_outbox from_coordinator;
+    struct tm_outbox from_link;
+    size_t recorded; /* instance facts */
+    int64_t now_ms;
+};
+
+static void setup(struct pair *p, const char *token)
+{
+    *p = (struct pair){.rule = {.stages = 1, .workers_min = 1, .workers_max = 6}, .now_ms = 1000};
+    struct tm_decider decider = tm_decider_use_all(&p->rule);
+    p->coordinator = tm_coordinator_create(&options, &decider);
+    assert_non_null(p->coordinator);
+    struct tm_cloud_link_options link = {.job = 1, .incarnation = 7, .token = token};
+    tm_cloud_link_init(&p->link, &link);
+    tm_outbox_init(&p->from_coordinator);
+    tm_outbox_init(&p->from_link);
+    tm_coordinator_begin(p->coordinator, p->now_ms, 0, &p->from_coordinator);
+}
+
+static void teardown(struct pair *p)
+{
+    tm_coordinator_destroy(p->coordinator);
+    tm_outbox_deinit(&p->from_coordinator);
+    tm_outbox_deinit(&p->from_link);
+}
+
+/* Delivers what was said, `times` times each. */
+static void deliver(struct pair *p, int times)
+{
+    struct tm_arena arena;
+    tm_arena_init(&arena, 1 << 20);
+    struct tm_outbox said = p->from_link;
+    struct tm_outbox answered = p->from_coordinator;
+    tm_outbox_init(&p->from_link);
+    tm_outbox_init(&p->from_coordinator);
+    tm_message *message = NULL;
+    for (size_t i = 0; i < said.count; i++) {
+        const void *data = tm_outbox_data(&said, &said.actions[i]);
+        assert_int_equal(tm_message_unpack(data, said.actions[i].length, &arena, &message, NULL), 0);
+        for (int k = 0; k < times; k++)
+            tm_coordinator_receive(p->coordinator, p->now_ms, message, &p->from_coordinator);
+    }
+    for (size_t i = 0; i < answered.count; i++) {
+        const void *data = tm_outbox_data(&answered, &answered.actions[i]);
+        Tmw__RecordEvent *event = NULL;
+        if (answered.actions[i].kind == TM_COORDINATOR_RECORD) {
+            assert_int_equal(tm_record_event_unpack(data, answered.actions[i].length, &arena, &event, NULL), 0);
+            p->recorded += event->body_case == TMW__RECORD_EVENT__BODY_INSTANCE;
+        }
+        if (answered.actions[i].kind != TM_ACTION_SEND) continue;
+        assert_int_equal(tm_message_unpack(data, answered.actions[i].length, &arena, &message, NULL), 0);
+        for (int k = 0; k < times; k++)
+            (void)tm_cloud_link_receive(&p->link, p->now_ms, message, &p->from_link);
+    }
+    tm_outbox_deinit(&said);
+    tm_outbox_deinit(&answered);
+    tm_arena_deinit(&arena);
+}
+
+static void join(struct pair *p)
+{
+    for (int i = 0; i < 6; i++) {
+        (void)tm_cloud_link_due(&p->link, p->now_ms, &p->from_link);
+        deliver(p, 1);
+        p->now_ms += 100;
+        tm_coordinator_tick(p->coordinator, p->now_ms, 0, &p->from_coordinator);
+    }
+}
+
+static void report(struct pair *p, Tmw__Instance *instance, int times)
+{
+    Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+    Tmw__Instance *list[] = {instance};
+    body.instances = list;
+    body.n_instances = 1;
+    body.spot_microusd_h = 900000;
+    body.bill_microusd = instance->bill_microusd;
+    tm_cloud_link_changed(&p->link);
+    assert_true(tm_cloud_link_due(&p->link, p->now_ms, &p->from_link));
+    tm_cloud_link_report(&p->link, p->now_ms, &body, &p->from_link);
+    deliver(p, times);
+    deliver(p, times);
+    p->now_ms += 250;
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    struct pair p;
+    setup(&p, "t");
+    join(&p);
+    assert_true(p.link.registered);
+    assert_false(p.link.order.given); /* nothing before the first report */
+    Tmw__Instance instance = TMW__INSTANCE__INIT;
+    instance.id = 3;
+    instance.start_ms = 5;
+    instance.price_microusd_h = 900000;
+    instance.spot = true;
+    for (int i = 0; i < 4; i++) {
+        instance.bill_microusd = (uint64_t)i * 10;
+        report(&p, &instance, 1 + i % 2); /* some come twice */
+    }
+    assert_true(p.link.order.given);
+    assert_int_equal(p.link.order.want_spot, 6);
+    assert_int_equal(p.link.order.job_state, TM_JOB_STARTING);
+    assert_false(p.link.order.stop);
+    assert_int_equal(p.recorded, 1); /* it has not changed; its bill goes there once a minute */
+    struct tm_coordinator_view view = tm_coordinator_look(p.coordinator);
+    assert_int_equal(view.bill_microusd, 30);
+    assert_int_equal(view.instance_count, 1);
+    instance.end_ms = 90;
+    report(&p, &instance, 2);
+    assert_int_equal(p.recorded, 2);
+    instance.end_ms = 0; /* a mistake, or an old word: what has ended stays so */
+    report(&p, &instance, 1);
+    assert_int_equal(tm_coordinator_look(p.coordinator).instances[0].end_ms, 90);
+    teardown(&p);
+}
+
+static void test_old_report(void **state)
+{
+    (void)state;
+    struct pair p;
+    setup(&p, "t");
+    join(&p);
+    Tmw__Instance instance = TMW__INSTANCE__INIT;
+    instance.id = 3;
+    instance.start_ms = 5;
+    report(&p, &instance, 1);
+    p.link.sequence = 0; /* as if it had been under way for long */
+    instance.id = 4;
+    Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+    Tmw__Instance *list[] = {&instance};
+    body.instances = list;
+    body.n_instances = 1;
+    tm_cloud_link_report(&p.link, p.now_ms, &body, &p.from_link);
+    deliver(&p, 1);
+    assert_int_equal(tm_coordinator_look(p.coordinator).instance_count, 1);
+    teardown(&p);
+}
+
+static void test_wrong_token(void **state)
+{
+    (void)state;
+    struct pair p;
+    setup(&p, "another");
+    join(&p);
+    assert_true(p.link.refused);
+    assert_false(p.link.registered);
+    assert_int_equal(tm_coordinator_look(p.coordinator).leases, 0);
+    teardown(&p);
+}
+
+/* A coordinator that is gone: the link joins again, and the last order stands meanwhile. */
+static void test_silence(void **state)
+{
+    (void)state;
+    struct pair p;
+    setup(&p, "t");
+    join(&p);
+    Tmw__Instance instance = TMW__INSTANCE__INIT;
+    instance.id = 3;
+    report(&p, &instance, 1);
+    for (int i = 0; i < 40 && p.link.registered; i++) {
+        Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+        p.now_ms += 250;
+        assert_true(tm_cloud_link_due(&p.link, p.now_ms, &p.from_link));
+        tm_cloud_link_report(&p.link, p.now_ms, &body, &p.from_link);
+        tm_outbox_clear(&p.from_link);
+    }
+    assert_false(p.link.registered);
+    assert_int_equal(p.link.order.want_spot, 6);
+    p.now_ms += 1000;
+    join(&p);
+    assert_true(p.link.registered);
+    teardown(&p);
+}
+
+TM_TEST_MAIN(TM_TEST(test_order), TM_TEST(test_old_report), TM_TEST(test_wrong_token), TM_TEST(test_silence))
