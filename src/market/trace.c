@@ -199,6 +199,41 @@ int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, s
     return 0;
 }
 
+static int64_t in_proportion(int64_t count, int64_t to, int64_t of)
+{
+    return (count * to + of / 2) / of;
+}
+
+int tm_trace_scale(const struct tm_trace *trace, int64_t nodes_max, struct tm_trace *out, struct tm_error *e)
+{
+    if (nodes_max < 1) return tm_error_set(e, TM_EUSAGE, "a trace is scaled to 1 instance or more");
+    struct tm_trace scaled = *trace;
+    int64_t count = 0;
+    int64_t most = trace->nodes_max > 0 ? trace->nodes_max : 1;
+    int64_t to = nodes_max < most ? nodes_max : most;
+    int rc = 0;
+    scaled.events = NULL;
+    scaled.event_count = scaled.event_capacity = 0;
+    scaled.nodes_max = to;
+    for (size_t i = 0; rc == 0 && i < trace->event_count; i++) {
+        const struct tm_trace_event *event = &trace->events[i];
+        int64_t before = in_proportion(count, to, most);
+        int64_t less = in_proportion(count - event->out, to, most);
+        count += event->in - event->out;
+        int64_t in = in_proportion(count, to, most) - less;
+        if (i > 0 && in == 0 && before == less && isnan(event->price_usd_h)) continue;
+        rc = tm_trace_add(&scaled, event->time_ms, in, before - less, event->price_usd_h, e);
+    }
+    scaled.end_ms = trace->end_ms;
+    if (rc != 0) {
+        tm_trace_deinit(&scaled);
+        return rc;
+    }
+    tm_trace_deinit(out);
+    *out = scaled;
+    return 0;
+}
+
 static bool same_price(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));

@@ -87,6 +87,10 @@ bool tm_trace_equals(const struct tm_trace *a, const struct tm_trace *b);
 int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, struct tm_trace *out,
                  struct tm_error *e);
 
+/* The same with counts in proportion, so that where there could have been nodes_max there are `nodes_max` now, rounded;
+ * never more than there were. `out` must be initialised. */
+int tm_trace_scale(const struct tm_trace *trace, int64_t nodes_max, struct tm_trace *out, struct tm_error *e);
+
 /* Adds an event behind the others; one at the same time is merged. Fails on going back, on counts below 0, on
  * prices that are negative or not numbers, on limits. */
 int tm_trace_add(struct tm_trace *trace, int64_t time_ms, int64_t in, int64_t out, double price_usd_h,

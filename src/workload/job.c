@@ -40,6 +40,110 @@ static const struct tm_field resource_fields[] = {
     {.key = NULL},
 };
 
+const char *const tm_job_engine_names[] = {"gpt", "paced", NULL};
+const char *const tm_job_cloud_names[] = {"local", NULL};
+
+const struct tm_field tm_job_fleet_fields[] = {
+    {.key = "trace",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_fleet, trace),
+     .example = "hadp",
+     .doc = "how instances come and go: a trace file, or hadp, hasp, ladp, lasp"},
+    {.key = "from",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, from_ms),
+     .example = "20m",
+     .doc = "the part of the trace that is replayed begins here"},
+    {.key = "to",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, to_ms),
+     .example = "40m",
+     .doc = "and ends here"},
+    {.key = "speed",
+     .type = TM_FIELD_NUMBER,
+     .offset = offsetof(struct tm_job_fleet, speed),
+     .min = 1e-3,
+     .max = 1e6,
+     .example = "60",
+     .doc = "seconds of the trace in a second on the wall"},
+    {.key = "limit",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, limit),
+     .min = 1,
+     .max = 64,
+     .example = "6",
+     .doc = "at most so many instances at a time"},
+    {.key = "scaled",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, scaled),
+     .min = 0,
+     .max = 1,
+     .example = "1",
+     .doc = "1: the counts of the trace are scaled so that its largest is the limit"},
+    {.key = "workers_min",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, workers_min),
+     .min = 1,
+     .max = 64,
+     .example = "2",
+     .doc = "with fewer workers it waits"},
+    {.key = "on_demand",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, on_demand),
+     .min = 0,
+     .max = 64,
+     .example = "1",
+     .doc = "so many instances on demand, which are never lost and hold copies"},
+    {.key = "notice",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, notice_ms),
+     .example = "2m",
+     .doc = "how long before a loss it is announced, in the trace's time"},
+    {.key = "notice_wall",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, notice_wall_ms),
+     .example = "2s",
+     .doc = "the same by the clock on the wall; it counts more"},
+    {.key = "hint",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, hint_ms),
+     .example = "5m",
+     .doc = "how long before the notice a hint comes"},
+    {.key = "spot_start",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, spot_start_ms),
+     .example = "45s",
+     .doc = "from grant to arrival, in the trace's time"},
+    {.key = "on_demand_start",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, on_demand_start_ms),
+     .example = "90s",
+     .doc = "the same of on-demand instances"},
+    {.key = "instance",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_fleet, instance),
+     .example = "p3.2xlarge",
+     .doc = "instance type, whose prices count where the trace has none"},
+    {.key = "spot_price",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_fleet, spot_usd_h_millionths),
+     .example = "0.92",
+     .doc = "dollars an hour"},
+    {.key = "on_demand_price",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_fleet, on_demand_usd_h_millionths),
+     .example = "3.06",
+     .doc = "dollars an hour"},
+    {.key = "seed",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, seed),
+     .min = 0,
+     .max = 9e15,
+     .example = "1",
+     .doc = "which instances are lost"},
+    {.key = NULL},
+};
+
 const struct tm_field tm_job_fields[] = {
     {.key = "name", .type = TM_FIELD_STRING, .offset = offsetof(struct tm_job, name), .doc = "what to call the job"},
     {.key = "resources",
@@ -170,12 +274,48 @@ const struct tm_field tm_job_fields[] = {
      .offset = offsetof(struct tm_job, anchors),
      .example = "1x c5.xlarge",
      .doc = "on-demand instances that hold copies of the state, as COUNTx TYPE"},
+    {.key = "engine",
+     .type = TM_FIELD_CHOICE,
+     .offset = offsetof(struct tm_job, engine),
+     .choices = tm_job_engine_names,
+     .doc = "what trains in a run: gpt (the built-in one) or paced (takes the time, trains nothing)"},
+    {.key = "cloud",
+     .type = TM_FIELD_CHOICE,
+     .offset = offsetof(struct tm_job, cloud),
+     .choices = tm_job_cloud_names,
+     .doc = "where a run rents: local"},
+    {.key = "policy",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, policy),
+     .example = "tidemill",
+     .doc = "who decides about layouts in a run; checkpoint: everybody restarts at each change"},
+    {.key = "layers",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, layers),
+     .min = 1,
+     .max = 4096,
+     .example = "1",
+     .doc = "pieces of the state of what `run` trains"},
+    {.key = "fleet",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job, fleet),
+     .fields = tm_job_fleet_fields,
+     .doc = "the instances of a run"},
     {.key = NULL},
 };
 
+struct tm_job_fleet tm_job_fleet_unsaid(void)
+{
+    return (struct tm_job_fleet){.scaled = TM_FLEET_UNSAID,
+                                 .notice_ms = TM_FLEET_UNSAID,
+                                 .on_demand_start_ms = TM_FLEET_UNSAID,
+                                 .spot_usd_h_millionths = TM_FLEET_UNSAID,
+                                 .on_demand_usd_h_millionths = TM_FLEET_UNSAID};
+}
+
 void tm_job_init(struct tm_job *job)
 {
-    *job = (struct tm_job){0};
+    *job = (struct tm_job){.engine = TM_FLEET_UNSAID, .fleet = tm_job_fleet_unsaid()};
     tm_arena_init(&job->arena, 16 << 20);
 }
 
@@ -196,6 +336,14 @@ static struct tm_node *take(struct tm_node *root, const char *key)
     *at = found->next;
     root->count--;
     return found;
+}
+
+static int line_of(const struct tm_node *root, const char *key)
+{
+    const struct tm_node *at = root->first;
+    while (at != NULL && strcmp(at->key, key) != 0)
+        at = at->next;
+    return at != NULL ? at->line : 0;
 }
 
 /* What only the training reads. */
@@ -286,6 +434,9 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     tm_job_init(&fresh);
     int rc = tm_doc_parse_yaml(file, text, length, &fresh.arena, &root, e);
     if (rc == 0 && root->kind == TM_NODE_MAP) {
+        fresh.name_line = line_of(root, "name");
+        fresh.policy_line = line_of(root, "policy");
+        fresh.fleet_line = line_of(root, "fleet");
         take_training_keys(root);
         rc = take_model_map(file, root, &fresh, e);
         if (rc == 0) rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);

@@ -36,6 +36,28 @@ struct tm_job_resources {
     const char *use_spot;           /* "true", "false"; NULL: not said */
 };
 
+/* Where a run gets its instances. Not said: NULL, 0; TM_FLEET_UNSAID where 0 means something. */
+enum { TM_FLEET_UNSAID = -1 };
+struct tm_job_fleet {
+    const char *trace; /* a file, or a published hour's name */
+    int64_t from_ms;   /* of the trace */
+    int64_t to_ms;     /* 0: its end */
+    double speed;      /* seconds of the trace in one on the wall */
+    int64_t limit;     /* instances at a time */
+    int64_t scaled;    /* counts of the trace are scaled so that its largest is the limit: 0, 1 or TM_FLEET_UNSAID */
+    int64_t workers_min;
+    int64_t on_demand;             /* instances rented on demand, from the start; they hold copies */
+    int64_t notice_ms;             /* in the trace's time; TM_FLEET_UNSAID */
+    int64_t notice_wall_ms;        /* on the wall; 0: as notice_ms says */
+    int64_t hint_ms;               /* before the notice, in the trace's time */
+    int64_t spot_start_ms;         /* from grant to arrival, in the trace's time */
+    int64_t on_demand_start_ms;    /* TM_FLEET_UNSAID */
+    const char *instance;          /* type, for prices */
+    int64_t spot_usd_h_millionths; /* where the trace has no prices; TM_FLEET_UNSAID: the catalogue's */
+    int64_t on_demand_usd_h_millionths;
+    int64_t seed; /* which instances are lost */
+};
+
 /* Not said: NULL, 0 or an empty list. */
 struct tm_job {
     struct tm_arena arena; /* owns the strings */
@@ -67,6 +89,15 @@ struct tm_job {
     int64_t checkpoint_time_ms;
     int64_t checkpoint_interval_ms;
     struct tm_strings anchors; /* a count and an instance type, as plan writes them */
+    /* of a run */
+    int engine; /* of tm_job_engine_names; TM_FLEET_UNSAID */
+    int cloud;  /* of tm_job_cloud_names */
+    const char *policy;
+    int64_t layers; /* of a job that `run` trains */
+    int name_line;  /* where it stands in the file; 0: it does not */
+    int policy_line;
+    int fleet_line;
+    struct tm_job_fleet fleet;
 };
 
 void tm_job_init(struct tm_job *job);
@@ -77,5 +108,11 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
 
 /* The table of keys, for manuals: `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 extern const struct tm_field tm_job_fields[];
+enum tm_job_engine { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED };
+extern const char *const tm_job_engine_names[];
+extern const char *const tm_job_cloud_names[];
+/* Of struct tm_job_fleet alone. */
+extern const struct tm_field tm_job_fleet_fields[];
+struct tm_job_fleet tm_job_fleet_unsaid(void);
 
 #endif

@@ -1,0 +1,294 @@
+#include "run/run_settings.h"
+
+#include "base/jsonout.h"
+#include "base/suggest.h"
+#include "policy/policy.h"
+#include "run/state_folder.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, SPEED = 60, NOTICE_MS = 120000, ON_DEMAND_START_MS = 90000 };
+enum { CHAOS_MEAN_MS = 3000 };
+
+const char *const tm_run_engine_names[] = {"gpt", "paced", "command", NULL};
+
+void tm_run_settings_init(struct tm_run_settings *settings)
+{
+    *settings = (struct tm_run_settings){.fleet = tm_job_fleet_unsaid(), .chaos = TM_FLEET_UNSAID};
+    tm_arena_init(&settings->arena, SETTINGS_BYTES_MAX);
+}
+
+void tm_run_settings_deinit(struct tm_run_settings *settings)
+{
+    tm_arena_deinit(&settings->arena);
+    *settings = (struct tm_run_settings){0};
+}
+
+/* ---- what a job says ---- */
+
+static void fill_fleet(struct tm_job_fleet *fleet)
+{
+    if (fleet->trace == NULL) fleet->trace = "hadp";
+    if (!(fleet->speed > 0)) fleet->speed = SPEED;
+    if (fleet->limit == 0) fleet->limit = LIMIT;
+    if (fleet->scaled == TM_FLEET_UNSAID) fleet->scaled = 1;
+    if (fleet->workers_min == 0) fleet->workers_min = 1;
+    if (fleet->notice_ms == TM_FLEET_UNSAID) fleet->notice_ms = NOTICE_MS;
+    if (fleet->on_demand_start_ms == TM_FLEET_UNSAID) fleet->on_demand_start_ms = ON_DEMAND_START_MS;
+    if (fleet->instance == NULL) fleet->instance = "";
+    if (fleet->seed == 0) fleet->seed = 1;
+}
+
+/* A trace that a job file names lies beside it, unless it is one of those that ship. */
+static const char *trace_beside(const char *trace, const char *folder, struct tm_arena *arena)
+{
+    static const char *const shipped[] = {"hadp", "hasp", "ladp", "lasp"};
+    for (size_t i = 0; i < sizeof shipped / sizeof *shipped; i++) {
+        if (strcmp(trace, shipped[i]) == 0) return trace;
+    }
+    return trace[0] == '/' ? trace : tm_arena_printf(arena, "%s/%s", folder, trace);
+}
+
+int tm_run_settings_of_job(const struct tm_job *job, const char *path, const char *folder,
+                           struct tm_run_settings *settings, struct tm_error *e)
+{
+    struct tm_arena *arena = &settings->arena;
+    struct tm_job_fleet fleet = job->fleet;
+    if (fleet.trace != NULL) fleet.trace = tm_arena_strdup(arena, fleet.trace);
+    if (job->fleet.trace != NULL && fleet.trace == NULL) return tm_error_nomem(e);
+    if (fleet.trace != NULL) fleet.trace = trace_beside(fleet.trace, folder, arena);
+    if (job->fleet.trace != NULL && fleet.trace == NULL) return tm_error_nomem(e);
+    if (fleet.instance != NULL) fleet.instance = tm_arena_strdup(arena, fleet.instance);
+    if (job->fleet.instance != NULL && fleet.instance == NULL) return tm_error_nomem(e);
+    fill_fleet(&fleet);
+    settings->fleet = fleet;
+    settings->name = tm_arena_strdup(arena, job->name != NULL ? job->name : "job");
+    settings->folder = tm_arena_strdup(arena, folder);
+    settings->policy = tm_arena_strdup(arena, job->policy != NULL ? job->policy : "tidemill");
+    settings->engine = job->engine == TM_JOB_ENGINE_PACED ? TM_RUN_PACED : TM_RUN_GPT;
+    if (job->run != NULL && job->engine == TM_FLEET_UNSAID) settings->engine = TM_RUN_COMMAND;
+    settings->copy_every_ms = (int64_t)((double)job->checkpoint_interval_ms / fleet.speed);
+    settings->checkpoint_restart = settings->policy != NULL && strcmp(settings->policy, "checkpoint") == 0;
+    settings->chaos_mean_ms = CHAOS_MEAN_MS;
+    if (settings->name == NULL || settings->folder == NULL || settings->policy == NULL) return tm_error_nomem(e);
+    struct tm_run_places places = {path, job->name_line, job->policy_line, job->fleet_line};
+    return tm_run_settings_check(settings, &places, e);
+}
+
+/* "job.yaml:3", or without a line where it stands in none. */
+static const char *place_of(const struct tm_run_places *places, int line, char out[TM_STATE_PATH_MAX])
+{
+    if (line > 0)
+        (void)snprintf(out, TM_STATE_PATH_MAX, "%s:%d", places->file, line);
+    else
+        (void)snprintf(out, TM_STATE_PATH_MAX, "%s", places->file);
+    return out;
+}
+
+/* Those that need the future, or an engine that computes twice, are for simulations alone. */
+static int check_policy(const char *name, const char *place, struct tm_error *e)
+{
+    static const char *const runs[] = {"tidemill", "parcae", "parcae-notice", "reactive", "checkpoint"};
+    struct tm_suggest suggest = {.word = name};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        tm_suggest_offer(&suggest, runs[i]);
+        if (strcmp(name, runs[i]) == 0) return 0;
+    }
+    if (tm_policy_find(name) != NULL)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: policy: \"%s\" can be simulated, not run; tidemill, parcae, parcae-notice, reactive "
+                            "and checkpoint can",
+                            place, name);
+    return tm_error_set(e, TM_EINPUT, "%s: policy: there is no \"%.40s\"%s%s%s", place, name,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+/* The state folder is named after the job where nothing else is said. */
+static bool is_plain_name(const char *name)
+{
+    if (name[0] == '\0' || name[0] == '.' || strlen(name) > 60) return false;
+    return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == strlen(name);
+}
+
+int tm_run_settings_check(const struct tm_run_settings *settings, const struct tm_run_places *places,
+                          struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    char place[TM_STATE_PATH_MAX];
+    if (!is_plain_name(settings->name))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: name: a job that is run needs a name of 1 to 60 letters, digits, - and _, not "
+                            "\"%.60s\"",
+                            place_of(places, places->name_line, place), settings->name);
+    place_of(places, places->fleet_line, place);
+    if (fleet->workers_min > fleet->limit)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.workers_min: %lld workers at least, but at most %lld instances; raise "
+                            "fleet.limit or --limit",
+                            place, (long long)fleet->workers_min, (long long)fleet->limit);
+    if (fleet->on_demand > fleet->limit)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.on_demand: %lld instances, but at most %lld in all; raise fleet.limit or "
+                            "--limit",
+                            place, (long long)fleet->on_demand, (long long)fleet->limit);
+    if (fleet->to_ms != 0 && fleet->to_ms <= fleet->from_ms)
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.to: must lie behind fleet.from", place);
+    if (settings->link_bit_s != 0 && !settings->netns)
+        return tm_error_set(e, TM_EUSAGE, "--link shapes the links of network namespaces: give --netns too");
+    return check_policy(settings->policy, place_of(places, places->policy_line, place), e);
+}
+
+/* ---- run.yaml ---- */
+
+#define AT(name) .offset = offsetof(struct tm_run_settings, name)
+
+struct extra { /* what has no place of its own in the struct */
+    struct tm_run_settings settings;
+    const char *job;
+};
+
+static const struct tm_field fields[] = {
+    {.key = "name", .type = TM_FIELD_STRING, AT(name), .required = true},
+    {.key = "job", .type = TM_FIELD_STRING, .offset = offsetof(struct extra, job), .required = true},
+    {.key = "folder", .type = TM_FIELD_STRING, AT(folder), .required = true},
+    {.key = "engine", .type = TM_FIELD_CHOICE, AT(engine), .choices = tm_run_engine_names, .required = true},
+    {.key = "policy", .type = TM_FIELD_STRING, AT(policy), .required = true},
+    {.key = "fleet", .type = TM_FIELD_MAP, AT(fleet), .fields = tm_job_fleet_fields, .required = true},
+    {.key = "copy_every", .type = TM_FIELD_DURATION, AT(copy_every_ms)},
+    {.key = "no_losses", .type = TM_FIELD_BOOL, AT(no_losses)},
+    {.key = "netns", .type = TM_FIELD_BOOL, AT(netns)},
+    {.key = "link", .type = TM_FIELD_RATE, AT(link_bit_s)},
+    {.key = "chaos", .type = TM_FIELD_INTEGER, AT(chaos), .min = 0, .max = 9e15},
+    {.key = "chaos_mean", .type = TM_FIELD_DURATION, AT(chaos_mean_ms)},
+    {.key = NULL}};
+
+static void put_ms(struct tm_jsonout *json, const char *key, int64_t ms)
+{
+    char text[32];
+    if (ms < 0) return;
+    (void)snprintf(text, sizeof text, "%lldms", (long long)ms);
+    tm_jsonout_string(json, key, text);
+}
+
+static void put_usd(struct tm_jsonout *json, const char *key, int64_t millionths)
+{
+    if (millionths >= 0) tm_jsonout_number(json, key, (double)millionths / 1e6);
+}
+
+static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
+{
+    tm_jsonout_object(json, "fleet");
+    tm_jsonout_string(json, "trace", fleet->trace);
+    put_ms(json, "from", fleet->from_ms);
+    put_ms(json, "to", fleet->to_ms);
+    tm_jsonout_number(json, "speed", fleet->speed);
+    tm_jsonout_integer(json, "limit", fleet->limit);
+    tm_jsonout_integer(json, "scaled", fleet->scaled);
+    tm_jsonout_integer(json, "workers_min", fleet->workers_min);
+    tm_jsonout_integer(json, "on_demand", fleet->on_demand);
+    put_ms(json, "notice", fleet->notice_ms);
+    put_ms(json, "notice_wall", fleet->notice_wall_ms);
+    put_ms(json, "hint", fleet->hint_ms);
+    put_ms(json, "spot_start", fleet->spot_start_ms);
+    put_ms(json, "on_demand_start", fleet->on_demand_start_ms);
+    tm_jsonout_string(json, "instance", fleet->instance);
+    put_usd(json, "spot_price", fleet->spot_usd_h_millionths);
+    put_usd(json, "on_demand_price", fleet->on_demand_usd_h_millionths);
+    tm_jsonout_integer(json, "seed", fleet->seed);
+    tm_jsonout_end(json);
+}
+
+void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_text *out)
+{
+    struct tm_jsonout json;
+    char text[32];
+    tm_jsonout_init(&json, out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_string(&json, "name", settings->name);
+    (void)snprintf(text, sizeof text, "%016llx", (unsigned long long)settings->job);
+    tm_jsonout_string(&json, "job", text);
+    tm_jsonout_string(&json, "folder", settings->folder);
+    tm_jsonout_string(&json, "engine", tm_run_engine_names[settings->engine]);
+    tm_jsonout_string(&json, "policy", settings->policy);
+    print_fleet(&json, &settings->fleet);
+    put_ms(&json, "copy_every", settings->copy_every_ms);
+    tm_jsonout_bool(&json, "no_losses", settings->no_losses);
+    tm_jsonout_bool(&json, "netns", settings->netns);
+    (void)snprintf(text, sizeof text, "%lldbit/s", (long long)settings->link_bit_s);
+    if (settings->link_bit_s > 0) tm_jsonout_string(&json, "link", text);
+    if (settings->chaos >= 0) tm_jsonout_integer(&json, "chaos", settings->chaos);
+    put_ms(&json, "chaos_mean", settings->chaos_mean_ms);
+    tm_jsonout_end(&json);
+}
+
+/* 16 hexadecimal digits. */
+static bool read_job(const char *text, uint64_t *out)
+{
+    int length = 0;
+    unsigned long long number = 0;
+    if (strlen(text) != 16 || sscanf(text, "%16llx%n", &number, &length) != 1 || length != 16) return false;
+    *out = number;
+    return true;
+}
+
+int tm_run_settings_parse(const char *file, const char *text, size_t length, struct tm_run_settings *settings,
+                          struct tm_error *e)
+{
+    struct extra made = {.job = ""};
+    struct tm_node *root = NULL;
+    tm_run_settings_init(&made.settings);
+    int rc = tm_doc_parse_yaml(file, text, length, &made.settings.arena, &root, e);
+    if (rc == 0) rc = tm_fields_read(file, root, fields, &made.settings.arena, &made, e);
+    if (rc == 0 && !read_job(made.job, &made.settings.job))
+        rc = tm_error_set(e, TM_EINPUT, "%s: job: expected 16 hexadecimal digits, got \"%.40s\"", file, made.job);
+    if (rc == 0) fill_fleet(&made.settings.fleet);
+    if (rc == 0) rc = tm_run_settings_check(&made.settings, &(struct tm_run_places){.file = file}, e);
+    if (rc != 0) {
+        tm_run_settings_deinit(&made.settings);
+        return rc;
+    }
+    made.settings.checkpoint_restart = strcmp(made.settings.policy, "checkpoint") == 0;
+    tm_arena_deinit(&settings->arena);
+    *settings = made.settings;
+    return 0;
+}
+
+int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    struct tm_text text;
+    tm_state_path(dir, TM_STATE_RUN, path);
+    tm_text_init(&text, SETTINGS_BYTES_MAX);
+    int rc = env->file_read(env, path, &text, e);
+    if (rc == 0) rc = tm_run_settings_parse(path, tm_text_string(&text), text.length, settings, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* ---- the trace ---- */
+
+int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, struct tm_trace *out, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_trace trace;
+    tm_trace_init(&trace);
+    int rc = tm_trace_load(env, fleet->trace, NULL, &trace, e);
+    if (rc == 0 && (fleet->from_ms > 0 || fleet->to_ms > 0)) {
+        int64_t to_ms = fleet->to_ms > 0 && fleet->to_ms < trace.end_ms ? fleet->to_ms : trace.end_ms;
+        rc = tm_trace_cut(&trace, fleet->from_ms, to_ms, &trace, e);
+        if (rc != 0) rc = tm_error_wrap(e, rc, "fleet.from, fleet.to");
+    }
+    if (rc == 0 && fleet->scaled != 0) rc = tm_trace_scale(&trace, fleet->limit, &trace, e);
+    if (rc == 0 && trace.nodes_max < 1)
+        rc = tm_error_set(e, TM_EINPUT, "%s: no instance is ever there: nothing can be trained", fleet->trace);
+    if (rc != 0) {
+        tm_trace_deinit(&trace);
+        return rc;
+    }
+    tm_trace_deinit(out);
+    *out = trace;
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* How a job is run: what its file says in the keys of a run, options instead of it, and defaults for the rest. It lies
+ * in the state folder as run.yaml, from which coordinator, agents, workers and a resumed run read it again. */
+#ifndef TM_RUN_RUN_SETTINGS_H
+#define TM_RUN_RUN_SETTINGS_H
+
+#include "market/trace.h"
+#include "workload/job.h"
+
+enum tm_run_engine {
+    TM_RUN_GPT,
+    TM_RUN_PACED,
+    TM_RUN_COMMAND, /* the job's `run` */
+};
+extern const char *const tm_run_engine_names[];
+
+struct tm_run_settings {
+    struct tm_arena arena; /* owns the texts */
+    const char *name;
+    uint64_t job;       /* its number */
+    const char *folder; /* of the job file as given, absolute: what the file names is meant from there */
+    int engine;         /* enum tm_run_engine */
+    const char *policy;
+    bool checkpoint_restart;   /* of the policy: everybody restarts at each change */
+    struct tm_job_fleet fleet; /* everything in it is said */
+    int64_t copy_every_ms;     /* on the wall; 0: the policy decides */
+    bool no_losses;            /* what came stays */
+    bool netns;                /* each instance in a network namespace of its own ... */
+    int64_t link_bit_s;        /* ... with a link of this rate; 0: not shaped */
+    int64_t chaos;             /* seed of the faults; TM_FLEET_UNSAID: none */
+    int64_t chaos_mean_ms;     /* between two */
+};
+
+void tm_run_settings_init(struct tm_run_settings *settings);
+void tm_run_settings_deinit(struct tm_run_settings *settings);
+
+/* Fills in what the job says and defaults for what it does not. `path` is the job's, `folder` its absolute folder.
+ * Prices that neither says stay unsaid: they are the catalogue's. `settings` must be initialised. */
+int tm_run_settings_of_job(const struct tm_job *job, const char *path, const char *folder,
+                           struct tm_run_settings *settings, struct tm_error *e);
+/* Where things stand, for messages; a line of 0: nowhere. */
+struct tm_run_places {
+    const char *file;
+    int name_line, policy_line, fleet_line;
+};
+/* What is wrong with it as a whole, as -TM_EINPUT. */
+int tm_run_settings_check(const struct tm_run_settings *settings, const struct tm_run_places *places,
+                          struct tm_error *e);
+
+/* run.yaml: reading gives back what was written. */
+void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_text *out);
+int tm_run_settings_parse(const char *file, const char *text, size_t length, struct tm_run_settings *settings,
+                          struct tm_error *e);
+/* Of a state folder. */
+int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_error *e);
+
+/* The trace that the local cloud replays: the part that is asked for, its counts scaled to the limit where it is to
+ * be. `out` must be initialised. */
+int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, struct tm_trace *out, struct tm_error *e);
+
+#endif
