@@ -59,6 +59,11 @@ struct tidemill_engine {
      * memory must stay until drop_layer, also called there. */
     void *(*layer_memory)(void *context, uint32_t layer, uint64_t bytes);
     void (*drop_layer)(void *context, uint32_t layer);
+    /* For engines whose layers are not plain memory (a GPU's); both or none, and then layer_memory is not called. Not
+     * 0: failed. read_layer is called by any thread, but never while a step is applied; write_layer by the engine's,
+     * inside tidemill_next. */
+    int (*read_layer)(void *context, uint32_t layer, void *out, uint64_t bytes);
+    int (*write_layer)(void *context, uint32_t layer, const void *data, uint64_t bytes);
 };
 
 enum tidemill_kind { TIDEMILL_STEP = 1, TIDEMILL_APPLY = 2 };
@@ -92,6 +97,18 @@ struct tidemill_norm {
     uint32_t layer;
     double sum; /* of squares of the layer's reduced gradient */
 };
+
+/* For bindings that no compiler checks: a number that grows when meanings change, and the sizes of the structs. */
+enum { TIDEMILL_ABI = 1 };
+struct tidemill_abi {
+    uint32_t number;
+    uint32_t options;
+    uint32_t engine;
+    uint32_t peer;
+    uint32_t work;
+    uint32_t norm;
+};
+TIDEMILL_API struct tidemill_abi tidemill_abi(void);
 
 /* NULL: failed, and `error` says why. */
 TIDEMILL_API tidemill *tidemill_open(const struct tidemill_options *options, const struct tidemill_engine *engine,

@@ -22,7 +22,7 @@ static const uint64_t copy_bytes_default = (uint64_t)1 << 30;
 struct staged_layer {
     uint8_t *data; /* fetched or made, not yet in the engine's memory */
     bool dropped;  /* the engine is to be told */
-    void *memory;  /* the engine's */
+    void *memory;  /* the engine's; where it reads and writes by itself, any address but NULL */
 };
 
 struct peer_texts {
@@ -78,6 +78,8 @@ static int engine_export(void *context, uint32_t layer, void *out, uint64_t size
     const struct staged_layer *staged = &t->layers[layer];
     const void *from = staged->data != NULL ? staged->data : staged->memory;
     if (from == NULL) return -(int)TM_EINTERNAL;
+    if (staged->data == NULL && t->engine.read_layer != NULL)
+        return t->engine.read_layer(t->engine.context, layer, out, size) == 0 ? 0 : -(int)TM_EINTERNAL;
     memcpy(out, from, size);
     return 0;
 }
@@ -399,6 +401,20 @@ void tidemill_close(tidemill *t)
 
 /* ---- the engine's thread ---- */
 
+static int place(struct tidemill *t, uint32_t layer)
+{
+    struct staged_layer *staged = &t->layers[layer];
+    uint64_t bytes = engine_bytes(t, layer);
+    if (t->engine.write_layer != NULL) {
+        staged->memory = staged;
+        return t->engine.write_layer(t->engine.context, layer, staged->data, bytes);
+    }
+    if (staged->memory == NULL) staged->memory = t->engine.layer_memory(t->engine.context, layer, bytes);
+    if (staged->memory == NULL) return -(int)TM_ENOMEM;
+    memcpy(staged->memory, staged->data, bytes);
+    return 0;
+}
+
 /* What was fetched goes to its place, what is not ours any more is given up. */
 static int settle(struct tidemill *t)
 {
@@ -410,10 +426,7 @@ static int settle(struct tidemill *t)
         }
         staged->dropped = false;
         if (staged->data == NULL) continue;
-        uint64_t bytes = engine_bytes(t, l);
-        if (staged->memory == NULL) staged->memory = t->engine.layer_memory(t->engine.context, l, bytes);
-        if (staged->memory == NULL) return -(int)TM_ENOMEM;
-        memcpy(staged->memory, staged->data, bytes);
+        if (place(t, l) != 0) return -(int)TM_ENOMEM;
         tm_free(staged->data);
         staged->data = NULL;
     }
@@ -526,4 +539,14 @@ void tidemill_failed(tidemill *t, const char *reason)
 const char *tidemill_reason(const tidemill *t)
 {
     return t->reason;
+}
+
+struct tidemill_abi tidemill_abi(void)
+{
+    return (struct tidemill_abi){.number = TIDEMILL_ABI,
+                                 .options = sizeof(struct tidemill_options),
+                                 .engine = sizeof(struct tidemill_engine),
+                                 .peer = sizeof(struct tidemill_peer),
+                                 .work = sizeof(struct tidemill_work),
+                                 .norm = sizeof(struct tidemill_norm)};
 }
