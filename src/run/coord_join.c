@@ -124,8 +124,8 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     if (from.role == TM_ROLE_WORKER && !class_right(c, &from, hello->kernel_class, out)) return;
     struct known *k = tm_coord__find(c, from.role, from.id);
     if (k == NULL) k = tm_coord__add(c, from.role, from.id);
-    if (k == NULL) {
-        refuse(c, &from, "too many workers for one job", out);
+    if (k == NULL) { /* for want of memory it is not answered, and asks again */
+        if (c->known_count == KNOWN_MAX) refuse(c, &from, "too many workers for one job", out);
         return;
     }
     for (size_t i = 0; i < PAST_MAX; i++)

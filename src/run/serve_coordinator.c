@@ -115,24 +115,33 @@ static int load_event(void *context, const void *data, size_t length, struct tm_
     return rc;
 }
 
-/* The numbers of sets grow by one: all that may be there are tried, the newest last. */
-static void load_manifests(struct service *s)
+static int load_manifest(struct service *s, const char *path, struct tm_error *e)
+{
+    struct tm_text text;
+    struct tm_arena arena;
+    Tmw__RecordEvent *event = NULL;
+    tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
+    tm_arena_init(&arena, 64 << 20);
+    int rc = s->env->file_read(s->env, path, &text, e);
+    if (rc == 0) rc = tm_record_event_unpack(text.data, text.length, &arena, &event, e);
+    if (rc == 0) rc = tm_coordinator_load_manifest(s->coordinator, event, e);
+    tm_arena_deinit(&arena);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* The numbers of sets grow by one: all that may be there are tried, the newest last. A damaged one is passed over. */
+static int load_manifests(struct service *s, struct tm_error *e)
 {
     char path[PATH_BYTES];
     for (uint64_t set = 1; s->given->copy_folder != NULL && set <= MANIFESTS_MAX; set++) {
-        struct tm_text text;
-        struct tm_arena arena;
-        Tmw__RecordEvent *event = NULL;
         manifest_path(s, set, path);
         if (!s->env->file_exists(s->env, path)) continue;
-        tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
-        tm_arena_init(&arena, 64 << 20);
-        if (s->env->file_read(s->env, path, &text, NULL) == 0 &&
-            tm_record_event_unpack(text.data, text.length, &arena, &event, NULL) == 0)
-            (void)tm_coordinator_load_manifest(s->coordinator, event, NULL);
-        tm_arena_deinit(&arena);
-        tm_text_deinit(&text);
+        int rc = load_manifest(s, path, e);
+        if (rc == -(int)TM_ENOMEM) return rc;
+        if (rc != 0) tm_log(TM_LOG_WARN, "%s is passed over: %s", path, e == NULL ? "" : e->text);
     }
+    return 0;
 }
 
 static int start(struct service *s, struct tm_error *e)
@@ -147,8 +156,8 @@ static int start(struct service *s, struct tm_error *e)
     if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
     if (rc != 0) return rc;
-    if (tm_coordinator_rebuilds(s->coordinator)) load_manifests(s);
-    if (s->given->address_file != NULL) {
+    if (tm_coordinator_rebuilds(s->coordinator)) rc = load_manifests(s, e);
+    if (rc == 0 && s->given->address_file != NULL) {
         const char *address = tm_links_address(s->links);
         rc = s->env->file_write(s->env, s->given->address_file, address, strlen(address), e);
     }

@@ -132,7 +132,8 @@ struct faults {
     int64_t delay_ms_max;
     bool cut[NODES_MAX][NODES_MAX]; /* from, to */
     bool files_down;
-    int64_t until_ms; /* after it, nothing goes wrong any more */
+    int64_t memory_short_ms; /* until then, allocations of processes fail now and then */
+    int64_t until_ms;        /* after it, nothing goes wrong any more */
     int64_t utc_jump_ms;
 };
 
@@ -212,6 +213,8 @@ struct sim {
 
     struct faults faults;
     uint64_t fault_count;
+    uint64_t memory_faults; /* among them */
+    uint64_t memory_deaths; /* processes that said that they must be destroyed for want of memory */
     uint64_t messages;
     bool capturing; /* keeps workers' messages, to send them again later */
     size_t captured_count;
@@ -256,6 +259,9 @@ void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms);
 void sim_coordinator_start(struct sim *sim);
 void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms);
 void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *out);
+/* Around every event of a process: in between, an allocation may fail. */
+void sim_memory_short(struct sim *sim);
+void sim_memory_back(struct sim *sim);
 int64_t sim_clock(const struct sim *sim, const struct node *node);
 int64_t sim_utc(const struct sim *sim);
 extern const char sim_token[];

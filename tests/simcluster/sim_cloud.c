@@ -56,7 +56,9 @@ static void cloud_tick(struct sim *sim, struct event *event)
     if (sim->cloud_paused_ms > sim->now_ms) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
+    sim_memory_short(sim);
     if (tm_cloud_link_due(&sim->cloud, sim->now_ms, &out)) report(sim, &out);
+    sim_memory_back(sim);
     sim_cloud_actions(sim, &out);
     tm_outbox_deinit(&out);
 }

@@ -219,6 +219,9 @@ static void world_fault(struct sim *sim, uint64_t kind)
     case 9:
         sim->faults.utc_jump_ms = (int64_t)sim_below(sim, 7200000) - 3600000;
         break;
+    case 10:
+        sim->faults.memory_short_ms = sim->now_ms + 200 + (int64_t)sim_below(sim, 4000);
+        break;
     default:
         if (nodes_up(sim) < 8) (void)sim_add_instance(sim);
     }
@@ -232,7 +235,7 @@ static void next_fault(struct sim *sim, struct event *event)
     if (node != NULL && sim_unit(sim) < 0.6)
         node_fault(sim, sim_below(sim, 9), node);
     else
-        world_fault(sim, sim_below(sim, 11));
+        world_fault(sim, sim_below(sim, 12));
     double mean_ms = (double)event->a;
     sim_schedule(sim, sim->now_ms + (int64_t)tm_random_exponential(&sim->random, mean_ms), next_fault, event->a, 0, 0,
                  0, NULL, 0);
@@ -246,6 +249,7 @@ void faults_stop(struct sim *sim, struct event *event)
     sim->faults.loss = sim->faults.duplicate = sim->faults.long_delay = 0;
     sim->faults.delay_ms_max = 0;
     sim->faults.files_down = false;
+    sim->faults.memory_short_ms = 0;
     sim->fail_next_sync = false;
     sim->crash_after_actions = -1;
     memset(sim->faults.cut, 0, sizeof sim->faults.cut);

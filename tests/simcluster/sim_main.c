@@ -20,7 +20,7 @@ static const char *const bug_names[] = {
 #endif
 
 struct totals {
-    uint64_t seeds, failed, faults, messages, steps, generations, sets, rolled_back;
+    uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back;
     double hours;
 };
 
@@ -37,6 +37,8 @@ static bool finish(struct sim *sim, long live, struct totals *totals)
     check_end(sim);
     totals->seeds++;
     totals->faults += sim->fault_count;
+    totals->memory_faults += sim->memory_faults;
+    totals->memory_deaths += sim->memory_deaths;
     totals->messages += sim->messages;
     totals->steps += sim->highest_applied;
     totals->generations += sim->generation_count;
@@ -91,12 +93,14 @@ static bool run_scenario(const char *name, uint64_t seed, bool trace, struct tot
 
 static void print_totals(const struct totals *totals)
 {
-    printf("%llu seeds, %llu failed: %.1f simulated hours, %llu faults, %llu messages, %llu steps, %llu generations, "
-           "%llu copy sets, %llu steps rolled back\n",
-           (unsigned long long)totals->seeds, (unsigned long long)totals->failed, totals->hours,
-           (unsigned long long)totals->faults, (unsigned long long)totals->messages, (unsigned long long)totals->steps,
-           (unsigned long long)totals->generations, (unsigned long long)totals->sets,
-           (unsigned long long)totals->rolled_back);
+    printf(
+        "%llu seeds, %llu failed: %.1f simulated hours, %llu faults (%llu of memory, %llu of them fatal to a process), "
+        "%llu messages, %llu steps, %llu generations, %llu copy sets, %llu steps rolled back\n",
+        (unsigned long long)totals->seeds, (unsigned long long)totals->failed, totals->hours,
+        (unsigned long long)totals->faults, (unsigned long long)totals->memory_faults,
+        (unsigned long long)totals->memory_deaths, (unsigned long long)totals->messages,
+        (unsigned long long)totals->steps, (unsigned long long)totals->generations, (unsigned long long)totals->sets,
+        (unsigned long long)totals->rolled_back);
 }
 
 struct arguments {

@@ -121,6 +121,9 @@ static int engine_import(void *context, uint32_t layer, uint64_t step, const voi
 {
     struct toy *toy = context;
     assert(size == toy_layer_bytes(layer));
+    void *room = tm_alloc(size); /* an engine may have none */
+    if (room == NULL) return -(int)TM_ENOMEM;
+    tm_free(room);
     toy->layers[layer] = (struct toy_layer){.have = true, .step = step};
     memcpy(toy->layers[layer].words, data, size);
     return 0;
@@ -164,7 +167,9 @@ static void finish_if_all_here(struct toy *toy)
     struct tm_outbox out;
     tm_outbox_init(&out);
     check_held(toy->sim, toy->node, toy->generation, toy->step);
+    sim_memory_short(toy->sim);
     tm_worker_held(toy->node->worker, sim_clock(toy->sim, toy->node), toy->step, norms, count, &out);
+    sim_memory_back(toy->sim);
     sim_worker_actions(toy->sim, toy->node, &out);
     tm_outbox_deinit(&out);
 }
@@ -287,7 +292,9 @@ static void apply_done(struct sim *sim, struct event *event)
     struct tm_outbox out;
     tm_outbox_init(&out);
     tm_worker_loss(node->worker, step, 1.0 / (double)step);
+    sim_memory_short(sim);
     tm_worker_applied(node->worker, sim_clock(sim, node), step, &out);
+    sim_memory_back(sim);
     sim_worker_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }

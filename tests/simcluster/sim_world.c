@@ -55,6 +55,24 @@ int64_t sim_clock(const struct sim *sim, const struct node *node)
     return sim->now_ms + node->clock_ms;
 }
 
+/* ---- memory ---- */
+
+/* What the world itself needs inside such an event (the engine plans its next word) has its room before. */
+void sim_memory_short(struct sim *sim)
+{
+    if (sim->faults.memory_short_ms <= sim->now_ms || sim_unit(sim) < 0.7) return;
+    int rc = tm_grow((void **)&sim->heap, &sim->heap_capacity, sim->heap_count + 64, sizeof *sim->heap, 1 << 22);
+    assert(rc == 0);
+    tm_alloc_fail_at(1 + (long)sim_below(sim, 14));
+}
+
+void sim_memory_back(struct sim *sim)
+{
+    sim->memory_faults += tm_alloc_failed() != 0;
+    sim->fault_count += tm_alloc_failed() != 0;
+    tm_alloc_fail_at(0);
+}
+
 /* ---- events: a heap by time, then by order of making ---- */
 
 static bool before(const struct event *a, const struct event *b)
@@ -181,8 +199,11 @@ static void deliver(struct sim *sim, struct event *event)
     struct tm_outbox out;
     tm_arena_init(&arena, 64 << 20);
     tm_outbox_init(&out);
+    sim_memory_short(sim);
     int rc = tm_message_unpack(event->data, event->length, &arena, &message, &e);
-    if (rc != 0) {
+    if (rc == -(int)TM_ENOMEM) {
+        sim_trace(sim, "a message is lost for want of memory");
+    } else if (rc != 0) {
         sim_fail(sim, "a message of ours is refused: %s", e.text);
     } else if (event->c == TM_ROLE_COORDINATOR && sim->coordinator != NULL) {
         if (message->body_case == TMW__ENVELOPE__BODY_REPORT)
@@ -193,20 +214,25 @@ static void deliver(struct sim *sim, struct event *event)
             sim_trace(sim, "%s %llu -> coordinator  %s", role_name(message->from_role), (unsigned long long)event->a,
                       tm_message_name(message));
         tm_coordinator_receive(sim->coordinator, sim->now_ms, message, &out);
+        sim_memory_back(sim);
         coordinator_actions(sim, &out);
     } else if (event->c == TM_ROLE_CLOUD) {
         cloud_receive(sim, message, &out);
+        sim_memory_back(sim); /* what it could not say it says again */
         sim_cloud_actions(sim, &out);
     } else if (event->c == TM_ROLE_AGENT && node->up && node->agent_up) {
         tm_agent_receive(&node->agent, sim_clock(sim, node), message, &out);
+        sim_memory_back(sim);
         agent_actions(sim, node, &out);
     } else if (event->c == TM_ROLE_WORKER && node->up && node->worker != NULL) {
         if (sim->trace && message->body_case != TMW__ENVELOPE__BODY_HEARTBEAT_ACK)
             sim_trace(sim, "%s %llu -> worker %llu  %s", role_name(message->from_role), (unsigned long long)event->a,
                       (unsigned long long)event->b, tm_message_name(message));
         tm_worker_receive(node->worker, sim_clock(sim, node), message, &out);
+        sim_memory_back(sim);
         sim_worker_actions(sim, node, &out);
     }
+    sim_memory_back(sim);
     tm_outbox_deinit(&out);
     tm_arena_deinit(&arena);
 }
@@ -256,7 +282,9 @@ static void file_stored(struct sim *sim, struct event *event)
     if (node->worker == NULL || node->incarnation != event->d) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
+    sim_memory_short(sim);
     tm_worker_file_put(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, stored, &out);
+    sim_memory_back(sim);
     sim_worker_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }
@@ -268,11 +296,13 @@ static void file_read(struct sim *sim, struct event *event)
     const struct stored_file *file = find_file(sim, event->b, (uint32_t)event->c);
     struct tm_outbox out;
     tm_outbox_init(&out);
+    sim_memory_short(sim);
     if (sim->faults.files_down)
         tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, NULL, 0, &out);
     else
         tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c,
                            file == NULL ? (const void *)"" : file->data, file == NULL ? 0 : file->length, &out);
+    sim_memory_back(sim);
     sim_worker_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }
@@ -314,9 +344,23 @@ static void worker_tick(struct sim *sim, struct event *event)
     if (node->paused_ms > sim->now_ms) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
+    sim_memory_short(sim);
     tm_worker_tick(node->worker, sim_clock(sim, node), &out);
+    sim_memory_back(sim);
     if (event->c % 3 == 0) toy_tick(&node->toy);
     sim_worker_actions(sim, node, &out);
+    tm_outbox_deinit(&out);
+}
+
+/* It ended before it did anything. */
+static void worker_unborn(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
+    if (!node->up || !node->agent_up || node->worker != NULL) return;
+    struct tm_outbox out;
+    tm_outbox_init(&out);
+    tm_agent_worker_ended(&node->agent, sim_clock(sim, node), event->b, false, &out);
+    agent_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }
 
@@ -335,19 +379,28 @@ static void worker_start(struct sim *sim, struct node *node, uint64_t incarnatio
                                         .resend_ms = RESEND_MS};
     node->toy = (struct toy){.sim = sim, .node = node};
     struct tm_worker_engine engine = toy_engine(&node->toy);
+    sim_memory_short(sim);
     node->worker = tm_worker_create(&options, &engine);
-    assert(node->worker != NULL);
+    sim_memory_back(sim);
     node->incarnation = incarnation;
     node->hangs = false;
     node->slow = 1;
-    sim_trace(sim, "worker %llu starts", (unsigned long long)node->id);
+    sim_trace(sim, "worker %llu starts%s", (unsigned long long)node->id, node->worker == NULL ? ", and dies" : "");
+    if (node->worker == NULL) {
+        sim_schedule(sim, sim->now_ms + 1, worker_unborn, node->id, incarnation, 0, 0, NULL, 0);
+        return;
+    }
     sim_schedule(sim, sim->now_ms + (int64_t)sim_below(sim, TICK_MS), worker_tick, node->id, incarnation, 0, 0, NULL,
                  0);
 }
 
 void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *out)
 {
-    if (tm_outbox_status(out, NULL) != 0) sim_fail(sim, "worker %llu: out of memory", (unsigned long long)node->id);
+    if (tm_outbox_status(out, NULL) != 0) { /* it must be destroyed; its agent starts another */
+        sim->memory_deaths++;
+        sim_worker_kill(sim, node);
+        return;
+    }
     for (size_t i = 0; i < out->count && node->worker != NULL; i++) {
         const struct tm_action *action = &out->actions[i];
         int64_t at_ms = sim->now_ms + 20 + (int64_t)sim_below(sim, 200);
@@ -385,6 +438,11 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
 
 static void agent_actions(struct sim *sim, struct node *node, struct tm_outbox *out)
 {
+    if (tm_outbox_status(out, NULL) != 0) {
+        sim->memory_deaths++;
+        sim_agent_kill(sim, node, 500 + (int64_t)sim_below(sim, 3000));
+        return;
+    }
     for (size_t i = 0; i < out->count; i++) {
         const struct tm_action *action = &out->actions[i];
         if (action->kind == TM_ACTION_SEND) send_action(sim, node->id, out, action);
@@ -403,7 +461,9 @@ static void agent_tick(struct sim *sim, struct event *event)
     if (node->agent_paused_ms > sim->now_ms) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
+    sim_memory_short(sim);
     tm_agent_tick(&node->agent, sim_clock(sim, node), &out);
+    sim_memory_back(sim);
     agent_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }
@@ -515,7 +575,11 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
 
 static void coordinator_actions(struct sim *sim, struct tm_outbox *out)
 {
-    if (tm_outbox_status(out, NULL) != 0) sim_fail(sim, "coordinator: out of memory");
+    if (tm_outbox_status(out, NULL) != 0) {
+        sim->memory_deaths++;
+        sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
+        return;
+    }
     for (size_t i = 0; i < out->count; i++) {
         const struct tm_action *action = &out->actions[i];
         if (sim->crash_after_actions == 0) {
@@ -567,7 +631,9 @@ static void coordinator_tick(struct sim *sim, struct event *event)
     if (sim->coordinator_paused_ms > sim->now_ms) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
+    sim_memory_short(sim);
     tm_coordinator_tick(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
+    sim_memory_back(sim);
     coordinator_actions(sim, &out);
     tm_outbox_deinit(&out);
     check_now(sim);
@@ -621,6 +687,30 @@ static void policy_make(struct sim *sim)
     if (rc != 0) sim_fail(sim, "no policy: %s", e.text);
 }
 
+/* The record, and where it was lost the manifests beside copies in files. */
+static int load_all(struct sim *sim, struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sim->record_count; i++) {
+        struct tm_arena arena;
+        Tmw__RecordEvent *event = NULL;
+        tm_arena_init(&arena, 64 << 20);
+        rc = tm_record_event_unpack(sim->record[i].data, sim->record[i].length, &arena, &event, e);
+        if (rc == 0) rc = tm_coordinator_load(sim->coordinator, event, e);
+        tm_arena_deinit(&arena);
+    }
+    for (size_t i = 0; rc == 0 && tm_coordinator_rebuilds(sim->coordinator) && i < sim->file_count; i++) {
+        struct tm_arena arena;
+        Tmw__RecordEvent *event = NULL;
+        if (sim->files[i].layer != UINT32_MAX) continue;
+        tm_arena_init(&arena, 64 << 20);
+        rc = tm_record_event_unpack(sim->files[i].data, sim->files[i].length, &arena, &event, e);
+        if (rc == 0) rc = tm_coordinator_load_manifest(sim->coordinator, event, e);
+        tm_arena_deinit(&arena);
+    }
+    return rc;
+}
+
 void sim_coordinator_start(struct sim *sim)
 {
     if (sim->coordinator != NULL) return;
@@ -630,35 +720,23 @@ void sim_coordinator_start(struct sim *sim)
     struct tm_decider decider = {.context = sim, .decide = dice_decide};
     if (sim->by_policy && sim->policy == NULL) policy_make(sim);
     if (sim->policy != NULL) decider = tm_policy_decider_get(sim->policy);
-    sim->coordinator = tm_coordinator_create(&sim->coordinator_options, &decider);
-    assert(sim->coordinator != NULL);
-    sim_trace(sim, "coordinator starts with %zu events of record", sim->record_count);
-    for (size_t i = 0; i < sim->record_count; i++) {
-        struct tm_arena arena;
-        struct tm_error e;
-        Tmw__RecordEvent *event = NULL;
-        tm_arena_init(&arena, 64 << 20);
-        int rc = tm_record_event_unpack(sim->record[i].data, sim->record[i].length, &arena, &event, &e);
-        if (rc == 0) rc = tm_coordinator_load(sim->coordinator, event, &e);
-        if (rc != 0) sim_fail(sim, "the record cannot be read: %s", e.text);
-        tm_arena_deinit(&arena);
-    }
-    for (size_t i = 0; tm_coordinator_rebuilds(sim->coordinator) && i < sim->file_count; i++) {
-        struct tm_arena arena;
-        Tmw__RecordEvent *event = NULL;
-        tm_arena_init(&arena, 64 << 20);
-        if (sim->files[i].layer == UINT32_MAX &&
-            tm_record_event_unpack(sim->files[i].data, sim->files[i].length, &arena, &event, NULL) == 0 &&
-            tm_coordinator_load_manifest(sim->coordinator, event, NULL) != 0)
-            sim_fail(sim, "a manifest cannot be read");
-        tm_arena_deinit(&arena);
-    }
+    struct tm_error e = {.text = ""};
     struct tm_outbox out;
     tm_outbox_init(&out);
-    tm_coordinator_begin(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
-    coordinator_actions(sim, &out);
+    sim_memory_short(sim);
+    sim->coordinator = tm_coordinator_create(&sim->coordinator_options, &decider);
+    int rc = sim->coordinator == NULL ? -(int)TM_ENOMEM : load_all(sim, &e);
+    if (rc == 0) tm_coordinator_begin(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
+    sim_memory_back(sim);
+    sim_trace(sim, "coordinator starts with %zu events of record", sim->record_count);
+    if (rc == -(int)TM_ENOMEM) tm_outbox_fail(&out, rc);
+    if (rc != 0 && rc != -(int)TM_ENOMEM) sim_fail(sim, "the record cannot be read: %s", e.text);
+    if (sim->coordinator == NULL)
+        sim_schedule(sim, sim->now_ms + 500, coordinator_back, 0, 0, 0, 0, NULL, 0);
+    else
+        sim_schedule(sim, sim->now_ms + TICK_MS, coordinator_tick, sim->coordinator_starts, 0, 0, 0, NULL, 0);
+    if (sim->coordinator != NULL) coordinator_actions(sim, &out);
     tm_outbox_deinit(&out);
-    sim_schedule(sim, sim->now_ms + TICK_MS, coordinator_tick, sim->coordinator_starts, 0, 0, 0, NULL, 0);
 }
 
 /* ---- a run ---- */
