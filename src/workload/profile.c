@@ -3,8 +3,15 @@
  *     tidemill-profile 1
  *     source: where and how it was measured
  *
+ *     [network]                       what is known of a network as a whole
+ *     network,optimizer_states,input
+ *
  *     [step]                          training steps on one GPU; medians, in ms; empty: not measured
- *     network,gpu,precision,micro_batch,forward_ms,backward_ms,optimizer_ms,peak_gib,step_ms_p10,params,train_gflop_per_sample
+ *     network,gpu,precision,micro_batch,forward_ms,backward_ms,optimizer_ms,peak_gib,step_ms_p10,params,
+ *     train_gflop_per_sample,data_ms,other_ms,step_ms_p90,iterations,micro_batches,busy_cores,cores,overhead_percent
+ *
+ *     [layer]                         a network's layers in order, as in a model file, with measured times
+ *     network,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied,forward_ms,backward_ms
  *
  *     [run]                           data-parallel iterations over links of `mbit` Mbit/s; medians, in ms
  *     network,world,mbit,batch,grad_bytes,iter_ms,iter_ms_std,compute_ms,compute_ms_std,all_reduce_ms
@@ -22,6 +29,7 @@
 #include "base/csv.h"
 #include "base/number.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -39,6 +47,8 @@ void tm_profile_deinit(struct tm_profile *profile)
     tm_free(profile->steps);
     tm_free(profile->runs);
     tm_free(profile->gradients);
+    tm_free(profile->networks);
+    tm_free(profile->layers);
     *profile = (struct tm_profile){.source = ""};
 }
 
@@ -47,82 +57,174 @@ double tm_profile_step_ms(const struct tm_profile_step *step)
     return step->forward_ms + step->backward_ms + step->optimizer_ms;
 }
 
+double tm_profile_whole_step_ms(const struct tm_profile_step *step)
+{
+    int micro_batches = step->micro_batches > 0 ? step->micro_batches : 1;
+    return micro_batches * (step->forward_ms + step->backward_ms) + step->optimizer_ms +
+           (isnan(step->data_ms) ? 0 : step->data_ms) + (isnan(step->other_ms) ? 0 : step->other_ms);
+}
+
 /* ---- columns ---- */
 
-enum step_column {
-    S_NETWORK,
-    S_GPU,
-    S_PRECISION,
-    S_BATCH,
-    S_FORWARD,
-    S_BACKWARD,
-    S_OPTIMIZER,
-    S_PEAK,
-    S_P10,
-    S_PARAMS,
-    S_GFLOP,
-    STEP_COLUMNS
+/* What a field may be; and what an empty one means. */
+enum field_type {
+    NAME,       /* a word that must be there */
+    WORD,       /* a word, maybe empty */
+    COUNT,      /* a whole number of 1 or more */
+    MAYBE,      /* likewise, or empty: 0 */
+    SMALL,      /* a whole number from 0 to 16 */
+    POSITIVE,   /* a number above 0 */
+    FIGURE,     /* a number of 0 or more, or empty: NaN */
+    ZERO,       /* likewise, but empty: 0 */
+    SHARE,      /* from 0 to 1 */
+    PRECISION,  /* a number format */
+    LAYER_KIND, /* of a layer */
 };
-enum run_column {
-    R_NETWORK,
-    R_WORLD,
-    R_MBIT,
-    R_BATCH,
-    R_BYTES,
-    R_ITER,
-    R_ITER_STD,
-    R_COMPUTE,
-    R_COMPUTE_STD,
-    R_ALL_REDUCE,
-    RUN_COLUMNS
-};
-enum gradient_column { G_NETWORK, G_BYTES, G_READY, GRADIENT_COLUMNS };
-enum { COLUMNS_MAX = 12 };
 
-/* Our name of a column, another name for it, and whether it must be there. */
+/* Our name of a column, another name for it, where it goes, and whether it must be there. */
 struct column {
     const char *name;
-    const char *other;
+    const char *other; /* NULL: none */
+    enum field_type type;
     bool required;
+    size_t at; /* in the row's struct */
 };
 
+#define STEP(member) offsetof(struct tm_profile_step, member)
 static const struct column step_columns[] = {
-    {"network", "network", true},
-    {"gpu", "gpu", false},
-    {"precision", "precision", true},
-    {"micro_batch", "micro_batch", true},
-    {"forward_ms", "fwd_ms", true},
-    {"backward_ms", "bwd_ms", true},
-    {"optimizer_ms", "opt_ms", true},
-    {"peak_gib", "peak_gib", false},
-    {"step_ms_p10", "step_ms_p10", false},
-    {"params", "params", false},
-    {"train_gflop_per_sample", "train_gflop_per_sample", false},
+    {"network", NULL, NAME, true, STEP(network)},
+    {"gpu", NULL, WORD, false, STEP(gpu)},
+    {"precision", NULL, PRECISION, true, STEP(precision)},
+    {"micro_batch", NULL, COUNT, true, STEP(micro_batch)},
+    {"forward_ms", "fwd_ms", POSITIVE, true, STEP(forward_ms)},
+    {"backward_ms", "bwd_ms", POSITIVE, true, STEP(backward_ms)},
+    {"optimizer_ms", "opt_ms", ZERO, true, STEP(optimizer_ms)},
+    {"peak_gib", NULL, FIGURE, false, STEP(peak_gib)},
+    {"step_ms_p10", NULL, FIGURE, false, STEP(step_ms_p10)},
+    {"params", NULL, FIGURE, false, STEP(params)},
+    {"train_gflop_per_sample", NULL, FIGURE, false, STEP(train_gflop_per_sample)},
+    {"data_ms", NULL, FIGURE, false, STEP(data_ms)},
+    {"other_ms", NULL, FIGURE, false, STEP(other_ms)},
+    {"step_ms_p90", NULL, FIGURE, false, STEP(step_ms_p90)},
+    {"iterations", NULL, MAYBE, false, STEP(iterations)},
+    {"micro_batches", NULL, MAYBE, false, STEP(micro_batches)},
+    {"busy_cores", NULL, FIGURE, false, STEP(busy_cores)},
+    {"cores", NULL, MAYBE, false, STEP(cores)},
+    {"overhead_percent", NULL, FIGURE, false, STEP(overhead_percent)},
 };
 
+#define RUN(member) offsetof(struct tm_profile_run, member)
 static const struct column run_columns[] = {
-    {"network", "model", true},
-    {"world", "world", true},
-    {"mbit", "mbit", true},
-    {"batch", "batch", true},
-    {"grad_bytes", "grad_bytes", true},
-    {"iter_ms", "iter_ms_median", true},
-    {"iter_ms_std", "iter_ms_std", false},
-    {"compute_ms", "compute_ms_mean", true},
-    {"compute_ms_std", "compute_ms_std", false},
-    {"all_reduce_ms", "flat_allreduce_ms_median", false},
+    {"network", "model", NAME, true, RUN(network)},
+    {"world", NULL, COUNT, true, RUN(world)},
+    {"mbit", NULL, POSITIVE, true, RUN(mbit)},
+    {"batch", NULL, COUNT, true, RUN(batch)},
+    {"grad_bytes", NULL, POSITIVE, true, RUN(grad_bytes)},
+    {"iter_ms", "iter_ms_median", POSITIVE, true, RUN(iter_ms)},
+    {"iter_ms_std", NULL, FIGURE, false, RUN(iter_ms_std)},
+    {"compute_ms", "compute_ms_mean", POSITIVE, true, RUN(compute_ms)},
+    {"compute_ms_std", NULL, FIGURE, false, RUN(compute_ms_std)},
+    {"all_reduce_ms", "flat_allreduce_ms_median", FIGURE, false, RUN(all_reduce_ms)},
 };
 
+#define GRADIENT(member) offsetof(struct tm_profile_gradient, member)
 static const struct column gradient_columns[] = {
-    {"network", "network", true},
-    {"bytes", "bytes", true},
-    {"ready", "ready", true},
+    {"network", NULL, NAME, true, GRADIENT(network)},
+    {"bytes", NULL, POSITIVE, true, GRADIENT(bytes)},
+    {"ready", NULL, SHARE, true, GRADIENT(ready)},
 };
 
-enum table { TABLE_NONE, TABLE_STEPS, TABLE_RUNS, TABLE_GRADIENTS };
+#define NETWORK(member) offsetof(struct tm_profile_network, member)
+static const struct column network_columns[] = {
+    {"network", NULL, NAME, true, NETWORK(network)},
+    {"optimizer_states", NULL, SMALL, true, NETWORK(optimizer_states)},
+    {"input", NULL, WORD, false, NETWORK(input)},
+};
 
-static const char *const table_names[] = {NULL, "[step]", "[run]", "[gradient]"};
-enum { TABLES = sizeof table_names / sizeof *table_names };
+#define LAYER(member) offsetof(struct tm_profile_layer, member)
+static const struct column layer_columns[] = {
+    {"network", NULL, NAME, true, LAYER(network)},
+    {"name", NULL, NAME, true, LAYER(layer.name)},
+    {"kind", NULL, LAYER_KIND, true, LAYER(layer.kind)},
+    {"params", NULL, ZERO, true, LAYER(layer.params)},
+    {"forward_flops", NULL, ZERO, true, LAYER(layer.forward_flops)},
+    {"traffic_values", NULL, ZERO, true, LAYER(layer.traffic_values)},
+    {"saved_values", NULL, ZERO, true, LAYER(layer.saved_values)},
+    {"output_values", NULL, ZERO, true, LAYER(layer.output_values)},
+    {"ops", NULL, ZERO, true, LAYER(layer.ops)},
+    {"tied", NULL, WORD, false, LAYER(tied)},
+    {"forward_ms", NULL, FIGURE, false, LAYER(forward_ms)},
+    {"backward_ms", NULL, FIGURE, false, LAYER(backward_ms)},
+};
+
+enum { COLUMNS_MAX = 20 };
+
+/* ---- tables ---- */
+
+union row {
+    struct tm_profile_network network;
+    struct tm_profile_step step;
+    struct tm_profile_layer layer;
+    struct tm_profile_run run;
+    struct tm_profile_gradient gradient;
+};
+
+enum table { TABLE_NONE, TABLE_NETWORKS, TABLE_STEPS, TABLE_LAYERS, TABLE_RUNS, TABLE_GRADIENTS, TABLES };
+
+#define COLUMNS(list) (list), sizeof(list) / sizeof *(list)
+static const struct {
+    const char *name;
+    const struct column *columns;
+    size_t column_count;
+    size_t row_size;
+    size_t rows_at; /* the array, its count and its capacity in the profile */
+    size_t count_at;
+    size_t capacity_at;
+} tables[TABLES] = {
+#define TABLE(name, columns, type, rows, count, capacity)                                                              \
+    {                                                                                                                  \
+        (name), COLUMNS(columns), sizeof(type), offsetof(struct tm_profile, rows), offsetof(struct tm_profile, count), \
+            offsetof(struct tm_profile, capacity)                                                                      \
+    }
+    [TABLE_NETWORKS] =
+        TABLE("[network]", network_columns, struct tm_profile_network, networks, network_count, network_capacity),
+    [TABLE_STEPS] = TABLE("[step]", step_columns, struct tm_profile_step, steps, step_count, step_capacity),
+    [TABLE_LAYERS] = TABLE("[layer]", layer_columns, struct tm_profile_layer, layers, layer_count, layer_capacity),
+    [TABLE_RUNS] = TABLE("[run]", run_columns, struct tm_profile_run, runs, run_count, run_capacity),
+    [TABLE_GRADIENTS] =
+        TABLE("[gradient]", gradient_columns, struct tm_profile_gradient, gradients, gradient_count, gradient_capacity),
+};
+
+static const char table_list[] = "[network], [step], [layer], [run] or [gradient]";
+
+/* The rows of a table, as bytes: tables differ only in their columns. */
+static void *get_rows(const struct tm_profile *profile, enum table table)
+{
+    void *rows = NULL;
+    memcpy(&rows, (const char *)profile + tables[table].rows_at, sizeof rows);
+    return rows;
+}
+
+static size_t *count_of(const struct tm_profile *profile, enum table table)
+{
+    return (size_t *)((char *)(uintptr_t)profile + tables[table].count_at);
+}
+
+static int append_row(struct tm_profile *profile, enum table table, const void *row)
+{
+    void *rows = get_rows(profile, table);
+    size_t size = tables[table].row_size;
+    size_t *count = count_of(profile, table);
+    size_t *capacity = (size_t *)((char *)profile + tables[table].capacity_at);
+    int rc = tm_grow(&rows, capacity, *count + 1, size, TM_PROFILE_ROWS_MAX);
+    memcpy((char *)profile + tables[table].rows_at, &rows, sizeof rows);
+    if (rc != 0) return rc;
+    memcpy((char *)rows + *count * size, row, size);
+    (*count)++;
+    return 0;
+}
+
+/* ---- fields ---- */
 
 struct reader {
     struct tm_profile *profile;
@@ -139,154 +241,105 @@ static int wrong(const struct reader *reader, const char *what, const char *expe
                         expected);
 }
 
-/* Finds the columns of a table in the row in hand; false if a required one is missing (named in *missing). */
-static bool find_columns(struct reader *reader, const struct column *columns, int count, const char **missing)
-{
-    for (int i = 0; i < count; i++) {
-        reader->at[i] = tm_csv_find(reader->csv, columns[i].name);
-        if (reader->at[i] < 0) reader->at[i] = tm_csv_find(reader->csv, columns[i].other);
-        if (reader->at[i] < 0 && columns[i].required) {
-            *missing = columns[i].name;
-            return false;
-        }
-    }
-    return true;
-}
-
 static int read_header(struct reader *reader)
 {
-    static const struct {
-        const struct column *columns;
-        int count;
-    } tables[TABLES] = {[TABLE_STEPS] = {step_columns, STEP_COLUMNS},
-                        [TABLE_RUNS] = {run_columns, RUN_COLUMNS},
-                        [TABLE_GRADIENTS] = {gradient_columns, GRADIENT_COLUMNS}};
-    const char *missing = "";
-    if (!find_columns(reader, tables[reader->table].columns, tables[reader->table].count, &missing))
-        return wrong(reader, missing, "a column of this name");
+    const struct column *columns = tables[reader->table].columns;
+    assert(tables[reader->table].column_count <= COLUMNS_MAX);
+    for (size_t i = 0; i < tables[reader->table].column_count; i++) {
+        reader->at[i] = tm_csv_find(reader->csv, columns[i].name);
+        if (reader->at[i] < 0 && columns[i].other != NULL) reader->at[i] = tm_csv_find(reader->csv, columns[i].other);
+        if (reader->at[i] < 0 && columns[i].required) return wrong(reader, columns[i].name, "a column of this name");
+    }
     reader->has_header = true;
     return 0;
 }
 
-/* ---- rows ---- */
-
-static struct tm_slice field(const struct reader *reader, int column)
+static int read_word(const struct reader *reader, struct tm_slice text, const struct column *column, const char **out)
 {
-    int at = reader->at[column];
-    if (at < 0 || (size_t)at >= reader->csv->field_count) return (struct tm_slice){"", 0};
-    return tm_slice_trim(reader->csv->fields[at]);
-}
-
-static int read_word(const struct reader *reader, int column, const char *name, bool required, const char **out)
-{
-    struct tm_slice text = field(reader, column);
     bool broken = text.length > 0 && (text.data[0] == '#' || memchr(text.data, ',', text.length) != NULL ||
                                       memchr(text.data, '"', text.length) != NULL);
-    if ((required && text.length == 0) || text.length > 100 || !tm_slice_is_plain(text) || broken)
-        return wrong(reader, name, "a name, without commas and quotes");
+    if ((column->type == NAME && text.length == 0) || text.length > 100 || !tm_slice_is_plain(text) || broken)
+        return wrong(reader, column->name, "a name, without commas and quotes");
     *out = tm_arena_strndup(&reader->profile->arena, text.data, text.length);
     return *out != NULL ? 0 : tm_error_nomem(reader->e);
 }
 
-static int read_figure(const struct reader *reader, int column, const char *name, bool positive, double *out)
+static int read_number(const struct reader *reader, struct tm_slice text, const struct column *column, double *out)
 {
-    struct tm_slice text = field(reader, column);
-    *out = NAN;
-    if (text.length == 0 && !positive) return 0;
-    if (!tm_number_double(text.data, text.length, out) || *out < 0 || (positive && *out <= 0) || *out > 1e15)
-        return wrong(reader, name, positive ? "a number above 0" : "a number of 0 or more");
-    return 0;
+    *out = column->type == ZERO ? 0 : NAN;
+    if (text.length == 0 && (column->type == FIGURE || column->type == ZERO)) return 0;
+    bool good =
+        tm_number_double(text.data, text.length, out) && *out >= 0 && *out <= (column->type == ZERO ? 1e18 : 1e15);
+    if (column->type == SHARE)
+        return good && *out <= 1 ? 0
+                                 : wrong(reader, column->name, "the share of the backward pass that is over, 0 to 1");
+    if (column->type == POSITIVE) return good && *out > 0 ? 0 : wrong(reader, column->name, "a number above 0");
+    return good ? 0 : wrong(reader, column->name, "a number of 0 or more");
 }
 
-static int read_count(const struct reader *reader, int column, const char *name, int *out)
+static int read_count(const struct reader *reader, struct tm_slice text, const struct column *column, int *out)
 {
-    struct tm_slice text = field(reader, column);
     int64_t number = 0;
-    if (!tm_number_i64(text.data, text.length, &number) || number < 1 || number > 1 << 30)
-        return wrong(reader, name, "a whole number of 1 or more");
+    *out = 0;
+    if (text.length == 0 && column->type == MAYBE) return 0;
+    bool good = tm_number_i64(text.data, text.length, &number);
+    if (column->type == SMALL && (!good || number < 0 || number > 16))
+        return wrong(reader, column->name, "a whole number from 0 to 16");
+    if (column->type != SMALL && (!good || number < 1 || number > 1 << 30))
+        return wrong(reader, column->name, "a whole number of 1 or more");
     *out = (int)number;
     return 0;
 }
 
-static int read_precision(const struct reader *reader, enum tm_precision *out)
+static int find_name(struct tm_slice text, const char *const *names, int count)
 {
-    for (int p = 0; p < TM_PRECISION_COUNT; p++) {
-        if (!tm_slice_equals(field(reader, S_PRECISION), tm_precision_names[p])) continue;
-        *out = (enum tm_precision)p;
-        return 0;
+    for (int i = 0; i < count; i++) {
+        if (tm_slice_equals(text, names[i])) return i;
     }
-    return wrong(reader, "precision", "fp32, tf32, fp16, bf16 or fp8");
+    return -1;
 }
 
-static int take_step(struct reader *reader)
+static int read_field(const struct reader *reader, const struct column *column, struct tm_slice text, char *out)
 {
-    struct tm_profile *profile = reader->profile;
-    struct tm_profile_step step;
-    int rc = read_word(reader, S_NETWORK, "network", true, &step.network);
-    if (rc == 0) rc = read_word(reader, S_GPU, "gpu", false, &step.gpu);
-    if (rc == 0) rc = read_precision(reader, &step.precision);
-    if (rc == 0) rc = read_count(reader, S_BATCH, "micro_batch", &step.micro_batch);
-    if (rc == 0) rc = read_figure(reader, S_FORWARD, "forward_ms", true, &step.forward_ms);
-    if (rc == 0) rc = read_figure(reader, S_BACKWARD, "backward_ms", true, &step.backward_ms);
-    if (rc == 0) rc = read_figure(reader, S_OPTIMIZER, "optimizer_ms", false, &step.optimizer_ms);
-    if (rc == 0) rc = read_figure(reader, S_PEAK, "peak_gib", false, &step.peak_gib);
-    if (rc == 0) rc = read_figure(reader, S_P10, "step_ms_p10", false, &step.step_ms_p10);
-    if (rc == 0) rc = read_figure(reader, S_PARAMS, "params", false, &step.params);
-    if (rc == 0) rc = read_figure(reader, S_GFLOP, "train_gflop_per_sample", false, &step.train_gflop_per_sample);
-    if (rc != 0) return rc;
-    if (isnan(step.optimizer_ms)) step.optimizer_ms = 0;
-    void *rows = profile->steps;
-    rc = tm_grow(&rows, &profile->step_capacity, profile->step_count + 1, sizeof step, TM_PROFILE_ROWS_MAX);
-    profile->steps = rows;
-    if (rc != 0) return tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
-    profile->steps[profile->step_count++] = step;
-    return 0;
-}
-
-static int take_run(struct reader *reader)
-{
-    struct tm_profile *profile = reader->profile;
-    struct tm_profile_run run;
-    int rc = read_word(reader, R_NETWORK, "network", true, &run.network);
-    if (rc == 0) rc = read_count(reader, R_WORLD, "world", &run.world);
-    if (rc == 0) rc = read_figure(reader, R_MBIT, "mbit", true, &run.mbit);
-    if (rc == 0) rc = read_count(reader, R_BATCH, "batch", &run.batch);
-    if (rc == 0) rc = read_figure(reader, R_BYTES, "grad_bytes", true, &run.grad_bytes);
-    if (rc == 0) rc = read_figure(reader, R_ITER, "iter_ms", true, &run.iter_ms);
-    if (rc == 0) rc = read_figure(reader, R_ITER_STD, "iter_ms_std", false, &run.iter_ms_std);
-    if (rc == 0) rc = read_figure(reader, R_COMPUTE, "compute_ms", true, &run.compute_ms);
-    if (rc == 0) rc = read_figure(reader, R_COMPUTE_STD, "compute_ms_std", false, &run.compute_ms_std);
-    if (rc == 0) rc = read_figure(reader, R_ALL_REDUCE, "all_reduce_ms", false, &run.all_reduce_ms);
-    if (rc != 0) return rc;
-    void *rows = profile->runs;
-    rc = tm_grow(&rows, &profile->run_capacity, profile->run_count + 1, sizeof run, TM_PROFILE_ROWS_MAX);
-    profile->runs = rows;
-    if (rc != 0) return tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
-    profile->runs[profile->run_count++] = run;
-    return 0;
-}
-
-static int take_gradient(struct reader *reader)
-{
-    struct tm_profile *profile = reader->profile;
-    struct tm_profile_gradient gradient;
-    int rc = read_word(reader, G_NETWORK, "network", true, &gradient.network);
-    if (rc == 0) rc = read_figure(reader, G_BYTES, "bytes", true, &gradient.bytes);
-    if (rc == 0) rc = read_figure(reader, G_READY, "ready", false, &gradient.ready);
-    if (rc != 0) return rc;
-    if (!(gradient.ready <= 1)) return wrong(reader, "ready", "the share of the backward pass that is over, 0 to 1");
-    void *rows = profile->gradients;
-    rc = tm_grow(&rows, &profile->gradient_capacity, profile->gradient_count + 1, sizeof gradient, TM_PROFILE_ROWS_MAX);
-    profile->gradients = rows;
-    if (rc != 0) return tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
-    profile->gradients[profile->gradient_count++] = gradient;
-    return 0;
+    int chosen = 0;
+    switch (column->type) {
+    case NAME:
+    case WORD:
+        return read_word(reader, text, column, (const char **)out);
+    case COUNT:
+    case MAYBE:
+    case SMALL:
+        return read_count(reader, text, column, (int *)out);
+    case PRECISION:
+        chosen = find_name(text, tm_precision_names, TM_PRECISION_COUNT);
+        if (chosen < 0) return wrong(reader, column->name, "fp32, tf32, fp16, bf16 or fp8");
+        *(enum tm_precision *)out = (enum tm_precision)chosen;
+        return 0;
+    case LAYER_KIND:
+        chosen = find_name(text, tm_layer_kind_names, TM_LAYER_KIND_COUNT);
+        if (chosen < 0) return wrong(reader, column->name, "conv, depthwise, matmul, block, embedding or norm");
+        *(enum tm_layer_kind *)out = (enum tm_layer_kind)chosen;
+        return 0;
+    default:
+        return read_number(reader, text, column, (double *)out);
+    }
 }
 
 static int take_row(struct reader *reader)
 {
-    if (reader->table == TABLE_STEPS) return take_step(reader);
-    return reader->table == TABLE_RUNS ? take_run(reader) : take_gradient(reader);
+    union row row;
+    memset(&row, 0, sizeof row);
+    if (reader->table == TABLE_LAYERS) row.layer.layer.tied = -1;
+    for (size_t i = 0; i < tables[reader->table].column_count; i++) {
+        const struct column *column = &tables[reader->table].columns[i];
+        struct tm_slice text = {"", 0};
+        int at = reader->at[i];
+        if (at >= 0 && (size_t)at < reader->csv->field_count) text = tm_slice_trim(reader->csv->fields[at]);
+        int rc = read_field(reader, column, text, (char *)&row + column->at);
+        if (rc != 0) return rc;
+    }
+    int rc = append_row(reader->profile, reader->table, &row);
+    return rc == 0 ? 0 : tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
 }
 
 static int take_own_row(struct reader *reader)
@@ -295,15 +348,15 @@ static int take_own_row(struct reader *reader)
     if (reader->csv->field_count == 1 && first.length > 1 && first.data[0] == '[') {
         reader->table = TABLE_NONE;
         for (int t = 1; t < TABLES; t++)
-            if (tm_slice_equals(first, table_names[t])) reader->table = (enum table)t;
+            if (tm_slice_equals(first, tables[t].name)) reader->table = (enum table)t;
         reader->has_header = false;
-        return reader->table != TABLE_NONE ? 0 : wrong(reader, "table", "[step], [run] or [gradient]");
+        return reader->table != TABLE_NONE ? 0 : wrong(reader, "table", table_list);
     }
     if (reader->table == TABLE_NONE) {
         struct tm_slice key;
         struct tm_slice text;
         if (!tm_csv_key(tm_csv_raw(reader->csv), &key, &text) || !tm_slice_equals(key, "source"))
-            return wrong(reader, "line", "source: TEXT, [step], [run] or [gradient]");
+            return wrong(reader, "line", "source: TEXT, [network], [step], [layer], [run] or [gradient]");
         if (text.length > 500 || !tm_slice_is_plain(text)) return wrong(reader, "source", "a line of text");
         reader->profile->source = tm_arena_strndup(&reader->profile->arena, text.data, text.length);
         return reader->profile->source != NULL ? 0 : tm_error_nomem(reader->e);
@@ -328,9 +381,10 @@ int tm_profile_parse(const char *file, const char *text, size_t length, struct t
     if (csv == NULL) return tm_error_nomem(e);
     struct reader reader = {.profile = profile, .csv = csv, .e = e};
     const char *source_before = profile->source;
-    size_t steps_before = profile->step_count;
-    size_t runs_before = profile->run_count;
-    size_t gradients_before = profile->gradient_count;
+    size_t before[TABLES] = {0};
+    size_t rows = 0;
+    for (int t = 1; t < TABLES; t++)
+        before[t] = *count_of(profile, (enum table)t);
     tm_csv_init(csv, file, text, length);
     csv->comments = true;
     int rc = tm_csv_next(csv, e);
@@ -340,13 +394,13 @@ int tm_profile_parse(const char *file, const char *text, size_t length, struct t
     while (rc >= 0 && (rc = tm_csv_next(csv, e)) == 1)
         rc = own ? take_own_row(&reader) : take_row(&reader);
     tm_free(csv);
-    if (rc == 0 && profile->step_count == 0 && profile->run_count == 0 && profile->gradient_count == 0)
-        rc = tm_error_set(e, TM_EINPUT, "%s: no rows in the profile", file);
+    for (int t = 1; t < TABLES; t++)
+        rows += *count_of(profile, (enum table)t) - before[t];
+    if (rc == 0 && rows == 0) rc = tm_error_set(e, TM_EINPUT, "%s: no rows in the profile", file);
     if (rc != 0) { /* nothing of a bad file stays */
         profile->source = source_before;
-        profile->step_count = steps_before;
-        profile->run_count = runs_before;
-        profile->gradient_count = gradients_before;
+        for (int t = 1; t < TABLES; t++)
+            *count_of(profile, (enum table)t) = before[t];
     }
     return rc;
 }
@@ -361,51 +415,117 @@ int tm_profile_load(struct tm_env *env, const char *path, struct tm_profile *pro
     return rc;
 }
 
-/* ---- writing ---- */
+/* ---- what is said again ---- */
 
-static void put_header(struct tm_text *out, const char *name, const struct column *columns, int count)
+static bool same_step(const struct tm_profile_step *a, const struct tm_profile_step *b)
 {
-    tm_text_printf(out, "\n[%s]\n", name);
-    for (int i = 0; i < count; i++)
-        tm_text_printf(out, "%s%s", i > 0 ? "," : "", columns[i].name);
-    tm_text_putc(out, '\n');
+    return strcmp(a->gpu, b->gpu) == 0 && a->precision == b->precision && a->micro_batch == b->micro_batch;
 }
 
-static void put_figures(struct tm_text *out, const double *figures, size_t count)
+static bool same_network(const void *a, const void *b) /* all rows start with it */
+{
+    const char *const *one = a;
+    const char *const *other = b;
+    return strcmp(*one, *other) == 0;
+}
+
+/* Does the later row replace the earlier? */
+static bool replaces(enum table table, const void *later, const void *earlier)
+{
+    const union row *a = later;
+    const union row *b = earlier;
+    if (!same_network(later, earlier)) return false;
+    if (table == TABLE_STEPS) return same_step(&a->step, &b->step);
+    if (table == TABLE_RUNS)
+        return a->run.world == b->run.world && a->run.mbit == b->run.mbit && a->run.batch == b->run.batch;
+    return true;
+}
+
+/* Drops rows before `fresh` that rows from there on replace. */
+static void drop_replaced(struct tm_profile *profile, enum table table, size_t fresh)
+{
+    char *rows = get_rows(profile, table);
+    size_t size = tables[table].row_size;
+    size_t *count = count_of(profile, table);
+    size_t kept = 0;
+    bool whole = table != TABLE_STEPS && table != TABLE_RUNS; /* then one row of a network tells for all */
+    for (size_t i = 0; i < *count; i++) {
+        bool replaced = false;
+        for (size_t k = fresh; i < fresh && k < *count && !replaced; k++) {
+            bool seen = whole && k > fresh && same_network(rows + k * size, rows + (k - 1) * size);
+            replaced = !seen && replaces(table, rows + k * size, rows + i * size);
+        }
+        if (replaced) continue;
+        if (kept != i) memcpy(rows + kept * size, rows + i * size, size);
+        kept++;
+    }
+    *count = kept;
+}
+
+int tm_profile_update(struct tm_env *env, const char *path, struct tm_profile *profile, struct tm_error *e)
+{
+    size_t before[TABLES] = {0};
+    for (int t = 1; t < TABLES; t++)
+        before[t] = *count_of(profile, (enum table)t);
+    int rc = tm_profile_load(env, path, profile, e);
+    for (int t = 1; rc == 0 && t < TABLES; t++)
+        drop_replaced(profile, (enum table)t, before[t]);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static void put_field(struct tm_text *out, const struct column *column, const char *at)
 {
     char number[TM_NUMBER_TEXT_MAX];
-    for (size_t i = 0; i < count; i++)
-        tm_text_printf(out, ",%s", isnan(figures[i]) ? "" : tm_number_print(figures[i], number));
+    int count = 0;
+    double figure = 0;
+    switch (column->type) {
+    case NAME:
+    case WORD:
+        tm_text_puts(out, *(const char *const *)at);
+        return;
+    case COUNT:
+    case MAYBE:
+    case SMALL:
+        memcpy(&count, at, sizeof count);
+        if (count != 0 || column->type == SMALL) tm_text_printf(out, "%d", count);
+        return;
+    case PRECISION:
+        tm_text_puts(out, tm_precision_names[*(const enum tm_precision *)at]);
+        return;
+    case LAYER_KIND:
+        tm_text_puts(out, tm_layer_kind_names[*(const enum tm_layer_kind *)at]);
+        return;
+    default:
+        memcpy(&figure, at, sizeof figure);
+        if (!isnan(figure)) tm_text_puts(out, tm_number_print(figure, number));
+    }
+}
+
+static void put_table(const struct tm_profile *profile, enum table table, struct tm_text *out)
+{
+    const struct column *columns = tables[table].columns;
+    size_t column_count = tables[table].column_count;
+    const char *rows = get_rows(profile, table);
+    if (*count_of(profile, table) == 0) return;
+    tm_text_printf(out, "\n%s\n", tables[table].name);
+    for (size_t i = 0; i < column_count; i++)
+        tm_text_printf(out, "%s%s", i > 0 ? "," : "", columns[i].name);
     tm_text_putc(out, '\n');
+    for (size_t r = 0; r < *count_of(profile, table); r++) {
+        for (size_t i = 0; i < column_count; i++) {
+            if (i > 0) tm_text_putc(out, ',');
+            put_field(out, &columns[i], rows + r * tables[table].row_size + columns[i].at);
+        }
+        tm_text_putc(out, '\n');
+    }
 }
 
 void tm_profile_print(const struct tm_profile *profile, struct tm_text *out)
 {
     tm_text_printf(out, "%s\n", heading);
     if (profile->source[0] != '\0') tm_text_printf(out, "source: %s\n", profile->source);
-    if (profile->step_count > 0) put_header(out, "step", step_columns, STEP_COLUMNS);
-    for (size_t i = 0; i < profile->step_count; i++) {
-        const struct tm_profile_step *s = &profile->steps[i];
-        const double figures[] = {s->forward_ms,  s->backward_ms, s->optimizer_ms,          s->peak_gib,
-                                  s->step_ms_p10, s->params,      s->train_gflop_per_sample};
-        tm_text_printf(out, "%s,%s,%s,%d", s->network, s->gpu, tm_precision_names[s->precision], s->micro_batch);
-        put_figures(out, figures, sizeof figures / sizeof *figures);
-    }
-    if (profile->run_count > 0) put_header(out, "run", run_columns, RUN_COLUMNS);
-    for (size_t i = 0; i < profile->run_count; i++) {
-        const struct tm_profile_run *r = &profile->runs[i];
-        const double mbit[] = {r->mbit};
-        const double figures[] = {r->grad_bytes, r->iter_ms,        r->iter_ms_std,
-                                  r->compute_ms, r->compute_ms_std, r->all_reduce_ms};
-        char number[TM_NUMBER_TEXT_MAX];
-        tm_text_printf(out, "%s,%d,%s,%d", r->network, r->world, tm_number_print(mbit[0], number), r->batch);
-        put_figures(out, figures, sizeof figures / sizeof *figures);
-    }
-    if (profile->gradient_count > 0) put_header(out, "gradient", gradient_columns, GRADIENT_COLUMNS);
-    for (size_t i = 0; i < profile->gradient_count; i++) {
-        const struct tm_profile_gradient *g = &profile->gradients[i];
-        const double figures[] = {g->bytes, g->ready};
-        tm_text_puts(out, g->network);
-        put_figures(out, figures, sizeof figures / sizeof *figures);
-    }
+    for (int t = 1; t < TABLES; t++)
+        put_table(profile, (enum table)t, out);
 }

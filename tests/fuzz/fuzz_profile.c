@@ -18,6 +18,7 @@ static void round_trip(const struct tm_profile *profile)
     tm_profile_print(&again, &twice);
     assert(strcmp(tm_text_string(&once), tm_text_string(&twice)) == 0);
     assert(again.step_count == profile->step_count && again.run_count == profile->run_count);
+    assert(again.layer_count == profile->layer_count && again.network_count == profile->network_count);
     tm_profile_deinit(&again);
     tm_text_deinit(&once);
     tm_text_deinit(&twice);
@@ -29,7 +30,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tm_error e;
     tm_profile_init(&profile);
     if (tm_profile_parse("fuzz", (const char *)data, size, &profile, &e) == 0) {
+        const char *network = NULL;
+        struct tm_model model;
         round_trip(&profile);
+        tm_model_init(&model);
+        if (tm_profile_choose(&profile, "fuzz", NULL, &network, &e) == 0)
+            (void)tm_profile_model(&profile, "fuzz", network, &model, &e);
+        tm_model_deinit(&model);
         /* A second reading adds the same rows once more. */
         size_t rows = profile.step_count + profile.run_count;
         assert(tm_profile_parse("fuzz", (const char *)data, size, &profile, &e) == 0);

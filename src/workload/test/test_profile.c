@@ -121,11 +121,11 @@ static const struct {
     {"network,micro_batch\n", "p:1: precision: expected a column of this name"},
     {"network,precision,micro_batch,fwd_ms,opt_ms\n", "p:1: backward_ms: expected a column of this name"},
     {"world,mbit\n", "p:1: network: expected a column of this name"},
-    {HEAD "words\n", "p:2: line: expected source: TEXT, [step], [run] or [gradient]"},
+    {HEAD "words\n", "p:2: line: expected source: TEXT, [network], [step], [layer], [run] or [gradient]"},
     {HEAD "\"source: a\"\n", "p:2: line: expected source: TEXT"},
     {HEAD "source: a\001b\n", "p:2: source: expected a line of text"},
     {HEAD "source: a,\"b\nc\"\n", "p:2: source: expected a line of text"},
-    {HEAD "[steps]\n", "p:2: table: expected [step], [run] or [gradient]"},
+    {HEAD "[steps]\n", "p:2: table: expected [network], [step], [layer], [run] or [gradient]"},
     {HEAD "[step]\nnetwork,precision\n", "p:3: micro_batch: expected a column of this name"},
     {HEAD "[run]\n\nnetwork,world,mbit,batch,grad_bytes,iter_ms\n", "p:4: compute_ms: expected a column"},
     {HEAD STEPS ",fp32,1,1,1,1\n", "p:4: network: expected a name"},
@@ -152,6 +152,16 @@ static const struct {
      "p:2: iter_ms_std: expected a number of 0 or more"},
     {"network,gpu,precision,micro_batch,fwd_ms,bwd_ms,opt_ms,peak_gib\na,\"x\"\"\",bf16,1,1,1,1,1\n",
      "p:2: gpu: expected a name"},
+    {HEAD "[network]\nnetwork,optimizer_states\na,\n", "p:4: optimizer_states: expected a whole number from 0 to 16"},
+    {HEAD "[network]\nnetwork,optimizer_states\na,17\n", "p:4: optimizer_states: expected a whole number from 0"},
+    {HEAD "[layer]\nnetwork,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops\n"
+          "a,x,lstm,1,1,1,1,1,1\n",
+     "p:4: kind: expected conv, depthwise, matmul, block, embedding or norm"},
+    {HEAD "[layer]\nnetwork,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops\n"
+          "a,x,norm,-1,1,1,1,1,1\n",
+     "p:4: params: expected a number of 0 or more"},
+    {HEAD "[step]\nnetwork,precision,micro_batch,forward_ms,backward_ms,optimizer_ms,cores\na,fp32,1,1,1,1,0\n",
+     "p:4: cores: expected a whole number of 1 or more"},
     {"network,gpu,precision,micro_batch,fwd_ms,bwd_ms,opt_ms,peak_gib\na,,bf16,1,1,1,1,much\n",
      "p:2: peak_gib: expected a number of 0 or more"},
 };
@@ -324,7 +334,135 @@ static void test_gradients(void **state)
     tm_profile_deinit(&profile);
 }
 
-TM_TEST_MAIN(TM_TEST(test_own_form), TM_TEST(test_gradients), TM_TEST(test_optional_columns),
-             TM_TEST(test_foreign_forms), TM_TEST(test_bad_files_name_the_place),
+/* ---- networks and layers: what a profiler writes ---- */
+
+static const char job_text[] =
+    HEAD "source: torch on cpu\n[network]\nnetwork,optimizer_states,input\nnet,1,64 tokens\n[step]\n"
+         "network,gpu,precision,micro_batch,forward_ms,backward_ms,optimizer_ms,data_ms,other_ms,step_ms_p90,"
+         "iterations,micro_batches,busy_cores,cores,overhead_percent\n"
+         "net,cpu,fp32,8,10,20,5,1,2,80,40,2,0.5,2,0.25\n"
+         "[layer]\nnetwork,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied,"
+         "forward_ms,backward_ms\n"
+         "net,in,embedding,1000,0,640,64,640,1,out,0.5,\n"
+         "net,h.0,block,3000,1e6,900,300,640,10,,5,11\n"
+         "net,out,matmul,0,2e6,700,640,320,2,in,4.5,9\n"
+         "[gradient]\nnetwork,bytes,ready\nnet,12000,0.5\nnet,4000,1\n";
+
+static void test_profiled_job(void **state)
+{
+    (void)state;
+    struct tm_profile profile;
+    struct tm_model model;
+    struct tm_error e = {0};
+    const char *network = NULL;
+    tm_profile_init(&profile);
+    tm_model_init(&model);
+    assert_row(parse_profile(job_text, &profile, &e) == 0, "%s", e.text);
+    const struct tm_profile_step *s = &profile.steps[0];
+    assert_true(s->data_ms == 1 && s->other_ms == 2 && s->step_ms_p90 == 80 && s->iterations == 40);
+    assert_true(s->micro_batches == 2 && s->busy_cores == 0.5 && s->cores == 2 && s->overhead_percent == 0.25);
+    assert_true(tm_profile_whole_step_ms(s) == 2 * 30 + 5 + 1 + 2);
+    assert_true(profile.layer_count == 3 && profile.layers[0].forward_ms == 0.5);
+    assert_true(isnan(profile.layers[0].backward_ms) && profile.layers[1].backward_ms == 11);
+    check_round_trip("a profiled job", &profile);
+    assert_int_equal(tm_profile_choose(&profile, "p", NULL, &network, &e), 0);
+    assert_string_equal(network, "net");
+    assert_row(tm_profile_model(&profile, "p", network, &model, &e) == 0, "%s", e.text);
+    assert_string_equal(model.name, "net");
+    assert_string_equal(model.input, "64 tokens");
+    assert_true(model.optimizer_states == 1 && model.layer_count == 3);
+    assert_true(model.layers[0].tied == 2 && model.layers[2].tied == 0 && model.layers[1].tied == -1);
+    assert_true(model.layers[1].kind == TM_LAYER_block && model.layers[1].forward_flops == 1e6);
+    assert_true(tm_model_totals(&model).params == 4000);
+    assert_int_equal(tm_profile_choose(&profile, "p", "nett", &network, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "p: no layers of \"nett\" in it");
+    tm_model_deinit(&model);
+    tm_profile_deinit(&profile);
+}
+
+static void test_profiles_without_a_choice(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *says;
+    } rows[] = {
+        {HEAD STEPS "a,fp32,1,1,1,1\n", "p: no table [layer] in it: say which model it is with --model"},
+        {HEAD "[layer]\nnetwork,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops\n"
+              "a,x,norm,1,1,1,1,1,1\nb,x,norm,1,1,1,1,1,1\n",
+         "p: layers of several networks; say which with --network"},
+        {HEAD "[layer]\nnetwork,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied\n"
+              "a,x,norm,1,1,1,1,1,1,y\n",
+         "p: layer x is tied to y, which is no other layer"},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_profile profile;
+        struct tm_model model;
+        struct tm_error e = {0};
+        const char *network = NULL;
+        tm_profile_init(&profile);
+        tm_model_init(&model);
+        assert_row(parse_profile(rows[i].text, &profile, &e) == 0, "row %zu: %s", i, e.text);
+        int rc = tm_profile_choose(&profile, "p", NULL, &network, &e);
+        if (rc == 0) rc = tm_profile_model(&profile, "p", network, &model, &e);
+        assert_row(rc == -(int)TM_EINPUT && strstr(e.text, rows[i].says) != NULL, "row %zu: %s", i, e.text);
+        tm_model_deinit(&model);
+        tm_profile_deinit(&profile);
+    }
+}
+
+static int update_with(struct tm_env *env, const char *text, struct tm_profile *profile, struct tm_error *e)
+{
+    assert_int_equal(env->file_write(env, "/p", text, strlen(text), NULL), 0);
+    return tm_profile_update(env, "/p", profile, e);
+}
+
+/* Another batch of the same network is kept beside; the same batch, and its layers and gradients, are replaced. */
+static void test_update(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_profile profile;
+    struct tm_error e = {0};
+    tm_profile_init(&profile);
+    assert_int_equal(update_with(env, job_text, &profile, &e), 0);
+    assert_int_equal(update_with(env, job_text, &profile, &e), 0);
+    assert_true(profile.step_count == 1 && profile.layer_count == 3 && profile.gradient_count == 2);
+    assert_int_equal(update_with(env, HEAD STEPS "net,fp32,16,1,1,1\nnet,fp32,16,2,2,2\n", &profile, &e), 0);
+    assert_true(profile.step_count == 3 && profile.layer_count == 3 && profile.network_count == 1);
+    assert_int_equal(update_with(env, HEAD STEPS "net,fp32,16,3,3,3\nother,fp32,16,2,2,2\n", &profile, &e), 0);
+    assert_true(profile.step_count == 3 && profile.steps[0].micro_batch == 8 && profile.steps[1].forward_ms == 3);
+    assert_int_equal(update_with(env, HEAD GRADIENTS "net,7,1\n" RUNS "a,2,1,1,1,1,1\n", &profile, &e), 0);
+    assert_true(profile.gradient_count == 1 && profile.gradients[0].bytes == 7 && profile.run_count == 1);
+    assert_int_equal(update_with(env, HEAD RUNS "a,2,1,1,1,5,1\na,2,2,1,1,1,1\n", &profile, &e), 0);
+    assert_true(profile.run_count == 2 && profile.runs[0].iter_ms == 5);
+    assert_int_equal(update_with(env, HEAD RUNS "a,2,x,1,1,5,1\n", &profile, &e), -(int)TM_EINPUT);
+    assert_true(profile.run_count == 2 && profile.gradient_count == 1);
+    tm_profile_deinit(&profile);
+    tm_env_virtual_destroy(env);
+}
+
+static int model_once(void)
+{
+    struct tm_profile profile;
+    struct tm_model model;
+    tm_profile_init(&profile);
+    tm_model_init(&model);
+    int rc = parse_profile(job_text, &profile, NULL);
+    if (rc == 0) rc = tm_profile_model(&profile, "p", "net", &model, NULL);
+    tm_model_deinit(&model);
+    tm_profile_deinit(&profile);
+    return rc;
+}
+
+static void test_failing_allocations_of_models(void **state)
+{
+    (void)state;
+    TM_FAIL_EACH_ALLOC(rc = model_once());
+}
+
+TM_TEST_MAIN(TM_TEST(test_profiled_job), TM_TEST(test_profiles_without_a_choice), TM_TEST(test_update),
+             TM_TEST(test_failing_allocations_of_models), TM_TEST(test_own_form), TM_TEST(test_gradients),
+             TM_TEST(test_optional_columns), TM_TEST(test_foreign_forms), TM_TEST(test_bad_files_name_the_place),
              TM_TEST(test_bad_file_leaves_what_was_there), TM_TEST(test_round_trip), TM_TEST(test_shared_files),
              TM_TEST(test_load), TM_TEST(test_failing_allocations))

@@ -1,0 +1,64 @@
+/* A profiled network as a model: its layers in the order of the profile. */
+#include "workload/profile.h"
+
+#include "base/number.h"
+
+#include <string.h>
+
+int tm_profile_choose(const struct tm_profile *profile, const char *file, const char *name, const char **out,
+                      struct tm_error *e)
+{
+    const char *found = NULL;
+    bool several = false;
+    for (size_t i = 0; i < profile->layer_count; i++) {
+        const char *network = profile->layers[i].network;
+        if (name != NULL && strcmp(network, name) != 0) continue;
+        several = several || (found != NULL && strcmp(found, network) != 0);
+        if (found == NULL) found = network;
+    }
+    if (found == NULL && name != NULL)
+        return tm_error_set(e, TM_EINPUT, "%s: no layers of \"%.60s\" in it", file, name);
+    if (found == NULL)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: no table [layer] in it: say which model it is with --model, or make a profile with "
+                            "tidemill profile",
+                            file);
+    if (several) return tm_error_set(e, TM_EINPUT, "%s: layers of several networks; say which with --network", file);
+    *out = found;
+    return 0;
+}
+
+static void put_layer(const struct tm_profile_layer *row, struct tm_text *out)
+{
+    const double figures[] = {row->layer.params,       row->layer.forward_flops, row->layer.traffic_values,
+                              row->layer.saved_values, row->layer.output_values, row->layer.ops};
+    char number[TM_NUMBER_TEXT_MAX];
+    tm_text_printf(out, "%s,%s", row->layer.name, tm_layer_kind_names[row->layer.kind]);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        tm_text_printf(out, ",%s", tm_number_print(figures[i], number));
+    tm_text_printf(out, ",%s\n", row->tied);
+}
+
+/* By way of the file form, so that what is checked there is checked here. */
+int tm_profile_model(const struct tm_profile *profile, const char *file, const char *network, struct tm_model *model,
+                     struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_MODEL_BYTES_MAX);
+    tm_text_printf(&text, "tidemill-model 1\nname: %s\n", network);
+    for (size_t i = 0; i < profile->network_count; i++) {
+        const struct tm_profile_network *row = &profile->networks[i];
+        if (strcmp(row->network, network) != 0) continue;
+        tm_text_printf(&text, "optimizer-states: %d\n", row->optimizer_states);
+        if (row->input[0] != '\0') tm_text_printf(&text, "input: %s\n", row->input);
+        break;
+    }
+    tm_text_puts(&text, "name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied\n");
+    for (size_t i = 0; i < profile->layer_count; i++) {
+        if (strcmp(profile->layers[i].network, network) == 0) put_layer(&profile->layers[i], &text);
+    }
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) rc = tm_model_parse(file, tm_text_string(&text), text.length, model, e);
+    tm_text_deinit(&text);
+    return rc;
+}
