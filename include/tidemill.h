@@ -32,12 +32,13 @@ extern "C" {
 
 typedef struct tidemill tidemill;
 
-/* Set `size` to sizeof(struct tidemill_options): fields may be added at the end. Texts are copied. */
+/* Set `size` to sizeof(struct tidemill_options): fields may be added at the end, and are as if 0 where a program does
+ * not know them. Texts are copied. */
 struct tidemill_options {
     size_t size;
     const char *coordinator; /* HOST:PORT */
-    const char *listen;      /* where peers reach us; NULL: 127.0.0.1 and any port */
-    const char *token;       /* the job's join token */
+    const char *listen;      /* where peers reach us: HOST:PORT, or HOST and any port; NULL: 127.0.0.1 */
+    const char *token;       /* the job's join token; NULL: it is in token_file */
     const char *kernel_class;
     const char *tls_folder;  /* ca.pem, node.pem, node.key; NULL: none, loopback only */
     const char *copy_folder; /* for copies in files; NULL: none */
@@ -47,6 +48,7 @@ struct tidemill_options {
     int anchor;
     uint64_t copy_bytes_max; /* memory for copies of others' layers; 0: 1 GiB */
     const char *endpoint;    /* where the engines of peers reach ours; any text of less than 108 bytes; NULL: none */
+    const char *token_file;
 };
 
 struct tidemill_engine {
@@ -110,6 +112,11 @@ struct tidemill_abi {
 };
 TIDEMILL_API struct tidemill_abi tidemill_abi(void);
 
+/* Options of a worker that an agent has started, from its variables: TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE,
+ * TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, TIDEMILL_INCARNATION, TIDEMILL_HOST (listen), TIDEMILL_COPIES (copy_folder),
+ * TIDEMILL_TLS (tls_folder), TIDEMILL_ANCHOR (1: anchor). Texts are borrowed from them. Not 0: `error` says which is
+ * missing or wrong. kernel_class and endpoint are the engine's to set. */
+TIDEMILL_API int tidemill_options_from_environment(struct tidemill_options *out, char *error, size_t error_size);
 /* NULL: failed, and `error` says why. */
 TIDEMILL_API tidemill *tidemill_open(const struct tidemill_options *options, const struct tidemill_engine *engine,
                                      char *error, size_t error_size);

@@ -309,9 +309,11 @@ static bool keep(char *to, size_t size, const char *from)
 static int open_links(struct tidemill *t, const struct tidemill_options *options, struct tm_error *e)
 {
     int rc = 0;
+    char listen[TM_ADDRESS_MAX];
+    const char *given = options->listen == NULL ? "127.0.0.1" : options->listen;
+    (void)snprintf(listen, sizeof listen, "%s%s", given, strchr(given, ':') == NULL ? ":0" : "");
     if (options->tls_folder != NULL) rc = tm_tls_load(t->env, options->tls_folder, &t->tls, e);
-    if (rc == 0)
-        rc = tm_links_create(t->env, options->listen == NULL ? "127.0.0.1:0" : options->listen, t->tls, &t->links, e);
+    if (rc == 0) rc = tm_links_create(t->env, listen, t->tls, &t->links, e);
     return rc;
 }
 
@@ -350,26 +352,52 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
     return 0;
 }
 
+static int read_token(struct tidemill *t, const struct tidemill_options *options, struct tm_error *e)
+{
+    struct tm_text text;
+    if (options->token != NULL || options->token_file == NULL) return 0;
+    tm_text_init(&text, sizeof t->token - 1);
+    int rc = t->env->file_read(t->env, options->token_file, &text, e);
+    if (rc == 0) (void)keep(t->token, sizeof t->token, tm_text_string(&text));
+    t->token[strcspn(t->token, "\r\n")] = '\0';
+    tm_text_deinit(&text);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "reading the join token");
+}
+
+static int open_with(struct tidemill *t, const struct tidemill_options *options, const struct tidemill_engine *engine,
+                     struct tm_error *e)
+{
+    t->env = tm_env_real();
+    t->engine = *engine;
+    (void)pthread_mutex_init(&t->lock, NULL);
+    (void)pthread_cond_init(&t->changed, NULL);
+    tm_outbox_init(&t->out);
+    bool fits = keep(t->coordinator, sizeof t->coordinator, options->coordinator) &&
+                keep(t->token, sizeof t->token, options->token) &&
+                keep(t->kernel_class, sizeof t->kernel_class, options->kernel_class) &&
+                keep(t->endpoint, sizeof t->endpoint, options->endpoint) &&
+                keep(t->copy_folder, sizeof t->copy_folder, options->copy_folder);
+    int rc = fits ? read_token(t, options, e) : tm_error_set(e, TM_EUSAGE, "an option is too long");
+    if (rc == 0) rc = open_links(t, options, e);
+    if (rc == 0) rc = open_worker(t, options, e);
+    return rc;
+}
+
 tidemill *tidemill_open(const struct tidemill_options *options, const struct tidemill_engine *engine, char *error,
                         size_t error_size)
 {
-    struct tm_error e = {.text = "wrong options"};
-    bool right = options->size == sizeof *options && options->instance > 0;
-    struct tidemill *t = right ? tm_calloc(1, sizeof *t) : NULL;
-    int rc = right ? tm_error_nomem(&e) : -(int)TM_EUSAGE;
-    if (t != NULL) {
-        t->env = tm_env_real();
-        t->engine = *engine;
-        (void)pthread_mutex_init(&t->lock, NULL);
-        (void)pthread_cond_init(&t->changed, NULL);
-        tm_outbox_init(&t->out);
-        bool fits = keep(t->coordinator, sizeof t->coordinator, options->coordinator) &&
-                    keep(t->token, sizeof t->token, options->token) &&
-                    keep(t->kernel_class, sizeof t->kernel_class, options->kernel_class) &&
-                    keep(t->endpoint, sizeof t->endpoint, options->endpoint) &&
-                    keep(t->copy_folder, sizeof t->copy_folder, options->copy_folder);
-        rc = fits ? open_links(t, options, &e) : tm_error_set(&e, TM_EUSAGE, "an option is too long");
-        if (rc == 0) rc = open_worker(t, options, &e);
+    struct tm_error e;
+    struct tidemill_options given = {.size = 0};
+    struct tidemill *t = NULL;
+    int rc = 0;
+    if (options->size < sizeof given.size || options->size > sizeof given)
+        rc = tm_error_set(&e, TM_EUSAGE, "options of %zu bytes: the program was built for a later libtidemill",
+                          options->size);
+    if (rc == 0) memcpy(&given, options, options->size);
+    if (rc == 0 && given.instance == 0) rc = tm_error_set(&e, TM_EUSAGE, "the instance has no number");
+    if (rc == 0) {
+        t = tm_calloc(1, sizeof *t);
+        rc = t == NULL ? tm_error_nomem(&e) : open_with(t, &given, engine, &e);
     }
     if (rc == 0) return t;
     if (error != NULL) (void)snprintf(error, error_size, "%s", e.text);
