@@ -98,6 +98,9 @@ struct tm_env {
     /* Ends (SIGKILL) every process that was started with exactly this "NAME=VALUE" among its variables, whatever its
      * group, this program excepted, waits for them to be gone, and says how many there were. */
     int (*process_end_marked)(struct tm_env *env, const char *mark, int *out_count, struct tm_error *e);
+    /* As if the disk were full: no file of the process grows beyond so many bytes (EFBIG, and SIGXFSZ, which it had
+     * better ignore); < 0: as before. */
+    int (*process_limit_files)(struct tm_env *env, int pid, int64_t bytes, struct tm_error *e);
 };
 
 /* The machine itself. Borrowed; one for the program. */

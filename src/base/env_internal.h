@@ -12,5 +12,6 @@ int tm_env__process_handle(struct tm_env *env, int pid, int *out_handle, struct 
 int tm_env__process_self(struct tm_env *env);
 int tm_env__process_started(struct tm_env *env, int pid, int64_t *out_start, struct tm_error *e);
 int tm_env__process_end_marked(struct tm_env *env, const char *mark, int *out_count, struct tm_error *e);
+int tm_env__process_limit_files(struct tm_env *env, int pid, int64_t bytes, struct tm_error *e);
 
 #endif

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -129,6 +130,18 @@ int tm_env__process_start_with(struct tm_env *env, const struct tm_process_optio
     if (failed != 0) return tm_error_errno(e, failed, "starting %s", options->argv[0]);
     *out_pid = pid;
     return 0;
+}
+
+/* The soft limit alone, so that it can be raised again without being root. */
+int tm_env__process_limit_files(struct tm_env *env, int pid, int64_t bytes, struct tm_error *e)
+{
+    (void)env;
+    struct rlimit limit;
+    int failed = prlimit(pid, RLIMIT_FSIZE, NULL, &limit);
+    limit.rlim_cur = bytes < 0 || (rlim_t)bytes > limit.rlim_max ? limit.rlim_max : (rlim_t)bytes;
+    if (failed == 0) failed = prlimit(pid, RLIMIT_FSIZE, &limit, NULL);
+    if (failed != 0 && errno == ESRCH) return tm_error_set(e, TM_ENOTFOUND, "process %d is gone", pid);
+    return failed == 0 ? 0 : tm_error_errno(e, errno, "limiting the files of process %d", pid);
 }
 
 /* ---- who is who ---- */

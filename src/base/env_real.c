@@ -555,6 +555,7 @@ struct tm_env *tm_env_real(void)
         .process_self = tm_env__process_self,
         .process_started = tm_env__process_started,
         .process_end_marked = tm_env__process_end_marked,
+        .process_limit_files = tm_env__process_limit_files,
     };
     return &env;
 }

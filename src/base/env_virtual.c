@@ -32,6 +32,7 @@ struct virtual_process { /* pid = index + 1 */
     int status;
     int last_signal;
     bool group;
+    int64_t files_max;        /* that process_limit_files said */
     struct tm_text variables; /* each followed by a NUL */
 };
 
@@ -511,6 +512,14 @@ static int virtual_process_signal_group(struct tm_env *env, int group, int signa
     return 0;
 }
 
+static int virtual_process_limit_files(struct tm_env *env, int pid, int64_t bytes, struct tm_error *e)
+{
+    struct virtual_process *process = process_of(env, pid);
+    if (process == NULL || process->waited) return tm_error_set(e, TM_ENOTFOUND, "process %d is gone", pid);
+    process->files_max = bytes;
+    return 0;
+}
+
 static int virtual_process_handle(struct tm_env *env, int pid, int *out_handle, struct tm_error *e)
 {
     struct world *world = world_of(env);
@@ -634,6 +643,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .process_self = virtual_process_self,
         .process_started = virtual_process_started,
         .process_end_marked = virtual_process_end_marked,
+        .process_limit_files = virtual_process_limit_files,
     };
     return env;
 }

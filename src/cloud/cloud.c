@@ -26,5 +26,5 @@ const struct tm_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id)
 {
     size_t count = 0;
     const struct tm_instance *all = cloud->instances(cloud, &count);
-    return id >= 1 && id <= count ? &all[id - 1] : NULL;
+    return count > 0 && id >= all[0].id && id - all[0].id < count ? &all[id - all[0].id] : NULL;
 }

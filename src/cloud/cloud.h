@@ -21,7 +21,7 @@ enum tm_instance_state {
 
 /* Times are the cloud's (now_ms); -1: not so far. */
 struct tm_instance {
-    uint64_t id; /* from 1, in the order of grants; never used again */
+    uint64_t id; /* in the order of grants, one by one; never used again */
     enum tm_instance_kind kind;
     enum tm_instance_state state;
     char zone[64];

@@ -22,7 +22,7 @@ int64_t tm_local__now_ms(const struct tm_local__cloud *local)
 
 struct tm_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place)
 {
-    return &local->instances[place->id - 1];
+    return &local->instances[place->id - local->options.id_first];
 }
 
 int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, struct tm_error *e)
@@ -225,6 +225,7 @@ int tm_local_cloud_create(struct tm_env *env, const struct tm_local_options *opt
     local->cloud.self = local;
     local->env = env;
     local->options = *options;
+    if (local->options.id_first == 0) local->options.id_first = 1;
     local->spot_usd_h = options->spot_usd_h;
     local->grant_ms = TM_LOCAL_NEVER;
     (void)snprintf(local->run, sizeof local->run, "%016" PRIx64, env->random_u64(env));
@@ -239,6 +240,25 @@ int tm_local_cloud_create(struct tm_env *env, const struct tm_local_options *opt
     local->start_ns = env->monotonic_ns(env);
     *out = &local->cloud;
     return 0;
+}
+
+void tm_local_cloud_host(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX])
+{
+    const struct tm_local__cloud *local = cloud->self;
+    char gateway[TM_LOCAL_NAME_MAX] = "127.0.0.1";
+    if (local->options.netns) tm_local__netns_gateway(local->run, gateway);
+    (void)snprintf(out, TM_ADDRESS_MAX, "%s", gateway);
+}
+
+int tm_local_cloud_cut(struct tm_cloud *cloud, uint64_t id, bool cut, struct tm_error *e)
+{
+    struct tm_local__cloud *local = cloud->self;
+    if (!local->options.netns) return tm_error_set(e, TM_EUSAGE, "links can be cut between namespaces alone");
+    for (size_t i = 0; id != 0 && i < TM_LOCAL_INSTANCES_MAX; i++) {
+        struct tm_local__place *place = &local->places[i];
+        if (place->id == id && place->in_netns) return tm_local__netns_cut(local, place, cut, e);
+    }
+    return tm_error_set(e, TM_ENOTFOUND, "instance %" PRIu64 " is not there", id);
 }
 
 int tm_local_cloud_leftovers(const struct tm_cloud *cloud)

@@ -38,6 +38,7 @@ struct tm_local_options {
     double spot_usd_h; /* where the trace has no prices */
     double on_demand_usd_h;
     int limit;               /* instances at a time: at most TM_LOCAL_INSTANCES_MAX */
+    uint64_t id_first;       /* number of the first instance; 0: 1. A run that goes on does not use one twice */
     uint64_t seed;           /* which ones are lost */
     bool no_losses;          /* what came stays */
     bool netns;              /* each in a network namespace of its own; needs root, ip and tc */
@@ -49,6 +50,10 @@ int tm_local_cloud_create(struct tm_env *env, const struct tm_local_options *opt
                           struct tm_error *e);
 /* How many processes and namespaces of an earlier program this one ended at its start. */
 int tm_local_cloud_leftovers(const struct tm_cloud *cloud);
+/* Where its instances reach this program: "127.0.0.1", or our address in the network of the namespaces. */
+void tm_local_cloud_host(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX]);
+/* Cuts the link of an instance, or mends it. -TM_EUSAGE without namespaces; -TM_ENOTFOUND: there is none such now. */
+int tm_local_cloud_cut(struct tm_cloud *cloud, uint64_t id, bool cut, struct tm_error *e);
 
 /* Ends what a program that is gone left in the state folder; 0 where there is nothing. A cloud does it at its start. */
 int tm_local_clean_up(struct tm_env *env, const char *state_dir, int *out_count, struct tm_error *e);

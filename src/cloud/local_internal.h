@@ -87,6 +87,7 @@ void tm_local__record_path(const char *state_dir, char *out, size_t size);
 /* local_netns.c: names are made from the run and the place. */
 int tm_local__netns_open(struct tm_local__cloud *local, struct tm_error *e);
 int tm_local__netns_add(struct tm_local__cloud *local, struct tm_local__place *place, struct tm_error *e);
+int tm_local__netns_cut(struct tm_local__cloud *local, struct tm_local__place *place, bool cut, struct tm_error *e);
 void tm_local__netns_remove(struct tm_local__cloud *local, struct tm_local__place *place);
 void tm_local__netns_name(const char *run, size_t place, char out[TM_LOCAL_NAME_MAX]);
 void tm_local__netns_gateway(const char *run, char out[TM_LOCAL_NAME_MAX]); /* our address in their network */

@@ -117,6 +117,12 @@ int tm_local__netns_add(struct tm_local__cloud *local, struct tm_local__place *p
     return rc;
 }
 
+int tm_local__netns_cut(struct tm_local__cloud *local, struct tm_local__place *place, bool cut, struct tm_error *e)
+{
+    return run_tool(local->env, e, "ip link set v%.8s-%zu %s", local->run, (size_t)(place - local->places),
+                    cut ? "down" : "up");
+}
+
 void tm_local__netns_remove(struct tm_local__cloud *local, struct tm_local__place *place)
 {
     char name[TM_LOCAL_NAME_MAX];

@@ -190,7 +190,8 @@ static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int6
     local->instances = list;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another instance");
     struct tm_instance *instance = &local->instances[local->instance_count++];
-    *instance = (struct tm_instance){.id = local->instance_count, .kind = kind, .asked_ms = time_ms, .arrived_ms = -1};
+    *instance = (struct tm_instance){.kind = kind, .asked_ms = time_ms, .arrived_ms = -1};
+    instance->id = options->id_first + local->instance_count - 1;
     instance->noticed_ms = instance->gone_ms = -1;
     instance->price_usd_h = spot ? local->spot_usd_h : options->on_demand_usd_h;
     (void)snprintf(instance->zone, sizeof instance->zone, "%s",

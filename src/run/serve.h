@@ -3,6 +3,7 @@
 #define TM_RUN_SERVE_H
 
 #include "base/env.h"
+#include "cloud/notice.h"
 #include "run/agent.h"
 #include "run/coordinator.h"
 
@@ -24,12 +25,18 @@ struct tm_agent_service {
     struct tm_agent_options agent;
     const char *coordinator; /* HOST:PORT */
     const char *tls_folder;
-    /* The worker's command; "%u" in a word becomes its incarnation. NULL ends it. */
+    /* The worker's command; "%u" in a word becomes its incarnation. NULL ends it. It leads a process group, and gets
+     * TIDEMILL_INCARNATION beside `variables` (NULL ends them; NULL: none). */
     const char *const *worker;
-    int64_t notice_ms;               /* how long SIGTERM leaves */
-    const volatile int *terminating; /* set on SIGTERM: a notice; the second time: stop at once */
+    const char *const *variables;
+    const char *worker_file;                /* its pid and start are written there; NULL: not */
+    const struct tm_notice_options *notice; /* where the cloud says that the instance goes; NULL: nowhere */
+    int64_t notice_ms;                      /* how long SIGTERM leaves */
+    const volatile int *terminating;        /* set on SIGTERM: a notice; the second time: stop at once */
 };
 
+/* Runs until the job is done or the instance goes. -TM_EPEER: the worker fails again and again, or the coordinator
+ * refused us. */
 int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct tm_error *e);
 
 #endif

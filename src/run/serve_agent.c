@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WAIT_MS = 20, WORDS_MAX = 64, WORD_BYTES = 4096 };
+enum { WAIT_MS = 50, WORDS_MAX = 64, VARIABLES_MAX = 128, DEATH_LIMIT_MS = 5000 };
 
 struct service {
     struct tm_env *env;
@@ -19,12 +19,13 @@ struct service {
     struct tm_links *links;
     struct tm_tls *tls;
     struct tm_outbox out;
-    int worker; /* process; 0: none */
+    struct tm_notice_reader *reader;
+    int worker;    /* process, and the group that it leads; 0: none */
+    int handle;    /* ready when it has ended; -1: none */
+    bool went_bad; /* refused, or the worker fails again and again */
     uint64_t incarnation;
     bool ends;
     int heard; /* of SIGTERM */
-    int failed;
-    struct tm_error error;
 };
 
 static int64_t now_ms(const struct service *s)
@@ -32,25 +33,62 @@ static int64_t now_ms(const struct service *s)
     return s->env->monotonic_ns(s->env) / 1000000;
 }
 
+/* ---- the worker ---- */
+
+/* For whoever wants to find it: "PID START". */
+static void write_worker_file(struct service *s)
+{
+    char line[64];
+    int64_t start = 0;
+    if (s->given->worker_file == NULL || s->env->process_started(s->env, s->worker, &start, NULL) != 0) return;
+    (void)snprintf(line, sizeof line, "%d %" PRId64 "\n", s->worker, start);
+    (void)s->env->file_write(s->env, s->given->worker_file, line, strlen(line), NULL);
+}
+
+static int start_process(struct service *s, uint64_t incarnation, struct tm_error *e)
+{
+    char number[32];
+    char variable[64];
+    const char *words[WORDS_MAX + 1];
+    const char *variables[VARIABLES_MAX + 2];
+    size_t count = 0;
+    (void)snprintf(number, sizeof number, "%" PRIu64, incarnation);
+    (void)snprintf(variable, sizeof variable, "TIDEMILL_INCARNATION=%s", number);
+    for (; s->given->worker[count] != NULL && count < WORDS_MAX; count++)
+        words[count] = strcmp(s->given->worker[count], "%u") == 0 ? number : s->given->worker[count];
+    words[count] = NULL;
+    count = 0;
+    for (; s->given->variables != NULL && s->given->variables[count] != NULL && count < VARIABLES_MAX; count++)
+        variables[count] = s->given->variables[count];
+    variables[count++] = variable;
+    variables[count] = NULL;
+    struct tm_process_options options = {.argv = words, .variables = variables, .group = true};
+    int rc = s->env->process_start_with(s->env, &options, &s->worker, e);
+    if (rc == 0 && s->env->process_handle(s->env, s->worker, &s->handle, NULL) != 0) s->handle = -1;
+    return rc;
+}
+
 static void start_worker(struct service *s, uint64_t incarnation)
 {
-    static char made[WORDS_MAX][WORD_BYTES];
-    const char *words[WORDS_MAX + 1];
     struct tm_error e;
-    size_t count = 0;
-    for (; s->given->worker[count] != NULL && count < WORDS_MAX; count++) {
-        const char *word = s->given->worker[count];
-        words[count] = word;
-        if (strcmp(word, "%u") != 0) continue;
-        (void)snprintf(made[count], sizeof made[count], "%" PRIu64, incarnation);
-        words[count] = made[count];
-    }
-    words[count] = NULL;
     s->incarnation = incarnation;
-    if (s->env->process_start(s->env, words, &s->worker, &e) == 0) return;
+    s->handle = -1;
+    if (start_process(s, incarnation, &e) == 0) {
+        write_worker_file(s);
+        return;
+    }
     s->worker = 0;
     tm_log(TM_LOG_ERROR, "the worker does not start: %s", e.text);
     tm_agent_worker_ended(&s->agent, now_ms(s), incarnation, false, &s->out);
+}
+
+/* What it started goes with it, or would train on beside the next one. */
+static void forget_worker(struct service *s)
+{
+    (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
+    if (s->handle >= 0) s->env->net_close(s->env, s->handle);
+    s->handle = -1;
+    s->worker = 0;
 }
 
 static void carry_out(struct service *s)
@@ -61,26 +99,32 @@ static void carry_out(struct service *s)
             tm_links_send(s->links, &action.to, s->given->coordinator, tm_outbox_data(&s->out, &action), action.length);
         if (action.kind == TM_AGENT_START_WORKER && s->worker == 0) start_worker(s, action.number);
         if (action.kind == TM_AGENT_END_WORKER && s->worker != 0 && s->incarnation == action.number)
-            (void)s->env->process_signal(s->env, s->worker, SIGKILL, NULL);
-        if (action.kind == TM_AGENT_STOP) s->ends = true;
+            (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
+        if (action.kind == TM_AGENT_STOP) {
+            s->ends = true;
+            s->went_bad = action.number != 0;
+        }
     }
-    if (s->failed == 0) s->failed = tm_outbox_status(&s->out, &s->error);
     tm_outbox_clear(&s->out);
-}
-
-static void on_message(void *context, const tm_message *message)
-{
-    struct service *s = context;
-    tm_agent_receive(&s->agent, now_ms(s), message, &s->out);
-    carry_out(s);
 }
 
 static void watch_worker(struct service *s)
 {
     int status = 0;
     if (s->worker == 0 || s->env->process_wait(s->env, s->worker, 0, &status, NULL) != 0) return;
-    s->worker = 0;
+    forget_worker(s);
     tm_agent_worker_ended(&s->agent, now_ms(s), s->incarnation, status == 0, &s->out);
+    carry_out(s);
+    if (!s->agent.gave_up) return;
+    s->ends = s->went_bad = true; /* somebody else's machine may do better than this one */
+}
+
+/* ---- what the instance hears ---- */
+
+static void on_message(void *context, const tm_message *message)
+{
+    struct service *s = context;
+    tm_agent_receive(&s->agent, now_ms(s), message, &s->out);
     carry_out(s);
 }
 
@@ -96,37 +140,74 @@ static void watch_signals(struct service *s)
     if (told > 1 || (told > 0 && now_ms(s) >= s->agent.notice_end_ms)) s->ends = true;
 }
 
+/* The cloud's word, in the cloud's form. A hint is no notice: nothing is moved for it. */
+static void watch_notice(struct service *s)
+{
+    struct tm_notice word;
+    struct tm_error e;
+    if (s->reader == NULL || tm_notice_reader_step(s->reader, &word, &e) != 0 || s->heard != 0) return;
+    int64_t left_ms = word.gone_utc_ms - s->env->now_ms(s->env);
+    if (word.going || s->agent.noticed)
+        tm_agent_notice(&s->agent, now_ms(s), word.going ? (left_ms > 0 ? left_ms : 0) : -1, &s->out);
+    if (word.going) tm_log(TM_LOG_INFO, "the cloud takes this instance back in %" PRId64 " ms", left_ms);
+    carry_out(s);
+}
+
+/* ---- the loop ---- */
+
+static void wait_for_anything(struct service *s)
+{
+    struct tm_links_waiting waiting;
+    int64_t wait_ms = WAIT_MS;
+    if (s->reader != NULL && tm_notice_reader_wait_ms(s->reader) < wait_ms)
+        wait_ms = tm_notice_reader_wait_ms(s->reader);
+    tm_links_note(s->links, wait_ms > 0 ? wait_ms : 0, &waiting);
+    size_t room = sizeof waiting.handles / sizeof *waiting.handles;
+    int others[] = {s->handle, s->reader != NULL ? tm_notice_reader_handle(s->reader) : -1};
+    for (size_t i = 0; i < 2; i++)
+        if (others[i] >= 0 && waiting.count < room) waiting.handles[waiting.count++] = others[i];
+    tm_links_wait(s->links, &waiting);
+}
+
+static void loop(struct service *s)
+{
+    while (!s->ends) {
+        wait_for_anything(s);
+        tm_links_take(s->links, on_message, s);
+        watch_worker(s);
+        watch_signals(s);
+        watch_notice(s);
+        tm_agent_tick(&s->agent, now_ms(s), &s->out);
+        carry_out(s);
+    }
+    if (s->worker == 0) return;
+    int status = 0; /* it does not outlive its agent */
+    (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
+    (void)s->env->process_wait(s->env, s->worker, DEATH_LIMIT_MS, &status, NULL);
+    forget_worker(s);
+}
+
 int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct tm_error *e)
 {
-    struct service s = {.env = env, .given = service};
+    struct service s = {.env = env, .given = service, .handle = -1};
     struct tm_agent_options options = service->agent;
     if (options.incarnation == 0) options.incarnation = env->random_u64(env) | 1;
     options.random_seed = env->random_u64(env);
     tm_outbox_init(&s.out);
     int rc = service->tls_folder == NULL ? 0 : tm_tls_load(env, service->tls_folder, &s.tls, e);
     if (rc == 0) rc = tm_links_create(env, NULL, s.tls, &s.links, e);
-    if (rc == 0) tm_agent_init(&s.agent, &options);
-    while (rc == 0 && s.failed == 0 && !s.ends) {
-        struct tm_links_waiting waiting;
-        tm_links_note(s.links, WAIT_MS, &waiting);
-        tm_links_wait(s.links, &waiting);
-        tm_links_take(s.links, on_message, &s);
-        watch_worker(&s);
-        watch_signals(&s);
-        tm_agent_tick(&s.agent, now_ms(&s), &s.out);
-        carry_out(&s);
+    if (rc == 0 && service->notice != NULL) rc = tm_notice_reader_create(env, service->notice, &s.reader, e);
+    if (rc == 0) {
+        tm_agent_init(&s.agent, &options);
+        loop(&s);
+        if (s.went_bad)
+            rc = s.agent.gave_up ? tm_error_set(e, TM_EPEER, "the worker ended %zu times; its output says why",
+                                                s.agent.restart_count)
+                                 : tm_error_set(e, TM_EPEER, "the coordinator refused us: is it the right token?");
     }
-    if (s.worker != 0) { /* it does not outlive its agent */
-        int status = 0;
-        (void)env->process_signal(env, s.worker, SIGKILL, NULL);
-        (void)env->process_wait(env, s.worker, 5000, &status, NULL);
-    }
+    tm_notice_reader_destroy(s.reader);
     tm_links_destroy(s.links);
     tm_tls_destroy(s.tls);
     tm_outbox_deinit(&s.out);
-    if (rc == 0 && s.failed != 0) {
-        rc = s.failed;
-        if (e != NULL) *e = s.error;
-    }
     return rc;
 }

@@ -1,0 +1,356 @@
+#include "run/cloud_driver.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "run/state_folder.h"
+#include "wire/peer_links.h"
+#include "wire/tls.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256, FIELDS = 7, HANDLES_MAX = 240 };
+enum { TOLD_MAX = 4096 };
+
+struct noticed {
+    uint64_t id;
+    int64_t end_ms; /* by our clock */
+};
+
+struct tm_cloud_driver {
+    struct tm_env *env;
+    struct tm_cloud_driver_options options;
+    struct tm_cloud *cloud;
+    struct tm_cloud_link link;
+    struct tm_links *links;
+    struct tm_tls *tls;
+    struct tm_outbox out;
+    char address[TM_ADDRESS_MAX];
+    int wanted[TM_INSTANCE_KINDS]; /* what the cloud was told */
+    struct noticed noticed[NOTICED_MAX];
+    size_t noticed_count;
+    struct tm_cloud_event *events; /* ring, TM_DRIVER_EVENTS_MAX; owned */
+    size_t event_first, event_count;
+    int64_t account_ms;
+    bool account_due;
+};
+
+static int64_t now_ms(const struct tm_cloud_driver *d)
+{
+    return d->env->monotonic_ns(d->env) / 1000000;
+}
+
+/* ---- the account ---- */
+
+/* "tidemill-account 1 TIME INSTANCE SPOT_USD SPOT_S ON_DEMAND_USD ON_DEMAND_S" */
+int tm_cloud_account_read(struct tm_env *env, const char *dir, struct tm_cloud_account *out, struct tm_error *e)
+{
+    char line[512];
+    double numbers[FIELDS] = {0};
+    int count = 0;
+    int rc = tm_state_read(env, dir, TM_STATE_ACCOUNT, line, sizeof line, e);
+    if (rc == -(int)TM_ENOTFOUND) {
+        *out = (struct tm_cloud_account){0};
+        return 0;
+    }
+    if (rc != 0) return rc;
+    const char *at = strncmp(line, "tidemill-account ", 17) == 0 ? line + 17 : "";
+    for (; *at != '\0' && count < FIELDS; count++) {
+        size_t length = strcspn(at, " ");
+        if (!tm_number_double(at, length, &numbers[count]) || numbers[count] < 0) break;
+        at += length + (at[length] == ' ');
+    }
+    if (count != FIELDS || *at != '\0' || numbers[0] != 1 || numbers[1] > 1e17 || numbers[2] > 1e15)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s/cloud/account: not an account of version 1; remove it, and the bill "
+                            "begins anew",
+                            dir);
+    *out = (struct tm_cloud_account){.time_ms = (int64_t)numbers[1],
+                                     .instance = (uint64_t)numbers[2],
+                                     .bill = {.usd = {numbers[3], numbers[5]}, .seconds = {numbers[4], numbers[6]}}};
+    return 0;
+}
+
+struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *d)
+{
+    struct tm_cloud_account account = d->options.before;
+    struct tm_cloud_bill bill = d->cloud->bill(d->cloud);
+    size_t count = 0;
+    const struct tm_instance *instances = d->cloud->instances(d->cloud, &count);
+    account.time_ms += d->cloud->now_ms(d->cloud);
+    if (count > 0) account.instance = instances[count - 1].id;
+    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
+        account.bill.usd[kind] += bill.usd[kind];
+        account.bill.seconds[kind] += bill.seconds[kind];
+    }
+    return account;
+}
+
+static void write_account(struct tm_cloud_driver *d)
+{
+    struct tm_cloud_account a = tm_cloud_driver_account(d);
+    struct tm_error e;
+    char line[512];
+    char numbers[4][TM_NUMBER_TEXT_MAX];
+    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
+        tm_number_print(a.bill.usd[kind], numbers[2 * kind]);
+        tm_number_print(a.bill.seconds[kind], numbers[2 * kind + 1]);
+    }
+    (void)snprintf(line, sizeof line, "tidemill-account 1 %" PRId64 " %" PRIu64 " %s %s %s %s", a.time_ms, a.instance,
+                   numbers[0], numbers[1], numbers[2], numbers[3]);
+    if (tm_state_write(d->env, d->options.dir, TM_STATE_ACCOUNT, line, false, &e) != 0)
+        tm_log(TM_LOG_WARN, "the cloud's account is not stored: %s", e.text);
+    d->account_ms = now_ms(d);
+    d->account_due = false;
+}
+
+/* ---- what the cloud does ---- */
+
+static void note_notice(struct tm_cloud_driver *d, const struct tm_cloud_event *event)
+{
+    size_t i = 0;
+    while (i < d->noticed_count && d->noticed[i].id != event->instance)
+        i++;
+    bool known = i < d->noticed_count;
+    if (event->kind == TM_CLOUD_NOTICE && i < NOTICED_MAX) {
+        d->noticed[i] = (struct noticed){event->instance, now_ms(d) + event->left_ms};
+        d->noticed_count += !known;
+    }
+    if (known && (event->kind == TM_CLOUD_LOST || event->kind == TM_CLOUD_RELEASED))
+        d->noticed[i] = d->noticed[--d->noticed_count];
+}
+
+static void take_event(struct tm_cloud_driver *d, const struct tm_cloud_event *event)
+{
+    const struct tm_instance *instance = tm_cloud_find(d->cloud, event->instance);
+    note_notice(d, event);
+    /* One that ended in order, or that we gave back, is not asked for again: the cloud wants one less. */
+    if (event->kind == TM_CLOUD_RELEASED && instance != NULL && d->wanted[instance->kind] > 0)
+        d->wanted[instance->kind]--;
+    if (d->event_count == TM_DRIVER_EVENTS_MAX) {
+        d->event_first = (d->event_first + 1) % TM_DRIVER_EVENTS_MAX;
+        d->event_count--;
+    }
+    d->events[(d->event_first + d->event_count++) % TM_DRIVER_EVENTS_MAX] = *event;
+    tm_cloud_link_changed(&d->link);
+    d->account_due = true;
+}
+
+static int take_events(struct tm_cloud_driver *d, struct tm_error *e)
+{
+    struct tm_cloud_event event;
+    int rc = 0;
+    while ((rc = d->cloud->next(d->cloud, 0, &event, e)) == 0)
+        take_event(d, &event);
+    return rc == -(int)TM_ETIMEOUT ? 0 : rc;
+}
+
+bool tm_cloud_driver_event(struct tm_cloud_driver *d, struct tm_cloud_event *out)
+{
+    if (d->event_count == 0) return false;
+    *out = d->events[d->event_first];
+    d->event_first = (d->event_first + 1) % TM_DRIVER_EVENTS_MAX;
+    d->event_count--;
+    return true;
+}
+
+/* ---- reports ---- */
+
+static uint64_t microusd(double usd)
+{
+    return isfinite(usd) && usd > 0 ? (uint64_t)llround(usd * 1e6) : 0;
+}
+
+static int64_t notice_left_ms(const struct tm_cloud_driver *d, uint64_t id)
+{
+    for (size_t i = 0; i < d->noticed_count; i++) {
+        int64_t left_ms = d->noticed[i].end_ms - now_ms(d);
+        if (d->noticed[i].id == id) return left_ms > 0 ? left_ms : 0;
+    }
+    return 0;
+}
+
+static bool is_told(const struct tm_cloud_driver *d, const struct tm_instance *instance, int64_t cloud_ms)
+{
+    if (instance->arrived_ms < 0) return false; /* not there yet, or never was */
+    if (tm_instance_is_here(instance)) return true;
+    return (double)(cloud_ms - instance->gone_ms) <= TOLD_AFTER_END_MS * fmax(1, d->options.speed);
+}
+
+static void fill_instance(const struct tm_cloud_driver *d, const struct tm_instance *instance, Tmw__Instance *out)
+{
+    int64_t base_ms = d->options.before.time_ms;
+    tmw__instance__init(out);
+    out->id = instance->id;
+    out->start_ms = base_ms + instance->arrived_ms;
+    if (!tm_instance_is_here(instance)) out->end_ms = base_ms + instance->gone_ms > 0 ? base_ms + instance->gone_ms : 1;
+    out->price_microusd_h = microusd(instance->price_usd_h);
+    out->spot = instance->kind == TM_INSTANCE_SPOT;
+    out->announced = instance->noticed_ms >= 0;
+    out->notice_left_ms = notice_left_ms(d, instance->id);
+    out->bill_microusd = microusd(instance->bill_usd);
+    out->released = instance->state == TM_INSTANCE_RELEASED;
+}
+
+static void report(struct tm_cloud_driver *d)
+{
+    Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+    struct tm_cloud_account account = tm_cloud_driver_account(d); /* settles the bills of instances, too */
+    size_t count = 0;
+    const struct tm_instance *all = d->cloud->instances(d->cloud, &count);
+    int64_t cloud_ms = d->cloud->now_ms(d->cloud);
+    Tmw__Instance *told = tm_calloc(count + 1, sizeof *told);
+    Tmw__Instance **list = tm_calloc(count + 1, sizeof *list);
+    for (size_t i = 0; told != NULL && list != NULL && i < count && body.n_instances < TOLD_MAX; i++) {
+        if (!is_told(d, &all[i], cloud_ms)) continue;
+        fill_instance(d, &all[i], &told[i]);
+        list[body.n_instances++] = &told[i];
+    }
+    body.instances = list;
+    body.now_ms = account.time_ms;
+    body.utc_ms = d->env->now_ms(d->env);
+    body.speed = d->options.speed;
+    body.spot_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_SPOT));
+    body.on_demand_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_ON_DEMAND));
+    body.spot_offered = -1;
+    body.bill_microusd = microusd(account.bill.usd[TM_INSTANCE_SPOT] + account.bill.usd[TM_INSTANCE_ON_DEMAND]);
+    body.on_demand_bill_microusd = microusd(account.bill.usd[TM_INSTANCE_ON_DEMAND]);
+    if (told != NULL && list != NULL) tm_cloud_link_report(&d->link, now_ms(d), &body, &d->out);
+    tm_free(list);
+    tm_free(told);
+}
+
+/* ---- orders ---- */
+
+static void carry_out_order(struct tm_cloud_driver *d)
+{
+    const struct tm_cloud_order *order = &d->link.order;
+    int want[TM_INSTANCE_KINDS] = {[TM_INSTANCE_SPOT] = (int)(order->want_spot % 1000000),
+                                   [TM_INSTANCE_ON_DEMAND] = (int)(order->want_on_demand % 1000000)};
+    struct tm_error e;
+    if (!order->given) return;
+    for (size_t i = 0; i < order->release_count; i++) {
+        const struct tm_instance *instance = tm_cloud_find(d->cloud, order->release[i]);
+        if (instance == NULL || !tm_instance_is_here(instance)) continue;
+        if (d->cloud->release(d->cloud, order->release[i], &e) != 0)
+            tm_log(TM_LOG_WARN, "instance %" PRIu64 " is not given back: %s", order->release[i], e.text);
+    }
+    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
+        if (order->stop) want[kind] = 0;
+        if (want[kind] == d->wanted[kind]) continue; /* asked again, it would forget how long it waits after failures */
+        if (d->cloud->want(d->cloud, (enum tm_instance_kind)kind, want[kind], &e) == 0)
+            d->wanted[kind] = want[kind];
+        else
+            tm_log(TM_LOG_WARN, "the cloud does not take the order: %s", e.text);
+    }
+}
+
+static void carry_out(struct tm_cloud_driver *d)
+{
+    for (size_t i = 0; i < d->out.count; i++) {
+        const struct tm_action *action = &d->out.actions[i];
+        if (action->kind == TM_ACTION_SEND)
+            tm_links_send(d->links, &action->to, d->address[0] != '\0' ? d->address : NULL,
+                          tm_outbox_data(&d->out, action), action->length);
+    }
+    tm_outbox_clear(&d->out);
+}
+
+static void on_message(void *context, const tm_message *message)
+{
+    struct tm_cloud_driver *d = context;
+    if (tm_cloud_link_receive(&d->link, now_ms(d), message, &d->out)) carry_out_order(d);
+    carry_out(d);
+}
+
+const struct tm_cloud_order *tm_cloud_driver_order(const struct tm_cloud_driver *d)
+{
+    return &d->link.order;
+}
+
+bool tm_cloud_driver_connected(const struct tm_cloud_driver *d)
+{
+    return d->link.registered;
+}
+
+void tm_cloud_driver_greet(struct tm_cloud_driver *d)
+{
+    d->link.registered = false;
+    d->link.nonce = 0;
+    d->link.said_ms = -1;
+}
+
+/* ---- life ---- */
+
+static void wait_for_anything(struct tm_cloud_driver *d, int64_t timeout_ms, const int *handles, size_t handle_count)
+{
+    int all[HANDLES_MAX];
+    bool ready[HANDLES_MAX];
+    struct tm_links_waiting waiting;
+    int64_t cloud_ms = INT64_MAX;
+    size_t count = d->cloud->watch(d->cloud, all, HANDLES_MAX - 16, &cloud_ms);
+    if (cloud_ms < timeout_ms) timeout_ms = cloud_ms;
+    tm_links_note(d->links, timeout_ms > 0 ? timeout_ms : 0, &waiting);
+    for (size_t i = 0; i < waiting.count && count < HANDLES_MAX; i++)
+        all[count++] = waiting.handles[i];
+    for (size_t i = 0; i < handle_count && count < HANDLES_MAX; i++)
+        all[count++] = handles[i];
+    if (count == 0)
+        d->env->sleep_ms(d->env, waiting.timeout_ms);
+    else
+        (void)d->env->net_wait(d->env, all, count, waiting.timeout_ms, ready, NULL);
+}
+
+int tm_cloud_driver_step(struct tm_cloud_driver *d, int64_t timeout_ms, const int *handles, size_t handle_count,
+                         struct tm_error *e)
+{
+    int rc = take_events(d, e);
+    if (rc != 0) return rc;
+    wait_for_anything(d, timeout_ms, handles, handle_count);
+    tm_links_take(d->links, on_message, d);
+    rc = take_events(d, e);
+    /* The coordinator may have been started again elsewhere. */
+    if (!d->link.registered)
+        (void)tm_state_read(d->env, d->options.dir, TM_STATE_ADDRESS, d->address, sizeof d->address, NULL);
+    if (d->address[0] != '\0' && tm_cloud_link_due(&d->link, now_ms(d), &d->out)) report(d);
+    carry_out(d);
+    if (d->account_due || now_ms(d) - d->account_ms >= ACCOUNT_EVERY_MS) write_account(d);
+    return rc;
+}
+
+int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_options *options,
+                           struct tm_cloud_driver **out, struct tm_error *e)
+{
+    struct tm_cloud_driver *d = tm_calloc(1, sizeof *d);
+    if (d == NULL) return tm_error_nomem(e);
+    d->env = env;
+    d->options = *options;
+    d->cloud = options->cloud;
+    tm_outbox_init(&d->out);
+    struct tm_cloud_link_options link = {
+        .job = options->job, .incarnation = env->random_u64(env) | 1, .token = options->token};
+    tm_cloud_link_init(&d->link, &link);
+    d->events = tm_calloc(TM_DRIVER_EVENTS_MAX, sizeof *d->events);
+    int rc = d->events == NULL ? tm_error_nomem(e) : 0;
+    if (rc == 0 && options->tls_folder != NULL) rc = tm_tls_load(env, options->tls_folder, &d->tls, e);
+    if (rc == 0) rc = tm_links_create(env, NULL, d->tls, &d->links, e);
+    if (rc == 0)
+        *out = d;
+    else
+        tm_cloud_driver_destroy(d);
+    return rc;
+}
+
+void tm_cloud_driver_destroy(struct tm_cloud_driver *d)
+{
+    if (d == NULL) return;
+    if (d->links != NULL) write_account(d);
+    tm_links_destroy(d->links);
+    tm_tls_destroy(d->tls);
+    tm_outbox_deinit(&d->out);
+    tm_free(d->events);
+    tm_free(d);
+}

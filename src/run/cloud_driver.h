@@ -1,0 +1,59 @@
+/* The cloud driver: rents and gives back as the coordinator orders, and tells it what there is (cloud_link.h), over the
+ * wire, all the time. It survives the coordinator: without word from it the last order stands.
+ *
+ *     while (...) {
+ *         rc = tm_cloud_driver_step(driver, 100, e);      waits for something to happen, and deals with it
+ *         while (tm_cloud_driver_event(driver, &event)) ...     what the cloud did, for whoever watches
+ *     }
+ *
+ * Its account lies in the state folder, so that a run that goes on later goes on with its bill, its numbers of
+ * instances and its place in the trace. */
+#ifndef TM_RUN_CLOUD_DRIVER_H
+#define TM_RUN_CLOUD_DRIVER_H
+
+#include "cloud/cloud.h"
+#include "run/cloud_link.h"
+
+enum { TM_DRIVER_EVENTS_MAX = 1024 };
+
+/* What a run has used of its cloud so far: cloud/account of the state folder. */
+struct tm_cloud_account {
+    int64_t time_ms;   /* of the cloud, where it stands */
+    uint64_t instance; /* highest number that was used */
+    struct tm_cloud_bill bill;
+};
+/* All 0 where there is none yet. -TM_EINPUT: the file is not one. */
+int tm_cloud_account_read(struct tm_env *env, const char *dir, struct tm_cloud_account *out, struct tm_error *e);
+
+struct tm_cloud_driver_options {
+    struct tm_cloud *cloud; /* borrowed; its time and bill begin at 0 */
+    const char *dir;        /* state folder, borrowed as all texts */
+    const char *token;
+    const char *tls_folder; /* NULL: none, loopback only */
+    uint64_t job;
+    double speed; /* the cloud's seconds in one on the wall */
+    struct tm_cloud_account before;
+};
+
+struct tm_cloud_driver;
+
+int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_options *options,
+                           struct tm_cloud_driver **out, struct tm_error *e);
+void tm_cloud_driver_destroy(struct tm_cloud_driver *driver); /* NULL is allowed; the account is written */
+
+/* Waits up to timeout_ms for the cloud, the coordinator or one of `handles`, and deals with all that is there. An error
+ * is the cloud's: it cannot go on. */
+int tm_cloud_driver_step(struct tm_cloud_driver *driver, int64_t timeout_ms, const int *handles, size_t handle_count,
+                         struct tm_error *e);
+/* The next event since the last call; false: none. Where nobody takes them, the oldest are dropped. */
+bool tm_cloud_driver_event(struct tm_cloud_driver *driver, struct tm_cloud_event *out);
+/* The coordinator's last word. */
+const struct tm_cloud_order *tm_cloud_driver_order(const struct tm_cloud_driver *driver);
+/* The coordinator is known to be there and has answered. */
+bool tm_cloud_driver_connected(const struct tm_cloud_driver *driver);
+/* A coordinator was started anew: say hello at once. */
+void tm_cloud_driver_greet(struct tm_cloud_driver *driver);
+/* With what was before. */
+struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *driver);
+
+#endif
