@@ -191,3 +191,33 @@ void tm_state_disown(struct tm_env *env, const char *dir)
     tm_state_path(dir, TM_STATE_OWNER, path);
     (void)env->file_remove(env, path, NULL);
 }
+
+/* ---- workers ---- */
+
+void tm_state_worker_path(const char *dir, uint64_t instance, char out[TM_STATE_PATH_MAX])
+{
+    (void)snprintf(out, TM_STATE_PATH_MAX, "%.*s/%s/worker-%" PRIu64, TM_STATE_PATH_MAX - NAME_ROOM, dir,
+                   names[TM_STATE_CLOUD], instance);
+}
+
+int tm_state_worker(struct tm_env *env, const char *dir, uint64_t instance, int *out_pid, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    struct tm_text text;
+    int64_t pid = 0;
+    int64_t start = 0;
+    int64_t started = -1;
+    tm_state_worker_path(dir, instance, path);
+    tm_text_init(&text, 256);
+    int rc = env->file_read(env, path, &text, NULL);
+    const char *line = tm_text_string(&text);
+    size_t first = strcspn(line, " ");
+    size_t rest = line[first] == ' ' ? strcspn(line + first + 1, "\n") : 0;
+    bool known = rc == 0 && rest > 0 && tm_number_i64(line, first, &pid) && pid > 1 && pid <= INT32_MAX &&
+                 tm_number_i64(line + first + 1, rest, &start) &&
+                 env->process_started(env, (int)pid, &started, NULL) == 0 && started == start;
+    tm_text_deinit(&text);
+    if (!known) return tm_error_set(e, TM_ENOTFOUND, "no worker runs on instance %" PRIu64, instance);
+    *out_pid = (int)pid;
+    return 0;
+}

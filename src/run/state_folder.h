@@ -84,4 +84,10 @@ void tm_state_disown(struct tm_env *env, const char *dir);
 /* Who has it; -TM_ENOTFOUND: nobody that lives. */
 int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *out, struct tm_error *e);
 
+/* ---- workers, for whoever wants to end one: agents write down "PID START" ---- */
+
+void tm_state_worker_path(const char *dir, uint64_t instance, char out[TM_STATE_PATH_MAX]);
+/* -TM_ENOTFOUND: none runs there now. */
+int tm_state_worker(struct tm_env *env, const char *dir, uint64_t instance, int *out_pid, struct tm_error *e);
+
 #endif

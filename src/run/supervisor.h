@@ -1,0 +1,49 @@
+/* The supervisor: keeps a coordinator running, drives the cloud for it, and carries out chaos where it is asked for.
+ *
+ *     while (tm_supervisor_step(supervisor, 100, e) == 0 && !tm_supervisor_ended(supervisor)) draw what there is to
+ * see;
+ *
+ * The coordinator is a process of its own, `PROGRAM coordinator --state DIR`, in a group of its own, so that what a
+ * terminal sends does not reach it. One that dies is started again at once, and then after ever longer waits; one that
+ * cannot be started is an error. It bears the owner's mark, and ends by itself when we are gone. */
+#ifndef TM_RUN_SUPERVISOR_H
+#define TM_RUN_SUPERVISOR_H
+
+#include "run/chaos_driver.h"
+#include "run/cloud_driver.h"
+#include "run/state_folder.h"
+
+struct tm_supervisor_options {
+    struct tm_cloud_driver_options driver;
+    const char *program;                  /* path of tidemill itself, borrowed as all texts */
+    const char *mark;                     /* "NAME=VALUE" of the owner */
+    const struct tm_chaos_options *chaos; /* NULL: none */
+    /* Checkpoint-restart: at each change of the fleet all workers are ended, and begin again from the newest copy set
+     * in files. */
+    bool restart_all;
+};
+
+struct tm_supervisor;
+
+int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options *options, struct tm_supervisor **out,
+                         struct tm_error *e);
+/* Ends the coordinator, if it runs; the cloud is the caller's. NULL is allowed. */
+void tm_supervisor_destroy(struct tm_supervisor *supervisor);
+
+int tm_supervisor_step(struct tm_supervisor *supervisor, int64_t timeout_ms, struct tm_error *e);
+/* The coordinator has ended in order: the job is finished, stopped or has failed. */
+bool tm_supervisor_ended(const struct tm_supervisor *supervisor);
+/* Asks for a stop with a copy set (SIGTERM to the coordinator); asked twice, it stops at once. */
+void tm_supervisor_stop(struct tm_supervisor *supervisor);
+
+struct tm_supervisor_view {
+    int coordinator_pid; /* 0: none runs */
+    int coordinator_starts;
+    bool connected; /* the driver and it know each other */
+    const struct tm_cloud_order *order;
+    uint64_t faults; /* that chaos has carried out */
+};
+struct tm_supervisor_view tm_supervisor_look(const struct tm_supervisor *supervisor);
+struct tm_cloud_driver *tm_supervisor_driver(struct tm_supervisor *supervisor); /* borrowed */
+
+#endif
