@@ -17,14 +17,14 @@ const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind)
     return names[kind];
 }
 
-bool tm_instance_is_here(const struct tm_instance *instance)
+bool tm_instance_is_here(const struct tm_cloud_instance *instance)
 {
     return instance->state == TM_INSTANCE_RUNNING || instance->state == TM_INSTANCE_NOTICED;
 }
 
-const struct tm_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id)
+const struct tm_cloud_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id)
 {
     size_t count = 0;
-    const struct tm_instance *all = cloud->instances(cloud, &count);
+    const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
     return count > 0 && id >= all[0].id && id - all[0].id < count ? &all[id - all[0].id] : NULL;
 }

@@ -20,7 +20,7 @@ enum tm_instance_state {
 };
 
 /* Times are the cloud's (now_ms); -1: not so far. */
-struct tm_instance {
+struct tm_cloud_instance {
     uint64_t id; /* in the order of grants, one by one; never used again */
     enum tm_instance_kind kind;
     enum tm_instance_state state;
@@ -66,7 +66,7 @@ struct tm_cloud {
     /* Gives one back at once, and wants one less of its kind. -TM_ENOTFOUND where there is none such now. */
     int (*release)(struct tm_cloud *cloud, uint64_t id, struct tm_error *e);
     /* All there are and were, by id: borrowed until the next call. */
-    const struct tm_instance *(*instances)(struct tm_cloud *cloud, size_t *out_count);
+    const struct tm_cloud_instance *(*instances)(struct tm_cloud *cloud, size_t *out_count);
     /* The next event; waits for it up to timeout_ms (0: does not wait), then -TM_ETIMEOUT. */
     int (*next)(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_cloud_event *out, struct tm_error *e);
     /* What to wait for beside others: appends up to `max` handles and says how many; call `next` when one is ready or
@@ -79,10 +79,10 @@ struct tm_cloud {
     int (*destroy)(struct tm_cloud *cloud, struct tm_error *e);
 };
 
-const char *tm_instance_kind_name(enum tm_instance_kind kind);                /* "spot", "on-demand" */
-const char *tm_instance_state_name(enum tm_instance_state state);             /* "starting", ... */
-const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind);          /* "arrived", ... */
-bool tm_instance_is_here(const struct tm_instance *instance);                 /* running or noticed */
-const struct tm_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id); /* NULL: none */
+const char *tm_instance_kind_name(enum tm_instance_kind kind);                      /* "spot", "on-demand" */
+const char *tm_instance_state_name(enum tm_instance_state state);                   /* "starting", ... */
+const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind);                /* "arrived", ... */
+bool tm_instance_is_here(const struct tm_cloud_instance *instance);                 /* running or noticed */
+const struct tm_cloud_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id); /* NULL: none */
 
 #endif

@@ -20,7 +20,7 @@ int64_t tm_local__now_ms(const struct tm_local__cloud *local)
     return (int64_t)(wall_ms * local->options.speed);
 }
 
-struct tm_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place)
+struct tm_cloud_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place)
 {
     return &local->instances[place->id - local->options.id_first];
 }
@@ -66,7 +66,7 @@ static int local_release(struct tm_cloud *cloud, uint64_t id, struct tm_error *e
     return tm_error_set(e, TM_ENOTFOUND, "instance %" PRIu64 " is not there", id);
 }
 
-static const struct tm_instance *local_instances(struct tm_cloud *cloud, size_t *out_count)
+static const struct tm_cloud_instance *local_instances(struct tm_cloud *cloud, size_t *out_count)
 {
     *out_count = local_of(cloud)->instance_count;
     return local_of(cloud)->instances;

@@ -50,7 +50,7 @@ struct tm_local__cloud {
     bool netns_up;
     int leftovers;
     struct tm_local__place places[TM_LOCAL_INSTANCES_MAX];
-    struct tm_instance *instances; /* by id - 1 */
+    struct tm_cloud_instance *instances; /* by id - 1 */
     size_t instance_count;
     size_t instance_capacity;
     struct tm_cloud_event *events; /* from event_first on */
@@ -62,7 +62,7 @@ struct tm_local__cloud {
 };
 
 int64_t tm_local__now_ms(const struct tm_local__cloud *local);
-struct tm_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place);
+struct tm_cloud_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place);
 int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, struct tm_error *e);
 
 /* local_timeline.c: makes everything happen that is due, in order. */

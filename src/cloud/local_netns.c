@@ -94,7 +94,7 @@ static int shape(struct tm_env *env, const char *before, const char *device, int
 int tm_local__netns_add(struct tm_local__cloud *local, struct tm_local__place *place, struct tm_error *e)
 {
     struct tm_env *env = local->env;
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     size_t number = (size_t)(place - local->places);
     char name[TM_LOCAL_NAME_MAX];
     char subnet[16];

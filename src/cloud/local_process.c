@@ -20,7 +20,7 @@ static size_t count_words(const char *const *words)
 
 static int open_endpoint(struct tm_local__cloud *local, struct tm_local__place *place, struct tm_error *e)
 {
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     char gateway[TM_LOCAL_NAME_MAX] = "127.0.0.1";
     if (place->in_netns) tm_local__netns_gateway(local->run, gateway);
     place->known = (struct tm_metadata){.id = instance->id, .version = 1};
@@ -29,7 +29,7 @@ static int open_endpoint(struct tm_local__cloud *local, struct tm_local__place *
     return tm_metadata_server_open(local->server, gateway, &place->known, instance->metadata, &place->endpoint, e);
 }
 
-static void fill_variables(const struct tm_local__cloud *local, const struct tm_instance *instance,
+static void fill_variables(const struct tm_local__cloud *local, const struct tm_cloud_instance *instance,
                            char texts[OWN_VARIABLES][VARIABLE_MAX])
 {
     (void)snprintf(texts[0], VARIABLE_MAX, "TIDEMILL_INSTANCE_ID=%" PRIu64, instance->id);
@@ -61,7 +61,7 @@ static int start(struct tm_local__cloud *local, struct tm_local__place *place, c
                  const char **variables, struct tm_error *e)
 {
     struct tm_env *env = local->env;
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     char texts[OWN_VARIABLES][VARIABLE_MAX];
     char netns[TM_LOCAL_NAME_MAX];
     char output[1200];
@@ -95,7 +95,7 @@ int tm_local__start_process(struct tm_local__cloud *local, struct tm_local__plac
     const char **words = tm_calloc(words_count, sizeof *words);
     const char **variables = tm_calloc(variables_count, sizeof *variables);
     int rc = words == NULL || variables == NULL ? tm_error_nomem(e) : 0;
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     (void)snprintf(instance->host, sizeof instance->host, "127.0.0.1");
     if (rc == 0 && local->options.netns) rc = tm_local__netns_add(local, place, e);
     if (rc == 0) rc = open_endpoint(local, place, e);
@@ -111,7 +111,7 @@ int tm_local__stop_process(struct tm_local__cloud *local, struct tm_local__place
                            int *out_status, struct tm_error *e)
 {
     struct tm_env *env = local->env;
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     char mark[VARIABLE_MAX];
     int ended = 0;
     int rc = 0;

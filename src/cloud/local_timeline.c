@@ -26,7 +26,7 @@ static int64_t notice_lead_ms(const struct tm_local__cloud *local)
 
 void tm_local__settle(struct tm_local__cloud *local, struct tm_local__place *place, int64_t time_ms)
 {
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     if (!tm_instance_is_here(instance)) return;
     double seconds = (double)(time_ms - place->billed_ms) / 1000;
     double usd = seconds * instance->price_usd_h / 3600;
@@ -58,7 +58,7 @@ static void change_prices(struct tm_local__cloud *local, int64_t time_ms)
 int tm_local__end(struct tm_local__cloud *local, struct tm_local__place *place, enum tm_instance_state state,
                   int64_t time_ms, int status, struct tm_error *e)
 {
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     struct tm_cloud_event event = {
         .kind = state == TM_INSTANCE_LOST ? TM_CLOUD_LOST : TM_CLOUD_RELEASED,
         .instance = instance->id,
@@ -87,7 +87,7 @@ static int lose(struct tm_local__cloud *local, struct tm_local__place *place, in
 /* One whose leader ended by itself. */
 static int find_ended(struct tm_local__cloud *local, struct tm_local__place *place, struct tm_error *e)
 {
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     enum tm_instance_kind kind = instance->kind;
     int64_t now_ms = tm_local__now_ms(local);
     int64_t time_ms = now_ms < place->loss_ms ? now_ms : place->loss_ms;
@@ -130,7 +130,7 @@ static int find_all_ended(struct tm_local__cloud *local, struct tm_error *e)
 static int warn(struct tm_local__cloud *local, struct tm_local__place *place, enum tm_cloud_event_kind kind,
                 int64_t time_ms, struct tm_error *e)
 {
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     int64_t left_ms = (int64_t)((double)(place->loss_ms - tm_local__now_ms(local)) / local->options.speed);
     if (left_ms < 0) left_ms = 0;
     int64_t now_utc_ms = local->env->now_ms(local->env);
@@ -189,8 +189,8 @@ static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int6
                      TM_LOCAL_HISTORY_MAX);
     local->instances = list;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another instance");
-    struct tm_instance *instance = &local->instances[local->instance_count++];
-    *instance = (struct tm_instance){.kind = kind, .asked_ms = time_ms, .arrived_ms = -1};
+    struct tm_cloud_instance *instance = &local->instances[local->instance_count++];
+    *instance = (struct tm_cloud_instance){.kind = kind, .asked_ms = time_ms, .arrived_ms = -1};
     instance->id = options->id_first + local->instance_count - 1;
     instance->noticed_ms = instance->gone_ms = -1;
     instance->price_usd_h = spot ? local->spot_usd_h : options->on_demand_usd_h;
@@ -245,7 +245,7 @@ static int arrive(struct tm_local__cloud *local, struct tm_local__place *place, 
 {
     place->arrive_ms = TM_LOCAL_NEVER;
     int rc = tm_local__start_process(local, place, e);
-    struct tm_instance *instance = tm_local__instance(local, place);
+    struct tm_cloud_instance *instance = tm_local__instance(local, place);
     place->billed_ms = time_ms;
     local->record_due = true;
     if (rc != 0) { /* the caller's command is wrong, or the machine is full: never again without being asked */

@@ -43,11 +43,11 @@ static int64_t now_ms(const struct tm_chaos_driver *d)
 
 /* ---- faults ---- */
 
-static const struct tm_instance *pick_instance(const struct tm_chaos_driver *d, const struct tm_fault *fault)
+static const struct tm_cloud_instance *pick_instance(const struct tm_chaos_driver *d, const struct tm_fault *fault)
 {
     size_t count = 0;
     uint64_t here = 0;
-    const struct tm_instance *all = d->cloud->instances(d->cloud, &count);
+    const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
     for (size_t i = 0; i < count; i++)
         here += tm_instance_is_here(&all[i]) && all[i].pid > 1;
     if (here == 0) return NULL;
@@ -96,7 +96,7 @@ static void mend(struct tm_chaos_driver *d, bool all)
 }
 
 /* Of an instance. True: it was carried out. */
-static bool hit(struct tm_chaos_driver *d, const struct tm_fault *fault, const struct tm_instance *instance)
+static bool hit(struct tm_chaos_driver *d, const struct tm_fault *fault, const struct tm_cloud_instance *instance)
 {
     struct tm_env *env = d->env;
     bool of_agent = fault->kind == TM_FAULT_KILL_AGENT || fault->kind == TM_FAULT_STOP_AGENT;
@@ -128,7 +128,7 @@ static bool carry_out(struct tm_chaos_driver *d, const struct tm_fault *fault, i
         d->count++;
         return true;
     }
-    const struct tm_instance *instance = pick_instance(d, fault);
+    const struct tm_cloud_instance *instance = pick_instance(d, fault);
     if (instance == NULL || !hit(d, fault, instance)) return false;
     say(d, fault->kind, instance->id, true);
     d->count++;

@@ -79,7 +79,7 @@ struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *d)
     struct tm_cloud_account account = d->options.before;
     struct tm_cloud_bill bill = d->cloud->bill(d->cloud);
     size_t count = 0;
-    const struct tm_instance *instances = d->cloud->instances(d->cloud, &count);
+    const struct tm_cloud_instance *instances = d->cloud->instances(d->cloud, &count);
     account.time_ms += d->cloud->now_ms(d->cloud);
     if (count > 0) account.instance = instances[count - 1].id;
     for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
@@ -125,7 +125,7 @@ static void note_notice(struct tm_cloud_driver *d, const struct tm_cloud_event *
 
 static void take_event(struct tm_cloud_driver *d, const struct tm_cloud_event *event)
 {
-    const struct tm_instance *instance = tm_cloud_find(d->cloud, event->instance);
+    const struct tm_cloud_instance *instance = tm_cloud_find(d->cloud, event->instance);
     note_notice(d, event);
     /* One that ended in order, or that we gave back, is not asked for again: the cloud wants one less. */
     if (event->kind == TM_CLOUD_RELEASED && instance != NULL && d->wanted[instance->kind] > 0)
@@ -173,14 +173,14 @@ static int64_t notice_left_ms(const struct tm_cloud_driver *d, uint64_t id)
     return 0;
 }
 
-static bool is_told(const struct tm_cloud_driver *d, const struct tm_instance *instance, int64_t cloud_ms)
+static bool is_told(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance, int64_t cloud_ms)
 {
     if (instance->arrived_ms < 0) return false; /* not there yet, or never was */
     if (tm_instance_is_here(instance)) return true;
     return (double)(cloud_ms - instance->gone_ms) <= TOLD_AFTER_END_MS * fmax(1, d->options.speed);
 }
 
-static void fill_instance(const struct tm_cloud_driver *d, const struct tm_instance *instance, Tmw__Instance *out)
+static void fill_instance(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance, Tmw__Instance *out)
 {
     int64_t base_ms = d->options.before.time_ms;
     tmw__instance__init(out);
@@ -200,7 +200,7 @@ static void report(struct tm_cloud_driver *d)
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
     struct tm_cloud_account account = tm_cloud_driver_account(d); /* settles the bills of instances, too */
     size_t count = 0;
-    const struct tm_instance *all = d->cloud->instances(d->cloud, &count);
+    const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
     int64_t cloud_ms = d->cloud->now_ms(d->cloud);
     Tmw__Instance *told = tm_calloc(count + 1, sizeof *told);
     Tmw__Instance **list = tm_calloc(count + 1, sizeof *list);
@@ -233,7 +233,7 @@ static void carry_out_order(struct tm_cloud_driver *d)
     struct tm_error e;
     if (!order->given) return;
     for (size_t i = 0; i < order->release_count; i++) {
-        const struct tm_instance *instance = tm_cloud_find(d->cloud, order->release[i]);
+        const struct tm_cloud_instance *instance = tm_cloud_find(d->cloud, order->release[i]);
         if (instance == NULL || !tm_instance_is_here(instance)) continue;
         if (d->cloud->release(d->cloud, order->release[i], &e) != 0)
             tm_log(TM_LOG_WARN, "instance %" PRIu64 " is not given back: %s", order->release[i], e.text);

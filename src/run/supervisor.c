@@ -131,7 +131,7 @@ void tm_supervisor_stop(struct tm_supervisor *s)
 static void end_workers(struct tm_supervisor *s)
 {
     size_t count = 0;
-    const struct tm_instance *all = s->cloud->instances(s->cloud, &count);
+    const struct tm_cloud_instance *all = s->cloud->instances(s->cloud, &count);
     for (size_t i = 0; i < count; i++) {
         int pid = 0;
         if (!tm_instance_is_here(&all[i])) continue;

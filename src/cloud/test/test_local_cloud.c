@@ -246,7 +246,7 @@ static void test_published_hours(void **state)
                 play(&s, next_ms - 1000, &played[run]);
                 size_t all = 0;
                 int64_t here = 0;
-                const struct tm_instance *list = s.cloud->instances(s.cloud, &all);
+                const struct tm_cloud_instance *list = s.cloud->instances(s.cloud, &all);
                 for (size_t k = 0; k < all; k++)
                     here += tm_instance_is_here(&list[k]);
                 assert_row(here == count, "%s event %zu: %d here, trace says %d", names[n], i, (int)here, (int)count);
