@@ -8,13 +8,14 @@
 #include <string.h>
 
 static atomic_long fail_countdown; /* 0: off; 1: the next call fails */
+static atomic_int fail_held;
 static atomic_int fail_happened;
 static atomic_long live;
 
 static int must_fail(void)
 {
     long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
-    if (left <= 0) return 0;
+    if (left <= 0 || atomic_load(&fail_held) != 0) return 0;
     left = atomic_fetch_sub(&fail_countdown, 1);
     if (left != 1) return 0;
     atomic_store(&fail_happened, 1);
@@ -77,6 +78,11 @@ void tm_alloc_fail_at(long n)
 {
     atomic_store(&fail_happened, 0);
     atomic_store(&fail_countdown, n);
+}
+
+void tm_alloc_fail_hold(int held)
+{
+    atomic_store(&fail_held, held);
 }
 
 int tm_alloc_failed(void)

@@ -17,6 +17,8 @@ int tm_grow(void **array, size_t *capacity, size_t need, size_t element_size, si
 
 /* Tests: the n-th call from now fails, once (n = 1: the next one; 0: none). */
 void tm_alloc_fail_at(long n);
+/* Tests: while held, calls neither count nor fail: what the test itself allocates is not what it tests. */
+void tm_alloc_fail_hold(int held);
 /* Tests: did the failure asked for happen? */
 int tm_alloc_failed(void);
 /* Allocations not freed yet. */

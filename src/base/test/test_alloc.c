@@ -51,6 +51,22 @@ static void test_the_nth_call_fails_once(void **state)
     assert_int_equal(tm_alloc_failed(), 0);
 }
 
+static void test_what_is_held_does_not_count(void **state)
+{
+    (void)state;
+    tm_alloc_fail_at(2);
+    void *first = tm_alloc(1);
+    tm_alloc_fail_hold(1);
+    void *aside = tm_alloc(1);
+    assert_non_null(aside);
+    tm_alloc_fail_hold(0);
+    assert_null(tm_alloc(1));
+    assert_int_equal(tm_alloc_failed(), 1);
+    tm_alloc_fail_at(0);
+    tm_free(first);
+    tm_free(aside);
+}
+
 static void test_a_failed_realloc_keeps_the_old(void **state)
 {
     (void)state;
@@ -121,6 +137,7 @@ static void test_strndup_without_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_live_counts_what_is_held), TM_TEST(test_strndup_of_nothing),
-             TM_TEST(test_the_nth_call_fails_once), TM_TEST(test_a_failed_realloc_keeps_the_old),
+             TM_TEST(test_the_nth_call_fails_once),
+             TM_TEST(test_what_is_held_does_not_count), TM_TEST(test_a_failed_realloc_keeps_the_old),
              TM_TEST(test_grow_by_doubling_up_to_max), TM_TEST(test_grow_without_memory),
              TM_TEST(test_strndup_without_memory))
