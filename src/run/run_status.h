@@ -4,7 +4,7 @@
  *
  *     struct tm_run_watch *watch = tm_run_watch_create();
  *     tm_run_watch_take(watch, sequence, event, e);      for every event, again and again as they come
- *     tm_run_watch_look(watch, &view, utc_ms);           while it runs: what no event has said yet
+ *     tm_run_watch_look(watch, &view, utc_ms, e);        while it runs: what no event has said yet
  *     const struct tm_run_status *status = tm_run_watch_status(watch);
  *
  * Counts, exactly:
@@ -12,15 +12,21 @@
  *   rolled back   steps that were committed, lost with all replicas of a stage, and done again from the newest copy set
  *   redone        rolled-back steps, and steps that were under way, not committed, when a generation ended without a
  *                 drain: all work that was done more than once. Planned changes redo nothing
+ *   waiting       time without enough workers, or without the holders of the newest copy set
  *   pause         the time that a change of generation took from training: from the last commit before it to the first
- *                 commit after it, less one step at the pace before it; not below 0. Start-up is no pause, nor is a
- * stop recovery      a pause whose cause is a loss, a hang or a damaged copy: nobody planned it generations   those
- * that started arrivals      instances that came; a worker started again on its instance is none losses instances that
- * were taken away, announced (there was a notice) or not; not those given back. Where no cloud tells of instances,
- * workers that were lost count as theirs worker losses worker processes that were lost, for whatever reason, and came
- * back or not bill          by the cloud's own count, of all instances that ever were on demand     what the same
- * instance-seconds cost at the on-demand price of the moment wall          from the first event to the last or to now,
- * by the clock on the wall; stops between are left out */
+ *                 commit after it, less waiting, less one step at the pace before it; not below 0. Start-up is no
+ *                 pause, nor is a stop
+ *   recovery      a pause whose cause is a loss, a hang or a damaged copy: nobody planned it
+ *   generations   those that started
+ *   arrivals      instances that came; a worker started again on its instance is none
+ *   losses        instances that were taken away, announced (there was a notice) or not; not those given back.
+ *                 Where no cloud tells of instances, workers that came and were lost are counted instead
+ *   worker losses worker processes that were lost, for whatever reason, whether they came back or not
+ *   bill          by the cloud's own count, of all instances that ever were
+ *   on demand     what the same instance-seconds cost at the on-demand price
+ *   weights hash  XXH3-128 over the hashes of all layers' state, by layer, of the copy set made at the last step
+ *   wall          from the first event to the last, or to now, by the clock on the wall; the time between a stop and
+ *                 going on is left out */
 #ifndef TM_RUN_RUN_STATUS_H
 #define TM_RUN_RUN_STATUS_H
 
@@ -62,7 +68,8 @@ struct tm_run_instance {
     int64_t leaves_utc_ms; /* TM_INSTANCE_NOTICED: by the clock on the wall */
     double price_usd_h;
     double bill_usd;
-    enum tm_seat_kind seat;
+    bool worker;            /* its worker holds a lease */
+    enum tm_seat_kind seat; /* in the newest layout */
     uint32_t pipeline;
     uint32_t stage;
 };
@@ -74,15 +81,11 @@ struct tm_run_pause {
     double pause_s;
 };
 
-struct tm_loss_point {
-    uint64_t step;
-    double loss;
-};
-
+/* One that is of interest to people. */
 struct tm_run_event_text {
     uint64_t sequence;
     int64_t utc_ms;
-    char kind[24];
+    char kind[24];                 /* as in the schema */
     char text[TM_STATUS_TEXT_MAX]; /* in words, with its numbers */
 };
 
@@ -108,7 +111,7 @@ struct tm_run_status {
     uint64_t redone;
     uint64_t rolled_back;
     double loss; /* newest; NaN: none */
-    struct tm_loss_point points[TM_STATUS_LOSS_POINTS];
+    struct tm_step_loss points[TM_STATUS_LOSS_POINTS];
     size_t point_count;
     double step_s;         /* newest measured; NaN */
     double steps_s;        /* per second, over the last seconds; 0 while nothing is committed */
@@ -118,8 +121,8 @@ struct tm_run_status {
     uint64_t generations;
     uint32_t pipelines; /* of the layout; 0: none */
     uint32_t stages;
-    uint32_t *seats_first; /* layer at which each stage begins; stages + 1 of them; owned */
-    uint64_t *seats;       /* instance at [pipeline * stages + stage]; 0: its holder is lost; owned */
+    uint32_t *first_layers; /* at which each stage begins; owned */
+    uint64_t *seats;        /* instance at [pipeline * stages + stage]; owned */
     uint32_t spares;
 
     struct tm_run_instance *instances; /* by number; owned */
@@ -143,11 +146,15 @@ struct tm_run_status {
     size_t pause_capacity;
     struct tm_run_spread pause;
     struct tm_run_spread recovery;
+    double waiting_s;
     double wall_s;
 
     struct tm_run_event_text events[TM_STATUS_EVENTS]; /* oldest first */
     size_t event_count;
 };
+
+bool tm_run_instance_is_here(const struct tm_run_instance *instance);
+bool tm_run_cause_is_planned(enum tm_change_cause cause); /* else its pause is a recovery */
 
 void tm_run_status_deinit(struct tm_run_status *status);
 
@@ -170,10 +177,19 @@ int tm_run_watch_take(struct tm_run_watch *watch, uint64_t sequence, const Tmw__
 /* What the coordinator says of now. */
 int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
                       struct tm_error *e);
-/* Borrowed until the next call. */
-const struct tm_run_status *tm_run_watch_status(const struct tm_run_watch *watch);
+/* All of it as it stands now; borrowed until the next call with this watch. */
+const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch);
 
-/* An event in words, with its numbers: "worker 3 lost without a notice". */
+/* ---- single events ---- */
+
+/* Is it for machines only (progress, prices, bills so far)? */
+bool tm_run_event_quiet(const Tmw__RecordEvent *event);
+/* Its kind, as in the schema: "loss". */
+const char *tm_run_event_kind(const Tmw__RecordEvent *event);
+/* In words, with its numbers: "worker 3 is lost: its process ended". Text from outside is made safe to print. */
 void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out);
+/* All of it: {"sequence", "utc_ms", "kind", "quiet", "text", and under its kind every field of the schema}. Lists of
+ * parts of copies are left out. */
+void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json);
 
 #endif

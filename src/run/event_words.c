@@ -1,0 +1,338 @@
+/* Single events of the record, for people (words) and for machines (JSON, field by field from the schema). */
+#include "run/run_status.h"
+
+#include "base/term.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEPTH_MAX = 6, LIST_SHOWN_MAX = 1024 };
+
+const char *tm_run_event_kind(const Tmw__RecordEvent *event)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(&tmw__record_event__descriptor, (unsigned)event->body_case);
+    return field == NULL ? "other" : field->name;
+}
+
+bool tm_run_event_quiet(const Tmw__RecordEvent *event)
+{
+    switch (event->body_case) {
+    case TMW__RECORD_EVENT__BODY_PROGRESS:
+    case TMW__RECORD_EVENT__BODY_PRICE:
+    case TMW__RECORD_EVENT__BODY_JOB:
+    case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
+        return true;
+    case TMW__RECORD_EVENT__BODY_INSTANCE:
+        return event->instance->end_ms == 0; /* prices and bills; its worker's arrival is told */
+    case TMW__RECORD_EVENT__BODY_GENERATION:
+        return !event->generation->started; /* what led to the fence is told */
+    default:
+        return false;
+    }
+}
+
+/* ---- words ---- */
+
+static void safe(struct tm_text *out, const char *text)
+{
+    tm_term_put_safe(out, text, strlen(text));
+}
+
+static void instance_words(const Tmw__Instance *instance, struct tm_text *out)
+{
+    const char *kind = instance->spot ? "spot" : "on-demand";
+    tm_text_printf(out, "instance %" PRIu64 " (%s, $%.4g/h) ", instance->id, kind,
+                   (double)instance->price_microusd_h / 1e6);
+    if (instance->end_ms == 0)
+        tm_text_puts(out, instance->announced ? "has a notice" : "is here");
+    else if (instance->released)
+        tm_text_puts(out, "was given back");
+    else
+        tm_text_puts(out, instance->announced ? "was taken back, as announced" : "was taken away without a notice");
+    if (instance->bill_microusd > 0)
+        tm_text_printf(out, "; it cost $%.4g%s", (double)instance->bill_microusd / 1e6,
+                       instance->end_ms == 0 ? " so far" : "");
+}
+
+static void generation_words(const Tmw__GenerationEvent *body, struct tm_text *out)
+{
+    uint32_t number = (uint32_t)body->generation; /* the upper half tells rebuilt records apart */
+    if (!body->started || body->layout == NULL) {
+        tm_text_printf(out, "generation %" PRIu32 " is called together: %s", number,
+                       tm_change_cause_name((enum tm_change_cause)body->cause));
+        return;
+    }
+    size_t spares = 0;
+    for (size_t i = 0; i < body->layout->n_members; i++)
+        spares += body->layout->members[i]->spare != 0;
+    tm_text_printf(out, "generation %" PRIu32 " trains from step %" PRIu64 ": %u x %zu", number, body->base_step,
+                   body->layout->pipelines, body->layout->n_stages);
+    if (spares > 0) tm_text_printf(out, " and %zu spare%s", spares, spares == 1 ? "" : "s");
+    if (body->redone > 0)
+        tm_text_printf(out, "; %" PRIu64 " step%s redone", body->redone, body->redone == 1 ? "" : "s");
+    if (body->rolled_back > 0)
+        tm_text_printf(out, "; %" PRIu64 " step%s rolled back", body->rolled_back, body->rolled_back == 1 ? "" : "s");
+}
+
+static void loss_words(const Tmw__LossEvent *body, struct tm_text *out)
+{
+    tm_text_printf(out, "worker %" PRIu64 " is lost%s: %s", body->instance, body->announced ? ", as announced" : "",
+                   body->silent ? "nothing is heard of it" : "its process ended");
+    if (!body->seated) tm_text_puts(out, "; it did not train");
+}
+
+static void notice_words(const Tmw__NoticeEvent *body, struct tm_text *out)
+{
+    if (body->taken_back)
+        tm_text_printf(out, "instance %" PRIu64 " stays: its notice was taken back", body->instance);
+    else
+        tm_text_printf(out, "instance %" PRIu64 " has a notice: it goes in %.3g s", body->instance,
+                       (double)body->left_ms / 1000);
+}
+
+static void pause_words(const Tmw__PauseEvent *body, struct tm_text *out)
+{
+    uint64_t lost_ms = body->pause_ms > body->step_ms ? body->pause_ms - body->step_ms : 0;
+    tm_text_printf(out, "training goes on after %.3f s (%s)", (double)lost_ms / 1000,
+                   tm_change_cause_name((enum tm_change_cause)body->cause));
+}
+
+static void bottleneck_words(const Tmw__BottleneckEvent *body, struct tm_text *out)
+{
+    if (body->worker != 0)
+        tm_text_printf(out, "worker %" PRIu64 " holds the others up: they wait for it %u%% of the time", body->worker,
+                       body->percent);
+    else
+        tm_text_printf(out, "steps take %" PRIu64 " ms, %" PRIu64 " ms were predicted", body->observed_ms,
+                       body->predicted_ms);
+}
+
+static void state_words(const Tmw__StateEvent *body, struct tm_text *out)
+{
+    tm_text_printf(out, "the job is %s at step %" PRIu64, tm_job_state_name((enum tm_job_state)body->state),
+                   body->step);
+    if (body->reason == NULL || body->reason[0] == '\0') return;
+    tm_text_puts(out, ": ");
+    safe(out, body->reason);
+}
+
+static void note_words(const Tmw__NoteEvent *body, struct tm_text *out)
+{
+    safe(out, body->what);
+    if (body->worker != 0) tm_text_printf(out, " (worker %" PRIu64 ")", body->worker);
+    if (body->value != 0)
+        tm_text_printf(out, " (%" PRIu64 ")", body->value > UINT32_MAX ? body->value & UINT32_MAX : body->value);
+}
+
+static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
+{
+    switch (event->body_case) {
+    case TMW__RECORD_EVENT__BODY_SET_BAD:
+        tm_text_printf(out, "copy set %" PRIu64 " is damaged or lost", event->set_bad);
+        break;
+    case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
+        tm_text_printf(out, "finished: step %" PRIu64 " is the last", event->finished_step);
+        break;
+    case TMW__RECORD_EVENT__BODY_FAILED:
+        tm_text_printf(out, "failed at step %" PRIu64 " on worker %" PRIu64 ": ", event->failed->step,
+                       event->failed->worker);
+        safe(out, event->failed->reason);
+        break;
+    case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
+        tm_text_puts(out, "the job's kernels are ");
+        safe(out, event->kernel_class);
+        break;
+    case TMW__RECORD_EVENT__BODY_RELEASE:
+        tm_text_printf(out, "instance %" PRIu64 " may be given back", event->release->instance);
+        break;
+    case TMW__RECORD_EVENT__BODY_RENT:
+        tm_text_printf(out, "wanted: %u spot and %u on-demand instances", event->rent->want_spot,
+                       event->rent->want_on_demand);
+        break;
+    case TMW__RECORD_EVENT__BODY_RESTART:
+        tm_text_puts(out, event->restart->rebuilt ? "the coordinator is back, without its record"
+                                                  : "the coordinator is back; training went on");
+        break;
+    default:
+        tm_text_puts(out, "something that this release does not know");
+        break;
+    }
+}
+
+void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out)
+{
+    switch (event->body_case) {
+    case TMW__RECORD_EVENT__BODY_GENERATION:
+        generation_words(event->generation, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_SET_WHOLE:
+        tm_text_printf(out, "step %" PRIu64 " is durable (copy set %" PRIu64 ")", event->set_whole->step,
+                       event->set_whole->set);
+        break;
+    case TMW__RECORD_EVENT__BODY_INSTANCE:
+        instance_words(event->instance, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_NOTE:
+        note_words(event->note, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_PROGRESS:
+        tm_text_printf(out, "step %" PRIu64, event->progress->step);
+        if (event->progress->loss_known) tm_text_printf(out, ", loss %.4f", event->progress->loss);
+        if (event->progress->step_ms > 0) tm_text_printf(out, ", %u ms a step", event->progress->step_ms);
+        break;
+    case TMW__RECORD_EVENT__BODY_ARRIVAL:
+        tm_text_printf(out, "worker %" PRIu64 " is %s%s", event->arrival->instance,
+                       event->arrival->again ? "here again" : "here", event->arrival->anchor ? " (anchor)" : "");
+        break;
+    case TMW__RECORD_EVENT__BODY_LOSS:
+        loss_words(event->loss, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_NOTICE:
+        notice_words(event->notice, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_PAUSE:
+        pause_words(event->pause, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_BOTTLENECK:
+        bottleneck_words(event->bottleneck, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_STATE:
+        state_words(event->state, out);
+        break;
+    case TMW__RECORD_EVENT__BODY_PRICE:
+        tm_text_printf(out, "prices: spot $%.4g/h, on-demand $%.4g/h", (double)event->price->spot_microusd_h / 1e6,
+                       (double)event->price->on_demand_microusd_h / 1e6);
+        break;
+    case TMW__RECORD_EVENT__BODY_JOB:
+        tm_text_puts(out, "job ");
+        safe(out, event->job->name);
+        tm_text_printf(out, ": %" PRIu64 " steps", event->job->steps);
+        break;
+    default:
+        plain_words(event, out);
+        break;
+    }
+}
+
+/* ---- every field, from the schema ---- */
+
+static void write_value(const ProtobufCFieldDescriptor *field, const void *at, const char *key, int depth,
+                        struct tm_jsonout *json);
+
+static bool is_left_out(const ProtobufCFieldDescriptor *field)
+{
+    return strcmp(field->name, "parts") == 0;
+}
+
+static void write_field(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field, int depth,
+                        struct tm_jsonout *json)
+{
+    const char *base = (const char *)message;
+    const void *at = base + field->offset;
+    if (is_left_out(field)) return;
+    if (field->label != PROTOBUF_C_LABEL_REPEATED) {
+        write_value(field, at, field->name, depth, json);
+        return;
+    }
+    size_t count = 0;
+    const char *items = NULL;
+    memcpy(&count, base + field->quantifier_offset, sizeof count);
+    memcpy(&items, at, sizeof items);
+    size_t size = field->type == PROTOBUF_C_TYPE_MESSAGE || field->type == PROTOBUF_C_TYPE_STRING ? sizeof(void *)
+                  : field->type == PROTOBUF_C_TYPE_UINT32                                         ? sizeof(uint32_t)
+                                                                                                  : sizeof(uint64_t);
+    tm_jsonout_list(json, field->name);
+    for (size_t i = 0; i < count && i < LIST_SHOWN_MAX; i++)
+        write_value(field, items + i * size, NULL, depth, json);
+    tm_jsonout_end(json);
+}
+
+static void write_message(const ProtobufCMessage *message, const char *key, int depth, struct tm_jsonout *json)
+{
+    tm_jsonout_object(json, key);
+    for (unsigned i = 0; message != NULL && i < message->descriptor->n_fields; i++)
+        write_field(message, &message->descriptor->fields[i], depth, json);
+    tm_jsonout_end(json);
+}
+
+/* Numbers that only tell one thing from another go as text: JSON readers keep 53 bits. */
+static void write_u64(const ProtobufCFieldDescriptor *field, uint64_t value, const char *key, struct tm_jsonout *json)
+{
+    char text[24];
+    if (field->type == PROTOBUF_C_TYPE_UINT64 && value <= (uint64_t)1 << 53) {
+        tm_jsonout_integer(json, key, (int64_t)value);
+        return;
+    }
+    (void)snprintf(text, sizeof text, "%016" PRIx64, value);
+    tm_jsonout_string(json, key, text);
+}
+
+static void write_value(const ProtobufCFieldDescriptor *field, const void *at, const char *key, int depth,
+                        struct tm_jsonout *json)
+{
+    union {
+        uint32_t u32;
+        uint64_t u64;
+        int64_t i64;
+        double real;
+        protobuf_c_boolean truth;
+        char *text;
+        ProtobufCMessage *message;
+    } value;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT32:
+        memcpy(&value.u32, at, sizeof value.u32);
+        tm_jsonout_integer(json, key, value.u32);
+        break;
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        memcpy(&value.u64, at, sizeof value.u64);
+        write_u64(field, value.u64, key, json);
+        break;
+    case PROTOBUF_C_TYPE_INT64:
+        memcpy(&value.i64, at, sizeof value.i64);
+        tm_jsonout_integer(json, key, value.i64);
+        break;
+    case PROTOBUF_C_TYPE_DOUBLE:
+        memcpy(&value.real, at, sizeof value.real);
+        tm_jsonout_number(json, key, value.real);
+        break;
+    case PROTOBUF_C_TYPE_BOOL:
+        memcpy(&value.truth, at, sizeof value.truth);
+        tm_jsonout_bool(json, key, value.truth != 0);
+        break;
+    case PROTOBUF_C_TYPE_STRING:
+        memcpy(&value.text, at, sizeof value.text);
+        tm_jsonout_string(json, key, value.text == NULL ? "" : value.text);
+        break;
+    case PROTOBUF_C_TYPE_MESSAGE:
+        memcpy(&value.message, at, sizeof value.message);
+        if (depth < DEPTH_MAX) write_message(value.message, key, depth + 1, json);
+        break;
+    default: /* the record has no others */
+        tm_jsonout_null(json, key);
+        break;
+    }
+}
+
+void tm_run_event_write(uint64_t sequence, const Tmw__RecordEvent *event, struct tm_jsonout *json)
+{
+    struct tm_text words;
+    tm_text_init(&words, 2048);
+    tm_run_event_words(event, &words);
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_integer(json, "sequence", (int64_t)sequence);
+    tm_jsonout_integer(json, "utc_ms", event->at_ms);
+    tm_jsonout_string(json, "kind", tm_run_event_kind(event));
+    tm_jsonout_bool(json, "quiet", tm_run_event_quiet(event));
+    tm_jsonout_string(json, "text", tm_text_string(&words));
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(&tmw__record_event__descriptor, (unsigned)event->body_case);
+    if (field != NULL) write_field(&event->base, field, 0, json);
+    tm_jsonout_end(json);
+    if (words.failed == -(int)TM_ENOMEM) json->out->failed = words.failed;
+    tm_text_deinit(&words);
+}

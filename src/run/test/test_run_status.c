@@ -1,0 +1,546 @@
+/* What a run's status says of records made by hand: every count of its header, words, JSON there and back. */
+#include "run/run_status.h"
+
+#include "base/test/harness.h"
+#include "run/test/record_samples.h"
+
+#include <stdio.h>
+
+static int feed(struct tm_run_watch *watch, const struct samples *s, struct tm_error *e)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        int rc = tm_run_watch_take(watch, i + 1, s->events[i], e);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+static struct tm_run_watch *watch_of(const struct samples *s)
+{
+    struct tm_error e;
+    struct tm_run_watch *watch = tm_run_watch_create();
+    assert_non_null(watch);
+    if (feed(watch, s, &e) != 0) fail_msg("%s", e.text);
+    return watch;
+}
+
+static void near(double got, double want)
+{
+    if (!(fabs(got - want) < 1e-9)) fail_msg("got %.12g, want %.12g", got, want);
+}
+
+static void test_a_small_run(void **state)
+{
+    (void)state;
+    struct samples s;
+    samples_init(&s);
+    samples_small_run(&s, true);
+    struct tm_run_watch *watch = watch_of(&s);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    assert_string_equal(got->job.name, "gpt-small");
+    assert_int_equal(got->state, TM_JOB_FINISHED);
+    assert_int_equal(got->committed, 100);
+    assert_int_equal(got->durable, 100);
+    assert_int_equal(got->redone, 1);
+    assert_int_equal(got->rolled_back, 0);
+    assert_int_equal(got->generations, 3);
+    assert_int_equal(got->arrivals, 5);
+    assert_int_equal(got->losses_announced, 1);
+    assert_int_equal(got->losses_unannounced, 1);
+    assert_int_equal(got->worker_losses, 2);
+    assert_int_equal(got->pause.count, 2);
+    near(got->pause.p50_s, 0.35);
+    near(got->pause.max_s, 0.55);
+    near(got->pause.total_s, 0.7);
+    assert_int_equal(got->recovery.count, 1);
+    near(got->recovery.p50_s, 0.55);
+    near(got->waiting_s, 0);
+    near(got->bill_usd, 0.333333 + 0.070833 + 0.1875 + 0.333333 + 0.183333);
+    near(got->on_demand_usd, (1200 + 255 + 675 + 1200 + 660) / 3600.0 * 3);
+    near(got->wall_s, 19.8);
+    near(got->loss, 1.0);
+    assert_int_equal(strlen(got->weights_hash), 32);
+    assert_int_equal(got->here, 0);
+    assert_int_equal(got->pipelines, 1);
+    assert_int_equal(got->stages, 2);
+    assert_int_equal(got->seats[0], 1);
+    assert_int_equal(got->seats[1], 4);
+    assert_int_equal(got->spares, 1);
+    assert_false(got->live);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+/* Cut in the middle: the same events once more change nothing. */
+static void test_halfway_and_again(void **state)
+{
+    (void)state;
+    struct samples s;
+    samples_init(&s);
+    samples_small_run(&s, false);
+    struct tm_run_watch *watch = watch_of(&s);
+    assert_int_equal(feed(watch, &s, NULL), 0);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    assert_int_equal(got->state, TM_JOB_TRAINING);
+    assert_int_equal(got->committed, 62);
+    assert_int_equal(got->here, 3);
+    assert_int_equal(got->noticed, 0);
+    assert_int_equal(got->generations, 3);
+    assert_int_equal(got->weights_hash[0], 0);
+    near(got->step_s, 0.2);
+    near(got->steps_s, 5); /* nothing yet in this generation: by the last step's time */
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+/* Time without workers is waiting, not a pause; a roll-back is work done again. */
+static void test_waiting_and_rolling_back(void **state)
+{
+    (void)state;
+    static const uint64_t ids[] = {1, 2};
+    struct samples s;
+    samples_init(&s);
+    add_job(&s, "x", 100);
+    add_fence(&s, 1, TM_CHANGED_BEGIN);
+    (void)add_start(&s, 1, 0, 1, 2, ids, 2);
+    add_pause(&s, 1, TM_CHANGED_BEGIN, 5000, 0); /* start-up */
+    add_progress(&s, 50, NAN, 100);
+    s.at_ms += 500;
+    add_fence(&s, 2, TM_CHANGED_LOSS);
+    s.at_ms += 100;
+    add_state(&s, TM_JOB_WAITING, "more workers", 50);
+    s.at_ms += 7000;
+    struct tm_run_watch *half = watch_of(&s);
+    assert_int_equal(tm_run_watch_status(half)->state, TM_JOB_WAITING);
+    assert_string_equal(tm_run_watch_status(half)->reason, "more workers");
+    near(tm_run_watch_status(half)->steps_s, 0);
+    tm_run_watch_destroy(half);
+    Tmw__GenerationEvent *start = add_start(&s, 2, 40, 1, 2, ids, 2);
+    start->rolled_back = 10;
+    start->redone = 1;
+    s.at_ms += 300;
+    add_pause(&s, 2, TM_CHANGED_LOSS, 8000, 100);
+    add_progress(&s, 41, NAN, 100);
+    struct tm_run_watch *watch = watch_of(&s);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    assert_int_equal(got->state, TM_JOB_TRAINING);
+    assert_int_equal(got->committed, 41);
+    assert_int_equal(got->rolled_back, 10);
+    assert_int_equal(got->redone, 11);
+    near(got->waiting_s, 7);
+    assert_int_equal(got->pause.count, 1);
+    near(got->pause.total_s, 0.9);
+    near(got->recovery.max_s, 0.9);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+static void test_stopped_and_gone_on(void **state)
+{
+    (void)state;
+    static const uint64_t ids[] = {1};
+    struct samples s;
+    samples_init(&s);
+    add_job(&s, "x", 100);
+    (void)add_start(&s, 1, 0, 1, 1, ids, 1);
+    s.at_ms += 2000;
+    add_progress(&s, 20, NAN, 100);
+    add_state(&s, TM_JOB_STOPPED, "asked to", 20);
+    s.at_ms += 3600000; /* an hour later */
+    add_state(&s, TM_JOB_STARTING, "", 20);
+    s.at_ms += 1000;
+    (void)add_start(&s, 2, 20, 1, 1, ids, 1);
+    add_pause(&s, 2, TM_CHANGED_BEGIN, 3601000, 100);
+    struct tm_run_watch *watch = watch_of(&s);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    near(got->wall_s, 3);
+    assert_int_equal(got->pause.count, 0);
+    assert_true(isnan(got->pause.p50_s));
+    assert_int_equal(got->committed, 20);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+/* Without a cloud, workers stand for their instances. */
+static void test_no_cloud(void **state)
+{
+    (void)state;
+    struct samples s;
+    samples_init(&s);
+    (void)add_arrival(&s, 1);
+    (void)add_arrival(&s, 2);
+    (void)add_loss(&s, 1, false);
+    add_arrival(&s, 1)->again = true;
+    add_notice(&s, 2, 30000, false);
+    (void)add_loss(&s, 2, true);
+    struct tm_run_watch *watch = watch_of(&s);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    assert_int_equal(got->arrivals, 2);
+    assert_int_equal(got->losses_announced, 1);
+    assert_int_equal(got->losses_unannounced, 1);
+    assert_int_equal(got->here, 1);
+    near(got->bill_usd, 0);
+    assert_true(isnan(got->on_demand_usd));
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+static void test_the_loss_curve_is_thinned(void **state)
+{
+    (void)state;
+    struct samples s;
+    samples_init(&s);
+    for (uint64_t step = 1; step <= 1000; step++)
+        add_progress(&s, step, (double)step, 10);
+    struct tm_run_watch *watch = watch_of(&s);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    assert_int_equal(got->point_count, 250);
+    for (size_t i = 0; i < got->point_count; i++)
+        assert_row(got->points[i].step == 1 + 4 * i && got->points[i].loss == (double)got->points[i].step, "point %zu",
+                   i);
+    near(got->loss, 1000);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+static void test_the_pace(void **state)
+{
+    (void)state;
+    static const uint64_t ids[] = {1};
+    struct samples s;
+    samples_init(&s);
+    (void)add_start(&s, 1, 0, 1, 1, ids, 1);
+    for (uint64_t i = 1; i <= 30; i++) { /* 4 a second, then 8 */
+        s.at_ms += 1000;
+        add_progress(&s, i <= 15 ? 4 * i : 60 + 8 * (i - 15), NAN, 100);
+    }
+    struct tm_run_watch *watch = watch_of(&s);
+    near(tm_run_watch_status(watch)->steps_s, 8);
+    struct tm_coordinator_view view = {
+        .phase = TM_COORDINATOR_RUNNING, .applied = 180, .waiting = "", .failure = "", .state = TM_JOB_TRAINING};
+    assert_int_equal(tm_run_watch_look(watch, &view, s.at_ms + 22000, NULL), 0); /* nothing new: it stands */
+    assert_true(tm_run_watch_status(watch)->steps_s < 3);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+/* ---- live ---- */
+
+static void test_looking(void **state)
+{
+    (void)state;
+    struct samples s;
+    samples_init(&s);
+    samples_small_run(&s, false);
+    struct tm_run_watch *watch = watch_of(&s);
+    const struct tm_step_loss losses[] = {{.step = 66, .loss = 2.25}};
+    Tmw__Instance instance = TMW__INSTANCE__INIT;
+    instance.id = 4;
+    instance.start_ms = 60000;
+    instance.spot = true;
+    instance.announced = true;
+    instance.notice_left_ms = 1500;
+    instance.price_microusd_h = 1000000;
+    struct tm_coordinator_view view = {.phase = TM_COORDINATOR_RUNNING,
+                                       .state = TM_JOB_TRAINING,
+                                       .applied = 66,
+                                       .durable_step = 62,
+                                       .waiting = "",
+                                       .failure = "",
+                                       .losses = losses,
+                                       .loss_count = 1,
+                                       .step_ms = 250,
+                                       .bill_microusd = 1234567,
+                                       .want_spot = 4,
+                                       .instances = &instance,
+                                       .instance_count = 1};
+    int64_t now_ms = s.at_ms + 1000;
+    assert_int_equal(tm_run_watch_look(watch, &view, now_ms, NULL), 0);
+    const struct tm_run_status *got = tm_run_watch_status(watch);
+    assert_true(got->live);
+    assert_int_equal(got->committed, 66);
+    assert_int_equal(got->durable, 62);
+    near(got->loss, 2.25);
+    near(got->step_s, 0.25);
+    near(got->bill_usd, 1.234567);
+    assert_int_equal(got->noticed, 1);
+    assert_int_equal(got->arrivals, 5);
+    assert_int_equal(got->instances[3].leaves_utc_ms, now_ms + 1500);
+    near(got->wall_s, 12.8);
+    /* The cloud was at 735 s when it was last heard; a second at speed 60 has passed since. */
+    near(got->on_demand_usd, ((795 - 60) * 2 + 255 + 675 + (795 - 600)) / 3600.0 * 3);
+    view.phase = TM_COORDINATOR_COLLECTING;
+    view.state = TM_JOB_WAITING;
+    view.waiting = "more workers";
+    assert_int_equal(tm_run_watch_look(watch, &view, now_ms + 1000, NULL), 0);
+    assert_int_equal(tm_run_watch_look(watch, &view, now_ms + 3000, NULL), 0);
+    got = tm_run_watch_status(watch);
+    assert_int_equal(got->state, TM_JOB_WAITING);
+    assert_string_equal(got->reason, "more workers");
+    near(got->waiting_s, 2);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+/* ---- words ---- */
+
+static void test_words(void **state)
+{
+    (void)state;
+    static const uint64_t ids[] = {7, 8, 9};
+    struct samples s;
+    samples_init(&s);
+    add_instance(&s, 3, 0, 0)->announced = false;
+    add_instance(&s, 3, 0, 3600000)->announced = true;
+    (void)add_instance(&s, 3, 0, 1800000);
+    add_instance(&s, 3, 0, 1800000)->released = true;
+    add_arrival(&s, 5)->again = true;
+    (void)add_loss(&s, 5, false);
+    add_loss(&s, 5, true)->silent = true;
+    add_notice(&s, 5, 120000, false);
+    add_notice(&s, 5, 0, true);
+    add_fence(&s, 4, TM_CHANGED_STALL);
+    Tmw__GenerationEvent *start = add_start(&s, (1ULL << 32) + 4, 17, 1, 2, ids, 3);
+    start->redone = 1;
+    start->rolled_back = 2;
+    add_pause(&s, 4, TM_CHANGED_LOSS, 900, 100);
+    add_set(&s, 2, 30);
+    add_progress(&s, 31, 2.5, 120);
+    add_state(&s, TM_JOB_STOPPED, "asked to", 31);
+    add_failed(&s, "ValueError: \x1b[31mred", 5, 32);
+    add_note(&s, "a copy is damaged", 5, 2);
+    add_finished(&s, 100);
+    static const struct {
+        const char *words;
+        const char *kind;
+        bool quiet;
+    } rows[] = {
+        {"instance 3 (spot, $1/h) is here", "instance", true},
+        {"instance 3 (spot, $1/h) was taken back, as announced; it cost $1", "instance", false},
+        {"instance 3 (spot, $1/h) was taken away without a notice; it cost $0.5", "instance", false},
+        {"instance 3 (spot, $1/h) was given back; it cost $0.5", "instance", false},
+        {"worker 5 is here again", "arrival", false},
+        {"worker 5 is lost: its process ended", "loss", false},
+        {"worker 5 is lost, as announced: nothing is heard of it", "loss", false},
+        {"instance 5 has a notice: it goes in 120 s", "notice", false},
+        {"instance 5 stays: its notice was taken back", "notice", false},
+        {"generation 4 is called together: stall", "generation", true},
+        {"generation 4 trains from step 17: 1 x 2 and 1 spare; 1 step redone; 2 steps rolled back", "generation",
+         false},
+        {"training goes on after 0.800 s (loss)", "pause", false},
+        {"step 30 is durable (copy set 2)", "set_whole", false},
+        {"step 31, loss 2.5000, 120 ms a step", "progress", true},
+        {"the job is stopped at step 31: asked to", "state", false},
+        {"failed at step 32 on worker 5: ValueError: ?[31mred", "failed", false},
+        {"a copy is damaged (worker 5) (2)", "note", false},
+        {"finished: step 100 is the last", "finished_step", false},
+    };
+    assert_int_equal(s.count, TM_COUNT(rows));
+    for (size_t i = 0; i < s.count; i++) {
+        struct tm_text words;
+        tm_text_init(&words, 4096);
+        tm_run_event_words(s.events[i], &words);
+        assert_row_string(rows[i].words, tm_text_string(&words), rows[i].words);
+        assert_row_string(rows[i].words, tm_run_event_kind(s.events[i]), rows[i].kind);
+        assert_row(tm_run_event_quiet(s.events[i]) == rows[i].quiet, "%s: quiet", rows[i].words);
+        tm_text_deinit(&words);
+    }
+    samples_deinit(&s);
+}
+
+static void test_events_as_json(void **state)
+{
+    (void)state;
+    struct samples s;
+    struct tm_text text;
+    struct tm_jsonout json;
+    samples_init(&s);
+    tm_text_init(&text, 1 << 20);
+    add_loss(&s, 5, true)->incarnation = 0xfedcba9876543210;
+    add_set(&s, 2, 30);
+    for (size_t i = 0; i < s.count; i++) {
+        tm_jsonout_init_line(&json, &text);
+        tm_run_event_write(i + 1, s.events[i], &json);
+    }
+    assert_string_equal(
+        tm_text_string(&text),
+        "{\"sequence\": 1, \"utc_ms\": 1700000000000, \"kind\": \"loss\", \"quiet\": false, "
+        "\"text\": \"worker 5 is lost, as announced: its process ended\", \"loss\": {\"instance\": 5, "
+        "\"incarnation\": \"fedcba9876543210\", \"announced\": true, \"silent\": false, \"seated\": true}}\n"
+        "{\"sequence\": 2, \"utc_ms\": 1700000000000, \"kind\": \"set_whole\", \"quiet\": false, "
+        "\"text\": \"step 30 is durable (copy set 2)\", \"set_whole\": {\"set\": 2, \"generation\": 0, \"step\": 30, "
+        "\"took_ms\": 0}}\n");
+    tm_text_clear(&text); /* all kinds are JSON */
+    s.count = 0;
+    samples_small_run(&s, true);
+    for (size_t i = 0; i < s.count; i++) {
+        json_t *root = NULL;
+        struct tm_error e;
+        tm_text_clear(&text);
+        tm_jsonout_init_line(&json, &text);
+        tm_run_event_write(i + 1, s.events[i], &json);
+        if (tm_json_load("event", text.data, text.length, &root, &e) != 0) fail_msg("%s: %s", e.text, text.data);
+        assert_non_null(json_object_get(root, json_string_value(json_object_get(root, "kind"))));
+        json_decref(root);
+    }
+    tm_text_deinit(&text);
+    samples_deinit(&s);
+}
+
+/* ---- JSON of the whole ---- */
+
+static void write_text(const struct tm_run_status *status, bool summary, struct tm_text *out)
+{
+    struct tm_jsonout json;
+    tm_text_init(out, 8 << 20);
+    tm_jsonout_init(&json, out);
+    (summary ? tm_run_summary_write : tm_run_status_write)(status, &json);
+    assert_int_equal(tm_text_status(out, NULL), 0);
+}
+
+static void test_status_there_and_back(void **state)
+{
+    (void)state;
+    for (int to_the_end = 0; to_the_end < 2; to_the_end++) {
+        struct samples s;
+        struct tm_text first;
+        struct tm_text second;
+        struct tm_run_status read;
+        struct tm_error e;
+        samples_init(&s);
+        samples_small_run(&s, to_the_end != 0);
+        struct tm_run_watch *watch = watch_of(&s);
+        write_text(tm_run_watch_status(watch), false, &first);
+        if (tm_run_status_read("status", first.data, first.length, &read, &e) != 0) fail_msg("%s", e.text);
+        write_text(&read, false, &second);
+        assert_string_equal(first.data, second.data);
+        tm_run_status_deinit(&read);
+        tm_text_deinit(&first);
+        tm_text_deinit(&second);
+        tm_run_watch_destroy(watch);
+        samples_deinit(&s);
+    }
+}
+
+static void test_wrong_status(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from;
+        const char *to;
+        const char *piece;
+    } rows[] = {
+        {"\"committed\": 100", "\"committed\": -1", "\"committed\""},
+        {"\"committed\": 100", "\"comitted\": 100", "\"committed\""},
+        {"\"state\": \"finished\"", "\"state\": \"tired\"", "\"state\""},
+        {"\"live\": false", "\"live\": 0", "\"live\""},
+        {"\"stages\": 2", "\"stages\": 3", "\"layout\""},
+        {"\"wall_s\": 19.8", "\"wall_s\": \"long\"", "\"wall_s\""},
+        {"\"cause\": \"loss\"", "\"cause\": \"loos\"", "\"cause\""},
+        {"\"seat\": \"spare\"", "\"seat\": 7", "\"seat\""},
+        {"{", "[", "status"},
+    };
+    struct samples s;
+    struct tm_text text;
+    samples_init(&s);
+    samples_small_run(&s, true);
+    struct tm_run_watch *watch = watch_of(&s);
+    write_text(tm_run_watch_status(watch), false, &text);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_text wrong;
+        struct tm_run_status read;
+        struct tm_error e = {.text = ""};
+        const char *at = strstr(text.data, rows[i].from);
+        assert_row(at != NULL, "%s", rows[i].from);
+        tm_text_init(&wrong, 8 << 20);
+        tm_text_append(&wrong, text.data, (size_t)(at - text.data));
+        tm_text_puts(&wrong, rows[i].to);
+        tm_text_puts(&wrong, at + strlen(rows[i].from));
+        assert_row(tm_run_status_read("status", wrong.data, wrong.length, &read, &e) == -(int)TM_EINPUT, "%s",
+                   rows[i].to);
+        assert_error_has(e, rows[i].piece);
+        tm_text_deinit(&wrong);
+    }
+    tm_text_deinit(&text);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+static void test_summary(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"job",
+                                       "state",
+                                       "steps_committed",
+                                       "steps_redone",
+                                       "steps_rolled_back",
+                                       "samples_committed",
+                                       "final_loss",
+                                       "weights_hash",
+                                       "generations",
+                                       "losses_announced",
+                                       "losses_unannounced",
+                                       "arrivals",
+                                       "pause_s",
+                                       "recovery_s",
+                                       "bill_usd",
+                                       "on_demand_usd",
+                                       "wall_s"};
+    struct samples s;
+    struct tm_text text;
+    json_t *root = NULL;
+    samples_init(&s);
+    samples_small_run(&s, true);
+    struct tm_run_watch *watch = watch_of(&s);
+    write_text(tm_run_watch_status(watch), true, &text);
+    assert_int_equal(tm_json_load("summary", text.data, text.length, &root, NULL), 0);
+    assert_int_equal(json_object_size(root), TM_COUNT(keys));
+    for (size_t i = 0; i < TM_COUNT(keys); i++)
+        assert_row(json_object_get(root, keys[i]) != NULL, "%s", keys[i]);
+    assert_int_equal(json_integer_value(json_object_get(root, "samples_committed")), 3200);
+    assert_int_equal(json_object_size(json_object_get(root, "pause_s")), 3);
+    assert_int_equal(json_object_size(json_object_get(root, "recovery_s")), 2);
+    json_decref(root);
+    tm_text_deinit(&text);
+    tm_run_watch_destroy(watch);
+    samples_deinit(&s);
+}
+
+/* ---- memory ---- */
+
+static int all_of_it(const struct samples *s, struct tm_text *text)
+{
+    struct tm_error e;
+    struct tm_run_watch *watch = tm_run_watch_create();
+    int rc = watch == NULL ? -(int)TM_ENOMEM : feed(watch, s, &e);
+    if (rc == 0) {
+        struct tm_jsonout json;
+        struct tm_run_status read;
+        tm_text_init(text, 8 << 20);
+        tm_jsonout_init(&json, text);
+        tm_run_status_write(tm_run_watch_status(watch), &json);
+        rc = tm_text_status(text, NULL);
+        if (rc == 0) rc = tm_run_status_read("status", text->data, text->length, &read, &e);
+        if (rc == 0) tm_run_status_deinit(&read);
+        tm_text_deinit(text);
+    }
+    tm_run_watch_destroy(watch);
+    return rc;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct samples s;
+    struct tm_text text;
+    samples_init(&s);
+    samples_small_run(&s, true);
+    TM_FAIL_EACH_ALLOC(rc = all_of_it(&s, &text));
+    samples_deinit(&s);
+}
+
+TM_TEST_MAIN(TM_TEST(test_a_small_run), TM_TEST(test_halfway_and_again), TM_TEST(test_waiting_and_rolling_back),
+             TM_TEST(test_stopped_and_gone_on), TM_TEST(test_no_cloud), TM_TEST(test_the_loss_curve_is_thinned),
+             TM_TEST(test_the_pace), TM_TEST(test_looking), TM_TEST(test_words), TM_TEST(test_events_as_json),
+             TM_TEST(test_status_there_and_back), TM_TEST(test_wrong_status), TM_TEST(test_summary),
+             TM_TEST(test_memory))
