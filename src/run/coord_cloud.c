@@ -11,7 +11,7 @@ enum { BILL_EVERY_MS = 60000 };
 
 /* ---- instances ---- */
 
-static Tmw__Instance *find_instance(struct tm_coordinator *c, uint64_t id)
+const Tmw__Instance *tm_coord__instance(const struct tm_coordinator *c, uint64_t id)
 {
     for (size_t i = 0; i < c->instance_count; i++)
         if (c->instances[i].id == id) return &c->instances[i];
@@ -20,16 +20,17 @@ static Tmw__Instance *find_instance(struct tm_coordinator *c, uint64_t id)
 
 int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance)
 {
-    Tmw__Instance *kept = find_instance(c, instance->id);
-    if (kept == NULL) {
-        size_t i = c->instance_count;
+    size_t i = 0;
+    while (i < c->instance_count && c->instances[i].id != instance->id)
+        i++;
+    if (i == c->instance_count) {
         int rc = tm_grow((void **)&c->instances, &c->instance_capacity, i + 1, sizeof *c->instances, INSTANCES_MAX);
         if (rc != 0) return rc;
-        kept = &c->instances[c->instance_count++];
+        c->instance_count++;
     }
-    *kept = *instance;
-    kept->base.n_unknown_fields = 0;
-    kept->base.unknown_fields = NULL;
+    c->instances[i] = *instance;
+    c->instances[i].base.n_unknown_fields = 0;
+    c->instances[i].base.unknown_fields = NULL;
     return 0;
 }
 
@@ -51,7 +52,7 @@ static void take_instance(struct tm_coordinator *c, int64_t now_ms, Tmw__Instanc
                           struct tm_outbox *out)
 {
     if (TM_PLANTED(bill_wrong) && instance->end_ms != 0) instance->bill_microusd = 0;
-    const Tmw__Instance *old = find_instance(c, instance->id);
+    const Tmw__Instance *old = tm_coord__instance(c, instance->id);
     bool ended_before = old != NULL && old->end_ms != 0;
     if (instance->id == 0 || (ended_before && instance->end_ms == 0)) return; /* what has ended does not come back */
     bool changed = old == NULL || old->end_ms != instance->end_ms || old->start_ms != instance->start_ms ||
@@ -63,7 +64,7 @@ static void take_instance(struct tm_coordinator *c, int64_t now_ms, Tmw__Instanc
     if (instance->end_ms != 0 && !ended_before) instance_ended(c, now_ms, instance->id, out);
 }
 
-static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance)
+static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance, struct tm_outbox *out)
 {
     struct known *k = tm_coord__find(c, TM_ROLE_WORKER, instance->id);
     if (k == NULL || instance->end_ms != 0) return;
@@ -71,17 +72,10 @@ static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Ins
     k->cloud_noticed = instance->announced != 0;
     if (k->cloud_noticed && instance->notice_left_ms > 0)
         k->cloud_notice_end_ms = now_ms + instance->notice_left_ms % ((int64_t)1 << 31);
+    tm_coord__tell_notice(c, now_ms, k, out);
 }
 
 /* ---- orders ---- */
-
-enum tm_job_state tm_coord__state(const struct tm_coordinator *c)
-{
-    if (c->phase == TM_COORDINATOR_FINISHED) return TM_JOB_FINISHED;
-    if (c->phase == TM_COORDINATOR_FAILED) return TM_JOB_FAILED;
-    if (c->generations_started == 0) return TM_JOB_STARTING;
-    return c->starved ? TM_JOB_WAITING : TM_JOB_TRAINING;
-}
 
 static void send_order(struct tm_coordinator *c, const struct known *cloud, uint64_t sequence, struct tm_outbox *out)
 {
@@ -125,7 +119,7 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     if (new_price) tm_coord__record_price(c, out);
     for (size_t i = 0; i < report->n_instances; i++) {
         take_instance(c, now_ms, report->instances[i], bill_due, out);
-        take_notice(c, now_ms, report->instances[i]);
+        take_notice(c, now_ms, report->instances[i], out);
     }
     cloud = tm_coord__find(c, TM_ROLE_CLOUD, message->from_id); /* the table may have moved */
     if (cloud != NULL) send_order(c, cloud, report->sequence, out);

@@ -309,6 +309,7 @@ static void set_whole(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
     *set = (struct copy_set){.set = copying->set,
                              .generation = c->generation,
                              .step = copying->step,
+                             .took_ms = (uint64_t)(now_ms - copying->since_ms),
                              .parts = copying->parts,
                              .part_count = copying->part_count};
     copying->parts = NULL;

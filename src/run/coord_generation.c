@@ -78,7 +78,8 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     if (!leaving && (same_layout(c, &decision) || now_ms - c->changed_ms < c->options.settle_ms)) return;
     tm_coord__enter(c, TM_COORDINATOR_DRAINING, now_ms);
     c->drain_step = c->applied + 1 < c->options.steps ? c->applied + 1 : c->options.steps;
-    tm_coord__note(c, leaving ? "a member will leave: new layout" : "new layout", 0, decision.pipelines, out);
+    bool more = (size_t)decision.pipelines * decision.stages > tm_roster_seated(&c->roster);
+    c->drain_cause = leaving ? TM_CHANGED_NOTICE : more ? TM_CHANGED_ARRIVAL : TM_CHANGED_POLICY;
 }
 
 /* ---- draining: all members stop after one common step, so that nothing is redone ---- */
@@ -98,10 +99,10 @@ void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
         all = all && k->applied == c->drain_step && k->working_on == 0 && k->generation == c->generation;
     }
     if (all) {
-        tm_coord__fence(c, now_ms, "drained", out);
+        tm_coord__fence(c, now_ms, c->drain_cause, "drained", out);
     } else if (now_ms - c->phase_ms > c->options.drain_limit_ms) {
         tm_coord__stalled(c, now_ms, out);
-        tm_coord__fence(c, now_ms, "drain takes too long", out);
+        tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "drain takes too long", out);
     }
 }
 
@@ -116,13 +117,14 @@ void tm_coord__send_fence(struct tm_coordinator *c, struct known *k, struct tm_o
     tm_outbox_send(out, &k->peer, &message);
 }
 
-void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, const char *why, struct tm_outbox *out)
+void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, enum tm_change_cause cause, const char *why,
+                     struct tm_outbox *out)
 {
     tm_coord__copy_abandon(c, now_ms, out);
     c->generation++;
     c->drain_step = 0;
-    tm_coord__note(c, why, 0, c->generation, out);
-    tm_coord__record_generation(c, false, 0, out);
+    if (c->change_cause == TM_CHANGED_NONE) c->change_cause = cause;
+    tm_coord__record_fenced(c, cause, why, out);
     tm_coord__enter(c, TM_COORDINATOR_COLLECTING, now_ms);
     for (size_t i = 0; i < c->known_count; i++) {
         struct known *k = &c->known[i];
@@ -170,9 +172,11 @@ void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_mess
     k->reported = c->generation;
     k->report_applied = report->applied;
     k->report_held = report->held;
+    k->report_working_on = report->working_on;
     k->norm = report->norm;
     k->norm_known = report->norm_known;
     k->progress_ms = now_ms;
+    if (report->norm_known) tm_coord__commit_heard(c, now_ms, report->applied, report->applied_ago_ms);
     tm_coord__collect(c, now_ms, out);
 }
 
@@ -211,6 +215,16 @@ static bool last_generation_stopped(struct tm_coordinator *c, int64_t now_ms)
     return all_gone;
 }
 
+/* Only in the last generation is a step in doubt: there, each member has applied it or holds it. One that comes back
+ * from an older generation may hold the same step, but others of its time may not: it is left as it is, so that what
+ * they have together stays whole until the layers of the last generation have been moved to it. */
+static bool in_doubt(const struct tm_coordinator *c, const struct known *k)
+{
+    if (c->started.generation == 0) return true; /* the record was lost: it may be of the last */
+    const struct tm_member *member = tm_roster_find(&c->started, k->peer.id);
+    return member != NULL && member->incarnation == k->peer.incarnation;
+}
+
 /* Orders those who only hold a step that another has applied to apply it. True: nobody is left to do so. */
 static bool resolve_doubt(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
@@ -218,7 +232,7 @@ static bool resolve_doubt(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     for (size_t i = 0; i < c->known_count && !TM_PLANTED(resolve_forgets); i++) {
         struct known *k = &c->known[i];
         if (k->peer.role != TM_ROLE_WORKER || k->reported != c->generation || k->report_held == 0) continue;
-        if (k->report_held != k->report_applied + 1) continue;
+        if (k->report_held != k->report_applied + 1 || !in_doubt(c, k)) continue;
         for (size_t j = 0; j < c->known_count; j++) {
             const struct known *other = &c->known[j];
             if (other->peer.role != TM_ROLE_WORKER || other->reported != c->generation || !other->norm_known) continue;
@@ -289,6 +303,7 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     c->starved = false;
     if (tm_coord__seat(c, now_ms, &decision, base) != 0) return; /* memory: tried again at the next tick */
     c->base = base;
+    c->predicted_step_ms = decision.predicted_step_ms;
     tm_coord__enter(c, TM_COORDINATOR_ASSIGNED, now_ms);
     for (size_t i = 0; i < c->roster.member_count; i++)
         tm_coord__send_assign(c, &c->roster.members[i], out);
@@ -315,6 +330,16 @@ static void send_start(struct tm_coordinator *c, const struct tm_member *member,
     tm_outbox_send(out, &to, &message);
 }
 
+/* Steps that were under way, by the reports, and are not part of the base: they are done again. */
+static uint64_t thrown_away(struct tm_coordinator *c)
+{
+    for (size_t i = 0; i < c->started.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->started.members[i]);
+        if (k != NULL && k->reported == c->generation && k->report_working_on > c->base) return 1;
+    }
+    return 0;
+}
+
 void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     if (c->phase != TM_COORDINATOR_ASSIGNED) return;
@@ -323,6 +348,7 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
         const struct known *k = tm_coord__member(c, &c->roster.members[i]);
         if (!c->roster.members[i].spare && (k == NULL || !k->ready)) return;
     }
+    uint64_t redone = thrown_away(c);
     bool *dead = tm_calloc(c->roster.member_count + 1, sizeof *dead);
     if (dead == NULL || tm_roster_copy(&c->started, &c->roster, NULL) != 0) {
         tm_free(dead);
@@ -332,12 +358,14 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     c->started_dead = dead;
     uint64_t rolled_back = c->applied > c->base ? c->applied - c->base : 0;
     c->rolled_back += rolled_back;
+    c->redone += redone;
     c->applied = c->base;
     c->applied_ms = now_ms;
     c->generations_started++;
     tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
-    tm_coord__observe_start(c);
-    tm_coord__record_generation(c, true, rolled_back, out);
+    tm_coord__observe_start(c, now_ms);
+    tm_coord__pause_begin(c);
+    tm_coord__record_started(c, rolled_back, redone, out);
     for (size_t i = 0; i < c->bad_count;) { /* what was said of live state is past */
         if (c->bad[i].set == 0)
             c->bad[i] = c->bad[--c->bad_count];
@@ -359,7 +387,7 @@ void tm_coord__on_fetch_failed(struct tm_coordinator *c, int64_t now_ms, const t
     c->bad[c->bad_count++] =
         (struct bad_part){.set = body->set, .layer = body->layer, .source = body->source, .step = c->base};
     tm_coord__note(c, "a copy is damaged", body->source, body->set, out);
-    tm_coord__fence(c, now_ms, "a source is damaged", out);
+    tm_coord__fence(c, now_ms, TM_CHANGED_DAMAGE, "a source is damaged", out);
 }
 
 /* ---- what may have been lost on its way is said again ---- */

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "run/coordinator.h"
+#include "sim/bottleneck.h"
 #include "wire/hash.h"
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
@@ -20,7 +21,8 @@ enum {
     SOURCES_MAX = 8,
     PAST_MAX = 8,
     LOSSES_MAX = 256,
-    PROGRESS_EVERY_MS = 1000
+    PROGRESS_EVERY_MS = 1000,
+    PACE_STEPS_MAX = 64
 };
 
 struct layer_report {
@@ -70,6 +72,7 @@ struct known {
     uint64_t reported; /* the generation it reported to */
     uint64_t report_applied;
     uint64_t report_held;
+    uint64_t report_working_on; /* when the fence came */
     double norm;
     bool norm_known;
     struct layer_report *layers;
@@ -77,10 +80,14 @@ struct known {
     size_t copy_count;
     bool ready;
 
+    uint64_t told_here; /* the incarnation that events say is here; 0: none */
+    bool was_here;      /* an earlier one was */
+
     int64_t quarantine_until_ms;
     uint32_t quarantines;
     bool noticed; /* its agent says so */
     int64_t notice_end_ms;
+    bool told_notice;   /* an event says that it has a notice */
     bool cloud_noticed; /* the cloud says so */
     int64_t cloud_notice_end_ms;
 
@@ -95,6 +102,7 @@ struct copy_set {
     uint64_t step;
     struct copy_held *parts;
     size_t part_count;
+    uint64_t took_ms;
     bool bad;
 };
 
@@ -111,11 +119,26 @@ struct copying {
 
 /* What heartbeats say of the running generation's pace. */
 struct pace {
-    uint64_t steps;
-    uint64_t sum_ms;
-    uint64_t waits;
-    bool told_steps;
+    int64_t started_ms;
+    double factor;  /* observed over predicted step time, learned so far */
+    bool corrected; /* in this generation */
+    double step_s[PACE_STEPS_MAX];
+    size_t step_count;
+    /* the window under way */
+    int64_t window_ms;
+    uint64_t window_applied;
+    uint64_t samples; /* heartbeats of seated members ... */
+    uint64_t waits;   /* ... and those of one that waits */
+    struct tm_bottleneck detector;
     bool told_bottleneck;
+};
+
+/* From the last commit of one generation to the first of the next. */
+struct pause {
+    bool open;
+    int64_t since_ms;
+    enum tm_change_cause cause;
+    uint64_t step_ms; /* what a step took before it */
 };
 
 /* The cloud's last report, but for its instances. */
@@ -163,6 +186,7 @@ struct tm_coordinator {
     uint64_t drain_step;
     const char *waiting;
     struct pace pace;
+    uint32_t predicted_step_ms; /* of the layout, says the decider; 0: not known */
 
     struct known *known;
     size_t known_count;
@@ -186,6 +210,18 @@ struct tm_coordinator {
     char failure[TM_MESSAGE_STRING_MAX + 1];
     char kernel_class[TM_MESSAGE_STRING_MAX + 1];
     bool kernel_class_known;
+
+    bool commit_known;
+    int64_t commit_ms;                 /* when the newest step that was heard of was committed */
+    enum tm_change_cause change_cause; /* of the first fence since the last start */
+    enum tm_change_cause drain_cause;
+    struct pause pause;
+    uint64_t redone;
+    enum tm_job_state told_state; /* by events */
+    bool told_state_known;
+    bool told_rent;
+    uint32_t told_spot;
+    uint32_t told_on_demand;
 
     bool starved; /* there are too few workers, or the newest copy set's holders are not here */
     struct cloud_seen cloud;
@@ -220,7 +256,7 @@ void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, stru
 /* coord_cloud.c: instances, notices, the bill; what is wanted */
 void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance);
-enum tm_job_state tm_coord__state(const struct tm_coordinator *c);
+const Tmw__Instance *tm_coord__instance(const struct tm_coordinator *c, uint64_t id); /* NULL: not known */
 uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only);
 
 /* coord_watch.c: who is lost, who hangs */
@@ -234,7 +270,8 @@ void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known
                           struct tm_outbox *out);
 
 /* coord_generation.c */
-void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, const char *why, struct tm_outbox *out);
+void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, enum tm_change_cause cause, const char *why,
+                     struct tm_outbox *out);
 void tm_coord__send_fence(struct tm_coordinator *c, struct known *k, struct tm_outbox *out);
 void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
@@ -291,12 +328,29 @@ void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const char *reason
 bool tm_coord__ended(const struct tm_coordinator *c);
 
 /* coord_observe.c */
-void tm_coord__observe_start(struct tm_coordinator *c);
+void tm_coord__observe_start(struct tm_coordinator *c, int64_t now_ms);
 void tm_coord__observe(struct tm_coordinator *c, const struct known *k, const Tmw__Heartbeat *body);
-void tm_coord__observe_tell(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__observe_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+
+/* coord_events.c: what people are told */
+void tm_coord__tell_arrival(struct tm_coordinator *c, struct known *k, struct tm_outbox *out);
+void tm_coord__tell_loss(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, bool seated,
+                         struct tm_outbox *out);
+void tm_coord__tell_notice(struct tm_coordinator *c, int64_t now_ms, struct known *k, struct tm_outbox *out);
+void tm_coord__load_here(struct tm_coordinator *c, const Tmw__RecordEvent *event);
+void tm_coord__commit_heard(struct tm_coordinator *c, int64_t now_ms, uint64_t applied, uint64_t ago_ms);
+void tm_coord__pause_begin(struct tm_coordinator *c);
+void tm_coord__pause_end(struct tm_coordinator *c, int64_t now_ms, const Tmw__Heartbeat *body, struct tm_outbox *out);
+void tm_coord__tell_restart(struct tm_coordinator *c, bool rebuilt, struct tm_outbox *out);
+enum tm_job_state tm_coord__state(const struct tm_coordinator *c);
+void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out);
 
 /* coord_record.c */
-void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_t rolled_back, struct tm_outbox *out);
+void tm_coord__record(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, struct tm_outbox *out);
+void tm_coord__record_fenced(struct tm_coordinator *c, enum tm_change_cause cause, const char *why,
+                             struct tm_outbox *out);
+void tm_coord__record_started(struct tm_coordinator *c, uint64_t rolled_back, uint64_t redone, struct tm_outbox *out);
 void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, struct tm_outbox *out);
 void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outbox *out);
 void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out);

@@ -78,6 +78,9 @@ static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct kno
     *k = (struct known){.peer = {.role = old.peer.role, .id = old.peer.id, .incarnation = incarnation},
                         .layers = old.layers,
                         .copies = old.copies,
+                        .told_here = old.told_here,
+                        .was_here = old.was_here,
+                        .told_notice = old.told_notice,
                         .noticed = old.noticed,
                         .notice_end_ms = old.notice_end_ms,
                         .cloud_noticed = old.cloud_noticed,
@@ -140,6 +143,7 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     k->heard_ms = now_ms;
     k->acked_ms = now_ms;
     k->anchor = hello->anchor;
+    if (from.role == TM_ROLE_WORKER) tm_coord__tell_arrival(c, k, out);
     (void)snprintf(k->address, sizeof k->address, "%s", hello->address);
     (void)snprintf(k->endpoint, sizeof k->endpoint, "%s", hello->endpoint);
     welcome(c, &k->peer, hello->nonce, out);
@@ -208,6 +212,8 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     if (body->copied_set > c->newest_set && body->copied_set < UINT64_MAX / 2) c->newest_set = body->copied_set;
     bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
     if (runs && body->generation == c->generation && body->applied > c->applied) {
+        tm_coord__pause_end(c, now_ms, body, out);
+        tm_coord__commit_heard(c, now_ms, body->applied, body->applied_ago_ms);
         c->applied = body->applied;
         c->applied_ms = now_ms;
     }
@@ -242,6 +248,7 @@ void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         if (body->notice_left_ms > 0 || !worker->noticed)
             worker->notice_end_ms = now_ms + (int64_t)(body->notice_left_ms % (1U << 31));
         worker->noticed = body->notice != 0;
+        tm_coord__tell_notice(c, now_ms, worker, out);
     }
     agent = tm_coord__find(c, TM_ROLE_AGENT, message->from_id); /* the table may have moved */
     if (agent == NULL) return;

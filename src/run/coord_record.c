@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, struct tm_outbox *out)
+void tm_coord__record(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, struct tm_outbox *out)
 {
     struct tm_text text;
     event->at_ms = c->utc_ms;
@@ -21,7 +21,23 @@ static void put(struct tm_coordinator *c, Tmw__RecordEvent *event, bool sync, st
     tm_text_deinit(&text);
 }
 
-void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_t rolled_back, struct tm_outbox *out)
+void tm_coord__record_fenced(struct tm_coordinator *c, enum tm_change_cause cause, const char *why,
+                             struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__GenerationEvent body = TMW__GENERATION_EVENT__INIT;
+    body.generation = c->generation;
+    body.base_step = c->base;
+    body.cause = cause;
+    char text[TM_MESSAGE_STRING_MAX + 1];
+    (void)snprintf(text, sizeof text, "%s", why);
+    body.why = text;
+    event.body_case = TMW__RECORD_EVENT__BODY_GENERATION;
+    event.generation = &body;
+    tm_coord__record(c, &event, !TM_PLANTED(record_unsynced), out);
+}
+
+void tm_coord__record_started(struct tm_coordinator *c, uint64_t rolled_back, uint64_t redone, struct tm_outbox *out)
 {
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__GenerationEvent body = TMW__GENERATION_EVENT__INIT;
@@ -29,13 +45,14 @@ void tm_coord__record_generation(struct tm_coordinator *c, bool started, uint64_
     tm_arena_init(&arena, 4 << 20);
     body.generation = c->generation;
     body.base_step = c->base;
-    body.started = started;
+    body.started = true;
     body.rolled_back = rolled_back;
-    if (started) body.layout = tm_roster_write(&c->roster, &arena);
-    if (started && body.layout == NULL) tm_outbox_fail(out, -(int)TM_ENOMEM);
+    body.redone = redone;
+    body.layout = tm_roster_write(&c->roster, &arena);
+    if (body.layout == NULL) tm_outbox_fail(out, -(int)TM_ENOMEM);
     event.body_case = TMW__RECORD_EVENT__BODY_GENERATION;
     event.generation = &body;
-    put(c, &event, !TM_PLANTED(record_unsynced), out);
+    tm_coord__record(c, &event, !TM_PLANTED(record_unsynced), out);
     tm_arena_deinit(&arena);
 }
 
@@ -67,12 +84,13 @@ void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, 
     body.set = set->set;
     body.generation = set->generation;
     body.step = set->step;
+    body.took_ms = set->took_ms;
     event.body_case = TMW__RECORD_EVENT__BODY_SET_WHOLE;
     event.set_whole = &body;
     bool in_files = false;
     for (size_t i = 0; i < set->part_count; i++)
         in_files = in_files || set->parts[i].holder == 0;
-    put(c, &event, true, out);
+    tm_coord__record(c, &event, true, out);
     if (in_files && out->count > 0 && out->failed == 0) { /* the same bytes beside the files, for when we lose ours */
         const struct tm_action recorded = out->actions[out->count - 1];
         struct tm_text text;
@@ -92,7 +110,7 @@ void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outb
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     event.body_case = TMW__RECORD_EVENT__BODY_SET_BAD;
     event.set_bad = set;
-    put(c, &event, true, out);
+    tm_coord__record(c, &event, true, out);
 }
 
 void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out)
@@ -100,7 +118,7 @@ void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out)
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     event.body_case = TMW__RECORD_EVENT__BODY_FINISHED_STEP;
     event.finished_step = c->options.steps;
-    put(c, &event, true, out);
+    tm_coord__record(c, &event, true, out);
 }
 
 void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_loss *newest, struct tm_outbox *out)
@@ -116,7 +134,7 @@ void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_lo
     }
     event.body_case = TMW__RECORD_EVENT__BODY_PROGRESS;
     event.progress = &body;
-    put(c, &event, false, out);
+    tm_coord__record(c, &event, false, out);
 }
 
 void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t step, struct tm_outbox *out)
@@ -128,7 +146,7 @@ void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t
     body.step = step;
     event.body_case = TMW__RECORD_EVENT__BODY_FAILED;
     event.failed = &body;
-    put(c, &event, true, out);
+    tm_coord__record(c, &event, true, out);
 }
 
 void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *out)
@@ -136,7 +154,7 @@ void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *o
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     event.body_case = TMW__RECORD_EVENT__BODY_KERNEL_CLASS;
     event.kernel_class = c->kernel_class;
-    put(c, &event, true, out);
+    tm_coord__record(c, &event, true, out);
 }
 
 void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out)
@@ -152,7 +170,7 @@ void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker,
     body.value = value;
     event.body_case = TMW__RECORD_EVENT__BODY_NOTE;
     event.note = &body;
-    put(c, &event, false, out);
+    tm_coord__record(c, &event, false, out);
 }
 
 void tm_coord__record_instance(struct tm_coordinator *c, const Tmw__Instance *instance, struct tm_outbox *out)
@@ -164,7 +182,7 @@ void tm_coord__record_instance(struct tm_coordinator *c, const Tmw__Instance *in
     } body = {instance};
     event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
     event.instance = body.taken;
-    put(c, &event, false, out);
+    tm_coord__record(c, &event, false, out);
 }
 
 void tm_coord__record_price(struct tm_coordinator *c, struct tm_outbox *out)
@@ -175,7 +193,7 @@ void tm_coord__record_price(struct tm_coordinator *c, struct tm_outbox *out)
     body.on_demand_microusd_h = c->cloud.on_demand_microusd_h;
     event.body_case = TMW__RECORD_EVENT__BODY_PRICE;
     event.price = &body;
-    put(c, &event, false, out);
+    tm_coord__record(c, &event, false, out);
 }
 
 /* ---- reading it back ---- */
@@ -202,6 +220,7 @@ static int load_generation(struct tm_coordinator *c, const Tmw__GenerationEvent 
     c->base = body->base_step;
     c->applied = body->base_step;
     c->rolled_back += body->rolled_back;
+    c->redone += body->redone;
     c->generations_started++;
     return 0;
 }
@@ -228,6 +247,7 @@ static int load_set(struct tm_coordinator *c, const Tmw__CopySet *body, struct t
     c->sets[c->set_count++] = (struct copy_set){.set = body->set,
                                                 .generation = body->generation,
                                                 .step = body->step,
+                                                .took_ms = body->took_ms,
                                                 .parts = parts,
                                                 .part_count = body->n_parts};
     if (body->set > c->newest_set) c->newest_set = body->set;
@@ -272,6 +292,19 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
     case TMW__RECORD_EVENT__BODY_PROGRESS:
         c->progress_step = event->progress->step;
         if (event->progress->loss_known) tm_coord__loss_told(c, event->progress->step, event->progress->loss);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_ARRIVAL:
+    case TMW__RECORD_EVENT__BODY_LOSS:
+        tm_coord__load_here(c, event);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_STATE:
+        c->told_state = (enum tm_job_state)event->state->state;
+        c->told_state_known = true;
+        return 0;
+    case TMW__RECORD_EVENT__BODY_RENT:
+        c->told_rent = true;
+        c->told_spot = event->rent->want_spot;
+        c->told_on_demand = event->rent->want_on_demand;
         return 0;
     case TMW__RECORD_EVENT__BODY_INSTANCE:
         return tm_coord__store_instance(c, event->instance);

@@ -26,14 +26,12 @@ void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, b
     if (k->peer.role != TM_ROLE_WORKER) return;
     const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
     bool is_member = member != NULL && member->incarnation == k->peer.incarnation;
-    if (was_registered || (is_member && !listed)) {
-        c->changed_ms = now_ms;
-        tm_coord__note(c, dead ? "worker ended" : "worker lost: its lease ran out", k->peer.id, 0, out);
-    }
+    if (was_registered || (is_member && !listed)) c->changed_ms = now_ms;
+    tm_coord__tell_loss(c, now_ms, k, dead, is_member && !member->spare, out);
     if (!is_member) return;
     bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
     if (c->phase == TM_COORDINATOR_ASSIGNED || (runs && !member->spare))
-        tm_coord__fence(c, now_ms, "a member is lost", out);
+        tm_coord__fence(c, now_ms, TM_CHANGED_LOSS, "a member is lost", out);
 }
 
 void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool restart, const char *why,
@@ -55,7 +53,7 @@ static void watch_leases(struct tm_coordinator *c, int64_t now_ms, struct tm_out
         const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
         bool seated = member != NULL && !member->spare && member->incarnation == k->peer.incarnation;
         /* After a restart, members of the running generation are awaited though they hold no lease yet. */
-        if (!k->registered && !(seated && c->phase == TM_COORDINATOR_RUNNING)) continue;
+        if (!k->registered && !(seated && c->phase == TM_COORDINATOR_RUNNING) && k->told_here == 0) continue;
         if (now_ms - k->heard_ms <= limit_ms) continue;
         tm_coord__lost(c, now_ms, k, false, out);
     }
@@ -143,7 +141,7 @@ static void watch_steps(struct tm_coordinator *c, int64_t now_ms, struct tm_outb
     int64_t since_ms = c->applied_ms > c->phase_ms ? c->applied_ms : c->phase_ms;
     if (all_at_the_end(c) || now_ms - since_ms <= limit_ms || TM_PLANTED(hung_forever)) return;
     tm_coord__stalled(c, now_ms, out);
-    tm_coord__fence(c, now_ms, "no step in time", out);
+    tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "no step in time", out);
 }
 
 /* A member that neither reports nor fetches, though its heart beats. */
@@ -162,7 +160,7 @@ static void watch_answers(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
         tm_coord__quarantine(c, now_ms, k, true, assigned ? "worker does not get its layers" : "worker does not report",
                              out);
         if (!assigned) continue;
-        tm_coord__fence(c, now_ms, "a member does not get ready", out);
+        tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "a member does not get ready", out);
         return;
     }
 }

@@ -145,15 +145,19 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
     c->applied_ms = now_ms;
     c->changed_ms = now_ms;
     c->copied_ms = now_ms;
+    for (size_t i = 0; i < c->known_count; i++) /* whom events say to be here gets the time to say so */
+        c->known[i].heard_ms = now_ms + c->options.lease_ms;
     if (c->loaded_finished || c->failure[0] != '\0') {
         tm_coord__enter(c, c->loaded_finished ? TM_COORDINATOR_FINISHED : TM_COORDINATOR_FAILED, now_ms);
         tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
     } else if (c->loaded_started) {
         expect_members(c, now_ms);
+        tm_coord__observe_start(c, now_ms);
         tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
-        tm_coord__note(c, "coordinator restarted in a running generation", 0, c->generation, out);
+        tm_coord__tell_restart(c, false, out);
     } else if (c->loaded || c->options.fresh) {
-        tm_coord__fence(c, now_ms, "coordinator begins", out);
+        if (c->loaded) tm_coord__tell_restart(c, false, out);
+        tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "coordinator begins", out);
     } else {
         tm_coord__enter(c, TM_COORDINATOR_REBUILDING, now_ms);
         c->waiting = "the orphan time to pass: the record is lost, and workers may train that have not been heard yet";
@@ -176,7 +180,7 @@ static uint64_t next_epoch(const struct tm_coordinator *c)
 void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     c->generation = next_epoch(c);
-    tm_coord__fence(c, now_ms, "a worker knows of a later generation", out);
+    tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "a worker knows of a later generation", out);
 }
 
 static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
@@ -185,7 +189,8 @@ static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     for (size_t i = 0; i < c->set_count; i++)
         tm_coord__record_set(c, &c->sets[i], out); /* known from manifests so far */
     c->generation = next_epoch(c);
-    tm_coord__fence(c, now_ms, "record rebuilt from the workers' reports", out);
+    tm_coord__tell_restart(c, true, out);
+    tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "record rebuilt from the workers' reports", out);
 }
 
 void tm_coordinator_utc(struct tm_coordinator *c, int64_t utc_ms)
@@ -218,7 +223,9 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
     case TM_COORDINATOR_FAILED:
         break;
     }
-    tm_coord__observe_tell(c, out);
+    tm_coord__tell_state(c, out);
+    tm_coord__tell_rent(c, out);
+    tm_coord__observe_tell(c, now_ms, out);
     tm_coord__progress_tell(c, now_ms, out);
     tm_coord__copy_pump(c, now_ms, out);
     tm_coord__resend(c, now_ms, out);
@@ -290,6 +297,7 @@ struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coor
                                        .roster = &coordinator->roster,
                                        .applied = coordinator->applied,
                                        .steps_rolled_back = coordinator->rolled_back,
+                                       .steps_redone = coordinator->redone,
                                        .generations_started = coordinator->generations_started,
                                        .waiting = coordinator->waiting,
                                        .losses = coordinator->losses,

@@ -67,7 +67,7 @@ struct tm_coordinator_options {
     int64_t copy_limit_ms;
     int64_t false_alarm_ms;     /* after the end of a notice: the instance is still here, so it counts again */
     int64_t durable_wait_ms;    /* for holders of the newest set that are neither here nor known to be gone */
-    uint32_t predicted_step_ms; /* 0: none; steps that are slower or faster by a quarter raise an event */
+    uint32_t predicted_step_ms; /* where the decider predicts none for its layout; 0: none */
     uint32_t copies;            /* of each layer, in peers' memory */
     bool copies_to_files;
     uint32_t sets_kept;
@@ -110,7 +110,8 @@ struct tm_coordinator_view {
     uint64_t applied;               /* the highest step heard of */
     uint64_t durable_step;          /* of the newest whole set that is still good; 0: none */
     uint64_t durable_set;
-    uint64_t steps_rolled_back;
+    uint64_t steps_rolled_back; /* committed, lost, and done again */
+    uint64_t steps_redone;      /* under way, not committed, and done again */
     uint64_t generations_started;
     size_t leases; /* workers and agents that hold one */
     size_t workers;

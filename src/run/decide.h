@@ -40,6 +40,7 @@ struct tm_run_decision {
     bool copy;
     uint32_t want_spot; /* instances to have in all, of each kind */
     uint32_t want_on_demand;
+    uint32_t predicted_step_ms; /* of that layout; 0: not known */
 };
 
 struct tm_decider {

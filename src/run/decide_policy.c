@@ -117,6 +117,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     out->pipelines = (uint32_t)shape->pipelines;
     if (out->pipelines > view->micro_batches) out->pipelines = view->micro_batches;
     out->stages = (uint32_t)shape->stages;
+    out->predicted_step_ms = (uint32_t)(shape->step_s * 1000);
     for (int s = 0; s <= shape->stages; s++)
         out->stage_first[s] = (uint32_t)cut->first[s];
 }

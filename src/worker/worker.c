@@ -27,6 +27,7 @@ struct tm_worker *tm_worker_create(const struct tm_worker_options *options, cons
     w->hello_ms = NEVER_MS;
     w->heartbeat_ms = NEVER_MS;
     w->prepared_ms = NEVER_MS;
+    w->applied_ms = NEVER_MS;
     tm_copies_init(&w->copies, options->copy_bytes_max);
     return w;
 }
@@ -71,6 +72,11 @@ bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms)
 {
     if (TM_PLANTED(orphan_ignored)) return true;
     return w->contact_ms != NEVER_MS && now_ms < w->contact_ms + w->orphan_ms;
+}
+
+uint64_t tm_worker__applied_ago_ms(const struct tm_worker *w, int64_t now_ms)
+{
+    return w->applied_ms == NEVER_MS || now_ms < w->applied_ms ? 0 : (uint64_t)(now_ms - w->applied_ms);
 }
 
 /* ---- joining ---- */
@@ -190,6 +196,7 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     body.generation = w->generation;
     body.phase = w->phase;
     body.applied = w->applied;
+    body.applied_ago_ms = tm_worker__applied_ago_ms(w, now_ms);
     body.held = w->held;
     body.waiting_for = tm_worker__waiting_for(w);
     body.progress = w->progress;

@@ -64,7 +64,7 @@ static bool report_copies(const struct tm_worker *w, struct tm_arena *arena, Tmw
     return true;
 }
 
-void tm_worker__report(struct tm_worker *w, struct tm_outbox *out)
+void tm_worker__report(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
 {
     if (w->applying != 0) { /* the answer waits until the state stands still */
         w->report_due = true;
@@ -79,6 +79,8 @@ void tm_worker__report(struct tm_worker *w, struct tm_outbox *out)
     body.held = w->held;
     body.norm = w->applied_norm;
     body.norm_known = w->applied_norm_known;
+    body.working_on = w->fenced_step;
+    body.applied_ago_ms = tm_worker__applied_ago_ms(w, now_ms);
     body.assigned = w->roster.generation;
     if (w->roster.generation != 0) body.layout = tm_roster_write(&w->roster, &arena);
     if (report_layers(w, &arena, &body) && report_copies(w, &arena, &body)) {
@@ -96,6 +98,8 @@ void tm_worker__fence(struct tm_worker *w, uint64_t generation)
     if (generation <= w->generation) return;
     if (TM_PLANTED(fence_ignored) && w->phase == TM_WORKER_RUNNING && w->self.id % 2 == 0) return;
     if (w->computing) w->engine.cancel(w->engine.context);
+    bool under_way = w->computing || w->held != 0 || w->applying != 0;
+    if (w->phase == TM_WORKER_RUNNING) w->fenced_step = under_way ? w->applied + 1 : 0;
     w->computing = false;
     w->generation = generation;
     w->phase = TM_WORKER_FENCED;
@@ -113,10 +117,10 @@ void tm_worker__on_fence(struct tm_worker *w, int64_t now_ms, const tm_message *
     if (TM_PLANTED(fence_ignored) && w->phase == TM_WORKER_RUNNING) { /* says it obeys, and does not */
         uint64_t kept = w->generation;
         w->generation = generation;
-        tm_worker__report(w, out);
+        tm_worker__report(w, now_ms, out);
         w->generation = kept;
     }
-    if (generation == w->generation && w->phase == TM_WORKER_FENCED) tm_worker__report(w, out);
+    if (generation == w->generation && w->phase == TM_WORKER_FENCED) tm_worker__report(w, now_ms, out);
 }
 
 void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
@@ -131,7 +135,7 @@ void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message
         w->engine.apply(w->engine.context, body->step, body->norm);
         return;
     }
-    tm_worker__report(w, out);
+    tm_worker__report(w, now_ms, out);
 }
 
 /* ---- the next layout ---- */

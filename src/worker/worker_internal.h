@@ -137,6 +137,8 @@ struct tm_worker {
     uint64_t applying; /* 0: none */
     double applying_norm;
     int64_t begun_ms;
+    int64_t applied_ms;   /* when `applied` was; NEVER_MS: not by this process */
+    uint64_t fenced_step; /* that was under way when the fence came; 0: none */
     uint32_t step_ms;
     struct ballot ballots[2];     /* of steps applied + 1 and applied + 2 */
     struct tm_norm *own_norms[2]; /* of the step prepared last and the one before it */
@@ -167,6 +169,7 @@ struct tm_worker {
 tm_message tm_worker__head(const struct tm_worker *w, const struct tm_peer *to);
 struct tm_peer tm_worker__member(const struct tm_worker *w, uint64_t id); /* of the roster; id 0 if not there */
 bool tm_worker__leased(const struct tm_worker *w, int64_t now_ms);
+uint64_t tm_worker__applied_ago_ms(const struct tm_worker *w, int64_t now_ms);
 bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms);
 void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 
@@ -185,7 +188,7 @@ void tm_worker__on_fence(struct tm_worker *w, int64_t now_ms, const tm_message *
 void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
-void tm_worker__report(struct tm_worker *w, struct tm_outbox *out);
+void tm_worker__report(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 void tm_worker__check_ready(struct tm_worker *w, struct tm_outbox *out);
 void tm_worker__say_ready(struct tm_worker *w, struct tm_outbox *out);
 

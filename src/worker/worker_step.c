@@ -210,6 +210,7 @@ void tm_worker_applied(struct tm_worker *w, int64_t now_ms, uint64_t step, struc
         w->layers[l].hashed = false;
     }
     w->applied = step;
+    w->applied_ms = now_ms;
     w->applied_norm = w->applying_norm;
     w->applied_norm_known = true;
     w->applying = 0;
@@ -222,8 +223,9 @@ void tm_worker_applied(struct tm_worker *w, int64_t now_ms, uint64_t step, struc
     ballot_clear(w, &w->ballots[1], step + 2);
     w->ballots[0].step = step + 1;
     if (w->phase == TM_WORKER_RUNNING) tm_worker__copy_applied(w, now_ms, out);
-    if (w->report_due && w->phase == TM_WORKER_FENCED) tm_worker__report(w, out);
-    if (w->applied == w->steps || w->applied == w->drain_step) w->heartbeat_now = true;
+    if (w->report_due && w->phase == TM_WORKER_FENCED) tm_worker__report(w, now_ms, out);
+    /* The end, a drain, and the end of a pause are told at once. */
+    if (w->applied == w->steps || w->applied == w->drain_step || w->applied == w->base + 1) w->heartbeat_now = true;
     tm_worker__pump(w, now_ms, out);
 }
 

@@ -8,7 +8,8 @@
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
  *   sim_cloud.c      the cloud: what it says, what it does when it is told
  *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
- *   sim_check.c      the checkers */
+ *   sim_check.c      the checkers
+ *   sim_events.c     what the record tells people, held against what happened */
 #ifndef TM_SIMCLUSTER_SIM_H
 #define TM_SIMCLUSTER_SIM_H
 
@@ -18,6 +19,7 @@
 #include "run/cloud_link.h"
 #include "run/coordinator.h"
 #include "run/decide_policy.h"
+#include "sim/bottleneck.h"
 #include "worker/worker.h"
 
 #include <stdbool.h>
@@ -33,6 +35,7 @@ enum {
     SETS_SEEN_MAX = 512,
     TICK_MS = 200,
     CAPTURED_MAX = 4000,
+    PAUSES_SEEN_MAX = 256,
 };
 
 struct sim;
@@ -154,6 +157,12 @@ struct set_seen {
     } parts[LAYERS_MAX * 4];
 };
 
+struct pause_seen { /* as an event tells it, and as it was */
+    enum tm_change_cause cause;
+    uint64_t generation;
+    int64_t told_ms, true_ms;
+};
+
 struct held_seen { /* who held a step in a generation */
     uint64_t generation, step;
     uint64_t nodes; /* bit n: node n */
@@ -233,8 +242,14 @@ struct sim {
     uint64_t steps_applied;
     uint64_t rolled_back;
     uint64_t highest_applied;
+    int64_t commit_ms; /* the last, by anyone */
+    uint64_t commit_generation;
+    int64_t pause_true_ms;
+    struct pause_seen pauses[PAUSES_SEEN_MAX];
+    size_t pause_count;
+    uint64_t told_redone;
     uint64_t bottleneck; /* the worker that the last note called so */
-    bool told_slow;
+    uint64_t told_pace_ms;
     struct tm_roster last_roster;
 };
 
@@ -291,6 +306,11 @@ void check_losses(struct sim *sim);
 void check_record(struct sim *sim, const void *data, size_t length);
 void check_now(struct sim *sim); /* what must hold at any time */
 void check_end(struct sim *sim);
+
+/* sim_events.c */
+void events_applied(struct sim *sim, uint64_t generation);
+void events_take(struct sim *sim, const Tmw__RecordEvent *event);
+void events_check(struct sim *sim);
 
 /* sim_faults.c */
 void faults_plan(struct sim *sim);

@@ -71,6 +71,7 @@ void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint
 {
     struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
     sim->steps_applied++;
+    if (view.phase == TM_WORKER_RUNNING) events_applied(sim, generation);
     if (step != view.applied + 1)
         sim_fail(sim, "steps: worker %llu applies step %llu after %llu", (ull)node->id, (ull)step, (ull)view.applied);
     for (uint32_t l = 0; l < sim->layers; l++) {
@@ -318,15 +319,10 @@ void check_record(struct sim *sim, const void *data, size_t length)
     else if (event->body_case == TMW__RECORD_EVENT__BODY_GENERATION && event->generation->started)
         check_started(sim, event->generation);
     else if (event->body_case == TMW__RECORD_EVENT__BODY_GENERATION)
-        sim_trace(sim, "generation %llu fences", (ull)event->generation->generation);
+        sim_trace(sim, "generation %llu fences: %s", (ull)event->generation->generation, event->generation->why);
     else if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
         check_set(sim, event->set_whole);
-    else if (event->body_case == TMW__RECORD_EVENT__BODY_NOTE && strstr(event->note->what, "bottleneck") != NULL)
-        sim->bottleneck = event->note->worker;
-    else if (event->body_case == TMW__RECORD_EVENT__BODY_NOTE && strstr(event->note->what, "longer than") != NULL)
-        sim->told_slow = true;
-    else if (event->body_case == TMW__RECORD_EVENT__BODY_NOTE)
-        sim_trace(sim, "note: %s (%llu, %llu)", event->note->what, (ull)event->note->worker, (ull)event->note->value);
+    if (event != NULL) events_take(sim, event);
     tm_arena_deinit(&arena);
 }
 
@@ -424,6 +420,7 @@ void check_end(struct sim *sim)
     if (sim->highest_applied != sim->steps)
         sim_fail(sim, "steps: finished at step %llu of %llu", (ull)sim->highest_applied, (ull)sim->steps);
     check_bill(sim);
+    events_check(sim);
     size_t lives = 1; /* the cloud */
     for (size_t i = 1; i < sim->node_count; i++)
         lives += (size_t)(sim->nodes[i].up && sim->nodes[i].agent_up) + (size_t)(sim->nodes[i].worker != NULL);

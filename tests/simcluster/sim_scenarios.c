@@ -86,6 +86,19 @@ static size_t seated(const struct sim *sim)
     return tm_roster_seated(roster(sim));
 }
 
+/* Every pause that was told, against what it was. */
+static void expect_pauses(struct sim *sim, enum tm_change_cause cause)
+{
+    expect(sim, sim->pause_count > 0, "no pause is told");
+    for (size_t i = 0; i < sim->pause_count; i++) {
+        int64_t off_ms = sim->pauses[i].told_ms - sim->pauses[i].true_ms;
+        if (off_ms < -50 || off_ms > 50)
+            sim_fail(sim, "scenario: a pause of %lld ms is told as %lld", (long long)sim->pauses[i].true_ms,
+                     (long long)sim->pauses[i].told_ms);
+    }
+    expect(sim, sim->pauses[sim->pause_count - 1].cause == cause, "the last pause is told with another cause");
+}
+
 /* ---- the scenarios ---- */
 
 /* Horovod's deadlock: survivors are fewer than the minimum, and rejoin. */
@@ -191,6 +204,8 @@ static void two_notices(struct sim *sim)
     expect(sim, tm_roster_find(roster(sim), 1) == NULL || tm_roster_find(roster(sim), 1)->spare, "1 still trains");
     expect(sim, seated(sim) == 4, "the others do not train on");
     expect(sim, sim_steps_redone(sim) == 0 && sim->rolled_back == 0, "a step is redone though there was a notice");
+    expect(sim, sim->told_redone == 0, "a step is told to be redone");
+    expect_pauses(sim, TM_CHANGED_NOTICE);
 }
 
 static void false_alarm(struct sim *sim)
@@ -216,6 +231,7 @@ static void hang(struct sim *sim)
     for_ms(sim, 60000);
     expect(sim, sim->nodes[3].incarnation != old, "the worker that hangs is not started again");
     expect(sim, sim->highest_applied > 15 && sim->rolled_back == 0, "the others do not train on");
+    expect(sim, sim->told_redone == 1, "the step that it held up is not told to be redone");
 }
 
 static void stopped_and_continued(struct sim *sim)
@@ -281,7 +297,8 @@ static void arrivals(struct sim *sim)
         for_ms(sim, 6000);
     }
     expect(sim, seated(sim) == 6, "arrivals have no seat");
-    expect(sim, sim_steps_redone(sim) == 0, "an arrival costs a step");
+    expect(sim, sim_steps_redone(sim) == 0 && sim->told_redone == 0, "an arrival costs a step");
+    expect_pauses(sim, TM_CHANGED_ARRIVAL);
 }
 
 /* The newest set is damaged at its only holder: the one before it is used. */
@@ -331,11 +348,28 @@ static void with_prediction(struct sim *sim)
 static void slow_worker(struct sim *sim)
 {
     start_with(sim, 4);
-    expect(sim, sim->bottleneck == 0 && !sim->told_slow, "an even cluster is said to have a bottleneck");
+    expect(sim, sim->bottleneck == 0 && sim->told_pace_ms == 0, "an even cluster is said to have a bottleneck");
     sim->nodes[3].slow = 5;
     until_step(sim, 50);
     expect(sim, sim->bottleneck == 3, "the slow worker is not named");
-    expect(sim, sim->told_slow, "nobody says that steps take longer than predicted");
+}
+
+/* The prediction is half of what steps take: that is said once, though the fleet changes. */
+static void with_wrong_prediction(struct sim *sim)
+{
+    sim->coordinator_options.predicted_step_ms = 400;
+}
+
+static void wrong_prediction(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 30);
+    expect(sim, sim->told_pace_ms > 500, "nobody says that steps take longer than predicted");
+    sim->told_pace_ms = 0;
+    take(sim, 4);
+    take(sim, 3);
+    until_step(sim, 58);
+    expect(sim, sim->bottleneck == 0, "an even cluster is said to have a bottleneck");
 }
 
 const struct scenario scenarios[] = {
@@ -357,7 +391,8 @@ const struct scenario scenarios[] = {
     {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},
     {"orphans", "the coordinator is cut off from all who train, and others join it", without_copies, orphans},
     {"arrivals", "workers arrive one after the other", NULL, arrivals},
-    {"slow-worker", "one worker is slow: events name it and the pace", with_prediction, slow_worker},
+    {"slow-worker", "one worker is slow: an event names it", with_prediction, slow_worker},
+    {"wrong-prediction", "steps take longer than predicted: an event says so", with_wrong_prediction, wrong_prediction},
     {"damaged-copy", "the newest copy set is damaged everywhere: the one before is used", NULL, damaged_copy},
 };
 const size_t scenario_count = sizeof scenarios / sizeof *scenarios;

@@ -1,0 +1,167 @@
+/* Events for people: who came, who is lost, notices, pauses, the state of the job. They tell and never steer; the
+ * schema says what each number means. */
+#include "run/coord_internal.h"
+
+#include "base/planted.h"
+
+#include <stdio.h>
+
+/* ---- who is here ---- */
+
+void tm_coord__tell_arrival(struct tm_coordinator *c, struct known *k, struct tm_outbox *out)
+{
+    if (k->told_here == k->peer.incarnation || tm_coord__ended(c)) return; /* it was here before this coordinator was */
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__ArrivalEvent body = TMW__ARRIVAL_EVENT__INIT;
+    body.instance = k->peer.id;
+    body.incarnation = k->peer.incarnation;
+    body.again = k->was_here;
+    body.anchor = k->anchor;
+    event.body_case = TMW__RECORD_EVENT__BODY_ARRIVAL;
+    event.arrival = &body;
+    k->told_here = k->peer.incarnation;
+    k->was_here = true;
+    tm_coord__record(c, &event, false, out);
+}
+
+void tm_coord__tell_loss(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, bool seated,
+                         struct tm_outbox *out)
+{
+    if (k->told_here == 0) return;
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__LossEvent body = TMW__LOSS_EVENT__INIT;
+    const Tmw__Instance *instance = tm_coord__instance(c, k->peer.id);
+    body.instance = k->peer.id;
+    body.incarnation = k->told_here;
+    body.announced = tm_coord__noticed(c, k, now_ms) || (instance != NULL && instance->announced);
+    body.silent = !dead;
+    body.seated = seated;
+    event.body_case = TMW__RECORD_EVENT__BODY_LOSS;
+    event.loss = &body;
+    k->told_here = 0;
+    bool expected = tm_coord__ended(c) || (instance != NULL && instance->released);
+    if (!expected) tm_coord__record(c, &event, false, out);
+}
+
+void tm_coord__tell_notice(struct tm_coordinator *c, int64_t now_ms, struct known *k, struct tm_outbox *out)
+{
+    bool noticed = k->noticed || k->cloud_noticed;
+    if (noticed == k->told_notice) return;
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__NoticeEvent body = TMW__NOTICE_EVENT__INIT;
+    int64_t end_ms = k->noticed ? k->notice_end_ms : k->cloud_notice_end_ms;
+    body.instance = k->peer.id;
+    if (noticed && end_ms > now_ms) body.left_ms = (uint64_t)(end_ms - now_ms);
+    body.taken_back = !noticed;
+    event.body_case = TMW__RECORD_EVENT__BODY_NOTICE;
+    event.notice = &body;
+    k->told_notice = noticed;
+    tm_coord__record(c, &event, false, out);
+}
+
+/* What the record says of who was here, so that nobody arrives or is lost twice. */
+void tm_coord__load_here(struct tm_coordinator *c, const Tmw__RecordEvent *event)
+{
+    bool arrival = event->body_case == TMW__RECORD_EVENT__BODY_ARRIVAL;
+    uint64_t id = arrival ? event->arrival->instance : event->loss->instance;
+    struct known *k = tm_coord__find(c, TM_ROLE_WORKER, id);
+    if (k == NULL) k = tm_coord__add(c, TM_ROLE_WORKER, id);
+    if (k == NULL) return;
+    k->was_here = true;
+    k->told_here = arrival ? event->arrival->incarnation : 0;
+}
+
+/* ---- pauses ---- */
+
+/* A step was committed `ago_ms` ago, says a worker's heartbeat or report. */
+void tm_coord__commit_heard(struct tm_coordinator *c, int64_t now_ms, uint64_t applied, uint64_t ago_ms)
+{
+    if (applied == 0 || ago_ms > (uint64_t)INT64_MAX / 2) return;
+    int64_t at_ms = now_ms - (int64_t)ago_ms;
+    if (!c->commit_known || at_ms > c->commit_ms) c->commit_ms = at_ms;
+    c->commit_known = true;
+}
+
+/* The generation starts: its first commit will end the pause since the last one. */
+void tm_coord__pause_begin(struct tm_coordinator *c)
+{
+    c->pause.open = c->commit_known && c->generations_started > 1;
+    c->pause.since_ms = c->commit_ms;
+    c->pause.cause = c->change_cause;
+    c->pause.step_ms = c->told_step_ms;
+    c->change_cause = TM_CHANGED_NONE;
+}
+
+void tm_coord__pause_end(struct tm_coordinator *c, int64_t now_ms, const Tmw__Heartbeat *body, struct tm_outbox *out)
+{
+    if (!c->pause.open || body->applied <= c->base) return;
+    /* Where the first commit's own heartbeat was lost, later steps took their time since. */
+    uint64_t later_ms = (body->applied - c->base - 1) * body->step_ms + body->applied_ago_ms;
+    int64_t at_ms = now_ms - (later_ms < (uint64_t)INT64_MAX / 2 ? (int64_t)later_ms : 0);
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__PauseEvent pause = TMW__PAUSE_EVENT__INIT;
+    pause.generation = c->generation;
+    pause.pause_ms = at_ms > c->pause.since_ms ? (uint64_t)(at_ms - c->pause.since_ms) : 0;
+    pause.cause = c->pause.cause;
+    pause.step_ms = c->pause.step_ms;
+    event.body_case = TMW__RECORD_EVENT__BODY_PAUSE;
+    event.pause = &pause;
+    c->pause.open = false;
+    tm_coord__record(c, &event, false, out);
+}
+
+/* ---- the coordinator and the job ---- */
+
+void tm_coord__tell_restart(struct tm_coordinator *c, bool rebuilt, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__RestartEvent body = TMW__RESTART_EVENT__INIT;
+    body.generation = c->generation;
+    body.rebuilt = rebuilt;
+    event.body_case = TMW__RECORD_EVENT__BODY_RESTART;
+    event.restart = &body;
+    tm_coord__record(c, &event, false, out);
+}
+
+enum tm_job_state tm_coord__state(const struct tm_coordinator *c)
+{
+    if (c->phase == TM_COORDINATOR_FINISHED) return TM_JOB_FINISHED;
+    if (c->phase == TM_COORDINATOR_FAILED) return TM_JOB_FAILED;
+    if (c->generations_started == 0) return TM_JOB_STARTING;
+    return c->starved ? TM_JOB_WAITING : TM_JOB_TRAINING;
+}
+
+/* Once for each state: short waits between two ticks are nobody's business. */
+void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    enum tm_job_state state = tm_coord__state(c);
+    if (c->told_state_known && state == c->told_state) return;
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__StateEvent body = TMW__STATE_EVENT__INIT;
+    char reason[TM_MESSAGE_STRING_MAX + 1];
+    const char *why = state == TM_JOB_FAILED ? c->failure : state == TM_JOB_WAITING ? c->waiting : "";
+    (void)snprintf(reason, sizeof reason, "%s", why);
+    body.state = state;
+    body.reason = reason;
+    body.step = c->applied;
+    event.body_case = TMW__RECORD_EVENT__BODY_STATE;
+    event.state = &body;
+    c->told_state = state;
+    c->told_state_known = true;
+    tm_coord__record(c, &event, false, out);
+}
+
+void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    if (!c->decided || (c->told_rent && c->told_spot == c->want_spot && c->told_on_demand == c->want_on_demand)) return;
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__RentEvent body = TMW__RENT_EVENT__INIT;
+    body.want_spot = c->want_spot;
+    body.want_on_demand = c->want_on_demand;
+    event.body_case = TMW__RECORD_EVENT__BODY_RENT;
+    event.rent = &body;
+    c->told_rent = true;
+    c->told_spot = c->want_spot;
+    c->told_on_demand = c->want_on_demand;
+    tm_coord__record(c, &event, false, out);
+}
