@@ -61,10 +61,20 @@ static bool same_layout(const struct tm_coordinator *c, const struct tm_run_deci
                   (decision->stages + 1) * sizeof *decision->stage_first) == 0;
 }
 
+/* After a restart, some members have not joined again yet: the fleet looks smaller than it is. */
+static bool members_awaited(struct tm_coordinator *c)
+{
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (!c->roster.members[i].spare && k != NULL && !k->registered) return true;
+    }
+    return false;
+}
+
 /* A running generation goes on unless the decision is another layout, or a seat's holder is about to go. */
 void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    if (c->phase != TM_COORDINATOR_RUNNING) return;
+    if (c->phase != TM_COORDINATOR_RUNNING || members_awaited(c)) return;
     struct tm_run_decision decision;
     tm_coord__decide(c, now_ms, false, &decision);
     if (decision.copy && c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
@@ -305,8 +315,11 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     c->base = base;
     c->predicted_step_ms = decision.predicted_step_ms;
     tm_coord__enter(c, TM_COORDINATOR_ASSIGNED, now_ms);
-    for (size_t i = 0; i < c->roster.member_count; i++)
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (k != NULL) k->asked_ms = now_ms; /* once is enough for now */
         tm_coord__send_assign(c, &c->roster.members[i], out);
+    }
 }
 
 /* ---- starting ---- */
