@@ -5,8 +5,7 @@
 #include "base/suggest.h"
 #include "base/table.h"
 #include "cli/commands.h"
-#include "cli/knowledge.h"
-#include "layout/speed.h"
+#include "cli/job_shapes.h"
 #include "market/trace_format.h"
 #include "sim/fan.h"
 #include "sim/moments.h"
@@ -20,16 +19,9 @@
 
 enum { MODELS_MAX = 64, TRACES_MAX = 1024, POLICIES_MAX = 32, SEEDS_MAX = 1000 };
 
-/* A model with all that layouts of it need. */
-struct subject {
-    struct tm_model model;
-    struct tm_cost cost;
-    struct tm_shapes shapes;
-};
-
 struct request {
-    struct subject *subjects; /* [model_count] */
-    struct tm_trace *list;    /* [trace_count] */
+    struct tm_job_shapes *subjects; /* [model_count] */
+    struct tm_trace *list;          /* [trace_count] */
     struct tm_sweep_model *models;
     struct tm_sweep_trace *traces;
     size_t model_count;
@@ -191,60 +183,20 @@ static int read_prices(struct tm_cli *cli, struct request *request, struct tm_er
 
 /* ---- models ---- */
 
-/* Throughput by prediction, for models that bring no measured layouts. */
-static int predict_shapes(struct tm_cli *cli, struct request *request, struct subject *subject, struct tm_error *e)
-{
-    struct tm_knowledge knowledge;
-    struct tm_speed_context context = {.request = {.model = &subject->model}};
-    const char *name = request->instance != NULL ? request->instance : "p3.2xlarge";
-    const struct tm_instance *instance = NULL;
-    for (size_t i = 0; instance == NULL && i < request->catalog.instance_count; i++)
-        if (strcasecmp(request->catalog.instances[i].name, name) == 0) instance = &request->catalog.instances[i];
-    if (instance == NULL || instance->gpus < 1)
-        return tm_error_set(e, TM_EUSAGE,
-                            "%s has no measured layouts, and %s is no GPU instance of the catalogue; "
-                            "give --instance",
-                            subject->model.name, name);
-    int64_t batch = subject->model.global_batch > 0 ? subject->model.global_batch : 8 * (int64_t)request->nodes_max;
-    int rc = tm_knowledge_gpu(&request->catalog, instance->gpu, &context.group.gpu, e);
-    if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
-    if (rc != 0) return rc;
-    enum tm_precision precision = context.group.gpu.flops[TM_BF16] > 0   ? TM_BF16
-                                  : context.group.gpu.flops[TM_FP16] > 0 ? TM_FP16
-                                                                         : TM_FP32;
-    tm_knowledge_init(&knowledge);
-    rc = tm_knowledge_learn(cli, &request->catalog, &subject->model, precision, &knowledge, e);
-    context.group.instance = instance->name;
-    context.group.gpus_per_node = (int)instance->gpus;
-    context.group.network_bit_s = instance->network_gbps * 1e9;
-    context.request.precision = precision;
-    context.request.batch = (int)batch;
-    context.request.compute = &knowledge.compute;
-    context.request.comm = &knowledge.comm;
-    context.request.gradients = knowledge.gradients;
-    context.request.gradient_count = knowledge.gradient_count;
-    if (rc == 0)
-        rc = tm_shapes_init(&subject->shapes, &subject->model, &subject->cost.rules, request->nodes_max,
-                            tm_shape_speed_predicted, &context, e);
-    tm_knowledge_deinit(&knowledge);
-    return rc;
-}
-
 static int add_model(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
 {
     struct request *request = context;
     if (request->model_count == MODELS_MAX)
         return tm_error_set(e, TM_ELIMIT, "--model: more than %d models in one call", MODELS_MAX);
-    struct subject *subject = &request->subjects[request->model_count++];
-    tm_model_init(&subject->model);
-    int rc = tm_model_load(cli->env, name, &subject->model, e);
-    const char *cost = tm_given(cli, "cost") ? tm_given_text(cli, "cost") : "paper";
-    if (rc == 0) rc = tm_cost_load(cli->env, cost, subject->model.name, &subject->cost, e);
-    if (rc == 0 && subject->model.point_count > 0)
-        rc = tm_shapes_init(&subject->shapes, &subject->model, &subject->cost.rules, request->nodes_max,
-                            tm_shape_speed_measured, &subject->model, e);
-    else if (rc == 0)
-        rc = predict_shapes(cli, request, subject, e);
+    struct tm_job_shapes *subject = &request->subjects[request->model_count++];
+    struct tm_job_shapes_request asked = {.catalog = &request->catalog,
+                                          .model = name,
+                                          .cost = tm_given(cli, "cost") ? tm_given_text(cli, "cost") : "paper",
+                                          .instance = request->instance,
+                                          .nodes_max = request->nodes_max};
+    int rc = tm_given_integer(cli, "batch", 1, 1 << 30, &asked.batch, e);
+    if (rc == 0) rc = tm_given_number(cli, "speed", 1e-6, 1e6, &asked.speed, e);
+    if (rc == 0) rc = tm_job_shapes_init(cli, &asked, subject, e);
     if (rc != 0) return rc;
     if (subject->shapes.list[subject->shapes.best[request->nodes_max]].samples_per_s <= 0)
         tm_log(TM_LOG_WARN, "%s: no layout on up to %d instances can train it", name, request->nodes_max);
@@ -502,10 +454,8 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
 
 static void drop(struct request *request)
 {
-    for (size_t i = 0; i < request->model_count; i++) {
-        tm_shapes_deinit(&request->subjects[i].shapes);
-        tm_model_deinit(&request->subjects[i].model);
-    }
+    for (size_t i = 0; i < request->model_count; i++)
+        tm_job_shapes_deinit(&request->subjects[i]);
     for (size_t i = 0; i < request->trace_count; i++)
         tm_trace_deinit(&request->list[i]);
     tm_catalog_deinit(&request->catalog);
@@ -574,6 +524,9 @@ const struct tm_option tm_simulate_options[] = {
     {.name = "to", .value = "DURATION", .help = "stop at this time of the trace; else its end"},
     {.name = "policy", .value = "LIST", .help = "policies to compare, with commas, or all; else all"},
     {.name = "cost", .value = "NAME", .help = "what changes cost: paper, measured or a file; else paper"},
+    {.name = "speed",
+     .value = "N",
+     .help = "with measured costs: seconds of the trace in one on the wall; else as when they were measured"},
     {.name = "notice", .value = "DURATION", .help = "how long before a loss the cloud says so; else 30s"},
     {.name = "seed", .value = "N", .help = "of random draws (parcae's forecast); may be repeated; else 0"},
     {.name = "samples", .value = "N", .help = "size of the job; else it trains to the end of the trace"},

@@ -2,14 +2,16 @@
  *
  * Two kinds. `paper`: Parcae's planner, constant by constant, with its rules and its omissions (migrate.c says which),
  * so that its published behaviour is reproduced. `measured`: what a runtime has measured of itself: a fixed pause to
- * form the next generation, and every byte that has to move over the links it has. */
+ * form the next generation, every byte that has to move over the links it has, how soon instances are used and left,
+ * and how long steps took. A file says times on the wall, and how many seconds of the trace passed in one of them
+ * (speed); in memory all times and rates are the trace's. */
 #ifndef TM_LAYOUT_COST_H
 #define TM_LAYOUT_COST_H
 
 #include "base/env.h"
 #include "layout/shapes.h"
 
-enum { TM_COST_POINTS_MAX = 64, TM_COST_BYTES_MAX = 1 << 20 };
+enum { TM_COST_POINTS_MAX = 64, TM_COST_STEPS_MAX = 256, TM_COST_BYTES_MAX = 1 << 20 };
 
 enum tm_cost_kind { TM_COST_PAPER, TM_COST_MEASURED };
 
@@ -46,7 +48,18 @@ struct tm_measured_cost {
     double link_latency_ms; /* of one transfer */
     double store_bit_s;     /* reading a copy set, all instances together */
     double detect_ms;       /* from an unannounced loss to its detection */
+    double begin_s;         /* from the start of the job to its first step; 0: as any other change */
+    double join_s;          /* from an instance's arrival to the change that uses it */
+    bool leaves;            /* an instance with a notice is left ... */
+    double leave_s;         /* ... so long after the notice; else it is used to its end */
     double speed;           /* trace seconds per wall second at which it was measured */
+};
+
+/* What a step took in a layout. */
+struct tm_step_time {
+    int pipelines;
+    int stages;
+    double step_ms;
 };
 
 struct tm_cost {
@@ -54,6 +67,8 @@ struct tm_cost {
     struct tm_shape_rules rules;
     struct tm_paper_cost paper;
     struct tm_measured_cost measured;
+    struct tm_step_time steps[TM_COST_STEPS_MAX]; /* measured, of the model */
+    int step_count;
     double start_s;         /* from the grant of an on-demand instance to its first work */
     double copy_interval_s; /* between copy sets: what a rollback loses, on average half of it */
     char source[256];
@@ -64,6 +79,12 @@ struct tm_cost {
 int tm_cost_load(struct tm_env *env, const char *name, const char *model, struct tm_cost *out, struct tm_error *e);
 int tm_cost_parse(const char *file, const char *text, size_t length, const char *model, struct tm_cost *out,
                   struct tm_error *e);
+
+/* A measured cost as a file that reads back to the same figures; what was measured of a model stands under its name. */
+void tm_cost_print(const struct tm_cost *cost, const char *model, struct tm_text *out);
+/* The same measured figures for a trace that passes at another speed: what took a second on the wall still does. Steps
+ * take the time of the trace that they took. */
+void tm_cost_change_speed(struct tm_cost *cost, double speed);
 
 /* One transfer of so many bytes, by the paper's table. */
 double tm_cost_transfer_ms(const struct tm_paper_cost *paper, double bytes);

@@ -8,6 +8,7 @@
 #include "base/paths.h"
 #include "base/suggest.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 TM_EMBED(tm_embedded_paper_cost, "costs/paper.tmcost");
 
 static const char *const kinds[] = {"paper", "measured", NULL};
+static const double start_s_default = 120, copy_interval_s_default = 600;
 
 static const struct tm_field group_fields[] = {
 #define GROUP_FIELD(name)                                                                                              \
@@ -68,7 +70,7 @@ struct file_figures {
     int kind;
     const char *source;
     double rollback_ms, start_s, copy_interval_s;
-    double reform_ms, reform_per_instance_ms, link_latency_ms, detect_ms, speed;
+    double reform_ms, reform_per_instance_ms, link_latency_ms, detect_ms, begin_s, join_s, leave_s, speed;
     int64_t link_bit_s, store_bit_s;
 };
 
@@ -96,6 +98,9 @@ static const struct tm_field file_fields[] = {
     FILE_NUMBER(reform_per_instance_ms),
     FILE_NUMBER(link_latency_ms),
     FILE_NUMBER(detect_ms),
+    FILE_NUMBER(begin_s),
+    FILE_NUMBER(join_s),
+    FILE_NUMBER(leave_s),
     {.key = "speed", .type = TM_FIELD_NUMBER, .offset = offsetof(struct file_figures, speed), .min = 1e-6, .max = 1e6},
     {.key = "link", .type = TM_FIELD_RATE, .offset = offsetof(struct file_figures, link_bit_s)},
     {.key = "store", .type = TM_FIELD_RATE, .offset = offsetof(struct file_figures, store_bit_s)},
@@ -170,6 +175,42 @@ static int read_build(const char *file, const struct tm_node *map, struct tm_pap
     return 0;
 }
 
+/* "4x8": 4 pipelines of 8 stages. */
+static bool read_layout(const char *text, struct tm_step_time *out)
+{
+    const char *cross = strchr(text, 'x');
+    int64_t pipelines, stages;
+    if (cross == NULL || !tm_number_i64(text, (size_t)(cross - text), &pipelines) ||
+        !tm_number_i64(cross + 1, strlen(cross + 1), &stages))
+        return false;
+    if (pipelines < 1 || pipelines > TM_SHAPE_NODES_MAX || stages < 1 || stages > TM_SHAPE_STAGES_MAX) return false;
+    out->pipelines = (int)pipelines;
+    out->stages = (int)stages;
+    return true;
+}
+
+static int read_steps(const char *file, const struct tm_node *map, struct tm_cost *out, struct tm_error *e)
+{
+    char place[300];
+    if (map == NULL) return 0;
+    if (map->kind != TM_NODE_MAP || map->count > TM_COST_STEPS_MAX)
+        return tm_error_set(e, TM_EINPUT, "%s: step_ms: expected up to %d lines of \"PIPELINESxSTAGES: milliseconds\"",
+                            tm_node_place(file, map, place, sizeof place), TM_COST_STEPS_MAX);
+    for (const struct tm_node *node = map->first; node != NULL; node = node->next) {
+        struct tm_step_time *step = &out->steps[out->step_count];
+        bool right = node->kind == TM_NODE_SCALAR && read_layout(node->key, step) &&
+                     tm_number_double(node->text, strlen(node->text), &step->step_ms) && step->step_ms > 0 &&
+                     step->step_ms <= 1e9;
+        if (!right)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: step_ms: expected a layout and milliseconds above 0, for example 4x8: 51.2; got "
+                                "\"%.40s\"",
+                                tm_node_place(file, node, place, sizeof place), node->key);
+        out->step_count++;
+    }
+    return 0;
+}
+
 static int read_skipped(const char *file, const struct tm_node *map, const struct model_figures *figures,
                         struct tm_shape_rules *rules, struct tm_error *e)
 {
@@ -191,8 +232,10 @@ static int read_model(const char *file, struct tm_node *map, struct tm_arena *ar
     struct model_figures figures = {.stages_min = 1, .stages_max = TM_SHAPE_STAGES_MAX, .pipelines_min = 1};
     figures.paper = out->paper;
     struct tm_node *build = map->kind == TM_NODE_MAP ? take_child(map, "build_ms") : NULL;
+    struct tm_node *steps = map->kind == TM_NODE_MAP ? take_child(map, "step_ms") : NULL;
     int rc = tm_fields_read(file, map, model_fields, arena, &figures, e);
     if (rc == 0) rc = read_build(file, build, &figures.paper, e);
+    if (rc == 0) rc = read_steps(file, steps, out, e);
     if (rc == 0) rc = read_skipped(file, map, &figures, &out->rules, e);
     if (rc != 0) return rc;
     char place[300];
@@ -228,10 +271,24 @@ static int check_measured(const char *file, const struct tm_cost *cost, struct t
     return 0;
 }
 
+/* From the clock on the wall to the trace's. */
+static void change_clock(struct tm_cost *cost, double factor)
+{
+    struct tm_measured_cost *measured = &cost->measured;
+    double *times[] = {&measured->reform_ms,       &measured->reform_per_instance_ms,
+                       &measured->link_latency_ms, &measured->detect_ms,
+                       &measured->begin_s,         &measured->join_s,
+                       &measured->leave_s};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        *times[i] *= factor;
+    measured->link_bit_s /= factor;
+    measured->store_bit_s /= factor;
+}
+
 static int read_root(const char *file, struct tm_node *root, const char *model, struct tm_arena *arena,
                      struct tm_cost *out, struct tm_error *e)
 {
-    struct file_figures figures = {.start_s = 120, .copy_interval_s = 600, .speed = 1};
+    struct file_figures figures = {.start_s = NAN, .copy_interval_s = NAN, .leave_s = NAN, .speed = 1};
     char place[300];
     if (root->kind != TM_NODE_MAP)
         return tm_error_set(e, TM_EINPUT, "%s: expected \"tidemill-cost: 1\", then keys and values",
@@ -240,8 +297,9 @@ static int read_root(const char *file, struct tm_node *root, const char *model, 
     int rc = tm_fields_read(file, root, file_fields, arena, &figures, e);
     if (rc != 0) return rc;
     out->kind = (enum tm_cost_kind)figures.kind;
-    out->start_s = figures.start_s;
-    out->copy_interval_s = figures.copy_interval_s;
+    double factor = out->kind == TM_COST_MEASURED ? figures.speed : 1;
+    out->start_s = isnan(figures.start_s) ? start_s_default : figures.start_s * factor;
+    out->copy_interval_s = isnan(figures.copy_interval_s) ? copy_interval_s_default : figures.copy_interval_s * factor;
     out->paper.rollback_ms = figures.rollback_ms;
     double bit_s = (double)figures.link_bit_s;
     out->measured = (struct tm_measured_cost){
@@ -251,11 +309,18 @@ static int read_root(const char *file, struct tm_node *root, const char *model, 
         figures.link_latency_ms,
         figures.store_bit_s > 0 ? (double)figures.store_bit_s : bit_s,
         figures.detect_ms,
+        figures.begin_s,
+        figures.join_s,
+        !isnan(figures.leave_s),
+        isnan(figures.leave_s) ? 0 : figures.leave_s,
         figures.speed,
     };
+    change_clock(out, factor);
     snprintf(out->source, sizeof out->source, "%s", figures.source != NULL ? figures.source : file);
     if (out->kind == TM_COST_PAPER) rc = read_points(file, points, &out->paper, e);
     if (rc == 0) rc = read_models(file, models, model, arena, out, e);
+    for (int i = 0; i < out->step_count; i++)
+        out->steps[i].step_ms *= factor;
     return rc != 0 ? rc : check_measured(file, out, e);
 }
 
@@ -273,6 +338,73 @@ int tm_cost_parse(const char *file, const char *text, size_t length, const char 
     tm_arena_deinit(&arena);
     if (rc == 0) *out = cost;
     return rc;
+}
+
+void tm_cost_change_speed(struct tm_cost *cost, double speed)
+{
+    if (cost->kind != TM_COST_MEASURED) return;
+    double factor = speed / cost->measured.speed;
+    change_clock(cost, factor);
+    cost->start_s *= factor;
+    cost->copy_interval_s *= factor;
+    cost->measured.speed = speed;
+}
+
+static void put_number(struct tm_text *out, const char *key, double value)
+{
+    tm_text_printf(out, "%s: %.6g\n", key, value);
+}
+
+/* Between quotes; what would end them is left out. */
+static void put_quoted(struct tm_text *out, const char *text)
+{
+    tm_text_putc(out, '"');
+    for (; *text != '\0'; text++)
+        tm_text_putc(out, *text == '"' || *text == '\\' || (unsigned char)*text < ' ' ? ' ' : *text);
+    tm_text_putc(out, '"');
+}
+
+static void print_model(const struct tm_cost *cost, const char *model, struct tm_text *out)
+{
+    tm_text_puts(out, "models:\n  ");
+    put_quoted(out, model);
+    tm_text_printf(out, ":\n    stages_min: %d\n    stages_max: %d\n    pipelines_min: %d\n", cost->rules.stages_min,
+                   cost->rules.stages_max, cost->rules.pipelines_min);
+    bool any = false;
+    for (int stages = 1; stages <= TM_SHAPE_STAGES_MAX; stages++) {
+        if (!cost->rules.skipped[stages]) continue;
+        tm_text_printf(out, any ? ", %d" : "    stages_skipped: [%d", stages);
+        any = true;
+    }
+    if (any) tm_text_puts(out, "]\n");
+    if (cost->step_count > 0) tm_text_puts(out, "    step_ms:\n");
+    for (int i = 0; i < cost->step_count; i++)
+        tm_text_printf(out, "      %dx%d: %.6g\n", cost->steps[i].pipelines, cost->steps[i].stages,
+                       cost->steps[i].step_ms / cost->measured.speed);
+}
+
+void tm_cost_print(const struct tm_cost *cost, const char *model, struct tm_text *out)
+{
+    struct tm_cost wall = *cost;
+    const struct tm_measured_cost *measured = &wall.measured;
+    double speed = cost->measured.speed;
+    change_clock(&wall, 1 / speed);
+    tm_text_puts(out, "tidemill-cost: 1\nkind: measured\nsource: ");
+    put_quoted(out, cost->source);
+    tm_text_putc(out, '\n');
+    put_number(out, "speed", speed);
+    put_number(out, "reform_ms", measured->reform_ms);
+    put_number(out, "reform_per_instance_ms", measured->reform_per_instance_ms);
+    tm_text_printf(out, "link: %.0fbit/s\n", fmin(fmax(measured->link_bit_s, 1), 1e18));
+    put_number(out, "link_latency_ms", measured->link_latency_ms);
+    tm_text_printf(out, "store: %.0fbit/s\n", fmin(fmax(measured->store_bit_s, 1), 1e18));
+    put_number(out, "detect_ms", measured->detect_ms);
+    put_number(out, "begin_s", measured->begin_s);
+    put_number(out, "join_s", measured->join_s);
+    if (measured->leaves) put_number(out, "leave_s", measured->leave_s);
+    put_number(out, "start_s", cost->start_s / speed);
+    put_number(out, "copy_interval_s", cost->copy_interval_s / speed);
+    print_model(cost, model, out);
 }
 
 static int load_file(struct tm_env *env, const char *path, const char *model, struct tm_cost *out, struct tm_error *e)

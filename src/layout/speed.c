@@ -26,3 +26,36 @@ int tm_shape_speed_predicted(void *context, int pipelines, int stages, double *s
     *step_s = prediction.step_s.mean;
     return 0;
 }
+
+int tm_speed_measured_compare(struct tm_speed_measured *measured, struct tm_error *e)
+{
+    double sum_s = 0, measured_sum_s = 0;
+    for (int i = 0; i < measured->cost->step_count; i++) {
+        const struct tm_step_time *step = &measured->cost->steps[i];
+        double samples_per_s = 0, step_s = 0;
+        int rc = measured->speed(measured->context, step->pipelines, step->stages, &samples_per_s, &step_s, e);
+        if (rc != 0) return rc;
+        if (!(samples_per_s > 0)) continue; /* of another model, or another machine */
+        sum_s += step_s;
+        measured_sum_s += step->step_ms / 1000;
+    }
+    measured->ratio = sum_s > 0 ? measured_sum_s / sum_s : 1;
+    return 0;
+}
+
+int tm_shape_speed_as_measured(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                               struct tm_error *e)
+{
+    const struct tm_speed_measured *measured = context;
+    double samples = 0, seconds = 0;
+    int rc = measured->speed(measured->context, pipelines, stages, &samples, &seconds, e);
+    if (rc != 0) return rc;
+    double now_s = seconds * measured->ratio;
+    for (int i = 0; i < measured->cost->step_count; i++) {
+        const struct tm_step_time *step = &measured->cost->steps[i];
+        if (step->pipelines == pipelines && step->stages == stages) now_s = step->step_ms / 1000;
+    }
+    *samples_per_s = samples > 0 && now_s > 0 ? samples * seconds / now_s : 0;
+    *step_s = samples > 0 ? now_s : 0;
+    return 0;
+}

@@ -2,7 +2,7 @@
 #ifndef TM_LAYOUT_SPEED_H
 #define TM_LAYOUT_SPEED_H
 
-#include "layout/shapes.h"
+#include "layout/cost.h"
 #include "workload/predict.h"
 
 /* What tm_shape_speed_predicted needs; all is borrowed. The request's fleet is one group; nodes and layout are set for
@@ -15,5 +15,18 @@ struct tm_speed_context {
 /* A tm_shape_speed: 0 where the model does not fit the memory in that shape. */
 int tm_shape_speed_predicted(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
                              struct tm_error *e);
+
+/* What tm_shape_speed_as_measured needs: another speed, and what a run has measured; all is borrowed. */
+struct tm_speed_measured {
+    tm_shape_speed speed;
+    void *context;
+    const struct tm_cost *cost;
+    double ratio; /* steps as measured to those of `speed`, over all layouts that were measured; set by compare */
+};
+
+int tm_speed_measured_compare(struct tm_speed_measured *measured, struct tm_error *e);
+/* A tm_shape_speed: as measured where it was, elsewhere `speed`, slower or faster by the ratio. */
+int tm_shape_speed_as_measured(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                               struct tm_error *e);
 
 #endif

@@ -85,22 +85,35 @@ static void test_measured_keys(void **state)
 {
     (void)state;
     struct tm_cost cost = cost_from(HEAD "kind: measured\nreform_ms: 1\nreform_per_instance_ms: 2\nlink: 10Gbit/s\n"
-                                         "link_latency_ms: 3\nstore: 2Gbit/s\ndetect_ms: 4\nspeed: 60\n",
+                                         "link_latency_ms: 3\nstore: 2Gbit/s\ndetect_ms: 4\nspeed: 60\n"
+                                         "begin_s: 5\njoin_s: 6\nleave_s: 7\nstart_s: 8\ncopy_interval_s: 9\n"
+                                         "models: {mine: {step_ms: {4x8: 50, 1x30: 60}}}\n",
                                     "mine");
     const struct {
         const char *key;
         double got, want;
     } rows[] = {
         {"kind", cost.kind, TM_COST_MEASURED},
-        {"reform_ms", cost.measured.reform_ms, 1},
-        {"reform_per_instance_ms", cost.measured.reform_per_instance_ms, 2},
-        {"link", cost.measured.link_bit_s, 1e10},
-        {"link_latency_ms", cost.measured.link_latency_ms, 3},
-        {"store", cost.measured.store_bit_s, 2e9},
-        {"detect_ms", cost.measured.detect_ms, 4},
+        {"reform_ms", cost.measured.reform_ms, 60},
+        {"reform_per_instance_ms", cost.measured.reform_per_instance_ms, 120},
+        {"link", cost.measured.link_bit_s, 1e10 / 60},
+        {"link_latency_ms", cost.measured.link_latency_ms, 180},
+        {"store", cost.measured.store_bit_s, 2e9 / 60},
+        {"detect_ms", cost.measured.detect_ms, 240},
+        {"begin_s", cost.measured.begin_s, 300},
+        {"join_s", cost.measured.join_s, 360},
+        {"leaves", cost.measured.leaves, 1},
+        {"leave_s", cost.measured.leave_s, 420},
+        {"start_s", cost.start_s, 480},
+        {"copy_interval_s", cost.copy_interval_s, 540},
         {"speed", cost.measured.speed, 60},
-        {"start_s by default", cost.start_s, 120},
-        {"copy_interval_s by default", cost.copy_interval_s, 600},
+        {"step times", cost.step_count, 2},
+        {"pipelines of a step time", cost.steps[0].pipelines, 4},
+        {"stages of a step time", cost.steps[1].stages, 30},
+        {"step time", cost.steps[1].step_ms, 3600},
+        {"leaves by default", cost_from(MEASURED, "m").measured.leaves, 0},
+        {"start_s by default", cost_from(MEASURED "speed: 60\n", "m").start_s, 120},
+        {"copy_interval_s by default", cost_from(MEASURED "speed: 60\n", "m").copy_interval_s, 600},
         {"stages_min by default", cost.rules.stages_min, 1},
         {"stages_max by default", cost.rules.stages_max, TM_SHAPE_STAGES_MAX},
         {"pipelines_min by default", cost.rules.pipelines_min, 1},
@@ -110,6 +123,39 @@ static void test_measured_keys(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++)
         assert_row(rows[i].got == rows[i].want, "%s: %g, want %g", rows[i].key, rows[i].got, rows[i].want);
     assert_string_equal(cost.source, "test"); /* the file, where it does not say */
+}
+
+/* What is printed reads back to the same; at another speed only what happened on the wall changes. */
+static void test_printing(void **state)
+{
+    (void)state;
+    static const char name[] = "gpt:layers=4,hidden=8";
+    struct tm_cost cost = cost_from(HEAD "kind: measured\nsource: \"by \\\"hand\\\"\"\nreform_ms: 1.5\n"
+                                         "reform_per_instance_ms: 2\nlink: 10Gbit/s\nlink_latency_ms: 3\n"
+                                         "store: 2Gbit/s\ndetect_ms: 4\nspeed: 60\nbegin_s: 5\njoin_s: 6\n"
+                                         "leave_s: 7\nmodels: {default: {stages_min: 2, stages_max: 9, "
+                                         "stages_skipped: [3, 5], step_ms: {4x8: 50.25, 1x3: 60}}}\n",
+                                    "m"),
+                   again;
+    struct tm_text text, twice;
+    struct tm_error e = {0};
+    tm_text_init(&text, 1 << 16);
+    tm_text_init(&twice, 1 << 16);
+    tm_cost_print(&cost, name, &text);
+    assert_row(parse(tm_text_string(&text), name, &again, &e) == 0, "%s: %s", e.text, tm_text_string(&text));
+    tm_cost_print(&again, name, &twice);
+    assert_string_equal(tm_text_string(&twice), tm_text_string(&text));
+    assert_true(again.measured.reform_ms == 90 && again.measured.leaves && again.measured.leave_s == 420);
+    assert_true(again.steps[0].step_ms == 50.25 * 60 && again.step_count == 2);
+    assert_true(again.rules.stages_min == 2 && again.rules.skipped[5] && !again.rules.skipped[4]);
+    tm_cost_change_speed(&again, 1);
+    assert_true(again.measured.reform_ms == 1.5 && again.measured.link_bit_s == 1e10 && again.measured.speed == 1);
+    assert_true(again.steps[0].step_ms == 50.25 * 60);
+    struct tm_cost paper = cost_from(PAPER, "m"), same = paper;
+    tm_cost_change_speed(&paper, 60);
+    assert_memory_equal(&paper, &same, sizeof same);
+    tm_text_deinit(&text);
+    tm_text_deinit(&twice);
 }
 
 static void test_which_model(void **state)
@@ -166,6 +212,15 @@ static void test_refusals(void **state)
         {MEASURED "reform_ms: 1e10\n", "reform_ms: expected"},
         {MEASURED "reform_ms: [1]\n", "reform_ms: expected"},
         {MEASURED "speed: 0\n", "speed: expected"},
+        {MEASURED "leave_s: -1\n", "leave_s: expected"},
+        {MEASURED "models: {m: {step_ms: 3}}\n", "step_ms: expected up to 256 lines"},
+        {MEASURED "models: {m: {step_ms: {4: 3}}}\n", "got \"4\""},
+        {MEASURED "models: {m: {step_ms: {0x4: 3}}}\n", "got \"0x4\""},
+        {MEASURED "models: {m: {step_ms: {4x65: 3}}}\n", "got \"4x65\""},
+        {MEASURED "models: {m: {step_ms: {4x-1: 3}}}\n", "got \"4x-1\""},
+        {MEASURED "models: {m: {step_ms: {4x4: 0}}}\n", "milliseconds above 0"},
+        {MEASURED "models: {m: {step_ms: {4x4: nan}}}\n", "milliseconds above 0"},
+        {MEASURED "models: {m: {step_ms: {4x4: [3]}}}\n", "c.tmcost:4"},
         {MEASURED "reform: 1\n", "did you mean \"reform_ms\""},
         {MEASURED "reform_ms: 1\nreform_ms: 2\n", "c.tmcost:5"},
         {PAPER "models: 3\n", "names of models"},
@@ -351,7 +406,7 @@ static void test_without_memory(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_paper_keys), TM_TEST(test_measured_keys), TM_TEST(test_which_model), TM_TEST(test_refusals),
-             TM_TEST(test_too_many_points), TM_TEST(test_loading), TM_TEST(test_shipped_figures),
-             TM_TEST(test_transfers), TM_TEST(test_groups_step_with_pipelines), TM_TEST(test_building_without_a_row),
-             TM_TEST(test_without_memory))
+TM_TEST_MAIN(TM_TEST(test_paper_keys), TM_TEST(test_measured_keys), TM_TEST(test_printing), TM_TEST(test_which_model),
+             TM_TEST(test_refusals), TM_TEST(test_too_many_points), TM_TEST(test_loading),
+             TM_TEST(test_shipped_figures), TM_TEST(test_transfers), TM_TEST(test_groups_step_with_pipelines),
+             TM_TEST(test_building_without_a_row), TM_TEST(test_without_memory))

@@ -80,4 +80,39 @@ static void test_shapes_of_a_fleet(void **state)
     tm_model_deinit(&model);
 }
 
-TM_TEST_MAIN(TM_TEST(test_speeds), TM_TEST(test_shapes_of_a_fleet))
+static int ten_samples(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                       struct tm_error *e)
+{
+    (void)context;
+    (void)e;
+    *step_s = stages == 7 ? 0 : 20.0 / (pipelines * stages);
+    *samples_per_s = stages == 7 ? 0 : 10 / *step_s;
+    return 0;
+}
+
+/* Layouts that were measured are as they were measured, others slower by as much as those together. */
+static void test_as_measured(void **state)
+{
+    (void)state;
+    struct tm_cost cost = {.steps = {{2, 2, 6000}, {4, 1, 9000}, {1, 7, 5000}}, .step_count = 3};
+    struct tm_speed_measured measured = {.speed = ten_samples, .cost = &cost};
+    static const struct {
+        int pipelines, stages;
+        double step_s;
+    } rows[] = {{2, 2, 6}, {4, 1, 9}, {1, 2, 15}, {5, 4, 1.5}, {1, 7, 0}};
+    assert_int_equal(tm_speed_measured_compare(&measured, NULL), 0);
+    assert_true(close_to(measured.ratio, 1.5, 1e-12));
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        double samples_per_s = -1, step_s = -1;
+        assert_int_equal(
+            tm_shape_speed_as_measured(&measured, rows[i].pipelines, rows[i].stages, &samples_per_s, &step_s, NULL), 0);
+        double want = rows[i].step_s > 0 ? 10 / rows[i].step_s : 0;
+        assert_row(close_to(step_s, rows[i].step_s, 1e-12) && close_to(samples_per_s, want, 1e-12),
+                   "row %zu: %g s, %g samples/s", i, step_s, samples_per_s);
+    }
+    cost.step_count = 0;
+    assert_int_equal(tm_speed_measured_compare(&measured, NULL), 0);
+    assert_true(measured.ratio == 1);
+}
+
+TM_TEST_MAIN(TM_TEST(test_as_measured), TM_TEST(test_speeds), TM_TEST(test_shapes_of_a_fleet))
