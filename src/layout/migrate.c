@@ -263,6 +263,7 @@ static double same_cut_ms(const struct tm_migrations *m, const struct tm_survivo
     const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
     if (from == to && lost == 0) return 0;
     bool paper = m->cost->kind == TM_COST_PAPER;
+    if (from == to && !paper && fewest(survivors) >= old->pipelines) return 0; /* spares alone are lost */
     if (fewest(survivors) >= target->pipelines) return within_stages_ms(m, to);
     double move =
         paper ? paper_between_ms(m, survivors, target->pipelines) : full_between_ms(m, survivors, target->pipelines);
@@ -516,7 +517,8 @@ double tm_migrations_ms(struct tm_migrations *m, int fleet, int from, int lost, 
 double tm_migrations_least_ms(const struct tm_migrations *m, int from, int lost, int to)
 {
     const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
-    if (target->nodes == 0 || (from == to && lost == 0)) return 0;
+    bool spares_may_go = from == to && m->cost->kind == TM_COST_MEASURED;
+    if (target->nodes == 0 || (from == to && lost == 0) || spares_may_go) return 0;
     if (old->nodes == 0) return from_pause_ms(m, to);
     if (old->stages != target->stages) return new_cut_rest_ms(m, from, lost, to);
     double restart = tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);

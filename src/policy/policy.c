@@ -9,6 +9,7 @@ const struct tm_policy_info tm_policies[] = {
     {.name = "ideal",
      .summary = "the fastest layout every interval, no pause: nobody can reach it",
      .knows = TM_KNOWS_EVENT,
+     .free = true,
      .forecast = -1,
      .decide = tm_policy__ideal},
     {.name = "on-demand",

@@ -65,6 +65,7 @@ struct tm_policy_info {
     enum tm_knows knows;
     bool ticks_only;     /* decides once an interval, not at each event */
     bool on_demand;      /* rents on-demand instances alone */
+    bool free;           /* changes cost nothing, arrivals are used and losses left at once: a bound */
     bool step_in_flight; /* an unannounced loss costs the step in flight */
     bool checkpoints;    /* a loss costs the work since the last checkpoint */
     int forecast;        /* a tm_forecast_method, or -1: none */

@@ -8,25 +8,6 @@
 
 /* ---- what it costs ---- */
 
-static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_decision *decision, int to, double *out,
-                     struct tm_error *e)
-{
-    bool adding = run->arrived_now > 0, migrating = run->standing.migrating_ms > 0;
-    *out = 0;
-    if (decision->change == TM_CHANGE_FREE) return 0;
-    if (decision->change == TM_CHANGE_ROLLBACK) {
-        *out = tm_cost_rollback_ms(run->job->cost, run->job->shapes, to, adding, moment == 0);
-        if (migrating) *out += tm_cost_restart_ms(run->job->cost, run->job->shapes, to, adding);
-        return 0;
-    }
-    *out = tm_migrations_ms(run->job->migrations, run->now.before, run->standing.shape, run->now.lost, to);
-    if (isnan(*out)) return tm_error_nomem(e);
-    if (decision->change == TM_CHANGE_TIMED) *out = fmax(*out, decision->pause_ms);
-    if (migrating)
-        *out = *out > 0 ? *out + tm_migrations_restart_ms(run->job->migrations, to) : run->standing.migrating_ms;
-    return 0;
-}
-
 /* Probability that a loss takes an instance in use. */
 static double hit_probability(const struct tm_sim__run *run, const struct tm_shape *shape)
 {
@@ -35,6 +16,37 @@ static double hit_probability(const struct tm_sim__run *run, const struct tm_sha
     for (int i = 0; i < run->now.lost; i++)
         spared *= spares > i ? (double)(spares - i) / (run->now.before - i) : 0;
     return 1 - spared;
+}
+
+/* Until an unannounced loss of an instance in use is known. */
+static double detect_ms(const struct tm_sim__run *run)
+{
+    if (run->job->cost->kind != TM_COST_MEASURED || run->now.lost == 0 || run->options->notice_s > 0) return 0;
+    return hit_probability(run, &run->job->shapes->list[run->standing.shape]) * run->job->cost->measured.detect_ms;
+}
+
+static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_decision *decision, int to, double *out,
+                     struct tm_error *e)
+{
+    bool adding = run->arrived_now > 0, migrating = run->standing.migrating_ms > 0;
+    *out = 0;
+    if (decision->change == TM_CHANGE_FREE) return 0;
+    if (moment == 0 && run->job->cost->kind == TM_COST_MEASURED && run->job->cost->measured.begin_s > 0) {
+        *out = run->job->cost->measured.begin_s * 1000;
+        return 0;
+    }
+    if (decision->change == TM_CHANGE_ROLLBACK) {
+        *out = tm_cost_rollback_ms(run->job->cost, run->job->shapes, to, adding, moment == 0);
+        if (migrating) *out += tm_cost_restart_ms(run->job->cost, run->job->shapes, to, adding);
+        return 0;
+    }
+    *out = tm_migrations_ms(run->job->migrations, run->now.before, run->standing.shape, run->now.lost, to);
+    if (isnan(*out)) return tm_error_nomem(e);
+    *out += detect_ms(run);
+    if (decision->change == TM_CHANGE_TIMED) *out = fmax(*out, decision->pause_ms);
+    if (migrating)
+        *out = *out > 0 ? *out + tm_migrations_restart_ms(run->job->migrations, to) : run->standing.migrating_ms;
+    return 0;
 }
 
 /* Samples that have to be trained again: the step in flight when an instance in use goes without a word; with
@@ -95,10 +107,15 @@ static void bill(struct tm_sim__run *run, const struct tm_moment *moment)
     double hours = (isnan(out->finished_at_s) ? run->now.duration_s : out->finished_at_s - moment->time_s) / 3600;
     double spot_usd_h = isnan(moment->price_usd_h) ? run->options->spot_usd_h : moment->price_usd_h;
     int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
+    double spot_hours = hours * (run->now.after - on_demand), spot_usd = spot_usd_h * spot_hours;
+    if (run->differs) {
+        double end_ms = (double)run->options->from_ms + moment->time_s * 1000 + hours * 3.6e6;
+        tm_paid_advance(&run->paid, end_ms, run->job->shapes->nodes_max - on_demand, run->options->spot_usd_h,
+                        &spot_usd, &spot_hours);
+    }
     /* instances on order are paid from the grant */
-    out->bill_usd += hours * (spot_usd_h * (run->now.after - on_demand) +
-                              run->options->on_demand_usd_h * (on_demand + run->ordered));
-    out->instance_hours += hours * (run->now.after + run->ordered);
+    out->bill_usd += spot_usd + run->options->on_demand_usd_h * hours * (on_demand + run->ordered);
+    out->instance_hours += spot_hours + hours * (on_demand + run->ordered);
     out->on_demand_hours += hours * (on_demand + run->ordered);
 }
 
@@ -280,6 +297,24 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
     return rc;
 }
 
+/* Policies that pay nothing for a change use and leave instances at once. */
+static int use_trace(struct tm_sim__run *run, struct tm_error *e)
+{
+    const struct tm_cost *cost = run->job->cost;
+    if (run->info->free || run->info->on_demand || cost->kind != TM_COST_MEASURED) return 0;
+    run->used = *run->options;
+    run->used.notice_s = tm_in_use_notice_s(cost, run->options->notice_s);
+    if (tm_in_use_differs(cost, run->options->notice_s)) {
+        int rc = tm_in_use_trace(run->trace, cost, run->options->from_ms, run->options->notice_s, &run->in_use, e);
+        if (rc != 0) return rc;
+        run->paid = tm_paid_begin(run->trace, run->options->from_ms);
+        run->trace = &run->in_use;
+        run->differs = true;
+    }
+    run->options = &run->used;
+    return 0;
+}
+
 int tm_simulate(struct tm_env *env, const struct tm_sim_job *job, const struct tm_trace *trace,
                 const struct tm_policy_info *info, const struct tm_sim_options *options, struct tm_sim_result *out,
                 struct tm_sim_log *log, struct tm_error *e)
@@ -297,7 +332,9 @@ int tm_simulate(struct tm_env *env, const struct tm_sim_job *job, const struct t
                                 .interval_ms = (int64_t)(options->interval_s * 1000),
                                 .out = &result,
                                 .log = log};
-    rc = run_all(run, e);
+    rc = use_trace(run, e);
+    if (rc == 0) rc = run_all(run, e);
+    if (run->differs) tm_trace_deinit(&run->in_use);
     tm_free(run);
     if (rc == 0) *out = result;
     return rc;

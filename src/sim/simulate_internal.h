@@ -2,6 +2,7 @@
 #ifndef TM_SIM_SIMULATE_INTERNAL_H
 #define TM_SIM_SIMULATE_INTERNAL_H
 
+#include "sim/in_use.h"
 #include "sim/moments.h"
 #include "sim/simulate.h"
 
@@ -43,6 +44,10 @@ struct tm_sim__run {
     double decision_ns_sum;
     double decision_ns_max;
     size_t decisions;
+    struct tm_sim_options used; /* as `options`, with what is left of a notice when it is acted upon */
+    struct tm_trace in_use;     /* owned; where it differs from what is paid */
+    struct tm_paid paid;
+    bool differs;
     struct tm_sim_result *out;
     struct tm_sim_log *log;
 };
