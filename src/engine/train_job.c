@@ -209,16 +209,8 @@ int tm_train_job_parse(const char *file, const char *text, size_t length, struct
     return 0;
 }
 
-/* A path that a job file names is meant from where the file is. */
-static const char *beside(const char *job_path, const char *name, struct tm_arena *arena)
-{
-    const char *slash = strrchr(job_path, '/');
-    if (name[0] == '/' || name[0] == '\0' || slash == NULL) return name;
-    return tm_arena_printf(arena, "%.*s/%s", (int)(slash - job_path), job_path, name);
-}
-
-int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
-                      struct tm_error *e)
+int tm_train_job_load_from(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                           struct tm_train_job *out, struct tm_error *e)
 {
     struct tm_text text;
     tm_text_init(&text, JOB_BYTES_MAX);
@@ -226,7 +218,20 @@ int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *are
     if (rc == 0) rc = tm_train_job_parse(path, tm_text_string(&text), text.length, arena, out, e);
     tm_text_deinit(&text);
     if (rc != 0) return rc;
-    if (strcmp(out->data, "kjv-new-testament") != 0) out->data = beside(path, out->data, arena);
-    if (out->data == NULL) return tm_error_nomem(e);
-    return 0;
+    bool shipped = strcmp(out->data, "kjv-new-testament") == 0;
+    if (!shipped && folder[0] != '\0' && out->data[0] != '/' && out->data[0] != '\0')
+        out->data = tm_arena_printf(arena, "%s/%s", folder, out->data);
+    return out->data == NULL ? tm_error_nomem(e) : 0;
+}
+
+/* A path that a job file names is meant from where the file is. */
+int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
+                      struct tm_error *e)
+{
+    const char *slash = strrchr(path, '/');
+    const char *folder = slash == path   ? "/"
+                         : slash != NULL ? tm_arena_strndup(arena, path, (size_t)(slash - path))
+                                         : "";
+    if (folder == NULL) return tm_error_nomem(e);
+    return tm_train_job_load_from(env, path, folder, arena, out, e);
 }

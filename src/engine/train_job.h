@@ -32,6 +32,9 @@ struct tm_train_job {
 /* Reads and checks a job. Texts live in the arena. Errors name file, line and key. */
 int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
                       struct tm_error *e);
+/* The same, with what the file names meant from `folder`: a copy of a job file, elsewhere. */
+int tm_train_job_load_from(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                           struct tm_train_job *out, struct tm_error *e);
 int tm_train_job_parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
                        struct tm_train_job *out, struct tm_error *e);
 

@@ -136,6 +136,8 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
                             place, (long long)fleet->on_demand, (long long)fleet->limit);
     if (fleet->to_ms != 0 && fleet->to_ms <= fleet->from_ms)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.to: must lie behind fleet.from", place);
+    if (fleet->stages_max > 0 && fleet->stages_min > fleet->stages_max)
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.stages_min: must not be above fleet.stages_max", place);
     if (settings->link_bit_s != 0 && !settings->netns)
         return tm_error_set(e, TM_EUSAGE, "--link shapes the links of network namespaces: give --netns too");
     return check_policy(settings->policy, place_of(places, places->policy_line, place), e);
@@ -188,6 +190,9 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     tm_jsonout_integer(json, "limit", fleet->limit);
     tm_jsonout_integer(json, "scaled", fleet->scaled);
     tm_jsonout_integer(json, "workers_min", fleet->workers_min);
+    if (fleet->memory > 0) tm_jsonout_integer(json, "memory", fleet->memory);
+    if (fleet->stages_min > 0) tm_jsonout_integer(json, "stages_min", fleet->stages_min);
+    if (fleet->stages_max > 0) tm_jsonout_integer(json, "stages_max", fleet->stages_max);
     tm_jsonout_integer(json, "on_demand", fleet->on_demand);
     put_ms(json, "notice", fleet->notice_ms);
     put_ms(json, "notice_wall", fleet->notice_wall_ms);

@@ -46,6 +46,9 @@ struct tm_job_fleet {
     int64_t limit;     /* instances at a time */
     int64_t scaled;    /* counts of the trace are scaled so that its largest is the limit: 0, 1 or TM_FLEET_UNSAID */
     int64_t workers_min;
+    int64_t memory;                /* bytes of an instance; stages must fit; 0: no limit */
+    int64_t stages_min;            /* of a pipeline; 0: 1 */
+    int64_t stages_max;            /* 0: as many as the model allows */
     int64_t on_demand;             /* instances rented on demand, from the start; they hold copies */
     int64_t notice_ms;             /* in the trace's time; TM_FLEET_UNSAID */
     int64_t notice_wall_ms;        /* on the wall; 0: as notice_ms says */

@@ -54,6 +54,7 @@ static void what_is_wrong_is_named(void **state)
         {"name: a\nfleet:\n  workers_min: 9\n", "fleet.workers_min: 9 workers at least, but at most 6 instances"},
         {"name: a\nfleet: {on_demand: 9}\n", "job.yaml:2: fleet.on_demand: 9 instances"},
         {"name: a\nfleet: {from: 10m, to: 5m}\n", "job.yaml:2: fleet.to: must lie behind"},
+        {"name: a\nfleet: {stages_min: 3, stages_max: 2}\n", "job.yaml:2: fleet.stages_min: must not be above"},
         {"name: a\nfleet: {sped: 3}\n", "did you mean \"speed\"?"},
         {"name: a\nengine: gtp\n", "job.yaml:2:9: engine: expected one of gpt, paced"},
         {"name: a\ncloud: aws\n", "job.yaml:2:8: cloud: expected"},
@@ -79,11 +80,11 @@ static void come_back_from_the_file(void **state)
     struct tm_text again;
     struct tm_error e;
     (void)state;
-    assert_int_equal(
-        settings_of("name: a\npolicy: checkpoint\nfleet: {speed: 0.5, from: 90s, to: 3m, spot_price: 0.25, "
-                    "hint: 5m, instance: p3.2xlarge}\n",
-                    &s, &e),
-        0);
+    assert_int_equal(settings_of("name: a\npolicy: checkpoint\nfleet: {memory: 5MB, stages_min: 2, speed: 0.5, from: "
+                                 "90s, to: 3m, spot_price: 0.25, "
+                                 "hint: 5m, instance: p3.2xlarge}\n",
+                                 &s, &e),
+                     0);
     s.job = 0x123456789ABCDEF0;
     s.chaos = 7;
     s.netns = true;

@@ -1,0 +1,136 @@
+/* The coordinator of a run, as `tidemill run` starts it and starts it again. A command of the program's own, in no list. */
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/run_shapes.h"
+#include "run/decide_policy.h"
+#include "run/serve.h"
+#include "run/state_folder.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+const struct tm_option tm_coordinator_command_options[] = {
+    {.name = "state", .value = "DIR", .help = "the job's state folder"},
+    {.name = NULL},
+};
+
+enum { COPY_EVERY_MS = 5000, COPY_ALONE_MS = 2000, INTERVAL_S = 60 };
+
+static volatile int stopping;
+
+static void on_term(int number)
+{
+    (void)number;
+    stopping++;
+}
+
+/* Paths and texts that the service borrows. */
+struct place {
+    const char *dir;
+    char record[TM_STATE_PATH_MAX];
+    char copies[TM_STATE_PATH_MAX];
+    char tls[TM_STATE_PATH_MAX];
+    char address[TM_STATE_PATH_MAX];
+    char job[TM_STATE_PATH_MAX];
+    char token[TM_STATE_TOKEN_MAX];
+    char listen[TM_ADDRESS_MAX];
+};
+
+/* Where the last one listened, so that everybody finds the next; where there was none, where `run` says. */
+static void find_listen(struct tm_cli *cli, struct place *place)
+{
+    const char *host = cli->env->variable(cli->env, "TIDEMILL_COORDINATOR_HOST");
+    if (tm_state_read(cli->env, place->dir, TM_STATE_ADDRESS, place->listen, sizeof place->listen, NULL) == 0) return;
+    (void)snprintf(place->listen, sizeof place->listen, "%s:0", host != NULL ? host : "127.0.0.1");
+}
+
+static void fill_service(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings,
+                         const struct tm_run_work *work, struct tm_coordinator_service *out)
+{
+    *out = (struct tm_coordinator_service){.coordinator = {.job = settings->job,
+                                                           .token = place->token,
+                                                           .layers = work->layers,
+                                                           .steps = work->steps,
+                                                           .micro_batches = work->micro_batches,
+                                                           .heartbeat_ms = 250,
+                                                           .lease_ms = 2500,
+                                                           .orphan_ms = 20000,
+                                                           .resend_ms = 500,
+                                                           .settle_ms = 200,
+                                                           .drain_limit_ms = 10000,
+                                                           .fetch_limit_ms = 15000,
+                                                           .stall_ms = 15000,
+                                                           .quarantine_ms = 5000,
+                                                           .copy_limit_ms = 20000,
+                                                           .false_alarm_ms = 30000,
+                                                           .durable_wait_ms = 600000,
+                                                           .copies = settings->checkpoint_restart ? 0 : 1,
+                                                           .copies_to_files = true,
+                                                           .sets_kept = 2,
+                                                           .fresh = !cli->env->file_exists(cli->env, place->record)},
+                                           .listen = place->listen,
+                                           .record = place->record,
+                                           .copy_folder = place->copies,
+                                           .tls_folder = settings->netns ? place->tls : NULL,
+                                           .address_file = place->address,
+                                           .owner_dir = place->dir,
+                                           .stop = &stopping};
+    if (cli->env->variable(cli->env, "TIDEMILL_RUN_MARK") == NULL) out->owner_dir = NULL;
+}
+
+static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings, struct tm_error *e)
+{
+    struct tm_run_work work;
+    struct tm_run_shapes shapes;
+    struct tm_coordinator_service service;
+    struct tm_policy_decider *decider = NULL;
+    int rc = tm_run_work_load(cli->env, place->job, settings, &cli->arena, &work, e);
+    if (rc == 0) rc = tm_state_token(cli->env, place->dir, place->token, e);
+    if (rc == 0) rc = tm_run_shapes_init(&shapes, cli->env, settings, &work, 0, 1, e);
+    if (rc != 0) return rc;
+    struct tm_policy_rule rule = {.info = tm_policy_find(settings->policy),
+                                  .shapes = &shapes.shapes,
+                                  .migrations = shapes.migrations,
+                                  .cost = &shapes.cost,
+                                  .interval_s = INTERVAL_S,
+                                  .workers_min = (int)settings->fleet.workers_min,
+                                  .workers_max = (int)settings->fleet.limit,
+                                  .copy_every_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_EVERY_MS,
+                                  .copy_every_alone_ms =
+                                      settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_ALONE_MS};
+    rc = tm_policy_decider_create(&rule, &decider, e);
+    if (rc == 0) {
+        fill_service(cli, place, settings, &work, &service);
+        service.decider = tm_policy_decider_get(decider);
+        rc = tm_coordinator_serve(cli->env, &service, e);
+    }
+    tm_policy_decider_destroy(decider);
+    tm_run_shapes_deinit(&shapes);
+    return rc;
+}
+
+int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
+{
+    struct sigaction action = {.sa_handler = on_term};
+    struct place place = {.dir = tm_given_text(cli, "state")};
+    struct tm_run_settings settings;
+    (void)sigaction(SIGTERM, &action, NULL);
+    if (place.dir == NULL) return tm_error_set(e, TM_EUSAGE, "a coordinator is started by tidemill run");
+    if (cli->env->variable(cli->env, "TIDEMILL_RUN_MARK") != NULL) (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int rc = tm_state_check(place.dir, e);
+    if (rc != 0) return rc;
+    tm_state_path(place.dir, TM_STATE_RECORD, place.record);
+    tm_state_path(place.dir, TM_STATE_COPIES, place.copies);
+    tm_state_path(place.dir, TM_STATE_TLS, place.tls);
+    tm_state_path(place.dir, TM_STATE_ADDRESS, place.address);
+    tm_state_path(place.dir, TM_STATE_JOB, place.job);
+    tm_run_settings_init(&settings);
+    rc = tm_run_settings_load(cli->env, place.dir, &settings, e);
+    find_listen(cli, &place);
+    if (rc == 0) rc = serve(cli, &place, &settings, e);
+    tm_run_settings_deinit(&settings);
+    return rc;
+}

@@ -1,0 +1,73 @@
+/* The worker of one instance, as its agent starts it: the built-in engine, or the job's own command. A command of the
+ * program's own, in no list. */
+#include "cli/commands.h"
+#include "cli/run_worker.h"
+#include "run/run_settings.h"
+#include "run/state_folder.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+const struct tm_option tm_worker_command_options[] = {
+    {.name = "state", .value = "DIR", .help = "the job's state folder"},
+    {.name = "job", .value = "JOB.yaml", .help = "the job, where there is no state folder"},
+    {.name = NULL},
+};
+
+/* Becomes the job's own command, in its folder, with its variables. */
+static int become_command(struct tm_cli *cli, const char *path, const char *folder, struct tm_error *e)
+{
+    struct tm_job job;
+    tm_job_init(&job);
+    int rc = tm_job_load(cli->env, path, &job, e);
+    if (rc == 0 && job.run == NULL) rc = tm_error_set(e, TM_EINPUT, "%s: there is no run to start", path);
+    if (rc == 0 && folder[0] != '\0' && chdir(folder) != 0) rc = tm_error_errno(e, errno, "%s", folder);
+    if (rc == 0 && job.workdir != NULL && chdir(job.workdir) != 0)
+        rc = tm_error_errno(e, errno, "%s: workdir %s", path, job.workdir);
+    for (size_t i = 0; rc == 0 && i < job.envs.count; i++) /* what the agent said counts more */
+        if (setenv(job.envs.items[i].name, job.envs.items[i].text, 0) != 0) rc = tm_error_nomem(e);
+    if (rc == 0) {
+        (void)execl("/bin/sh", "sh", "-c", job.run, (char *)NULL);
+        rc = tm_error_errno(e, errno, "/bin/sh");
+    }
+    tm_job_deinit(&job);
+    return rc;
+}
+
+int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
+{
+    const char *dir = tm_given_text(cli, "state");
+    char path[TM_STATE_PATH_MAX];
+    struct tm_run_settings settings;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive its agent */
+    (void)signal(SIGXFSZ, SIG_IGN);         /* a full disk is an error of write */
+    tm_run_settings_init(&settings);
+    int rc = 0;
+    if (dir != NULL) {
+        rc = tm_state_check(dir, e);
+        if (rc == 0) rc = tm_run_settings_load(cli->env, dir, &settings, e);
+        tm_state_path(dir, TM_STATE_JOB, path);
+    } else if (tm_given(cli, "job")) {
+        struct tm_job job;
+        const char *given = tm_given_text(cli, "job");
+        const char *slash = strrchr(given, '/');
+        const char *folder = slash != NULL ? tm_arena_strndup(&cli->arena, given, (size_t)(slash - given)) : "";
+        tm_job_init(&job);
+        (void)snprintf(path, sizeof path, "%s", given);
+        rc = folder == NULL ? tm_error_nomem(e) : tm_job_load(cli->env, given, &job, e);
+        if (rc == 0) rc = tm_run_settings_of_job(&job, given, folder, &settings, e);
+        tm_job_deinit(&job);
+    } else {
+        rc = tm_error_set(e, TM_EUSAGE, "a worker is started by tidemill agent");
+    }
+    if (rc == 0 && settings.engine == TM_RUN_COMMAND)
+        rc = become_command(cli, path, settings.folder, e);
+    else if (rc == 0)
+        rc = tm_run_worker(cli, path, &settings, e);
+    tm_run_settings_deinit(&settings);
+    return rc;
+}

@@ -1,0 +1,118 @@
+#include "cli/run_shapes.h"
+
+#include "base/log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What a change costs where no run has measured it: processes of one machine. */
+static const char default_cost[] = "tidemill-cost: 1\n"
+                                   "kind: measured\n"
+                                   "source: typical of processes on one machine\n"
+                                   "reform_ms: 250\n"
+                                   "reform_per_instance_ms: 15\n"
+                                   "link: 4Gbit/s\n"
+                                   "link_latency_ms: 2\n"
+                                   "store: 2Gbit/s\n"
+                                   "detect_ms: 60\n"
+                                   "start_s: 90\n"
+                                   "copy_interval_s: 300\n";
+
+struct pace {
+    const struct tm_run_work *work;
+    double core_s;
+    int cores;
+    double speed; /* of the trace */
+    double memory;
+    double params;
+};
+
+/* Micro-batches go through a pipeline one behind the other, its stages on cores of their own as long as there are so
+ * many; what all of them compute together is shared by the machine's cores. */
+static int speed_here(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                      struct tm_error *e)
+{
+    const struct pace *pace = context;
+    const struct tm_run_work *work = pace->work;
+    (void)e;
+    *samples_per_s = *step_s = 0;
+    if (pipelines > (int)work->micro_batches || stages > (int)work->layers) return 0;
+    double uneven = ceil((double)work->layers / stages) / ((double)work->layers / stages);
+    if (pace->memory > 0 && pace->params / stages * uneven * work->state_bytes_param > pace->memory) return 0;
+    double each = ceil((double)work->micro_batches / pipelines);
+    double path_s = pace->core_s / work->micro_batches * (each + stages - 1) / stages * uneven;
+    double shared_s = pace->core_s / fmin(pace->cores, (double)pipelines * stages);
+    *step_s = fmax(path_s, shared_s) * pace->speed;
+    *samples_per_s = (double)work->batch / *step_s;
+    return 0;
+}
+
+static int make_model(struct tm_model *model, const struct tm_run_settings *settings, const struct tm_run_work *work,
+                      struct tm_error *e)
+{
+    model->name = tm_arena_strdup(&model->arena, settings->name);
+    model->layers = tm_arena_alloc(&model->arena, work->layers * sizeof *model->layers);
+    if (model->name == NULL || model->layers == NULL) return tm_error_nomem(e);
+    model->input = model->source = "";
+    model->optimizer_states = 2;
+    model->global_batch = (int)work->batch;
+    model->layer_count = work->layers;
+    for (uint32_t l = 0; l < work->layers; l++)
+        model->layers[l] = (struct tm_layer){.name = "layer",
+                                             .kind = TM_LAYER_block,
+                                             .params = work->layer_params[l],
+                                             .forward_flops = work->layer_flops[l],
+                                             .tied = -1};
+    return 0;
+}
+
+static int load_cost(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
+                     struct tm_error *e)
+{
+    int rc = tm_cost_load(env, "measured", settings->name, &out->cost, e);
+    out->measured = rc == 0;
+    if (rc == -(int)TM_ENOTFOUND)
+        rc = tm_cost_parse("default", default_cost, strlen(default_cost), settings->name, &out->cost, e);
+    return rc;
+}
+
+int tm_run_shapes_init(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
+                       const struct tm_run_work *work, double core_s, int cores, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    struct pace pace = {.work = work,
+                        .core_s = core_s > 0 ? core_s : 1,
+                        .cores = cores > 0 ? cores : 1,
+                        .speed = fleet->speed,
+                        .memory = (double)fleet->memory};
+    *out = (struct tm_run_shapes){.migrations = NULL};
+    for (uint32_t l = 0; l < work->layers; l++)
+        pace.params += work->layer_params[l];
+    tm_model_init(&out->model);
+    int rc = make_model(&out->model, settings, work, e);
+    if (rc == 0) rc = load_cost(out, env, settings, e);
+    if (rc == 0) {
+        struct tm_shape_rules *rules = &out->cost.rules;
+        if (fleet->stages_min > 0) rules->stages_min = (int)fleet->stages_min;
+        if (fleet->stages_max > 0) rules->stages_max = (int)fleet->stages_max;
+        if (fleet->stages_max == 0 && settings->engine == TM_RUN_COMMAND) rules->stages_max = rules->stages_min;
+        rc = tm_shapes_init(&out->shapes, &out->model, rules, (int)fleet->limit, speed_here, &pace, e);
+    }
+    if (rc == 0 && out->shapes.list[out->shapes.best[fleet->limit]].samples_per_s <= 0)
+        rc = tm_error_set(e, TM_ENONE,
+                          "no layout on up to %lld instances can train it: raise fleet.limit or "
+                          "fleet.memory, or lower fleet.stages_min",
+                          (long long)fleet->limit);
+    if (rc == 0) rc = tm_migrations_create(&out->shapes, &out->cost, &out->migrations, e);
+    if (rc != 0) tm_run_shapes_deinit(out);
+    return rc;
+}
+
+void tm_run_shapes_deinit(struct tm_run_shapes *shapes)
+{
+    tm_migrations_destroy(shapes->migrations);
+    tm_shapes_deinit(&shapes->shapes);
+    tm_model_deinit(&shapes->model);
+    *shapes = (struct tm_run_shapes){.migrations = NULL};
+}

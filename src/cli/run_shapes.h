@@ -1,0 +1,23 @@
+/* The layouts that a run may have, how fast each is here, and what changes between them cost: what the coordinator's
+ * policy decides with, and what the plan is simulated with. Times are the trace's. */
+#ifndef TM_CLI_RUN_SHAPES_H
+#define TM_CLI_RUN_SHAPES_H
+
+#include "cli/run_work.h"
+#include "layout/migrate.h"
+
+struct tm_run_shapes {
+    struct tm_model model;
+    struct tm_cost cost;
+    struct tm_shapes shapes;
+    struct tm_migrations *migrations;
+    bool measured; /* the costs are those of an earlier run */
+};
+
+/* `core_s` is the work of one step on one core of this machine, of which there are `cores`; all instances of the local
+ * cloud share them. `out` is filled on success. */
+int tm_run_shapes_init(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
+                       const struct tm_run_work *work, double core_s, int cores, struct tm_error *e);
+void tm_run_shapes_deinit(struct tm_run_shapes *shapes);
+
+#endif

@@ -1,0 +1,37 @@
+/* What a job that is run trains, in numbers that coordinator, plan and policies need; whatever engine does it. */
+#ifndef TM_CLI_RUN_WORK_H
+#define TM_CLI_RUN_WORK_H
+
+#include "base/arena.h"
+#include "base/env.h"
+#include "run/run_settings.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tm_run_work {
+    uint32_t layers;
+    uint64_t steps;
+    uint32_t micro_batches;   /* of a step */
+    int64_t batch;            /* samples of a step */
+    int64_t sample_tokens;    /* 0: not known */
+    double *layer_params;     /* [layers]; in the arena, as the next */
+    double *layer_flops;      /* of one sample, forward */
+    double state_bytes_param; /* bytes of state and of gradients for each parameter */
+};
+
+/* Reads the job file at `path` for the settings' engine. Errors name file, line and key. */
+int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e);
+/* Core-seconds of one step, measured here and now: a micro-batch is trained twice. 0 where nothing can be measured. */
+int tm_run_work_measure(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                        struct tm_arena *arena, double *out_core_s, struct tm_error *e);
+
+/* ---- the built-in engine's part ---- */
+
+int tm_run_work_gpt(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                    struct tm_run_work *out, struct tm_error *e);
+int tm_run_measure_gpt(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                       double *out_core_s, struct tm_error *e);
+
+#endif

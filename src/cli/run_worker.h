@@ -1,0 +1,11 @@
+/* The built-in engines as workers of a run; options come from the variables that the agent set. */
+#ifndef TM_CLI_RUN_WORKER_H
+#define TM_CLI_RUN_WORKER_H
+
+#include "cli/command.h"
+#include "run/run_settings.h"
+
+/* Trains until the job is over. */
+int tm_run_worker(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings, struct tm_error *e);
+
+#endif
