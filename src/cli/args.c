@@ -157,6 +157,7 @@ static int take_word(struct tm_cli *cli, char *word, struct tm_error *e)
     const struct tm_command *list = here == NULL ? tm_commands : here->subcommands;
     if (list != NULL && cli->argument_count == 0) {
         const struct tm_command *found = tm_command_find(list, word);
+        if (found == NULL && here == NULL) found = tm_command_find(tm_plumbing_commands, word);
         bool takes_arguments = here != NULL && here->run != NULL && here->arguments != NULL;
         if (found == NULL && !takes_arguments) return unknown_command(cli, list, word, e);
         if (found != NULL) {

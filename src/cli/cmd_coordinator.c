@@ -1,4 +1,5 @@
-/* The coordinator of a run, as `tidemill run` starts it and starts it again. A command of the program's own, in no list. */
+/* The coordinator of a run, as `tidemill run` starts it and starts it again. A command of the program's own, in no
+ * list. */
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/run_shapes.h"
@@ -89,18 +90,18 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
     struct tm_policy_decider *decider = NULL;
     int rc = tm_run_work_load(cli->env, place->job, settings, &cli->arena, &work, e);
     if (rc == 0) rc = tm_state_token(cli->env, place->dir, place->token, e);
-    if (rc == 0) rc = tm_run_shapes_init(&shapes, cli->env, settings, &work, 0, 1, e);
+    if (rc == 0) rc = tm_run_shapes_init(&shapes, cli->env, settings, &work, e);
     if (rc != 0) return rc;
-    struct tm_policy_rule rule = {.info = tm_policy_find(settings->policy),
-                                  .shapes = &shapes.shapes,
-                                  .migrations = shapes.migrations,
-                                  .cost = &shapes.cost,
-                                  .interval_s = INTERVAL_S,
-                                  .workers_min = (int)settings->fleet.workers_min,
-                                  .workers_max = (int)settings->fleet.limit,
-                                  .copy_every_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_EVERY_MS,
-                                  .copy_every_alone_ms =
-                                      settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_ALONE_MS};
+    struct tm_policy_rule rule = {
+        .info = tm_policy_find(settings->policy),
+        .shapes = &shapes.shapes,
+        .migrations = shapes.migrations,
+        .cost = &shapes.cost,
+        .interval_s = INTERVAL_S,
+        .workers_min = (int)settings->fleet.workers_min,
+        .workers_max = (int)settings->fleet.limit,
+        .copy_every_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_EVERY_MS,
+        .copy_every_alone_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_ALONE_MS};
     rc = tm_policy_decider_create(&rule, &decider, e);
     if (rc == 0) {
         fill_service(cli, place, settings, &work, &service);

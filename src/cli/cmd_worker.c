@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>

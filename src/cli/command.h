@@ -43,6 +43,8 @@ struct tm_command {
 };
 
 extern const struct tm_command tm_commands[];
+/* Those that the program starts itself with: in no help, man page or completion. */
+extern const struct tm_command tm_plumbing_commands[];
 extern const struct tm_option tm_global_options[];
 
 struct tm_option_given {

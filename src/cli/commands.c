@@ -232,6 +232,27 @@ const struct tm_command tm_commands[] = {
         .files = true,
     },
     {
+        .name = "agent",
+        .summary = "take part in a run: one on every instance",
+        .arguments = "[-- COMMAND...]",
+        .description =
+            "Keeps a worker running on this machine, tells the job's coordinator at once when it ends, and passes on "
+            "the cloud's notices, so that the worker's state has a new home before the machine goes. SIGTERM is a "
+            "notice; the second one ends it at once. The worker is the built-in engine for --job, or the COMMAND "
+            "behind --, which finds TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
+            "TIDEMILL_INCARNATION, TIDEMILL_HOST, TIDEMILL_COPIES, TIDEMILL_TLS and TIDEMILL_STATE among its "
+            "variables (libtidemill reads them).\n\n"
+            "tidemill run starts agents on the local cloud by itself. On machines of your own: start one on each, with "
+            "a number of its own. Off loopback the job's certificates are needed (--tls). A worker that fails again "
+            "and again ends the agent with status 1.",
+        .examples =
+            "  tidemill agent --coordinator 10.0.0.5:7070 --token-file token --instance 3 --tls tls \\\n"
+            "                 --host 10.0.0.8 --notice aws --job job.yaml\n"
+            "  tidemill agent --coordinator 127.0.0.1:7070 --token-file token --instance 1 -- python train.py\n",
+        .options = tm_agent_command_options,
+        .run = tm_cmd_agent,
+    },
+    {
         .name = "config",
         .summary = "settings in force and where files live",
         .description =
@@ -255,5 +276,19 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_help,
         .about_commands = true,
     },
+    {.name = NULL},
+};
+
+const struct tm_command tm_plumbing_commands[] = {
+    {.name = "coordinator",
+     .summary = "the coordinator of a run, for the program itself",
+     .description = "Started by tidemill run.",
+     .options = tm_coordinator_command_options,
+     .run = tm_cmd_coordinator},
+    {.name = "worker",
+     .summary = "the worker of an instance, for the program itself",
+     .description = "Started by tidemill agent.",
+     .options = tm_worker_command_options,
+     .run = tm_cmd_worker},
     {.name = NULL},
 };

@@ -48,6 +48,13 @@ int tm_cmd_train(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_generate(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_verify(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_agent_command_options[];
+int tm_cmd_agent(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_coordinator_command_options[];
+int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_worker_command_options[];
+int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e);
+
 int tm_cmd_help(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_config(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e);

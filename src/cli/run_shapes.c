@@ -78,12 +78,12 @@ static int load_cost(struct tm_run_shapes *out, struct tm_env *env, const struct
 }
 
 int tm_run_shapes_init(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
-                       const struct tm_run_work *work, double core_s, int cores, struct tm_error *e)
+                       const struct tm_run_work *work, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     struct pace pace = {.work = work,
-                        .core_s = core_s > 0 ? core_s : 1,
-                        .cores = cores > 0 ? cores : 1,
+                        .core_s = settings->step_core_s > 0 ? settings->step_core_s : 1,
+                        .cores = settings->cores > 0 ? (int)settings->cores : (int)fleet->limit,
                         .speed = fleet->speed,
                         .memory = (double)fleet->memory};
     *out = (struct tm_run_shapes){.migrations = NULL};

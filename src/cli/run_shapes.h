@@ -14,10 +14,9 @@ struct tm_run_shapes {
     bool measured; /* the costs are those of an earlier run */
 };
 
-/* `core_s` is the work of one step on one core of this machine, of which there are `cores`; all instances of the local
- * cloud share them. `out` is filled on success. */
+/* `out` is filled on success. */
 int tm_run_shapes_init(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
-                       const struct tm_run_work *work, double core_s, int cores, struct tm_error *e);
+                       const struct tm_run_work *work, struct tm_error *e);
 void tm_run_shapes_deinit(struct tm_run_shapes *shapes);
 
 #endif

@@ -160,6 +160,8 @@ static const struct tm_field fields[] = {
     {.key = "policy", .type = TM_FIELD_STRING, AT(policy), .required = true},
     {.key = "fleet", .type = TM_FIELD_MAP, AT(fleet), .fields = tm_job_fleet_fields, .required = true},
     {.key = "copy_every", .type = TM_FIELD_DURATION, AT(copy_every_ms)},
+    {.key = "step_core_s", .type = TM_FIELD_NUMBER, AT(step_core_s), .min = 0, .max = 1e9},
+    {.key = "cores", .type = TM_FIELD_INTEGER, AT(cores), .min = 0, .max = 1 << 20},
     {.key = "no_losses", .type = TM_FIELD_BOOL, AT(no_losses)},
     {.key = "netns", .type = TM_FIELD_BOOL, AT(netns)},
     {.key = "link", .type = TM_FIELD_RATE, AT(link_bit_s)},
@@ -220,6 +222,8 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     tm_jsonout_string(&json, "policy", settings->policy);
     print_fleet(&json, &settings->fleet);
     put_ms(&json, "copy_every", settings->copy_every_ms);
+    tm_jsonout_number(&json, "step_core_s", settings->step_core_s);
+    tm_jsonout_integer(&json, "cores", settings->cores);
     tm_jsonout_bool(&json, "no_losses", settings->no_losses);
     tm_jsonout_bool(&json, "netns", settings->netns);
     (void)snprintf(text, sizeof text, "%lldbit/s", (long long)settings->link_bit_s);

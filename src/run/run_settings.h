@@ -23,6 +23,8 @@ struct tm_run_settings {
     bool checkpoint_restart;   /* of the policy: everybody restarts at each change */
     struct tm_job_fleet fleet; /* everything in it is said */
     int64_t copy_every_ms;     /* on the wall; 0: the policy decides */
+    double step_core_s;        /* work of a step on one core of this machine, as measured; 0: not known */
+    int64_t cores;             /* of the machine that all instances of the local cloud share; 0: not known */
     bool no_losses;            /* what came stays */
     bool netns;                /* each instance in a network namespace of its own ... */
     int64_t link_bit_s;        /* ... with a link of this rate; 0: not shaped */

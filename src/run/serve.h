@@ -15,6 +15,7 @@ struct tm_coordinator_service {
     const char *copy_folder;  /* NULL: no copies in files */
     const char *tls_folder;   /* NULL: none, loopback only */
     const char *address_file; /* where it listens is written there; NULL: not */
+    const char *owner_dir;    /* state folder: it ends when nobody that lives owns it; NULL: it does not look */
     const volatile int *stop; /* set by a signal handler; NULL: never */
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "run/state_folder.h"
 #include "store/record.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
@@ -11,6 +12,7 @@
 #include <string.h>
 
 enum { WAIT_MS = 20, TICK_MS = 50, FLUSH_MS = 1000, LAST_WORDS_MS = 3000, PATH_BYTES = 4096, MANIFESTS_MAX = 4096 };
+enum { OWNER_LOOK_MS = 1000 };
 
 struct service {
     struct tm_env *env;
@@ -22,7 +24,9 @@ struct service {
     struct tm_outbox out;
     int failed; /* the record's error: nothing more may be done */
     struct tm_error error;
-    int64_t done_ms; /* -1: the job is not finished */
+    int64_t done_ms;   /* -1: the job is not finished */
+    int64_t looked_ms; /* for the owner */
+    bool alone;
     uint64_t sets_seen;
 };
 
@@ -166,9 +170,19 @@ static int start(struct service *s, struct tm_error *e)
 
 /* ---- the loop ---- */
 
-static bool ends(const struct service *s)
+/* Whoever runs us is gone: nobody would start us again, or pay for what we order. */
+static bool is_alone(struct service *s)
 {
-    if (s->failed != 0 || (s->given->stop != NULL && *s->given->stop != 0)) return true;
+    struct tm_state_owner owner;
+    if (s->given->owner_dir == NULL || now_ms(s) - s->looked_ms < OWNER_LOOK_MS) return s->alone;
+    s->looked_ms = now_ms(s);
+    s->alone = tm_state_owner(s->env, s->given->owner_dir, &owner, NULL) != 0;
+    return s->alone;
+}
+
+static bool ends(struct service *s)
+{
+    if (s->failed != 0 || is_alone(s) || (s->given->stop != NULL && *s->given->stop != 0)) return true;
     if (s->done_ms < 0) return false;
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
@@ -204,6 +218,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     int rc = start(&s, e);
     if (rc == 0) {
         loop(&s);
+        if (s.alone && s.failed == 0) rc = tm_error_set(e, TM_EPEER, "the program that runs this job is gone");
         if (s.failed != 0) {
             rc = s.failed;
             if (e != NULL) *e = s.error;
