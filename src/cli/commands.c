@@ -232,6 +232,30 @@ const struct tm_command tm_commands[] = {
         .files = true,
     },
     {
+        .name = "run",
+        .summary = "train a job on instances that come and go, and lose no durable work",
+        .arguments = "JOB.yaml",
+        .description =
+            "Shows what the job is expected to take and cost, asks, and trains it: rents instances from a cloud, goes "
+            "on through notices, losses and arrivals, and ends with the weights that an undisturbed run has, to the "
+            "bit. The cloud is local so far: instances are processes of this machine, and a trace says when they come "
+            "and go; the keys engine, policy and fleet of the job file (tidemill-job(5)) say what is rented, options "
+            "count more.\n\n"
+            "Ctrl-C stops with a copy of everything, a second one at once; --resume goes on, on any layout. Everything "
+            "lies in the state folder. tidemill status, events and stop work on a run from another terminal.\n\n"
+            "With --policy checkpoint the whole fleet stops at each change and restarts from the newest copy in files, "
+            "for comparison. Exit status: 0 finished or stopped as asked, 1 failed, 2 wrong use or bad input, 3 no "
+            "layout can train it.",
+        .examples = "  tidemill run examples/gpt-tiny.yaml                        # look at the plan, then train\n"
+                    "  tidemill run examples/gpt-tiny.yaml -y --trace ladp --limit 8\n"
+                    "  tidemill run examples/gpt-tiny.yaml -y --policy checkpoint --state /tmp/restart\n"
+                    "  tidemill run examples/gpt-tiny.yaml -y --chaos 7 --no-preemptions\n"
+                    "  tidemill run --resume examples/gpt-tiny.yaml -y --limit 3\n",
+        .options = tm_run_command_options,
+        .run = tm_cmd_run,
+        .files = true,
+    },
+    {
         .name = "agent",
         .summary = "take part in a run: one on every instance",
         .arguments = "[-- COMMAND...]",

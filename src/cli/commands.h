@@ -48,6 +48,8 @@ int tm_cmd_train(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_generate(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_verify(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_run_command_options[];
+int tm_cmd_run(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_agent_command_options[];
 int tm_cmd_agent(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_coordinator_command_options[];

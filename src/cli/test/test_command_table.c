@@ -243,6 +243,7 @@ static void check_mentioned(const char *name, const char *text, const struct tm_
     for (const char *at = text; (at = strstr(at, "--")) != NULL;) {
         at += 2;
         size_t length = strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789-");
+        if (length == 0) continue; /* "--" alone: what follows is no option */
         const struct tm_option *option = find_within(command, at, length);
         assert_row(option != NULL && !option->hidden, "help %s: --%.*s is not in the table", name, (int)length, at);
     }

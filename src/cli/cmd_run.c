@@ -1,0 +1,452 @@
+#include "base/log.h"
+#include "base/paths.h"
+#include "cli/commands.h"
+#include "cli/run_plan.h"
+#include "cloud/local_cloud.h"
+#include "run/supervisor.h"
+#include "wire/tls.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { STEP_MS = 100, ANSWER_MAX = 64, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
+
+const struct tm_option tm_run_command_options[] = {
+    {.name = "state", .value = "DIR", .help = "where the job's files live (~/.local/state/tidemill/NAME)"},
+    {.name = "yes", .letter = 'y', .help = "do not ask; needed where the input is no terminal"},
+    {.name = "resume", .help = "go on with a run that was stopped or killed, on whatever layout there can be now"},
+    {.name = "again", .help = "begin anew although an unfinished run is there; it is removed"},
+    {.name = "trace", .value = "TRACE", .help = "how instances come and go: a file, or hadp, hasp, ladp, lasp"},
+    {.name = "from", .value = "TIME", .help = "the part of the trace that is replayed begins here"},
+    {.name = "to", .value = "TIME", .help = "and ends here"},
+    {.name = "speed", .value = "N", .help = "seconds of the trace in a second on the wall (60)"},
+    {.name = "limit", .value = "N", .help = "at most N instances; the trace's counts are scaled to it (6)"},
+    {.name = "notice", .value = "DURATION", .help = "how long before a loss it is announced, in the trace's time (2m)"},
+    {.name = "notice-wall", .value = "DURATION", .help = "the same by the clock on the wall"},
+    {.name = "policy",
+     .value = "NAME",
+     .help = "who decides about layouts (tidemill); checkpoint: all restart each time"},
+    {.name = "no-preemptions", .help = "all instances come at once and stay"},
+    {.name = "chaos", .value = "SEED", .help = "kill, stop, cut and fill what the seed's schedule says"},
+    {.name = "chaos-every", .value = "DURATION", .help = "mean time between two faults (3s)"},
+    {.name = "netns", .help = "each instance in a network namespace of its own, with TLS; needs root"},
+    {.name = "link", .value = "RATE", .help = "with --netns: rate of each instance's link, such as 1Gbit/s"},
+    {.name = "seed", .value = "N", .help = "which instances are lost (1)"},
+    {.name = NULL},
+};
+
+static volatile sig_atomic_t interrupts;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    if (interrupts < 2) interrupts++;
+}
+
+/* One run, from its options to its end. */
+struct run {
+    struct tm_cli *cli;
+    const char *path; /* job file; NULL: a resumed one */
+    const char *dir;
+    bool resumed;
+    struct tm_run_settings settings;
+    struct tm_run_plan plan;
+    struct tm_state_owner owner;
+    bool owned;
+    char token[TM_STATE_TOKEN_MAX];
+    const char *program;
+    struct tm_trace trace; /* what the cloud replays */
+    struct tm_cloud_account account;
+    struct tm_cloud *cloud;
+    struct tm_supervisor *supervisor;
+};
+
+/* What people see on the way; the one document of --json stays alone on standard output. */
+static void show(const struct run *run, const struct tm_text *text)
+{
+    if (run->cli->quiet) return;
+    FILE *to = run->cli->json ? stderr : stdout;
+    (void)fwrite(tm_text_string(text), 1, text->length, to);
+    (void)fflush(to);
+}
+
+/* ---- what is asked for ---- */
+
+static int absolute_folder(struct tm_cli *cli, const char *path, const char **out, struct tm_error *e)
+{
+    char *real = realpath(path, NULL);
+    if (real == NULL) return tm_error_errno(e, errno, "%s", path);
+    char *slash = strrchr(real, '/');
+    *out = tm_arena_strndup(&cli->arena, real, slash == real ? 1 : (size_t)(slash - real));
+    free(real);
+    return *out == NULL ? tm_error_nomem(e) : 0;
+}
+
+/* A trace that is given by option is meant from here. */
+static int read_trace_option(struct run *run, struct tm_error *e)
+{
+    struct tm_job_fleet *fleet = &run->settings.fleet;
+    const char *trace = tm_given_text(run->cli, "trace");
+    char *real = trace != NULL ? realpath(trace, NULL) : NULL;
+    if (trace != NULL) fleet->trace = tm_arena_strdup(&run->settings.arena, real != NULL ? real : trace);
+    free(real);
+    return fleet->trace == NULL ? tm_error_nomem(e) : 0;
+}
+
+static int read_options(struct run *run, struct tm_error *e)
+{
+    struct tm_cli *cli = run->cli;
+    struct tm_run_settings *s = &run->settings;
+    struct tm_job_fleet *fleet = &s->fleet;
+    int rc = read_trace_option(run, e);
+    if (rc == 0) rc = tm_given_duration(cli, "from", &fleet->from_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "to", &fleet->to_ms, e);
+    if (rc == 0) rc = tm_given_number(cli, "speed", 1e-3, 1e6, &fleet->speed, e);
+    if (rc == 0) rc = tm_given_integer(cli, "limit", 1, TM_LOCAL_INSTANCES_MAX, &fleet->limit, e);
+    if (rc == 0) rc = tm_given_duration(cli, "notice", &fleet->notice_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "notice-wall", &fleet->notice_wall_ms, e);
+    if (rc == 0) rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &fleet->seed, e);
+    if (rc == 0) rc = tm_given_integer(cli, "chaos", 0, INT64_MAX, &s->chaos, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "chaos-every", &s->chaos_mean_ms, e);
+    if (rc != 0) return rc;
+    static const struct tm_field link = {.key = "link", .type = TM_FIELD_RATE};
+    if (tm_given(cli, "link"))
+        rc = tm_field_read_text("--link", tm_given_text(cli, "link"), &link, &s->arena, &s->link_bit_s, e);
+    if (tm_given(cli, "policy")) s->policy = tm_arena_strdup(&s->arena, tm_given_text(cli, "policy"));
+    if (rc == 0 && s->policy == NULL) rc = tm_error_nomem(e);
+    if (rc != 0) return rc;
+    s->checkpoint_restart = strcmp(s->policy, "checkpoint") == 0;
+    if (tm_given(cli, "no-preemptions")) s->no_losses = true;
+    if (tm_given(cli, "netns")) s->netns = true;
+    const char *place = run->path != NULL ? run->path : run->dir;
+    rc = tm_run_settings_check(s, &(struct tm_run_places){.file = place}, e);
+    if (rc != 0 && e != NULL && tm_given(cli, "policy")) e->code = TM_EUSAGE;
+    return rc;
+}
+
+static int read_job(struct run *run, struct tm_error *e)
+{
+    struct tm_job job;
+    const char *folder = NULL;
+    tm_job_init(&job);
+    int rc = tm_job_load(run->cli->env, run->path, &job, e);
+    if (rc == 0) rc = absolute_folder(run->cli, run->path, &folder, e);
+    if (rc == 0) rc = tm_run_settings_of_job(&job, run->path, folder, &run->settings, e);
+    tm_job_deinit(&job);
+    return rc;
+}
+
+static int find_state(struct run *run, struct tm_error *e)
+{
+    struct tm_cli *cli = run->cli;
+    const char *given = tm_given_text(cli, "state");
+    if (given != NULL && given[0] != '/') {
+        char here[TM_STATE_PATH_MAX];
+        if (getcwd(here, sizeof here) == NULL) return tm_error_errno(e, errno, "the current folder");
+        given = tm_arena_printf(&cli->arena, "%s/%s", here, given);
+        if (given == NULL) return tm_error_nomem(e);
+    }
+    run->dir = given != NULL ? given : tm_path(cli->env, TM_PATH_STATE, run->settings.name, &cli->arena, e);
+    if (run->dir == NULL) return -(int)e->code;
+    return tm_state_check(run->dir, e);
+}
+
+static bool is_there(const struct run *run, enum tm_state_file file)
+{
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(run->dir, file, path);
+    return run->cli->env->file_exists(run->cli->env, path);
+}
+
+/* The settings of the run that is there, options of this call instead. */
+static int read_resumed(struct run *run, struct tm_error *e)
+{
+    if (run->path != NULL) { /* only to find the folder */
+        int rc = read_job(run, e);
+        if (rc != 0) return rc;
+    } else if (!tm_given(run->cli, "state")) {
+        return tm_error_set(e, TM_EUSAGE, "which run? name its job file, or give --state DIR");
+    }
+    int rc = find_state(run, e);
+    if (rc != 0) return rc;
+    if (!is_there(run, TM_STATE_RUN) || !is_there(run, TM_STATE_RECORD))
+        return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to go on with; leave --resume out", run->dir);
+    run->resumed = true;
+    return tm_run_settings_load(run->cli->env, run->dir, &run->settings, e);
+}
+
+static int read_request(struct run *run, struct tm_error *e)
+{
+    struct tm_cli *cli = run->cli;
+    bool resume = tm_given(cli, "resume");
+    if (cli->argument_count > 1 || (cli->argument_count == 0 && !resume))
+        return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill run JOB.yaml");
+    run->path = cli->argument_count > 0 ? cli->arguments[0] : NULL;
+    int rc = resume ? read_resumed(run, e) : read_job(run, e);
+    if (rc == 0) rc = read_options(run, e);
+    if (rc == 0 && !resume) rc = find_state(run, e);
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+/* What an earlier run left; nothing else that lies there. */
+static void clear_folder(const struct run *run)
+{
+    static const char *const also[] = {"record-wal", "record-shm"};
+    char path[TM_STATE_PATH_MAX + 32];
+    for (int file = 0; file < TM_STATE_FILE_COUNT; file++) {
+        if (file == TM_STATE_OWNER) continue;
+        tm_state_path(run->dir, (enum tm_state_file)file, path);
+        (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", run->dir, also[i]);
+        (void)remove(path);
+    }
+}
+
+static int copy_job(const struct run *run, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_JOB_BYTES_MAX);
+    int rc = run->cli->env->file_read(run->cli->env, run->path, &text, e);
+    if (rc == 0) rc = tm_state_write(run->cli->env, run->dir, TM_STATE_JOB, tm_text_string(&text), false, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static int write_settings(const struct run *run, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, 1 << 20);
+    tm_run_settings_print(&run->settings, &text);
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) rc = tm_state_write(run->cli->env, run->dir, TM_STATE_RUN, tm_text_string(&text), false, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* Takes the folder and puts down what all processes of the run read. */
+static int prepare_folder(struct run *run, struct tm_error *e)
+{
+    struct tm_env *env = run->cli->env;
+    char path[TM_STATE_PATH_MAX];
+    int leftovers = 0;
+    int rc = tm_state_own(env, run->dir, &run->owner, &leftovers, e);
+    if (rc != 0) return rc;
+    run->owned = true;
+    if (leftovers > 0) tm_log(TM_LOG_WARN, "%d processes of an earlier run were left, and are ended", leftovers);
+    if (!run->resumed) {
+        clear_folder(run);
+        rc = copy_job(run, e);
+    }
+    if (rc == 0) rc = tm_state_token(env, run->dir, run->token, e);
+    if (rc == 0) rc = tm_token_job(run->token, &run->settings.job, e);
+    if (rc == 0) rc = write_settings(run, e);
+    tm_state_path(run->dir, TM_STATE_TLS, path);
+    if (rc == 0 && run->settings.netns) {
+        rc = tm_tls_make_job(env, path, e);
+        if (rc == -(int)TM_EEXISTS) rc = 0;
+    }
+    if (rc == 0) rc = tm_cloud_account_read(env, run->dir, &run->account, e);
+    return rc;
+}
+
+/* ---- the cloud ---- */
+
+/* A run that goes on goes on where its cloud stood; behind the trace's end what there was stays. */
+static int make_trace(struct run *run, struct tm_error *e)
+{
+    struct tm_trace *trace = &run->trace;
+    int rc = tm_trace_copy(&run->plan.trace, trace, e);
+    if (rc != 0 || run->account.time_ms == 0) return rc;
+    int64_t from_ms = run->account.time_ms < trace->end_ms ? run->account.time_ms : trace->end_ms - 1;
+    return tm_trace_cut(trace, from_ms, trace->end_ms, trace, e);
+}
+
+static int open_cloud(struct run *run, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &run->settings.fleet;
+    const char *const command[] = {run->program, "agent", "--state", run->dir, NULL};
+    const char *const variables[] = {run->owner.mark, NULL};
+    static char state[TM_STATE_PATH_MAX];
+    static char logs[TM_STATE_PATH_MAX];
+    static const char *words[5];
+    static const char *marks[2];
+    memcpy(words, command, sizeof command);
+    memcpy(marks, variables, sizeof variables);
+    tm_state_path(run->dir, TM_STATE_CLOUD, state);
+    tm_state_path(run->dir, TM_STATE_LOGS, logs);
+    int rc = make_trace(run, e);
+    if (rc != 0) return rc;
+    struct tm_local_options options = {.trace = &run->trace,
+                                       .command = words,
+                                       .variables = marks,
+                                       .state_dir = state,
+                                       .log_dir = logs,
+                                       .speed = fleet->speed,
+                                       .notice_ms = fleet->notice_ms,
+                                       .notice_wall_ms = fleet->notice_wall_ms,
+                                       .hint_ms = fleet->hint_ms,
+                                       .spot_start_ms = fleet->spot_start_ms,
+                                       .on_demand_start_ms = fleet->on_demand_start_ms,
+                                       .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
+                                       .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
+                                       .limit = (int)fleet->limit,
+                                       .id_first = run->account.instance + 1,
+                                       .seed = (uint64_t)fleet->seed,
+                                       .no_losses = run->settings.no_losses,
+                                       .netns = run->settings.netns,
+                                       .link_bits_per_s = run->settings.link_bit_s};
+    rc = tm_local_cloud_create(run->cli->env, &options, &run->cloud, e);
+    if (rc == 0 && tm_local_cloud_leftovers(run->cloud) > 0)
+        tm_log(TM_LOG_WARN, "an earlier run left %d processes and namespaces of instances, which are removed",
+               tm_local_cloud_leftovers(run->cloud));
+    return rc;
+}
+
+/* ---- running ---- */
+
+static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_error *e)
+{
+    static char tls[TM_STATE_PATH_MAX];
+    tm_state_path(run->dir, TM_STATE_TLS, tls);
+    int rc = open_cloud(run, e);
+    if (rc != 0) return rc;
+    char host[TM_ADDRESS_MAX];
+    tm_local_cloud_host(run->cloud, host);
+    if (setenv("TIDEMILL_COORDINATOR_HOST", host, 1) != 0) return tm_error_nomem(e);
+    *chaos = (struct tm_chaos_options){.chaos = {.seed = (uint64_t)run->settings.chaos,
+                                                 .mean_ms = run->settings.chaos_mean_ms,
+                                                 .begin_ms = CHAOS_BEGIN_MS,
+                                                 .lasting_ms = CHAOS_LASTING_MS},
+                                       .netns = run->settings.netns};
+    struct tm_supervisor_options options = {.driver = {.cloud = run->cloud,
+                                                       .dir = run->dir,
+                                                       .token = run->token,
+                                                       .tls_folder = run->settings.netns ? tls : NULL,
+                                                       .job = run->settings.job,
+                                                       .speed = run->settings.fleet.speed,
+                                                       .before = run->account},
+                                            .program = run->program,
+                                            .mark = run->owner.mark,
+                                            .chaos = run->settings.chaos >= 0 ? chaos : NULL,
+                                            .restart_all = run->settings.checkpoint_restart};
+    return tm_supervisor_create(run->cli->env, &options, &run->supervisor, e);
+}
+
+static int supervise(struct run *run, struct tm_error *e)
+{
+    int heard = 0;
+    int rc = 0;
+    while (rc == 0 && !tm_supervisor_ended(run->supervisor)) {
+        rc = tm_supervisor_step(run->supervisor, STEP_MS, e);
+        for (; heard < interrupts; heard++)
+            tm_supervisor_stop(run->supervisor);
+    }
+    return rc;
+}
+
+/* Everything that was started ends here, whatever happened. */
+static int close_all(struct run *run, int rc, struct tm_error *e)
+{
+    struct tm_error ending;
+    tm_supervisor_destroy(run->supervisor);
+    if (run->cloud != NULL) {
+        int closed = run->cloud->destroy(run->cloud, &ending);
+        if (rc == 0 && closed != 0) {
+            rc = closed;
+            *e = ending;
+        }
+    }
+    if (run->owned) tm_state_disown(run->cli->env, run->dir);
+    tm_trace_deinit(&run->trace);
+    tm_run_plan_deinit(&run->plan);
+    tm_run_settings_deinit(&run->settings);
+    return rc;
+}
+
+/* ---- asking ---- */
+
+static int ask(const struct run *run, struct tm_error *e)
+{
+    char answer[ANSWER_MAX];
+    if (tm_given(run->cli, "yes")) return 0;
+    if (!isatty(STDIN_FILENO))
+        return tm_error_set(e, TM_EUSAGE, "nobody can be asked here: look at the plan, and give -y to go on");
+    (void)fputs("Proceed? [Y/n] ", stderr);
+    (void)fflush(stderr);
+    bool said = fgets(answer, sizeof answer, stdin) != NULL;
+    if (said && (answer[0] == '\n' || answer[0] == 'y' || answer[0] == 'Y')) return 0;
+    return tm_error_set(e, TM_ECANCELED, "nothing was rented");
+}
+
+static int show_plan(struct run *run, struct tm_error *e)
+{
+    struct tm_text text;
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(run->dir, TM_STATE_JOB, path);
+    int rc = tm_run_plan_make(run->cli, run->resumed ? path : run->path, &run->settings, &run->plan, e);
+    if (rc != 0) return rc;
+    tm_text_init(&text, 1 << 20);
+    rc = tm_run_plan_print(run->cli, &run->settings, &run->plan, run->dir, &text, e);
+    if (rc == 0) show(run, &text);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* An unfinished run is not thrown away unasked. */
+static int check_folder(const struct run *run, struct tm_error *e)
+{
+    if (run->resumed || tm_given(run->cli, "again") || !is_there(run, TM_STATE_RECORD)) return 0;
+    if (is_there(run, TM_STATE_SUMMARY)) return 0;
+    return tm_error_set(e, TM_EEXISTS,
+                        "%s: an unfinished run is there; --resume goes on with it, --again removes it, another --state "
+                        "leaves it alone",
+                        run->dir);
+}
+
+static int find_program(struct run *run, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return tm_error_errno(e, errno, "/proc/self/exe");
+    run->program = tm_arena_strndup(&run->cli->arena, path, (size_t)length);
+    return run->program == NULL ? tm_error_nomem(e) : 0;
+}
+
+int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    struct run run = {.cli = cli};
+    struct tm_chaos_options chaos;
+    tm_run_settings_init(&run.settings);
+    tm_trace_init(&run.trace);
+    tm_trace_init(&run.plan.trace);
+    int rc = read_request(&run, e);
+    if (rc == 0) rc = find_program(&run, e);
+    if (rc == 0) rc = check_folder(&run, e);
+    if (rc == 0) rc = show_plan(&run, e);
+    if (rc == 0) rc = ask(&run, e);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
+    if (rc == 0) rc = prepare_folder(&run, e);
+    if (rc == 0) rc = start(&run, &chaos, e);
+    if (rc == 0) rc = supervise(&run, e);
+    return close_all(&run, rc, e);
+}

@@ -1,0 +1,36 @@
+/* What a run is expected to take and cost, by simulation with the same policy, trace and costs: shown before anything
+ * is rented. */
+#ifndef TM_CLI_RUN_PLAN_H
+#define TM_CLI_RUN_PLAN_H
+
+#include "cli/command.h"
+#include "cli/run_shapes.h"
+#include "market/trace.h"
+
+struct tm_run_expectation {
+    const char *policy;
+    double time_s; /* of the cloud; NaN: not finished as far as the trace tells */
+    double bill_usd;
+    double paused_s;
+    int changes;
+};
+
+struct tm_run_plan {
+    struct tm_run_work work;
+    struct tm_trace trace; /* as the local cloud replays it */
+    struct tm_run_expectation chosen;
+    struct tm_run_expectation on_demand; /* a full fleet on demand */
+    struct tm_run_expectation restart;   /* by checkpoint-restart */
+    bool costs_measured;                 /* by an earlier run */
+};
+
+/* Fills in the settings' prices (from the catalogue, where neither trace nor job has them), measures a step, and
+ * simulates. `path` is the job file. tm_run_plan_deinit frees. */
+int tm_run_plan_make(struct tm_cli *cli, const char *path, struct tm_run_settings *settings, struct tm_run_plan *out,
+                     struct tm_error *e);
+void tm_run_plan_deinit(struct tm_run_plan *plan);
+/* For people. `dir` is the state folder. */
+int tm_run_plan_print(const struct tm_cli *cli, const struct tm_run_settings *settings, const struct tm_run_plan *plan,
+                      const char *dir, struct tm_text *out, struct tm_error *e);
+
+#endif
