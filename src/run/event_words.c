@@ -34,6 +34,25 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     }
 }
 
+void tm_run_job_pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_text *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__JobEvent body = TMW__JOB_EVENT__INIT;
+    struct tm_run_job copy = *job; /* the message's texts are not const */
+    body.name = copy.name;
+    body.command = copy.command;
+    body.steps = job->steps;
+    body.samples_per_step = job->samples_per_step;
+    body.tokens_per_step = job->tokens_per_step;
+    body.layers = job->layers;
+    body.micro_batches = job->micro_batches;
+    body.speed = job->speed;
+    event.at_ms = utc_ms;
+    event.body_case = TMW__RECORD_EVENT__BODY_JOB;
+    event.job = &body;
+    tm_record_event_pack(&event, out);
+}
+
 /* ---- words ---- */
 
 static void safe(struct tm_text *out, const char *text)

@@ -182,6 +182,9 @@ const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch);
 
 /* ---- single events ---- */
 
+/* The event that says what the job is, packed for the record; appended to `out`. */
+void tm_run_job_pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_text *out);
+
 /* Is it for machines only (progress, prices, bills so far)? */
 bool tm_run_event_quiet(const Tmw__RecordEvent *event);
 /* Its kind, as in the schema: "loss". */

@@ -6,17 +6,20 @@
 #include "cloud/notice.h"
 #include "run/agent.h"
 #include "run/coordinator.h"
+#include "run/run_tap.h"
 
 struct tm_coordinator_service {
     struct tm_coordinator_options coordinator; /* incarnation 0: drawn */
     struct tm_decider decider;
     const char *listen;
-    const char *record;       /* path */
-    const char *copy_folder;  /* NULL: no copies in files */
-    const char *tls_folder;   /* NULL: none, loopback only */
-    const char *address_file; /* where it listens is written there; NULL: not */
-    const char *owner_dir;    /* state folder: it ends when nobody that lives owns it; NULL: it does not look */
-    const volatile int *stop; /* set by a signal handler; NULL: never */
+    const char *record;           /* path */
+    const char *copy_folder;      /* NULL: no copies in files */
+    const char *tls_folder;       /* NULL: none, loopback only */
+    const char *address_file;     /* where it listens is written there; NULL: not */
+    const char *owner_dir;        /* state folder: it ends when nobody that lives owns it; NULL: it does not look */
+    const volatile int *stop;     /* set by a signal handler; NULL: never */
+    const struct tm_run_job *job; /* put into the record, for views; NULL: not */
+    struct tm_run_hook hook;
 };
 
 /* Runs until the job is finished and its workers have gone, or *stop. */

@@ -27,7 +27,11 @@ struct service {
     int64_t done_ms;   /* -1: the job is not finished */
     int64_t looked_ms; /* for the owner */
     bool alone;
-    uint64_t sets_seen;
+    struct tm_run_watch *watch;
+    struct tm_run_tap tap;
+    int64_t hooked_ms; /* when the hook was last served */
+    uint64_t hooked_sequence;
+    bool stop_asked;
 };
 
 static int64_t now_ms(const struct service *s)
@@ -64,6 +68,12 @@ static void drop_files(struct service *s, uint64_t set)
     }
 }
 
+static void put_event(struct service *s, const void *data, size_t length, bool sync)
+{
+    s->failed = tm_record_append(s->record, data, length, sync, &s->error);
+    if (s->failed == 0) s->tap.sequence = tm_record_last(s->record);
+}
+
 static void carry_out(struct service *s)
 {
     for (size_t i = 0; i < s->out.count && s->failed == 0; i++) {
@@ -74,7 +84,7 @@ static void carry_out(struct service *s)
             tm_links_send(s->links, &action->to, NULL, data, action->length); /* they connect to us */
             break;
         case TM_COORDINATOR_RECORD:
-            s->failed = tm_record_append(s->record, data, action->length, action->number != 0, &s->error);
+            put_event(s, data, action->length, action->number != 0);
             break;
         case TM_COORDINATOR_MANIFEST:
             put_manifest(s, action);
@@ -104,19 +114,11 @@ static void on_message(void *context, const tm_message *message)
 
 /* ---- starting ---- */
 
-static int load_event(void *context, const void *data, size_t length, struct tm_error *e)
+static int load_event(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     struct service *s = context;
-    struct tm_arena arena;
-    Tmw__RecordEvent *event = NULL;
-    tm_arena_init(&arena, 64 << 20);
-    int rc = tm_record_event_unpack(data, length, &arena, &event, e);
-    if (rc == 0) {
-        rc = tm_coordinator_load(s->coordinator, event, e);
-        if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE) s->sets_seen = event->set_whole->set;
-    }
-    tm_arena_deinit(&arena);
-    return rc;
+    (void)sequence;
+    return tm_coordinator_load(s->coordinator, event, e);
 }
 
 static int load_manifest(struct service *s, const char *path, struct tm_error *e)
@@ -148,15 +150,72 @@ static int load_manifests(struct service *s, struct tm_error *e)
     return 0;
 }
 
+/* ---- what is shown ---- */
+
+static int watch_event(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
+{
+    return tm_run_watch_take(context, sequence, event, e);
+}
+
+static const struct tm_run_status *tap_status(struct tm_run_tap *tap)
+{
+    struct service *s = tap->self;
+    struct tm_coordinator_view view = tm_coordinator_look(s->coordinator);
+    uint64_t seen = tm_run_watch_status(s->watch)->sequence;
+    if (tm_run_record_read(s->record, seen, SIZE_MAX, watch_event, s->watch, NULL) != 0 ||
+        tm_run_watch_look(s->watch, &view, s->env->now_ms(s->env), NULL) != 0)
+        return NULL;
+    return tm_run_watch_status(s->watch);
+}
+
+static int tap_events(struct tm_run_tap *tap, uint64_t after, size_t max, tm_run_each_f each, void *context,
+                      struct tm_error *e)
+{
+    struct service *s = tap->self;
+    return tm_run_record_read(s->record, after, max, each, context, e);
+}
+
+static void tap_stop(struct tm_run_tap *tap, bool now)
+{
+    struct service *s = tap->self;
+    (void)now;
+    s->stop_asked = true;
+}
+
+static void serve_hook(struct service *s)
+{
+    const struct tm_run_hook *hook = &s->given->hook;
+    bool news = s->tap.sequence != s->hooked_sequence;
+    if (hook->serve == NULL || s->failed != 0 || (!news && now_ms(s) - s->hooked_ms < WAIT_MS)) return;
+    s->hooked_ms = now_ms(s);
+    s->hooked_sequence = s->tap.sequence;
+    hook->serve(hook->context, &s->tap);
+}
+
+/* The record's first event says what the job is. */
+static void tell_job(struct service *s)
+{
+    const struct tm_run_job *job = s->given->job;
+    struct tm_text text;
+    if (job == NULL) return;
+    tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
+    tm_run_job_pack(job, s->env->now_ms(s->env), &text);
+    s->failed = tm_text_status(&text, &s->error);
+    if (s->failed == 0) put_event(s, text.data, text.length, false);
+    tm_text_deinit(&text);
+}
+
 static int start(struct service *s, struct tm_error *e)
 {
     struct tm_coordinator_options options = s->given->coordinator;
     if (options.incarnation == 0) options.incarnation = s->env->random_u64(s->env) | 1;
     options.random_seed = s->env->random_u64(s->env);
     s->coordinator = tm_coordinator_create(&options, &s->given->decider);
-    if (s->coordinator == NULL) return tm_error_nomem(e);
+    s->watch = tm_run_watch_create();
+    if (s->coordinator == NULL || s->watch == NULL) return tm_error_nomem(e);
+    s->tap = (struct tm_run_tap){.self = s, .status = tap_status, .events = tap_events, .stop = tap_stop};
     int rc = tm_record_open(s->given->record, &s->record, e);
-    if (rc == 0) rc = tm_record_each(s->record, load_event, s, e);
+    if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
     if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
     if (rc != 0) return rc;
@@ -182,7 +241,7 @@ static bool is_alone(struct service *s)
 
 static bool ends(struct service *s)
 {
-    if (s->failed != 0 || is_alone(s) || (s->given->stop != NULL && *s->given->stop != 0)) return true;
+    if (s->failed != 0 || s->stop_asked || is_alone(s) || (s->given->stop != NULL && *s->given->stop != 0)) return true;
     if (s->done_ms < 0) return false;
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
@@ -193,6 +252,7 @@ static void loop(struct service *s)
     struct tm_links_waiting waiting;
     int64_t ticked_ms = 0;
     int64_t flushed_ms = 0;
+    tell_job(s);
     tm_coordinator_begin(s->coordinator, now_ms(s), s->env->now_ms(s->env), &s->out);
     carry_out(s);
     while (!ends(s)) {
@@ -208,6 +268,7 @@ static void loop(struct service *s)
             flushed_ms = ticked_ms;
             s->failed = tm_record_flush(s->record, &s->error);
         }
+        serve_hook(s);
     }
 }
 
@@ -228,6 +289,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     tm_tls_destroy(s.tls);
     tm_record_close(s.record);
     tm_coordinator_destroy(s.coordinator);
+    tm_run_watch_destroy(s.watch);
     tm_outbox_deinit(&s.out);
     return rc;
 }

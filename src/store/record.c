@@ -5,14 +5,16 @@
 #include "wire/message.h"
 
 #include <sqlite3.h>
+#include <unistd.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 1, BUSY_MS = 1000 };
 
 struct tm_record {
     sqlite3 *file;
     sqlite3_stmt *insert;
     bool open; /* a transaction is */
     bool broken;
+    uint64_t last;
 };
 
 static int failed(struct tm_record *record, const char *what, struct tm_error *e)
@@ -32,26 +34,41 @@ static int run(struct tm_record *record, const char *sql, const char *what, stru
     return sqlite3_exec(record->file, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(record, what, e);
 }
 
-static int version_of(struct tm_record *record, int *out)
+static int one_number(struct tm_record *record, const char *sql, int64_t *out)
 {
     sqlite3_stmt *query = NULL;
-    int rc = sqlite3_prepare_v2(record->file, "PRAGMA user_version", -1, &query, NULL);
-    if (rc == SQLITE_OK && sqlite3_step(query) == SQLITE_ROW) *out = sqlite3_column_int(query, 0);
+    int rc = sqlite3_prepare_v2(record->file, sql, -1, &query, NULL);
+    if (rc == SQLITE_OK) rc = sqlite3_step(query) == SQLITE_ROW ? SQLITE_OK : SQLITE_ERROR;
+    if (rc == SQLITE_OK) *out = sqlite3_column_int64(query, 0);
     (void)sqlite3_finalize(query);
     return rc;
+}
+
+static int check_version(struct tm_record *record, const char *path, bool may_be_new, struct tm_error *e)
+{
+    int64_t version = 0;
+    if (one_number(record, "PRAGMA user_version", &version) != SQLITE_OK) return failed(record, path, e);
+    if (version == VERSION || (version == 0 && may_be_new)) return 0;
+    return tm_error_set(e, TM_EINPUT, "%s: record of version %lld, this program writes %d: use the same release", path,
+                        (long long)version, VERSION);
+}
+
+static int find_last(struct tm_record *record, const char *path, struct tm_error *e)
+{
+    int64_t last = 0;
+    if (one_number(record, "SELECT coalesce(max(sequence), 0) FROM event", &last) != SQLITE_OK)
+        return failed(record, path, e);
+    record->last = (uint64_t)last;
+    return 0;
 }
 
 /* FULL: a commit is on the disk when it returns. EXCLUSIVE: no second coordinator on the same record. */
 static int prepare(struct tm_record *record, const char *path, struct tm_error *e)
 {
-    int version = 0;
     int rc =
         run(record, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL", path, e);
-    if (rc == 0 && version_of(record, &version) != SQLITE_OK) rc = failed(record, path, e);
+    if (rc == 0) rc = check_version(record, path, true, e);
     if (rc != 0) return rc;
-    if (version != 0 && version != VERSION)
-        return tm_error_set(e, TM_EINPUT, "%s: record of version %d, this program writes %d: use the same release",
-                            path, version, VERSION);
     rc = run(
         record,
         "BEGIN IMMEDIATE;"
@@ -59,30 +76,60 @@ static int prepare(struct tm_record *record, const char *path, struct tm_error *
         " data BLOB NOT NULL, hash INTEGER NOT NULL);"
         "PRAGMA user_version = 1; COMMIT",
         path, e);
+    if (rc == 0) rc = find_last(record, path, e);
     if (rc != 0) return rc;
     const char *sql = "INSERT INTO event (at_ms, kind, data, hash) VALUES (?, ?, ?, ?)";
     if (sqlite3_prepare_v2(record->file, sql, -1, &record->insert, NULL) != SQLITE_OK) return failed(record, path, e);
     return 0;
 }
 
-int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e)
+static int open_file(const char *path, int flags, struct tm_record **out, struct tm_error *e)
 {
     struct tm_record *record = tm_calloc(1, sizeof *record);
     if (record == NULL) return tm_error_nomem(e);
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    int rc = 0;
     if (sqlite3_open_v2(path, &record->file, flags, NULL) != SQLITE_OK) {
-        rc = record->file == NULL ? tm_error_nomem(e) : failed(record, path, e);
-    } else {
-        (void)sqlite3_extended_result_codes(record->file, 1);
-        rc = prepare(record, path, e);
+        int rc = record->file == NULL ? tm_error_nomem(e) : failed(record, path, e);
+        tm_record_close(record);
+        return rc;
     }
+    (void)sqlite3_extended_result_codes(record->file, 1);
+    (void)sqlite3_busy_timeout(record->file, BUSY_MS); /* one who only reads is soon done */
+    *out = record;
+    return 0;
+}
+
+int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e)
+{
+    struct tm_record *record = NULL;
+    int rc = open_file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &record, e);
+    if (rc == 0) rc = prepare(record, path, e);
     if (rc != 0) {
         tm_record_close(record);
         return tm_error_wrap(e, rc, "opening the record");
     }
     *out = record;
     return 0;
+}
+
+int tm_record_open_read(const char *path, struct tm_record **out, struct tm_error *e)
+{
+    struct tm_record *record = NULL;
+    int rc = open_file(path, SQLITE_OPEN_READONLY, &record, e);
+    if (rc == -(int)TM_EIO && access(path, F_OK) != 0)
+        return tm_error_set(e, TM_ENOTFOUND, "%s: there is no record", path);
+    if (rc == 0) rc = check_version(record, path, false, e);
+    if (rc == 0) rc = find_last(record, path, e);
+    if (rc != 0) {
+        tm_record_close(record);
+        return tm_error_wrap(e, rc, "opening the record");
+    }
+    *out = record;
+    return 0;
+}
+
+uint64_t tm_record_last(const struct tm_record *record)
+{
+    return record->last;
 }
 
 void tm_record_close(struct tm_record *record)
@@ -115,7 +162,10 @@ static int insert(struct tm_record *record, const void *data, size_t length, str
                      sqlite3_bind_text(query, 2, kind_of(event), -1, SQLITE_STATIC) == SQLITE_OK &&
                      sqlite3_bind_blob(query, 3, data, (int)length, SQLITE_STATIC) == SQLITE_OK &&
                      sqlite3_bind_int64(query, 4, (sqlite3_int64)tm_hash_of(data, length).low) == SQLITE_OK;
-        if (!bound || sqlite3_step(query) != SQLITE_DONE) rc = failed(record, "writing the record", e);
+        if (!bound || sqlite3_step(query) != SQLITE_DONE)
+            rc = failed(record, "writing the record", e);
+        else
+            record->last = (uint64_t)sqlite3_last_insert_rowid(record->file);
         (void)sqlite3_reset(query);
         (void)sqlite3_clear_bindings(query);
     }
@@ -135,6 +185,7 @@ int tm_record_flush(struct tm_record *record, struct tm_error *e)
 
 int tm_record_append(struct tm_record *record, const void *event, size_t length, bool sync, struct tm_error *e)
 {
+    if (record->insert == NULL) return tm_error_set(e, TM_EIO, "the record was opened for reading");
     if (record->broken) return tm_error_set(e, TM_EIO, "the record could not be written before");
     int rc = record->open ? 0 : run(record, "BEGIN IMMEDIATE", "writing the record", e);
     record->open = rc == 0;
@@ -146,22 +197,29 @@ int tm_record_append(struct tm_record *record, const void *event, size_t length,
 
 /* ---- reading ---- */
 
-int tm_record_each(struct tm_record *record, tm_record_each_f each, void *context, struct tm_error *e)
+int tm_record_each(struct tm_record *record, uint64_t after, size_t max, tm_record_each_f each, void *context,
+                   struct tm_error *e)
 {
     sqlite3_stmt *query = NULL;
-    const char *sql = "SELECT sequence, data, hash FROM event ORDER BY sequence";
-    if (sqlite3_prepare_v2(record->file, sql, -1, &query, NULL) != SQLITE_OK)
+    const char *sql = "SELECT sequence, data, hash FROM event WHERE sequence > ? ORDER BY sequence LIMIT ?";
+    int64_t first = after > INT64_MAX ? INT64_MAX : (int64_t)after;
+    int64_t limit = max > INT64_MAX ? INT64_MAX : (int64_t)max;
+    if (sqlite3_prepare_v2(record->file, sql, -1, &query, NULL) != SQLITE_OK ||
+        sqlite3_bind_int64(query, 1, first) != SQLITE_OK || sqlite3_bind_int64(query, 2, limit) != SQLITE_OK) {
+        (void)sqlite3_finalize(query);
         return failed(record, "reading the record", e);
+    }
     int rc = 0;
     int step = SQLITE_DONE;
     while (rc == 0 && (step = sqlite3_step(query)) == SQLITE_ROW) {
+        int64_t sequence = sqlite3_column_int64(query, 0);
         const void *data = sqlite3_column_blob(query, 1);
         size_t length = (size_t)sqlite3_column_bytes(query, 1);
         uint64_t hash = (uint64_t)sqlite3_column_int64(query, 2);
         if (data == NULL || hash != tm_hash_of(data, length).low)
-            rc = tm_error_set(e, TM_EINPUT, "event %lld of the record is damaged", sqlite3_column_int64(query, 0));
+            rc = tm_error_set(e, TM_EINPUT, "event %lld of the record is damaged", (long long)sequence);
         else
-            rc = each(context, data, length, e);
+            rc = each(context, (uint64_t)sequence, data, length, e);
     }
     if (rc == 0 && step != SQLITE_DONE) rc = failed(record, "reading the record", e);
     (void)sqlite3_finalize(query);

@@ -18,6 +18,8 @@ struct tm_record;
 /* Opens or makes the file. -TM_EBUSY: another coordinator has it open. -TM_EINPUT: it is no record, or of another
  * version. The caller owns the result. */
 int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e);
+/* Opens one for reading alone; it must be there (-TM_ENOTFOUND). -TM_EBUSY: a coordinator has it open. */
+int tm_record_open_read(const char *path, struct tm_record **out, struct tm_error *e);
 void tm_record_close(struct tm_record *record); /* NULL is allowed; puts down what is pending */
 
 /* After a failure the record takes nothing more (-TM_EIO): the program must end and be started again. */
@@ -25,9 +27,12 @@ int tm_record_append(struct tm_record *record, const void *event, size_t length,
 /* Puts down what was appended without sync; called now and then. */
 int tm_record_flush(struct tm_record *record, struct tm_error *e);
 
-/* Calls `each` with every event, oldest first, until it returns other than 0, which is then returned. -TM_EINPUT: an
- * event is damaged; all before it have been given. */
-typedef int (*tm_record_each_f)(void *context, const void *event, size_t length, struct tm_error *e);
-int tm_record_each(struct tm_record *record, tm_record_each_f each, void *context, struct tm_error *e);
+/* Events are numbered from 1 as they come. The number of the last one; 0: none. */
+uint64_t tm_record_last(const struct tm_record *record);
+/* Calls `each` with every event whose number is above `after`, oldest first, with at most `max`, until it returns other
+ * than 0, which is then returned. -TM_EINPUT: an event is damaged; all before it have been given. */
+typedef int (*tm_record_each_f)(void *context, uint64_t sequence, const void *event, size_t length, struct tm_error *e);
+int tm_record_each(struct tm_record *record, uint64_t after, size_t max, tm_record_each_f each, void *context,
+                   struct tm_error *e);
 
 #endif

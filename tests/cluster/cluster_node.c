@@ -10,7 +10,6 @@
  *   cluster-node certificates FOLDER            a job's own authority and certificate */
 #include "base/alloc.h"
 #include "run/serve.h"
-#include "store/record.h"
 #include "wire/hash.h"
 #include "wire/tls.h"
 
@@ -286,38 +285,26 @@ static int agent(const char *program, const char *folder, const char *id, bool t
 
 /* ---- the record as text ---- */
 
-static int print_event(void *context, const void *data, size_t length, struct tm_error *e)
+static int print_event(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
 {
+    struct tm_text words;
     (void)context;
-    struct tm_arena arena;
-    Tmw__RecordEvent *event = NULL;
-    tm_arena_init(&arena, 64 << 20);
-    int rc = tm_record_event_unpack(data, length, &arena, &event, e);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_NOTE)
-        printf("%" PRId64 " note worker %" PRIu64 " %s\n", event->at_ms, event->note->worker, event->note->what);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_GENERATION)
-        printf("%" PRId64 " generation %" PRIu64 " %s from %" PRIu64 " rolled-back %" PRIu64 "\n", event->at_ms,
-               event->generation->generation, event->generation->started ? "starts" : "fences",
-               event->generation->base_step, event->generation->rolled_back);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
-        printf("%" PRId64 " set %" PRIu64 " step %" PRIu64 "\n", event->at_ms, event->set_whole->set,
-               event->set_whole->step);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_FINISHED_STEP)
-        printf("%" PRId64 " finished %" PRIu64 "\n", event->at_ms, event->finished_step);
-    tm_arena_deinit(&arena);
+    (void)sequence;
+    tm_text_init(&words, 4096);
+    tm_run_event_words(event, &words);
+    printf("%" PRId64 " %s: %s\n", event->at_ms, tm_run_event_kind(event), tm_text_string(&words));
+    int rc = tm_text_status(&words, e);
+    tm_text_deinit(&words);
     return rc;
 }
 
 static int events(const char *folder)
 {
     char path[PATH_BYTES];
-    struct tm_record *record = NULL;
     struct tm_error e = {.text = ""};
     path_in(folder, "record", path);
-    int rc = tm_record_open(path, &record, &e);
-    if (rc == 0) rc = tm_record_each(record, print_event, NULL, &e);
+    int rc = tm_run_record_each(path, 0, SIZE_MAX, print_event, NULL, &e);
     if (rc != 0) fprintf(stderr, "%s\n", e.text);
-    tm_record_close(record);
     return rc == 0 ? 0 : 1;
 }
 

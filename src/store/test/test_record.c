@@ -33,7 +33,7 @@ static int append(struct tm_record *record, uint64_t number, bool sync, struct t
     return rc;
 }
 
-static int count_up(void *context, const void *data, size_t length, struct tm_error *e)
+static int count_up(void *context, uint64_t sequence, const void *data, size_t length, struct tm_error *e)
 {
     uint64_t *next = context;
     struct tm_arena arena;
@@ -41,6 +41,7 @@ static int count_up(void *context, const void *data, size_t length, struct tm_er
     tm_arena_init(&arena, 1 << 20);
     int rc = tm_record_event_unpack(data, length, &arena, &event, e);
     if (rc == 0) assert_int_equal(event->note->value, ++*next);
+    assert_int_equal(sequence, *next);
     tm_arena_deinit(&arena);
     return rc;
 }
@@ -51,7 +52,7 @@ static uint64_t read_all(const char *path)
     struct tm_error e = {0};
     uint64_t count = 0;
     assert_row(tm_record_open(path, &record, &e) == 0, "%s", e.text);
-    assert_row(tm_record_each(record, count_up, &count, &e) == 0, "%s", e.text);
+    assert_row(tm_record_each(record, 0, SIZE_MAX, count_up, &count, &e) == 0, "%s", e.text);
     tm_record_close(record);
     return count;
 }
@@ -98,6 +99,43 @@ static void test_killed(void **state)
     tm_tempdir_remove(&dir);
 }
 
+/* Reading from a number on, while it is written and by someone else afterwards. */
+static void test_reading_a_part(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t after;
+        size_t max;
+        uint64_t last;
+    } rows[] = {{0, SIZE_MAX, 20}, {0, 7, 7}, {15, SIZE_MAX, 20}, {15, 2, 17}, {20, 5, 20}, {UINT64_MAX, 5, 0}};
+    struct tm_tempdir dir;
+    tm_tempdir_make(&dir);
+    const char *path = tm_tempdir_path(&dir, "job.record");
+    struct tm_record *record = NULL;
+    struct tm_record *reader = NULL;
+    struct tm_error e = {0};
+    assert_int_equal(tm_record_open_read(path, &reader, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(tm_record_open(path, &record, &e), 0);
+    assert_int_equal(tm_record_last(record), 0);
+    for (uint64_t i = 1; i <= 20; i++)
+        assert_int_equal(append(record, i, i == 10, &e), 0);
+    assert_int_equal(tm_record_last(record), 20);
+    assert_int_equal(tm_record_open_read(path, &reader, &e), -(int)TM_EBUSY);
+    for (int by_another = 0; by_another < 2; by_another++) {
+        for (size_t i = 0; i < TM_COUNT(rows); i++) {
+            uint64_t next = rows[i].after == UINT64_MAX ? 0 : rows[i].after;
+            assert_int_equal(tm_record_each(record, rows[i].after, rows[i].max, count_up, &next, &e), 0);
+            assert_row(next == rows[i].last, "row %zu: %llu", i, (unsigned long long)next);
+        }
+        tm_record_close(record);
+        assert_int_equal(tm_record_open_read(path, &record, &e), 0);
+        assert_int_equal(tm_record_last(record), 20);
+    }
+    assert_true(append(record, 21, true, &e) < 0);
+    tm_record_close(record);
+    tm_tempdir_remove(&dir);
+}
+
 static void test_damage(void **state)
 {
     (void)state;
@@ -116,7 +154,7 @@ static void test_damage(void **state)
     (void)sqlite3_close(file);
     uint64_t count = 0;
     assert_int_equal(tm_record_open(path, &record, &e), 0);
-    assert_int_equal(tm_record_each(record, count_up, &count, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_record_each(record, 0, SIZE_MAX, count_up, &count, &e), -(int)TM_EINPUT);
     assert_error_has(e, "event 4");
     assert_int_equal(count, 3); /* all before it have been given */
     tm_record_close(record);
@@ -134,4 +172,4 @@ static void test_damage(void **state)
     tm_tempdir_remove(&dir);
 }
 
-TM_TEST_MAIN(TM_TEST(test_comes_back), TM_TEST(test_killed), TM_TEST(test_damage))
+TM_TEST_MAIN(TM_TEST(test_comes_back), TM_TEST(test_killed), TM_TEST(test_reading_a_part), TM_TEST(test_damage))

@@ -1,0 +1,36 @@
+/* What a running coordinator shows to whoever watches in its process (room api), and what it may be asked. */
+#ifndef TM_RUN_RUN_TAP_H
+#define TM_RUN_RUN_TAP_H
+
+#include "run/run_status.h"
+
+typedef int (*tm_run_each_f)(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e);
+
+struct tm_run_tap {
+    void *self;
+    uint64_t sequence; /* of the record's last event */
+    /* As it stands now; borrowed until the next call. NULL: out of memory. */
+    const struct tm_run_status *(*status)(struct tm_run_tap *tap);
+    /* Events after a number, oldest first, at most `max`, until `each` returns other than 0, which is then returned. */
+    int (*events)(struct tm_run_tap *tap, uint64_t after, size_t max, tm_run_each_f each, void *context,
+                  struct tm_error *e);
+    /* Stops the job: with a copy set of its last step, or (`now`) without waiting for one. */
+    void (*stop)(struct tm_run_tap *tap, bool now);
+};
+
+/* Served in the coordinator's loop, some ten times a second and after every event. It must not wait. */
+struct tm_run_hook {
+    void *context;
+    void (*serve)(void *context, struct tm_run_tap *tap); /* NULL: none */
+};
+
+struct tm_record;
+/* Events of a record that is open. */
+int tm_run_record_read(struct tm_record *record, uint64_t after, size_t max, tm_run_each_f each, void *context,
+                       struct tm_error *e);
+/* The same from a record that no coordinator has open: -TM_EBUSY where one has, -TM_ENOTFOUND where there is none. */
+int tm_run_record_each(const char *path, uint64_t after, size_t max, tm_run_each_f each, void *context,
+                       struct tm_error *e);
+int tm_run_record_watch(const char *path, struct tm_run_watch *watch, struct tm_error *e);
+
+#endif
