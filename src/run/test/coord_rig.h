@@ -50,7 +50,10 @@ struct coord_rig {
     size_t reacted;               /* actions that fakes have answered */
     struct fake fakes[RIG_FAKES]; /* by number; 0 is nobody */
     int64_t now_ms;
-    int failed;          /* the machine said that it must be destroyed */
+    int failed;           /* the machine said that it must be destroyed */
+    uint64_t damaged_set; /* every copy of this layer in it, wherever it is */
+    uint32_t damaged_layer;
+    int damage_found;    /* so often */
     struct tm_text disk; /* the record: entries as frames */
 };
 
@@ -337,10 +340,29 @@ static inline void fake_fenced(struct fake *fake, uint64_t generation)
     fake->working_on = 0;
 }
 
+/* It was told to fetch what is damaged, and says so. */
+static inline bool fake_finds_damage(struct coord_rig *r, uint64_t id, const Tmw__Assign *assign)
+{
+    for (size_t i = 0; i < assign->n_fetches; i++) {
+        const Tmw__Fetch *fetch = assign->fetches[i];
+        if (fetch->set == 0 || fetch->set != r->damaged_set || fetch->layer != r->damaged_layer) continue;
+        Tmw__FetchFailed body = TMW__FETCH_FAILED__INIT;
+        body.generation = assign->generation;
+        body.layer = fetch->layer;
+        body.set = fetch->set;
+        body.source = fetch->n_sources > 0 ? fetch->sources[0] : 0; /* files, where nobody holds it */
+        r->damage_found++;
+        RIG_TELL(r, rig_worker(r, id), FETCH_FAILED, fetch_failed, &body);
+        return true;
+    }
+    return false;
+}
+
 static inline void fake_assigned(struct coord_rig *r, uint64_t id, const Tmw__Assign *assign)
 {
     struct fake *fake = &r->fakes[id];
     if (assign->generation != fake->generation || fake->phase != TM_WORKER_FENCED) return;
+    if (fake_finds_damage(r, id, assign)) return;
     fake->assigned = assign->generation;
     fake->base = assign->base_step;
     fake->held = 0;
