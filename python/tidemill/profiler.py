@@ -166,6 +166,10 @@ def _tensors(torch: Any, value: Any) -> Iterator[Any]:
             yield from _tensors(torch, item)
 
 
+def _storage(tensor: Any) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
 def _attention_flops(args: Sequence[Any]) -> float:
     query, key, value = args[0], args[1], args[2]
     rows = query.numel() / query.shape[-1]
@@ -202,8 +206,12 @@ def _make_counter(torch: Any, profiler: "Profiler") -> Any:
             if "conv" in str(func):
                 layer.conv_flops += flops
             layer.ops += 1
+            weights = profiler.weight_storages
+            if "_to_copy" in str(func) and _storage(args[0]) in weights:
+                weights.add(_storage(out))  # a weight in another precision: read once a step, whatever the batch
+                return out
             for tensor in _tensors(torch, (args, kwargs, out)):
-                if not isinstance(tensor, torch.nn.Parameter):
+                if _storage(tensor) not in weights:
                     layer.traffic += tensor.numel()
             return out
 
@@ -305,6 +313,9 @@ class Profiler:
         self._precision = "fp32"
         self._optimizers: Dict[int, Any] = {}
         self._depth = 0
+        self.weight_storages: set = set()
+        self.failure: Optional[str] = None
+        self.device: Any = None
 
     # ---- starting and stopping ----
 
@@ -395,7 +406,7 @@ class Profiler:
     def _fail(self, why: str) -> None:
         self.stop()
         self.done = True
-        self.failure: Optional[str] = why
+        self.failure = why
         if self.on_done is not None:
             self.on_done(self)
 
@@ -467,12 +478,12 @@ class Profiler:
         for layer in self.layers:
             if layer.module is not None:
                 self._hook_layer(layer, self._count_begins, self._count_ends)
+        self.weight_storages = {_storage(p) for r in self.roots for p in r.parameters()}
         self._counting = contextlib.ExitStack()
         if not self._is_compiled():  # a compiled module is one operation to a mode, and may not bear one
             self._counting.enter_context(_make_counter(self.torch, self))
             self._counting.enter_context(self.torch.autograd.graph.saved_tensors_hooks(self._keep, lambda x: x))
         self._kept: Dict[Tuple[int, int], bool] = {}
-        self._parameter_storages = {p.untyped_storage().data_ptr() for r in self.roots for p in r.parameters()}
 
     def _is_compiled(self) -> bool:
         return any(type(m).__name__ == "OptimizedModule" for r in self.roots for m in r.modules())
@@ -510,9 +521,9 @@ class Profiler:
 
     def _keep(self, tensor: Any) -> Any:
         if self.in_forward:
-            storage = tensor.untyped_storage().data_ptr()
+            storage = _storage(tensor)
             key = (storage, tensor.numel())
-            if storage not in self._parameter_storages and key not in self._kept:
+            if storage not in self.weight_storages and key not in self._kept:
                 self._kept[key] = True
                 self.running_layer().saved += tensor.numel()
         return tensor
@@ -626,9 +637,8 @@ class Profiler:
 
     def result(self) -> Dict[str, Any]:
         """All that was measured, as plain numbers. Raises ProfileError when too little was."""
-        failure = getattr(self, "failure", None)
-        if failure is not None:
-            raise ProfileError(failure)
+        if self.failure is not None:
+            raise ProfileError(self.failure)
         if len(self._samples) < 2 or len(self._plain) < 4:
             seen = len(self._order)
             raise ProfileError(

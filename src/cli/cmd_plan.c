@@ -149,6 +149,7 @@ struct plan {
     struct tm_knowledge knowledge;
     struct tm_job job; /* empty without a job file */
     bool has_job;
+    int precision; /* or mixed */
     int objective; /* index into objective_names */
     int judge;     /* index into judge_names */
     struct tm_plan_request request;
@@ -193,6 +194,7 @@ static int give_job(struct plan *plan, struct tm_error *e)
     int64_t samples = job->samples > 0 ? job->samples : job->steps * job->batch;
     const char *spot = job->resources.use_spot;
     int rc = give(cli, "model", job->model, e);
+    if (rc == 0) rc = give(cli, "profile", job->profile, e);
     if (rc == 0) rc = give(cli, "precision", job->precision, e);
     if (rc == 0) rc = give(cli, "objective", job->objective, e);
     if (rc == 0) rc = give(cli, "market", job->market, e);
@@ -450,22 +452,22 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     return 0;
 }
 
-static int read_supply(struct plan *plan, struct tm_error *e)
+static void fill_supply(struct plan *plan)
 {
     struct tm_supply_request *supply = &plan->request.supply;
     supply->model = &plan->model;
     supply->compute = &plan->knowledge.compute;
     supply->comm = &plan->knowledge.comm;
-    supply->precision = plan->cli->settings.precision;
+    supply->precision = plan->precision;
     supply->allowed = is_allowed;
     supply->allowed_context = plan;
     supply->measured_gpu = plan->knowledge.gpu;
+    supply->measured_precision = plan->knowledge.precision;
     supply->measured_batches = plan->knowledge.batches;
     supply->measured_ms = plan->knowledge.ms;
     supply->measured_count = plan->knowledge.count;
     supply->gradients = plan->knowledge.gradients;
     supply->gradient_count = plan->knowledge.gradient_count;
-    return tm_given_choice(plan->cli, "precision", &supply->precision, e);
 }
 
 static int read_request(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
@@ -480,7 +482,7 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
                                         .programs_max = 60};
     int rc = read_job(cli, plan, e);
     if (rc == 0) rc = read_losses(cli, request, e);
-    if (rc == 0) rc = read_supply(plan, e);
+    fill_supply(plan);
     if (rc == 0) rc = tm_given_choice(cli, "objective", &plan->objective, e);
     if (rc == 0) rc = tm_given_choice(cli, "market", &market, e);
     if (rc == 0) rc = tm_given_choice(cli, "anchors", &anchors, e);
@@ -574,7 +576,8 @@ static int emit(struct plan *plan, int kind, struct tm_error *e)
     struct tm_emit what = {.request = &plan->request,
                            .answer = &plan->result.answers[0],
                            .job = plan->has_job ? &plan->job : NULL,
-                           .model = tm_given_text(plan->cli, "model")};
+                           .model = tm_given_text(plan->cli, "model"),
+                           .profile = tm_given_text(plan->cli, "profile")};
     struct tm_jsonout json;
     tm_jsonout_init(&json, &plan->cli->out);
     if (kind == EMIT_MILP) return tm_plan_program(&plan->supply, &plan->request, what.answer, &json, e);
@@ -651,13 +654,16 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
 static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
 {
     int rc = read_job_file(plan, e);
-    if (rc == 0 && !tm_given(cli, "model"))
+    if (rc == 0 && !tm_given(cli, "model") && !tm_given(cli, "profile"))
         rc = tm_error_set(e, TM_EUSAGE,
-                          "say what to train: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h");
+                          "say what to train: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h, or "
+                          "--profile FILE of the job itself (tidemill profile)");
     if (rc == 0) rc = tm_catalog_load(cli->env, &plan->catalog, e);
-    if (rc == 0) rc = tm_model_load(cli->env, tm_given_text(cli, "model"), &plan->model, e);
+    if (rc == 0) rc = tm_knowledge_read(cli, &plan->knowledge, e);
+    if (rc == 0) rc = tm_knowledge_model(cli, &plan->knowledge, &plan->model, e);
     if (rc == 0) rc = tm_filter_check(cli, &plan->catalog, e);
-    if (rc == 0) rc = tm_knowledge_learn(cli, &plan->catalog, &plan->model, TM_BF16, &plan->knowledge, e);
+    if (rc == 0) rc = tm_knowledge_precision(cli, &plan->knowledge, &plan->model, &plan->precision, e);
+    if (rc == 0) rc = tm_knowledge_learn(cli, &plan->catalog, &plan->model, plan->precision, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
     if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
     if (rc == 0) rc = tm_given_choice(cli, "judge", &plan->judge, e);
@@ -719,7 +725,10 @@ const struct tm_option tm_plan_options[] = {
      .help = "none: copies of the state go to a store, no on-demand instances hold them",
      .choices = anchor_names},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
-    {.name = "profile", .value = "FILE", .help = "measured steps to learn from"},
+    {.name = "profile",
+     .value = "FILE",
+     .help = "of this very job, from tidemill profile: then it needs no --model; or measured steps to learn from"},
+    {.name = "network", .value = "NAME", .help = "which network of the profile, where it has several"},
     {.name = "profile-gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
     {.name = "mtbf", .value = "DURATION", .help = "mean life of a spot instance; else from interruption bands, or 24h"},
     {.name = "trace", .value = "FILE", .help = "take losses, bursts and how long instances are gone from this trace"},

@@ -83,6 +83,7 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
     struct tm_catalog catalog;
     struct tm_profile profile;
     struct tm_gpu_figures gpu;
+    struct tm_knowledge_names names = {cli, &profile};
     struct tm_evaluation *evaluation = tm_calloc(1, sizeof *evaluation);
     if (evaluation == NULL) return tm_error_nomem(e);
     tm_catalog_init(&catalog);
@@ -96,8 +97,9 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
         rc = tm_error_set(e, TM_EUSAGE, "--split leave-one-bandwidth is for data-parallel runs, and %s has none", path);
     if (rc == 0 && !runs) rc = tm_knowledge_profile_gpu(cli, &catalog, &profile, path, "gpu", &gpu, e);
     if (rc == 0)
-        rc = runs ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
-                  : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, tm_knowledge_network, cli, evaluation, e);
+        rc = runs
+                 ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
+                 : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, tm_knowledge_network, &names, evaluation, e);
     if (rc == 0 && cli->json)
         print_json(cli, (enum tm_split)split, evaluation);
     else if (rc == 0)
@@ -310,56 +312,60 @@ static int use_links(struct tm_cli *cli, struct fleet *fleet, struct tm_comm_mod
     return rc;
 }
 
+/* Fleet, batch and layout as asked for. */
+static int read_request(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
+                        struct fleet *fleet, struct tm_predict_request *request, struct tm_error *e)
+{
+    int64_t batch = model->global_batch;
+    int64_t micro_batch = 0;
+    int rc = read_fleet(cli, catalog, tm_given_text(cli, "fleet"), fleet, e);
+    if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
+    if (rc == 0) rc = tm_given_integer(cli, "micro-batch", 1, 1 << 30, &micro_batch, e);
+    if (rc == 0 && tm_given(cli, "layout")) rc = read_layout(tm_given_text(cli, "layout"), request, e);
+    if (batch == 0) { /* 8 samples a GPU: enough to keep it busy */
+        for (size_t g = 0; rc == 0 && g < fleet->group_count; g++)
+            batch += 8 * (int64_t)fleet->groups[g].nodes * fleet->groups[g].gpus_per_node;
+    }
+    request->groups = fleet->groups;
+    request->group_count = fleet->group_count;
+    request->batch = (int)batch;
+    request->micro_batch = (int)micro_batch;
+    return rc;
+}
+
 static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
-                      struct tm_error *e)
+                      struct tm_knowledge *knowledge, struct tm_error *e)
 {
     struct fleet fleet;
     struct tm_prediction prediction = {.fits = false};
-    struct tm_knowledge knowledge;
-    int64_t batch = model->global_batch;
-    int64_t micro_batch = 0;
-    int asked = cli->settings.precision;
-    struct tm_predict_request request = {.model = model, .compute = &knowledge.compute, .comm = &knowledge.comm};
-    tm_knowledge_init(&knowledge);
-    int rc = read_fleet(cli, catalog, tm_given_text(cli, "fleet"), &fleet, e);
-    if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
-    if (rc == 0) rc = tm_given_integer(cli, "micro-batch", 1, 1 << 30, &micro_batch, e);
-    if (rc == 0) rc = tm_given_choice(cli, "precision", &asked, e);
-    if (rc == 0 && tm_given(cli, "layout")) rc = read_layout(tm_given_text(cli, "layout"), &request, e);
-    enum tm_precision precision = rc == 0 ? resolve_precision(&fleet, asked) : TM_FP32;
-    if (rc == 0) rc = tm_knowledge_learn(cli, catalog, model, precision, &knowledge, e);
-    if (batch == 0) { /* 8 samples a GPU: enough to keep it busy */
-        for (size_t g = 0; rc == 0 && g < fleet.group_count; g++)
-            batch += 8 * (int64_t)fleet.groups[g].nodes * fleet.groups[g].gpus_per_node;
-    }
-    request.groups = fleet.groups;
-    request.group_count = fleet.group_count;
-    request.precision = precision;
-    request.batch = (int)batch;
-    request.micro_batch = (int)micro_batch;
-    request.measured_batches = knowledge.batches;
-    request.measured_ms = knowledge.ms;
-    request.gradients = knowledge.gradients;
-    request.gradient_count = knowledge.gradient_count;
-    bool same_gpu = rc == 0 && strcmp(knowledge.gpu, fleet.groups[0].gpu.name) == 0; /* else they say little here */
-    request.measured_count = same_gpu ? knowledge.count : 0;
+    struct tm_predict_request request = {.model = model, .compute = &knowledge->compute, .comm = &knowledge->comm};
     double correction = 1;
-    if (rc == 0) rc = use_links(cli, &fleet, &knowledge.comm, e);
+    int asked = 0;
+    int rc = read_request(cli, catalog, model, &fleet, &request, e);
+    if (rc == 0) rc = tm_knowledge_precision(cli, knowledge, model, &asked, e);
+    request.precision = rc == 0 ? resolve_precision(&fleet, asked) : TM_FP32;
+    if (rc == 0) rc = tm_knowledge_learn(cli, catalog, model, (int)request.precision, knowledge, e);
+    request.measured_batches = knowledge->batches;
+    request.measured_ms = knowledge->ms;
+    request.gradients = knowledge->gradients;
+    request.gradient_count = knowledge->gradient_count;
+    bool same_gpu = rc == 0 && strcmp(knowledge->gpu, fleet.groups[0].gpu.name) == 0; /* else they say little here */
+    request.measured_count = same_gpu ? knowledge->count : 0;
+    if (rc == 0) rc = use_links(cli, &fleet, &knowledge->comm, e);
     if (rc == 0) rc = tm_predict(&request, &prediction, e);
     if (rc == 0) rc = correct(cli, &prediction, &correction, e);
     if (rc == -(int)TM_ENONE && cli->json) { /* the document says that and why it does not fit */
-        print_prediction_json(cli, &prediction, &fleet, precision, correction);
+        print_prediction_json(cli, &prediction, &fleet, request.precision, correction);
         cli->exit_status = tm_code_exit_status(TM_ENONE);
         rc = 0;
     } else if (rc == 0 && cli->json) {
-        print_prediction_json(cli, &prediction, &fleet, precision, correction);
+        print_prediction_json(cli, &prediction, &fleet, request.precision, correction);
     } else if (rc == 0) {
-        print_prediction(cli, model, &prediction, &fleet, precision, (int)batch);
+        print_prediction(cli, model, &prediction, &fleet, request.precision, request.batch);
         if (tm_given(cli, "observed"))
             tm_text_printf(&cli->out, "  observed     the job's own steps moved the prediction by %+.1f%%\n",
                            100 * (correction - 1));
     }
-    tm_knowledge_deinit(&knowledge);
     return rc;
 }
 
@@ -367,14 +373,21 @@ static int predict_fleet(struct tm_cli *cli, struct tm_error *e)
 {
     struct tm_catalog catalog;
     struct tm_model model;
-    if (!tm_given(cli, "model") || !tm_given(cli, "fleet"))
+    struct tm_knowledge knowledge;
+    bool workers = tm_given(cli, "workers");
+    if (!(tm_given(cli, "model") || tm_given(cli, "profile")) || !(tm_given(cli, "fleet") || workers))
         return tm_error_set(e, TM_EUSAGE,
-                            "say what and where: tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\"");
+                            "say what and where: tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\", or "
+                            "--profile FILE --workers 4 --mbit 1000");
     tm_catalog_init(&catalog);
     tm_model_init(&model);
+    tm_knowledge_init(&knowledge);
     int rc = tm_catalog_load(cli->env, &catalog, e);
-    if (rc == 0) rc = tm_model_load(cli->env, tm_given_text(cli, "model"), &model, e);
-    if (rc == 0) rc = predict_on(cli, &catalog, &model, e);
+    if (rc == 0) rc = tm_knowledge_read(cli, &knowledge, e);
+    if (rc == 0 && workers) rc = tm_predict_workers(cli, &catalog, &knowledge, e);
+    if (rc == 0 && !workers) rc = tm_knowledge_model(cli, &knowledge, &model, e);
+    if (rc == 0 && !workers) rc = predict_on(cli, &catalog, &model, &knowledge, e);
+    tm_knowledge_deinit(&knowledge);
     tm_model_deinit(&model);
     tm_catalog_deinit(&catalog);
     return rc;
@@ -456,7 +469,15 @@ const struct tm_option tm_predict_options[] = {
      .help = "samples that go through a pipeline at once; else the best power of 2"},
     {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, or best"},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
-    {.name = "profile", .value = "FILE", .help = "measured steps to learn from, of this model or of others"},
+    {.name = "profile",
+     .value = "FILE",
+     .help = "of this very job, from tidemill profile: then it needs no --model; or measured steps to learn from"},
+    {.name = "network", .value = "NAME", .help = "which network of the profile, where it has several"},
+    {.name = "workers",
+     .value = "N,...",
+     .help = "instead of a fleet: so many data-parallel workers, each like the one that was profiled"},
+    {.name = "mbit", .value = "RATE,...", .help = "of --workers: what each one's link gives, in Mbit/s"},
+    {.name = "per-host", .value = "N", .help = "of --workers: how many share one machine's processors; else 1"},
     {.name = "profile-gpu",
      .value = "NAME",
      .help = "GPU that the profile of --profile was taken on, where it does not say"},

@@ -140,7 +140,13 @@ const struct tm_command tm_commands[] = {
         .name = "predict",
         .summary = "step time, memory and cost of a model on a fleet",
         .description =
-            "Evaluates predictions of training step time: parts of a profile are held back, predicted from the rest, "
+            "With --fleet: what a model takes on instances of the catalogue. The model is named by --model, or is the "
+            "job "
+            "that --profile was made of (tidemill profile). With --workers: data-parallel workers that are each like "
+            "the "
+            "one profiled, over links of --mbit or as probed (--links, tidemill probe); also batches that were not "
+            "profiled.\n\n"
+            "With --evaluate: errors of such predictions: parts of a profile are held back, predicted from the rest, "
             "and "
             "compared. Profiles are steps on one GPU (network, precision, micro_batch, fwd_ms, bwd_ms, opt_ms) or "
             "data-parallel runs over links (world, mbit, model, batch, ...); tidemill-profile(5) has the forms.\n\n"
@@ -152,6 +158,8 @@ const struct tm_command tm_commands[] = {
             "  tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\" --batch 128\n"
             "  tidemill predict --model resnet50 --fleet \"4x g5.xlarge, 4x g4dn.xlarge\" --batch 512 --json\n"
             "  tidemill predict --model gpt:layers=48,hidden=1600,heads=25 --fleet \"16x g5.xlarge\" --layout 4x4\n"
+            "  tidemill predict --profile job.tmprofile --workers 1,2,4,8 --mbit 1000\n"
+            "  tidemill predict --profile job.tmprofile --fleet \"8x g5.xlarge\" --batch 256\n"
             "  tidemill predict --evaluate steps.csv --split leave-one-network --gpu H200\n"
             "  tidemill predict --evaluate runs.csv --split leave-one-bandwidth --json\n",
         .options = tm_predict_options,
@@ -184,10 +192,32 @@ const struct tm_command tm_commands[] = {
         .examples = "  tidemill plan --model gpt2-1.5b --samples 5000000 --deadline 24h\n"
                     "  tidemill plan --model resnet50 --samples 100000000 --budget 50 --objective fastest --cloud aws\n"
                     "  tidemill plan --model bert-large --samples 20000000 --deadline 12h --trace hadp\n"
+                    "  tidemill plan --profile job.tmprofile --samples 5000000 --deadline 12h\n"
                     "  tidemill plan job.yaml --quota V100=8,us-east-1:on-demand=2 --emit skypilot\n"
                     "  tidemill plan --planner deepvm --instances data/deepvm-aws.tmdeepvm --max-hourly 3\n",
         .options = tm_plan_options,
         .run = tm_cmd_plan,
+    },
+    {
+        .name = "profile",
+        .summary = "measure a PyTorch job: where a step's time goes, layer by layer",
+        .arguments = "-- COMMAND...",
+        .description =
+            "Runs the command, watches the first steps that its PyTorch optimizer takes, and writes a profile "
+            "(tidemill-profile(5)): forward and backward time of each layer, when gradients are ready, the optimizer, "
+            "waiting for data, memory, variation. No line of the script changes, nothing that it computes changes, and "
+            "nothing need be installed beside torch 2.1 or later. On a GPU times are those of CUDA events.\n\n"
+            "The command is ended once enough was measured, before anything that it does at its end (--keep lets it go "
+            "on, without hooks). Profile one worker: of several, all would wait for each other. predict and plan read "
+            "the profile and then speak of this very job; with --add a second batch size comes beside the first, and "
+            "sizes that were not profiled are predicted from both. doc/profile.md says how it is done; the same as a "
+            "context manager in Python: tidemill.profile(model, optimizer).",
+        .examples = "  tidemill profile -- python train.py\n"
+                    "  tidemill profile -o job.tmprofile --iterations 80 -- python train.py --batch 16\n"
+                    "  tidemill profile -o job.tmprofile --add -- python train.py --batch 64\n"
+                    "  tidemill profile --keep --name gpt -- torchrun train.py\n",
+        .options = tm_profile_options,
+        .run = tm_cmd_profile,
     },
     {
         .name = "train",

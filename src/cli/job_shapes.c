@@ -50,7 +50,8 @@ static int predict_shapes(struct tm_cli *cli, const struct tm_job_shapes_request
                                   : context.group.gpu.flops[TM_FP16] > 0 ? TM_FP16
                                                                          : TM_FP32;
     tm_knowledge_init(&knowledge);
-    rc = tm_knowledge_learn(cli, request->catalog, &job->model, precision, &knowledge, e);
+    rc = tm_knowledge_read(cli, &knowledge, e);
+    if (rc == 0) rc = tm_knowledge_learn(cli, request->catalog, &job->model, (int)precision, &knowledge, e);
     context.group.instance = instance->name;
     context.group.gpus_per_node = (int)instance->gpus;
     context.group.network_bit_s = instance->network_gbps * 1e9;

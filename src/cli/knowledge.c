@@ -34,22 +34,29 @@ int tm_knowledge_profile_gpu(struct tm_cli *cli, const struct tm_catalog *catalo
     return tm_knowledge_gpu(catalog, asked != NULL ? asked : "H200", out, e);
 }
 
-bool tm_knowledge_network(void *context, const char *network, struct tm_network *out)
+static bool find_shipped(struct tm_cli *cli, const char *network, struct tm_model *model)
 {
-    struct tm_cli *cli = context;
-    struct tm_model model;
     char name[128];
-    tm_model_init(&model);
     (void)snprintf(name, sizeof name, "%s", network);
-    bool found = false;
     for (;;) {
-        for (size_t i = 0; i < tm_model_shipped_count() && !found; i++)
-            found = strcmp(tm_model_shipped_name(i), name) == 0;
+        for (size_t i = 0; i < tm_model_shipped_count(); i++) {
+            if (strcmp(tm_model_shipped_name(i), name) == 0) return tm_model_load(cli->env, name, model, NULL) == 0;
+        }
         char *dash = strrchr(name, '-');
-        if (found || dash == NULL) break;
+        if (dash == NULL) return false;
         *dash = '\0';
     }
-    found = found && tm_model_load(cli->env, name, &model, NULL) == 0;
+}
+
+bool tm_knowledge_network(void *context, const char *network, struct tm_network *out)
+{
+    const struct tm_knowledge_names *names = context;
+    const char *own = NULL;
+    struct tm_model model;
+    tm_model_init(&model);
+    bool found = tm_profile_choose(names->profile, "", network, &own, NULL) == 0 &&
+                 tm_profile_model(names->profile, "", own, &model, NULL) == 0;
+    found = found || find_shipped(names->cli, network, &model);
     if (found) *out = tm_network_of(model.layers, model.layer_count);
     tm_model_deinit(&model);
     return found;
@@ -101,36 +108,102 @@ static int learn_links(const struct tm_profile *profile, struct tm_comm_model *o
     return rc;
 }
 
-int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
-                       enum tm_precision precision, struct tm_knowledge *knowledge, struct tm_error *e)
+int tm_knowledge_read(struct tm_cli *cli, struct tm_knowledge *knowledge, struct tm_error *e)
 {
     const char *path = tm_given_text(cli, "profile");
-    struct tm_gpu_figures gpu;
-    if (path == NULL) return 0;
-    int rc = tm_profile_load(cli->env, path, &knowledge->profile, e);
-    if (rc == 0) rc = tm_knowledge_profile_gpu(cli, catalog, &knowledge->profile, path, "profile-gpu", &gpu, e);
-    if (rc != 0) return rc;
+    return path != NULL ? tm_profile_load(cli->env, path, &knowledge->profile, e) : 0;
+}
+
+int tm_knowledge_model(struct tm_cli *cli, const struct tm_knowledge *knowledge, struct tm_model *model,
+                       struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "profile");
+    const char *network = NULL;
+    if (tm_given(cli, "model")) return tm_model_load(cli->env, tm_given_text(cli, "model"), model, e);
+    int rc = tm_profile_choose(&knowledge->profile, path, tm_given_text(cli, "network"), &network, e);
+    return rc == 0 ? tm_profile_model(&knowledge->profile, path, network, model, e) : rc;
+}
+
+/* The model's step with the largest batch, at a precision or at any; NULL: none. */
+static const struct tm_profile_step *find_step(const struct tm_profile *profile, const struct tm_model *model,
+                                               int precision)
+{
+    const struct tm_profile_step *best = NULL;
+    for (size_t i = 0; i < profile->step_count; i++) {
+        const struct tm_profile_step *step = &profile->steps[i];
+        bool suits = precision == TM_PRECISION_MIXED || (int)step->precision == precision;
+        if (suits && is_named(step->network, model) && (best == NULL || step->micro_batch > best->micro_batch))
+            best = step;
+    }
+    return best;
+}
+
+int tm_knowledge_precision(struct tm_cli *cli, const struct tm_knowledge *knowledge, const struct tm_model *model,
+                           int *out, struct tm_error *e)
+{
+    const struct tm_profile_step *step = find_step(&knowledge->profile, model, TM_PRECISION_MIXED);
+    *out = cli->settings.precision;
+    if (step != NULL && !tm_given(cli, "model")) *out = (int)step->precision; /* this very job, as it is */
+    return tm_given_choice(cli, "precision", out, e);
+}
+
+/* The GPU that a step was taken on, if the catalogue knows it. Steps without a name are all of one GPU. */
+static bool find_step_gpu(const struct tm_catalog *catalog, const struct tm_profile_step *step,
+                          const struct tm_gpu_figures *unnamed, struct tm_gpu_figures *out)
+{
+    *out = *unnamed;
+    return step->gpu[0] == '\0' || tm_knowledge_gpu(catalog, step->gpu, out, NULL) == 0;
+}
+
+static int learn_steps(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
+                       const struct tm_gpu_figures *unnamed, struct tm_knowledge *knowledge, struct tm_error *e)
+{
+    struct tm_knowledge_names names = {cli, &knowledge->profile};
     size_t count = knowledge->profile.step_count;
     struct tm_compute_cell *cells = tm_calloc(count + 1, sizeof *cells);
     knowledge->batches = tm_calloc(count + 1, sizeof *knowledge->batches);
     knowledge->ms = tm_calloc(count + 1, sizeof *knowledge->ms);
-    if (cells == NULL || knowledge->batches == NULL || knowledge->ms == NULL) rc = tm_error_nomem(e);
     size_t known = 0;
+    int rc = cells == NULL || knowledge->batches == NULL || knowledge->ms == NULL ? tm_error_nomem(e) : 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const struct tm_profile_step *step = &knowledge->profile.steps[i];
-        double ms = tm_profile_step_ms(step);
-        if (is_named(step->network, model) && step->precision == precision) {
-            knowledge->batches[knowledge->count] = step->micro_batch;
-            knowledge->ms[knowledge->count++] = ms;
-        }
         struct tm_compute_cell cell = {
-            .gpu = gpu, .precision = step->precision, .batch = step->micro_batch, .step_ms = ms};
-        if (tm_knowledge_network(cli, step->network, &cell.network)) cells[known++] = cell;
+            .precision = step->precision, .batch = step->micro_batch, .step_ms = tm_profile_step_ms(step)};
+        if (!find_step_gpu(catalog, step, unnamed, &cell.gpu)) continue; /* processors teach nothing about GPUs */
+        if (is_named(step->network, model) && step->precision == knowledge->precision &&
+            strcmp(cell.gpu.name, knowledge->gpu) == 0) {
+            knowledge->batches[knowledge->count] = step->micro_batch;
+            knowledge->ms[knowledge->count++] = cell.step_ms;
+        }
+        if (tm_knowledge_network(&names, step->network, &cell.network)) cells[known++] = cell;
     }
     if (rc == 0 && known > 0) rc = tm_compute_learn(cells, known, &knowledge->compute, e);
-    if (rc == 0 && knowledge->profile.run_count > 0) rc = learn_links(&knowledge->profile, &knowledge->comm, e);
-    if (rc == 0) rc = learn_gradients(model, knowledge, e);
-    knowledge->gpu = gpu.name;
     tm_free(cells);
+    return rc;
+}
+
+int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
+                       int precision, struct tm_knowledge *knowledge, struct tm_error *e)
+{
+    const char *path = tm_given_text(cli, "profile");
+    const struct tm_profile *profile = &knowledge->profile;
+    struct tm_gpu_figures unnamed = {.name = ""};
+    struct tm_gpu_figures own = {.name = ""};
+    int rc = 0;
+    if (path == NULL) return 0;
+    bool any_unnamed = profile->step_count == 0;
+    for (size_t i = 0; i < profile->step_count && !any_unnamed; i++)
+        any_unnamed = profile->steps[i].gpu[0] == '\0';
+    if (any_unnamed || tm_given(cli, "profile-gpu"))
+        rc = tm_knowledge_profile_gpu(cli, catalog, profile, path, "profile-gpu", &unnamed, e);
+    if (rc != 0) return rc;
+    const struct tm_profile_step *step = find_step(profile, model, precision);
+    if (step != NULL) {
+        knowledge->precision = step->precision;
+        if (find_step_gpu(catalog, step, &unnamed, &own)) knowledge->gpu = own.name;
+    }
+    rc = learn_steps(cli, catalog, model, &unnamed, knowledge, e);
+    if (rc == 0 && profile->run_count > 0) rc = learn_links(profile, &knowledge->comm, e);
+    if (rc == 0) rc = learn_gradients(model, knowledge, e);
     return rc;
 }

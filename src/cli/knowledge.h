@@ -10,8 +10,9 @@ struct tm_knowledge {
     struct tm_profile profile;
     struct tm_compute_model compute; /* learned from the profile, or the prior */
     struct tm_comm_model comm;       /* likewise, from data-parallel runs */
-    const char *gpu;                 /* that the profile was taken on; "" without one */
-    /* Measured steps of the model in question at the precision in question. */
+    const char *gpu;                 /* that the model was profiled on, by its name in the catalogue; "": on none */
+    enum tm_precision precision;     /* that it was profiled in */
+    /* Measured steps of the model in question on that GPU at that precision. */
     int *batches;
     double *ms;
     size_t count;
@@ -24,20 +25,39 @@ void tm_knowledge_init(struct tm_knowledge *knowledge);
 void tm_knowledge_deinit(struct tm_knowledge *knowledge);
 
 /* Reads the profile of --profile, if one was given. */
+int tm_knowledge_read(struct tm_cli *cli, struct tm_knowledge *knowledge, struct tm_error *e);
+/* The model of --model, else the network of the profile (--network where there are several). */
+int tm_knowledge_model(struct tm_cli *cli, const struct tm_knowledge *knowledge, struct tm_model *model,
+                       struct tm_error *e);
+/* The precision of --precision, else the one that the model was profiled in, else the setting: TM_PRECISION_MIXED may
+ * come out. */
+int tm_knowledge_precision(struct tm_cli *cli, const struct tm_knowledge *knowledge, const struct tm_model *model,
+                           int *out, struct tm_error *e);
+/* Learns from what was read. `precision`: of the measured steps of this model; mixed: the one that the profile has. */
 int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
-                       enum tm_precision precision, struct tm_knowledge *knowledge, struct tm_error *e);
+                       int precision, struct tm_knowledge *knowledge, struct tm_error *e);
 
 /* A GPU of the catalogue by any of its names; unknown ones get a suggestion. */
 int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out,
                      struct tm_error *e);
 
-/* The GPU a profile was taken on: --profile-gpu, else what the file says, else a GPU whose name is in the file's name,
+/* The GPU a profile was taken on: the option's, else what the file says, else a GPU whose name is in the file's name,
  * else H200. */
 int tm_knowledge_profile_gpu(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_profile *profile,
                              const char *path, const char *option, struct tm_gpu_figures *out, struct tm_error *e);
 
-/* The layers of a network of a profile, by name; context is the cli. Names may carry the context length behind the
- * model's name: gpt2-124m-1024. */
+/* Whose networks are looked up: those that the profile has layers of, then the shipped ones. */
+struct tm_knowledge_names {
+    struct tm_cli *cli;
+    const struct tm_profile *profile;
+};
+
+/* The layers of a network of a profile, by name; context is a struct tm_knowledge_names. Names may carry the context
+ * length behind the model's name: gpt2-124m-1024. */
 bool tm_knowledge_network(void *context, const char *network, struct tm_network *out);
+
+/* predict --workers: data-parallel workers that are each like the one that was profiled. */
+int tm_predict_workers(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_knowledge *knowledge,
+                       struct tm_error *e);
 
 #endif

@@ -193,7 +193,8 @@ void tm_emit_job(const struct tm_emit *emit, struct tm_text *out)
     const struct tm_job *job = emit->job;
     put_heading(emit, out);
     put_key(out, "name", name_of(emit));
-    put_key(out, "model", emit->model);
+    if (emit->model != NULL) put_key(out, "model", emit->model);
+    if (emit->model == NULL) put_key(out, "profile", emit->profile);
     tm_text_printf(out, "samples: %.0f\nbatch: %d\nmicro_batch: %d\nlayout: %dx%d\n", request->job.samples,
                    request->supply.batch, answer->prediction.micro_batch, answer->prediction.pipelines,
                    answer->prediction.stages);

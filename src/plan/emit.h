@@ -10,7 +10,8 @@ struct tm_emit {
     const struct tm_plan_request *request;
     const struct tm_plan_answer *answer;
     const struct tm_job *job;
-    const char *model; /* as it was named */
+    const char *model;   /* as it was named; NULL: */
+    const char *profile; /* of the job itself */
 };
 
 /* A SkyPilot cluster has instances of one kind: a fleet of several kinds, or of spot and on-demand instances, becomes

@@ -76,7 +76,8 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
     for (size_t i = 0; i < count; i++) {
         if (!(groups[i].gpu.flops[predict.precision] > 0)) predict.precision = TM_FP32;
     }
-    if (request->measured_count > 0 && strcmp(request->measured_gpu, groups[0].gpu.name) == 0) {
+    if (request->measured_count > 0 && request->measured_precision == predict.precision &&
+        strcmp(request->measured_gpu, groups[0].gpu.name) == 0) {
         predict.measured_batches = request->measured_batches;
         predict.measured_ms = request->measured_ms;
         predict.measured_count = request->measured_count;

@@ -75,8 +75,9 @@ struct tm_supply_request {
     /* May this offer be used, to train or (anchor) to hold copies? NULL: all. */
     bool (*allowed)(const void *context, const struct tm_instance *instance, const struct tm_offer *offer, bool anchor);
     const void *allowed_context;
-    /* Measured steps of the model on one kind of GPU; count 0: none. */
+    /* Measured steps of the model on one kind of GPU at one precision; count 0: none. */
     const char *measured_gpu;
+    enum tm_precision measured_precision;
     const int *measured_batches;
     const double *measured_ms;
     size_t measured_count;

@@ -70,7 +70,7 @@ static const double LOCAL_LATENCY = 0.2; /* of the latency between instances */
 static struct ring ring_of(const double *x, const struct tm_comm_iteration *iteration)
 {
     double efficiency = 1 / (1 + exp(-x[X_EFFICIENCY]));
-    double handling = exp(x[X_HANDLING]) / 1e6;
+    double handling = exp(x[X_HANDLING]) / 1e6 * fmax(1, iteration->crowding);
     int local = iteration->local > 1 ? iteration->local : 1;
     int instances = (iteration->world + local - 1) / local;
     double hops = 2.0 * (instances - 1);
@@ -112,6 +112,24 @@ size_t tm_comm_buckets(const struct tm_comm_bucket *tensors, size_t count, struc
             bucket = (struct tm_comm_bucket){0, 0};
             limit = made + 1 < max ? BUCKET_BYTES : INFINITY;
         }
+    }
+    if (bucket.bytes > 0) out[made++] = bucket;
+    return made;
+}
+
+size_t tm_comm_tensor_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out,
+                              size_t max)
+{
+    size_t made = 0;
+    double limit = max > 1 ? FIRST_BUCKET_BYTES : INFINITY;
+    struct tm_comm_bucket bucket = {0, 0};
+    for (size_t i = 0; i < count; i++) {
+        bucket.bytes += tensors[i].bytes;
+        bucket.ready = fmax(bucket.ready, tensors[i].ready);
+        if (bucket.bytes < limit) continue;
+        out[made++] = bucket;
+        bucket = (struct tm_comm_bucket){0, 0};
+        limit = made + 1 < max ? BUCKET_BYTES : INFINITY;
     }
     if (bucket.bytes > 0) out[made++] = bucket;
     return made;

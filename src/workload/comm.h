@@ -38,9 +38,13 @@ struct tm_comm_bucket {
     double ready;
 };
 
-/* PyTorch's buckets, of tensors in the order in which the backward pass gives them: bytes of each and the share of the
+/* PyTorch's buckets, of layers in the order in which the backward pass gives them: bytes of each and the share of the
  * pass behind it. Returns how many there are; at most `max` (the last takes the rest). */
 size_t tm_comm_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max);
+/* The same of whole tensors, as PyTorch has it: a bucket closes behind the tensor that fills it, and waits for the last
+ * of them. */
+size_t tm_comm_tensor_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out,
+                              size_t max);
 
 /* One data-parallel iteration. */
 struct tm_comm_iteration {
@@ -52,6 +56,7 @@ struct tm_comm_iteration {
     int local;          /* workers of the ring on one instance; 0 or 1: one */
     double local_bit_s; /* of the link between them */
     int sharing;        /* rings that share the link between instances; 0 or 1: this one alone */
+    double crowding;    /* how much slower processors handle messages that several workers share; 0: no slower */
     /* When gradients become ready; NULL: evenly over the backward pass. */
     const struct tm_comm_bucket *buckets;
     size_t bucket_count;

@@ -73,6 +73,7 @@ struct tm_job {
     const char *workdir;
     /* ours */
     const char *model; /* a map gpt: {...} becomes the formula "gpt:layers=4,..." */
+    const char *profile;
     const char *data;
     int64_t samples;
     int64_t steps;

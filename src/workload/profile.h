@@ -111,7 +111,8 @@ double tm_profile_whole_step_ms(const struct tm_profile_step *step);
 /* The network that a profile is of: `name`, or the only one that it has layers of (NULL). */
 int tm_profile_choose(const struct tm_profile *profile, const char *file, const char *name, const char **out,
                       struct tm_error *e);
-/* A profiled network as a model, from its layers. `model` must be initialised; it is filled only on success. */
+/* A profiled network as a model, from its layers, with the batch that the job takes. `model` must be initialised; it is
+ * filled only on success. */
 int tm_profile_model(const struct tm_profile *profile, const char *file, const char *network, struct tm_model *model,
                      struct tm_error *e);
 

@@ -39,6 +39,18 @@ static void put_layer(const struct tm_profile_layer *row, struct tm_text *out)
     tm_text_printf(out, ",%s\n", row->tied);
 }
 
+/* The batch that the job takes by itself; of several that were profiled the largest. 0: no steps. */
+static int own_batch(const struct tm_profile *profile, const char *network)
+{
+    int64_t largest = 0;
+    for (size_t i = 0; i < profile->step_count; i++) {
+        const struct tm_profile_step *step = &profile->steps[i];
+        int64_t batch = (int64_t)step->micro_batch * (step->micro_batches > 0 ? step->micro_batches : 1);
+        if (strcmp(step->network, network) == 0 && batch > largest) largest = batch;
+    }
+    return largest < 1 << 30 ? (int)largest : 1 << 30;
+}
+
 /* By way of the file form, so that what is checked there is checked here. */
 int tm_profile_model(const struct tm_profile *profile, const char *file, const char *network, struct tm_model *model,
                      struct tm_error *e)
@@ -53,6 +65,8 @@ int tm_profile_model(const struct tm_profile *profile, const char *file, const c
         if (row->input[0] != '\0') tm_text_printf(&text, "input: %s\n", row->input);
         break;
     }
+    int batch = own_batch(profile, network);
+    if (batch > 0) tm_text_printf(&text, "global-batch: %d\n", batch);
     tm_text_puts(&text, "name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied\n");
     for (size_t i = 0; i < profile->layer_count; i++) {
         if (strcmp(profile->layers[i].network, network) == 0) put_layer(&profile->layers[i], &text);

@@ -115,17 +115,12 @@ static void gradients_of_layers(const struct tm_predictor *predictor, const stru
     out[count] = (struct tm_comm_bucket){(stage->network.params - params) * value_bytes, 1}; /* a tied copy */
 }
 
-/* As measured; their bytes are made to add up to the stage's, whatever precision they were measured at. */
-static void gradients_as_measured(const struct tm_predict_request *request, double grad_bytes,
-                                  struct tm_comm_bucket *out)
+static double sum_of(const struct tm_comm_bucket *gradients, size_t count)
 {
-    double sum = 0, latest = 0;
-    for (size_t i = 0; i < request->gradient_count; i++)
-        sum += request->gradients[i].bytes;
-    for (size_t i = 0; i < request->gradient_count; i++) {
-        latest = fmax(latest, request->gradients[i].ready); /* a bucket waits for all that is in it */
-        out[i] = (struct tm_comm_bucket){request->gradients[i].bytes * grad_bytes / sum, latest};
-    }
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += gradients[i].bytes;
+    return sum;
 }
 
 /* The buckets of the stage that has most. */
@@ -139,18 +134,18 @@ static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cu
     double value_bytes = tm_precision_value_bytes(request->precision);
     cut->grad_bytes = stage->network.params * value_bytes;
     bool measured = cut->count == 1 && request->gradient_count > 0;
-    size_t count = measured ? request->gradient_count : stage->last - stage->first + 1;
+    if (measured) cut->grad_bytes = sum_of(request->gradients, request->gradient_count);
     size_t max = (size_t)fmin(TM_BUCKETS_MAX, cut->grad_bytes / (25 << 20) + 3);
-    struct tm_comm_bucket *gradients = tm_alloc(count * sizeof *gradients);
     cut->buckets = tm_alloc(max * sizeof *cut->buckets);
-    if (gradients == NULL || cut->buckets == NULL) {
-        tm_free(gradients);
-        return tm_error_nomem(e);
+    if (cut->buckets == NULL) return tm_error_nomem(e);
+    if (measured) {
+        cut->bucket_count = tm_comm_tensor_buckets(request->gradients, request->gradient_count, cut->buckets, max);
+        return 0;
     }
-    if (measured)
-        gradients_as_measured(request, cut->grad_bytes, gradients);
-    else
-        gradients_of_layers(predictor, stage, value_bytes, gradients);
+    size_t count = stage->last - stage->first + 1;
+    struct tm_comm_bucket *gradients = tm_alloc(count * sizeof *gradients);
+    if (gradients == NULL) return tm_error_nomem(e);
+    gradients_of_layers(predictor, stage, value_bytes, gradients);
     cut->bucket_count = tm_comm_buckets(gradients, count, cut->buckets, max);
     tm_free(gradients);
     return 0;

@@ -495,7 +495,7 @@ static void test_failing_allocations(void **state)
 static void test_measured_gradients(void **state)
 {
     (void)state;
-    static const struct tm_comm_bucket early[] = {{9e7, 0.1}, {1e7, 1}}, late[] = {{1e7, 0.1}, {9e7, 1}};
+    static const struct tm_comm_bucket early[] = {{4.6e7, 0.01}, {5e6, 1}}, late[] = {{5e6, 0.1}, {4.6e7, 1}};
     struct tm_model model;
     model_from("resnet50", &model);
     struct tm_fleet_group group = group_of("v", v100(), 4, 1, 1e10);
