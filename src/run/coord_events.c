@@ -104,6 +104,7 @@ void tm_coord__pause_end(struct tm_coordinator *c, int64_t now_ms, const Tmw__He
     pause.pause_ms = at_ms > c->pause.since_ms ? (uint64_t)(at_ms - c->pause.since_ms) : 0;
     pause.cause = c->pause.cause;
     pause.step_ms = c->pause.step_ms;
+    pause.ago_ms = (uint64_t)(now_ms - at_ms);
     event.body_case = TMW__RECORD_EVENT__BODY_PAUSE;
     event.pause = &pause;
     c->pause.open = false;
