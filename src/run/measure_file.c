@@ -4,10 +4,11 @@
 #include "run/state_folder.h"
 #include "store/record.h"
 
-static int take_event(void *context, const void *data, size_t length, struct tm_error *e)
+static int take_event(void *context, uint64_t sequence, const void *data, size_t length, struct tm_error *e)
 {
     struct tm_arena arena;
     Tmw__RecordEvent *event = NULL;
+    (void)sequence;
     tm_arena_init(&arena, 64 << 20);
     int rc = tm_record_event_unpack(data, length, &arena, &event, e);
     if (rc == 0) rc = tm_measure_take(context, event, e);
@@ -20,8 +21,8 @@ int tm_measure_record(const char *path, const struct tm_measure_options *options
 {
     struct tm_record *record = NULL;
     struct tm_measure *measure = tm_measure_create(options);
-    int rc = measure == NULL ? tm_error_nomem(e) : tm_record_open(path, &record, e);
-    if (rc == 0) rc = tm_record_each(record, take_event, measure, e);
+    int rc = measure == NULL ? tm_error_nomem(e) : tm_record_open_read(path, &record, e);
+    if (rc == 0) rc = tm_record_each(record, 0, SIZE_MAX, take_event, measure, e);
     if (rc == 0) rc = tm_measure_cost(measure, out, e);
     tm_record_close(record);
     tm_measure_destroy(measure);
