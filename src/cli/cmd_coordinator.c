@@ -90,13 +90,13 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
     struct tm_policy_decider *decider = NULL;
     int rc = tm_run_work_load(cli->env, place->job, settings, &cli->arena, &work, e);
     if (rc == 0) rc = tm_state_token(cli->env, place->dir, place->token, e);
-    if (rc == 0) rc = tm_run_shapes_init(&shapes, cli->env, settings, &work, e);
+    if (rc == 0) rc = tm_run_shapes_init(cli, place->dir, settings, &work, &shapes, e);
     if (rc != 0) return rc;
     struct tm_policy_rule rule = {
         .info = tm_policy_find(settings->policy),
-        .shapes = &shapes.shapes,
+        .shapes = &shapes.job.shapes,
         .migrations = shapes.migrations,
-        .cost = &shapes.cost,
+        .cost = &shapes.job.cost,
         .interval_s = INTERVAL_S,
         .workers_min = (int)settings->fleet.workers_min,
         .workers_max = (int)settings->fleet.limit,

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,11 +80,10 @@ static void show(const struct run *run, const struct tm_text *text)
 
 static int absolute_folder(struct tm_cli *cli, const char *path, const char **out, struct tm_error *e)
 {
-    char *real = realpath(path, NULL);
-    if (real == NULL) return tm_error_errno(e, errno, "%s", path);
-    char *slash = strrchr(real, '/');
+    char real[PATH_MAX];
+    if (realpath(path, real) == NULL) return tm_error_errno(e, errno, "%s", path);
+    const char *slash = strrchr(real, '/');
     *out = tm_arena_strndup(&cli->arena, real, slash == real ? 1 : (size_t)(slash - real));
-    free(real);
     return *out == NULL ? tm_error_nomem(e) : 0;
 }
 
@@ -92,9 +92,9 @@ static int read_trace_option(struct run *run, struct tm_error *e)
 {
     struct tm_job_fleet *fleet = &run->settings.fleet;
     const char *trace = tm_given_text(run->cli, "trace");
-    char *real = trace != NULL ? realpath(trace, NULL) : NULL;
-    if (trace != NULL) fleet->trace = tm_arena_strdup(&run->settings.arena, real != NULL ? real : trace);
-    free(real);
+    char real[PATH_MAX];
+    bool found = trace != NULL && realpath(trace, real) != NULL;
+    if (trace != NULL) fleet->trace = tm_arena_strdup(&run->settings.arena, found ? real : trace);
     return fleet->trace == NULL ? tm_error_nomem(e) : 0;
 }
 
@@ -209,7 +209,7 @@ static void clear_folder(const struct run *run)
     static const char *const also[] = {"record-wal", "record-shm"};
     char path[TM_STATE_PATH_MAX + 32];
     for (int file = 0; file < TM_STATE_FILE_COUNT; file++) {
-        if (file == TM_STATE_OWNER) continue;
+        if (file == TM_STATE_OWNER || file == TM_STATE_COST) continue; /* what was measured is of use to the next */
         tm_state_path(run->dir, (enum tm_state_file)file, path);
         (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     }
@@ -400,7 +400,7 @@ static int show_plan(struct run *run, struct tm_error *e)
     struct tm_text text;
     char path[TM_STATE_PATH_MAX];
     tm_state_path(run->dir, TM_STATE_JOB, path);
-    int rc = tm_run_plan_make(run->cli, run->resumed ? path : run->path, &run->settings, &run->plan, e);
+    int rc = tm_run_plan_make(run->cli, run->resumed ? path : run->path, run->dir, &run->settings, &run->plan, e);
     if (rc != 0) return rc;
     tm_text_init(&text, 1 << 20);
     rc = tm_run_plan_print(run->cli, &run->settings, &run->plan, run->dir, &text, e);

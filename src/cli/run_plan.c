@@ -56,11 +56,11 @@ static int expect(struct tm_cli *cli, const char *policy, const struct tm_run_se
                   struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
-    struct tm_sim_job job = {&shapes->shapes, shapes->migrations, &shapes->cost};
+    struct tm_sim_job job = {&shapes->job.shapes, shapes->migrations, &shapes->job.cost};
     struct tm_sim_result result;
     struct tm_trace longer = plan->trace; /* borrows: after its end what there is stays */
     double samples = (double)plan->work.steps * (double)plan->work.batch;
-    double alone_s = samples / fmax(1e-9, shapes->shapes.list[shapes->shapes.best[1]].samples_per_s);
+    double alone_s = samples / fmax(1e-9, shapes->job.shapes.list[shapes->job.shapes.best[1]].samples_per_s);
     double slow_s = isfinite(alone_s) ? 4 * alone_s : 0;
     longer.end_ms += (int64_t)fmin(slow_s * 1000, EXTRA_H_MAX * 3600e3);
     struct tm_sim_options options = {.from_ms = longer.begin_ms,
@@ -99,8 +99,8 @@ static int keep_whole(struct tm_trace *trace, int64_t limit, struct tm_error *e)
     return rc;
 }
 
-int tm_run_plan_make(struct tm_cli *cli, const char *path, struct tm_run_settings *settings, struct tm_run_plan *out,
-                     struct tm_error *e)
+int tm_run_plan_make(struct tm_cli *cli, const char *path, const char *dir, struct tm_run_settings *settings,
+                     struct tm_run_plan *out, struct tm_error *e)
 {
     struct tm_run_shapes shapes;
     *out = (struct tm_run_plan){.work = {0}};
@@ -112,7 +112,7 @@ int tm_run_plan_make(struct tm_cli *cli, const char *path, struct tm_run_setting
     if (rc == 0 && settings->step_core_s <= 0)
         rc = tm_run_work_measure(cli->env, path, settings, &cli->arena, &settings->step_core_s, e);
     settings->cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (rc == 0) rc = tm_run_shapes_init(&shapes, cli->env, settings, &out->work, e);
+    if (rc == 0) rc = tm_run_shapes_init(cli, dir, settings, &out->work, &shapes, e);
     if (rc != 0) return rc;
     out->costs_measured = shapes.measured;
     rc = expect(cli, settings->policy, settings, &shapes, out, &out->chosen, e);

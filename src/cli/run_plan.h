@@ -25,11 +25,11 @@ struct tm_run_plan {
 };
 
 /* Fills in the settings' prices (from the catalogue, where neither trace nor job has them), measures a step, and
- * simulates. `path` is the job file. tm_run_plan_deinit frees. */
-int tm_run_plan_make(struct tm_cli *cli, const char *path, struct tm_run_settings *settings, struct tm_run_plan *out,
-                     struct tm_error *e);
+ * simulates. `path` is the job file, `dir` the state folder. tm_run_plan_deinit frees. */
+int tm_run_plan_make(struct tm_cli *cli, const char *path, const char *dir, struct tm_run_settings *settings,
+                     struct tm_run_plan *out, struct tm_error *e);
 void tm_run_plan_deinit(struct tm_run_plan *plan);
-/* For people. `dir` is the state folder. */
+/* For people. */
 int tm_run_plan_print(const struct tm_cli *cli, const struct tm_run_settings *settings, const struct tm_run_plan *plan,
                       const char *dir, struct tm_text *out, struct tm_error *e);
 

@@ -1,9 +1,9 @@
 #include "cli/run_shapes.h"
 
-#include "base/log.h"
+#include "layout/speed.h"
+#include "run/state_folder.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* What a change costs where no run has measured it: processes of one machine. */
@@ -16,8 +16,8 @@ static const char default_cost[] = "tidemill-cost: 1\n"
                                    "link_latency_ms: 2\n"
                                    "store: 2Gbit/s\n"
                                    "detect_ms: 60\n"
-                                   "start_s: 90\n"
-                                   "copy_interval_s: 300\n";
+                                   "start_s: 1.5\n"
+                                   "copy_interval_s: 5\n";
 
 struct pace {
     const struct tm_run_work *work;
@@ -67,44 +67,70 @@ static int make_model(struct tm_model *model, const struct tm_run_settings *sett
     return 0;
 }
 
-static int load_cost(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
-                     struct tm_error *e)
+/* What an earlier run in this folder has measured, else what is typical; for the speed of this one. Steps of real work
+ * take as long on the wall whatever the trace's speed. */
+static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, struct tm_cost *out,
+                     bool *out_measured, struct tm_error *e)
 {
-    int rc = tm_cost_load(env, "measured", settings->name, &out->cost, e);
-    out->measured = rc == 0;
-    if (rc == -(int)TM_ENOTFOUND)
-        rc = tm_cost_parse("default", default_cost, strlen(default_cost), settings->name, &out->cost, e);
-    return rc;
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(dir, TM_STATE_COST, path);
+    *out_measured = env->file_exists(env, path);
+    int rc = *out_measured ? tm_cost_load(env, path, settings->name, out, e)
+                           : tm_cost_parse("default", default_cost, strlen(default_cost), settings->name, out, e);
+    if (rc != 0) return rc;
+    double factor = settings->fleet.speed / out->measured.speed;
+    tm_cost_change_speed(out, settings->fleet.speed);
+    for (int i = 0; i < out->step_count; i++)
+        out->steps[i].step_ms *= factor;
+    return 0;
 }
 
-int tm_run_shapes_init(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
-                       const struct tm_run_work *work, struct tm_error *e)
+static void set_rules(const struct tm_run_settings *settings, struct tm_shape_rules *rules)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
+    if (fleet->stages_min > 0) rules->stages_min = (int)fleet->stages_min;
+    if (fleet->stages_max > 0) rules->stages_max = (int)fleet->stages_max;
+    if (fleet->stages_max == 0 && settings->engine == TM_RUN_COMMAND) rules->stages_max = rules->stages_min;
+}
+
+/* Layouts of an engine that computes: as fast as this machine is. */
+static int shapes_here(struct tm_run_shapes *out, struct tm_env *env, const char *dir,
+                       const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_job_shapes *job = &out->job;
     struct pace pace = {.work = work,
                         .core_s = settings->step_core_s > 0 ? settings->step_core_s : 1,
                         .cores = settings->cores > 0 ? (int)settings->cores : (int)fleet->limit,
                         .speed = fleet->speed,
                         .memory = (double)fleet->memory};
-    *out = (struct tm_run_shapes){.migrations = NULL};
+    struct tm_speed_measured measured = {.speed = speed_here, .context = &pace, .cost = &job->cost};
     for (uint32_t l = 0; l < work->layers; l++)
         pace.params += work->layer_params[l];
-    tm_model_init(&out->model);
-    int rc = make_model(&out->model, settings, work, e);
-    if (rc == 0) rc = load_cost(out, env, settings, e);
-    if (rc == 0) {
-        struct tm_shape_rules *rules = &out->cost.rules;
-        if (fleet->stages_min > 0) rules->stages_min = (int)fleet->stages_min;
-        if (fleet->stages_max > 0) rules->stages_max = (int)fleet->stages_max;
-        if (fleet->stages_max == 0 && settings->engine == TM_RUN_COMMAND) rules->stages_max = rules->stages_min;
-        rc = tm_shapes_init(&out->shapes, &out->model, rules, (int)fleet->limit, speed_here, &pace, e);
-    }
-    if (rc == 0 && out->shapes.list[out->shapes.best[fleet->limit]].samples_per_s <= 0)
+    tm_model_init(&job->model);
+    int rc = make_model(&job->model, settings, work, e);
+    if (rc == 0) rc = load_cost(env, dir, settings, &job->cost, &out->measured, e);
+    if (rc == 0) set_rules(settings, &job->cost.rules);
+    if (rc == 0 && job->cost.step_count > 0) rc = tm_speed_measured_compare(&measured, e);
+    if (rc != 0) return rc;
+    bool known = job->cost.step_count > 0;
+    return tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, (int)fleet->limit,
+                          known ? tm_shape_speed_as_measured : speed_here, known ? (void *)&measured : &pace, e);
+}
+
+int tm_run_shapes_init(struct tm_cli *cli, const char *dir, const struct tm_run_settings *settings,
+                       const struct tm_run_work *work, struct tm_run_shapes *out, struct tm_error *e)
+{
+    const struct tm_shapes *shapes = &out->job.shapes;
+    int64_t limit = settings->fleet.limit;
+    memset(out, 0, sizeof *out);
+    int rc = shapes_here(out, cli->env, dir, settings, work, e);
+    if (rc == 0 && shapes->list[shapes->best[limit]].samples_per_s <= 0)
         rc = tm_error_set(e, TM_ENONE,
-                          "no layout on up to %lld instances can train it: raise fleet.limit or "
-                          "fleet.memory, or lower fleet.stages_min",
-                          (long long)fleet->limit);
-    if (rc == 0) rc = tm_migrations_create(&out->shapes, &out->cost, &out->migrations, e);
+                          "no layout on up to %lld instances can train it: raise fleet.limit or fleet.memory, or lower "
+                          "fleet.stages_min",
+                          (long long)limit);
+    if (rc == 0) rc = tm_migrations_create(shapes, &out->job.cost, &out->migrations, e);
     if (rc != 0) tm_run_shapes_deinit(out);
     return rc;
 }
@@ -112,7 +138,6 @@ int tm_run_shapes_init(struct tm_run_shapes *out, struct tm_env *env, const stru
 void tm_run_shapes_deinit(struct tm_run_shapes *shapes)
 {
     tm_migrations_destroy(shapes->migrations);
-    tm_shapes_deinit(&shapes->shapes);
-    tm_model_deinit(&shapes->model);
-    *shapes = (struct tm_run_shapes){.migrations = NULL};
+    tm_job_shapes_deinit(&shapes->job);
+    memset(shapes, 0, sizeof *shapes);
 }

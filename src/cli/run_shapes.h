@@ -3,20 +3,19 @@
 #ifndef TM_CLI_RUN_SHAPES_H
 #define TM_CLI_RUN_SHAPES_H
 
+#include "cli/job_shapes.h"
 #include "cli/run_work.h"
 #include "layout/migrate.h"
 
 struct tm_run_shapes {
-    struct tm_model model;
-    struct tm_cost cost;
-    struct tm_shapes shapes;
+    struct tm_job_shapes job;
     struct tm_migrations *migrations;
-    bool measured; /* the costs are those of an earlier run */
+    bool measured; /* costs are as an earlier run in the same state folder has measured them */
 };
 
-/* `out` is filled on success. */
-int tm_run_shapes_init(struct tm_run_shapes *out, struct tm_env *env, const struct tm_run_settings *settings,
-                       const struct tm_run_work *work, struct tm_error *e);
+/* `dir` is the state folder. `out` is filled on success. */
+int tm_run_shapes_init(struct tm_cli *cli, const char *dir, const struct tm_run_settings *settings,
+                       const struct tm_run_work *work, struct tm_run_shapes *out, struct tm_error *e);
 void tm_run_shapes_deinit(struct tm_run_shapes *shapes);
 
 #endif

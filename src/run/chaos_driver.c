@@ -49,11 +49,11 @@ static const struct tm_cloud_instance *pick_instance(const struct tm_chaos_drive
     uint64_t here = 0;
     const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
     for (size_t i = 0; i < count; i++)
-        here += tm_instance_is_here(&all[i]) && all[i].pid > 1;
+        here += tm_instance_is_here(&all[i]) && all[i].pid > 0;
     if (here == 0) return NULL;
     uint64_t target = tm_fault_target(fault, here);
     for (size_t i = 0; i < count; i++)
-        if (tm_instance_is_here(&all[i]) && all[i].pid > 1 && target-- == 0) return &all[i];
+        if (tm_instance_is_here(&all[i]) && all[i].pid > 0 && target-- == 0) return &all[i];
     return NULL;
 }
 

@@ -146,7 +146,7 @@ static void survives_lack_of_memory(void **state)
     (void)state;
     TM_FAIL_EACH_ALLOC({
         struct tm_run_settings s;
-        (void)settings_of("name: a\nfleet: {trace: x.csv, instance: p3.2xlarge}\n", &s, NULL);
+        rc = settings_of("name: a\nfleet: {trace: x.csv, instance: p3.2xlarge}\n", &s, NULL);
         tm_run_settings_deinit(&s);
     });
 }
