@@ -314,7 +314,10 @@ static int virtual_net_connect(struct tm_env *env, const char *address, int *out
         int near = 0;
         int far = 0;
         int rc = add_socket(world, SOCKET_OPEN, &near, e);
-        if (rc == 0) rc = add_socket(world, SOCKET_WAITING, &far, e);
+        if (rc == 0) {
+            rc = add_socket(world, SOCKET_WAITING, &far, e);
+            if (rc != 0) world->sockets[near - 1].state = SOCKET_FREE;
+        }
         if (rc != 0) return rc;
         world->sockets[near - 1].peer = far - 1;
         world->sockets[far - 1].peer = near - 1;
@@ -426,6 +429,15 @@ static void virtual_net_close(struct tm_env *env, int handle)
     if (closed->peer >= 0 && closed->state != SOCKET_PROCESS) world->sockets[closed->peer].peer = -1;
     tm_text_deinit(&closed->in);
     closed->state = SOCKET_FREE;
+}
+
+size_t tm_env_virtual_handles(struct tm_env *env)
+{
+    struct world *world = world_of(env);
+    size_t count = 0;
+    for (size_t i = 0; i < world->socket_count; i++)
+        count += world->sockets[i].state != SOCKET_FREE && world->sockets[i].state != SOCKET_WAITING;
+    return count;
 }
 
 void tm_env_virtual_cut(struct tm_env *env, int handle)

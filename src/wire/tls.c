@@ -217,9 +217,12 @@ struct tm_tls_session *tm_tls_session_create(struct tm_tls *tls, bool server)
         SSL_set_accept_state(session->ssl);
     else
         SSL_set_connect_state(session->ssl);
-    (void)SSL_do_handshake(session->ssl);
+    int rc = SSL_do_handshake(session->ssl);
+    bool begun = SSL_get_error(session->ssl, rc) == SSL_ERROR_WANT_READ; /* for the other side's word */
     ERR_clear_error();
-    return session;
+    if (begun) return session;
+    tm_tls_session_destroy(session);
+    return NULL;
 }
 
 void tm_tls_session_destroy(struct tm_tls_session *session)
