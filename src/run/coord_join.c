@@ -2,6 +2,7 @@
 #include "run/coord_internal.h"
 
 #include "base/planted.h"
+#include "base/secret.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,14 +29,9 @@ static bool nonce_right(const struct tm_coordinator *c, const struct tm_peer *fr
     return nonce == (tm_random_u64(&random) | 1);
 }
 
-/* In a time that does not depend on where they differ. */
 static bool token_right(const struct tm_coordinator *c, const ProtobufCBinaryData *token)
 {
-    size_t length = strlen(c->options.token);
-    unsigned differ = token->len != length;
-    for (size_t i = 0; i < token->len && i < length; i++)
-        differ |= (unsigned)token->data[i] ^ (unsigned char)c->options.token[i];
-    return differ == 0;
+    return tm_secret_equal(token->data, token->len, c->options.token, strlen(c->options.token));
 }
 
 static void refuse(struct tm_coordinator *c, const struct tm_peer *to, const char *why, struct tm_outbox *out)

@@ -1,0 +1,109 @@
+#include "api/api_client.h"
+
+#include "api/api_answer.h"
+#include "api/api_server.h"
+#include "base/alloc.h"
+#include "base/doc.h"
+#include "run/state_folder.h"
+
+#include <string.h>
+
+enum { STEP_LIMIT_MS = 2000 };
+
+struct tm_api_client {
+    struct tm_env *env;
+    const char *state_dir;
+    struct tm_http_call call;
+    int64_t until_ms; /* of the call under way */
+};
+
+struct tm_api_client *tm_api_client_create(struct tm_env *env, const char *state_dir)
+{
+    struct tm_api_client *client = tm_calloc(1, sizeof *client);
+    if (client == NULL) return NULL;
+    client->env = env;
+    client->state_dir = state_dir;
+    tm_http_call_init(&client->call, env, TM_API_RESPONSE_MAX + TM_HTTP_HEAD_MAX);
+    return client;
+}
+
+void tm_api_client_destroy(struct tm_api_client *client)
+{
+    if (client == NULL) return;
+    tm_http_call_deinit(&client->call);
+    tm_free(client);
+}
+
+/* Puts the request together; `address` is where to send it. */
+static int prepare(struct tm_api_client *client, const char *method, const char *target, char address[TM_ADDRESS_MAX],
+                   struct tm_error *e)
+{
+    char text[TM_ADDRESS_MAX + TM_API_CREDENTIAL_MAX];
+    int rc = tm_state_read(client->env, client->state_dir, TM_STATE_API, text, sizeof text, e);
+    if (rc != 0) return rc;
+    char *space = strchr(text, ' ');
+    if (space == NULL || space - text >= TM_ADDRESS_MAX || strchr(text, '\n') != NULL)
+        return tm_error_set(e, TM_EINPUT, "%s/api is not what a coordinator writes", client->state_dir);
+    *space = '\0';
+    memcpy(address, text, (size_t)(space - text) + 1);
+    tm_http_call_clear(&client->call);
+    tm_text_printf(&client->call.request, "%s %s HTTP/1.1\r\nAuthorization: Bearer %s\r\n", method, target, space + 1);
+    if (strcmp(method, "GET") != 0) tm_text_puts(&client->call.request, "Content-Length: 0\r\n");
+    return 0;
+}
+
+static int check_answer(const struct tm_http_head *head, const struct tm_text *body, struct tm_error *e)
+{
+    json_t *root = NULL;
+    if (head->status >= 200 && head->status <= 299) return 0;
+    bool is_json = body->length > 0 && tm_json_load("answer", body->data, body->length, &root, NULL) == 0;
+    const char *why = is_json ? json_string_value(json_object_get(root, "error")) : NULL;
+    int rc = tm_error_set(e, head->status == 400 ? TM_EUSAGE : TM_EPEER, "the coordinator answered %d%s%s",
+                          head->status, why == NULL ? "" : ": ", why == NULL ? "" : why);
+    json_decref(root);
+    return rc;
+}
+
+int tm_api_ask(struct tm_api_client *client, const char *method, const char *target, int64_t timeout_ms,
+               struct tm_text *body, struct tm_error *e)
+{
+    char address[TM_ADDRESS_MAX];
+    struct tm_http_head head;
+    int rc = prepare(client, method, target, address, e);
+    if (rc == 0) rc = tm_http_call_wait(&client->call, address, timeout_ms, &head, body, e);
+    if (rc == 0) rc = check_answer(&head, body, e);
+    return rc;
+}
+
+int tm_api_status(struct tm_api_client *client, int64_t timeout_ms, struct tm_run_status *out, struct tm_error *e)
+{
+    struct tm_text body;
+    tm_text_init(&body, TM_API_RESPONSE_MAX);
+    int rc = tm_api_ask(client, "GET", "/v1/status", timeout_ms, &body, e);
+    if (rc == 0) rc = tm_run_status_read("status API", tm_text_string(&body), body.length, out, e);
+    tm_text_deinit(&body);
+    return rc;
+}
+
+int tm_api_status_step(struct tm_api_client *client, struct tm_run_status *out, struct tm_error *e)
+{
+    struct tm_http_call *call = &client->call;
+    struct tm_http_head head;
+    struct tm_text body;
+    int64_t now_ms = client->env->monotonic_ns(client->env) / 1000000;
+    if (call->handle < 0) {
+        char address[TM_ADDRESS_MAX];
+        int rc = prepare(client, "GET", "/v1/status", address, e);
+        if (rc == 0) rc = tm_http_call_begin(call, address, e);
+        if (rc != 0) return rc;
+        client->until_ms = now_ms + STEP_LIMIT_MS;
+    }
+    tm_text_init(&body, TM_API_RESPONSE_MAX);
+    int rc = tm_http_call_step(call, &head, &body, e);
+    if (rc == 0) rc = check_answer(&head, &body, e);
+    if (rc == 0) rc = tm_run_status_read("status API", tm_text_string(&body), body.length, out, e);
+    if (rc == -(int)TM_EBUSY && now_ms > client->until_ms) rc = tm_error_set(e, TM_ETIMEOUT, "no answer in time");
+    if (rc != -(int)TM_EBUSY) tm_http_call_hang_up(call);
+    tm_text_deinit(&body);
+    return rc;
+}

@@ -1,0 +1,82 @@
+#include "api/api_server.h"
+
+#include "api/api_answer.h"
+#include "base/alloc.h"
+#include "run/state_folder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CONNECTIONS = 24, WORDS = 4 };
+
+struct tm_api_server {
+    struct tm_env *env;
+    struct tm_http_server *http;
+    struct tm_run_tap *tap; /* while it is served */
+    uint64_t sequence;      /* held requests are answered when it changes */
+    char credential[TM_API_CREDENTIAL_MAX];
+    char path[TM_STATE_PATH_MAX];
+};
+
+static int64_t answer(void *context, const struct tm_http_request *request, struct tm_text *out)
+{
+    struct tm_api_server *server = context;
+    return tm_api_answer(server->tap, server->credential, request, out);
+}
+
+static int listen_and_tell(struct tm_api_server *server, const char *state_dir, struct tm_error *e)
+{
+    char bound[TM_ADDRESS_MAX];
+    char text[TM_ADDRESS_MAX + TM_API_CREDENTIAL_MAX];
+    int number = 0;
+    struct tm_http_listener listener = {.answer = answer, .context = server, .version = &server->sequence};
+    int rc = tm_http_server_open(server->http, "127.0.0.1:0", &listener, bound, &number, e);
+    if (rc != 0) return rc;
+    (void)snprintf(text, sizeof text, "%s %s", bound, server->credential);
+    return tm_state_write(server->env, state_dir, TM_STATE_API, text, true, e);
+}
+
+int tm_api_server_create(struct tm_env *env, const char *state_dir, struct tm_api_server **out, struct tm_error *e)
+{
+    struct tm_http_limits limits = {.listeners = 1,
+                                    .connections = CONNECTIONS,
+                                    .connections_each = CONNECTIONS,
+                                    .response_max = TM_API_RESPONSE_MAX + 4096};
+    struct tm_api_server *server = tm_calloc(1, sizeof *server);
+    if (server == NULL) return tm_error_nomem(e);
+    server->env = env;
+    tm_state_path(state_dir, TM_STATE_API, server->path);
+    for (size_t i = 0; i < WORDS; i++)
+        (void)snprintf(server->credential + 16 * i, 17, "%016" PRIx64, env->random_u64(env));
+    server->http = tm_http_server_create(env, &limits);
+    int rc = server->http == NULL ? tm_error_nomem(e) : listen_and_tell(server, state_dir, e);
+    if (rc != 0) {
+        tm_api_server_destroy(server);
+        return tm_error_wrap(e, rc, "status API");
+    }
+    *out = server;
+    return 0;
+}
+
+void tm_api_server_destroy(struct tm_api_server *server)
+{
+    if (server == NULL) return;
+    if (server->http != NULL) (void)server->env->file_remove(server->env, server->path, NULL);
+    tm_http_server_destroy(server->http);
+    tm_free(server);
+}
+
+static void serve(void *context, struct tm_run_tap *tap)
+{
+    struct tm_api_server *server = context;
+    server->tap = tap;
+    server->sequence = tap->sequence;
+    tm_http_server_serve(server->http);
+    server->tap = NULL;
+}
+
+struct tm_run_hook tm_api_server_hook(struct tm_api_server *server)
+{
+    return (struct tm_run_hook){.context = server, .serve = serve};
+}
