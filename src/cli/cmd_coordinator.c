@@ -1,5 +1,6 @@
 /* The coordinator of a run, as `tidemill run` starts it and starts it again. A command of the program's own, in no
  * list. */
+#include "api/api_server.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/run_shapes.h"
@@ -82,6 +83,21 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
     if (cli->env->variable(cli->env, "TIDEMILL_RUN_MARK") == NULL) out->owner_dir = NULL;
 }
 
+/* What views say of the job. */
+static void tell_job(struct tm_cli *cli, const struct tm_run_settings *settings, const struct tm_run_work *work,
+                     struct tm_run_job *out)
+{
+    const char *command = cli->env->variable(cli->env, "TIDEMILL_RUN_COMMAND");
+    *out = (struct tm_run_job){.steps = work->steps,
+                               .samples_per_step = (uint64_t)work->batch,
+                               .tokens_per_step = (uint64_t)(work->batch * work->sample_tokens),
+                               .layers = work->layers,
+                               .micro_batches = work->micro_batches,
+                               .speed = settings->fleet.speed};
+    (void)snprintf(out->name, sizeof out->name, "%s", settings->name);
+    (void)snprintf(out->command, sizeof out->command, "%s", command != NULL ? command : "");
+}
+
 static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings, struct tm_error *e)
 {
     struct tm_run_work work;
@@ -102,12 +118,19 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
         .workers_max = (int)settings->fleet.limit,
         .copy_every_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_EVERY_MS,
         .copy_every_alone_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_ALONE_MS};
+    struct tm_run_job told;
+    struct tm_api_server *api = NULL;
     rc = tm_policy_decider_create(&rule, &decider, e);
+    if (rc == 0) rc = tm_api_server_create(cli->env, place->dir, &api, e);
     if (rc == 0) {
         fill_service(cli, place, settings, &work, &service);
+        tell_job(cli, settings, &work, &told);
         service.decider = tm_policy_decider_get(decider);
+        service.job = &told;
+        service.hook = tm_api_server_hook(api);
         rc = tm_coordinator_serve(cli->env, &service, e);
     }
+    tm_api_server_destroy(api);
     tm_policy_decider_destroy(decider);
     tm_run_shapes_deinit(&shapes);
     return rc;
