@@ -198,8 +198,9 @@ static size_t choose_targets(struct tm_coordinator *c, uint32_t layer, uint64_t 
     return count;
 }
 
-static int plan_parts(struct tm_coordinator *c)
+static int plan_parts(struct tm_coordinator *c, bool files_only)
 {
+    bool to_files = files_only || c->options.copies_to_files;
     size_t most = (size_t)c->options.layers * (TARGETS_MAX + 1);
     struct copying *copying = &c->copying;
     copying->parts = tm_calloc(most, sizeof *copying->parts);
@@ -210,11 +211,11 @@ static int plan_parts(struct tm_coordinator *c)
         uint32_t stage = tm_roster_stage_of(&c->roster, l);
         const struct tm_member *source = tm_roster_at(&c->roster, l % c->roster.pipelines, stage);
         uint64_t targets[TARGETS_MAX];
-        size_t count = choose_targets(c, l, source->id, targets);
-        if (count == 0 && !c->options.copies_to_files) return -(int)TM_ENONE; /* nowhere to put it */
+        size_t count = files_only ? 0 : choose_targets(c, l, source->id, targets);
+        if (count == 0 && !to_files) return -(int)TM_ENONE; /* nowhere to put it */
         /* The source keeps its snapshot too: when a peer is lost, the others' layers of that step are still there. */
         if (count > 0) targets[count++] = source->id;
-        for (size_t t = 0; t < count + c->options.copies_to_files; t++) {
+        for (size_t t = 0; t < count + to_files; t++) {
             struct copy_held *part = &copying->parts[copying->part_count];
             *part = (struct copy_held){.set = copying->set, .step = copying->step, .layer = l};
             if (t < count) {
@@ -272,19 +273,24 @@ static void send_orders(struct tm_coordinator *c, bool again, struct tm_outbox *
     }
 }
 
-void tm_coord__copy_begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+void tm_coord__copy_at(struct tm_coordinator *c, int64_t now_ms, uint64_t step, bool files_only, struct tm_outbox *out)
 {
-    if (c->phase != TM_COORDINATOR_RUNNING || (c->options.copies == 0 && !c->options.copies_to_files)) return;
-    uint64_t step = c->applied + 2 < c->options.steps ? c->applied + 2 : c->options.steps;
     c->copying.set = ++c->newest_set;
     c->copying.step = step;
     c->copying.since_ms = now_ms;
-    if (plan_parts(c) != 0) {
+    if (plan_parts(c, files_only) != 0) {
         copying_end(c);
         c->copied_ms = now_ms;
         return;
     }
     send_orders(c, false, out);
+}
+
+void tm_coord__copy_begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (c->phase != TM_COORDINATOR_RUNNING || (c->options.copies == 0 && !c->options.copies_to_files)) return;
+    uint64_t step = c->applied + 2 < c->options.steps ? c->applied + 2 : c->options.steps;
+    tm_coord__copy_at(c, now_ms, step, false, out);
 }
 
 void tm_coord__copy_abandon(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)

@@ -128,28 +128,36 @@ enum tm_job_state tm_coord__state(const struct tm_coordinator *c)
 {
     if (c->phase == TM_COORDINATOR_FINISHED) return TM_JOB_FINISHED;
     if (c->phase == TM_COORDINATOR_FAILED) return TM_JOB_FAILED;
-    if (c->generations_started == 0) return TM_JOB_STARTING;
+    if (c->phase == TM_COORDINATOR_STOPPED) return TM_JOB_STOPPED;
+    if (c->stop_wanted) return TM_JOB_STOPPING;
+    if (c->generations_started == 0 || c->resumed) return TM_JOB_STARTING;
     return c->starved ? TM_JOB_WAITING : TM_JOB_TRAINING;
+}
+
+void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbox *out)
+{
+    enum tm_job_state state = tm_coord__state(c);
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__StateEvent body = TMW__STATE_EVENT__INIT;
+    char reason[TM_MESSAGE_STRING_MAX + 1];
+    bool stops = state == TM_JOB_STOPPING || state == TM_JOB_STOPPED;
+    const char *why = state == TM_JOB_FAILED ? c->failure : stops ? c->stop_reason : "";
+    (void)snprintf(reason, sizeof reason, "%s", state == TM_JOB_WAITING ? c->waiting : why);
+    body.state = state;
+    body.reason = reason;
+    body.step = state == TM_JOB_STOPPED ? c->stopped_step : c->applied;
+    body.quiet = state == TM_JOB_STOPPED && c->stopped_quiet;
+    event.body_case = TMW__RECORD_EVENT__BODY_STATE;
+    event.state = &body;
+    c->told_state = state;
+    c->told_state_known = true;
+    tm_coord__record(c, &event, sync, out);
 }
 
 /* Once for each state: short waits between two ticks are nobody's business. */
 void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out)
 {
-    enum tm_job_state state = tm_coord__state(c);
-    if (c->told_state_known && state == c->told_state) return;
-    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
-    Tmw__StateEvent body = TMW__STATE_EVENT__INIT;
-    char reason[TM_MESSAGE_STRING_MAX + 1];
-    const char *why = state == TM_JOB_FAILED ? c->failure : state == TM_JOB_WAITING ? c->waiting : "";
-    (void)snprintf(reason, sizeof reason, "%s", why);
-    body.state = state;
-    body.reason = reason;
-    body.step = c->applied;
-    event.body_case = TMW__RECORD_EVENT__BODY_STATE;
-    event.state = &body;
-    c->told_state = state;
-    c->told_state_known = true;
-    tm_coord__record(c, &event, false, out);
+    if (!c->told_state_known || tm_coord__state(c) != c->told_state) tm_coord__record_state(c, false, out);
 }
 
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out)

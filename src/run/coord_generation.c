@@ -17,7 +17,7 @@ void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_on
 {
     struct tm_run_worker workers[TM_MEMBERS_MAX];
     const struct copy_set *durable = tm_coord__newest_good(c);
-    bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
+    bool runs = tm_coord__runs(c);
     struct tm_run_view view = {.now_ms = now_ms,
                                .layers = c->options.layers,
                                .micro_batches = c->options.micro_batches,
@@ -75,6 +75,10 @@ static bool members_awaited(struct tm_coordinator *c)
 void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     if (c->phase != TM_COORDINATOR_RUNNING || members_awaited(c)) return;
+    if (c->stop_wanted && c->applied < c->options.steps) {
+        tm_coord__stop_begin(c, now_ms);
+        return;
+    }
     struct tm_run_decision decision;
     tm_coord__decide(c, now_ms, false, &decision);
     if (decision.copy && c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
@@ -94,7 +98,7 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
 
 /* ---- draining: all members stop after one common step, so that nothing is redone ---- */
 
-void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+bool tm_coord__drained(struct tm_coordinator *c)
 {
     bool all = true;
     for (size_t i = 0; i < c->roster.member_count; i++) {
@@ -108,7 +112,12 @@ void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
         if (c->roster.members[i].spare || k == NULL) continue;
         all = all && k->applied == c->drain_step && k->working_on == 0 && k->generation == c->generation;
     }
-    if (all) {
+    return all;
+}
+
+void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (tm_coord__drained(c)) {
         tm_coord__fence(c, now_ms, c->drain_cause, "drained", out);
     } else if (now_ms - c->phase_ms > c->options.drain_limit_ms) {
         tm_coord__stalled(c, now_ms, out);
@@ -225,40 +234,86 @@ static bool last_generation_stopped(struct tm_coordinator *c, int64_t now_ms)
     return all_gone;
 }
 
-/* Only in the last generation is a step in doubt: there, each member has applied it or holds it. One that comes back
- * from an older generation may hold the same step, but others of its time may not: it is left as it is, so that what
- * they have together stays whole until the layers of the last generation have been moved to it. */
-static bool in_doubt(const struct tm_coordinator *c, const struct known *k)
+/* Is it of the last generation? There, each member has applied the step in doubt or holds it. */
+static bool of_the_last(const struct tm_coordinator *c, const struct known *k)
 {
-    if (c->started.generation == 0) return true; /* the record was lost: it may be of the last */
+    if (c->started.generation == 0) return true; /* the record was lost: it may be */
     const struct tm_member *member = tm_roster_find(&c->started, k->peer.id);
     return member != NULL && member->incarnation == k->peer.incarnation;
 }
 
-/* Orders those who only hold a step that another has applied to apply it. True: nobody is left to do so. */
+static bool has_reported(const struct tm_coordinator *c, const struct known *k)
+{
+    return k->peer.role == TM_ROLE_WORKER && k->reported == c->generation;
+}
+
+static bool only_holds(const struct tm_coordinator *c, const struct known *k, uint64_t step)
+{
+    return has_reported(c, k) && k->report_held == step && k->report_applied + 1 == step;
+}
+
+/* Can every layer be had at that step, once those who only hold it have applied it? */
+static bool within_reach(struct tm_coordinator *c, uint64_t step, bool with_older)
+{
+    for (uint32_t l = 0; l < c->options.layers; l++) {
+        struct layer_sources sources;
+        bool found = tm_coord__sources(c, l, step, &sources);
+        for (size_t i = 0; !found && i < c->known_count; i++) {
+            const struct known *k = &c->known[i];
+            found = only_holds(c, k, step) && (with_older || of_the_last(c, k)) && k->layers[l].have &&
+                    k->layers[l].step + 1 == step;
+        }
+        if (!found) return false;
+    }
+    return true;
+}
+
+static void send_resolve(struct tm_coordinator *c, int64_t now_ms, struct known *k, double norm, struct tm_outbox *out)
+{
+    Tmw__Resolve body = TMW__RESOLVE__INIT;
+    tm_message message = tm_coord__head(c, &k->peer);
+    body.generation = c->generation;
+    body.step = k->report_held;
+    body.norm = norm;
+    TM_BODY(message, RESOLVE, resolve, &body);
+    tm_outbox_send(out, &k->peer, &message);
+    k->reported = 0; /* until it says so */
+    k->progress_ms = now_ms;
+}
+
+/* The reporter of the highest step below `below` that it is known to have applied; NULL: none. */
+static const struct known *next_applied(const struct tm_coordinator *c, uint64_t below)
+{
+    const struct known *best = NULL;
+    for (size_t i = 0; i < c->known_count; i++) {
+        const struct known *k = &c->known[i];
+        if (!has_reported(c, k) || !k->norm_known || k->report_applied >= below) continue;
+        if (best == NULL || k->report_applied > best->report_applied) best = k;
+    }
+    return best;
+}
+
+/* Orders those who only hold a step that another has applied to apply it, where that makes the step whole. One that
+ * comes back from an older generation may hold it too, while others of its time do not: unless it is needed, it is left
+ * as it is, so that what they have together stays whole until layers are moved to it. True: nobody is left to do so. */
 static bool resolve_doubt(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
+    uint64_t step = UINT64_MAX;
+    double norm = 0;
+    bool with_older = false;
     bool resolved = true;
-    for (size_t i = 0; i < c->known_count && !TM_PLANTED(resolve_forgets); i++) {
+    do {
+        const struct known *applied = next_applied(c, step);
+        if (applied == NULL || TM_PLANTED(resolve_forgets)) return true;
+        step = applied->report_applied;
+        norm = applied->norm;
+        with_older = !within_reach(c, step, false);
+    } while (with_older && !within_reach(c, step, true));
+    for (size_t i = 0; i < c->known_count; i++) {
         struct known *k = &c->known[i];
-        if (k->peer.role != TM_ROLE_WORKER || k->reported != c->generation || k->report_held == 0) continue;
-        if (k->report_held != k->report_applied + 1 || !in_doubt(c, k)) continue;
-        for (size_t j = 0; j < c->known_count; j++) {
-            const struct known *other = &c->known[j];
-            if (other->peer.role != TM_ROLE_WORKER || other->reported != c->generation || !other->norm_known) continue;
-            if (other->report_applied != k->report_held) continue;
-            Tmw__Resolve body = TMW__RESOLVE__INIT;
-            tm_message message = tm_coord__head(c, &k->peer);
-            body.generation = c->generation;
-            body.step = k->report_held;
-            body.norm = other->norm;
-            TM_BODY(message, RESOLVE, resolve, &body);
-            tm_outbox_send(out, &k->peer, &message);
-            k->reported = 0; /* until it says so */
-            k->progress_ms = now_ms;
-            resolved = false;
-            break;
-        }
+        if (!only_holds(c, k, step) || (!with_older && !of_the_last(c, k))) continue;
+        send_resolve(c, now_ms, k, norm, out);
+        resolved = false;
     }
     return resolved;
 }
@@ -375,6 +430,7 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     c->applied = c->base;
     c->applied_ms = now_ms;
     c->generations_started++;
+    c->resumed = false;
     tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
     tm_coord__observe_start(c, now_ms);
     tm_coord__pause_begin(c);
@@ -416,7 +472,7 @@ void tm_coord__resend(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
         if (c->phase == TM_COORDINATOR_COLLECTING && k->reported != c->generation) tm_coord__send_fence(c, k, out);
         if (member == NULL || member->incarnation != k->peer.incarnation) continue;
         if (c->phase == TM_COORDINATOR_ASSIGNED && !k->ready) tm_coord__send_assign(c, member, out);
-        bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
+        bool runs = tm_coord__runs(c);
         bool unstarted = k->generation == c->generation && k->phase == TM_WORKER_READY;
         if (runs && unstarted) send_start(c, member, out);
         /* Nobody waits for spares to get ready; they may have missed it. */

@@ -231,6 +231,13 @@ struct tm_coordinator {
     Tmw__Instance *instances; /* plain data: no pointers inside */
     size_t instance_count;
     size_t instance_capacity;
+    bool stop_wanted;
+    int64_t stop_ms; /* since when */
+    char stop_reason[TM_MESSAGE_STRING_MAX + 1];
+    uint64_t stopped_step;
+    bool stopped_quiet;
+    bool resumed; /* and no generation has started since */
+    bool loaded_stopped;
     bool loaded;
     bool loaded_started; /* the record ends in a running generation */
     bool loaded_finished;
@@ -244,6 +251,7 @@ struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_
 bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int64_t now_ms);
 bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, int64_t now_ms);
 void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+bool tm_coord__runs(const struct tm_coordinator *c); /* a generation does, whether it is to go on or not */
 void tm_coord__enter(struct tm_coordinator *c, enum tm_coordinator_phase phase, int64_t now_ms);
 
 /* coord_join.c: leases, heartbeats, agents */
@@ -275,6 +283,8 @@ void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, enum tm_change_ca
 void tm_coord__send_fence(struct tm_coordinator *c, struct known *k, struct tm_outbox *out);
 void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+/* Sets the common step; do all members stand at it? */
+bool tm_coord__drained(struct tm_coordinator *c);
 void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__resend(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
@@ -302,6 +312,8 @@ void tm_coord__send_assign(struct tm_coordinator *c, const struct tm_member *mem
 
 /* coord_copy.c */
 void tm_coord__copy_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+/* At a step that all will reach or stand at. */
+void tm_coord__copy_at(struct tm_coordinator *c, int64_t now_ms, uint64_t step, bool files_only, struct tm_outbox *out);
 void tm_coord__copy_begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__copy_heard(struct tm_coordinator *c, int64_t now_ms, const struct known *k, const Tmw__Heartbeat *body,
                           struct tm_outbox *out);
@@ -332,6 +344,13 @@ void tm_coord__observe_start(struct tm_coordinator *c, int64_t now_ms);
 void tm_coord__observe(struct tm_coordinator *c, const struct known *k, const Tmw__Heartbeat *body);
 void tm_coord__observe_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 
+/* coord_stop.c */
+void tm_coord__stop_begin(struct tm_coordinator *c, int64_t now_ms);
+void tm_coord__stop_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__stop_limit(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__load_state(struct tm_coordinator *c, const Tmw__StateEvent *body);
+bool tm_coord__stays_stopped(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+
 /* coord_events.c: what people are told */
 void tm_coord__tell_arrival(struct tm_coordinator *c, struct known *k, struct tm_outbox *out);
 void tm_coord__tell_loss(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, bool seated,
@@ -343,6 +362,7 @@ void tm_coord__pause_begin(struct tm_coordinator *c);
 void tm_coord__pause_end(struct tm_coordinator *c, int64_t now_ms, const Tmw__Heartbeat *body, struct tm_outbox *out);
 void tm_coord__tell_restart(struct tm_coordinator *c, bool rebuilt, struct tm_outbox *out);
 enum tm_job_state tm_coord__state(const struct tm_coordinator *c);
+void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbox *out);
 void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out);
 

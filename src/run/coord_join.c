@@ -155,7 +155,8 @@ static void acknowledge(struct tm_coordinator *c, const struct known *k, uint64_
     uint64_t keep[SETS_MAX];
     body.sequence = sequence;
     body.generation = c->phase == TM_COORDINATOR_REBUILDING ? 0 : c->generation;
-    body.drain_step = c->phase == TM_COORDINATOR_DRAINING ? c->drain_step : 0;
+    bool drains = c->phase == TM_COORDINATOR_DRAINING || c->phase == TM_COORDINATOR_STOPPING;
+    body.drain_step = drains ? c->drain_step : 0;
     body.keep_all = c->phase == TM_COORDINATOR_REBUILDING || c->phase == TM_COORDINATOR_COLLECTING;
     body.n_keep = tm_coord__kept(c, keep);
     body.keep = keep;
@@ -173,9 +174,13 @@ void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, stru
     tm_message message = tm_coord__head(c, &k->peer);
     char reason[TM_MESSAGE_STRING_MAX + 1];
     body.failed = c->phase == TM_COORDINATOR_FAILED;
-    (void)snprintf(reason, sizeof reason, "%s", body.failed ? c->failure : "the job is finished");
+    bool stopped = c->phase == TM_COORDINATOR_STOPPED;
+    (void)snprintf(reason, sizeof reason, "%s",
+                   body.failed ? c->failure
+                   : stopped   ? "the job was stopped, and can go on later"
+                               : "the job is finished");
     body.reason = reason;
-    body.step = c->options.steps;
+    body.step = stopped ? c->stopped_step : c->options.steps;
     TM_BODY(message, STOP, stop, &body);
     tm_outbox_send(out, &k->peer, &message);
 }
@@ -206,8 +211,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     k->step_ms = body->step_ms;
     k->copied_set = body->copied_set;
     if (body->copied_set > c->newest_set && body->copied_set < UINT64_MAX / 2) c->newest_set = body->copied_set;
-    bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
-    if (runs && body->generation == c->generation && body->applied > c->applied) {
+    if (tm_coord__runs(c) && body->generation == c->generation && body->applied > c->applied) {
         tm_coord__pause_end(c, now_ms, body, out);
         tm_coord__commit_heard(c, now_ms, body->applied, body->applied_ago_ms);
         c->applied = body->applied;
@@ -221,6 +225,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     }
     tm_coord__copy_heard(c, now_ms, k, body, out);
     if (c->phase == TM_COORDINATOR_DRAINING) tm_coord__drain_check(c, now_ms, out);
+    if (c->phase == TM_COORDINATOR_STOPPING) tm_coord__stop_check(c, now_ms, out);
     acknowledge(c, k, body->sequence, out);
 }
 

@@ -6,7 +6,8 @@
 
 bool tm_coord__ended(const struct tm_coordinator *c)
 {
-    return c->phase == TM_COORDINATOR_FINISHED || c->phase == TM_COORDINATOR_FAILED;
+    return c->phase == TM_COORDINATOR_FINISHED || c->phase == TM_COORDINATOR_FAILED ||
+           c->phase == TM_COORDINATOR_STOPPED;
 }
 
 /* Every member tells the same number, and a step that is redone has it again: one entry a step. */

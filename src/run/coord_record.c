@@ -298,8 +298,7 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         tm_coord__load_here(c, event);
         return 0;
     case TMW__RECORD_EVENT__BODY_STATE:
-        c->told_state = (enum tm_job_state)event->state->state;
-        c->told_state_known = true;
+        tm_coord__load_state(c, event->state);
         return 0;
     case TMW__RECORD_EVENT__BODY_RENT:
         c->told_rent = true;

@@ -29,8 +29,7 @@ void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, b
     if (was_registered || (is_member && !listed)) c->changed_ms = now_ms;
     tm_coord__tell_loss(c, now_ms, k, dead, is_member && !member->spare, out);
     if (!is_member) return;
-    bool runs = c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING;
-    if (c->phase == TM_COORDINATOR_ASSIGNED || (runs && !member->spare))
+    if (c->phase == TM_COORDINATOR_ASSIGNED || (tm_coord__runs(c) && !member->spare))
         tm_coord__fence(c, now_ms, TM_CHANGED_LOSS, "a member is lost", out);
 }
 
@@ -53,7 +52,7 @@ static void watch_leases(struct tm_coordinator *c, int64_t now_ms, struct tm_out
         const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
         bool seated = member != NULL && !member->spare && member->incarnation == k->peer.incarnation;
         /* After a restart, members of the running generation are awaited though they hold no lease yet. */
-        if (!k->registered && !(seated && c->phase == TM_COORDINATOR_RUNNING) && k->told_here == 0) continue;
+        if (!k->registered && !(seated && tm_coord__runs(c)) && k->told_here == 0) continue;
         if (now_ms - k->heard_ms <= limit_ms) continue;
         tm_coord__lost(c, now_ms, k, false, out);
     }

@@ -113,6 +113,12 @@ bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int
            !tm_coord__noticed(c, k, now_ms);
 }
 
+bool tm_coord__runs(const struct tm_coordinator *c)
+{
+    return c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING ||
+           c->phase == TM_COORDINATOR_STOPPING;
+}
+
 void tm_coord__enter(struct tm_coordinator *c, enum tm_coordinator_phase phase, int64_t now_ms)
 {
     c->phase = phase;
@@ -150,6 +156,8 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
     if (c->loaded_finished || c->failure[0] != '\0') {
         tm_coord__enter(c, c->loaded_finished ? TM_COORDINATOR_FINISHED : TM_COORDINATOR_FAILED, now_ms);
         tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
+    } else if (tm_coord__stays_stopped(c, now_ms, out)) {
+        return;
     } else if (c->loaded_started) {
         expect_members(c, now_ms);
         tm_coord__observe_start(c, now_ms);
@@ -202,6 +210,7 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
 {
     c->utc_ms = utc_ms;
     tm_coord__watch(c, now_ms, out);
+    tm_coord__stop_limit(c, now_ms, out);
     switch (c->phase) {
     case TM_COORDINATOR_REBUILDING:
         end_rebuilding(c, now_ms, out);
@@ -219,6 +228,10 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
     case TM_COORDINATOR_DRAINING:
         tm_coord__drain_check(c, now_ms, out);
         break;
+    case TM_COORDINATOR_STOPPING:
+        tm_coord__stop_check(c, now_ms, out);
+        break;
+    case TM_COORDINATOR_STOPPED:
     case TM_COORDINATOR_FINISHED:
     case TM_COORDINATOR_FAILED:
         break;
@@ -306,6 +319,7 @@ struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coor
                                        .failure = coordinator->failure,
                                        .kernel_class = coordinator->kernel_class,
                                        .state = tm_coord__state(coordinator),
+                                       .stopped_step = coordinator->stopped_step,
                                        .want_spot = coordinator->want_spot,
                                        .want_on_demand = coordinator->want_on_demand,
                                        .spot_microusd_h = coordinator->cloud.spot_microusd_h,

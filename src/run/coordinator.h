@@ -35,6 +35,8 @@ enum tm_coordinator_phase {
     TM_COORDINATOR_ASSIGNED,
     TM_COORDINATOR_RUNNING,
     TM_COORDINATOR_DRAINING,
+    TM_COORDINATOR_STOPPING, /* ordered: all stop at a common step, and it is written to files */
+    TM_COORDINATOR_STOPPED,
     TM_COORDINATOR_FINISHED,
     TM_COORDINATOR_FAILED /* an engine said that the job itself is wrong: nothing is tried again */
 };
@@ -44,7 +46,7 @@ enum {
     TM_COORDINATOR_RECORD = TM_ACTION_OWN, /* data: a RecordEvent; number 1: sync it before the next action */
     TM_COORDINATOR_MANIFEST,   /* number: a set with parts in files; data: its RecordEvent, kept beside them */
     TM_COORDINATOR_FILES_DROP, /* number: a copy set whose files may go */
-    TM_COORDINATOR_DONE,       /* the job is finished, or has failed */
+    TM_COORDINATOR_DONE,       /* the job is finished, was stopped, or has failed */
 };
 
 struct tm_coordinator_options {
@@ -71,7 +73,8 @@ struct tm_coordinator_options {
     uint32_t copies;            /* of each layer, in peers' memory */
     bool copies_to_files;
     uint32_t sets_kept;
-    bool fresh; /* a new job: an empty record is no loss */
+    bool fresh;  /* a new job: an empty record is no loss */
+    bool resume; /* go on with a job that the record calls stopped; else it stays so */
 };
 
 struct tm_coordinator;
@@ -97,6 +100,10 @@ void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, 
 /* The program knows that this process is dead (its connection was reset by its own machine, it was killed). */
 void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
                          struct tm_outbox *out);
+/* Stops the job in order: a common step, a copy set of it in files, then "stopped" in the record; all are told to end.
+ * A coordinator with `resume` goes on from there later. Said again, or at the end of the job, nothing. */
+void tm_coordinator_stop(struct tm_coordinator *coordinator, int64_t now_ms, const char *reason, struct tm_outbox *out);
+
 struct tm_step_loss {
     uint64_t step;
     double loss;
@@ -122,7 +129,8 @@ struct tm_coordinator_view {
     const char *failure;      /* phase FAILED: what the engine said; "" */
     const char *kernel_class; /* the first worker's, and so the job's; "": none has joined */
     enum tm_job_state state;
-    uint32_t want_spot; /* instances; what the cloud is told */
+    uint64_t stopped_step; /* TM_JOB_STOPPED: from which it can go on */
+    uint32_t want_spot;    /* instances; what the cloud is told */
     uint32_t want_on_demand;
     uint64_t spot_microusd_h; /* now; 0: not known */
     uint64_t on_demand_microusd_h;

@@ -6,6 +6,7 @@
  *   sim_main.c       the program: seeds, scenarios, traces
  *   sim_world.c      time, network, processes
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
+ *   sim_orders.c     orders from outside: stop, go on
  *   sim_cloud.c      the cloud: what it says, what it does when it is told
  *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
  *   sim_check.c      the checkers
@@ -92,6 +93,7 @@ struct node {
     bool up; /* the instance runs */
     bool anchor;
     bool spot;
+    bool released;
     int64_t start_ms;
     int64_t end_ms;
     uint64_t price_microusd_h;
@@ -137,6 +139,7 @@ struct faults {
     bool files_down;
     int64_t memory_short_ms; /* until then, allocations of processes fail now and then */
     int64_t until_ms;        /* after it, nothing goes wrong any more */
+    bool over;
     int64_t utc_jump_ms;
 };
 
@@ -219,6 +222,12 @@ struct sim {
     bool finished;
     int64_t finished_ms;
     bool settles;
+    bool stopped; /* by order, and not gone on yet */
+    int64_t stop_for_ms;
+    bool stop_machines_stay;
+    bool resumes;          /* the next coordinator is to go on with a stopped job */
+    bool stands_still;     /* says the record */
+    uint64_t applied_here; /* in the generation that started last */
 
     struct faults faults;
     uint64_t fault_count;
@@ -273,6 +282,8 @@ void sim_worker_kill(struct sim *sim, struct node *node);
 void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms);
 void sim_coordinator_start(struct sim *sim);
 void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms);
+void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out);
+void sim_agents_again(struct sim *sim);
 void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *out);
 /* Around every event of a process: in between, an allocation may fail. */
 void sim_memory_short(struct sim *sim);
@@ -288,6 +299,13 @@ void cloud_start(struct sim *sim);
 void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox *out);
 double cloud_bill_microusd(const struct sim *sim, const struct node *node);
 void sim_cloud_actions(struct sim *sim, struct tm_outbox *out);
+
+/* sim_orders.c */
+void orders_stop(struct sim *sim, int64_t at_ms, int64_t for_ms, bool machines_stay);
+void orders_done(struct sim *sim);
+void orders_state(struct sim *sim, const Tmw__StateEvent *event);
+void orders_started(struct sim *sim, uint64_t base);
+void orders_applied(struct sim *sim, const struct node *node, uint64_t step);
 
 /* sim_toy.c */
 struct tm_worker_engine toy_engine(struct toy *toy);

@@ -71,7 +71,10 @@ void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint
 {
     struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
     sim->steps_applied++;
-    if (view.phase == TM_WORKER_RUNNING) events_applied(sim, generation);
+    if (view.phase == TM_WORKER_RUNNING) {
+        events_applied(sim, generation);
+        orders_applied(sim, node, step);
+    }
     if (step != view.applied + 1)
         sim_fail(sim, "steps: worker %llu applies step %llu after %llu", (ull)node->id, (ull)step, (ull)view.applied);
     for (uint32_t l = 0; l < sim->layers; l++) {
@@ -293,6 +296,7 @@ static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
     if (sim->generation_count < GENERATIONS_MAX)
         sim->generations[sim->generation_count++] =
             (struct generation_seen){.generation = event->generation, .base = event->base_step, .at_ms = sim->now_ms};
+    orders_started(sim, event->base_step);
     check_owners(sim, &roster, event->base_step);
     check_survivors(sim, &roster, event->base_step);
     for (size_t i = 0; i < sim->set_count; i++) {

@@ -23,6 +23,7 @@ static void describe(const struct sim *sim, const struct node *node, Tmw__Instan
     out->end_ms = node->end_ms;
     out->price_microusd_h = node->price_microusd_h;
     out->spot = node->spot;
+    out->released = node->released;
     out->bill_microusd = (uint64_t)cloud_bill_microusd(sim, node);
 }
 
@@ -51,8 +52,8 @@ static void report(struct sim *sim, struct tm_outbox *out)
 
 static void cloud_tick(struct sim *sim, struct event *event)
 {
-    (void)event;
-    sim_schedule(sim, sim->now_ms + REPORT_MS, cloud_tick, 0, 0, 0, 0, NULL, 0);
+    if (event->a != sim->cloud.self.incarnation) return;
+    sim_schedule(sim, sim->now_ms + REPORT_MS, cloud_tick, event->a, 0, 0, 0, NULL, 0);
     if (sim->cloud_paused_ms > sim->now_ms) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
@@ -63,10 +64,19 @@ static void cloud_tick(struct sim *sim, struct event *event)
     tm_outbox_deinit(&out);
 }
 
+static void give_back(struct sim *sim, struct node *node)
+{
+    if (!node->up) return;
+    node->released = true;
+    sim_instance_gone(sim, node);
+}
+
 void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox *out)
 {
     if (sim->cloud_paused_ms > sim->now_ms) return;
-    (void)tm_cloud_link_receive(&sim->cloud, sim->now_ms, message, out);
+    if (!tm_cloud_link_receive(&sim->cloud, sim->now_ms, message, out)) return;
+    for (size_t i = 1; sim->cloud.order.stop && !sim->stop_machines_stay && i < sim->node_count; i++)
+        give_back(sim, &sim->nodes[i]);
 }
 
 void cloud_start(struct sim *sim)
@@ -74,5 +84,5 @@ void cloud_start(struct sim *sim)
     struct tm_cloud_link_options options = {
         .job = 42, .incarnation = tm_random_u64(&sim->random) | 1, .token = sim_token, .report_ms = REPORT_MS};
     tm_cloud_link_init(&sim->cloud, &options);
-    sim_schedule(sim, sim->now_ms, cloud_tick, 0, 0, 0, 0, NULL, 0);
+    sim_schedule(sim, sim->now_ms, cloud_tick, options.incarnation, 0, 0, 0, NULL, 0);
 }

@@ -74,6 +74,7 @@ void events_take(struct sim *sim, const Tmw__RecordEvent *event)
     trace_event(sim, event);
     if (event->body_case == TMW__RECORD_EVENT__BODY_PAUSE) take_pause(sim, event->pause);
     if (event->body_case == TMW__RECORD_EVENT__BODY_BOTTLENECK) sim->bottleneck = event->bottleneck->worker;
+    if (event->body_case == TMW__RECORD_EVENT__BODY_STATE) orders_state(sim, event->state);
     if (event->body_case == TMW__RECORD_EVENT__BODY_PACE) sim->told_pace_ms = event->pace->observed_ms;
     if (event->body_case == TMW__RECORD_EVENT__BODY_GENERATION && event->generation->started)
         sim->told_redone += event->generation->redone;

@@ -245,6 +245,8 @@ static void next_fault(struct sim *sim, struct event *event)
 void faults_stop(struct sim *sim, struct event *event)
 {
     (void)event;
+    if (sim->faults.over) return;
+    sim->faults.over = true;
     sim_trace(sim, "---- faults stop ----");
     sim->faults.loss = sim->faults.duplicate = sim->faults.long_delay = 0;
     sim->faults.delay_ms_max = 0;
@@ -281,5 +283,8 @@ void faults_plan(struct sim *sim)
     faults->until_ms = 60000 + (int64_t)sim_below(sim, 180000);
     uint64_t mean_ms = 2000 + sim_below(sim, 20000);
     sim_schedule(sim, 5000, next_fault, mean_ms, 0, 0, 0, NULL, 0);
+    if (sim_unit(sim) < 0.25)
+        orders_stop(sim, 5000 + (int64_t)sim_below(sim, (uint64_t)faults->until_ms),
+                    2000 + (int64_t)sim_below(sim, 30000), sim_unit(sim) < 0.3);
     sim_schedule(sim, faults->until_ms, faults_stop, 0, 0, 0, 0, NULL, 0);
 }

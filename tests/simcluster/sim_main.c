@@ -19,6 +19,8 @@ static const char *const bug_names[] = {
 };
 #endif
 
+enum { STOP_BOUND_MS = 90000 };
+
 struct totals {
     uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back;
     double hours;
@@ -28,7 +30,8 @@ struct totals {
 static int64_t bound_ms(const struct sim *sim)
 {
     double step_ms = sim->compute_ms * 1.4 + 400;
-    return sim->faults.until_ms + 150000 + (int64_t)((double)sim->steps * step_ms * 1.5);
+    int64_t stop_ms = sim->stop_for_ms > 0 ? sim->stop_for_ms + STOP_BOUND_MS : 0;
+    return sim->faults.until_ms + stop_ms + 150000 + (int64_t)((double)sim->steps * step_ms * 1.5);
 }
 
 static bool finish(struct sim *sim, long live, struct totals *totals)

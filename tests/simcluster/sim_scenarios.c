@@ -372,6 +372,52 @@ static void wrong_prediction(struct sim *sim)
     expect(sim, sim->bottleneck == 0, "an even cluster is said to have a bottleneck");
 }
 
+static bool until_stopped(struct sim *sim)
+{
+    for (int64_t end_ms = sim->now_ms + 120000; sim->now_ms < end_ms && sim->failure[0] == '\0'; for_ms(sim, 10))
+        if (sim->stopped) return true;
+    sim_fail(sim, "scenario: the job does not stop");
+    return false;
+}
+
+static void stop_and_go_on(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 20);
+    orders_stop(sim, sim->now_ms, 10000, false);
+    if (!until_stopped(sim)) return;
+    uint64_t reached = sim->highest_applied;
+    expect(sim, tm_coordinator_look(sim->coordinator).stopped_step == reached, "it stops before its last step");
+    for_ms(sim, 5000);
+    for (size_t i = 1; i < sim->node_count; i++)
+        expect(sim, !sim->nodes[i].up, "an instance is not given back");
+    until_step(sim, reached + 10);
+    expect(sim, sim->generations[sim->generation_count - 1].base >= reached, "it goes on from an older step");
+    expect(sim, sim_steps_redone(sim) == 0 && sim->rolled_back == 0, "a step is redone");
+}
+
+/* A member and the coordinator are lost while the job stops; it stops all the same, and goes on. */
+static void lost_in_stop(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 20);
+    orders_stop(sim, sim->now_ms, 10000, true);
+    if (!until_phase(sim, TM_COORDINATOR_STOPPING)) return;
+    sim_worker_kill(sim, &sim->nodes[2]);
+    for_ms(sim, 300);
+    if (!until_phase(sim, TM_COORDINATOR_STOPPING)) return;
+    for_ms(sim, 200);
+    sim_coordinator_crash(sim, false, 3000);
+    if (!until_stopped(sim)) return;
+    uint64_t reached = sim->highest_applied;
+    expect(sim, tm_coordinator_look(sim->coordinator).stopped_step == reached, "it stops before its last step");
+    sim_coordinator_crash(sim, false, 500);
+    for_ms(sim, 5000);
+    expect(sim, sim->highest_applied == reached, "a coordinator that was not told to goes on with a stopped job");
+    until_step(sim, reached + 10);
+    expect(sim, sim->rolled_back == 0, "steps are rolled back");
+}
+
 const struct scenario scenarios[] = {
     {"under-minimum", "survivors fall under the minimum and rejoin (Horovod's deadlock)", NULL, under_minimum},
     {"all-replicas-lost", "all replicas of a stage are lost: back to the newest copy set", NULL, all_replicas_lost},
@@ -391,6 +437,10 @@ const struct scenario scenarios[] = {
     {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},
     {"orphans", "the coordinator is cut off from all who train, and others join it", without_copies, orphans},
     {"arrivals", "workers arrive one after the other", NULL, arrivals},
+    {"stop", "the job is stopped, and goes on with other machines", NULL, stop_and_go_on},
+    {"stop-memory", "the same, with copies in memory only otherwise", without_files, stop_and_go_on},
+    {"stop-none", "the same, without copies otherwise", without_copies, stop_and_go_on},
+    {"lost-in-stop", "a member and the coordinator are lost while the job stops", NULL, lost_in_stop},
     {"slow-worker", "one worker is slow: an event names it", with_prediction, slow_worker},
     {"wrong-prediction", "steps take longer than predicted: an event says so", with_wrong_prediction, wrong_prediction},
     {"damaged-copy", "the newest copy set is damaged everywhere: the one before is used", NULL, damaged_copy},

@@ -154,7 +154,6 @@ void sim_send(struct sim *sim, uint64_t from_node, uint64_t to_node, void (*run)
     }
 }
 
-static void coordinator_actions(struct sim *sim, struct tm_outbox *out);
 static void agent_actions(struct sim *sim, struct node *node, struct tm_outbox *out);
 
 /* Everything captured comes again now. */
@@ -215,7 +214,7 @@ static void deliver(struct sim *sim, struct event *event)
                       tm_message_name(message));
         tm_coordinator_receive(sim->coordinator, sim->now_ms, message, &out);
         sim_memory_back(sim);
-        coordinator_actions(sim, &out);
+        sim_coordinator_actions(sim, &out);
     } else if (event->c == TM_ROLE_CLOUD) {
         cloud_receive(sim, message, &out);
         sim_memory_back(sim); /* what it could not say it says again */
@@ -487,6 +486,18 @@ static void agent_start(struct sim *sim, struct event *event)
     sim_schedule(sim, sim->now_ms, agent_tick, node->id, incarnation, 0, 0, NULL, 0);
 }
 
+/* Agents that ended with the job are started anew. */
+void sim_agents_again(struct sim *sim)
+{
+    for (size_t i = 1; i < sim->node_count; i++) {
+        struct node *node = &sim->nodes[i];
+        if (!node->up || !node->agent_up || !node->agent.stopped) continue;
+        sim_worker_kill(sim, node);
+        node->agent_up = false;
+        sim_schedule(sim, sim->now_ms + 100, agent_start, node->id, 0, 0, 0, NULL, 0);
+    }
+}
+
 /* The worker is its child and does not outlive it. */
 void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms)
 {
@@ -573,7 +584,7 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
     sim_schedule(sim, sim->now_ms + back_in_ms, coordinator_back, 0, 0, 0, 0, NULL, 0);
 }
 
-static void coordinator_actions(struct sim *sim, struct tm_outbox *out)
+void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
 {
     if (tm_outbox_status(out, NULL) != 0) {
         sim->memory_deaths++;
@@ -599,8 +610,11 @@ static void coordinator_actions(struct sim *sim, struct tm_outbox *out)
                 break;
             }
             if (sim->fail_next_sync) { /* the disk fails: the program ends, and is started again */
+                size_t written = sim->record_count;
                 sim->fail_next_sync = false;
                 sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
+                if (sim->record_count == written) /* it reached the disk all the same: so it was */
+                    check_record(sim, tm_outbox_data(out, action), action->length);
                 return;
             }
             sim->record_synced = sim->record_count;
@@ -613,10 +627,7 @@ static void coordinator_actions(struct sim *sim, struct tm_outbox *out)
             drop_files(sim, action->number);
             break;
         case TM_COORDINATOR_DONE:
-            if (!sim->finished) sim->finished_ms = sim->now_ms;
-            sim->finished = true;
-            check_losses(sim);
-            sim_trace(sim, "the job is finished");
+            orders_done(sim);
             break;
         default:
             assert(false);
@@ -634,7 +645,7 @@ static void coordinator_tick(struct sim *sim, struct event *event)
     sim_memory_short(sim);
     tm_coordinator_tick(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
     sim_memory_back(sim);
-    coordinator_actions(sim, &out);
+    sim_coordinator_actions(sim, &out);
     tm_outbox_deinit(&out);
     check_now(sim);
 }
@@ -716,6 +727,8 @@ void sim_coordinator_start(struct sim *sim)
     if (sim->coordinator != NULL) return;
     sim->coordinator_options.incarnation = tm_random_u64(&sim->random) | 1;
     sim->coordinator_options.fresh = sim->coordinator_starts == 0;
+    sim->coordinator_options.resume = sim->resumes;
+    sim->resumes = false;
     sim->coordinator_starts++;
     struct tm_decider decider = {.context = sim, .decide = dice_decide};
     if (sim->by_policy && sim->policy == NULL) policy_make(sim);
@@ -735,7 +748,7 @@ void sim_coordinator_start(struct sim *sim)
         sim_schedule(sim, sim->now_ms + 500, coordinator_back, 0, 0, 0, 0, NULL, 0);
     else
         sim_schedule(sim, sim->now_ms + TICK_MS, coordinator_tick, sim->coordinator_starts, 0, 0, 0, NULL, 0);
-    if (sim->coordinator != NULL) coordinator_actions(sim, &out);
+    if (sim->coordinator != NULL) sim_coordinator_actions(sim, &out);
     tm_outbox_deinit(&out);
 }
 
