@@ -2,7 +2,10 @@
 #include "base/paths.h"
 #include "cli/commands.h"
 #include "cli/run_plan.h"
+#include "cli/run_result.h"
 #include "cloud/local_cloud.h"
+#include "run/measure.h"
+#include "run/run_tap.h"
 #include "run/supervisor.h"
 #include "wire/tls.h"
 
@@ -361,11 +364,86 @@ static int supervise(struct run *run, struct tm_error *e)
     return rc;
 }
 
+/* ---- what is left ---- */
+
+/* The weights as a checkpoint, and the hash that `tidemill train` gives them. */
+static int keep_weights(struct run *run, struct tm_run_status *status, struct tm_error *e)
+{
+    uint64_t set = 0;
+    int rc = tm_run_result_set(run->dir, status->job.steps, &set, e);
+    if (rc == 0)
+        rc = tm_run_result_gpt(run->cli->env, run->dir, run->settings.folder, set, &run->cli->arena,
+                               status->weights_hash, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
+}
+
+static double layer_bytes(void *context, uint32_t layer)
+{
+    const struct tm_run_work *work = context;
+    return layer < work->layers ? work->layer_params[layer] * 12 : 0;
+}
+
+/* For the next plan, and for simulations. A run in which nothing happened has nothing to tell. */
+static void keep_costs(struct run *run)
+{
+    const struct tm_job_fleet *fleet = &run->settings.fleet;
+    char record[TM_STATE_PATH_MAX];
+    struct tm_cost cost;
+    struct tm_error e;
+    double notice_s = fleet->notice_wall_ms > 0 ? (double)fleet->notice_wall_ms / 1000
+                                                : (double)fleet->notice_ms / 1000 / fleet->speed;
+    struct tm_measure_options options = {.speed = fleet->speed,
+                                         .notice_wall_s = notice_s,
+                                         .layer_bytes = layer_bytes,
+                                         .context = &run->plan.work,
+                                         .rules = {.stages_min = 1, .stages_max = 64, .pipelines_min = 1}};
+    tm_state_path(run->dir, TM_STATE_RECORD, record);
+    int rc = tm_measure_record(record, &options, &cost, &e);
+    if (rc == 0) rc = tm_measure_save(run->cli->env, run->dir, run->settings.name, &cost, &e);
+    if (rc != 0 && rc != -(int)TM_ENONE) tm_log(TM_LOG_WARN, "costs as measured are not kept: %s", e.text);
+}
+
+static int write_summary(struct run *run, const struct tm_run_status *status, struct tm_error *e)
+{
+    struct tm_text text;
+    struct tm_jsonout json;
+    tm_text_init(&text, 1 << 20);
+    tm_jsonout_init(&json, &text);
+    tm_run_summary_write(status, &json);
+    int rc = tm_text_status(&text, e);
+    bool over = status->state == TM_JOB_FINISHED || status->state == TM_JOB_FAILED;
+    if (rc == 0 && over)
+        rc = tm_state_write(run->cli->env, run->dir, TM_STATE_SUMMARY, tm_text_string(&text), false, e);
+    if (rc == 0) tm_text_puts(&run->cli->out, tm_text_string(&text));
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* The record tells how it ended. */
+static int finish(struct run *run, struct tm_error *e)
+{
+    char record[TM_STATE_PATH_MAX];
+    struct tm_run_watch *watch = tm_run_watch_create();
+    if (watch == NULL) return tm_error_nomem(e);
+    tm_state_path(run->dir, TM_STATE_RECORD, record);
+    int rc = tm_run_record_watch(record, watch, e);
+    if (rc == 0) {
+        struct tm_run_status status = *tm_run_watch_status(watch); /* its lists are borrowed */
+        if (status.state == TM_JOB_FINISHED && run->settings.engine == TM_RUN_GPT) rc = keep_weights(run, &status, e);
+        keep_costs(run);
+        if (rc == 0) rc = write_summary(run, &status, e);
+        if (rc == 0 && status.state == TM_JOB_FAILED) run->cli->exit_status = 1;
+    }
+    tm_run_watch_destroy(watch);
+    return rc;
+}
+
 /* Everything that was started ends here, whatever happened. */
-static int close_all(struct run *run, int rc, struct tm_error *e)
+static int end_all(struct run *run, int rc, struct tm_error *e)
 {
     struct tm_error ending;
     tm_supervisor_destroy(run->supervisor);
+    run->supervisor = NULL;
     if (run->cloud != NULL) {
         int closed = run->cloud->destroy(run->cloud, &ending);
         if (rc == 0 && closed != 0) {
@@ -373,11 +451,16 @@ static int close_all(struct run *run, int rc, struct tm_error *e)
             *e = ending;
         }
     }
+    run->cloud = NULL;
+    return rc;
+}
+
+static void free_all(struct run *run)
+{
     if (run->owned) tm_state_disown(run->cli->env, run->dir);
     tm_trace_deinit(&run->trace);
     tm_run_plan_deinit(&run->plan);
     tm_run_settings_deinit(&run->settings);
-    return rc;
 }
 
 /* ---- asking ---- */
@@ -448,5 +531,8 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     if (rc == 0) rc = prepare_folder(&run, e);
     if (rc == 0) rc = start(&run, &chaos, e);
     if (rc == 0) rc = supervise(&run, e);
-    return close_all(&run, rc, e);
+    rc = end_all(&run, rc, e);
+    if (rc == 0) rc = finish(&run, e);
+    free_all(&run);
+    return rc;
 }
