@@ -19,7 +19,32 @@ const struct tm_option tm_worker_command_options[] = {
     {.name = NULL},
 };
 
-/* Becomes the job's own command, in its folder, with its variables. */
+/* The shell that runs a job's command may start others: when its agent is gone, all of the group go. */
+static void end_group(int number)
+{
+    (void)number;
+    (void)kill(0, SIGKILL);
+}
+
+/* Runs the job's own command, in its folder, with its variables; ends as it does. */
+static int run_command(struct tm_cli *cli, const struct tm_job *job, struct tm_error *e)
+{
+    const char *const words[] = {"/bin/sh", "-c", job->run, NULL};
+    struct sigaction action = {.sa_handler = end_group};
+    int pid = 0;
+    int status = 0;
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    int rc = cli->env->process_start(cli->env, words, &pid, e);
+    while (rc == 0) {
+        rc = cli->env->process_wait(cli->env, pid, 60000, &status, e);
+        if (rc == 0) break;
+        if (rc == -(int)TM_ETIMEOUT) rc = 0;
+    }
+    if (rc == 0) cli->exit_status = status;
+    return rc;
+}
+
 static int become_command(struct tm_cli *cli, const char *path, const char *folder, struct tm_error *e)
 {
     struct tm_job job;
@@ -31,10 +56,7 @@ static int become_command(struct tm_cli *cli, const char *path, const char *fold
         rc = tm_error_errno(e, errno, "%s: workdir %s", path, job.workdir);
     for (size_t i = 0; rc == 0 && i < job.envs.count; i++) /* what the agent said counts more */
         if (setenv(job.envs.items[i].name, job.envs.items[i].text, 0) != 0) rc = tm_error_nomem(e);
-    if (rc == 0) {
-        (void)execl("/bin/sh", "sh", "-c", job.run, (char *)NULL);
-        rc = tm_error_errno(e, errno, "/bin/sh");
-    }
+    if (rc == 0) rc = run_command(cli, &job, e);
     tm_job_deinit(&job);
     return rc;
 }

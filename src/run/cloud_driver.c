@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256, FIELDS = 7, HANDLES_MAX = 240 };
-enum { TOLD_MAX = 4096 };
+enum { ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256, HANDLES_MAX = 240 };
+enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16 };
 
 struct noticed {
     uint64_t id;
@@ -45,33 +45,67 @@ static int64_t now_ms(const struct tm_cloud_driver *d)
 
 /* ---- the account ---- */
 
-/* "tidemill-account 1 TIME INSTANCE SPOT_USD SPOT_S ON_DEMAND_USD ON_DEMAND_S" */
+/* Numbers of a line, set apart by blanks; how many, or -1. */
+static int read_numbers(const char *line, size_t length, double *out, int max)
+{
+    int count = 0;
+    const char *end = line + length;
+    while (line < end) {
+        const char *blank = memchr(line, ' ', (size_t)(end - line));
+        size_t word = (size_t)((blank != NULL ? blank : end) - line);
+        if (count == max || !tm_number_double(line, word, &out[count]) || out[count] < 0 || out[count] > 1e17)
+            return -1;
+        count++;
+        line += word + (blank != NULL);
+    }
+    return count;
+}
+
+static bool take_line(struct tm_cloud_account *account, const char *line, size_t length, bool first)
+{
+    double n[6];
+    if (first && length > 19 && memcmp(line, "tidemill-account 1 ", 19) == 0) {
+        if (read_numbers(line + 19, length - 19, n, 6) != 6) return false;
+        *account = (struct tm_cloud_account){.time_ms = (int64_t)n[0],
+                                             .instance = (uint64_t)n[1],
+                                             .bill = {.usd = {n[2], n[4]}, .seconds = {n[3], n[5]}}};
+        return true;
+    }
+    if (first || length <= 9 || memcmp(line, "instance ", 9) != 0) return false;
+    if (account->here_count == TM_ACCOUNT_INSTANCES_MAX || read_numbers(line + 9, length - 9, n, 6) != 6) return false;
+    account->here[account->here_count++] = (struct tm_account_instance){.id = (uint64_t)n[0],
+                                                                        .start_ms = (int64_t)n[1],
+                                                                        .spot = n[2] != 0,
+                                                                        .announced = n[3] != 0,
+                                                                        .price_usd_h = n[4],
+                                                                        .bill_usd = n[5]};
+    return true;
+}
+
 int tm_cloud_account_read(struct tm_env *env, const char *dir, struct tm_cloud_account *out, struct tm_error *e)
 {
-    char line[512];
-    double numbers[FIELDS] = {0};
-    int count = 0;
-    int rc = tm_state_read(env, dir, TM_STATE_ACCOUNT, line, sizeof line, e);
-    if (rc == -(int)TM_ENOTFOUND) {
-        *out = (struct tm_cloud_account){0};
+    char path[TM_STATE_PATH_MAX];
+    struct tm_text text;
+    struct tm_cloud_account account = {0};
+    tm_state_path(dir, TM_STATE_ACCOUNT, path);
+    if (!env->file_exists(env, path)) {
+        *out = account;
         return 0;
     }
-    if (rc != 0) return rc;
-    const char *at = strncmp(line, "tidemill-account ", 17) == 0 ? line + 17 : "";
-    for (; *at != '\0' && count < FIELDS; count++) {
-        size_t length = strcspn(at, " ");
-        if (!tm_number_double(at, length, &numbers[count]) || numbers[count] < 0) break;
-        at += length + (at[length] == ' ');
+    tm_text_init(&text, ACCOUNT_BYTES_MAX);
+    int rc = env->file_read(env, path, &text, e);
+    const char *line = tm_text_string(&text);
+    bool good = rc == 0 && *line != '\0';
+    for (bool first = true; good && *line != '\0'; first = false) {
+        size_t length = strcspn(line, "\n");
+        good = take_line(&account, line, length, first);
+        line += length + (line[length] == '\n');
     }
-    if (count != FIELDS || *at != '\0' || numbers[0] != 1 || numbers[1] > 1e17 || numbers[2] > 1e15)
-        return tm_error_set(e, TM_EINPUT,
-                            "%s/cloud/account: not an account of version 1; remove it, and the bill "
-                            "begins anew",
-                            dir);
-    *out = (struct tm_cloud_account){.time_ms = (int64_t)numbers[1],
-                                     .instance = (uint64_t)numbers[2],
-                                     .bill = {.usd = {numbers[3], numbers[5]}, .seconds = {numbers[4], numbers[6]}}};
-    return 0;
+    tm_text_deinit(&text);
+    if (rc == 0 && !good)
+        rc = tm_error_set(e, TM_EINPUT, "%s: not an account of version 1; remove it, and the bill begins anew", path);
+    if (rc == 0) *out = account;
+    return rc;
 }
 
 struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *d)
@@ -79,9 +113,20 @@ struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *d)
     struct tm_cloud_account account = d->options.before;
     struct tm_cloud_bill bill = d->cloud->bill(d->cloud);
     size_t count = 0;
-    const struct tm_cloud_instance *instances = d->cloud->instances(d->cloud, &count);
+    const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
+    account.here_count = 0;
+    for (size_t i = 0; i < count && account.here_count < TM_ACCOUNT_INSTANCES_MAX; i++) {
+        if (!tm_instance_is_here(&all[i])) continue;
+        account.here[account.here_count++] =
+            (struct tm_account_instance){.id = all[i].id,
+                                         .start_ms = account.time_ms + all[i].arrived_ms,
+                                         .spot = all[i].kind == TM_INSTANCE_SPOT,
+                                         .announced = all[i].noticed_ms >= 0,
+                                         .price_usd_h = all[i].price_usd_h,
+                                         .bill_usd = all[i].bill_usd};
+    }
     account.time_ms += d->cloud->now_ms(d->cloud);
-    if (count > 0) account.instance = instances[count - 1].id;
+    if (count > 0) account.instance = all[count - 1].id;
     for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
         account.bill.usd[kind] += bill.usd[kind];
         account.bill.seconds[kind] += bill.seconds[kind];
@@ -89,20 +134,33 @@ struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *d)
     return account;
 }
 
+static void print_account(const struct tm_cloud_account *a, struct tm_text *out)
+{
+    char n[4][TM_NUMBER_TEXT_MAX];
+    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
+        tm_number_print(a->bill.usd[kind], n[2 * kind]);
+        tm_number_print(a->bill.seconds[kind], n[2 * kind + 1]);
+    }
+    tm_text_printf(out, "tidemill-account 1 %" PRId64 " %" PRIu64 " %s %s %s %s\n", a->time_ms, a->instance, n[0], n[1],
+                   n[2], n[3]);
+    for (size_t i = 0; i < a->here_count; i++) {
+        const struct tm_account_instance *one = &a->here[i];
+        tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s\n", one->id, one->start_ms, one->spot,
+                       one->announced, tm_number_print(one->price_usd_h, n[0]), tm_number_print(one->bill_usd, n[1]));
+    }
+}
+
 static void write_account(struct tm_cloud_driver *d)
 {
-    struct tm_cloud_account a = tm_cloud_driver_account(d);
+    struct tm_cloud_account account = tm_cloud_driver_account(d);
+    struct tm_text text;
     struct tm_error e;
-    char line[512];
-    char numbers[4][TM_NUMBER_TEXT_MAX];
-    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
-        tm_number_print(a.bill.usd[kind], numbers[2 * kind]);
-        tm_number_print(a.bill.seconds[kind], numbers[2 * kind + 1]);
-    }
-    (void)snprintf(line, sizeof line, "tidemill-account 1 %" PRId64 " %" PRIu64 " %s %s %s %s", a.time_ms, a.instance,
-                   numbers[0], numbers[1], numbers[2], numbers[3]);
-    if (tm_state_write(d->env, d->options.dir, TM_STATE_ACCOUNT, line, false, &e) != 0)
-        tm_log(TM_LOG_WARN, "the cloud's account is not stored: %s", e.text);
+    tm_text_init(&text, ACCOUNT_BYTES_MAX);
+    print_account(&account, &text);
+    int rc = tm_text_status(&text, &e);
+    if (rc == 0) rc = tm_state_write(d->env, d->options.dir, TM_STATE_ACCOUNT, tm_text_string(&text), false, &e);
+    if (rc != 0) tm_log(TM_LOG_WARN, "the cloud's account is not stored: %s", e.text);
+    tm_text_deinit(&text);
     d->account_ms = now_ms(d);
     d->account_due = false;
 }
@@ -195,30 +253,59 @@ static void fill_instance(const struct tm_cloud_driver *d, const struct tm_cloud
     out->released = instance->state == TM_INSTANCE_RELEASED;
 }
 
+/* Of an earlier program: it ended at its last word at the latest. */
+static void fill_gone(const struct tm_cloud_driver *d, const struct tm_account_instance *gone, Tmw__Instance *out)
+{
+    tmw__instance__init(out);
+    out->id = gone->id;
+    out->start_ms = gone->start_ms;
+    out->end_ms = d->options.before.time_ms > 0 ? d->options.before.time_ms : 1;
+    out->price_microusd_h = microusd(gone->price_usd_h);
+    out->spot = gone->spot;
+    out->announced = gone->announced;
+    out->bill_microusd = microusd(gone->bill_usd);
+    out->released = true;
+}
+
+static size_t fill_instances(const struct tm_cloud_driver *d, Tmw__Instance *told, Tmw__Instance **list)
+{
+    size_t count = 0;
+    size_t filled = 0;
+    const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
+    int64_t cloud_ms = d->cloud->now_ms(d->cloud);
+    for (size_t i = 0; i < d->options.before.here_count; i++) {
+        fill_gone(d, &d->options.before.here[i], &told[filled]);
+        list[filled] = &told[filled];
+        filled++;
+    }
+    for (size_t i = 0; i < count && filled < TOLD_MAX; i++) {
+        if (!is_told(d, &all[i], cloud_ms)) continue;
+        fill_instance(d, &all[i], &told[filled]);
+        list[filled] = &told[filled];
+        filled++;
+    }
+    return filled;
+}
+
 static void report(struct tm_cloud_driver *d)
 {
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
     struct tm_cloud_account account = tm_cloud_driver_account(d); /* settles the bills of instances, too */
-    size_t count = 0;
-    const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
-    int64_t cloud_ms = d->cloud->now_ms(d->cloud);
-    Tmw__Instance *told = tm_calloc(count + 1, sizeof *told);
-    Tmw__Instance **list = tm_calloc(count + 1, sizeof *list);
-    for (size_t i = 0; told != NULL && list != NULL && i < count && body.n_instances < TOLD_MAX; i++) {
-        if (!is_told(d, &all[i], cloud_ms)) continue;
-        fill_instance(d, &all[i], &told[i]);
-        list[body.n_instances++] = &told[i];
+    Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
+    Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
+    if (told != NULL && list != NULL) {
+        body.n_instances = fill_instances(d, told, list);
+        body.instances = list;
+        body.now_ms = account.time_ms;
+        body.utc_ms = d->env->now_ms(d->env);
+        body.speed = d->options.speed;
+        body.spot_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_SPOT));
+        body.on_demand_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_ON_DEMAND));
+        body.spot_offered = -1;
+        body.bill_microusd = microusd(account.bill.usd[TM_INSTANCE_SPOT] + account.bill.usd[TM_INSTANCE_ON_DEMAND]);
+        body.on_demand_bill_microusd = microusd(account.bill.usd[TM_INSTANCE_ON_DEMAND]);
+        tm_cloud_link_report(&d->link, now_ms(d), &body, &d->out);
     }
-    body.instances = list;
-    body.now_ms = account.time_ms;
-    body.utc_ms = d->env->now_ms(d->env);
-    body.speed = d->options.speed;
-    body.spot_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_SPOT));
-    body.on_demand_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_ON_DEMAND));
-    body.spot_offered = -1;
-    body.bill_microusd = microusd(account.bill.usd[TM_INSTANCE_SPOT] + account.bill.usd[TM_INSTANCE_ON_DEMAND]);
-    body.on_demand_bill_microusd = microusd(account.bill.usd[TM_INSTANCE_ON_DEMAND]);
-    if (told != NULL && list != NULL) tm_cloud_link_report(&d->link, now_ms(d), &body, &d->out);
     tm_free(list);
     tm_free(told);
 }

@@ -14,13 +14,27 @@
 #include "cloud/cloud.h"
 #include "run/cloud_link.h"
 
-enum { TM_DRIVER_EVENTS_MAX = 1024 };
+enum { TM_DRIVER_EVENTS_MAX = 1024, TM_ACCOUNT_INSTANCES_MAX = 256 };
+
+/* One that was there when the account was written. */
+struct tm_account_instance {
+    uint64_t id;
+    int64_t start_ms;
+    bool spot;
+    bool announced;
+    double price_usd_h;
+    double bill_usd;
+};
 
 /* What a run has used of its cloud so far: cloud/account of the state folder. */
 struct tm_cloud_account {
     int64_t time_ms;   /* of the cloud, where it stands */
     uint64_t instance; /* highest number that was used */
     struct tm_cloud_bill bill;
+    /* Those that were there at the end of an earlier program, or at its last word: gone since, as the coordinator must
+     * hear, or it would wait for them. */
+    struct tm_account_instance here[TM_ACCOUNT_INSTANCES_MAX];
+    size_t here_count;
 };
 /* All 0 where there is none yet. -TM_EINPUT: the file is not one. */
 int tm_cloud_account_read(struct tm_env *env, const char *dir, struct tm_cloud_account *out, struct tm_error *e);
