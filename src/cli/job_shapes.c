@@ -1,96 +1,100 @@
 #include "cli/job_shapes.h"
 
-#include "cli/knowledge.h"
-#include "layout/speed.h"
-
-#include <math.h>
 #include <string.h>
 
-static const char *instance_of(const struct tm_job_shapes_request *request)
+static int64_t batch_of(const struct tm_model *model, int64_t batch, int nodes_max)
 {
-    return request->instance != NULL ? request->instance : "p3.2xlarge";
-}
-
-static int64_t batch_of(const struct tm_job_shapes_request *request, const struct tm_model *model)
-{
-    if (request->batch > 0) return request->batch;
-    return model->global_batch > 0 ? model->global_batch : 8 * (int64_t)request->nodes_max;
-}
-
-static int make_shapes(struct tm_job_shapes *job, int nodes_max, tm_shape_speed speed, void *context,
-                       struct tm_error *e)
-{
-    struct tm_speed_measured measured = {.speed = speed, .context = context, .cost = &job->cost};
-    if (job->cost.step_count == 0)
-        return tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, nodes_max, speed, context, e);
-    int rc = tm_speed_measured_compare(&measured, e);
-    if (rc != 0) return rc;
-    return tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, nodes_max, tm_shape_speed_as_measured, &measured,
-                          e);
+    if (batch > 0) return batch;
+    return model->global_batch > 0 ? model->global_batch : 8 * (int64_t)nodes_max;
 }
 
 /* Throughput by prediction, for models that bring no measured layouts. */
-static int predict_shapes(struct tm_cli *cli, const struct tm_job_shapes_request *request, struct tm_job_shapes *job,
-                          struct tm_error *e)
+static int predict(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model, const char *name,
+                   struct tm_job_speed *out, struct tm_error *e)
 {
-    struct tm_knowledge knowledge;
-    struct tm_speed_context context = {.request = {.model = &job->model}};
-    const char *name = instance_of(request);
+    struct tm_speed_context *context = &out->predicted;
     const struct tm_instance *instance = NULL;
-    for (size_t i = 0; instance == NULL && i < request->catalog->instance_count; i++)
-        if (strcasecmp(request->catalog->instances[i].name, name) == 0) instance = &request->catalog->instances[i];
+    for (size_t i = 0; instance == NULL && i < catalog->instance_count; i++)
+        if (strcasecmp(catalog->instances[i].name, name) == 0) instance = &catalog->instances[i];
     if (instance == NULL || instance->gpus < 1)
         return tm_error_set(e, TM_EUSAGE,
                             "%s has no measured layouts, and %s is no GPU instance of the catalogue; "
                             "give --instance",
-                            job->model.name, name);
-    int rc = tm_knowledge_gpu(request->catalog, instance->gpu, &context.group.gpu, e);
+                            model->name, name);
+    int rc = tm_knowledge_gpu(catalog, instance->gpu, &context->group.gpu, e);
     if (rc != 0) return rc;
-    enum tm_precision precision = context.group.gpu.flops[TM_BF16] > 0   ? TM_BF16
-                                  : context.group.gpu.flops[TM_FP16] > 0 ? TM_FP16
-                                                                         : TM_FP32;
-    tm_knowledge_init(&knowledge);
-    rc = tm_knowledge_read(cli, &knowledge, e);
-    if (rc == 0) rc = tm_knowledge_learn(cli, request->catalog, &job->model, (int)precision, &knowledge, e);
-    context.group.instance = instance->name;
-    context.group.gpus_per_node = (int)instance->gpus;
-    context.group.network_bit_s = instance->network_gbps * 1e9;
-    context.request.precision = precision;
-    context.request.batch = (int)batch_of(request, &job->model);
-    context.request.compute = &knowledge.compute;
-    context.request.comm = &knowledge.comm;
-    context.request.gradients = knowledge.gradients;
-    context.request.gradient_count = knowledge.gradient_count;
-    if (rc == 0) rc = make_shapes(job, request->nodes_max, tm_shape_speed_predicted, &context, e);
-    tm_knowledge_deinit(&knowledge);
+    const double *flops = context->group.gpu.flops;
+    enum tm_precision precision = flops[TM_BF16] > 0 ? TM_BF16 : flops[TM_FP16] > 0 ? TM_FP16 : TM_FP32;
+    rc = tm_knowledge_read(cli, &out->knowledge, e);
+    if (rc == 0) rc = tm_knowledge_learn(cli, catalog, model, (int)precision, &out->knowledge, e);
+    context->group.instance = instance->name;
+    context->group.gpus_per_node = (int)instance->gpus;
+    context->group.network_bit_s = instance->network_gbps * 1e9;
+    context->request.model = model;
+    context->request.precision = precision;
+    context->request.compute = &out->knowledge.compute;
+    context->request.comm = &out->knowledge.comm;
+    context->request.gradients = out->knowledge.gradients;
+    context->request.gradient_count = out->knowledge.gradient_count;
     return rc;
+}
+
+int tm_job_speed_init(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
+                      const char *instance, int64_t batch, int nodes_max, struct tm_job_speed *out, struct tm_error *e)
+{
+    memset(out, 0, sizeof *out);
+    tm_knowledge_init(&out->knowledge);
+    if (model->point_count > 0) {
+        union { /* a tm_shape_speed takes its context as it comes, and this one only reads it */
+            const struct tm_model *given;
+            void *taken;
+        } context = {model};
+        out->speed = tm_shape_speed_measured;
+        out->context = context.taken;
+        return 0;
+    }
+    out->speed = tm_shape_speed_predicted;
+    out->context = &out->predicted;
+    out->predicted.request.batch = (int)batch_of(model, batch, nodes_max);
+    return predict(cli, catalog, model, instance != NULL ? instance : "p3.2xlarge", out, e);
+}
+
+void tm_job_speed_deinit(struct tm_job_speed *speed)
+{
+    tm_knowledge_deinit(&speed->knowledge);
+}
+
+int tm_job_shapes_make(const struct tm_model *model, const struct tm_cost *cost, int nodes_max, tm_shape_speed speed,
+                       void *context, struct tm_shapes *out, struct tm_error *e)
+{
+    struct tm_speed_measured measured = {.speed = speed, .context = context, .cost = cost};
+    if (cost->step_count == 0) return tm_shapes_init(out, model, &cost->rules, nodes_max, speed, context, e);
+    int rc = tm_speed_measured_compare(&measured, e);
+    if (rc != 0) return rc;
+    return tm_shapes_init(out, model, &cost->rules, nodes_max, tm_shape_speed_as_measured, &measured, e);
 }
 
 int tm_job_shapes_init(struct tm_cli *cli, const struct tm_job_shapes_request *request, struct tm_job_shapes *out,
                        struct tm_error *e)
 {
+    struct tm_job_speed speed;
     memset(out, 0, sizeof *out);
     tm_model_init(&out->model);
     int rc = tm_model_load(cli->env, request->model, &out->model, e);
     if (rc == 0) rc = tm_cost_load(cli->env, request->cost, out->model.name, &out->cost, e);
     if (rc == 0 && request->speed > 0) tm_cost_change_speed(&out->cost, request->speed);
     if (rc != 0) return rc;
-    if (out->model.point_count > 0)
-        return make_shapes(out, request->nodes_max, tm_shape_speed_measured, &out->model, e);
-    return predict_shapes(cli, request, out, e);
+    rc = tm_job_speed_init(cli, request->catalog, &out->model, request->instance, request->batch, request->nodes_max,
+                           &speed, e);
+    if (rc == 0)
+        rc = tm_job_shapes_make(&out->model, &out->cost, request->nodes_max, speed.speed, speed.context, &out->shapes,
+                                e);
+    tm_job_speed_deinit(&speed);
+    return rc;
 }
 
 void tm_job_shapes_deinit(struct tm_job_shapes *job)
 {
     tm_shapes_deinit(&job->shapes);
     tm_model_deinit(&job->model);
-}
-
-double tm_job_shapes_batch(const struct tm_job_shapes *job)
-{
-    for (size_t i = 1; i < job->shapes.count; i++) {
-        const struct tm_shape *shape = &job->shapes.list[i];
-        if (shape->samples_per_s > 0) return round(shape->samples_per_s * shape->step_s);
-    }
-    return 0;
 }

@@ -5,8 +5,23 @@
 #define TM_CLI_JOB_SHAPES_H
 
 #include "cli/command.h"
-#include "layout/cost.h"
-#include "market/catalog.h"
+#include "cli/knowledge.h"
+#include "layout/speed.h"
+
+/* How fast layouts of a model are: a tm_shape_speed with all that it needs. */
+struct tm_job_speed {
+    tm_shape_speed speed;
+    void *context; /* of it: points to the model or into this struct, which must stay where it is */
+    struct tm_knowledge knowledge;
+    struct tm_speed_context predicted;
+};
+
+/* `instance`: the type that is rented, NULL: p3.2xlarge, which the published hours are of. `batch`: of a model that
+ * brings no measured layouts; 0: its own, else 8 a node. A profile is learned from where the command has --profile. All
+ * is borrowed; `out` is to be freed after any call. */
+int tm_job_speed_init(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
+                      const char *instance, int64_t batch, int nodes_max, struct tm_job_speed *out, struct tm_error *e);
+void tm_job_speed_deinit(struct tm_job_speed *speed);
 
 struct tm_job_shapes {
     struct tm_model model;
@@ -16,21 +31,21 @@ struct tm_job_shapes {
 
 struct tm_job_shapes_request {
     const struct tm_catalog *catalog;
-    const char *model;    /* a shipped one, a file or a formula */
-    const char *cost;     /* paper, measured or a file */
-    double speed;         /* of the trace, for measured costs; 0: at which they were measured */
-    const char *instance; /* type that is rented; NULL: p3.2xlarge, which the published hours are of */
+    const char *model; /* a shipped one, a file or a formula */
+    const char *cost;  /* paper, measured or a file */
+    double speed;      /* of the trace, for measured costs; 0: at which they were measured */
+    const char *instance;
     int nodes_max;
-    int64_t batch; /* of a model that brings no measured layouts; 0: its own, else 8 a node */
+    int64_t batch;
 };
 
-/* A profile is learned from where the command has --profile. `out` is filled on success and to be freed after any call.
- */
+/* `out` is to be freed after any call. */
 int tm_job_shapes_init(struct tm_cli *cli, const struct tm_job_shapes_request *request, struct tm_job_shapes *out,
                        struct tm_error *e);
 void tm_job_shapes_deinit(struct tm_job_shapes *job);
 
-/* Samples of a step: the batch of the shapes' speeds; 0 where no layout can train. */
-double tm_job_shapes_batch(const struct tm_job_shapes *job);
+/* The shapes alone, for a model and a cost that are there. */
+int tm_job_shapes_make(const struct tm_model *model, const struct tm_cost *cost, int nodes_max, tm_shape_speed speed,
+                       void *context, struct tm_shapes *out, struct tm_error *e);
 
 #endif

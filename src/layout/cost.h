@@ -53,6 +53,7 @@ struct tm_measured_cost {
     bool leaves;            /* an instance with a notice is left ... */
     double leave_s;         /* ... so long after the notice; else it is used to its end */
     double speed;           /* trace seconds per wall second at which it was measured */
+    bool paced;             /* steps take the same time of the trace whatever the speed: of the paced engine */
 };
 
 /* What a step took in a layout. */
@@ -82,8 +83,8 @@ int tm_cost_parse(const char *file, const char *text, size_t length, const char 
 
 /* A measured cost as a file that reads back to the same figures; what was measured of a model stands under its name. */
 void tm_cost_print(const struct tm_cost *cost, const char *model, struct tm_text *out);
-/* The same measured figures for a trace that passes at another speed: what took a second on the wall still does. Steps
- * take the time of the trace that they took. */
+/* The same measured figures for a trace that passes at another speed: what took a second on the wall still does, but
+ * for steps of the paced engine. */
 void tm_cost_change_speed(struct tm_cost *cost, double speed);
 
 /* One transfer of so many bytes, by the paper's table. */

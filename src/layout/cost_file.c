@@ -16,7 +16,6 @@
 TM_EMBED(tm_embedded_paper_cost, "costs/paper.tmcost");
 
 static const char *const kinds[] = {"paper", "measured", NULL};
-static const double start_s_default = 120, copy_interval_s_default = 600;
 
 static const struct tm_field group_fields[] = {
 #define GROUP_FIELD(name)                                                                                              \
@@ -72,6 +71,7 @@ struct file_figures {
     double rollback_ms, start_s, copy_interval_s;
     double reform_ms, reform_per_instance_ms, link_latency_ms, detect_ms, begin_s, join_s, leave_s, speed;
     int64_t link_bit_s, store_bit_s;
+    bool paced;
 };
 
 #define FILE_NUMBER(name)                                                                                              \
@@ -102,6 +102,7 @@ static const struct tm_field file_fields[] = {
     FILE_NUMBER(join_s),
     FILE_NUMBER(leave_s),
     {.key = "speed", .type = TM_FIELD_NUMBER, .offset = offsetof(struct file_figures, speed), .min = 1e-6, .max = 1e6},
+    {.key = "paced", .type = TM_FIELD_BOOL, .offset = offsetof(struct file_figures, paced)},
     {.key = "link", .type = TM_FIELD_RATE, .offset = offsetof(struct file_figures, link_bit_s)},
     {.key = "store", .type = TM_FIELD_RATE, .offset = offsetof(struct file_figures, store_bit_s)},
     {.key = NULL}};
@@ -288,7 +289,7 @@ static void change_clock(struct tm_cost *cost, double factor)
 static int read_root(const char *file, struct tm_node *root, const char *model, struct tm_arena *arena,
                      struct tm_cost *out, struct tm_error *e)
 {
-    struct file_figures figures = {.start_s = NAN, .copy_interval_s = NAN, .leave_s = NAN, .speed = 1};
+    struct file_figures figures = {.start_s = 120, .copy_interval_s = 600, .leave_s = NAN, .speed = 1};
     char place[300];
     if (root->kind != TM_NODE_MAP)
         return tm_error_set(e, TM_EINPUT, "%s: expected \"tidemill-cost: 1\", then keys and values",
@@ -298,8 +299,8 @@ static int read_root(const char *file, struct tm_node *root, const char *model, 
     if (rc != 0) return rc;
     out->kind = (enum tm_cost_kind)figures.kind;
     double factor = out->kind == TM_COST_MEASURED ? figures.speed : 1;
-    out->start_s = isnan(figures.start_s) ? start_s_default : figures.start_s * factor;
-    out->copy_interval_s = isnan(figures.copy_interval_s) ? copy_interval_s_default : figures.copy_interval_s * factor;
+    out->start_s = figures.start_s;
+    out->copy_interval_s = figures.copy_interval_s;
     out->paper.rollback_ms = figures.rollback_ms;
     double bit_s = (double)figures.link_bit_s;
     out->measured = (struct tm_measured_cost){
@@ -314,6 +315,7 @@ static int read_root(const char *file, struct tm_node *root, const char *model, 
         !isnan(figures.leave_s),
         isnan(figures.leave_s) ? 0 : figures.leave_s,
         figures.speed,
+        figures.paced,
     };
     change_clock(out, factor);
     snprintf(out->source, sizeof out->source, "%s", figures.source != NULL ? figures.source : file);
@@ -345,8 +347,8 @@ void tm_cost_change_speed(struct tm_cost *cost, double speed)
     if (cost->kind != TM_COST_MEASURED) return;
     double factor = speed / cost->measured.speed;
     change_clock(cost, factor);
-    cost->start_s *= factor;
-    cost->copy_interval_s *= factor;
+    for (int i = 0; i < cost->step_count && !cost->measured.paced; i++)
+        cost->steps[i].step_ms *= factor;
     cost->measured.speed = speed;
 }
 
@@ -402,8 +404,9 @@ void tm_cost_print(const struct tm_cost *cost, const char *model, struct tm_text
     put_number(out, "begin_s", measured->begin_s);
     put_number(out, "join_s", measured->join_s);
     if (measured->leaves) put_number(out, "leave_s", measured->leave_s);
-    put_number(out, "start_s", cost->start_s / speed);
-    put_number(out, "copy_interval_s", cost->copy_interval_s / speed);
+    if (measured->paced) tm_text_puts(out, "paced: true\n");
+    put_number(out, "start_s", cost->start_s);
+    put_number(out, "copy_interval_s", cost->copy_interval_s);
     print_model(cost, model, out);
 }
 

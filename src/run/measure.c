@@ -464,7 +464,7 @@ static void watch_instances(const struct tm_measure *m, size_t whole, struct tm_
 
 int tm_measure_cost(const struct tm_measure *m, struct tm_cost *out, struct tm_error *e)
 {
-    struct tm_cost cost = {.kind = TM_COST_MEASURED, .rules = m->options.rules, .start_s = 0};
+    struct tm_cost cost = {.kind = TM_COST_MEASURED, .rules = m->options.rules, .start_s = 120, .copy_interval_s = 600};
     struct fit fit;
     double parts[3] = {0};
     size_t whole = first_whole(m);
@@ -484,12 +484,10 @@ int tm_measure_cost(const struct tm_measure *m, struct tm_cost *out, struct tm_e
     cost.measured.store_bit_s = cost.measured.link_bit_s;
     cost.measured.begin_s = begin_s(m, whole);
     watch_instances(m, whole, &cost);
-    cost.copy_interval_s = m->sets > 1 ? (m->set_ms[1] - m->set_ms[0]) / 1000 / (double)(m->sets - 1) : 0;
     tm_cost_change_speed(&cost, m->options.speed);
-    if (m->sets <= 1) cost.copy_interval_s = 600;
-    cost.start_s = 120;
-    for (int i = 0; i < cost.step_count; i++)
-        cost.steps[i].step_ms *= m->options.speed;
+    cost.measured.paced = m->options.paced;
+    if (m->sets > 1)
+        cost.copy_interval_s = (m->set_ms[1] - m->set_ms[0]) / 1000 / (double)(m->sets - 1) * m->options.speed;
     (void)snprintf(cost.source, sizeof cost.source, "measured by a run: %zu layouts, %zu changes, %zu instances",
                    (size_t)cost.step_count, fit.count, m->instance_count);
     *out = cost;

@@ -24,6 +24,7 @@ struct tm_measure_options {
     double (*layer_bytes)(void *context, uint32_t layer);
     void *context;
     struct tm_shape_rules rules; /* of the shapes that the run chose from */
+    bool paced;                  /* by the paced engine */
 };
 
 struct tm_measure;

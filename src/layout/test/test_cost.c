@@ -104,16 +104,17 @@ static void test_measured_keys(void **state)
         {"join_s", cost.measured.join_s, 360},
         {"leaves", cost.measured.leaves, 1},
         {"leave_s", cost.measured.leave_s, 420},
-        {"start_s", cost.start_s, 480},
-        {"copy_interval_s", cost.copy_interval_s, 540},
+        {"start_s", cost.start_s, 8},
+        {"copy_interval_s", cost.copy_interval_s, 9},
         {"speed", cost.measured.speed, 60},
         {"step times", cost.step_count, 2},
         {"pipelines of a step time", cost.steps[0].pipelines, 4},
         {"stages of a step time", cost.steps[1].stages, 30},
         {"step time", cost.steps[1].step_ms, 3600},
         {"leaves by default", cost_from(MEASURED, "m").measured.leaves, 0},
-        {"start_s by default", cost_from(MEASURED "speed: 60\n", "m").start_s, 120},
-        {"copy_interval_s by default", cost_from(MEASURED "speed: 60\n", "m").copy_interval_s, 600},
+        {"paced", cost.measured.paced, 0},
+        {"start_s by default", cost_from(MEASURED, "m").start_s, 120},
+        {"copy_interval_s by default", cost_from(MEASURED, "m").copy_interval_s, 600},
         {"stages_min by default", cost.rules.stages_min, 1},
         {"stages_max by default", cost.rules.stages_max, TM_SHAPE_STAGES_MAX},
         {"pipelines_min by default", cost.rules.pipelines_min, 1},
@@ -133,7 +134,7 @@ static void test_printing(void **state)
     struct tm_cost cost = cost_from(HEAD "kind: measured\nsource: \"by \\\"hand\\\"\"\nreform_ms: 1.5\n"
                                          "reform_per_instance_ms: 2\nlink: 10Gbit/s\nlink_latency_ms: 3\n"
                                          "store: 2Gbit/s\ndetect_ms: 4\nspeed: 60\nbegin_s: 5\njoin_s: 6\n"
-                                         "leave_s: 7\nmodels: {default: {stages_min: 2, stages_max: 9, "
+                                         "leave_s: 7\npaced: true\nmodels: {default: {stages_min: 2, stages_max: 9, "
                                          "stages_skipped: [3, 5], step_ms: {4x8: 50.25, 1x3: 60}}}\n",
                                     "m"),
                    again;
@@ -150,7 +151,10 @@ static void test_printing(void **state)
     assert_true(again.rules.stages_min == 2 && again.rules.skipped[5] && !again.rules.skipped[4]);
     tm_cost_change_speed(&again, 1);
     assert_true(again.measured.reform_ms == 1.5 && again.measured.link_bit_s == 1e10 && again.measured.speed == 1);
-    assert_true(again.steps[0].step_ms == 50.25 * 60);
+    assert_true(again.steps[0].step_ms == 50.25 * 60 && again.measured.paced);
+    again.measured.paced = false;
+    tm_cost_change_speed(&again, 2);
+    assert_true(again.steps[0].step_ms == 50.25 * 120 && again.measured.reform_ms == 3);
     struct tm_cost paper = cost_from(PAPER, "m"), same = paper;
     tm_cost_change_speed(&paper, 60);
     assert_memory_equal(&paper, &same, sizeof same);
