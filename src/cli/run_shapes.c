@@ -1,6 +1,6 @@
 #include "cli/run_shapes.h"
 
-#include "layout/speed.h"
+#include "engine/paced.h"
 #include "run/state_folder.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ static const char default_cost[] = "tidemill-cost: 1\n"
                                    "link_latency_ms: 2\n"
                                    "store: 2Gbit/s\n"
                                    "detect_ms: 60\n"
-                                   "start_s: 1.5\n"
-                                   "copy_interval_s: 5\n";
+                                   "start_s: 90\n"
+                                   "copy_interval_s: 300\n";
 
 struct pace {
     const struct tm_run_work *work;
@@ -67,22 +67,17 @@ static int make_model(struct tm_model *model, const struct tm_run_settings *sett
     return 0;
 }
 
-/* What an earlier run in this folder has measured, else what is typical; for the speed of this one. Steps of real work
- * take as long on the wall whatever the trace's speed. */
-static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, struct tm_cost *out,
-                     bool *out_measured, struct tm_error *e)
+/* What an earlier run in this folder has measured, else what is typical; for the speed of this one. */
+static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, const char *model,
+                     struct tm_cost *out, bool *out_measured, struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_COST, path);
     *out_measured = env->file_exists(env, path);
-    int rc = *out_measured ? tm_cost_load(env, path, settings->name, out, e)
-                           : tm_cost_parse("default", default_cost, strlen(default_cost), settings->name, out, e);
-    if (rc != 0) return rc;
-    double factor = settings->fleet.speed / out->measured.speed;
-    tm_cost_change_speed(out, settings->fleet.speed);
-    for (int i = 0; i < out->step_count; i++)
-        out->steps[i].step_ms *= factor;
-    return 0;
+    int rc = *out_measured ? tm_cost_load(env, path, model, out, e)
+                           : tm_cost_parse("default", default_cost, strlen(default_cost), model, out, e);
+    if (rc == 0) tm_cost_change_speed(out, settings->fleet.speed);
+    return rc;
 }
 
 static void set_rules(const struct tm_run_settings *settings, struct tm_shape_rules *rules)
@@ -104,18 +99,44 @@ static int shapes_here(struct tm_run_shapes *out, struct tm_env *env, const char
                         .cores = settings->cores > 0 ? (int)settings->cores : (int)fleet->limit,
                         .speed = fleet->speed,
                         .memory = (double)fleet->memory};
-    struct tm_speed_measured measured = {.speed = speed_here, .context = &pace, .cost = &job->cost};
     for (uint32_t l = 0; l < work->layers; l++)
         pace.params += work->layer_params[l];
     tm_model_init(&job->model);
     int rc = make_model(&job->model, settings, work, e);
-    if (rc == 0) rc = load_cost(env, dir, settings, &job->cost, &out->measured, e);
-    if (rc == 0) set_rules(settings, &job->cost.rules);
-    if (rc == 0 && job->cost.step_count > 0) rc = tm_speed_measured_compare(&measured, e);
+    if (rc == 0) rc = load_cost(env, dir, settings, settings->name, &job->cost, &out->measured, e);
     if (rc != 0) return rc;
-    bool known = job->cost.step_count > 0;
-    return tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, (int)fleet->limit,
-                          known ? tm_shape_speed_as_measured : speed_here, known ? (void *)&measured : &pace, e);
+    set_rules(settings, &job->cost.rules);
+    return tm_job_shapes_make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->shapes, e);
+}
+
+/* Layouts of the paced engine: as fast as profiled or predicted, whatever this machine is. */
+static int shapes_paced(struct tm_run_shapes *out, struct tm_cli *cli, const char *dir,
+                        const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_job_shapes *job = &out->job;
+    struct tm_catalog catalog;
+    struct tm_job_speed speed;
+    tm_model_init(&job->model);
+    int rc = tm_model_load(cli->env, work->model, &job->model, e);
+    if (rc == 0) rc = load_cost(cli->env, dir, settings, job->model.name, &job->cost, &out->measured, e);
+    if (rc != 0) return rc;
+    if (!out->measured) { /* what moves is so much smaller than the model's bytes */
+        job->cost.measured.link_bit_s *= TM_PACED_DIVISOR;
+        job->cost.measured.store_bit_s *= TM_PACED_DIVISOR;
+    }
+    set_rules(settings, &job->cost.rules);
+    tm_catalog_init(&catalog);
+    rc = tm_catalog_load(cli->env, &catalog, e);
+    if (rc == 0) {
+        rc = tm_job_speed_init(cli, &catalog, &job->model, fleet->instance, work->batch, (int)fleet->limit, &speed, e);
+        if (rc == 0)
+            rc = tm_job_shapes_make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,
+                                    &job->shapes, e);
+        tm_job_speed_deinit(&speed);
+    }
+    tm_catalog_deinit(&catalog);
+    return rc;
 }
 
 int tm_run_shapes_init(struct tm_cli *cli, const char *dir, const struct tm_run_settings *settings,
@@ -124,7 +145,8 @@ int tm_run_shapes_init(struct tm_cli *cli, const char *dir, const struct tm_run_
     const struct tm_shapes *shapes = &out->job.shapes;
     int64_t limit = settings->fleet.limit;
     memset(out, 0, sizeof *out);
-    int rc = shapes_here(out, cli->env, dir, settings, work, e);
+    int rc = settings->engine == TM_RUN_PACED ? shapes_paced(out, cli, dir, settings, work, e)
+                                              : shapes_here(out, cli->env, dir, settings, work, e);
     if (rc == 0 && shapes->list[shapes->best[limit]].samples_per_s <= 0)
         rc = tm_error_set(e, TM_ENONE,
                           "no layout on up to %lld instances can train it: raise fleet.limit or fleet.memory, or lower "

@@ -38,9 +38,9 @@ int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_s
     case TM_RUN_COMMAND:
         return of_command(env, path, arena, out, e);
     case TM_RUN_PACED:
-        break;
+        return tm_run_work_paced(env, path, settings->folder, arena, out, e);
     }
-    return tm_error_set(e, TM_EUSAGE, "%s: engine: paced cannot be run yet", path);
+    return tm_error_set(e, TM_EINTERNAL, "%s: no such engine", path);
 }
 
 int tm_run_work_measure(struct tm_env *env, const char *path, const struct tm_run_settings *settings,

@@ -18,6 +18,7 @@ struct tm_run_work {
     double *layer_params;     /* [layers]; in the arena, as the next */
     double *layer_flops;      /* of one sample, forward */
     double state_bytes_param; /* bytes of state and of gradients for each parameter */
+    const char *model;        /* of the paced engine: a shipped one, a file or a formula; in the arena */
 };
 
 /* Reads the job file at `path` for the settings' engine. Errors name file, line and key. */
@@ -27,7 +28,10 @@ int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_s
 int tm_run_work_measure(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
                         struct tm_arena *arena, double *out_core_s, struct tm_error *e);
 
-/* ---- the built-in engine's part ---- */
+/* ---- the built-in engines' parts ---- */
+
+int tm_run_work_paced(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                      struct tm_run_work *out, struct tm_error *e);
 
 int tm_run_work_gpt(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
                     struct tm_run_work *out, struct tm_error *e);

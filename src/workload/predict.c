@@ -277,7 +277,7 @@ static int check_request(const struct tm_predict_request *request, int *out_gpus
     if (request->stages > (int)request->model->layer_count)
         return tm_error_set(e, TM_EINPUT, "%d stages, but %s has %zu layers", request->stages, request->model->name,
                             request->model->layer_count);
-    if (request->stages > TM_STAGES_MAX) return tm_error_set(e, TM_ELIMIT, "more than %d stages", TM_STAGES_MAX);
+    if (request->stages > TM_PREDICT_STAGES_MAX) return tm_error_set(e, TM_ELIMIT, "more than %d stages", TM_PREDICT_STAGES_MAX);
     if (request->pipelines > 0 && (int64_t)request->pipelines * request->stages > gpus)
         return tm_error_set(e, TM_EINPUT, "%dx%d needs %lld GPUs, the fleet has %lld", request->pipelines,
                             request->stages, (long long)request->pipelines * request->stages, (long long)gpus);
@@ -353,7 +353,7 @@ static int try_layouts(struct tm_predictor *predictor, int gpus, struct best *be
 {
     const struct tm_predict_request *request = &predictor->request;
     int stages_max = (int)request->model->layer_count < gpus ? (int)request->model->layer_count : gpus;
-    if (stages_max > TM_STAGES_MAX) stages_max = TM_STAGES_MAX;
+    if (stages_max > TM_PREDICT_STAGES_MAX) stages_max = TM_PREDICT_STAGES_MAX;
     int first = request->stages > 0 ? request->stages : 1;
     int last = request->stages > 0 ? request->stages : stages_max;
     for (int stages = first; stages <= last; stages++) {
@@ -438,7 +438,7 @@ int tm_predictor_create(const struct tm_predict_request *request, struct tm_pred
 void tm_predictor_destroy(struct tm_predictor *predictor)
 {
     if (predictor == NULL) return;
-    for (size_t i = 0; i <= TM_STAGES_MAX; i++)
+    for (size_t i = 0; i <= TM_PREDICT_STAGES_MAX; i++)
         tm_predictor__forget(predictor->cuts[i]);
     tm_free(predictor->costs);
     tm_free(predictor);

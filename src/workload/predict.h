@@ -14,7 +14,7 @@
 
 #include "workload/comm.h"
 
-enum { TM_FLEET_GROUPS_MAX = 8, TM_STAGES_MAX = 256, TM_FLEET_GPUS_MAX = 65536 };
+enum { TM_FLEET_GROUPS_MAX = 8, TM_PREDICT_STAGES_MAX = 256, TM_FLEET_GPUS_MAX = 65536 };
 
 /* Equal instances. */
 struct tm_fleet_group {
@@ -59,7 +59,7 @@ struct tm_prediction {
     int micro_batch;
     int micro_batches; /* of the pipeline that has most */
     bool recompute;
-    double memory_gib[TM_STAGES_MAX]; /* of the GPU of each stage */
+    double memory_gib[TM_PREDICT_STAGES_MAX]; /* of the GPU of each stage */
     double memory_limit_gib;
     bool fits;
     const char *limit; /* what sets the pace: "compute", "launches", "communication", "bubble", or "memory" */

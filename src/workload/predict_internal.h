@@ -39,7 +39,7 @@ struct tm_predictor {
     struct tm_predict_request request; /* its groups are the predictor's own */
     struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
     double *costs; /* per layer: what the cut balances */
-    struct tm_stage_cut *cuts[TM_STAGES_MAX + 1];
+    struct tm_stage_cut *cuts[TM_PREDICT_STAGES_MAX + 1];
     bool tuned; /* the user measured this model: how its curve was moved */
     struct tm_compute_curve common;
     struct tm_compute_curve own;
