@@ -17,12 +17,12 @@ struct tm_coordinator_service {
     const char *tls_folder;       /* NULL: none, loopback only */
     const char *address_file;     /* where it listens is written there; NULL: not */
     const char *owner_dir;        /* state folder: it ends when nobody that lives owns it; NULL: it does not look */
-    const volatile int *stop;     /* set by a signal handler; NULL: never */
+    const volatile int *stop;     /* counted up by a signal handler: 1 stop in order, 2 at once; NULL: never */
     const struct tm_run_job *job; /* put into the record, for views; NULL: not */
     struct tm_run_hook hook;
 };
 
-/* Runs until the job is finished and its workers have gone, or *stop. */
+/* Runs until the job is finished, stopped or has failed and its workers have gone, or *stop is 2. */
 int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *service, struct tm_error *e);
 
 struct tm_agent_service {

@@ -31,7 +31,8 @@ struct service {
     struct tm_run_tap tap;
     int64_t hooked_ms; /* when the hook was last served */
     uint64_t hooked_sequence;
-    bool stop_asked;
+    int stop_asked; /* by the tap: 1 in order, 2 at once */
+    bool stopping;
 };
 
 static int64_t now_ms(const struct service *s)
@@ -178,8 +179,7 @@ static int tap_events(struct tm_run_tap *tap, uint64_t after, size_t max, tm_run
 static void tap_stop(struct tm_run_tap *tap, bool now)
 {
     struct service *s = tap->self;
-    (void)now;
-    s->stop_asked = true;
+    if (s->stop_asked < 1 + now) s->stop_asked = 1 + now;
 }
 
 static void serve_hook(struct service *s)
@@ -239,9 +239,24 @@ static bool is_alone(struct service *s)
     return s->alone;
 }
 
+/* 0: go on, 1: stop in order, 2: at once. */
+static int stop_level(const struct service *s)
+{
+    int told = s->given->stop == NULL ? 0 : *s->given->stop;
+    return told > s->stop_asked ? told : s->stop_asked;
+}
+
+static void heed_stop(struct service *s)
+{
+    if (s->failed != 0 || s->stopping || stop_level(s) == 0) return;
+    s->stopping = true;
+    tm_coordinator_stop(s->coordinator, now_ms(s), "asked to", &s->out);
+    carry_out(s);
+}
+
 static bool ends(struct service *s)
 {
-    if (s->failed != 0 || s->stop_asked || is_alone(s) || (s->given->stop != NULL && *s->given->stop != 0)) return true;
+    if (s->failed != 0 || stop_level(s) > 1 || is_alone(s)) return true;
     if (s->done_ms < 0) return false;
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
@@ -269,6 +284,7 @@ static void loop(struct service *s)
             s->failed = tm_record_flush(s->record, &s->error);
         }
         serve_hook(s);
+        heed_stop(s);
     }
 }
 
