@@ -72,6 +72,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
                                                            .copies = settings->checkpoint_restart ? 0 : 1,
                                                            .copies_to_files = true,
                                                            .sets_kept = 2,
+                                                           .resume = true,
                                                            .fresh = !cli->env->file_exists(cli->env, place->record)},
                                            .listen = place->listen,
                                            .record = place->record,
