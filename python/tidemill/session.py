@@ -1,0 +1,220 @@
+"""Taking part in a job: `Session` joins a coordinator, `Alone` plays one for a single process.
+
+Both give the same `Work` to an engine, so a script need not know which of them it has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Protocol, Sequence, Tuple
+
+from tidemill import library
+from tidemill.errors import JobFailed, Refused, TidemillError, UsageError
+
+STEP = library.STEP
+APPLY = library.APPLY
+
+
+class Engine(Protocol):
+    """What a trainer gives (include/tidemill.h). Layers are numbered from 0; addresses are those of memory."""
+
+    def layer_bytes(self, layer: int) -> int: ...
+
+    def init_layer(self, layer: int, address: int, size: int) -> None: ...
+
+    def read_layer(self, layer: int, address: int, size: int) -> None: ...
+
+    def write_layer(self, layer: int, address: int, size: int) -> None: ...
+
+    def drop_layer(self, layer: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Peer:
+    instance: int
+    pipeline: int
+    stage: int
+    address: str
+    endpoint: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to do: compute a step over the share of micro-batches, or apply it."""
+
+    kind: int
+    generation: int
+    step: int
+    norm: float
+    pipeline: int
+    pipelines: int
+    stage: int
+    stages: int
+    first_layer: int
+    last_layer: int
+    first_micro_batch: int
+    last_micro_batch: int
+    peers: Tuple[Peer, ...] = ()
+
+
+def under_agent(variables: Mapping[str, str]) -> bool:
+    """Was this process started by an agent, to be one worker of many?"""
+    return bool(variables.get("TIDEMILL_COORDINATOR"))
+
+
+class Session:
+    """A worker's seat in a job. One thread, the engine's, calls everything but `cancelled`."""
+
+    def __init__(self, engine: Engine, endpoint: str, kernel_class: str) -> None:
+        """Joins the job that the agent's variables name. endpoint: where the engines of peers reach ours."""
+        self._lib = library.load()
+        self._engine = engine
+        self._error: Optional[BaseException] = None
+        self._closed = False
+        self._table = library.Engine(
+            None,
+            library.LayerBytes(self._guard(lambda c, layer: engine.layer_bytes(layer), 0)),
+            library.InitLayer(self._guard(lambda c, layer, out, size: engine.init_layer(layer, out, size) or 0, 1)),
+            library.LayerMemory(),
+            library.DropLayer(self._guard(lambda c, layer: engine.drop_layer(layer), None)),
+            library.MoveLayer(self._guard(lambda c, layer, out, size: engine.read_layer(layer, out, size) or 0, 1)),
+            library.MoveLayer(self._guard(lambda c, layer, data, size: engine.write_layer(layer, data, size) or 0, 1)),
+        )
+        error = ctypes.create_string_buffer(1024)
+        options = library.Options()
+        if self._lib.tidemill_options_from_environment(ctypes.byref(options), error, len(error)) != 0:
+            raise UsageError(error.value.decode(errors="replace"))
+        options.kernel_class, options.endpoint = kernel_class.encode(), endpoint.encode()
+        self._handle = self._lib.tidemill_open(ctypes.byref(options), ctypes.byref(self._table), error, len(error))
+        if not self._handle:
+            raise TidemillError(f"cannot join the job: {error.value.decode(errors='replace')}")
+        self._work = library.Work()
+
+    def _guard(self, function: Any, on_error: Any) -> Any:
+        """Exceptions cannot cross C: they are kept and raised by the next call of `next`."""
+
+        def call(*words: Any) -> Any:
+            try:
+                return function(*words)
+            except BaseException as error:  # noqa: BLE001
+                self._error = error
+                return on_error
+
+        return call
+
+    def next(self) -> Optional[Work]:
+        """Waits for the next thing to do; None when the job is finished."""
+        status = self._lib.tidemill_next(self._handle, ctypes.byref(self._work))
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        if status == 1:
+            return None
+        if status != 0:
+            reason = (self._lib.tidemill_reason(self._handle) or b"").decode(errors="replace")
+            raise (JobFailed if reason else Refused)(reason or "the coordinator refused this worker")
+        w = self._work
+        peers = tuple(
+            Peer(p.instance, p.pipeline, p.stage, (p.address or b"").decode(), (p.endpoint or b"").decode())
+            for p in (w.peers[i] for i in range(w.peer_count))
+        )
+        return Work(w.kind, w.generation, w.step, w.norm, w.pipeline, w.pipelines, w.stage, w.stages, w.first_layer,
+                    w.last_layer, w.first_micro_batch, w.last_micro_batch, peers)
+
+    def cancelled(self) -> bool:
+        """Has the step under way been given up? Any thread."""
+        return self._closed or self._lib.tidemill_cancelled(self._handle) != 0
+
+    def held(self, step: int, norms: Mapping[int, float]) -> bool:
+        """The step's reduced gradients are here. False: it was given up meanwhile."""
+        table = (library.Norm * len(norms))(*[(layer, value) for layer, value in norms.items()])
+        status = self._lib.tidemill_held(self._handle, step, table, len(norms))
+        if status < 0:
+            raise MemoryError("no memory to vote on a step")
+        return status == 0
+
+    def applied(self, step: int) -> None:
+        self._lib.tidemill_applied(self._handle, step)
+
+    def report_loss(self, step: int, loss: float) -> None:
+        self._lib.tidemill_report_loss(self._handle, step, loss)
+
+    def failed(self, reason: str) -> None:
+        """The job itself is wrong: recorded, everybody is stopped, nothing is tried again."""
+        self._lib.tidemill_failed(self._handle, reason.encode(errors="replace"))
+
+    def wait_for_end(self, seconds: float) -> None:
+        """After `failed`: until the coordinator knows, but not for ever."""
+        waiter = threading.Thread(target=lambda: self._lib.tidemill_next(self._handle, ctypes.byref(library.Work())),
+                                  daemon=True)
+        waiter.start()
+        waiter.join(seconds)
+        if waiter.is_alive():
+            self._closed = True  # the handle stays with the thread; the process is about to end
+
+    def waiting_for(self, instance: int) -> None:
+        self._lib.tidemill_waiting_for(self._handle, instance)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._lib.tidemill_close(self._handle)
+
+
+class Alone:
+    """One worker with all of the work: what a script gets that no agent has started."""
+
+    def __init__(self, engine: Engine, steps: int, layers: int, micro_batches: int, first_step: int = 1) -> None:
+        self._steps, self._layers, self._micro_batches = steps, layers, micro_batches
+        self._step = first_step
+        self._norm: Optional[float] = None
+        self.losses: Dict[int, float] = {}
+
+    def next(self) -> Optional[Work]:
+        if self._step > self._steps:
+            return None
+        kind = STEP if self._norm is None else APPLY
+        return Work(kind, 1, self._step, self._norm or 0.0, 0, 1, 0, 1, 0, self._layers, 0, self._micro_batches,
+                    (Peer(1, 0, 0, "", ""),))
+
+    def cancelled(self) -> bool:
+        return False
+
+    def held(self, step: int, norms: Mapping[int, float]) -> bool:
+        self._norm = float(sum(norms[layer] for layer in sorted(norms)))
+        return True
+
+    def applied(self, step: int) -> None:
+        self._norm = None
+        self._step = step + 1
+
+    def report_loss(self, step: int, loss: float) -> None:
+        self.losses[step] = loss
+
+    def failed(self, reason: str) -> None:
+        pass
+
+    def wait_for_end(self, seconds: float) -> None:
+        pass
+
+    def waiting_for(self, instance: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def stay_with_agent() -> None:
+    """A worker must not outlive its agent, and must die of a signal while it waits in C."""
+    if sys.platform.startswith("linux"):
+        parent_death_signal = 1
+        ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL, 0, 0, 0)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+__all__: Sequence[str] = ["APPLY", "Alone", "Engine", "Peer", "STEP", "Session", "Work", "stay_with_agent", "under_agent"]

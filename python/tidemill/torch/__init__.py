@@ -1,0 +1,9 @@
+"""Elastic PyTorch: an ordinary training script that goes on when machines come and go.
+
+See doc/pytorch.md ("Train your PyTorch job on spot"), and `init` for the five lines that change.
+"""
+
+from tidemill.errors import JobFailed, Refused, TidemillError, UsageError
+from tidemill.torch.job import Job, Step, check_torch, init
+
+__all__ = ["Job", "JobFailed", "Refused", "Step", "TidemillError", "UsageError", "check_torch", "init"]

@@ -1,0 +1,188 @@
+"""A process group a generation, whose operations can be given up at once.
+
+gloo waits for its peers until a timeout, and nothing makes it stop before. So nobody waits in it: operations run in
+gloo's own threads, we wait for their futures and look meanwhile whether the step was cancelled. A group that is given up
+goes to a thread that waits for its end; its buffers belong to it alone, so that what it still does harms nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+
+from tidemill.errors import TidemillError
+
+_POLL_S = 0.02
+
+
+class StepCancelled(TidemillError):
+    """The step was given up, or a peer was lost: the next generation will do it again."""
+
+
+class Home:
+    """This worker's store: its peers meet there when it is the first of a generation."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self._store = dist.TCPStore(host, 0, None, True, timeout=timedelta(seconds=60), wait_for_workers=False)
+        self.port = self._store.port
+
+    def endpoint(self, digest: str) -> str:
+        return f"{self.host}:{self.port}#{digest}"
+
+
+def read_endpoint(text: str) -> Tuple[str, int, str]:
+    """host, port and the digest of the initial state."""
+    place, _, digest = text.partition("#")
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdigit():
+        raise TidemillError(f"a peer's endpoint is {text!r}, not HOST:PORT#DIGEST: it is not a PyTorch worker")
+    return host, int(port), digest
+
+
+_given_up: List[threading.Thread] = []
+
+
+def given_up() -> bool:
+    """Does anything that was given up still run? Then the process must end without waiting for it."""
+    _given_up[:] = [t for t in _given_up if t.is_alive()]
+    return bool(_given_up)
+
+
+def _bury(things: Sequence[Any]) -> None:
+    """Destroying a group waits for its operations: elsewhere."""
+    kept = list(things)
+
+    def wait() -> None:
+        for thing in kept:
+            if hasattr(thing, "wait"):
+                try:
+                    thing.wait()
+                except RuntimeError:
+                    pass
+        kept.clear()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    _given_up.append(thread)
+    thread.start()
+
+
+class Group:
+    """The members of a generation that exchange tensors; size 1 needs no group at all."""
+
+    def __init__(self, rank: int, size: int, cancelled: Callable[[], bool]) -> None:
+        self.rank, self.size = rank, size
+        self._cancelled = cancelled
+        self._group: Optional[Any] = None
+        self._works: List[Any] = []
+        self._broken = False
+
+    def connect(self, name: str, host: str, meeting: Tuple[str, int], backend: str, timeout_s: float) -> None:
+        """Meets the others at the first one's store."""
+        if self.size == 1:
+            return
+        done = threading.Event()
+        result: List[Any] = []
+
+        def join() -> None:
+            try:
+                timeout = timedelta(seconds=timeout_s)
+                store = dist.TCPStore(meeting[0], meeting[1], None, False, timeout=timeout, wait_for_workers=False)
+                prefixed = dist.PrefixStore(name, store)
+                result.append(_make_group(backend, prefixed, self.rank, self.size, host, timeout))
+            except Exception as error:  # noqa: BLE001
+                result.append(error)
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=join, daemon=True)
+        thread.start()
+        while not done.wait(_POLL_S):
+            if self._cancelled():
+                _given_up.append(thread)
+                raise StepCancelled("while meeting the other workers")
+        if isinstance(result[0], Exception):
+            raise StepCancelled(f"cannot meet the other workers: {result[0]}")
+        self._group = result[0]
+
+    def all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Any:
+        """Begins to add up `tensor` over all members, in place. Wait for the result."""
+        if self._group is None:
+            return None
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        return self._begin(self._group.allreduce, [tensor], options)
+
+    def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
+        assert self._group is not None
+        return self._begin(self._group.send, [tensor], to, tag)
+
+    def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Any:
+        assert self._group is not None
+        return self._begin(self._group.recv, [tensor], source, tag)
+
+    def _begin(self, operation: Callable[..., Any], *words: Any) -> Any:
+        if self._broken:
+            raise StepCancelled("the group is broken")
+        try:
+            work = operation(*words)
+        except RuntimeError as error:
+            raise self._break(error) from error
+        self._works.append(work)
+        return work
+
+    def wait(self, work: Any) -> None:
+        """Until it is done; StepCancelled when the step is given up or a peer is lost."""
+        if work is None:
+            return
+        event = threading.Event()
+        errors: List[RuntimeError] = []
+
+        def finish() -> None:
+            try:
+                work.wait()
+            except RuntimeError as error:
+                errors.append(error)
+            event.set()
+
+        try:
+            work.get_future().add_done_callback(lambda _: event.set())
+            known = True
+        except RuntimeError:  # gloo's sends and receives have no future, and may be waited for only once
+            known = False
+            threading.Thread(target=finish, daemon=True).start()
+        while not event.wait(_POLL_S):
+            if self._cancelled():
+                raise self._break(None)
+        if known:
+            finish()
+        self._works = [w for w in self._works if w is not work]
+        if errors:
+            raise self._break(errors[0])
+
+    def _break(self, error: Optional[BaseException]) -> StepCancelled:
+        self._broken = True
+        self.close()
+        return StepCancelled("the step was given up" if error is None else f"a peer is lost: {error}")
+
+    def close(self) -> None:
+        """Gives the group up, whatever it does."""
+        if self._group is not None:
+            _bury([*self._works, self._group])
+        self._group, self._works = None, []
+
+
+def _make_group(backend: str, store: Any, rank: int, size: int, host: str, timeout: timedelta) -> Any:
+    if backend == "nccl":
+        options = dist.ProcessGroupNCCL.Options()
+        options._timeout = timeout
+        return dist.ProcessGroupNCCL(store, rank, size, options)
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = timeout
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
+    options._threads = 2
+    return dist.ProcessGroupGloo(store, rank, size, options)

@@ -1,0 +1,456 @@
+"""A model, its optimizer and its schedule as Tidemill's layers: runs of bytes of a fixed size.
+
+A layer is 64 bytes (magic, committed step, length of the notes), the notes (JSON, with room kept behind them), then
+tensors, each aligned to 64 bytes: parameters, buffers, scales of gradients, and the optimizer's state of these parameters.
+What is not a tensor (learning rates, the schedule's counters, numbers that an optimizer keeps) is in the notes.
+
+Tensors stay where the script has put them, on the CPU or a GPU: a layer's bytes are made when somebody asks for them (a
+copy, a peer that fetches), and nothing is copied when a step is applied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import struct
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+import torch
+from torch import nn
+
+from tidemill.errors import UsageError
+
+_MAGIC = b"tmtorch1"
+_FIXED = 64
+_ALIGN = 64
+
+
+def _round_up(n: int) -> int:
+    return (n + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+# ---- notes: what is not a tensor, as text that is the same wherever it is written ----
+
+
+def to_plain(value: Any, where: str) -> Any:
+    """JSON's kinds, with marks where Python has more."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        return {"#tensor": [str(value.dtype)[6:], value.item()]}
+    if isinstance(value, list):
+        return [to_plain(v, where) for v in value]
+    if isinstance(value, tuple):
+        return {"#tuple": [to_plain(v, where) for v in value]}
+    if isinstance(value, dict):
+        kind = "#counter" if isinstance(value, Counter) else "#dict"
+        items = [[to_plain(k, where), to_plain(v, where)] for k, v in value.items()]
+        return {kind: sorted(items, key=lambda item: json.dumps(item[0]))}
+    raise UsageError(f"{where} keeps a {type(value).__name__}, which cannot be part of the job's state: use numbers, "
+                     "texts, lists and maps of them")
+
+
+def from_plain(value: Any) -> Any:
+    """What `to_plain` was given."""
+    if isinstance(value, list):
+        return [from_plain(v) for v in value]
+    if isinstance(value, dict):
+        kind, content = next(iter(value.items()))
+        if kind == "#tuple":
+            return tuple(from_plain(v) for v in content)
+        if kind == "#tensor":
+            return torch.tensor(content[1], dtype=getattr(torch, content[0]))
+        table = {from_plain(k): from_plain(v) for k, v in content}
+        return Counter(table) if kind == "#counter" else table
+    return value
+
+
+# ---- the layout of a layer ----
+
+
+@dataclass
+class Slot:
+    """A tensor's place in a layer."""
+
+    name: str
+    dtype: torch.dtype
+    shape: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def bytes(self) -> int:
+        extent = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride)) if all(self.shape) else 0
+        return extent * torch.empty(0, dtype=self.dtype).element_size()
+
+
+    def read(self, tensor: Optional[torch.Tensor], address: int) -> None:
+        """Writes the tensor's bytes to memory, where there is one."""
+        if tensor is None:
+            return
+        if tensor.device.type != "cpu" or tensor.stride() != self.stride:
+            host = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+            tensor = host.copy_(tensor.detach())
+        ctypes.memmove(address + self.offset, tensor.data_ptr(), self.bytes)
+
+    def write(self, tensor: torch.Tensor, address: int) -> None:
+        """Reads the tensor's values from memory."""
+        host = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+        ctypes.memmove(host.data_ptr(), address + self.offset, self.bytes)
+        with torch.no_grad():
+            tensor.copy_(host)
+
+
+def _slot_for(name: str, tensor: torch.Tensor) -> Slot:
+    like = torch.empty_like(tensor, device="meta", memory_format=torch.preserve_format)
+    return Slot(name, tensor.dtype, tuple(tensor.shape), tuple(like.stride()))
+
+
+@dataclass
+class Param:
+    """A parameter (counted once however many modules share it) with its optimizer's state."""
+
+    name: str
+    tensor: nn.Parameter
+    slot: Slot
+    state: "OrderedDict[str, Slot]" = field(default_factory=OrderedDict)
+    devices: Dict[str, torch.device] = field(default_factory=dict)  # of its state
+    numbers: Tuple[str, ...] = ()  # keys of its state that are no tensors
+
+
+@dataclass
+class Buffer:
+    name: str
+    owner: Tuple[nn.Module, str]
+    slot: Slot
+
+    def tensor(self) -> torch.Tensor:
+        module, key = self.owner
+        return module._buffers[key]  # type: ignore[return-value]
+
+
+@dataclass
+class Unit:
+    """A module's own parameters and buffers: what a layer is made of."""
+
+    name: str
+    params: List[Param] = field(default_factory=list)
+    buffers: List[Buffer] = field(default_factory=list)
+
+    def weight(self) -> int:
+        return sum(p.slot.bytes + sum(s.bytes for s in p.state.values()) for p in self.params) + sum(
+            b.slot.bytes for b in self.buffers)
+
+
+def probe_optimizer(optimizer: torch.optim.Optimizer) -> Dict[nn.Parameter, Dict[str, Any]]:
+    """What state the optimizer will keep for each parameter, learnt from a step with zero gradients on a stand-in."""
+    trial = object.__new__(type(optimizer))
+    trial.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k not in ("step", "zero_grad")})
+    trial.state = type(optimizer.state)(dict) if hasattr(optimizer.state, "default_factory") else {}
+    trial.param_groups = []
+    pairs: List[Tuple[nn.Parameter, nn.Parameter]] = []
+    for group in optimizer.param_groups:
+        copies = []
+        for param in group["params"]:
+            copy = nn.Parameter(torch.zeros_like(param, memory_format=torch.preserve_format), param.requires_grad)
+            copy.grad = torch.zeros_like(copy) if param.requires_grad else None
+            if param in optimizer.state:
+                trial.state[copy] = {k: v.clone() if isinstance(v, torch.Tensor) else v
+                                     for k, v in optimizer.state[param].items()}
+            copies.append(copy)
+            pairs.append((param, copy))
+        trial.param_groups.append({**group, "params": copies})
+    try:
+        type(optimizer).step(trial)
+    except Exception as error:
+        raise UsageError(
+            f"{type(optimizer).__name__} cannot be used: Tidemill has to know the size of its state before the first "
+            f"step, and a step with zero gradients on a stand-in failed ({type(error).__name__}: {error}). Optimizers "
+            "that need a closure (LBFGS) are not supported; use AdamW, SGD, or another that steps by itself"
+        ) from error
+    return {param: dict(trial.state.get(copy, {})) for param, copy in pairs}
+
+
+class ModelState:
+    """The attached model, optimizer and schedule, as layers. An engine of tidemill.session."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None,
+                 first_scale: Optional[int] = None) -> None:
+        """first_scale: of every gradient, where they are summed as integers; None: they are not."""
+        self.model, self.optimizer, self.scheduler = model, optimizer, scheduler
+        self.first_scale = first_scale
+        self.units = self._gather()
+        self.device = self._one_device()
+        self.layers: List["Layer"] = []
+        self.step = 0
+
+    # -- what there is --
+
+    def _gather(self) -> List[Unit]:
+        expected = probe_optimizer(self.optimizer)
+        units: List[Unit] = []
+        seen: Set[int] = set()
+        for module_name, module in self.model.named_modules():
+            unit = Unit(module_name or "(root)")
+            for key, param in module._parameters.items():
+                if param is None or id(param) in seen:
+                    continue
+                seen.add(id(param))
+                unit.params.append(self._describe(f"{module_name}.{key}".lstrip("."), param, expected))
+            for key, tensor in module._buffers.items():
+                if tensor is None or key in module._non_persistent_buffers_set or id(tensor) in seen:
+                    continue
+                seen.add(id(tensor))
+                name = f"{module_name}.{key}".lstrip(".")
+                unit.buffers.append(Buffer(name, (module, key), _slot_for(name, tensor)))
+            if unit.params or unit.buffers:
+                units.append(unit)
+        strangers = [p for g in self.optimizer.param_groups for p in g["params"] if id(p) not in seen]
+        if strangers:
+            raise UsageError(f"the optimizer has {len(strangers)} parameter(s) that the model does not have, the first "
+                             f"of shape {tuple(strangers[0].shape)}: attach the model that holds all of them")
+        return units
+
+    def _describe(self, name: str, param: nn.Parameter, expected: Dict[nn.Parameter, Dict[str, Any]]) -> Param:
+        out = Param(name, param, _slot_for(name, param))
+        numbers = []
+        for key, value in expected.get(param, {}).items():
+            if isinstance(value, torch.Tensor):
+                out.state[key] = _slot_for(f"{name}:{key}", value)
+                out.devices[key] = value.device
+            else:
+                numbers.append(key)
+        out.numbers = tuple(numbers)
+        return out
+
+    def _one_device(self) -> torch.device:
+        devices = {p.device for p in self.model.parameters()}
+        devices |= {b.tensor().device for u in self.units for b in u.buffers}
+        if len(devices) > 1:
+            raise UsageError(f"the model is on several devices ({', '.join(sorted(map(str, devices)))}): move it to one")
+        return devices.pop() if devices else torch.device("cpu")
+
+    # -- layers --
+
+    def cut(self, count: int) -> None:
+        """Units become `count` layers of about equal size, in order."""
+        total = sum(u.weight() for u in self.units) or 1
+        groups: List[List[Unit]] = [[] for _ in range(count)]
+        before = 0
+        for unit in self.units:
+            middle = before + unit.weight() / 2
+            groups[min(count - 1, int(middle * count / total))].append(unit)
+            before += unit.weight()
+        self.make_layers(groups)
+
+    def make_layers(self, groups: Sequence[Sequence[Unit]]) -> None:
+        self.layers = [Layer(self, number, group) for number, group in enumerate(groups)]
+
+    @property
+    def params(self) -> List[Param]:
+        return [p for layer in self.layers for p in layer.params]
+
+    def digest(self) -> str:
+        """Of the initial state and the shape of all layers: the same on every worker, or the job makes no sense."""
+        h = hashlib.blake2b(digest_size=8)
+        for layer in self.layers:
+            h.update(layer.initial)
+            h.update(json.dumps([layer.size, layer.names()]).encode())
+        return h.hexdigest()
+
+    # -- notes of all layers --
+
+    def shared_notes(self) -> Any:
+        schedule = None if self.scheduler is None else to_plain(self.scheduler.state_dict(), "the scheduler")
+        groups = []
+        for group in self.optimizer.param_groups:
+            groups.append(to_plain({k: v for k, v in group.items() if k != "params"}, "the optimizer's settings"))
+        return {"schedule": schedule, "groups": groups}
+
+    def load_shared_notes(self, notes: Any) -> None:
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(from_plain(notes["schedule"]))
+        for group, saved in zip(self.optimizer.param_groups, notes["groups"]):
+            for key, value in from_plain(saved).items():
+                if isinstance(group.get(key), torch.Tensor):
+                    group[key].fill_(value)
+                else:
+                    group[key] = value
+
+    def _chosen(self, held: Optional[Sequence[int]]) -> List["Layer"]:
+        return self.layers if held is None else [self.layers[i] for i in held]
+
+    def commit(self, step: int, held: Optional[Sequence[int]] = None) -> None:
+        """After an optimizer step: the layers are of this step."""
+        shared = self.shared_notes()
+        for layer in self._chosen(held):
+            layer.write_notes(step, shared)
+        self.step = step
+
+    def refresh(self, step: int, held: Optional[Sequence[int]] = None) -> None:
+        """Before a step: layers may have come from elsewhere, and be of another step than we remember."""
+        layers = self._chosen(held)
+        if layers and self.step != step:
+            self.load_shared_notes(layers[0].read_notes()["shared"])
+        for layer in layers:
+            if layer.step != step:
+                raise UsageError(f"layer {layer.number} is of step {layer.step}, expected {step}")
+        self.step = step
+
+    # -- the engine's side of tidemill.session --
+
+    def layer_bytes(self, layer: int) -> int:
+        if layer >= len(self.layers):
+            raise UsageError(f"the coordinator asks for layer {layer}, this worker has {len(self.layers)}: give the "
+                             "job as many layers as TIDEMILL_LAYERS says")
+        return self.layers[layer].size
+
+    def init_layer(self, layer: int, address: int, size: int) -> None:
+        initial = self.layers[layer].initial
+        ctypes.memset(address, 0, size)
+        ctypes.memmove(address, initial, len(initial))
+
+    def read_layer(self, layer: int, address: int, size: int) -> None:
+        self.layers[layer].read(address)
+
+    def write_layer(self, layer: int, address: int, size: int) -> None:
+        self.layers[layer].write(address)
+        self.step = -1
+
+    def drop_layer(self, layer: int) -> None:
+        self.layers[layer].step = -1
+
+
+class Layer:
+    """One of Tidemill's layers: where its tensors are, and which bytes they make."""
+
+    def __init__(self, owner: ModelState, number: int, units: Sequence[Unit]) -> None:
+        self.owner, self.number, self.units = owner, number, list(units)
+        self.params = [p for u in self.units for p in u.params]
+        self.buffers = [b for u in self.units for b in u.buffers]
+        self.trained = [p for p in self.params if p.tensor.requires_grad]
+        self.scales: Optional[torch.Tensor] = None
+        if owner.first_scale is not None:
+            self.scales = torch.full((max(1, len(self.trained)),), owner.first_scale, dtype=torch.int32)
+            self._scale_slot = _slot_for("scales", self.scales)
+        self._place()
+        self.step = 0  # committed; -1: this layer is not held
+        self.write_notes(0, owner.shared_notes())
+        self.initial = self._snapshot()
+
+    def names(self) -> List[str]:
+        return [f"{s.name} {s.dtype} {s.shape}" for s in self._slots()]
+
+    def _slots(self) -> Iterator[Slot]:
+        yield from (p.slot for p in self.params)
+        yield from (b.slot for b in self.buffers)
+        if self.scales is not None:
+            yield self._scale_slot
+        yield from (s for p in self.params for s in p.state.values())
+
+    def _place(self) -> None:
+        room = len(json.dumps({"shared": self.owner.shared_notes(), "own": self._own_notes()}))
+        keys = sum(len(key) + 8 for p in self.params for key in (*p.state, *p.numbers))
+        self.notes_bytes = _round_up(2 * room + 2 * keys + 64 * len(self.params) + 1024)
+        at = _FIXED + self.notes_bytes
+        for slot in self._slots():
+            slot.offset, at = at, _round_up(at + slot.bytes)
+        self.size = at
+
+    def _snapshot(self) -> bytes:
+        """All bytes, without the zeros at the end (state that optimizers start with)."""
+        whole = bytearray(self.size)
+        self.read(ctypes.addressof((ctypes.c_char * self.size).from_buffer(whole)))
+        return bytes(whole.rstrip(b"\0"))
+
+    # -- the optimizer's state --
+
+    def _check_kind(self, p: Param, key: str, value: Any) -> None:
+        slot = p.state.get(key)
+        name = type(self.owner.optimizer).__name__
+        if slot is None and key not in p.numbers:
+            raise UsageError(f"{name} began to keep {key!r} for {p.name} after its first step: such optimizers are not "
+                             "supported")
+        if slot is not None and value is not None and (tuple(value.shape) != slot.shape or value.dtype != slot.dtype):
+            raise UsageError(f"{name} changed {key!r} of {p.name} from {slot.shape} to {tuple(value.shape)}: such "
+                             "optimizers are not supported")
+
+    def _own_notes(self) -> Any:
+        """Which parameters have state yet, and the numbers of it."""
+        kept = []
+        for index, p in enumerate(self.params):
+            state = self.owner.optimizer.state.get(p.tensor)
+            if not state:
+                continue
+            for key, value in state.items():
+                self._check_kind(p, key, value)
+            numbers = {k: to_plain(state[k], f"the optimizer's state of {p.name}") for k in p.numbers if k in state}
+            kept.append([index, sorted(k for k in p.state if state.get(k) is not None), numbers])
+        return kept
+
+    # -- bytes --
+
+    def write_notes(self, step: int, shared: Any) -> None:
+        text = json.dumps({"shared": shared, "own": self._own_notes()}, separators=(",", ":")).encode()
+        if len(text) > self.notes_bytes:
+            raise UsageError(f"the schedule's and the optimizer's settings have grown to {len(text)} bytes; layer "
+                             f"{self.number} has room for {self.notes_bytes}: attach them with all they will have")
+        head = struct.pack("<8sQQ", _MAGIC, step, len(text)).ljust(_FIXED, b"\0") + text
+        self._head = head.ljust(_FIXED + self.notes_bytes, b"\0")
+        self.step = step
+
+    def read_notes(self) -> Any:
+        magic, _, length = struct.unpack_from("<8sQQ", self._head)
+        if magic != _MAGIC or length > self.notes_bytes:
+            raise UsageError(f"layer {self.number} does not hold a PyTorch layer: was this job started by another engine?")
+        return json.loads(self._head[_FIXED: _FIXED + length])
+
+    def read(self, address: int) -> None:
+        """Writes the layer's bytes to memory; gaps between tensors too, for they are part of its hash."""
+        ctypes.memset(address, 0, self.size)
+        ctypes.memmove(address, self._head, len(self._head))
+        states = self.owner.optimizer.state
+        for p in self.params:
+            p.slot.read(p.tensor, address)
+            state = states.get(p.tensor) or {}
+            for key, slot in p.state.items():
+                slot.read(state.get(key), address)
+        for b in self.buffers:
+            b.slot.read(b.tensor(), address)
+        if self.scales is not None:
+            self._scale_slot.read(self.scales, address)
+
+    def write(self, address: int) -> None:
+        """Takes the layer's bytes from memory: tensors get their values, the optimizer its state."""
+        self._head = ctypes.string_at(address, _FIXED + self.notes_bytes)
+        notes = self.read_notes()
+        for p in self.params:
+            p.slot.write(p.tensor, address)
+        for b in self.buffers:
+            b.slot.write(b.tensor(), address)
+        if self.scales is not None:
+            self._scale_slot.write(self.scales, address)
+        self._write_state(notes["own"], address)
+        self.step = struct.unpack_from("<Q", self._head, 8)[0]
+
+    def _write_state(self, notes: Any, address: int) -> None:
+        states = self.owner.optimizer.state
+        known = {index: (tensors, numbers) for index, tensors, numbers in notes}
+        for index, p in enumerate(self.params):
+            before = states.pop(p.tensor, None) or {}
+            if index not in known:
+                continue
+            tensors, numbers = known[index]
+            state: Dict[str, Any] = {}
+            for key, slot in p.state.items():
+                if key in tensors:
+                    place = before.get(key)
+                    if place is None:
+                        place = torch.empty_strided(slot.shape, slot.stride, dtype=slot.dtype, device=p.devices[key])
+                    slot.write(place, address)
+                    state[key] = place
+            state.update({k: from_plain(v) for k, v in numbers.items()})
+            states[p.tensor] = state

@@ -1,0 +1,246 @@
+"""Gradients of a step: gathered over this worker's micro-batches, added up over the workers, handed to the optimizer.
+
+FloatSums ("fast") adds floats in buckets while the last micro-batch still goes backward, as DistributedDataParallel does.
+FixedSums ("bitwise") turns each micro-batch's gradient into integers, whose sum has no order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+
+from tidemill.errors import JobFailed, UsageError
+from tidemill.torch import fixed_point
+from tidemill.torch.group import Group
+from tidemill.torch.state import Layer, Param
+
+_BUCKET_BYTES = 25 << 20
+_FIRST_BUCKET_BYTES = 1 << 20
+
+
+class Redo(Exception):
+    """A gradient did not fit its scale: all workers compute the step again with a smaller one."""
+
+
+def squares_by_layer(layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) -> Dict[int, float]:
+    """Sums of squares, a layer; the order is fixed, so the bits are the same on every replica."""
+    out: Dict[int, float] = {}
+    for layer in layers:
+        tensors = [grads[id(p)] for p in layer.trained if id(p) in grads]
+        if not tensors:
+            out[layer.number] = 0.0
+            continue
+        norms = torch.stack([n.double() for n in torch._foreach_norm(tensors, 2)])
+        out[layer.number] = float((norms * norms).sum())
+    return out
+
+
+def _scales(layer: Layer) -> torch.Tensor:
+    assert layer.scales is not None
+    return layer.scales
+
+
+class _Bucket:
+    def __init__(self, params: List[Param]) -> None:
+        first = params[0].tensor
+        self.params = params
+        self.flat = torch.zeros(sum(p.tensor.numel() for p in params), dtype=first.dtype, device=first.device)
+        self.views: List[torch.Tensor] = []
+        at = 0
+        for p in params:
+            n = p.tensor.numel()
+            self.views.append(torch.as_strided(self.flat[at: at + n], p.tensor.shape, p.slot.stride))
+            at += n
+        self.waiting = 0
+        self.work: Any = None
+
+
+class FloatSums:
+    """Gradients as floats in buckets; each bucket is added up over the workers as soon as it is ready."""
+
+    def __init__(self, layers: Sequence[Layer], micro_batches: int, with_norms: bool) -> None:
+        self._layers, self._micro_batches, self._with_norms = layers, micro_batches, with_norms
+        params = [p for layer in layers for p in layer.trained]
+        self._buckets = [_Bucket(group) for group in self._group(list(reversed(params)))]
+        self._place: Dict[int, Tuple[_Bucket, int]] = {}
+        self._hooks = []
+        for bucket in self._buckets:
+            for index, p in enumerate(bucket.params):
+                self._place[id(p.tensor)] = (bucket, index)
+                self._hooks.append(p.tensor.register_post_accumulate_grad_hook(self._ready))
+        self._last = False
+        self._next = 0
+        self._group_now: Optional[Group] = None
+
+    @staticmethod
+    def _group(params: List[Param]) -> List[List[Param]]:
+        groups: List[List[Param]] = []
+        room, kind = 0, None
+        for p in params:
+            size = p.tensor.numel() * p.tensor.element_size()
+            if not groups or room < size or kind != p.tensor.dtype:
+                groups.append([])
+                room = _FIRST_BUCKET_BYTES if len(groups) == 1 else _BUCKET_BYTES
+                kind = p.tensor.dtype
+            groups[-1].append(p)
+            room -= size
+        return groups
+
+    def close(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def begin(self, group: Group) -> None:
+        """A step begins: from zero, and into the buckets."""
+        self._group_now, self._last, self._next = group, False, 0
+        for bucket in self._buckets:
+            bucket.flat.zero_()
+            bucket.work = None
+            bucket.waiting = len(bucket.params)
+            for p, view in zip(bucket.params, bucket.views):
+                p.tensor.grad = view
+
+    def begin_micro_batch(self, last: bool) -> None:
+        self._last = last
+
+    def _ready(self, tensor: torch.Tensor) -> None:
+        bucket, index = self._place[id(tensor)]
+        view = bucket.views[index]
+        if tensor.grad is not view:
+            view.add_(tensor.grad)  # type: ignore[arg-type]
+            tensor.grad = view
+        if not self._last:
+            return
+        bucket.waiting -= 1
+        while self._next < len(self._buckets) and self._buckets[self._next].waiting <= 0:
+            self._launch()
+
+    def _launch(self) -> None:
+        """In the same order on every worker."""
+        bucket = self._buckets[self._next]
+        self._next += 1
+        bucket.flat.mul_(1.0 / self._micro_batches)
+        assert self._group_now is not None
+        bucket.work = self._group_now.all_reduce(bucket.flat)
+
+    def end_micro_batch(self) -> None:
+        pass
+
+    def finish(self) -> Dict[int, float]:
+        """Waits for all sums; the layers' shares of the squared norm."""
+        while self._next < len(self._buckets):
+            self._launch()
+        for bucket in self._buckets:
+            if bucket.work is not None:
+                assert self._group_now is not None
+                self._group_now.wait(bucket.work)
+                bucket.work = None
+        if not self._with_norms:
+            return {layer.number: 0.0 for layer in self._layers}
+        grads = {id(p): view for b in self._buckets for p, view in zip(b.params, b.views)}
+        return squares_by_layer(self._layers, grads)
+
+    def hand_over(self, factor: float) -> None:
+        """Gradients for the optimizer, times the clip factor."""
+        if factor != 1.0:
+            for bucket in self._buckets:
+                bucket.flat.mul_(factor)
+
+    def commit(self) -> None:
+        pass
+
+
+class FixedSums:
+    """Gradients as integers. Scales are part of the layers' committed state."""
+
+    def __init__(self, layers: Sequence[Layer], micro_batches: int) -> None:
+        self._layers, self._addends = layers, micro_batches
+        self._params = [p for layer in layers for p in layer.trained]
+        wrong = [p for p in self._params if p.tensor.dtype != torch.float32]
+        if wrong:
+            raise UsageError(f"determinism: bitwise needs parameters in float32; {wrong[0].name} is "
+                             f"{wrong[0].tensor.dtype}: use autocast for the computation, or determinism: fast")
+        count = sum(p.tensor.numel() for p in self._params)
+        device = self._params[0].tensor.device if self._params else torch.device("cpu")
+        self._floats = torch.zeros(count, device=device)
+        self._sums = torch.zeros(count, dtype=torch.int32, device=device)
+        self._rounded = torch.zeros(count, dtype=torch.int32, device=device)
+        self._views: List[torch.Tensor] = []
+        at = 0
+        for p in self._params:
+            n = p.tensor.numel()
+            self._views.append(torch.as_strided(self._floats[at: at + n], p.tensor.shape, p.slot.stride))
+            at += n
+        self._largest = torch.zeros(max(1, len(self._params)), device=device)
+        self._scales: List[int] = []
+        self._group_now: Optional[Group] = None
+
+    def close(self) -> None:
+        pass
+
+    def begin(self, group: Group) -> None:
+        self._group_now = group
+        self._scales = [int(s) for layer in self._layers for s in _scales(layer)[: len(layer.trained)].tolist()]
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self._sums.zero_()
+        self._largest.zero_()
+
+    def begin_micro_batch(self, last: bool) -> None:
+        self._floats.zero_()
+        for p, view in zip(self._params, self._views):
+            p.tensor.grad = view
+
+    def end_micro_batch(self) -> None:
+        if not self._params:
+            return
+        for p, view in zip(self._params, self._views):
+            if p.tensor.grad is not view and p.tensor.grad is not None:
+                view.copy_(p.tensor.grad)
+            p.tensor.grad = None
+        norms = torch.stack(torch._foreach_norm(self._views, math.inf))
+        torch.maximum(self._largest, norms, out=self._largest)
+        torch._foreach_mul_(self._views, [math.ldexp(1.0, s) for s in self._scales])
+        self._rounded.copy_(self._floats.round_())
+        self._sums.add_(self._rounded)
+
+    def finish(self) -> Dict[int, float]:
+        group = self._group_now
+        assert group is not None
+        group.wait(group.all_reduce(self._largest, dist.ReduceOp.MAX))
+        largest = self._largest.tolist()
+        self._check(largest)
+        if not all(fixed_point.fits(g, s, self._addends) for g, s in zip(largest, self._scales)):
+            self._scales = [s if fixed_point.fits(g, s, self._addends) else fixed_point.best(g, self._addends)
+                            for g, s in zip(largest, self._scales)]
+            raise Redo
+        group.wait(group.all_reduce(self._sums))
+        self._floats.copy_(self._sums)
+        if self._params:
+            torch._foreach_mul_(self._views, [math.ldexp(1.0, -s) / self._addends for s in self._scales])
+        return squares_by_layer(self._layers, {id(p): v for p, v in zip(self._params, self._views)})
+
+    def _check(self, largest: List[float]) -> None:
+        for p, g in zip(self._params, largest):
+            if not math.isfinite(g):
+                raise JobFailed(f"the gradient of {p.name} is not finite: lower the learning rate, clip, or look at "
+                                "the data of this step")
+
+    def hand_over(self, factor: float) -> None:
+        if factor != 1.0:
+            self._floats.mul_(factor)
+        for p, view in zip(self._params, self._views):
+            p.tensor.grad = view
+
+    def commit(self) -> None:
+        """The scales of the next step, into the layers."""
+        largest = iter(zip(self._largest.tolist(), self._scales))
+        for layer in self._layers:
+            count = len(layer.trained)
+            following = [fixed_point.following(g, s, self._addends) for g, s in (next(largest) for _ in range(count))]
+            if count:
+                _scales(layer)[:count].copy_(torch.tensor(following, dtype=torch.int32))

@@ -1,0 +1,142 @@
+"""Small jobs on a real cluster of processes, disturbed in every way; the weights must be those of an undisturbed run."""
+import os
+import subprocess
+from pathlib import Path
+
+import torch
+
+from cluster import ROOT, Cluster, Trouble, python
+
+SCRIPT = str(ROOT / "tests" / "torch" / "train_small.py")
+PACE = "0.03"
+
+
+def undisturbed(build: Path, folder: Path, model: str, steps: int, determinism: str):
+    """One process alone, plain `python train.py`."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
+    subprocess.run([python(), SCRIPT, model, str(folder / "alone"), "--steps", str(steps), "--determinism", determinism],
+                   check=True, stdout=subprocess.DEVNULL, env=variables)
+    return torch.load(folder / "alone-0")
+
+
+def begin(build: Path, folder: Path, model: str, steps: int, determinism: str = "bitwise", *extra: str) -> Cluster:
+    words = [python(), SCRIPT, model, str(folder / "out"), "--steps", str(steps), "--determinism", determinism,
+             "--pace", PACE, *extra]
+    return Cluster(build, folder / "cluster", words, steps)
+
+
+def results(folder: Path):
+    found = [torch.load(path) for path in folder.glob("out-*")]
+    if not found:
+        raise Trouble("no worker has the final weights")
+    return found
+
+
+def finish(cluster: Cluster, build: Path, folder: Path, model: str, steps: int, exact: bool = True) -> None:
+    cluster.await_end()
+    cluster.await_(lambda: len(list(folder.glob("out-*"))) > 0, 30, "the final weights")
+    alone = undisturbed(build, folder, model, steps, "bitwise" if exact else "fast")
+    for result in results(folder):
+        if exact and result["hash"] != alone["hash"]:
+            raise Trouble(f"other weights than the undisturbed run\n{cluster.tail()}")
+        for name, tensor in alone["model"].items():
+            torch.testing.assert_close(result["model"][name], tensor, rtol=1e-2, atol=2e-3)
+        assert result["lr"] == alone["lr"]
+        assert abs(result["loss"] - alone["loss"]) < 1e-4
+
+
+def test_kill_notice_join_mlp(build, folder):
+    """A worker is killed and comes back, another is noticed, a third joins."""
+    steps = 110
+    with begin(build, folder, "mlp", steps) as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_step(5, 2)
+        c.kill_worker(2)
+        c.await_step(c.newest()[0] + 4, 1)
+        c.await_step(c.newest()[0] + 2, 2)
+        c.start_agent(3)
+        c.await_step(c.newest()[0] + 2, 3)
+        c.notice(1)
+        c.await_step(c.newest()[0] + 4, 2)
+        finish(c, build, folder, "mlp", steps)
+        assert "a member will leave" in c.events(), c.events()
+
+
+def test_head_and_coordinator_gpt(build, folder):
+    """The instance that hosts the meeting point is lost at once; then the coordinator, which is started again."""
+    steps = 70
+    with begin(build, folder, "gpt", steps) as c:
+        for number in (1, 2, 3):
+            c.start_agent(number)
+        c.await_step(5, 3)
+        head = next(n for n in (1, 2, 3) if "rank 0" in c.log(n))
+        c.kill_instance(head)
+        c.await_step(c.newest()[0] + 4, 2)
+        c.kill_coordinator()
+        c.await_step(c.newest()[0] + 4)
+        c.start_coordinator()
+        finish(c, build, folder, "gpt", steps)
+
+
+def test_kill_cnn(build, folder):
+    """BatchNorm's statistics survive a kill, too."""
+    steps = 40
+    with begin(build, folder, "cnn", steps) as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_step(5, 2)
+        c.kill_instance(1)
+        finish(c, build, folder, "cnn", steps)
+
+
+def test_fast(build, folder):
+    """Sums of floats: the same but for rounding."""
+    steps = 40
+    with begin(build, folder, "gpt", steps, "fast") as c:
+        for number in (1, 2, 3):
+            c.start_agent(number)
+        c.await_step(5, 3)
+        c.kill_instance(2)
+        finish(c, build, folder, "gpt", steps, exact=False)
+
+
+def test_stopped_worker(build, folder):
+    """A worker that stands still hangs everybody's sums: they are given up, and training goes on without it."""
+    import signal
+
+    steps = 60
+    with begin(build, folder, "mlp", steps) as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_step(5, 2)
+        pid = c.worker_pid(1)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            c.await_step(c.newest()[0] + 5, 1)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        finish(c, build, folder, "mlp", steps)
+
+
+def test_exception(build, folder):
+    """A user's exception ends the job, with its traceback, on every worker; nothing is tried again."""
+    with begin(build, folder, "mlp", 30, "bitwise", "--fail-at", "7") as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_end(60)
+        events = c.events()
+        if "the data is odd" not in events:
+            raise Trouble(f"the record does not say why\n{c.tail()}")
+        assert c.newest()[0] == 6
+        assert any("the data is odd" in c.log(n) for n in (1, 2))
+
+
+def test_other_weights(build, folder):
+    """Workers that begin with other weights are told so."""
+    with begin(build, folder, "mlp", 30, "bitwise", "--unlike") as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_end(60)
+        if not any("other first weights" in c.log(n) for n in (1, 2)):
+            raise Trouble(c.tail())

@@ -1,0 +1,128 @@
+"""Small models in an ordinary loop; what tests/torch disturbs. Use: train_small.py MODEL OUT [--determinism D] [--steps N]"""
+import argparse
+import hashlib
+import os
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+import tidemill.torch
+
+
+class Points(Dataset):
+    """Items that are a function of their number; images, vectors or windows of text."""
+
+    def __init__(self, kind: str, count: int = 500) -> None:
+        self.kind, self.count = kind, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int):
+        g = torch.Generator().manual_seed(i)
+        if self.kind == "gpt":
+            text = torch.randint(0, 32, (17,), generator=g)
+            text = torch.cumsum(text % 3, 0) % 32  # something to learn
+            return text[:-1], text[1:]
+        shape = (1, 8, 8) if self.kind == "cnn" else (16,)
+        x = torch.randn(shape, generator=g)
+        x = x + 0.01 * torch.randn(shape)  # augmentation: drawn from the job's own numbers
+        return x, int(x.sum() > 0)
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
+        heads = [t.unflatten(-1, (2, -1)).transpose(1, 2) for t in (q, k, v)]
+        mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.drop(self.out(mixed.transpose(1, 2).flatten(-2)))
+        return x + self.drop(self.down(F.gelu(self.up(self.norm2(x)))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(32, width), nn.Embedding(16, width)
+        self.blocks = nn.Sequential(Block(width), Block(width))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 32, bias=False)
+        self.head.weight = self.tokens.weight  # tied
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.tokens(x) + self.places(torch.arange(x.shape[1]))
+        return self.head(self.norm(self.blocks(h))).flatten(0, 1)
+
+
+def make(kind: str) -> nn.Module:
+    if kind == "mlp":
+        return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 64), nn.ReLU(),
+                             nn.Linear(64, 2))
+    if kind == "cnn":
+        return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3),
+                             nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 2))
+    return Gpt()
+
+
+def weights_hash(model: nn.Module) -> str:
+    h = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        h.update(name.encode())
+        h.update(tensor.numpy().tobytes())
+    return h.hexdigest()[:32]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", choices=["mlp", "cnn", "gpt"])
+    parser.add_argument("out")
+    parser.add_argument("--determinism", default="bitwise")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds that a micro-batch takes at least")
+    parser.add_argument("--fail-at", type=int, default=0)
+    parser.add_argument("--unlike", action="store_true", help="begin with weights that differ between workers")
+    words = parser.parse_args()
+
+    job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=2, seed=3, determinism=words.determinism)
+    torch.set_num_threads(1)
+    model = make(words.model)
+    if words.unlike:
+        torch.nn.init.constant_(model[0].bias, float(os.environ["TIDEMILL_INSTANCE_ID"]))
+    if words.model == "mlp":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.5)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, words.steps)
+    job.attach(model, optimizer, scheduler, clip=1.0)
+
+    @job.after_step
+    def tell(step, loss):
+        print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank}", flush=True)
+
+    for inputs, targets in job.batches(Points(words.model)):
+        with job.step() as step:
+            if words.fail_at and step.number == words.fail_at:
+                raise ValueError("the data is odd")
+            time.sleep(words.pace)
+            loss = F.cross_entropy(model(inputs), targets.flatten())
+            step.backward(loss)
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+    if job.done():
+        torch.save({"hash": weights_hash(model), "model": model.state_dict(), "lr": optimizer.param_groups[0]["lr"],
+                    "loss": job.last_loss}, f"{words.out}-{os.environ.get('TIDEMILL_INSTANCE_ID', '0')}")
+
+
+if __name__ == "__main__":
+    main()
