@@ -1,12 +1,15 @@
 /* The worker of one instance, as its agent starts it: the built-in engine, or the job's own command. A command of the
  * program's own, in no list. */
 #include "cli/commands.h"
+#include "cli/run_work.h"
 #include "cli/run_worker.h"
 #include "run/run_settings.h"
 #include "run/state_folder.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <string.h>
@@ -45,6 +48,26 @@ static int run_command(struct tm_cli *cli, const struct tm_job *job, struct tm_e
     return rc;
 }
 
+/* What an engine of the user's has to know of the job: the coordinator counts by the same figures. */
+static int tell_job(const struct tm_job *job, struct tm_error *e)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {{"TIDEMILL_STEPS", job->steps},
+                   {"TIDEMILL_BATCH", job->batch},
+                   {"TIDEMILL_MICRO_BATCH", job->micro_batch},
+                   {"TIDEMILL_SEED", job->seed},
+                   {"TIDEMILL_LAYERS", job->layers > 0 ? job->layers : TM_RUN_COMMAND_LAYERS}};
+    char text[32];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        (void)snprintf(text, sizeof text, "%" PRId64, numbers[i].value);
+        if (numbers[i].value > 0 && setenv(numbers[i].name, text, 1) != 0) return tm_error_nomem(e);
+    }
+    if (job->determinism != NULL && setenv("TIDEMILL_DETERMINISM", job->determinism, 1) != 0) return tm_error_nomem(e);
+    return 0;
+}
+
 static int become_command(struct tm_cli *cli, const char *path, const char *folder, struct tm_error *e)
 {
     struct tm_job job;
@@ -56,6 +79,7 @@ static int become_command(struct tm_cli *cli, const char *path, const char *fold
         rc = tm_error_errno(e, errno, "%s: workdir %s", path, job.workdir);
     for (size_t i = 0; rc == 0 && i < job.envs.count; i++) /* what the agent said counts more */
         if (setenv(job.envs.items[i].name, job.envs.items[i].text, 0) != 0) rc = tm_error_nomem(e);
+    if (rc == 0) rc = tell_job(&job, e);
     if (rc == 0) rc = run_command(cli, &job, e);
     tm_job_deinit(&job);
     return rc;

@@ -6,7 +6,7 @@ static int of_command(struct tm_env *env, const char *path, struct tm_arena *are
     struct tm_job job;
     tm_job_init(&job);
     int rc = tm_job_load(env, path, &job, e);
-    int64_t layers = job.layers > 0 ? job.layers : 1;
+    int64_t layers = job.layers > 0 ? job.layers : TM_RUN_COMMAND_LAYERS;
     int64_t micro_batch = job.micro_batch > 0 ? job.micro_batch : job.batch;
     if (rc == 0 && (job.steps < 1 || job.batch < 1))
         rc = tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps and batch", path);

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { TM_RUN_COMMAND_LAYERS = 8 }; /* of what `run` trains, where the job does not say */
+
 struct tm_run_work {
     uint32_t layers;
     uint64_t steps;

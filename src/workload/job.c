@@ -371,11 +371,15 @@ static int line_of(const struct tm_node *root, const char *key)
 }
 
 /* What only the training reads. */
-static void take_training_keys(struct tm_node *root)
+static int take_training_keys(struct tm_node *root, struct tm_job *job, struct tm_error *e)
 {
-    static const char *const keys[] = {"optimizer", "schedule", "determinism", "memory", "checkpoint"};
+    static const char *const keys[] = {"optimizer", "schedule", "memory", "checkpoint"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         (void)take(root, keys[i]);
+    const struct tm_node *determinism = take(root, "determinism");
+    if (determinism == NULL || determinism->kind != TM_NODE_SCALAR) return 0; /* the engine says what is wrong */
+    job->determinism = tm_arena_strdup(&job->arena, determinism->text);
+    return job->determinism == NULL ? tm_error_nomem(e) : 0;
 }
 
 /* model: {gpt: {layers: 4, ...}} as the formula that prediction knows; dropout costs no time worth the name. */
@@ -461,8 +465,8 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
         fresh.name_line = line_of(root, "name");
         fresh.policy_line = line_of(root, "policy");
         fresh.fleet_line = line_of(root, "fleet");
-        take_training_keys(root);
-        rc = take_model_map(file, root, &fresh, e);
+        rc = take_training_keys(root, &fresh, e);
+        if (rc == 0) rc = take_model_map(file, root, &fresh, e);
         if (rc == 0) rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
         if (rc == 0) rc = take_pairs(file, root, "quotas", &fresh.arena, &fresh.quotas, e);
         if (rc == 0) rc = check_quotas(file, &fresh.quotas, e);

@@ -97,8 +97,9 @@ struct tm_job {
     int engine; /* of tm_job_engine_names; TM_FLEET_UNSAID */
     int cloud;  /* of tm_job_cloud_names */
     const char *policy;
-    int64_t layers; /* of a job that `run` trains */
-    int name_line;  /* where it stands in the file; 0: it does not */
+    int64_t layers;          /* of a job that `run` trains */
+    const char *determinism; /* as it is written; the engine checks it */
+    int name_line;           /* where it stands in the file; 0: it does not */
     int policy_line;
     int fleet_line;
     struct tm_job_fleet fleet;

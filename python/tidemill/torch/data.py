@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
-import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from tidemill import samples
 from tidemill.errors import UsageError
+from tidemill.torch.seeds import seed_all
 
-_DATA = 1
-
-
-def _seed(key: int) -> None:
-    torch.manual_seed(key)
-    random.seed(key)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(key & 0xFFFFFFFF)
+_DATA = 1  # a purpose of random numbers
 
 
 class _Keyed(Dataset):
@@ -30,7 +20,7 @@ class _Keyed(Dataset):
         self._dataset = dataset
 
     def __getitem__(self, place: Tuple[int, int]) -> Any:
-        _seed(place[0])
+        seed_all(place[0])
         return self._dataset[place[1]]
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import atexit
 import math
 import os
-import random
 import sys
 import time
 import traceback
@@ -35,10 +34,11 @@ from tidemill.torch import fixed_point
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import MicroBatches
 from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
+from tidemill.torch.seeds import seed_all
 from tidemill.torch.state import ModelState
 from tidemill.torch.sums import FixedSums, FloatSums, Redo
 
-_DATA, _COMPUTE = 1, 2  # purposes of random numbers
+_COMPUTE = 2  # a purpose of random numbers
 _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
 
@@ -145,7 +145,8 @@ class Job:
             stay_with_agent()
             self._watch_exits()
         self._set_variables()
-        self._seed_all(seed)
+        torch.manual_seed(seed)  # on every device, also those that are not used yet
+        seed_all(seed)
 
     # ---- attaching ----
 
@@ -256,7 +257,7 @@ class Job:
             self._statistics.begin()
             for number in range(work.first_micro_batch, work.last_micro_batch):
                 batch = source.get(work.step, number)
-                self._seed_all(samples.key_of(self.seed, work.step, number, _COMPUTE))
+                seed_all(samples.key_of(self.seed, work.step, number, _COMPUTE))
                 self._step = Step(self, work.step, number, number + 1 == work.last_micro_batch)
                 yield batch
                 self._end_of(self._step)
@@ -374,13 +375,6 @@ class Job:
         """Calls `callback(step, loss)` after every step that this worker has applied; the loss is the global batch's."""
         self._callbacks.append(callback)
         return callback
-
-    def _seed_all(self, key: int) -> None:
-        torch.manual_seed(key)
-        random.seed(key)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed(key & 0xFFFFFFFF)
 
     # ---- the end ----
 
