@@ -220,6 +220,28 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_profile,
     },
     {
+        .name = "probe",
+        .summary = "measure the links between machines: latency and bandwidth, alone and together",
+        .arguments = "[PEER...]",
+        .description =
+            "Measures what the network between machines really gives, as it differs from grant to grant. On all "
+            "machines "
+            "but one: --serve. On that one: the addresses of the others, as all of them can reach them. Every pair is "
+            "measured, pairs that share no machine at the same time: latency, one way, both ways, several streams; "
+            "then "
+            "all send to their neighbours at once, as an all-reduce does. What arrives counts.\n\n"
+            "With -o the links are written as CSV, which predict reads with its option links. On loopback no "
+            "credential is needed; everywhere else both sides must hold certificates of the same job (--tls; a "
+            "run's state folder has them in tls/, and --make-credential makes some).",
+        .examples = "  tidemill probe --serve 127.0.0.1:7070\n"
+                    "  tidemill probe 127.0.0.1:7070\n"
+                    "  tidemill probe --make-credential certs\n"
+                    "  tidemill probe --serve 10.0.0.2:7070 --tls certs\n"
+                    "  tidemill probe 10.0.0.2:7070 10.0.0.3:7070 --tls certs -o links.csv\n",
+        .options = tm_probe_options,
+        .run = tm_cmd_probe,
+    },
+    {
         .name = "train",
         .summary = "train a network with the built-in engine",
         .arguments = "JOB.yaml",

@@ -45,6 +45,9 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_profile_options[];
 int tm_cmd_profile(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_probe_options[];
+int tm_cmd_probe(struct tm_cli *cli, struct tm_error *e);
+
 extern const struct tm_option tm_train_command_options[];
 extern const struct tm_option tm_generate_command_options[];
 int tm_cmd_train(struct tm_cli *cli, struct tm_error *e);

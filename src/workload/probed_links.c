@@ -69,18 +69,33 @@ static void sum_up(struct samples *samples, struct tm_probed_links *out)
     out->latency_ms = samples->latency_ms[samples->latency_count / 2];
 }
 
+/* What a row's link gives a ring: the least of what was measured. */
+static int read_rate(const struct tm_csv *csv, const int *columns, size_t count, double *out, struct tm_error *e)
+{
+    static const char *const names[] = {"mbit", "both_mbit", "together_mbit"};
+    *out = INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        double rate = NAN;
+        int rc = read_field(csv, columns[i], names[i], i == 0, &rate, e);
+        if (rc != 0) return rc;
+        *out = fmin(*out, rate); /* of a number and NaN: the number */
+    }
+    return 0;
+}
+
 static int read_rows(struct tm_csv *csv, struct samples *samples, struct tm_error *e)
 {
     int rc = tm_csv_next(csv, e);
-    int mbit = rc == 1 ? tm_csv_find(csv, "mbit") : -1;
+    const int mbit[] = {rc == 1 ? tm_csv_find(csv, "mbit") : -1, rc == 1 ? tm_csv_find(csv, "both_mbit") : -1,
+                        rc == 1 ? tm_csv_find(csv, "together_mbit") : -1};
     int latency = rc == 1 ? tm_csv_find(csv, "latency_ms") : -1;
-    if (rc >= 0 && mbit < 0)
+    if (rc >= 0 && mbit[0] < 0)
         return tm_error_set(e, TM_EINPUT, "%s: expected a header with the column mbit, and maybe latency_ms",
                             csv->file);
     while (rc >= 0 && (rc = tm_csv_next(csv, e)) == 1) {
         double rate = 0;
         double delay = 0;
-        rc = read_field(csv, mbit, "mbit", true, &rate, e);
+        rc = read_rate(csv, mbit, 3, &rate, e);
         if (rc == 0) rc = read_field(csv, latency, "latency_ms", false, &delay, e);
         if (rc == 0) rc = add(&samples->mbit, &samples->mbit_count, &samples->mbit_capacity, rate, csv, e);
         if (rc == 0 && !isnan(delay))
