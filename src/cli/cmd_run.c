@@ -1,10 +1,11 @@
 #include "base/log.h"
 #include "base/paths.h"
+#include "base/suggest.h"
 #include "cli/commands.h"
+#include "cli/run_costs.h"
 #include "cli/run_plan.h"
 #include "cli/run_result.h"
 #include "cloud/local_cloud.h"
-#include "run/measure.h"
 #include "run/run_tap.h"
 #include "run/supervisor.h"
 #include "wire/tls.h"
@@ -38,6 +39,9 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "no-preemptions", .help = "all instances come at once and stay"},
     {.name = "chaos", .value = "SEED", .help = "kill, stop, cut and fill what the seed's schedule says"},
     {.name = "chaos-every", .value = "DURATION", .help = "mean time between two faults (3s)"},
+    {.name = "chaos-kinds",
+     .value = "LIST",
+     .help = "of kill-worker, kill-agent, kill-coordinator, stop-worker, stop-agent, cut-link, full-disk (all)"},
     {.name = "netns", .help = "each instance in a network namespace of its own, with TLS; needs root"},
     {.name = "link", .value = "RATE", .help = "with --netns: rate of each instance's link, such as 1Gbit/s"},
     {.name = "seed", .value = "N", .help = "which instances are lost (1)"},
@@ -101,6 +105,25 @@ static int read_trace_option(struct run *run, struct tm_error *e)
     return fleet->trace == NULL ? tm_error_nomem(e) : 0;
 }
 
+/* One name of --chaos-kinds. */
+static int add_kind(struct tm_cli *cli, void *context, const char *value, struct tm_error *e)
+{
+    struct tm_run_settings *settings = context;
+    struct tm_suggest suggest = {.word = value};
+    (void)cli;
+    for (int kind = 0; kind < TM_FAULT_KINDS; kind++) {
+        const char *name = tm_fault_kind_name((enum tm_fault_kind)kind);
+        tm_suggest_offer(&suggest, name);
+        if (strcmp(name, value) == 0) {
+            settings->chaos_kinds |= (int64_t)1 << kind;
+            return 0;
+        }
+    }
+    return tm_error_set(e, TM_EUSAGE, "--chaos-kinds: there is no \"%.40s\"%s%s%s", value,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
 static int read_options(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
@@ -116,6 +139,8 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc == 0) rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &fleet->seed, e);
     if (rc == 0) rc = tm_given_integer(cli, "chaos", 0, INT64_MAX, &s->chaos, e);
     if (rc == 0) rc = tm_given_time_span(cli, "chaos-every", &s->chaos_mean_ms, e);
+    if (tm_given(cli, "chaos-kinds")) s->chaos_kinds = 0;
+    if (rc == 0) rc = tm_cmd_each_value(cli, "chaos-kinds", s, add_kind, e);
     if (rc != 0) return rc;
     static const struct tm_field link = {.key = "link", .type = TM_FIELD_RATE};
     if (tm_given(cli, "link"))
@@ -338,6 +363,8 @@ static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_erro
                                                  .begin_ms = CHAOS_BEGIN_MS,
                                                  .lasting_ms = CHAOS_LASTING_MS},
                                        .netns = run->settings.netns};
+    for (int kind = 0; kind < TM_FAULT_KINDS; kind++)
+        chaos->chaos.weights[kind] = (uint32_t)(run->settings.chaos_kinds >> kind & 1);
     struct tm_supervisor_options options = {.driver = {.cloud = run->cloud,
                                                        .dir = run->dir,
                                                        .token = run->token,
@@ -377,29 +404,11 @@ static int keep_weights(struct run *run, struct tm_run_status *status, struct tm
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
 }
 
-static double layer_bytes(void *context, uint32_t layer)
-{
-    const struct tm_run_work *work = context;
-    return layer < work->layers ? work->layer_params[layer] * 12 : 0;
-}
-
 /* For the next plan, and for simulations. A run in which nothing happened has nothing to tell. */
 static void keep_costs(struct run *run)
 {
-    const struct tm_job_fleet *fleet = &run->settings.fleet;
-    char record[TM_STATE_PATH_MAX];
-    struct tm_cost cost;
     struct tm_error e;
-    double notice_s = fleet->notice_wall_ms > 0 ? (double)fleet->notice_wall_ms / 1000
-                                                : (double)fleet->notice_ms / 1000 / fleet->speed;
-    struct tm_measure_options options = {.speed = fleet->speed,
-                                         .notice_wall_s = notice_s,
-                                         .layer_bytes = layer_bytes,
-                                         .context = &run->plan.work,
-                                         .rules = {.stages_min = 1, .stages_max = 64, .pipelines_min = 1}};
-    tm_state_path(run->dir, TM_STATE_RECORD, record);
-    int rc = tm_measure_record(record, &options, &cost, &e);
-    if (rc == 0) rc = tm_measure_save(run->cli->env, run->dir, run->settings.name, &cost, &e);
+    int rc = tm_run_costs_save(run->cli, run->dir, &run->settings, &run->plan.work, &e);
     if (rc != 0 && rc != -(int)TM_ENONE) tm_log(TM_LOG_WARN, "costs as measured are not kept: %s", e.text);
 }
 

@@ -167,6 +167,7 @@ static const struct tm_field fields[] = {
     {.key = "link", .type = TM_FIELD_RATE, AT(link_bit_s)},
     {.key = "chaos", .type = TM_FIELD_INTEGER, AT(chaos), .min = 0, .max = 9e15},
     {.key = "chaos_mean", .type = TM_FIELD_DURATION, AT(chaos_mean_ms)},
+    {.key = "chaos_kinds", .type = TM_FIELD_INTEGER, AT(chaos_kinds), .min = 0, .max = 1 << 16},
     {.key = NULL}};
 
 static void put_ms(struct tm_jsonout *json, const char *key, int64_t ms)
@@ -230,6 +231,7 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     if (settings->link_bit_s > 0) tm_jsonout_string(&json, "link", text);
     if (settings->chaos >= 0) tm_jsonout_integer(&json, "chaos", settings->chaos);
     put_ms(&json, "chaos_mean", settings->chaos_mean_ms);
+    tm_jsonout_integer(&json, "chaos_kinds", settings->chaos_kinds);
     tm_jsonout_end(&json);
 }
 

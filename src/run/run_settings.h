@@ -30,6 +30,7 @@ struct tm_run_settings {
     int64_t link_bit_s;        /* ... with a link of this rate; 0: not shaped */
     int64_t chaos;             /* seed of the faults; TM_FLEET_UNSAID: none */
     int64_t chaos_mean_ms;     /* between two */
+    int64_t chaos_kinds;       /* bits by enum tm_fault_kind; 0: all */
 };
 
 void tm_run_settings_init(struct tm_run_settings *settings);
