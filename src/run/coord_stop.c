@@ -44,9 +44,16 @@ static void stopped(struct tm_coordinator *c, int64_t now_ms, uint64_t step, boo
     tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
 }
 
-void tm_coordinator_stop(struct tm_coordinator *c, int64_t now_ms, const char *reason, struct tm_outbox *out)
+void tm_coordinator_stop(struct tm_coordinator *c, int64_t now_ms, const char *reason, bool at_once,
+                         struct tm_outbox *out)
 {
-    if (c->stop_wanted || tm_coord__ended(c)) return;
+    if (tm_coord__ended(c)) return;
+    if (at_once) {
+        (void)snprintf(c->stop_reason, sizeof c->stop_reason, "%s", reason);
+        stopped(c, now_ms, filed_step(c), false, out);
+        return;
+    }
+    if (c->stop_wanted) return;
     c->stop_wanted = true;
     c->stop_ms = now_ms;
     (void)snprintf(c->stop_reason, sizeof c->stop_reason, "%s", reason);

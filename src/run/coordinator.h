@@ -101,8 +101,10 @@ void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, 
 void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
                          struct tm_outbox *out);
 /* Stops the job in order: a common step, a copy set of it in files, then "stopped" in the record; all are told to end.
- * A coordinator with `resume` goes on from there later. Said again, or at the end of the job, nothing. */
-void tm_coordinator_stop(struct tm_coordinator *coordinator, int64_t now_ms, const char *reason, struct tm_outbox *out);
+ * A coordinator with `resume` goes on from there later. Said again, or at the end of the job, nothing. `at_once`:
+ * without a new copy set; what is not in files is lost. */
+void tm_coordinator_stop(struct tm_coordinator *coordinator, int64_t now_ms, const char *reason, bool at_once,
+                         struct tm_outbox *out);
 
 struct tm_step_loss {
     uint64_t step;

@@ -32,7 +32,7 @@ struct service {
     int64_t hooked_ms; /* when the hook was last served */
     uint64_t hooked_sequence;
     int stop_asked; /* by the tap: 1 in order, 2 at once */
-    bool stopping;
+    int stopping;   /* so far */
 };
 
 static int64_t now_ms(const struct service *s)
@@ -248,15 +248,16 @@ static int stop_level(const struct service *s)
 
 static void heed_stop(struct service *s)
 {
-    if (s->failed != 0 || s->stopping || stop_level(s) == 0) return;
-    s->stopping = true;
-    tm_coordinator_stop(s->coordinator, now_ms(s), "asked to", &s->out);
+    int level = stop_level(s);
+    if (s->failed != 0 || level <= s->stopping) return;
+    s->stopping = level;
+    tm_coordinator_stop(s->coordinator, now_ms(s), "asked to", level > 1, &s->out);
     carry_out(s);
 }
 
 static bool ends(struct service *s)
 {
-    if (s->failed != 0 || stop_level(s) > 1 || is_alone(s)) return true;
+    if (s->failed != 0 || is_alone(s)) return true;
     if (s->done_ms < 0) return false;
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);

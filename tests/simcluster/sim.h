@@ -225,6 +225,7 @@ struct sim {
     bool stopped; /* by order, and not gone on yet */
     int64_t stop_for_ms;
     bool stop_machines_stay;
+    bool stop_at_once;
     bool resumes;          /* the next coordinator is to go on with a stopped job */
     bool stands_still;     /* says the record */
     uint64_t applied_here; /* in the generation that started last */

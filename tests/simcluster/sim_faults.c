@@ -283,8 +283,10 @@ void faults_plan(struct sim *sim)
     faults->until_ms = 60000 + (int64_t)sim_below(sim, 180000);
     uint64_t mean_ms = 2000 + sim_below(sim, 20000);
     sim_schedule(sim, 5000, next_fault, mean_ms, 0, 0, 0, NULL, 0);
-    if (sim_unit(sim) < 0.25)
+    bool stops = sim_unit(sim) < 0.25;
+    if (stops)
         orders_stop(sim, 5000 + (int64_t)sim_below(sim, (uint64_t)faults->until_ms),
                     2000 + (int64_t)sim_below(sim, 30000), sim_unit(sim) < 0.3);
+    if (stops) sim->stop_at_once = sim_unit(sim) < 0.2;
     sim_schedule(sim, faults->until_ms, faults_stop, 0, 0, 0, 0, NULL, 0);
 }

@@ -13,13 +13,14 @@ static void order_stop(struct sim *sim, struct event *event)
     struct tm_outbox out;
     tm_outbox_init(&out);
     sim_trace(sim, "the job is told to stop");
-    tm_coordinator_stop(sim->coordinator, sim->now_ms, "told to", &out);
+    tm_coordinator_stop(sim->coordinator, sim->now_ms, "told to", sim->stop_at_once, &out);
     sim_coordinator_actions(sim, &out);
     tm_outbox_deinit(&out);
 }
 
 void orders_stop(struct sim *sim, int64_t at_ms, int64_t for_ms, bool machines_stay)
 {
+    sim->stop_at_once = false;
     sim->stop_for_ms = for_ms;
     sim->stop_machines_stay = machines_stay;
     sim_schedule(sim, at_ms, order_stop, 0, 0, 0, 0, NULL, 0);
