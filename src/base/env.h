@@ -21,6 +21,13 @@ struct tm_part {
     size_t length;
 };
 
+/* A handle to be watched. */
+struct tm_watch {
+    int handle;
+    bool send;  /* also until it can send: connected, with room in its queue */
+    bool ready; /* out: something of it may be done */
+};
+
 /* How a process is started. */
 struct tm_process_options {
     const char *const *argv;      /* ends in NULL; its first word is looked up in PATH */
@@ -61,11 +68,13 @@ struct tm_env {
 
     /* Network: streams over TCP, non-blocking. Addresses are "HOST:PORT"; port 0 at listen picks a free one and
      * `bound` tells which; on the machine itself also "unix:PATH". connect waits up to 10 s. accept, send and receive
-     * answer -TM_EBUSY when they would block. receive gives 0 bytes when the peer closed in order, -TM_EPEER when it
-     * was lost. */
+     * answer -TM_EBUSY when they would block; net_begin_connect does not wait at all: what is sent before there is a
+     * connection would block, and fails once there can be none. receive gives 0 bytes when the peer closed in order,
+     * -TM_EPEER when it was lost. */
     int (*net_listen)(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
                       struct tm_error *e);
     int (*net_connect)(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);
+    int (*net_begin_connect)(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);
     int (*net_accept)(struct tm_env *env, int listener, int *out_handle, struct tm_error *e);
     int (*net_send)(struct tm_env *env, int handle, const void *data, size_t length, size_t *out_sent,
                     struct tm_error *e);
@@ -74,6 +83,11 @@ struct tm_env {
     /* Waits until one of the handles can accept or receive, and says which; -TM_ETIMEOUT if none did in time. */
     int (*net_wait)(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
                     struct tm_error *e);
+    /* The same with a choice for each, for up to 1024 of them. */
+    int (*net_watch)(struct tm_env *env, struct tm_watch *watches, size_t count, int64_t timeout_ms,
+                     struct tm_error *e);
+    /* Two ends of a stream within the program: what is sent to one end makes the other ready. To wake who waits. */
+    int (*net_pair)(struct tm_env *env, int out_handles[2], struct tm_error *e);
     /* Waits until the handle can send; -TM_ETIMEOUT if it could not in time. */
     int (*net_wait_send)(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e);
     /* Ends a connection for both sides while others may still use the handle; net_close must follow. */

@@ -23,7 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNECT_LIMIT_MS = 10000, LISTEN_BACKLOG = 64, WAIT_HANDLES_MAX = 256, READ_CHUNK = 1 << 16 };
+enum {
+    CONNECT_LIMIT_MS = 10000,
+    LISTEN_BACKLOG = 64,
+    WAIT_HANDLES_MAX = 256,
+    WATCHES_MAX = 1024,
+    READ_CHUNK = 1 << 16
+};
 
 /* ---- clock, randomness, variables ---- */
 
@@ -401,6 +407,26 @@ static int real_net_connect(struct tm_env *env, const char *address, int *out_ha
     return 0;
 }
 
+static int real_net_begin_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
+{
+    (void)env;
+    if (unix_path(address) != NULL) return unix_connect(unix_path(address), out_handle, e);
+    struct addrinfo *found = NULL;
+    int rc = resolve(address, false, &found, e);
+    if (rc != 0) return rc;
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int yes = 1;
+    if (fd < 0 || (connect(fd, found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)) {
+        rc = tm_error_set(e, TM_EPEER, "connecting to %s: %s", address, strerror(errno));
+        if (fd >= 0) (void)close(fd);
+    } else {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        *out_handle = fd;
+    }
+    freeaddrinfo(found);
+    return rc;
+}
+
 static int would_block_or_lost(struct tm_error *e, const char *what)
 {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
@@ -466,6 +492,31 @@ static int real_net_wait(struct tm_env *env, const int *handles, size_t count, i
     for (size_t i = 0; i < count; i++)
         out_ready[i] = polled[i].revents != 0;
     return 0;
+}
+
+static int real_net_watch(struct tm_env *env, struct tm_watch *watches, size_t count, int64_t timeout_ms,
+                          struct tm_error *e)
+{
+    (void)env;
+    struct pollfd polled[WATCHES_MAX];
+    if (count > WATCHES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "waiting for %zu connections, more than %d", count, WATCHES_MAX);
+    for (size_t i = 0; i < count; i++)
+        polled[i] =
+            (struct pollfd){.fd = watches[i].handle, .events = (short)(POLLIN | (watches[i].send ? POLLOUT : 0))};
+    int ready = poll_until(polled, count, timeout_ms);
+    if (ready < 0) return tm_error_errno(e, errno, "waiting for connections");
+    for (size_t i = 0; i < count; i++)
+        watches[i].ready = ready > 0 && polled[i].revents != 0;
+    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+    return 0;
+}
+
+static int real_net_pair(struct tm_env *env, int out_handles[2], struct tm_error *e)
+{
+    (void)env;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, out_handles) == 0) return 0;
+    return tm_error_errno(e, errno, "making a pair of handles");
 }
 
 static int real_net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e)
@@ -539,10 +590,13 @@ struct tm_env *tm_env_real(void)
         .file_unmap = real_file_unmap,
         .net_listen = real_net_listen,
         .net_connect = real_net_connect,
+        .net_begin_connect = real_net_begin_connect,
         .net_accept = real_net_accept,
         .net_send = real_net_send,
         .net_receive = real_net_receive,
         .net_wait = real_net_wait,
+        .net_watch = real_net_watch,
+        .net_pair = real_net_pair,
         .net_wait_send = real_net_wait_send,
         .net_shutdown = real_net_shutdown,
         .net_close = real_net_close,

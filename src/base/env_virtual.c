@@ -402,6 +402,34 @@ static int virtual_net_wait(struct tm_env *env, const int *handles, size_t count
     return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
 }
 
+static int virtual_net_watch(struct tm_env *env, struct tm_watch *watches, size_t count, int64_t timeout_ms,
+                             struct tm_error *e)
+{
+    bool any = false;
+    for (size_t i = 0; i < count; i++) {
+        watches[i].ready = watches[i].send || socket_is_ready(world_of(env), watches[i].handle);
+        any = any || watches[i].ready;
+    }
+    if (any) return 0;
+    tm_env_virtual_advance(env, timeout_ms);
+    return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+}
+
+static int virtual_net_pair(struct tm_env *env, int out_handles[2], struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    int rc = add_socket(world, SOCKET_OPEN, &out_handles[0], e);
+    if (rc != 0) return rc;
+    rc = add_socket(world, SOCKET_OPEN, &out_handles[1], e);
+    if (rc != 0) {
+        world->sockets[out_handles[0] - 1].state = SOCKET_FREE;
+        return rc;
+    }
+    world->sockets[out_handles[0] - 1].peer = out_handles[1] - 1;
+    world->sockets[out_handles[1] - 1].peer = out_handles[0] - 1;
+    return 0;
+}
+
 /* Queues have room for anything that is sent. */
 static int virtual_net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e)
 {
@@ -639,10 +667,13 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .file_unmap = virtual_file_unmap,
         .net_listen = virtual_net_listen,
         .net_connect = virtual_net_connect,
+        .net_begin_connect = virtual_net_connect,
         .net_accept = virtual_net_accept,
         .net_send = virtual_net_send,
         .net_receive = virtual_net_receive,
         .net_wait = virtual_net_wait,
+        .net_watch = virtual_net_watch,
+        .net_pair = virtual_net_pair,
         .net_wait_send = virtual_net_wait_send,
         .net_shutdown = virtual_net_shutdown,
         .net_close = virtual_net_close,

@@ -63,6 +63,13 @@ static int neighbour(const struct tm_engine *engine, int stage)
     return engine->assignment.ranks[engine->pipeline * engine->assignment.stages + stage];
 }
 
+/* Looked at before every block, so that a step that is given up ends within the time of one. */
+static int check_cancelled(struct tm_mesh *mesh, struct tm_error *e)
+{
+    if (mesh->is_cancelled == NULL || !mesh->is_cancelled(mesh)) return 0;
+    return tm_error_set(e, TM_ECANCELED, "the step was cancelled");
+}
+
 static int forward(struct tm_engine *engine, struct tm_mesh *mesh, int64_t number, struct tm_error *e)
 {
     int64_t micro = engine->micro_first + number;
@@ -82,6 +89,8 @@ static int forward(struct tm_engine *engine, struct tm_mesh *mesh, int64_t numbe
     }
     for (int b = 0; b < blocks; b++) {
         int layer = engine->first_block + b;
+        int rc = check_cancelled(mesh, e);
+        if (rc != 0) return rc;
         tm_block_forward(&pass, &engine->layers[layer].state, &slot->caches[b], slot->flows[b + 1]);
         check_output(engine, layer, micro, slot->flows[b + 1]);
     }
@@ -111,6 +120,8 @@ static int backward(struct tm_engine *engine, struct tm_mesh *mesh, int64_t numb
     }
     for (int b = blocks - 1; b >= 0; b--) {
         struct tm_held_layer *held = &engine->layers[engine->first_block + b];
+        int rc = check_cancelled(mesh, e);
+        if (rc != 0) return rc;
         if (engine->recompute) /* into the flow behind it, which is not needed again */
             tm_block_forward(&pass, &held->state, &slot->caches[b], slot->flows[b + 1]);
         tm_block_backward(&pass, &held->state, &slot->caches[b], engine->d, &held->gradients);

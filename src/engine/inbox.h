@@ -42,6 +42,8 @@ int tm_inbox_put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_err
  */
 int tm_inbox_take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length, struct tm_parcel **out,
                   struct tm_error *e);
+/* The parcel if it is here already, else NULL. */
+struct tm_parcel *tm_inbox_try(struct tm_inbox *inbox, int from, uint64_t tag, size_t length);
 void tm_inbox_give_back(struct tm_inbox *inbox, struct tm_parcel *parcel); /* NULL is allowed */
 /* This sender is gone: what it sent before can still be taken, waiting for more is -TM_EPEER. */
 void tm_inbox_lost(struct tm_inbox *inbox, int from);

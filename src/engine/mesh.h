@@ -20,6 +20,8 @@ struct tm_mesh {
     void (*give_back)(struct tm_mesh *mesh, struct tm_parcel *parcel);
     /* From any thread: every wait of this worker ends with -TM_ECANCELED, now and later. */
     void (*cancel)(struct tm_mesh *mesh);
+    /* Was it cancelled? For who computes for long without waiting; NULL: it is not asked. */
+    bool (*is_cancelled)(struct tm_mesh *mesh);
 };
 
 /* What a message is for; a tag is unique within a generation. */

@@ -285,6 +285,62 @@ static void test_addresses_that_do_not_work(void **state)
     assert_int_equal(second, -1);
 }
 
+static void test_connecting_without_waiting(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    char bound[TM_ADDRESS_MAX];
+    char buffer[4];
+    int listener = -1;
+    int near = -1;
+    int far = -1;
+    size_t done = 0;
+    assert_int_equal(env->net_listen(env, "127.0.0.1:0", &listener, bound, NULL), 0);
+    assert_int_equal(env->net_begin_connect(env, bound, &near, NULL), 0);
+    struct tm_watch watches[] = {{.handle = near, .send = true}, {.handle = listener}};
+    assert_int_equal(env->net_watch(env, &watches[1], 1, LONG_MS, NULL), 0);
+    assert_true(watches[1].ready);
+    assert_int_equal(env->net_accept(env, listener, &far, NULL), 0);
+    assert_int_equal(env->net_watch(env, watches, 2, LONG_MS, NULL), 0);
+    assert_true(watches[0].ready && !watches[1].ready);
+    assert_int_equal(env->net_send(env, near, "hi", 2, &done, NULL), 0);
+    watches[0] = (struct tm_watch){.handle = far};
+    assert_int_equal(env->net_watch(env, watches, 1, LONG_MS, NULL), 0);
+    assert_int_equal(env->net_receive(env, far, buffer, sizeof buffer, &done, NULL), 0);
+    assert_int_equal(done, 2);
+    assert_int_equal(env->net_watch(env, watches, 1, 0, NULL), -(int)TM_ETIMEOUT);
+    assert_false(watches[0].ready);
+    env->net_close(env, near);
+    env->net_close(env, far);
+    env->net_close(env, listener);
+    /* Nobody is there: told at once, or when it is sent to. */
+    if (env->net_begin_connect(env, bound, &near, NULL) == 0) {
+        watches[0] = (struct tm_watch){.handle = near, .send = true};
+        assert_int_equal(env->net_watch(env, watches, 1, LONG_MS, NULL), 0);
+        assert_int_equal(env->net_send(env, near, "hi", 2, &done, NULL), -(int)TM_EPEER);
+        env->net_close(env, near);
+    }
+}
+
+static void test_a_pair_wakes(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    int pair[2];
+    size_t done = 0;
+    char buffer[4];
+    assert_int_equal(env->net_pair(env, pair, NULL), 0);
+    struct tm_watch watch = {.handle = pair[0]};
+    assert_int_equal(env->net_watch(env, &watch, 1, 0, NULL), -(int)TM_ETIMEOUT);
+    assert_int_equal(env->net_send(env, pair[1], "x", 1, &done, NULL), 0);
+    assert_int_equal(env->net_watch(env, &watch, 1, LONG_MS, NULL), 0);
+    assert_true(watch.ready);
+    assert_int_equal(env->net_receive(env, pair[0], buffer, sizeof buffer, &done, NULL), 0);
+    assert_int_equal(done, 1);
+    env->net_close(env, pair[0]);
+    env->net_close(env, pair[1]);
+}
+
 static void test_wait_for_too_many(void **state)
 {
     (void)state;
@@ -474,7 +530,8 @@ TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes
              TM_TEST(test_the_limit_holds_for_devices), DIR_TEST(test_files_that_cannot_be_written),
              DIR_TEST(test_read_without_memory), TM_TEST(test_bytes_over_the_network),
              TM_TEST(test_a_peer_that_closes_and_one_that_is_lost), TM_TEST(test_send_would_block),
-             TM_TEST(test_addresses_that_do_not_work), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
+             TM_TEST(test_addresses_that_do_not_work), TM_TEST(test_connecting_without_waiting),
+             TM_TEST(test_a_pair_wakes), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
              TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there),
              DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_unix_sockets),
              TM_TEST(test_a_group_is_ended_as_a_whole), TM_TEST(test_marked_processes_are_ended))

@@ -1,0 +1,16 @@
+/* That one knows a secret without saying it: HMAC-SHA-256 of some bytes, keyed by the job's join token. */
+#ifndef TM_WIRE_PROOF_H
+#define TM_WIRE_PROOF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TM_PROOF_BYTES = 32 };
+
+/* False: it could not be made (memory). */
+bool tm_proof_make(const char *secret, const void *data, size_t length, uint8_t out[TM_PROOF_BYTES]);
+/* Is it the proof of these bytes? In a time that does not depend on where they differ. */
+bool tm_proof_right(const char *secret, const void *data, size_t length, const uint8_t proof[TM_PROOF_BYTES]);
+
+#endif
