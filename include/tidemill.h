@@ -7,7 +7,7 @@
  *     struct tidemill_work work;
  *     while (tidemill_next(t, &work) == 0) {
  *         if (work.kind == TIDEMILL_STEP) {          compute and reduce the gradients of work.step over work's share
- *             ... poll tidemill_cancelled(t) now and then, and give up when it says so ...
+ *             ... poll tidemill_cancelled(t) now and then (or be told by `cancelled`), and give up ...
  *             tidemill_held(t, work.step, norms, count);
  *         } else if (work.kind == TIDEMILL_APPLY) {  apply them; work.norm is the sum of squares over all layers
  *             tidemill_applied(t, work.step);
@@ -66,6 +66,9 @@ struct tidemill_engine {
      * inside tidemill_next. */
     int (*read_layer)(void *context, uint32_t layer, void *out, uint64_t bytes);
     int (*write_layer)(void *context, uint32_t layer, const void *data, uint64_t bytes);
+    /* The step under way was given up (tidemill_cancelled says so, too): ends whatever the computation waits for, and
+     * does not wait itself. By the library's thread, which no call of the library may be made from; NULL: none. */
+    void (*cancelled)(void *context);
 };
 
 enum tidemill_kind { TIDEMILL_STEP = 1, TIDEMILL_APPLY = 2 };
@@ -93,6 +96,8 @@ struct tidemill_work {
     uint32_t last_micro_batch;
     const struct tidemill_peer *peers; /* all seated members; valid until the next tidemill_next */
     size_t peer_count;
+    const uint32_t *stage_first;       /* stage s of all pipelines holds layers [stage_first[s], stage_first[s + 1]) */
+    const uint32_t *micro_batch_first; /* pipeline p has micro-batches [micro_batch_first[p], [p + 1]) */
 };
 
 struct tidemill_norm {

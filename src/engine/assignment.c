@@ -11,13 +11,13 @@ int tm_layout_parse(const char *text, int *out_pipelines, int *out_stages, struc
     int64_t stages = 0;
     bool ok = x != NULL && tm_number_i64(text, (size_t)(x - text), &pipelines) &&
               tm_number_i64(x + 1, strlen(x + 1), &stages) && pipelines > 0 && stages > 0 &&
-              pipelines <= TM_WORKERS_MAX && stages <= TM_STAGES_MAX;
+              pipelines <= TM_WORKERS_MAX && stages <= TM_ASSIGNMENT_STAGES_MAX;
     if (!ok)
         return tm_error_set(
             e, TM_EUSAGE,
             "expected a layout such as 2x3 (2 pipelines of 3 stages; at most %d pipelines and %d stages), "
             "got \"%.40s\"",
-            TM_WORKERS_MAX, TM_STAGES_MAX, text);
+            TM_WORKERS_MAX, TM_ASSIGNMENT_STAGES_MAX, text);
     *out_pipelines = (int)pipelines;
     *out_stages = (int)stages;
     return 0;
@@ -40,7 +40,7 @@ static void cut_layers(const struct tm_network *network, int stages, int *first_
     int layers = tm_network_layers(network);
     double sums[TM_NETWORK_LAYERS_MAX + 1] = {0};
     double best[TM_NETWORK_LAYERS_MAX + 1];
-    short starts[TM_STAGES_MAX + 1][TM_NETWORK_LAYERS_MAX + 1];
+    short starts[TM_ASSIGNMENT_STAGES_MAX + 1][TM_NETWORK_LAYERS_MAX + 1];
     for (int l = 0; l < layers; l++)
         sums[l + 1] = sums[l] + layer_cost(network, l);
     for (int l = 0; l <= layers; l++)
@@ -75,9 +75,9 @@ int tm_assignment_make(const struct tm_network *network, int pipelines, int stag
                             "layout %dx%d: %d stages are more than the network's %d layers (embedding, %d blocks, "
                             "head); ask for at most %d stages",
                             pipelines, stages, stages, layers, network->blocks, layers);
-    if (stages > TM_STAGES_MAX || pipelines * stages > TM_WORKERS_MAX)
+    if (stages > TM_ASSIGNMENT_STAGES_MAX || pipelines * stages > TM_WORKERS_MAX)
         return tm_error_set(e, TM_EINPUT, "layout %dx%d: at most %d stages and %d workers", pipelines, stages,
-                            TM_STAGES_MAX, TM_WORKERS_MAX);
+                            TM_ASSIGNMENT_STAGES_MAX, TM_WORKERS_MAX);
     if (pipelines > micro_batches)
         return tm_error_set(e, TM_EINPUT,
                             "layout %dx%d: %d pipelines are more than the %lld micro-batches of a step; raise batch or "

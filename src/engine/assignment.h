@@ -6,14 +6,14 @@
 #include "engine/mesh.h"
 #include "engine/network.h"
 
-enum { TM_STAGES_MAX = 64, TM_WORKERS_MAX = 256 };
+enum { TM_ASSIGNMENT_STAGES_MAX = 64, TM_WORKERS_MAX = 256 };
 
 struct tm_assignment {
     int pipelines;
     int stages;
-    int first_layer[TM_STAGES_MAX + 1];      /* stage s holds layers first_layer[s] .. first_layer[s + 1] - 1 */
-    int64_t first_micro[TM_WORKERS_MAX + 1]; /* pipeline p does micro-batches first_micro[p] .. [p + 1] - 1 */
-    int ranks[TM_WORKERS_MAX];               /* of stage s of pipeline p: ranks[p * stages + s] */
+    int first_layer[TM_ASSIGNMENT_STAGES_MAX + 1]; /* stage s holds layers first_layer[s] .. first_layer[s + 1] - 1 */
+    int64_t first_micro[TM_WORKERS_MAX + 1];       /* pipeline p does micro-batches first_micro[p] .. [p + 1] - 1 */
+    int ranks[TM_WORKERS_MAX];                     /* of stage s of pipeline p: ranks[p * stages + s] */
 };
 
 /* "2x3": 2 pipelines of 3 stages. -TM_EUSAGE where the text is something else. */

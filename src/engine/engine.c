@@ -8,10 +8,15 @@
 
 enum { ALIGN = 64 };
 
+static int64_t addends_of(const struct tm_engine_options *options, int layer, size_t tensor)
+{
+    bool tied = tensor == 0 && (layer == 0 || layer == tm_network_layers(&options->network) - 1);
+    return options->micro_batches * (tied ? 2 : 1);
+}
+
 int64_t tm_engine__addends(const struct tm_engine *engine, int layer, size_t tensor)
 {
-    bool tied = tensor == 0 && (layer == 0 || layer == engine->layer_count - 1);
-    return engine->options.micro_batches * (tied ? 2 : 1);
+    return addends_of(&engine->options, layer, tensor);
 }
 
 /* ---- layers ---- */
@@ -24,7 +29,8 @@ int tm_engine_create(const struct tm_engine_options *options, struct tm_engine *
     engine->layer_count = tm_network_layers(&options->network);
     engine->layers = tm_calloc((size_t)engine->layer_count, sizeof *engine->layers);
     engine->losses = tm_calloc((size_t)options->micro_batches, sizeof *engine->losses);
-    if (engine->layers == NULL || engine->losses == NULL) {
+    engine->norms = tm_calloc((size_t)engine->layer_count, sizeof *engine->norms);
+    if (engine->layers == NULL || engine->norms == NULL || engine->losses == NULL) {
         tm_engine_destroy(engine);
         return tm_error_nomem(e);
     }
@@ -58,6 +64,7 @@ void tm_engine_destroy(struct tm_engine *engine)
     leave_place(engine);
     tm_free(engine->layers);
     tm_free(engine->losses);
+    tm_free(engine->norms);
     tm_free(engine);
 }
 
@@ -87,6 +94,30 @@ int tm_engine_hold(struct tm_engine *engine, int layer, struct tm_error *e)
 void tm_engine_start_layer(struct tm_engine *engine, int layer)
 {
     tm_layer_state_start(&engine->layers[layer].state, &engine->options.network, engine->options.seed);
+}
+
+int tm_engine_initial_layer(const struct tm_engine_options *options, int layer, void *out, size_t bytes,
+                            struct tm_error *e)
+{
+    struct tm_layer_state state;
+    size_t length = 0;
+    int rc = tm_layer_state_init(&state, &options->network, layer, e);
+    if (rc != 0) return rc;
+    tm_layer_state_start(&state, &options->network, options->seed);
+    for (size_t t = 0; t < state.spec.tensor_count; t++)
+        state.scales[t] = tm_fixed_start(addends_of(options, layer, t));
+    const void *from = tm_layer_state_bytes(&state, &length);
+    if (length == bytes)
+        memcpy(out, from, bytes);
+    else
+        rc = tm_error_set(e, TM_EINTERNAL, "layer %d has %zu bytes, not %zu", layer, length, bytes);
+    tm_layer_state_deinit(&state);
+    return rc;
+}
+
+double tm_engine_layer_norm(const struct tm_engine *engine, int layer)
+{
+    return engine->norms[layer];
 }
 
 void tm_engine_drop(struct tm_engine *engine, int layer)

@@ -45,6 +45,9 @@ struct tm_layer_state *tm_engine_layer(struct tm_engine *engine, int layer);
 int tm_engine_hold(struct tm_engine *engine, int layer, struct tm_error *e);
 void tm_engine_start_layer(struct tm_engine *engine, int layer); /* as at the start of training */
 void tm_engine_drop(struct tm_engine *engine, int layer);
+/* The same as one run of bytes (tm_layer_state_bytes) without an engine: a pure function, for any thread. */
+int tm_engine_initial_layer(const struct tm_engine_options *options, int layer, void *out, size_t bytes,
+                            struct tm_error *e);
 
 /* ---- a generation ---- */
 
@@ -75,6 +78,8 @@ struct tm_step_result {
  * layers is untouched, also on failure. */
 int tm_engine_prepare(struct tm_engine *engine, struct tm_mesh *mesh, int64_t step, struct tm_step_result *out,
                       struct tm_error *e);
+/* What a layer that is held here adds to the square of the prepared step's norm. */
+double tm_engine_layer_norm(const struct tm_engine *engine, int layer);
 /* Commits the prepared step. A worker that holds reduced gradients but did not hear of all others may be told the clip
  * factor by one that did. */
 void tm_engine_apply(struct tm_engine *engine, double clip_factor);

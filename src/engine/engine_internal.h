@@ -47,6 +47,7 @@ struct tm_engine {
     float *scratch;
     float *single;  /* gradient of one tensor of one micro-batch */
     float *d;       /* the gradient that flows back */
+    double *norms;  /* by layer: sums of squares of the reduced gradients of those held here */
     double *losses; /* by micro-batch of the whole step */
     /* the step in hand */
     enum tm_engine_phase phase;

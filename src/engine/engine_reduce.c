@@ -110,7 +110,7 @@ static size_t word_bytes(const struct tm_assignment *assignment, int pipeline, i
     return sizeof(struct worker_word) + layers * sizeof(struct layer_word) + micros * sizeof(double);
 }
 
-static void write_words(const struct tm_engine *engine, unsigned char *out)
+static void write_words(struct tm_engine *engine, unsigned char *out)
 {
     struct worker_word own = {.bad_layer = engine->bad_layer, .bad_micro = engine->bad_micro};
     memcpy(out, &own, sizeof own);
@@ -120,6 +120,7 @@ static void write_words(const struct tm_engine *engine, unsigned char *out)
         bool is_copy = l == engine->layer_count - 1; /* of the tied weight: it counts once, in layer 0 */
         struct layer_word word = {
             .square_sum = tm_gradients_square_sum(gradients, is_copy ? 1 : 0, engine->options.micro_batches)};
+        engine->norms[l] = word.square_sum;
         if (!isfinite(word.square_sum)) word.not_finite = 1;
         for (size_t t = 0; t < gradients->spec->tensor_count; t++) {
             if (isnan(gradients->largest[t])) word.not_finite = 1;

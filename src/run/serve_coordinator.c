@@ -50,11 +50,15 @@ static void manifest_path(const struct service *s, uint64_t set, char *out)
 static void put_manifest(struct service *s, const struct tm_action *action)
 {
     char path[PATH_BYTES];
+    char number[32];
     struct tm_error e;
     if (s->given->copy_folder == NULL) return;
     manifest_path(s, action->number, path);
-    if (s->env->file_write(s->env, path, tm_outbox_data(&s->out, action), action->length, &e) != 0)
-        tm_log(TM_LOG_WARN, "the manifest of a copy set is not stored: %s", e.text);
+    int rc = s->env->file_write(s->env, path, tm_outbox_data(&s->out, action), action->length, &e);
+    (void)snprintf(number, sizeof number, "%" PRIu64 "\n", action->number);
+    (void)snprintf(path, sizeof path, "%s/newest", s->given->copy_folder);
+    if (rc == 0) rc = s->env->file_write(s->env, path, number, strlen(number), &e);
+    if (rc != 0) tm_log(TM_LOG_WARN, "the manifest of a copy set is not stored: %s", e.text);
 }
 
 static void drop_files(struct service *s, uint64_t set)

@@ -57,6 +57,10 @@ struct tidemill {
     atomic_uint_fast64_t ticket; /* of the newest order; grows with every begin and cancel */
     atomic_uint_fast64_t taken;  /* the one the engine works on: another number, and it works in vain */
     atomic_uint_fast64_t waiting_for;
+    uint32_t stage_first[TM_STAGES_MAX + 1]; /* for the next work, as `members` */
+    uint32_t micro_batch_first[TM_MEMBERS_MAX + 1];
+    uint32_t given_stage_first[TM_STAGES_MAX + 1];
+    uint32_t given_micro_batch_first[TM_MEMBERS_MAX + 1];
     struct tm_member *members; /* of the generation, for the next work; room for TM_MEMBERS_MAX */
     size_t member_count;
     struct tidemill_peer peers[TM_MEMBERS_MAX]; /* what the engine was given, with its addresses */
@@ -130,10 +134,11 @@ static void describe(struct tidemill *t, const struct tm_roster *roster)
     work->stages = roster->stages;
     work->first_layer = roster->stage_first[me->stage];
     work->last_layer = roster->stage_first[me->stage + 1];
-    work->first_micro_batch = 0;
-    for (uint32_t p = 0; p < me->pipeline; p++)
-        work->first_micro_batch += roster->micro_batches[p];
-    work->last_micro_batch = work->first_micro_batch + roster->micro_batches[me->pipeline];
+    memcpy(t->stage_first, roster->stage_first, sizeof t->stage_first);
+    for (uint32_t p = 0; p < roster->pipelines; p++)
+        t->micro_batch_first[p + 1] = t->micro_batch_first[p] + roster->micro_batches[p];
+    work->first_micro_batch = t->micro_batch_first[me->pipeline];
+    work->last_micro_batch = t->micro_batch_first[me->pipeline + 1];
     t->member_count = 0;
     for (size_t i = 0; i < roster->member_count; i++)
         if (!roster->members[i].spare) t->members[t->member_count++] = roster->members[i];
@@ -156,6 +161,7 @@ static void engine_cancel(void *context)
     struct tidemill *t = context;
     t->due = false;
     (void)atomic_fetch_add(&t->ticket, 1);
+    if (t->engine.cancelled != NULL) t->engine.cancelled(t->engine.context);
 }
 
 static void engine_apply(void *context, uint64_t step, double norm)
@@ -488,6 +494,10 @@ static void give_peers(struct tidemill *t, struct tidemill_work *out)
     }
     out->peers = t->peers;
     out->peer_count = t->member_count;
+    memcpy(t->given_stage_first, t->stage_first, sizeof t->stage_first);
+    memcpy(t->given_micro_batch_first, t->micro_batch_first, sizeof t->micro_batch_first);
+    out->stage_first = t->given_stage_first;
+    out->micro_batch_first = t->given_micro_batch_first;
 }
 
 int tidemill_next(tidemill *t, struct tidemill_work *out)

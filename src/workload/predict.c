@@ -277,7 +277,8 @@ static int check_request(const struct tm_predict_request *request, int *out_gpus
     if (request->stages > (int)request->model->layer_count)
         return tm_error_set(e, TM_EINPUT, "%d stages, but %s has %zu layers", request->stages, request->model->name,
                             request->model->layer_count);
-    if (request->stages > TM_PREDICT_STAGES_MAX) return tm_error_set(e, TM_ELIMIT, "more than %d stages", TM_PREDICT_STAGES_MAX);
+    if (request->stages > TM_PREDICT_STAGES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "more than %d stages", TM_PREDICT_STAGES_MAX);
     if (request->pipelines > 0 && (int64_t)request->pipelines * request->stages > gpus)
         return tm_error_set(e, TM_EINPUT, "%dx%d needs %lld GPUs, the fleet has %lld", request->pipelines,
                             request->stages, (long long)request->pipelines * request->stages, (long long)gpus);

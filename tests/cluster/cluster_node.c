@@ -1,16 +1,19 @@
-/* One process of a small real cluster, for tests/cluster/run: coordinator, agent, or a worker with a toy engine over
- * include/tidemill.h. The engine's state is a hash chain, so the weights after the last step say whether every step was
- * applied once, in order, whatever was killed meanwhile.
+/* One process of a small real cluster, for tests/cluster/run: coordinator, agent, or a worker of the built-in engine.
+ * FOLDER holds the job (job.yaml), and gets all that the processes leave.
  *
- *   cluster-node coordinator FOLDER LISTEN STEPS [tls]
+ *   cluster-node coordinator FOLDER LISTEN [tls]
  *   cluster-node agent FOLDER ID [tls]          starts `cluster-node worker` again and again
  *   cluster-node worker FOLDER ID INCARNATION [tls]
- *   cluster-node reference STEPS                the hashes that must come out
+ *   cluster-node hash FOLDER                    of the weights in the newest copy set
  *   cluster-node events FOLDER                  the record, as text
  *   cluster-node certificates FOLDER            a job's own authority and certificate */
 #include "base/alloc.h"
+#include "base/log.h"
+#include "engine/elastic.h"
+#include "engine/elastic_result.h"
+#include "engine/trainer.h"
 #include "run/serve.h"
-#include "wire/hash.h"
+#include "store/record.h"
 #include "wire/tls.h"
 
 #include <inttypes.h>
@@ -19,11 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <tidemill.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { LAYERS = 8, WORDS = 40000, MICRO_BATCHES = 8, STEP_MS = 60, PATH_BYTES = 1024 };
+enum { PATH_BYTES = 1024 };
 static const char token[] = "token-of-the-test";
 static volatile int terminating;
 
@@ -38,179 +39,81 @@ static void path_in(const char *folder, const char *name, char out[PATH_BYTES])
     (void)snprintf(out, PATH_BYTES, "%s/%s", folder, name);
 }
 
-/* ---- the toy engine ---- */
-
-struct toy {
-    uint64_t *layers[LAYERS];
-};
-
-static uint64_t mix(uint64_t a, uint64_t b)
+static int load_job(const char *folder, struct tm_arena *arena, struct tm_train_job *out)
 {
-    uint64_t x = a ^ (b + 0x9E3779B97F4A7C15U + (a << 6) + (a >> 2));
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-    return x ^ (x >> 31);
+    char path[PATH_BYTES];
+    struct tm_error e = {.text = ""};
+    path_in(folder, "job.yaml", path);
+    tm_arena_init(arena, 1 << 20);
+    int rc = tm_train_job_load(tm_env_real(), path, arena, out, &e);
+    if (rc != 0) fprintf(stderr, "%s\n", e.text);
+    return rc;
 }
 
-static uint64_t layer_bytes(void *context, uint32_t layer)
+static bool read_address(const char *folder, char out[256])
 {
-    (void)context;
-    return sizeof(uint64_t) * (WORDS + layer);
-}
-
-static int init_layer(void *context, uint32_t layer, void *out, uint64_t bytes)
-{
-    (void)context;
-    uint64_t *words = out;
-    for (uint64_t w = 0; w < bytes / sizeof *words; w++)
-        words[w] = mix(layer + 1, w);
-    return 0;
-}
-
-static void *layer_memory(void *context, uint32_t layer, uint64_t bytes)
-{
-    struct toy *toy = context;
-    toy->layers[layer] = malloc(bytes);
-    return toy->layers[layer];
-}
-
-static void drop_layer(void *context, uint32_t layer)
-{
-    struct toy *toy = context;
-    free(toy->layers[layer]);
-    toy->layers[layer] = NULL;
-}
-
-static uint64_t gradient_of(const uint64_t *words, uint32_t layer, uint64_t step)
-{
-    uint64_t sum = 0;
-    for (uint64_t m = 0; m < MICRO_BATCHES; m++)
-        sum += mix(words[0] ^ words[WORDS - 1], step * MICRO_BATCHES + m + layer);
-    return sum;
-}
-
-static double norm_of(uint64_t gradient)
-{
-    return (double)(gradient >> 11) * 0x1p-53;
-}
-
-static void apply_to(uint64_t *words, uint32_t layer, uint64_t step, double norm)
-{
-    uint64_t bits;
-    uint64_t gradient = gradient_of(words, layer, step);
-    memcpy(&bits, &norm, sizeof bits);
-    for (uint64_t w = 0; w < WORDS + layer; w++)
-        words[w] = mix(mix(words[w], gradient + w), bits);
-}
-
-static void print_hash(FILE *out, uint32_t layer, const uint64_t *words)
-{
-    struct tm_hash hash = tm_hash_of(words, layer_bytes(NULL, layer));
-    fprintf(out, "layer %u %016" PRIx64 "%016" PRIx64 "\n", layer, hash.high, hash.low);
-}
-
-static int reference(uint64_t steps)
-{
-    struct toy toy = {{NULL}};
-    for (uint32_t l = 0; l < LAYERS; l++)
-        (void)init_layer(&toy, l, layer_memory(&toy, l, layer_bytes(NULL, l)), layer_bytes(NULL, l));
-    for (uint64_t step = 1; step <= steps; step++) {
-        double norm = 0;
-        for (uint32_t l = 0; l < LAYERS; l++)
-            norm += norm_of(gradient_of(toy.layers[l], l, step));
-        for (uint32_t l = 0; l < LAYERS; l++)
-            apply_to(toy.layers[l], l, step, norm);
-    }
-    for (uint32_t l = 0; l < LAYERS; l++) {
-        print_hash(stdout, l, toy.layers[l]);
-        drop_layer(&toy, l);
-    }
-    return 0;
+    char path[PATH_BYTES];
+    path_in(folder, "address", path);
+    FILE *file = fopen(path, "r");
+    bool good = file != NULL && fgets(out, 256, file) != NULL;
+    if (file != NULL) (void)fclose(file);
+    return good;
 }
 
 /* ---- the worker ---- */
 
-/* Works for a while, or until the step is given up. */
-static bool compute(tidemill *t)
-{
-    for (int i = 0; i < STEP_MS; i += 5) {
-        struct timespec pause = {.tv_nsec = 5000000};
-        (void)nanosleep(&pause, NULL);
-        if (tidemill_cancelled(t)) return false;
-    }
-    return true;
-}
-
-static void do_work(tidemill *t, struct toy *toy, const struct tidemill_work *work)
-{
-    if (work->kind == TIDEMILL_APPLY) {
-        for (uint32_t l = 0; l < LAYERS; l++)
-            if (toy->layers[l] != NULL) apply_to(toy->layers[l], l, work->step, work->norm);
-        printf("applied %" PRIu64 " of %ux%u\n", work->step, work->pipelines, work->stages);
-        (void)fflush(stdout);
-        (void)tidemill_applied(t, work->step);
-        return;
-    }
-    struct tidemill_norm norms[LAYERS];
-    size_t count = 0;
-    for (uint32_t l = work->first_layer; l < work->last_layer; l++)
-        norms[count++] = (struct tidemill_norm){.layer = l, .sum = norm_of(gradient_of(toy->layers[l], l, work->step))};
-    if (compute(t)) (void)tidemill_held(t, work->step, norms, count);
-}
-
 static int worker(const char *folder, uint64_t id, uint64_t incarnation, bool tls)
 {
     char address[256] = "";
-    char path[PATH_BYTES];
     char copies[PATH_BYTES];
     char certificates[PATH_BYTES];
-    char error[512];
-    struct toy toy = {{NULL}};
+    struct tm_error e = {.text = ""};
+    struct tm_arena arena;
+    struct tm_train_job job;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive its agent */
-    path_in(folder, "address", path);
     path_in(folder, "copies", copies);
     path_in(folder, "tls", certificates);
-    FILE *file = fopen(path, "r");
-    if (file == NULL || fgets(address, sizeof address, file) == NULL) return 1;
-    (void)fclose(file);
-    struct tidemill_options options = {.size = sizeof options,
-                                       .coordinator = address,
-                                       .token = token,
-                                       .kernel_class = "toy",
-                                       .copy_folder = copies,
-                                       .tls_folder = tls ? certificates : NULL,
-                                       .job = 7,
-                                       .instance = id,
-                                       .incarnation = incarnation};
-    struct tidemill_engine engine = {.context = &toy,
-                                     .layer_bytes = layer_bytes,
-                                     .init_layer = init_layer,
-                                     .layer_memory = layer_memory,
-                                     .drop_layer = drop_layer};
-    tidemill *t = tidemill_open(&options, &engine, error, sizeof error);
-    if (t == NULL) {
-        fprintf(stderr, "worker: %s\n", error);
-        return 1;
-    }
-    struct tidemill_work work;
-    int rc = 0;
-    while ((rc = tidemill_next(t, &work)) == 0)
-        do_work(t, &toy, &work);
-    (void)snprintf(path, sizeof path, "%s/weights-%" PRIu64, folder, id);
-    file = fopen(path, "w");
-    for (uint32_t l = 0; l < LAYERS && file != NULL; l++) {
-        if (toy.layers[l] != NULL) print_hash(file, l, toy.layers[l]);
-        drop_layer(&toy, l);
-    }
-    if (file != NULL) (void)fclose(file);
-    tidemill_close(t);
-    return rc == 1 ? 0 : 1;
+    if (!read_address(folder, address) || load_job(folder, &arena, &job) != 0) return 1;
+    struct tm_elastic_options options = {.job = &job,
+                                         .library = {.size = sizeof options.library,
+                                                     .coordinator = address,
+                                                     .token = token,
+                                                     .copy_folder = copies,
+                                                     .tls_folder = tls ? certificates : NULL,
+                                                     .job = 7,
+                                                     .instance = id,
+                                                     .incarnation = incarnation}};
+    int rc = tm_elastic_worker(tm_env_real(), &options, &e);
+    if (rc != 0) fprintf(stderr, "worker: %s\n", e.text);
+    tm_arena_deinit(&arena);
+    return rc == 0 ? 0 : 1;
+}
+
+static int hash(const char *folder)
+{
+    char copies[PATH_BYTES];
+    char text[33];
+    struct tm_error e = {.text = ""};
+    struct tm_arena arena;
+    struct tm_train_job job;
+    struct tm_elastic_result result;
+    path_in(folder, "copies", copies);
+    if (load_job(folder, &arena, &job) != 0) return 1;
+    int rc = tm_elastic_weights_hash(tm_env_real(), copies, &job, &result, &e);
+    if (rc == 0)
+        printf("step %" PRIu64 " weights %s\n", result.step, tm_hash_print(result.weights_hash, text));
+    else
+        fprintf(stderr, "%s\n", e.text);
+    tm_arena_deinit(&arena);
+    return rc == 0 ? 0 : 1;
 }
 
 /* ---- coordinator and agent ---- */
 
-static int coordinator(const char *folder, const char *listen, uint64_t steps, bool tls)
+static int coordinator(const char *folder, const char *listen, bool tls)
 {
+    struct tm_arena arena;
+    struct tm_train_job job;
     char record[PATH_BYTES];
     char copies[PATH_BYTES];
     char address[PATH_BYTES];
@@ -220,12 +123,13 @@ static int coordinator(const char *folder, const char *listen, uint64_t steps, b
     path_in(folder, "copies", copies);
     path_in(folder, "address", address);
     path_in(folder, "tls", certificates);
+    if (load_job(folder, &arena, &job) != 0) return 1;
     struct tm_use_all rule = {.stages = 2, .workers_min = 1, .copy_every_ms = 1500};
     struct tm_coordinator_service service = {.coordinator = {.job = 7,
                                                              .token = token,
-                                                             .layers = LAYERS,
-                                                             .steps = steps,
-                                                             .micro_batches = MICRO_BATCHES,
+                                                             .layers = tm_elastic_layers(&job),
+                                                             .steps = (uint64_t)job.steps,
+                                                             .micro_batches = tm_elastic_micro_batches(&job),
                                                              .heartbeat_ms = 250,
                                                              .lease_ms = 2000,
                                                              .orphan_ms = 20000,
@@ -251,20 +155,17 @@ static int coordinator(const char *folder, const char *listen, uint64_t steps, b
                                              .stop = &terminating};
     int rc = tm_coordinator_serve(tm_env_real(), &service, &e);
     if (rc != 0) fprintf(stderr, "coordinator: %s\n", e.text);
+    tm_arena_deinit(&arena);
     return rc == 0 ? 0 : 1;
 }
 
 static int agent(const char *program, const char *folder, const char *id, bool tls)
 {
-    char path[PATH_BYTES];
     char address[256] = "";
     char certificates[PATH_BYTES];
     struct tm_error e = {.text = ""};
-    path_in(folder, "address", path);
     path_in(folder, "tls", certificates);
-    FILE *file = fopen(path, "r");
-    if (file == NULL || fgets(address, sizeof address, file) == NULL) return 1;
-    (void)fclose(file);
+    if (!read_address(folder, address)) return 1;
     const char *const words[] = {program, "worker", folder, id, "%u", tls ? "tls" : NULL, NULL};
     struct tm_agent_service service = {.agent = {.job = 7,
                                                  .id = strtoull(id, NULL, 10),
@@ -285,26 +186,44 @@ static int agent(const char *program, const char *folder, const char *id, bool t
 
 /* ---- the record as text ---- */
 
-static int print_event(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
+static int print_event(void *context, const void *data, size_t length, struct tm_error *e)
 {
-    struct tm_text words;
     (void)context;
-    (void)sequence;
-    tm_text_init(&words, 4096);
-    tm_run_event_words(event, &words);
-    printf("%" PRId64 " %s: %s\n", event->at_ms, tm_run_event_kind(event), tm_text_string(&words));
-    int rc = tm_text_status(&words, e);
-    tm_text_deinit(&words);
+    struct tm_arena arena;
+    Tmw__RecordEvent *event = NULL;
+    tm_arena_init(&arena, 64 << 20);
+    int rc = tm_record_event_unpack(data, length, &arena, &event, e);
+    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_NOTE)
+        printf("%" PRId64 " note worker %" PRIu64 " %s\n", event->at_ms, event->note->worker, event->note->what);
+    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_GENERATION)
+        printf("%" PRId64 " generation %" PRIu64 " %s from %" PRIu64 " rolled-back %" PRIu64 "\n", event->at_ms,
+               event->generation->generation, event->generation->started ? "starts" : "fences",
+               event->generation->base_step, event->generation->rolled_back);
+    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
+        printf("%" PRId64 " set %" PRIu64 " step %" PRIu64 "\n", event->at_ms, event->set_whole->set,
+               event->set_whole->step);
+    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_PROGRESS)
+        printf("%" PRId64 " progress %" PRIu64 " loss %.4f step_ms %u\n", event->at_ms, event->progress->step,
+               event->progress->loss, event->progress->step_ms);
+    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_FAILED)
+        printf("%" PRId64 " failed worker %" PRIu64 " %s\n", event->at_ms, event->failed->worker,
+               event->failed->reason);
+    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_FINISHED_STEP)
+        printf("%" PRId64 " finished %" PRIu64 "\n", event->at_ms, event->finished_step);
+    tm_arena_deinit(&arena);
     return rc;
 }
 
 static int events(const char *folder)
 {
     char path[PATH_BYTES];
+    struct tm_record *record = NULL;
     struct tm_error e = {.text = ""};
     path_in(folder, "record", path);
-    int rc = tm_run_record_each(path, 0, SIZE_MAX, print_event, NULL, &e);
+    int rc = tm_record_open(path, &record, &e);
+    if (rc == 0) rc = tm_record_each(record, print_event, NULL, &e);
     if (rc != 0) fprintf(stderr, "%s\n", e.text);
+    tm_record_close(record);
     return rc == 0 ? 0 : 1;
 }
 
@@ -322,13 +241,13 @@ int main(int argc, char **argv)
     bool tls = argc > 1 && strcmp(argv[argc - 1], "tls") == 0;
     const char *what = argc > 2 ? argv[1] : "";
     (void)signal(SIGPIPE, SIG_IGN);
+    tm_log_set_level(TM_LOG_INFO);
     if (strcmp(what, "worker") != 0) (void)sigaction(SIGTERM, &action, NULL);
-    if (strcmp(what, "coordinator") == 0 && argc > 4)
-        return coordinator(argv[2], argv[3], strtoull(argv[4], NULL, 10), tls);
+    if (strcmp(what, "coordinator") == 0 && argc > 3) return coordinator(argv[2], argv[3], tls);
     if (strcmp(what, "agent") == 0 && argc > 3) return agent(argv[0], argv[2], argv[3], tls);
     if (strcmp(what, "worker") == 0 && argc > 4)
         return worker(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), tls);
-    if (strcmp(what, "reference") == 0) return reference(strtoull(argv[2], NULL, 10));
+    if (strcmp(what, "hash") == 0) return hash(argv[2]);
     if (strcmp(what, "events") == 0) return events(argv[2]);
     if (strcmp(what, "certificates") == 0) return certificates(argv[2]);
     fprintf(stderr, "use: see the head of cluster_node.c\n");

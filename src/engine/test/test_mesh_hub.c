@@ -162,6 +162,8 @@ static void test_early_comers_wait(void **state)
     struct talker talkers[HUBS];
     pthread_t threads[HUBS];
     for (int i = 0; i < HUBS; i++)
+        atomic_store(&fleet.waiting[i], 0);
+    for (int i = 0; i < HUBS; i++)
         talkers[i] = (struct talker){.fleet = &fleet, .generation = 5, .rank = i, .rounds = 2};
     for (int i = 1; i < HUBS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, talk, &talkers[i]), 0);
@@ -190,6 +192,7 @@ static void test_cancel(void **state)
         pthread_t thread;
         if (formed)
             assert_int_equal(tm_mesh_hub_form(fleet.hubs[2], generation, 2, fleet.members, HUBS, &mesh, NULL), 0);
+        atomic_store(&fleet.waiting[3], 0);
         assert_int_equal(pthread_create(&thread, NULL, talk, &talker), 0);
         await_waiting(&fleet, 3, 10);
         tm_mesh_hub_cancel(fleet.hubs[3]);

@@ -1,0 +1,151 @@
+/* The built-in GPT engine for the loop of elastic.h. */
+#include "base/alloc.h"
+#include "base/log.h"
+#include "engine/elastic.h"
+#include "engine/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct gpt {
+    struct tm_engine_options options;
+    struct tm_engine *engine;
+    struct tm_corpus corpus;
+    struct tm_blas blas;
+    struct tm_step_result result; /* of the step prepared last */
+    char kernel_class[80];
+};
+
+uint32_t tm_elastic_layers(const struct tm_train_job *job)
+{
+    return (uint32_t)tm_network_layers(&job->network);
+}
+
+uint32_t tm_elastic_micro_batches(const struct tm_train_job *job)
+{
+    return (uint32_t)(job->batch / job->micro_batch);
+}
+
+/* ---- layers ---- */
+
+static uint64_t layer_bytes(void *context, uint32_t layer)
+{
+    struct tm_layer_spec spec;
+    tm_network_layer(&((struct gpt *)context)->options.network, (int)layer, &spec);
+    return tm_layer_state_size(&spec);
+}
+
+static int init_layer(void *context, uint32_t layer, void *out, uint64_t bytes)
+{
+    return tm_engine_initial_layer(&((struct gpt *)context)->options, (int)layer, out, bytes, NULL);
+}
+
+static void *layer_memory(void *context, uint32_t layer, uint64_t bytes)
+{
+    struct gpt *gpt = context;
+    size_t length = 0;
+    if (tm_engine_hold(gpt->engine, (int)layer, NULL) != 0) return NULL;
+    void *memory = tm_layer_state_bytes(tm_engine_layer(gpt->engine, (int)layer), &length);
+    return length == bytes ? memory : NULL;
+}
+
+static void drop_layer(void *context, uint32_t layer)
+{
+    tm_engine_drop(((struct gpt *)context)->engine, (int)layer);
+}
+
+/* ---- steps ---- */
+
+static int take_place(struct gpt *gpt, const struct tidemill_work *work, int rank, struct tm_error *e)
+{
+    struct tm_assignment a = {.pipelines = (int)work->pipelines, .stages = (int)work->stages};
+    if (work->stages > TM_ASSIGNMENT_STAGES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "a layout of %u stages; at most %d can be trained", work->stages,
+                            TM_ASSIGNMENT_STAGES_MAX);
+    for (uint32_t s = 0; s <= work->stages; s++)
+        a.first_layer[s] = (int)work->stage_first[s];
+    for (uint32_t p = 0; p <= work->pipelines; p++)
+        a.first_micro[p] = work->micro_batch_first[p];
+    for (int i = 0; i < a.pipelines * a.stages; i++)
+        a.ranks[i] = i;
+    if (a.first_layer[a.stages] != tm_network_layers(&gpt->options.network) ||
+        a.first_micro[a.pipelines] != gpt->options.micro_batches)
+        return tm_error_set(e, TM_EINPUT,
+                            "the coordinator's job has %d layers and %lld micro-batches, ours %d and %lld",
+                            a.first_layer[a.stages], (long long)a.first_micro[a.pipelines],
+                            tm_network_layers(&gpt->options.network), (long long)gpt->options.micro_batches);
+    return tm_engine_assign(gpt->engine, &a, rank, e);
+}
+
+static int prepare(void *context, const struct tidemill_work *work, struct tm_mesh *mesh, bool fresh,
+                   struct tidemill_norm *norms, size_t *out_count, struct tm_error *e)
+{
+    struct gpt *gpt = context;
+    int rc = fresh ? take_place(gpt, work, mesh->rank, e) : 0;
+    if (rc == 0) rc = tm_engine_prepare(gpt->engine, mesh, (int64_t)work->step - 1, &gpt->result, e);
+    if (rc != 0) return rc;
+    *out_count = 0;
+    for (uint32_t l = work->first_layer; l < work->last_layer; l++) {
+        norms[*out_count].layer = l;
+        norms[(*out_count)++].sum = tm_engine_layer_norm(gpt->engine, (int)l);
+    }
+    return 0;
+}
+
+static int apply(void *context, const struct tidemill_work *work, double *out_loss, struct tm_error *e)
+{
+    struct gpt *gpt = context;
+    if (tm_engine_phase(gpt->engine) != TM_ENGINE_PREPARED)
+        return tm_error_set(e, TM_EINTERNAL, "step %llu is to be applied, but is not held",
+                            (unsigned long long)work->step);
+    tm_engine_apply(gpt->engine, tm_optimizer_clip_factor(&gpt->options.optimizer, sqrt(work->norm)));
+    *out_loss = gpt->result.loss;
+    return 0;
+}
+
+/* ---- a worker ---- */
+
+static int open_gpt(struct gpt *gpt, struct tm_env *env, const struct tm_train_job *job, struct tm_error *e)
+{
+    const struct tm_kernels *kernels = NULL;
+    int rc = tm_train_job_check(job, e);
+    if (rc == 0) rc = tm_kernels_choose(env, &kernels, e);
+    if (rc == 0) rc = tm_blas_open(env, kernels->core, &gpt->blas, e);
+    if (rc == 0) rc = tm_corpus_open(env, job->data, &gpt->corpus, e);
+    if (rc != 0) return rc;
+    gpt->options = (struct tm_engine_options){.network = job->network,
+                                              .micro_batch = (int)job->micro_batch,
+                                              .micro_batches = job->batch / job->micro_batch,
+                                              .seed = job->seed,
+                                              .determinism = job->determinism,
+                                              .optimizer = job->optimizer,
+                                              .memory_max = job->memory_max,
+                                              .kernels = kernels,
+                                              .blas = &gpt->blas,
+                                              .corpus = &gpt->corpus};
+    (void)snprintf(gpt->kernel_class, sizeof gpt->kernel_class, "%.30s/%.30s", kernels->name, gpt->blas.core);
+    rc = tm_corpus_windows(&gpt->corpus, job->data, job->network.ctx, job->batch, &gpt->options.windows, e);
+    return rc == 0 ? tm_engine_create(&gpt->options, &gpt->engine, e) : rc;
+}
+
+int tm_elastic_worker(struct tm_env *env, const struct tm_elastic_options *options, struct tm_error *e)
+{
+    struct gpt gpt = {.engine = NULL};
+    int rc = open_gpt(&gpt, env, options->job, e);
+    if (rc == 0) {
+        struct tm_elastic_engine engine = {.context = &gpt,
+                                           .layers = tm_elastic_layers(options->job),
+                                           .kernel_class = gpt.kernel_class,
+                                           .layer_bytes = layer_bytes,
+                                           .init_layer = init_layer,
+                                           .layer_memory = layer_memory,
+                                           .drop_layer = drop_layer,
+                                           .prepare = prepare,
+                                           .apply = apply};
+        rc = tm_elastic_run(env, &options->library, &engine, e);
+    }
+    tm_engine_destroy(gpt.engine);
+    tm_corpus_close(&gpt.corpus);
+    return rc;
+}
