@@ -186,6 +186,49 @@ static int agent(const char *program, const char *folder, const char *id, bool t
 
 /* ---- the record as text ---- */
 
+static void print_body(const Tmw__RecordEvent *event)
+{
+    switch (event->body_case) {
+    case TMW__RECORD_EVENT__BODY_NOTE:
+        printf("note worker %" PRIu64 " %s\n", event->note->worker, event->note->what);
+        break;
+    case TMW__RECORD_EVENT__BODY_GENERATION:
+        printf("generation %" PRIu64 " %s from %" PRIu64 " rolled-back %" PRIu64 " %s\n", event->generation->generation,
+               event->generation->started ? "starts" : "fences", event->generation->base_step,
+               event->generation->rolled_back, event->generation->why);
+        break;
+    case TMW__RECORD_EVENT__BODY_SET_WHOLE:
+        printf("set %" PRIu64 " step %" PRIu64 "\n", event->set_whole->set, event->set_whole->step);
+        break;
+    case TMW__RECORD_EVENT__BODY_PROGRESS:
+        printf("progress %" PRIu64 " loss %.4f step_ms %u\n", event->progress->step, event->progress->loss,
+               event->progress->step_ms);
+        break;
+    case TMW__RECORD_EVENT__BODY_LOSS:
+        printf("loss of %" PRIu64 "%s%s\n", event->loss->instance, event->loss->silent ? " silent" : " ended",
+               event->loss->announced ? " announced" : "");
+        break;
+    case TMW__RECORD_EVENT__BODY_PAUSE:
+        printf("pause %" PRIu64 " ms, a step takes %" PRIu64 " ms\n", event->pause->pause_ms, event->pause->step_ms);
+        break;
+    case TMW__RECORD_EVENT__BODY_NOTICE:
+        printf("notice for %" PRIu64 "\n", event->notice->instance);
+        break;
+    case TMW__RECORD_EVENT__BODY_RESTART:
+        printf("restart in generation %" PRIu64 "\n", event->restart->generation);
+        break;
+    case TMW__RECORD_EVENT__BODY_FAILED:
+        printf("failed worker %" PRIu64 " %s\n", event->failed->worker, event->failed->reason);
+        break;
+    case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
+        printf("finished %" PRIu64 "\n", event->finished_step);
+        break;
+    default:
+        printf("event %d\n", (int)event->body_case);
+        break;
+    }
+}
+
 static int print_event(void *context, const void *data, size_t length, struct tm_error *e)
 {
     (void)context;
@@ -193,23 +236,10 @@ static int print_event(void *context, const void *data, size_t length, struct tm
     Tmw__RecordEvent *event = NULL;
     tm_arena_init(&arena, 64 << 20);
     int rc = tm_record_event_unpack(data, length, &arena, &event, e);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_NOTE)
-        printf("%" PRId64 " note worker %" PRIu64 " %s\n", event->at_ms, event->note->worker, event->note->what);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_GENERATION)
-        printf("%" PRId64 " generation %" PRIu64 " %s from %" PRIu64 " rolled-back %" PRIu64 "\n", event->at_ms,
-               event->generation->generation, event->generation->started ? "starts" : "fences",
-               event->generation->base_step, event->generation->rolled_back);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
-        printf("%" PRId64 " set %" PRIu64 " step %" PRIu64 "\n", event->at_ms, event->set_whole->set,
-               event->set_whole->step);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_PROGRESS)
-        printf("%" PRId64 " progress %" PRIu64 " loss %.4f step_ms %u\n", event->at_ms, event->progress->step,
-               event->progress->loss, event->progress->step_ms);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_FAILED)
-        printf("%" PRId64 " failed worker %" PRIu64 " %s\n", event->at_ms, event->failed->worker,
-               event->failed->reason);
-    if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_FINISHED_STEP)
-        printf("%" PRId64 " finished %" PRIu64 "\n", event->at_ms, event->finished_step);
+    if (rc == 0) {
+        printf("%" PRId64 " ", event->at_ms);
+        print_body(event);
+    }
     tm_arena_deinit(&arena);
     return rc;
 }
