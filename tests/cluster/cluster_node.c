@@ -13,7 +13,6 @@
 #include "engine/elastic_result.h"
 #include "engine/trainer.h"
 #include "run/serve.h"
-#include "store/record.h"
 #include "wire/tls.h"
 
 #include <inttypes.h>
@@ -186,74 +185,26 @@ static int agent(const char *program, const char *folder, const char *id, bool t
 
 /* ---- the record as text ---- */
 
-static void print_body(const Tmw__RecordEvent *event)
+static int print_event(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
 {
-    switch (event->body_case) {
-    case TMW__RECORD_EVENT__BODY_NOTE:
-        printf("note worker %" PRIu64 " %s\n", event->note->worker, event->note->what);
-        break;
-    case TMW__RECORD_EVENT__BODY_GENERATION:
-        printf("generation %" PRIu64 " %s from %" PRIu64 " rolled-back %" PRIu64 " %s\n", event->generation->generation,
-               event->generation->started ? "starts" : "fences", event->generation->base_step,
-               event->generation->rolled_back, event->generation->why);
-        break;
-    case TMW__RECORD_EVENT__BODY_SET_WHOLE:
-        printf("set %" PRIu64 " step %" PRIu64 "\n", event->set_whole->set, event->set_whole->step);
-        break;
-    case TMW__RECORD_EVENT__BODY_PROGRESS:
-        printf("progress %" PRIu64 " loss %.4f step_ms %u\n", event->progress->step, event->progress->loss,
-               event->progress->step_ms);
-        break;
-    case TMW__RECORD_EVENT__BODY_LOSS:
-        printf("loss of %" PRIu64 "%s%s\n", event->loss->instance, event->loss->silent ? " silent" : " ended",
-               event->loss->announced ? " announced" : "");
-        break;
-    case TMW__RECORD_EVENT__BODY_PAUSE:
-        printf("pause %" PRIu64 " ms, a step takes %" PRIu64 " ms\n", event->pause->pause_ms, event->pause->step_ms);
-        break;
-    case TMW__RECORD_EVENT__BODY_NOTICE:
-        printf("notice for %" PRIu64 "\n", event->notice->instance);
-        break;
-    case TMW__RECORD_EVENT__BODY_RESTART:
-        printf("restart in generation %" PRIu64 "\n", event->restart->generation);
-        break;
-    case TMW__RECORD_EVENT__BODY_FAILED:
-        printf("failed worker %" PRIu64 " %s\n", event->failed->worker, event->failed->reason);
-        break;
-    case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
-        printf("finished %" PRIu64 "\n", event->finished_step);
-        break;
-    default:
-        printf("event %d\n", (int)event->body_case);
-        break;
-    }
-}
-
-static int print_event(void *context, const void *data, size_t length, struct tm_error *e)
-{
+    struct tm_text words;
     (void)context;
-    struct tm_arena arena;
-    Tmw__RecordEvent *event = NULL;
-    tm_arena_init(&arena, 64 << 20);
-    int rc = tm_record_event_unpack(data, length, &arena, &event, e);
-    if (rc == 0) {
-        printf("%" PRId64 " ", event->at_ms);
-        print_body(event);
-    }
-    tm_arena_deinit(&arena);
+    (void)sequence;
+    tm_text_init(&words, 4096);
+    tm_run_event_words(event, &words);
+    printf("%" PRId64 " %s: %s\n", event->at_ms, tm_run_event_kind(event), tm_text_string(&words));
+    int rc = tm_text_status(&words, e);
+    tm_text_deinit(&words);
     return rc;
 }
 
 static int events(const char *folder)
 {
     char path[PATH_BYTES];
-    struct tm_record *record = NULL;
     struct tm_error e = {.text = ""};
     path_in(folder, "record", path);
-    int rc = tm_record_open(path, &record, &e);
-    if (rc == 0) rc = tm_record_each(record, print_event, NULL, &e);
+    int rc = tm_run_record_each(path, 0, SIZE_MAX, print_event, NULL, &e);
     if (rc != 0) fprintf(stderr, "%s\n", e.text);
-    tm_record_close(record);
     return rc == 0 ? 0 : 1;
 }
 
