@@ -396,10 +396,7 @@ static int supervise(struct run *run, struct tm_error *e)
 /* The weights as a checkpoint, and the hash that `tidemill train` gives them. */
 static int keep_weights(struct run *run, struct tm_run_status *status, struct tm_error *e)
 {
-    uint64_t set = 0;
-    int rc = tm_run_result_set(run->dir, status->job.steps, &set, e);
-    if (rc == 0)
-        rc = tm_run_result_gpt(run->cli->env, run->dir, run->settings.folder, set, &run->cli->arena,
+    int rc = tm_run_result_gpt(run->cli->env, run->dir, run->settings.folder, status->job.steps, &run->cli->arena,
                                status->weights_hash, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
 }

@@ -1,7 +1,26 @@
 #include "cli/run_worker.h"
 
+#include "engine/elastic.h"
+
+/* The agent's variables say who we are and where the others are. */
+static int read_variables(struct tidemill_options *out, struct tm_error *e)
+{
+    char error[512];
+    if (tidemill_options_from_environment(out, error, sizeof error) == 0) return 0;
+    return tm_error_set(e, TM_EUSAGE, "%s", error);
+}
+
+static int run_gpt(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings, struct tm_error *e)
+{
+    struct tm_train_job job;
+    struct tm_elastic_options options = {.job = &job};
+    int rc = tm_train_job_load_from(cli->env, path, settings->folder, &cli->arena, &job, e);
+    if (rc == 0) rc = read_variables(&options.library, e);
+    return rc == 0 ? tm_elastic_worker(cli->env, &options, e) : rc;
+}
+
 int tm_run_worker(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings, struct tm_error *e)
 {
-    (void)cli;
+    if (settings->engine == TM_RUN_GPT) return run_gpt(cli, path, settings, e);
     return tm_error_set(e, TM_EUSAGE, "%s: engine %s cannot be run yet", path, tm_run_engine_names[settings->engine]);
 }
