@@ -72,9 +72,9 @@ class Layer:
         self.output = 0.0
         self.ops = 0
         self.order = -1  # by first call
-        # measured, ms a micro-batch
-        self.forward_ms: List[float] = []
-        self.backward_ms: List[float] = []
+        # measured: its share of each pass that was looked at
+        self.forward_shares: List[float] = []
+        self.backward_shares: List[float] = []
 
 
 def _is_container(torch: Any, module: Any) -> bool:
@@ -679,7 +679,7 @@ class Profiler:
             "train_gflop_per_sample": 3 * sum(l.flops for l in self.layers) / self._per_sample() / 1e9,
             "optimizer_states": self._optimizer_states(),
             "input": self._input,
-            "layers": self._layer_rows(scale),
+            "layers": self._layer_rows(split["forward_ms"], split["backward_ms"]),
             "gradients": self._gradient_rows(parts),
             **split,
         }
@@ -702,7 +702,7 @@ class Profiler:
             one.forward_ms = between(forward[0], forward[1])
             one.backward_ms = max(between(forward[1], mark) for mark, kind, _ in behind if kind == "gradient")
             one.gradients = [(i, between(forward[1], mark)) for mark, kind, i in behind if kind == "gradient"]
-            self._share_forward(calls)
+            self._share_forward(calls, one.forward_ms)
             self._share_backward(forward[1], behind, one.backward_ms)
             passes.append(one)
         if not passes or sample.optimizer_start is None:
@@ -725,14 +725,14 @@ class Profiler:
             "other_ms": gap - data_ms,
         }
 
-    def _share_forward(self, calls: Sequence[Any]) -> None:
+    def _share_forward(self, calls: Sequence[Any], whole_ms: float) -> None:
         sums: Dict[int, float] = {}
         for layer, begin, end in calls:
             if end is not None:
                 sums[id(layer)] = sums.get(id(layer), 0.0) + self._clock.between_ms(begin, end)  # type: ignore[union-attr]
         for layer in self.layers:
             if id(layer) in sums:
-                layer.forward_ms.append(sums[id(layer)])
+                layer.forward_shares.append(sums[id(layer)] / whole_ms)
 
     def _share_backward(self, start: Any, behind: Sequence[Any], whole_ms: float) -> None:
         """A layer's backward pass goes from its output's gradient to the next layer's, in time."""
@@ -744,9 +744,9 @@ class Profiler:
             sums[id(layer)] = sums.get(id(layer), 0.0) + end - at
         for layer in self.layers:
             if id(layer) in sums:
-                layer.backward_ms.append(sums[id(layer)])
+                layer.backward_shares.append(sums[id(layer)] / whole_ms)
 
-    def _layer_rows(self, scale: float) -> List[Dict[str, Any]]:
+    def _layer_rows(self, forward_ms: float, backward_ms: float) -> List[Dict[str, Any]]:
         per = self._per_sample()
         outside = self.layers[0]
         called = sorted((l for l in self.layers[1:] if l.order >= 0), key=lambda l: l.order)
@@ -770,8 +770,8 @@ class Profiler:
                 "output_values": l.output / per,
                 "ops": l.ops,
                 "tied": by_layer.get(id(l.tied), "") if l.tied is not None else "",
-                "forward_ms": statistics.median(l.forward_ms) * scale if l.forward_ms else None,
-                "backward_ms": statistics.median(l.backward_ms) * scale if l.backward_ms else None,
+                "forward_ms": statistics.median(l.forward_shares) * forward_ms if l.forward_shares else None,
+                "backward_ms": statistics.median(l.backward_shares) * backward_ms if l.backward_shares else None,
             }
             for l in rows
         ]

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { ROUND_TRIPS = 60, SIZE_TRIPS = 7, SIZE_BUDGET_MS = 1500 };
+enum { ROUND_TRIPS = 60, SIZE_TRIPS = 7, SIZE_BUDGET_MS = 800 };
 
 const size_t tm_probe_sizes[TM_PROBE_SIZES] = {1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22, 1 << 24};
 

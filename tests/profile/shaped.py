@@ -20,8 +20,8 @@ def are_possible():
     name = f"tmx{os.getpid()}"
     try:
         run("ip", "netns", "add", name)
-        run("ip", "netns", "exec", name, "ip", "link", "add", "a", "type", "veth", "peer", "name", "b")
-        run("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "a", "root", "tbf", "rate", "1mbit", "burst", "10kb",
+        run("ip", "netns", "exec", name, "ip", "link", "add", "end0", "type", "veth", "peer", "name", "end1")
+        run("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "end0", "root", "tbf", "rate", "1mbit", "burst", "10kb",
             "latency", "50ms")  # fmt: skip
     except (OSError, subprocess.CalledProcessError) as error:
         return f"no network namespaces with shaped links: {error}"
