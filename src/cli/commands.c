@@ -308,6 +308,47 @@ const struct tm_command tm_commands[] = {
         .files = true,
     },
     {
+        .name = "status",
+        .summary = "how a run stands: fleet, layout, steps, loss, bill, last events",
+        .description =
+            "Asks the coordinator of a run; where it does not answer, the record in the state folder. In the layout a "
+            "cell is an instance: ! marks one with a notice and the time it has left, x one that is lost, * one on "
+            "demand. The bill stands beside what the same instance-seconds cost on demand. With --json, the document "
+            "of GET /v1/status; doc/watch.md says what each number counts.",
+        .examples = "  tidemill status\n"
+                    "  tidemill status --follow\n"
+                    "  tidemill status --state gpt-tiny --json\n",
+        .options = tm_status_command_options,
+        .run = tm_cmd_status,
+    },
+    {
+        .name = "events",
+        .summary = "what happened in a run, event by event",
+        .description =
+            "Prints the events of a run's record in words: time (UTC), number, kind, what happened. From the "
+            "coordinator while it runs, else from the record. Events for machines (progress, prices, bills so far) "
+            "are left out unless --all is given. With --json, one document, {\"events\": [...]}, with every field of "
+            "the record's schema; with --follow, one JSON value a line.",
+        .examples = "  tidemill events\n"
+                    "  tidemill events --follow\n"
+                    "  tidemill events --state gpt-tiny --all --json\n",
+        .options = tm_events_command_options,
+        .run = tm_cmd_events,
+    },
+    {
+        .name = "stop",
+        .summary = "stop a run in order, so that it can go on later",
+        .description =
+            "Tells a run to stop: all workers stop at a common step, a copy set of it is written to files, all "
+            "instances are given back. Nothing is lost; tidemill run goes on from there when it is told to, on any layout. "
+            "Returns when it has stopped. With --now it does not wait for the copy: the steps since the newest one "
+            "are redone later.",
+        .examples = "  tidemill stop\n"
+                    "  tidemill stop --state gpt-tiny --now\n",
+        .options = tm_stop_command_options,
+        .run = tm_cmd_stop,
+    },
+    {
         .name = "agent",
         .summary = "take part in a run: one on every instance",
         .arguments = "[-- COMMAND...]",

@@ -63,6 +63,13 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_worker_command_options[];
 int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_status_command_options[];
+int tm_cmd_status(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_events_command_options[];
+int tm_cmd_events(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_stop_command_options[];
+int tm_cmd_stop(struct tm_cli *cli, struct tm_error *e);
+
 int tm_cmd_help(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_config(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e);

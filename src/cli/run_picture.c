@@ -75,6 +75,8 @@ static void put_cut(const struct tm_term *term, struct tm_text *out, const char 
 
 static void end_line(struct page *page)
 {
+    while (page->line.length > 0 && page->line.data[page->line.length - 1] == ' ')
+        page->line.data[--page->line.length] = '\0';
     const char *text = tm_text_string(&page->line);
     if (page->term->width > 0)
         put_cut(page->term, page->out, text, (size_t)page->term->width);
@@ -98,7 +100,8 @@ static size_t width_of(const struct page *page)
 static const char *duration(double seconds, char buffer[TM_UNITS_TEXT_MAX])
 {
     double ms = seconds >= 10 ? floor(seconds) * 1000 : floor(seconds * 10) * 100;
-    return tm_unit_print(TM_UNIT_DURATION, ms > 0 && ms < 9e15 ? (int64_t)ms : 0, buffer);
+    if (!(ms > 0)) return "0s";
+    return tm_unit_print(TM_UNIT_DURATION, ms < 9e15 ? (int64_t)ms : INT64_MAX, buffer);
 }
 
 static const char *money(double usd, char buffer[TM_UNITS_TEXT_MAX])
@@ -142,8 +145,8 @@ static void put_title(struct page *page, const struct tm_picture_options *option
     tm_text_printf(&page->line, "  %s on the wall", duration(s->wall_s, text));
     if (s->job.speed != 1) tm_text_printf(&page->line, ", %s in the cloud", duration(s->wall_s * s->job.speed, text));
     end_line(page);
-    if (options->away) {
-        put(page, TM_YELLOW, "the coordinator does not answer: this is the record's last word");
+    if (options->note != NULL && options->note[0] != '\0') {
+        put(page, TM_YELLOW, options->note);
         end_line(page);
     } else if (s->reason[0] != '\0') {
         put(page, TM_YELLOW, s->state == TM_JOB_FAILED ? "" : "waits for ");
@@ -252,6 +255,10 @@ static const struct tm_run_instance *instance_of(const struct tm_run_status *s, 
 static enum tm_color cell_of(const struct tm_run_status *s, uint64_t id, char out[CELL_MAX])
 {
     const struct tm_run_instance *instance = instance_of(s, id);
+    if (instance != NULL && instance->seat == TM_SEAT_NONE && !instance->worker && tm_run_instance_is_here(instance)) {
+        (void)snprintf(out, CELL_MAX, "[%" PRIu64 "...]", id); /* its worker has yet to come */
+        return TM_DIM;
+    }
     if (id == 0 || instance == NULL || !tm_run_instance_is_here(instance) || !instance->worker) {
         if (id == 0)
             (void)snprintf(out, CELL_MAX, "[ ]");
@@ -354,6 +361,12 @@ static void put_others(struct page *page, enum tm_seat_kind seat, const char *ti
 static void put_fleet(struct page *page, size_t rows)
 {
     const struct tm_run_status *s = page->status;
+    if (!still_goes(s)) {
+        tm_text_printf(&page->line, "layouts     %" PRIu64 ", the last %u x %u; step %" PRIu64 " is durable",
+                       s->generations, s->pipelines, s->stages, s->durable);
+        end_line(page);
+        return;
+    }
     if (s->pipelines > 0) {
         tm_text_printf(&page->line, "%u pipeline%s of %u stage%s", s->pipelines, s->pipelines == 1 ? "" : "s",
                        s->stages, s->stages == 1 ? "" : "s");
@@ -383,7 +396,7 @@ static void put_counts(struct page *page)
     if (s->pause.count + s->redone + s->rolled_back == 0 && s->waiting_s < 0.05) return;
     tm_text_printf(&page->line, "pauses      %" PRIu64, s->pause.count);
     if (s->pause.count > 0)
-        tm_text_printf(&page->line, ": median %.2fs, longest %.2fs, %.1fs in all", s->pause.p50_s, s->pause.max_s,
+        tm_text_printf(&page->line, ": median %.2fs, longest %.2fs, %.2fs in all", s->pause.p50_s, s->pause.max_s,
                        s->pause.total_s);
     if (s->waiting_s >= 0.05) tm_text_printf(&page->line, "; waited %s for instances", duration(s->waiting_s, text));
     tm_text_printf(&page->line, "; %" PRIu64 " redone, %" PRIu64 " rolled back", s->redone, s->rolled_back);

@@ -16,9 +16,9 @@
 #include "run/run_status.h"
 
 struct tm_picture_options {
-    size_t rows;   /* at most so many lines: fewer events, then fewer pipelines are shown; 0: any number */
-    size_t events; /* at most so many of the last events */
-    bool away;     /* the coordinator does not answer; this is its last word */
+    size_t rows;      /* at most so many lines: fewer events, then fewer pipelines are shown; 0: any number */
+    size_t events;    /* at most so many of the last events */
+    const char *note; /* to be said first: the coordinator does not answer; "" or NULL: nothing */
 };
 
 /* Lines are cut to the terminal's width, if it has one. */

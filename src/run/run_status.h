@@ -180,6 +180,9 @@ int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_vi
 /* All of it as it stands now; borrowed until the next call with this watch. */
 const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch);
 
+/* The same, given away: the caller owns what is in `out`, and the watch is empty again. */
+void tm_run_watch_give(struct tm_run_watch *watch, struct tm_run_status *out);
+
 /* ---- single events ---- */
 
 /* The event that says what the job is, packed for the record; appended to `out`. */

@@ -48,15 +48,19 @@ struct tm_run_watch {
     int64_t cloud_ms;     /* ... that time in the cloud */
 };
 
-struct tm_run_watch *tm_run_watch_create(void)
+static void begin(struct tm_run_watch *watch)
 {
-    struct tm_run_watch *watch = tm_calloc(1, sizeof *watch);
-    if (watch == NULL) return NULL;
+    *watch = (struct tm_run_watch){.loss_stride = 1};
     struct tm_run_status *s = &watch->status;
     s->job.speed = 1;
     s->loss = s->step_s = s->on_demand_usd = s->spot_usd_h = s->on_demand_usd_h = NAN;
     s->pause = s->recovery = (struct tm_run_spread){.p50_s = NAN, .max_s = NAN};
-    watch->loss_stride = 1;
+}
+
+struct tm_run_watch *tm_run_watch_create(void)
+{
+    struct tm_run_watch *watch = tm_calloc(1, sizeof *watch);
+    if (watch != NULL) begin(watch);
     return watch;
 }
 
@@ -223,7 +227,8 @@ static int take_instance(struct tm_run_watch *watch, int64_t at_ms, const Tmw__I
         instance->state = body->released ? TM_INSTANCE_RELEASED : TM_INSTANCE_LOST;
     else
         instance->state = body->announced ? TM_INSTANCE_NOTICED : TM_INSTANCE_RUNNING;
-    if (instance->state == TM_INSTANCE_NOTICED) instance->leaves_utc_ms = at_ms + body->notice_left_ms;
+    bool told_when = body->notice_left_ms > 0 || instance->leaves_utc_ms == 0;
+    if (instance->state == TM_INSTANCE_NOTICED && told_when) instance->leaves_utc_ms = at_ms + body->notice_left_ms;
     return 0;
 }
 
@@ -559,4 +564,12 @@ const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch)
     add_up_instances(watch);
     if (watch->told_bill_usd > 0) s->bill_usd = watch->told_bill_usd;
     return s;
+}
+
+void tm_run_watch_give(struct tm_run_watch *watch, struct tm_run_status *out)
+{
+    *out = *tm_run_watch_status(watch);
+    tm_free(watch->all_pauses.sizes);
+    tm_free(watch->recoveries.sizes);
+    begin(watch);
 }

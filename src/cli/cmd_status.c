@@ -1,0 +1,55 @@
+#include "base/jsonout.h"
+#include "cli/commands.h"
+#include "cli/live_view.h"
+#include "cli/run_folder.h"
+#include "cli/run_picture.h"
+
+enum { STEP_MS = 50, EVENTS_SHOWN = 10 };
+
+const struct tm_option tm_status_command_options[] = {
+    {.name = "state", .value = "DIR|NAME", .help = "which run (the one that goes on, or the only one)"},
+    {.name = "follow", .letter = 'f', .help = "show it as it goes, until it ends"},
+    {.name = NULL},
+};
+
+/* Until nobody runs it any more. */
+static int follow(struct tm_cli *cli, const char *dir, struct tm_error *e)
+{
+    struct tm_run_status last;
+    struct tm_live_view *view = tm_live_view_of_run(cli->env, cli->term, dir);
+    if (view == NULL) return tm_error_nomem(e);
+    while (tm_run_is_owned(cli, dir)) {
+        tm_live_view_step(view);
+        cli->env->sleep_ms(cli->env, STEP_MS);
+    }
+    int rc = tm_run_status_of(cli, dir, &last, e);
+    if (rc == 0) {
+        tm_live_view_finish(view, &last);
+        tm_run_status_deinit(&last);
+    }
+    tm_live_view_destroy(view);
+    return rc;
+}
+
+int tm_cmd_status(struct tm_cli *cli, struct tm_error *e)
+{
+    const char *dir = NULL;
+    struct tm_run_status status;
+    int rc = tm_run_folder(cli, &dir, e);
+    if (rc != 0) return rc;
+    if (tm_given(cli, "follow") && cli->json)
+        return tm_error_set(e, TM_EUSAGE, "--follow is for people; for programs: tidemill events --follow --json");
+    if (tm_given(cli, "follow")) return follow(cli, dir, e);
+    rc = tm_run_status_of(cli, dir, &status, e);
+    if (rc != 0) return rc;
+    if (cli->json) {
+        struct tm_jsonout json;
+        tm_jsonout_init(&json, &cli->out);
+        tm_run_status_write(&status, &json);
+    } else {
+        struct tm_picture_options options = {.events = EVENTS_SHOWN, .note = tm_run_away_note(cli, dir, &status)};
+        tm_run_picture(&status, &cli->term, &options, &cli->out);
+    }
+    tm_run_status_deinit(&status);
+    return 0;
+}
