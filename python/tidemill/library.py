@@ -40,6 +40,8 @@ LayerMemory = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32
 DropLayer = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)
 MoveLayer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64)
 
+Cancelled = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
 
 class Engine(ctypes.Structure):
     _fields_ = [
@@ -50,6 +52,7 @@ class Engine(ctypes.Structure):
         ("drop_layer", DropLayer),
         ("read_layer", MoveLayer),
         ("write_layer", MoveLayer),
+        ("cancelled", Cancelled),
     ]
 
 
@@ -79,6 +82,8 @@ class Work(ctypes.Structure):
         ("last_micro_batch", ctypes.c_uint32),
         ("peers", ctypes.POINTER(Peer)),
         ("peer_count", ctypes.c_size_t),
+        ("stage_first", ctypes.POINTER(ctypes.c_uint32)),
+        ("micro_batch_first", ctypes.POINTER(ctypes.c_uint32)),
     ]
 
 
