@@ -29,6 +29,7 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "trace", .value = "TRACE", .help = "how instances come and go: a file, or hadp, hasp, ladp, lasp"},
     {.name = "from", .value = "TIME", .help = "the part of the trace that is replayed begins here"},
     {.name = "to", .value = "TIME", .help = "and ends here"},
+    {.name = "until-end", .help = "stop when the trace ends, in order, if the job is not finished before"},
     {.name = "speed", .value = "N", .help = "seconds of the trace in a second on the wall (60)"},
     {.name = "limit", .value = "N", .help = "at most N instances; the trace's counts are scaled to it (6)"},
     {.name = "notice", .value = "DURATION", .help = "how long before a loss it is announced, in the trace's time (2m)"},
@@ -383,8 +384,13 @@ static int supervise(struct run *run, struct tm_error *e)
 {
     int heard = 0;
     int rc = 0;
+    int64_t end_ms = tm_given(run->cli, "until-end") ? run->trace.end_ms : INT64_MAX;
     while (rc == 0 && !tm_supervisor_ended(run->supervisor)) {
         rc = tm_supervisor_step(run->supervisor, STEP_MS, e);
+        if (rc == 0 && run->cloud->now_ms(run->cloud) >= end_ms) {
+            tm_supervisor_stop(run->supervisor);
+            end_ms = INT64_MAX;
+        }
         for (; heard < interrupts; heard++)
             tm_supervisor_stop(run->supervisor);
     }
@@ -396,6 +402,9 @@ static int supervise(struct run *run, struct tm_error *e)
 /* The weights as a checkpoint, and the hash that `tidemill train` gives them. */
 static int keep_weights(struct run *run, struct tm_run_status *status, struct tm_error *e)
 {
+    if (run->settings.engine == TM_RUN_PACED)
+        return tm_run_result_paced(run->cli->env, run->dir, status->committed, &run->plan.work, status->weights_hash,
+                                   e);
     int rc = tm_run_result_gpt(run->cli->env, run->dir, run->settings.folder, status->job.steps, &run->cli->arena,
                                status->weights_hash, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
@@ -435,7 +444,8 @@ static int finish(struct run *run, struct tm_error *e)
     int rc = tm_run_record_watch(record, watch, e);
     if (rc == 0) {
         struct tm_run_status status = *tm_run_watch_status(watch); /* its lists are borrowed */
-        if (status.state == TM_JOB_FINISHED && run->settings.engine == TM_RUN_GPT) rc = keep_weights(run, &status, e);
+        if (status.state == TM_JOB_FINISHED && run->settings.engine != TM_RUN_COMMAND)
+            rc = keep_weights(run, &status, e);
         keep_costs(run);
         if (rc == 0) rc = write_summary(run, &status, e);
         if (rc == 0 && status.state == TM_JOB_FAILED) run->cli->exit_status = 1;

@@ -1,7 +1,6 @@
 #include "engine/elastic_result.h"
 
 #include "base/alloc.h"
-#include "base/number.h"
 #include "engine/checkpoint.h"
 #include "store/copies.h"
 
@@ -10,25 +9,6 @@
 #include <string.h>
 
 enum { PATH_BYTES = 4096 };
-
-static int newest_set(struct tm_env *env, const char *copies, uint64_t *out, struct tm_error *e)
-{
-    char path[PATH_BYTES];
-    struct tm_text text;
-    int64_t set = 0;
-    (void)snprintf(path, sizeof path, "%s/newest", copies);
-    tm_text_init(&text, 64);
-    int rc = env->file_read(env, path, &text, e);
-    if (rc == -(int)TM_ENOTFOUND) rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no whole copy set yet", copies);
-    if (rc == 0) {
-        size_t length = strcspn(tm_text_string(&text), "\n");
-        if (!tm_number_i64(tm_text_string(&text), length, &set) || set <= 0)
-            rc = tm_error_set(e, TM_EINPUT, "%s: not the number of a copy set", path);
-    }
-    tm_text_deinit(&text);
-    if (rc == 0) *out = (uint64_t)set;
-    return rc;
-}
 
 /* Reads one layer of a set; step 0: any. */
 static int read_layer(struct tm_env *env, const char *copies, uint64_t set, struct tm_layer_state *state,
@@ -66,7 +46,7 @@ static int collect(struct tm_env *env, const char *copies, const struct tm_train
     struct tm_elastic_result result = {.set = 0};
     struct tm_hash *hashes = tm_calloc((size_t)layers, sizeof *hashes);
     struct tm_layer_files *files = tm_calloc((size_t)layers, sizeof *files);
-    int rc = hashes == NULL || files == NULL ? tm_error_nomem(e) : newest_set(env, copies, &result.set, e);
+    int rc = hashes == NULL || files == NULL ? tm_error_nomem(e) : tm_copy_newest_set(env, copies, &result.set, e);
     for (int l = 0; rc == 0 && l < layers; l++) {
         struct tm_layer_state state;
         rc = tm_layer_state_init(&state, &job->network, l, e);

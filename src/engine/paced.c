@@ -1,6 +1,7 @@
 #include "engine/paced.h"
 
 #include "base/alloc.h"
+#include "workload/model.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -37,6 +38,11 @@ static uint64_t scaled(double bytes, uint32_t divisor, uint64_t least, uint64_t 
     double result = bytes / divisor;
     if (!(result > (double)least)) return least;
     return result < (double)most ? (uint64_t)result / 8 * 8 : most;
+}
+
+uint32_t tm_paced_layers(const struct tm_paced_job *job)
+{
+    return (uint32_t)job->model->layer_count;
 }
 
 uint64_t tm_paced_layer_bytes(const struct tm_paced_job *job, uint32_t layer)

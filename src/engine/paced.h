@@ -15,9 +15,10 @@
 
 #include "base/env.h"
 #include "engine/mesh.h"
-#include "workload/model.h"
 
 enum { TM_PACED_DIVISOR = 4096 /* unless the job says otherwise */, TM_PACED_WORDS = 8 /* of a gradient that live */ };
+
+struct tm_model; /* workload/model.h */
 
 struct tm_paced_job {
     const struct tm_model *model; /* borrowed */
@@ -48,6 +49,7 @@ struct tm_paced;
 int tm_paced_create(struct tm_env *env, const struct tm_paced_job *job, struct tm_paced **out, struct tm_error *e);
 void tm_paced_destroy(struct tm_paced *paced); /* NULL is allowed */
 
+uint32_t tm_paced_layers(const struct tm_paced_job *job);
 uint64_t tm_paced_layer_bytes(const struct tm_paced_job *job, uint32_t layer);
 /* The state before the first step, of tm_paced_layer_bytes. */
 void tm_paced_init_layer(const struct tm_paced_job *job, uint32_t layer, void *out);

@@ -87,9 +87,3 @@ int tm_train(struct tm_env *env, const struct tm_train_options *options, struct 
     tm_train_shared_deinit(&shared);
     return rc;
 }
-
-const char *tm_hash_print(struct tm_hash hash, char buffer[33])
-{
-    (void)snprintf(buffer, 33, "%016llx%016llx", (unsigned long long)hash.high, (unsigned long long)hash.low);
-    return buffer;
-}

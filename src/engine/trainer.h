@@ -46,7 +46,4 @@ int tm_train(struct tm_env *env, const struct tm_train_options *options, struct 
              struct tm_error *e);
 void tm_train_result_deinit(struct tm_train_result *result);
 
-/* "a1b2..": 32 hexadecimal digits. Returns `buffer`. */
-const char *tm_hash_print(struct tm_hash hash, char buffer[33]);
-
 #endif

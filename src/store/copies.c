@@ -1,12 +1,13 @@
 #include "store/copies.h"
 
 #include "base/alloc.h"
+#include "base/number.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { HEAD_BYTES = 192, UNLISTED_SETS_KEPT = 2 };
+enum { HEAD_BYTES = 192, UNLISTED_SETS_KEPT = 2, PATH_BYTES = 4096 };
 
 void tm_copies_init(struct tm_copies *copies, uint64_t bytes_max)
 {
@@ -167,4 +168,23 @@ int tm_copy_file_decode(const void *file, size_t length, struct tm_copy_name *ou
     *out = name;
     *out_data = data;
     return 0;
+}
+
+int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e)
+{
+    char path[PATH_BYTES];
+    struct tm_text text;
+    int64_t set = 0;
+    (void)snprintf(path, sizeof path, "%s/newest", folder);
+    tm_text_init(&text, 64);
+    int rc = env->file_read(env, path, &text, e);
+    if (rc == -(int)TM_ENOTFOUND) rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no whole copy set yet", folder);
+    if (rc == 0) {
+        size_t length = strcspn(tm_text_string(&text), "\n");
+        if (!tm_number_i64(tm_text_string(&text), length, &set) || set <= 0)
+            rc = tm_error_set(e, TM_EINPUT, "%s: not the number of a copy set", path);
+    }
+    tm_text_deinit(&text);
+    if (rc == 0) *out = (uint64_t)set;
+    return rc;
 }

@@ -5,8 +5,7 @@
 #ifndef TM_STORE_COPIES_H
 #define TM_STORE_COPIES_H
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/env.h"
 #include "wire/hash.h"
 
 #include <stdbool.h>
@@ -62,5 +61,9 @@ void tm_copy_file_encode(const struct tm_copy_name *name, const void *data, stru
 /* `out_data` borrows from `file`. */
 int tm_copy_file_decode(const void *file, size_t length, struct tm_copy_name *out, const void **out_data,
                         struct tm_error *e);
+
+/* The newest whole set of a folder for copies, as the coordinator names it there in the file `newest`. -TM_ENOTFOUND:
+ * there is none yet. */
+int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e);
 
 #endif

@@ -13,5 +13,7 @@ struct tm_hash {
 
 struct tm_hash tm_hash_of(const void *data, size_t length);
 bool tm_hash_equal(struct tm_hash a, struct tm_hash b);
+/* 32 hexadecimal digits; returns the buffer. */
+const char *tm_hash_print(struct tm_hash hash, char buffer[33]);
 
 #endif

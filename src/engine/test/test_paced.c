@@ -3,6 +3,7 @@
 #include "base/test/harness.h"
 #include "engine/mesh_local.h"
 #include "engine/paced.h"
+#include "workload/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
