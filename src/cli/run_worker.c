@@ -22,5 +22,7 @@ static int run_gpt(struct tm_cli *cli, const char *path, const struct tm_run_set
 int tm_run_worker(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings, struct tm_error *e)
 {
     if (settings->engine == TM_RUN_GPT) return run_gpt(cli, path, settings, e);
-    return tm_error_set(e, TM_EUSAGE, "%s: engine %s cannot be run yet", path, tm_run_engine_names[settings->engine]);
+    if (settings->engine == TM_RUN_PACED) return tm_run_worker_paced(cli, path, settings, e);
+    return tm_error_set(e, TM_EINTERNAL, "%s: engine %s has no worker of its own", path,
+                        tm_run_engine_names[settings->engine]);
 }

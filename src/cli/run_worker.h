@@ -8,4 +8,8 @@
 /* Trains until the job is over. */
 int tm_run_worker(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings, struct tm_error *e);
 
+/* The paced engine's part of it. */
+int tm_run_worker_paced(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings,
+                        struct tm_error *e);
+
 #endif

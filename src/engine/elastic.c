@@ -138,6 +138,7 @@ static int step(struct elastic *w, const struct tidemill_work *work, struct tm_e
     size_t count = 0;
     bool fresh = work->generation != w->generation || w->mesh == NULL;
     int rc = fresh ? form_mesh(w, work, e) : 0;
+    if (w->engine->resume != NULL) w->engine->resume(w->engine->context);
     if (rc == 0 && tidemill_cancelled(w->t)) return 0; /* it was told to the mesh before this one */
     if (rc == 0) rc = w->engine->prepare(w->engine->context, work, w->mesh, fresh, w->norms, &count, e);
     if (rc == 0) {

@@ -33,6 +33,7 @@ struct tm_elastic_engine {
      * where it is not known here. */
     int (*apply)(void *context, const struct tidemill_work *work, double *out_loss, struct tm_error *e);
     void (*cancel)(void *context); /* from any thread: the computation under way is in vain; NULL: none */
+    void (*resume)(void *context); /* before each step: what was cancelled so far does not concern it; NULL: none */
 };
 
 /* 0: the job is finished, and the engine holds its layers of the last step. -TM_EPEER: refused, or the job has failed.

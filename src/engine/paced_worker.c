@@ -1,0 +1,97 @@
+#include "engine/paced_worker.h"
+
+#include "base/alloc.h"
+#include "engine/elastic.h"
+
+#include <math.h>
+
+struct paced_worker {
+    const struct tm_paced_job *job;
+    struct tm_paced *paced;
+    struct tm_paced_norm *norms; /* owned; [layers] */
+};
+
+static uint64_t layer_bytes(void *context, uint32_t layer)
+{
+    return tm_paced_layer_bytes(((struct paced_worker *)context)->job, layer);
+}
+
+static int init_layer(void *context, uint32_t layer, void *out, uint64_t bytes)
+{
+    (void)bytes;
+    tm_paced_init_layer(((struct paced_worker *)context)->job, layer, out);
+    return 0;
+}
+
+static void *layer_memory(void *context, uint32_t layer, uint64_t bytes)
+{
+    (void)bytes;
+    return tm_paced_hold(((struct paced_worker *)context)->paced, layer);
+}
+
+static void drop_layer(void *context, uint32_t layer)
+{
+    tm_paced_drop(((struct paced_worker *)context)->paced, layer);
+}
+
+static int prepare(void *context, const struct tidemill_work *work, struct tm_mesh *mesh, bool fresh,
+                   struct tidemill_norm *norms, size_t *out_count, struct tm_error *e)
+{
+    struct paced_worker *w = context;
+    struct tm_paced_place place = {.pipeline = work->pipeline,
+                                   .pipelines = work->pipelines,
+                                   .stage = work->stage,
+                                   .stages = work->stages,
+                                   .first_layer = work->first_layer,
+                                   .last_layer = work->last_layer,
+                                   .first_micro_batch = work->first_micro_batch,
+                                   .last_micro_batch = work->last_micro_batch};
+    int rc = tm_paced_prepare(w->paced, mesh, &place, work->step, fresh, w->norms, e);
+    if (rc != 0) return rc;
+    *out_count = work->last_layer - work->first_layer;
+    for (size_t i = 0; i < *out_count; i++)
+        norms[i] = (struct tidemill_norm){.layer = w->norms[i].layer, .sum = w->norms[i].sum};
+    return 0;
+}
+
+static int apply(void *context, const struct tidemill_work *work, double *out_loss, struct tm_error *e)
+{
+    (void)e;
+    *out_loss = NAN;
+    tm_paced_apply(((struct paced_worker *)context)->paced, work->step, work->norm);
+    return 0;
+}
+
+static void cancel(void *context)
+{
+    tm_paced_cancel(((struct paced_worker *)context)->paced);
+}
+
+static void resume(void *context)
+{
+    tm_paced_resume(((struct paced_worker *)context)->paced);
+}
+
+int tm_paced_worker(struct tm_env *env, const struct tidemill_options *library, const struct tm_paced_job *job,
+                    struct tm_error *e)
+{
+    struct paced_worker w = {.job = job};
+    struct tm_elastic_engine engine = {.context = &w,
+                                       .layers = tm_paced_layers(job),
+                                       .kernel_class = "paced",
+                                       .layer_bytes = layer_bytes,
+                                       .init_layer = init_layer,
+                                       .layer_memory = layer_memory,
+                                       .drop_layer = drop_layer,
+                                       .prepare = prepare,
+                                       .apply = apply,
+                                       .cancel = cancel,
+                                       .resume = resume};
+    int rc = tm_paced_create(env, job, &w.paced, e);
+    if (rc != 0) return rc;
+    w.norms = tm_calloc(tm_paced_layers(job), sizeof *w.norms);
+    rc = w.norms == NULL ? tm_error_nomem(e) : tm_elastic_run(env, library, &engine, e);
+    tm_free(w.norms);
+    tm_paced_destroy(w.paced);
+    return rc;
+}
