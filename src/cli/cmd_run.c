@@ -444,8 +444,9 @@ static int finish(struct run *run, struct tm_error *e)
     int rc = tm_run_record_watch(record, watch, e);
     if (rc == 0) {
         struct tm_run_status status = *tm_run_watch_status(watch); /* its lists are borrowed */
-        if (status.state == TM_JOB_FINISHED && run->settings.engine != TM_RUN_COMMAND)
-            rc = keep_weights(run, &status, e);
+        bool paced = run->settings.engine == TM_RUN_PACED; /* whose states prove every step, also of a stopped job */
+        bool ended = status.state == TM_JOB_FINISHED || (status.state == TM_JOB_STOPPED && paced);
+        if (ended && run->settings.engine != TM_RUN_COMMAND) rc = keep_weights(run, &status, e);
         keep_costs(run);
         if (rc == 0) rc = write_summary(run, &status, e);
         if (rc == 0 && status.state == TM_JOB_FAILED) run->cli->exit_status = 1;
