@@ -18,6 +18,20 @@ static void test_reads(void **state)
     assert_true(links.count == 1 && links.rate_bit_s == 1e8 && isnan(links.latency_ms) && links.spread == 0);
 }
 
+/* What tidemill probe writes: the least that a way gave counts. */
+static void test_reads_a_probe(void **state)
+{
+    (void)state;
+    struct tm_probed_links links;
+    assert_int_equal(parse("from,to,mbit,latency_ms,both_mbit,streams_mbit,together_mbit\n"
+                           "here,a:1,900,0.1,800,1200,700\na:1,here,900,0.1,650,1200,\n",
+                           &links, NULL),
+                     0);
+    assert_true(links.count == 2 && links.rate_bit_s == 6.5e8 && links.latency_ms == 0.1);
+    assert_int_equal(parse("mbit,together_mbit\n900,700\n", &links, NULL), 0);
+    assert_true(links.rate_bit_s == 7e8);
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -28,6 +42,7 @@ static void test_refuses(void **state)
                 {"mbit\n", "no links"},
                 {"mbit\n-3\n", "links.csv:2: mbit: expected a number above 0, got \"-3\""},
                 {"mbit\nnan\n", "mbit: expected a number above 0"},
+                {"mbit,both_mbit\n3,-1\n", "both_mbit: expected a number above 0, got \"-1\""},
                 {"mbit,latency_ms\n3,x\n", "latency_ms: expected a number above 0, got \"x\""}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_probed_links links;
@@ -77,4 +92,5 @@ static void test_without_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = parse("mbit,latency_ms\n1,2\n3,4\n", &links, NULL));
 }
 
-TM_TEST_MAIN(TM_TEST(test_reads), TM_TEST(test_refuses), TM_TEST(test_moves_a_prediction), TM_TEST(test_without_memory))
+TM_TEST_MAIN(TM_TEST(test_reads), TM_TEST(test_reads_a_probe), TM_TEST(test_refuses), TM_TEST(test_moves_a_prediction),
+             TM_TEST(test_without_memory))
