@@ -24,6 +24,8 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     case TMW__RECORD_EVENT__BODY_PRICE:
     case TMW__RECORD_EVENT__BODY_JOB:
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
+    case TMW__RECORD_EVENT__BODY_SET_BAD:       /* old ones go; that one was lost is a note */
+    case TMW__RECORD_EVENT__BODY_FINISHED_STEP: /* the job's state is told too */
         return true;
     case TMW__RECORD_EVENT__BODY_INSTANCE:
         return event->instance->end_ms == 0; /* prices and bills; its worker's arrival is told */
@@ -150,7 +152,7 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
 {
     switch (event->body_case) {
     case TMW__RECORD_EVENT__BODY_SET_BAD:
-        tm_text_printf(out, "copy set %" PRIu64 " is damaged or lost", event->set_bad);
+        tm_text_printf(out, "copy set %" PRIu64 " is dropped", event->set_bad);
         break;
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
         tm_text_printf(out, "finished: step %" PRIu64 " is the last", event->finished_step);

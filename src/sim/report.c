@@ -31,7 +31,7 @@ double tm_report__stall_of(const struct tm_report_run *run, enum tm_sim_cause ca
 {
     const struct tm_sim_pauses *pauses = &run->result->pauses;
     double by_cause[TM_REPORT_CAUSES] = {0, pauses->migrate_s, pauses->rollback_s, pauses->idle_s, pauses->start_s};
-    return tm_report__is_plain(by_cause[cause]) && by_cause[cause] > 0 ? by_cause[cause] : 0;
+    return tm_html_is_plain(by_cause[cause]) && by_cause[cause] > 0 ? by_cause[cause] : 0;
 }
 
 double tm_report__until_s(const struct tm_report_run *run)
@@ -116,11 +116,11 @@ static void measure_log(struct tm_report_group *group, const struct tm_sim_log *
         double end_s = interval->time_s + interval->duration_s;
         double work_s = interval->duration_s - (interval->cause == TM_SIM_NONE ? 0 : interval->pause_s);
         double rate = work_s > 0 ? interval->samples / work_s : 0;
-        if (tm_report__is_plain(end_s)) group->end_s = fmax(group->end_s, end_s);
-        if (tm_report__is_plain(rate) && interval->cause != TM_SIM_IDLE) group->rate_max = fmax(group->rate_max, rate);
+        if (tm_html_is_plain(end_s)) group->end_s = fmax(group->end_s, end_s);
+        if (tm_html_is_plain(rate) && interval->cause != TM_SIM_IDLE) group->rate_max = fmax(group->rate_max, rate);
         if (interval->after > group->nodes_max) group->nodes_max = interval->after;
         if (interval->stages > 0 && interval->stages <= TM_SHAPE_STAGES_MAX && interval->duration_s > 0 &&
-            tm_report__is_plain(interval->duration_s))
+            tm_html_is_plain(interval->duration_s))
             used_s[interval->stages] += interval->duration_s;
     }
 }
@@ -206,35 +206,15 @@ static int make_view(struct tm_report_view *view, const struct tm_report *report
 
 /* ---- the document ---- */
 
-static void put_head(struct tm_text *out, const struct tm_report *report)
-{
-    tm_text_puts(out, "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
-                      "<meta name=viewport content=\"width=device-width,initial-scale=1\">"
-                      "<meta name=generator content=tidemill><title>");
-    tm_report__escape(out, report->title);
-    tm_text_puts(out, "</title>\n<style>");
-    tm_text_puts(out, tm_report__style);
-    tm_text_puts(out, "</style></head><body>\n<header><h1>");
-    tm_report__escape(out, report->title);
-    tm_text_puts(out, "</h1>\n");
-}
-
-static void put_command(struct tm_text *out, const struct tm_report *report)
-{
-    tm_text_puts(out, "<p class=repeat><span>To repeat it:</span> <code>");
-    tm_report__escape(out, report->command);
-    tm_text_puts(out, "</code></p></header>\n");
-}
-
 static int put_group(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group,
                      struct tm_error *e)
 {
     tm_text_printf(out, "<article id=g%zu><h2>", (size_t)(group - view->groups));
-    tm_report__escape(out, group->model);
+    tm_html_escape(out, group->model);
     tm_text_puts(out, " <span class=on>on</span> ");
-    tm_report__escape(out, group->trace);
+    tm_html_escape(out, group->trace);
     tm_text_puts(out, group->note[0] != '\0' ? " <span class=on>" : "");
-    tm_report__escape(out, group->note);
+    tm_html_escape(out, group->note);
     tm_text_puts(out, group->note[0] != '\0' ? "</span></h2>\n" : "</h2>\n");
     tm_report__cards(out, view, group);
     if (or_zero(group->runs[0]->result->samples) <= 0)
@@ -264,14 +244,14 @@ int tm_report_html(const struct tm_report *report, struct tm_text *out, struct t
     struct tm_report_view view;
     int rc = make_view(&view, report, e);
     if (rc != 0) return rc;
-    put_head(out, report);
-    put_command(out, report);
+    tm_html_begin(out, report->title);
+    tm_html_command(out, report->command);
     if (view.group_count > 1) tm_report__overview(out, &view);
     for (size_t g = 0; rc == 0 && g < view.group_count; g++)
         rc = put_group(out, &view, &view.groups[g], e);
     put_fans(out, report);
     tm_report__policies(out, &view);
-    tm_text_printf(out, "<script>%s</script>\n</body></html>\n", tm_report__script);
+    tm_html_end(out);
     tm_free(view.order);
     tm_free(view.groups);
     return rc != 0 ? rc : tm_text_status(out, e);

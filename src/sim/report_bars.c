@@ -28,18 +28,18 @@ static void card_winner(struct tm_text *out, const struct tm_report_view *view, 
                         const struct tm_report_run *best)
 {
     open_card(out, caption_of(view, group, best));
-    tm_report__escape(out, best->policy);
+    tm_html_escape(out, best->policy);
     tm_text_puts(out, "</b><small>");
     if (isfinite(best->result->finished_at_s)) {
         tm_text_puts(out, "finished after ");
-        tm_report__duration(out, best->result->finished_at_s);
+        tm_html_duration(out, best->result->finished_at_s);
     } else {
-        tm_report__short(out, best->result->samples);
+        tm_html_short(out, best->result->samples);
         tm_text_puts(out, " samples");
     }
     if (isfinite(best->fraction_of_ideal) && !group->finite) {
         tm_text_puts(out, ", ");
-        tm_report__percent(out, best->fraction_of_ideal, 1, 1);
+        tm_html_percent(out, best->fraction_of_ideal, 1, 1);
         tm_text_puts(out, " of ideal");
     }
     tm_text_puts(out, "</small></div>");
@@ -52,10 +52,10 @@ static void put_lead(struct tm_text *out, const struct tm_report_group *group, c
     double theirs = group->finite ? next->result->bill_usd : next->result->samples;
     double lead = theirs > 0 ? (mine / theirs - 1) * 100 : NAN;
     if (lead > 0) tm_text_putc(out, '+');
-    tm_report__number(out, lead, fabs(lead) < 0.1 ? 3 : 1);
+    tm_html_number(out, lead, fabs(lead) < 0.1 ? 3 : 1);
     tm_text_printf(out, "%s</b><small>%s ", isfinite(lead) ? "%" : "",
                    group->finite ? "bill, against" : "samples over");
-    tm_report__escape(out, next->policy);
+    tm_html_escape(out, next->policy);
     tm_text_puts(out, "</small></div>");
 }
 
@@ -67,11 +67,11 @@ static void card_lead(struct tm_text *out, const struct tm_report_view *view, co
     open_card(out, "Against the next best");
     if (group->won > 1) {
         tm_text_printf(out, "a tie</b><small>%s ", group->finite ? "the bill of" : "as many samples as");
-        tm_report__escape(out, next->policy);
+        tm_html_escape(out, next->policy);
         tm_text_puts(out, "</small></div>");
     } else if (group->finite && is_in_time(view, best) && !is_in_time(view, next)) {
         tm_text_puts(out, "the only one</b><small>");
-        tm_report__escape(out, next->policy);
+        tm_html_escape(out, next->policy);
         tm_text_puts(out, isfinite(next->result->finished_at_s) ? " is late" : " does not finish");
         tm_text_puts(out, "</small></div>");
     } else {
@@ -82,15 +82,15 @@ static void card_lead(struct tm_text *out, const struct tm_report_view *view, co
 static void card_stalls(struct tm_text *out, const struct tm_report_group *group, const struct tm_report_run *best)
 {
     open_card(out, "Time not training");
-    tm_report__duration(out, tm_report__stall_s(best));
+    tm_html_duration(out, tm_report__stall_s(best));
     tm_text_puts(out, "</b><small>");
-    tm_report__percent(out, tm_report__stall_s(best), tm_report__until_s(best), 1);
+    tm_html_percent(out, tm_report__stall_s(best), tm_report__until_s(best), 1);
     tm_text_puts(out, " of the run");
     if (group->next != TM_REPORT_NONE) {
         tm_text_puts(out, "; ");
-        tm_report__escape(out, group->runs[group->next]->policy);
+        tm_html_escape(out, group->runs[group->next]->policy);
         tm_text_puts(out, ": ");
-        tm_report__duration(out, tm_report__stall_s(group->runs[group->next]));
+        tm_html_duration(out, tm_report__stall_s(group->runs[group->next]));
     }
     tm_text_puts(out, "</small></div>");
 }
@@ -99,17 +99,17 @@ static void card_cost(struct tm_text *out, const struct tm_report_group *group, 
 {
     open_card(out, group->finite ? "Bill" : "Cost of a million samples");
     double mine = group->finite ? best->result->bill_usd : best->result->usd_per_million_samples;
-    tm_report__usd(out, mine);
+    tm_html_usd(out, mine);
     tm_text_puts(out, "</b><small>");
     for (size_t i = 0; i < group->count; i++) {
         const struct tm_report_run *run = group->runs[i];
         double theirs = group->finite ? run->result->bill_usd : run->result->usd_per_million_samples;
         if (!tm_report__is_on_demand(run) || run == best || !isfinite(theirs) || !(mine > 0)) continue;
-        tm_report__escape(out, run->policy);
+        tm_html_escape(out, run->policy);
         tm_text_puts(out, ": ");
-        tm_report__usd(out, theirs);
+        tm_html_usd(out, theirs);
         tm_text_puts(out, ", ");
-        tm_report__number(out, theirs / mine, 2);
+        tm_html_number(out, theirs / mine, 2);
         tm_text_puts(out, " times");
         break;
     }
@@ -163,42 +163,42 @@ static double bill_of(const struct tm_report_run *run)
 static void label_samples(struct tm_text *out, const struct tm_report_run *run, double value)
 {
     (void)run;
-    tm_report__short(out, value);
+    tm_html_short(out, value);
 }
 
 static void label_finished(struct tm_text *out, const struct tm_report_run *run, double value)
 {
     (void)run;
     if (isfinite(value))
-        tm_report__duration(out, value);
+        tm_html_duration(out, value);
     else
         tm_text_puts(out, "not finished");
 }
 
 static void label_stalls(struct tm_text *out, const struct tm_report_run *run, double value)
 {
-    tm_report__duration(out, value);
+    tm_html_duration(out, value);
     tm_text_puts(out, " (");
-    tm_report__percent(out, value, tm_report__until_s(run), 0);
+    tm_html_percent(out, value, tm_report__until_s(run), 0);
     tm_text_puts(out, ")");
 }
 
 static void label_usd(struct tm_text *out, const struct tm_report_run *run, double value)
 {
     (void)run;
-    tm_report__usd(out, value);
+    tm_html_usd(out, value);
 }
 
 /* Bars take this much of the width at most: the rest is for the number at their end. */
 static const double bars_share = 0.64;
 
-static double bar_width(const struct tm_report_axis *axis, double value)
+static double bar_width(const struct tm_html_axis *axis, double value)
 {
-    return tm_report__is_plain(value) && value > 0 && axis->end > 0 ? value / axis->end * 100 * bars_share : 0;
+    return tm_html_is_plain(value) && value > 0 && axis->end > 0 ? value / axis->end * 100 * bars_share : 0;
 }
 
 static void draw_bar(struct tm_text *out, const struct bars *bars, const struct tm_report_run *run, bool best,
-                     const struct tm_report_axis *axis)
+                     const struct tm_html_axis *axis)
 {
     double value = bars->value(run), x = 0;
     const char *kind = tm_report__is_bound(run) ? "bound" : best ? "best" : "other";
@@ -211,7 +211,7 @@ static void draw_bar(struct tm_text *out, const struct bars *bars, const struct 
         if (!(width > 0)) continue;
         tm_text_printf(out, "<rect class=w%d x=\"%.4g%%\" y=3 height=16 width=\"%.4g%%\"><title>%s: ", cause, x, width,
                        tm_report__cause_names[cause]);
-        tm_report__duration(out, tm_report__stall_of(run, (enum tm_sim_cause)cause));
+        tm_html_duration(out, tm_report__stall_of(run, (enum tm_sim_cause)cause));
         tm_text_puts(out, "</title></rect>");
         x += width;
     }
@@ -221,48 +221,48 @@ static void draw_bar(struct tm_text *out, const struct bars *bars, const struct 
     tm_text_puts(out, "</text>");
 }
 
-static void draw_grid(struct tm_text *out, const struct tm_report_axis *axis)
+static void draw_grid(struct tm_text *out, const struct tm_html_axis *axis)
 {
-    double ticks[TM_REPORT_TICKS_MAX];
-    size_t count = tm_report__ticks(axis, ticks);
+    double ticks[TM_HTML_TICKS_MAX];
+    size_t count = tm_html_ticks(axis, ticks);
     for (size_t i = 0; i < count; i++) {
         double x = ticks[i] / axis->end * 100 * bars_share;
         tm_text_printf(out, "<line class=grid x1=\"%.4g%%\" x2=\"%.4g%%\" y1=0 y2=22 />", x, x);
     }
 }
 
-static void draw_bar_scale(struct tm_text *out, const struct tm_report_axis *axis)
+static void draw_bar_scale(struct tm_text *out, const struct tm_html_axis *axis)
 {
-    double ticks[TM_REPORT_TICKS_MAX];
-    size_t count = tm_report__ticks(axis, ticks);
+    double ticks[TM_HTML_TICKS_MAX];
+    size_t count = tm_html_ticks(axis, ticks);
     tm_text_puts(out, "<span></span><div class=bscale>");
     for (size_t i = 0; i < count; i++) {
         tm_text_printf(out, "<i style=\"left:%.4g%%\">", ticks[i] / axis->end * 100 * bars_share);
-        tm_report__tick_label(out, axis, ticks[i]);
+        tm_html_tick_label(out, axis, ticks[i]);
         tm_text_puts(out, "</i>");
     }
     tm_text_puts(out, "</div>");
 }
 
-static struct tm_report_axis bars_axis(const struct bars *bars, const struct tm_report_group *group)
+static struct tm_html_axis bars_axis(const struct bars *bars, const struct tm_report_group *group)
 {
     double max = 0;
     for (size_t i = 0; i < group->count; i++) {
         double value = bars->value(group->runs[i]);
-        if (tm_report__is_plain(value)) max = fmax(max, value);
+        if (tm_html_is_plain(value)) max = fmax(max, value);
     }
-    double unit = bars->as_time ? tm_report__time_axis(max).unit : 1;
-    struct tm_report_axis axis = tm_report__axis(max / unit, 3, false);
+    double unit = bars->as_time ? tm_html_time_axis(max).unit : 1;
+    struct tm_html_axis axis = tm_html_axis(max / unit, 3, false);
     axis.step *= unit;
     axis.end = max > 0 ? max : unit; /* the longest bar is as long as can be; ticks stand at round numbers */
     axis.unit = unit;
-    axis.unit_name = tm_report__time_axis(max).unit_name;
+    axis.unit_name = tm_html_time_axis(max).unit_name;
     return axis;
 }
 
 static void draw_bars(struct tm_text *out, const struct bars *bars, const struct tm_report_group *group)
 {
-    struct tm_report_axis axis = bars_axis(bars, group);
+    struct tm_html_axis axis = bars_axis(bars, group);
     tm_text_printf(out, "<figure class=bars><figcaption>%s", bars->title);
     if (bars->as_time) tm_text_printf(out, " (%s)", axis.unit_name);
     tm_text_puts(out, "</figcaption>");
@@ -270,7 +270,7 @@ static void draw_bars(struct tm_text *out, const struct bars *bars, const struct
         const struct tm_report_run *run = group->runs[i];
         bool best = i < group->won;
         tm_text_printf(out, "<span class=\"name%s\">", best ? " won" : tm_report__is_bound(run) ? " bnd" : "");
-        tm_report__escape(out, run->policy);
+        tm_html_escape(out, run->policy);
         tm_text_puts(out, best ? " \xe2\x98\x85</span><svg>" : "</span><svg>");
         draw_grid(out, &axis);
         draw_bar(out, bars, run, best, &axis);

@@ -36,8 +36,8 @@ static void cut_interval(const struct tm_sim_interval *interval, struct piece pi
 
 static bool is_drawable(const struct piece *piece)
 {
-    return piece->from_s >= 0 && piece->to_s > piece->from_s && tm_report__is_plain(piece->to_s) &&
-           tm_report__is_plain(piece->samples_per_s);
+    return piece->from_s >= 0 && piece->to_s > piece->from_s && tm_html_is_plain(piece->to_s) &&
+           tm_html_is_plain(piece->samples_per_s);
 }
 
 static struct tm_report_column exact_column(const struct piece *piece)

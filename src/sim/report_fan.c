@@ -20,8 +20,8 @@ struct slices {
 
 static bool is_drawable(const struct tm_report_fan *fan, size_t i)
 {
-    return fan->time_s[i] >= 0 && tm_report__is_plain(fan->time_s[i]) && tm_report__is_plain(fan->p10[i]) &&
-           tm_report__is_plain(fan->p50[i]) && tm_report__is_plain(fan->p90[i]) && tm_report__is_plain(fan->truth[i]);
+    return fan->time_s[i] >= 0 && tm_html_is_plain(fan->time_s[i]) && tm_html_is_plain(fan->p10[i]) &&
+           tm_html_is_plain(fan->p50[i]) && tm_html_is_plain(fan->p90[i]) && tm_html_is_plain(fan->truth[i]);
 }
 
 static void note_point(struct slices *s, const struct tm_report_fan *fan, size_t i)
@@ -36,7 +36,7 @@ static void note_point(struct slices *s, const struct tm_report_fan *fan, size_t
 static void make_slices(struct slices *s, const struct tm_report_fan *fan)
 {
     *s = (struct slices){.count = 0};
-    if (!(fan->interval_s > 0) || !tm_report__is_plain(fan->interval_s)) return;
+    if (!(fan->interval_s > 0) || !tm_html_is_plain(fan->interval_s)) return;
     size_t each = (fan->count + SLICES_MAX - 1) / SLICES_MAX;
     for (size_t i = 0; i < fan->count;) {
         struct slice slice = {.from_s = NAN};
@@ -57,27 +57,27 @@ static void make_slices(struct slices *s, const struct tm_report_fan *fan)
     }
 }
 
-static void draw_band(struct tm_text *out, const struct slices *s, const struct tm_report_axis *x,
-                      const struct tm_report_axis *y)
+static void draw_band(struct tm_text *out, const struct slices *s, const struct tm_html_axis *x,
+                      const struct tm_html_axis *y)
 {
     tm_text_puts(out, "<path class=band d=\"");
     for (size_t i = 0; i < s->count; i++)
-        tm_text_printf(out, "%s%.5g %.4gH%.5g", i == 0 ? "M" : "L", tm_report__x(x, s->list[i].from_s),
-                       tm_report__y(y, s->list[i].p90), tm_report__x(x, s->list[i].to_s));
+        tm_text_printf(out, "%s%.5g %.4gH%.5g", i == 0 ? "M" : "L", tm_html_x(x, s->list[i].from_s),
+                       tm_html_y(y, s->list[i].p90), tm_html_x(x, s->list[i].to_s));
     for (size_t i = s->count; i-- > 0;)
-        tm_text_printf(out, "L%.5g %.4gH%.5g", tm_report__x(x, s->list[i].to_s), tm_report__y(y, s->list[i].p10),
-                       tm_report__x(x, s->list[i].from_s));
+        tm_text_printf(out, "L%.5g %.4gH%.5g", tm_html_x(x, s->list[i].to_s), tm_html_y(y, s->list[i].p10),
+                       tm_html_x(x, s->list[i].from_s));
     tm_text_puts(out, "Z\"/>");
 }
 
 static void draw_line(struct tm_text *out, const char *class, const struct slices *s, size_t offset,
-                      const struct tm_report_axis *x, const struct tm_report_axis *y)
+                      const struct tm_html_axis *x, const struct tm_html_axis *y)
 {
     tm_text_printf(out, "<path class=%s d=\"", class);
     for (size_t i = 0; i < s->count; i++) {
         double value = *(const double *)((const char *)&s->list[i] + offset);
-        tm_text_printf(out, "%s%.5g %.4gH%.5g", i == 0 ? "M" : "L", tm_report__x(x, s->list[i].from_s),
-                       tm_report__y(y, value), tm_report__x(x, s->list[i].to_s));
+        tm_text_printf(out, "%s%.5g %.4gH%.5g", i == 0 ? "M" : "L", tm_html_x(x, s->list[i].from_s),
+                       tm_html_y(y, value), tm_html_x(x, s->list[i].to_s));
     }
     tm_text_puts(out, "\"/>");
 }
@@ -85,15 +85,15 @@ static void draw_line(struct tm_text *out, const char *class, const struct slice
 static void head_fan(struct tm_text *out, const struct tm_report_fan *fan, const struct slices *s)
 {
     tm_text_puts(out, "<h4>");
-    tm_report__escape(out, fan->trace);
+    tm_html_escape(out, fan->trace);
     tm_text_puts(out, " <small>forecast ");
-    tm_report__duration(out, fan->interval_s * fan->horizon);
+    tm_html_duration(out, fan->interval_s * fan->horizon);
     tm_text_printf(out, " ahead (%d interval%s of ", fan->horizon, fan->horizon == 1 ? "" : "s");
-    tm_report__duration(out, fan->interval_s);
+    tm_html_duration(out, fan->interval_s);
     tm_text_puts(out, ") \xc2\xb7 the 80% band held the truth ");
-    tm_report__percent(out, (double)s->inside, (double)s->points, 0);
+    tm_html_percent(out, (double)s->inside, (double)s->points, 0);
     tm_text_puts(out, " of the time \xc2\xb7 the median was off by ");
-    tm_report__number(out, s->error_sum / (double)s->points, 2);
+    tm_html_number(out, s->error_sum / (double)s->points, 2);
     tm_text_puts(out, " instances on average</small></h4>\n");
 }
 
@@ -102,16 +102,16 @@ void tm_report__fan(struct tm_text *out, const struct tm_report_fan *fan)
     struct slices s;
     make_slices(&s, fan);
     if (s.count == 0) return;
-    struct tm_report_axis x = tm_report__time_axis(s.end_s), y = tm_report__axis(s.most, 4, true);
+    struct tm_html_axis x = tm_html_time_axis(s.end_s), y = tm_html_axis(s.most, 4, true);
     tm_text_puts(out, "<section class=strip>");
     head_fan(out, fan, &s);
-    tm_report__lane_open(out, "fan", "instances", &x, &y);
+    tm_html_lane_open(out, "fan", "instances", &x, &y);
     draw_band(out, &s, &x, &y);
     draw_line(out, "median", &s, offsetof(struct slice, p50), &x, &y);
     draw_line(out, "truth", &s, offsetof(struct slice, truth), &x, &y);
-    tm_report__lane_labels(out);
-    tm_report__lane_close(out);
-    tm_report__time_scale(out, &x);
+    tm_html_lane_labels(out);
+    tm_html_lane_close(out);
+    tm_html_time_scale(out, &x);
     if (fan->count > SLICES_MAX)
         tm_text_printf(out, "<p class=note>Each point drawn is the mean of %zu.</p>",
                        (fan->count + SLICES_MAX - 1) / SLICES_MAX);

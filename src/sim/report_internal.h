@@ -1,8 +1,9 @@
-/* Shared by the parts of the report: report.c (document), report_text.c (text, numbers, axes), report_style.c (CSS),
- * report_bars.c, report_tables.c, report_timeline.c (with report_columns.c) and report_fan.c. */
+/* Shared by the parts of the report: report.c (document), report_bars.c, report_tables.c, report_timeline.c (with
+ * report_columns.c) and report_fan.c. Text, numbers, axes and looks are those of base/html.h. */
 #ifndef TM_SIM_REPORT_INTERNAL_H
 #define TM_SIM_REPORT_INTERNAL_H
 
+#include "base/html.h"
 #include "sim/report.h"
 
 #include <math.h>
@@ -47,63 +48,6 @@ double tm_report__stall_s(const struct tm_report_run *run); /* all causes togeth
 double tm_report__stall_of(const struct tm_report_run *run, enum tm_sim_cause cause);
 extern const char *const tm_report__cause_names[TM_REPORT_CAUSES];
 
-/* ---- text and numbers ---- */
-
-void tm_report__escape(struct tm_text *out, const char *string);
-/* With commas and so many decimals; a dash where it is not finite. */
-void tm_report__number(struct tm_text *out, double value, int decimals);
-/* About three digits: "1,234,567", "12.3", "0.0123". */
-void tm_report__short(struct tm_text *out, double value);
-/* "45 s", "4.2 min", "3.1 h". */
-void tm_report__duration(struct tm_text *out, double seconds);
-void tm_report__usd(struct tm_text *out, double usd);
-/* value / whole as "12.3%" with so many decimals; a dash where there is no whole. */
-void tm_report__percent(struct tm_text *out, double value, double whole, int decimals);
-
-/* Can be drawn: finite, and far from where sums of such numbers would not be. */
-static inline bool tm_report__is_plain(double value)
-{
-    return fabs(value) < 1e15;
-}
-
-/* ---- axes ---- */
-
-enum { TM_REPORT_TICKS_MAX = 16 };
-
-struct tm_report_axis {
-    double end;  /* in units of the data */
-    double step; /* between ticks */
-    double unit; /* data divided by it is what labels say */
-    const char *unit_name;
-};
-
-/* From 0 to a round number at or above `max`, about `parts` steps; whole steps only where `whole`. */
-struct tm_report_axis tm_report__axis(double max, int parts, bool whole);
-/* From 0 to exactly end_s, in the unit that suits. */
-struct tm_report_axis tm_report__time_axis(double end_s);
-size_t tm_report__ticks(const struct tm_report_axis *axis, double ticks[TM_REPORT_TICKS_MAX]);
-/* "12.5" for a place on the axis. */
-void tm_report__tick_label(struct tm_text *out, const struct tm_report_axis *axis, double tick);
-
-/* A lane: caption and scale at the left, a plot of 1000 x 100 stretched to the lane's size at the right. `open` ends
- * inside the plot's svg with grid lines drawn; `labels` ends it and begins the one for text, where x and y are in
- * percent; `close` ends all. */
-void tm_report__lane_open(struct tm_text *out, const char *kind, const char *caption, const struct tm_report_axis *x,
-                          const struct tm_report_axis *y);
-void tm_report__lane_labels(struct tm_text *out);
-void tm_report__lane_close(struct tm_text *out);
-void tm_report__time_scale(struct tm_text *out, const struct tm_report_axis *x);
-
-static inline double tm_report__x(const struct tm_report_axis *axis, double value)
-{
-    return axis->end > 0 ? value / axis->end * 1000 : 0;
-}
-
-static inline double tm_report__y(const struct tm_report_axis *axis, double value)
-{
-    return axis->end > 0 ? 100 - value / axis->end * 100 : 100;
-}
-
 /* ---- columns: a log made ready to draw ---- */
 
 struct tm_report_column {
@@ -125,8 +69,6 @@ int tm_report__columns(const struct tm_sim_log *log, size_t column_max, struct t
 
 /* ---- parts ---- */
 
-extern const char tm_report__style[];
-extern const char tm_report__script[];
 void tm_report__cards(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group);
 void tm_report__bars(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group);
 void tm_report__overview(struct tm_text *out, const struct tm_report_view *view);

@@ -56,12 +56,12 @@ static void overview_cell(struct tm_text *out, const struct tm_report_group *gro
     const char *kind = i < group->won ? " class=won" : tm_report__is_bound(run) ? " class=bnd" : "";
     if (by_bill) {
         tm_text_printf(out, "<td%s>", kind);
-        tm_report__usd(out, value);
+        tm_html_usd(out, value);
         if (!isfinite(run->result->finished_at_s)) tm_text_puts(out, "<br><small>not finished</small>");
     } else {
         double heat = isfinite(value) ? pow(fmin(1, fmax(0, value)), 4) : 0; /* most of the scale for the best */
         tm_text_printf(out, "<td%s style=\"background:rgba(86,180,233,%.2f)\">", kind, heat * 0.6);
-        tm_report__percent(out, value, 1, 1);
+        tm_html_percent(out, value, 1, 1);
     }
     tm_text_puts(out, "</td>");
 }
@@ -73,9 +73,9 @@ static void overview_sums(struct tm_text *out, const struct policies *policies, 
         double mean = policies->values[p] > 0 ? policies->sum[p] / (double)policies->values[p] : NAN;
         tm_text_puts(out, "<td>");
         if (by_bill)
-            tm_report__usd(out, mean);
+            tm_html_usd(out, mean);
         else
-            tm_report__percent(out, mean, 1, 1);
+            tm_html_percent(out, mean, 1, 1);
         tm_text_puts(out, "</td>");
     }
     tm_text_puts(out, "</tr>\n<tr><th colspan=2>best, or as good as the best</th>");
@@ -99,18 +99,18 @@ void tm_report__overview(struct tm_text *out, const struct tm_report_view *view)
     tm_text_puts(out, "<div class=scroll><table class=overview><thead><tr><th>model</th><th>trace</th>");
     for (size_t p = 0; p < policies.count; p++) {
         tm_text_puts(out, "<th class=r>");
-        tm_report__escape(out, policies.names[p]);
+        tm_html_escape(out, policies.names[p]);
         tm_text_puts(out, "</th>");
     }
     tm_text_puts(out, "</tr></thead><tbody>\n");
     for (size_t g = 0; g < view->group_count; g++) {
         const struct tm_report_group *group = &view->groups[g];
         tm_text_puts(out, "<tr><th>");
-        tm_report__escape(out, group->model);
+        tm_html_escape(out, group->model);
         tm_text_printf(out, "</th><th><a href=\"#g%zu\">", g);
-        tm_report__escape(out, group->trace);
+        tm_html_escape(out, group->trace);
         tm_text_puts(out, "</a> <small>");
-        tm_report__escape(out, group->note);
+        tm_html_escape(out, group->note);
         tm_text_puts(out, "</small></th>");
         for (size_t p = 0; p < policies.count; p++)
             overview_cell(out, group, &policies, p, by_bill);
@@ -143,22 +143,22 @@ static double training_rate(const struct tm_report_run *run)
     return trained_s > 0 ? run->result->samples / trained_s : NAN;
 }
 
-PUT(put_samples, tm_report__number(out, run->result->samples, 0))
-PUT(put_fraction, tm_report__percent(out, run->fraction_of_ideal, 1, 1))
-PUT(put_rate, tm_report__short(out, run->result->samples_per_s))
-PUT(put_training_rate, tm_report__short(out, training_rate(run)))
-PUT(put_migrate, tm_report__number(out, run->result->pauses.migrate_s, 0))
-PUT(put_rollback, tm_report__number(out, run->result->pauses.rollback_s, 0))
-PUT(put_idle, tm_report__number(out, run->result->pauses.idle_s, 0))
-PUT(put_start, tm_report__number(out, run->result->pauses.start_s, 0))
-PUT(put_changes, tm_report__number(out, run->result->reconfigurations, 0))
-PUT(put_hours, tm_report__number(out, run->result->instance_hours, 1))
-PUT(put_bill, tm_report__number(out, run->result->bill_usd, 2))
-PUT(put_million, tm_report__short(out, run->result->usd_per_million_samples))
-PUT(put_finished, tm_report__number(out, run->result->finished_at_s / 3600, 2))
+PUT(put_samples, tm_html_number(out, run->result->samples, 0))
+PUT(put_fraction, tm_html_percent(out, run->fraction_of_ideal, 1, 1))
+PUT(put_rate, tm_html_short(out, run->result->samples_per_s))
+PUT(put_training_rate, tm_html_short(out, training_rate(run)))
+PUT(put_migrate, tm_html_number(out, run->result->pauses.migrate_s, 0))
+PUT(put_rollback, tm_html_number(out, run->result->pauses.rollback_s, 0))
+PUT(put_idle, tm_html_number(out, run->result->pauses.idle_s, 0))
+PUT(put_start, tm_html_number(out, run->result->pauses.start_s, 0))
+PUT(put_changes, tm_html_number(out, run->result->reconfigurations, 0))
+PUT(put_hours, tm_html_number(out, run->result->instance_hours, 1))
+PUT(put_bill, tm_html_number(out, run->result->bill_usd, 2))
+PUT(put_million, tm_html_short(out, run->result->usd_per_million_samples))
+PUT(put_finished, tm_html_number(out, run->result->finished_at_s / 3600, 2))
 PUT(put_deadline, tm_text_puts(out, run->result->deadline_met ? "yes" : "no"))
-PUT(put_decision, tm_report__number(out, run->result->decision_us_mean, 0))
-PUT(put_decision_max, tm_report__number(out, run->result->decision_us_max, 0))
+PUT(put_decision, tm_html_number(out, run->result->decision_us_mean, 0))
+PUT(put_decision_max, tm_html_number(out, run->result->decision_us_max, 0))
 
 static const struct column columns[] = {
     {"samples", "", put_samples, ALWAYS},
@@ -210,7 +210,7 @@ void tm_report__table(struct tm_text *out, const struct tm_report_view *view, co
         const struct tm_report_run *run = group->runs[i];
         const char *kind = i < group->won ? " class=won" : tm_report__is_bound(run) ? " class=bnd" : "";
         tm_text_printf(out, "<tr%s><th>", kind);
-        tm_report__escape(out, run->policy);
+        tm_html_escape(out, run->policy);
         tm_text_puts(out, "</th>");
         for (size_t c = 0; c < count; c++) {
             if (!is_shown(&columns[c], view, group)) continue;
@@ -252,9 +252,9 @@ void tm_report__policies(struct tm_text *out, const struct tm_report_view *view)
         const struct tm_policy_info *info = tm_policy_find(policies.names[p]);
         if (info == NULL) continue;
         tm_text_puts(out, "<tr><th>");
-        tm_report__escape(out, info->name);
+        tm_html_escape(out, info->name);
         tm_text_puts(out, "</th><td>");
-        tm_report__escape(out, info->summary);
+        tm_html_escape(out, info->summary);
         tm_text_printf(out, "</td><td>%s</td></tr>\n", knowledge_of(info));
     }
     tm_text_puts(out, "</tbody></table></div>\n");

@@ -13,7 +13,7 @@ struct strip {
     struct tm_text *out;
     const struct tm_report_run *run;
     const struct tm_report_group *group;
-    struct tm_report_axis time, nodes, rate;
+    struct tm_html_axis time, nodes, rate;
     const struct tm_report_column *columns;
     size_t count;
     bool exact;  /* columns are parts of intervals, not slices of time */
@@ -50,18 +50,18 @@ static void draw_available(const struct strip *strip, const char *class, bool mo
 {
     struct tm_text *out = strip->out;
     if (strip->count == 0) return;
-    tm_text_printf(out, "<path class=%s d=\"M%.5g 100", class, tm_report__x(&strip->time, strip->columns[0].from_s));
+    tm_text_printf(out, "<path class=%s d=\"M%.5g 100", class, tm_html_x(&strip->time, strip->columns[0].from_s));
     int shown = -1;
     for (size_t i = 0; i < strip->count; i++) {
         const struct tm_report_column *column = &strip->columns[i];
         int nodes = most ? column->nodes_most : column->nodes_least;
         if (nodes != shown) {
-            if (i > 0) tm_text_printf(out, "H%.4g", tm_report__x(&strip->time, column->from_s));
-            tm_text_printf(out, "V%.3g", tm_report__y(&strip->nodes, nodes));
+            if (i > 0) tm_text_printf(out, "H%.4g", tm_html_x(&strip->time, column->from_s));
+            tm_text_printf(out, "V%.3g", tm_html_y(&strip->nodes, nodes));
         }
         shown = nodes;
     }
-    tm_text_printf(out, "H%.5gV100\"/>", tm_report__x(&strip->time, strip->columns[strip->count - 1].to_s));
+    tm_text_printf(out, "H%.5gV100\"/>", tm_html_x(&strip->time, strip->columns[strip->count - 1].to_s));
 }
 
 static void title_block(const struct strip *strip, const struct block *block)
@@ -70,18 +70,18 @@ static void title_block(const struct strip *strip, const struct block *block)
     double unit = strip->time.unit, time_s = block->to_s - block->from_s;
     struct tm_text *out = strip->out;
     tm_text_puts(out, "<title>");
-    tm_report__number(out, block->from_s / unit, 1);
+    tm_html_number(out, block->from_s / unit, 1);
     tm_text_puts(out, TO);
-    tm_report__number(out, block->to_s / unit, 1);
+    tm_html_number(out, block->to_s / unit, 1);
     tm_text_printf(out, " %s: %d " TIMES " %d = %d of ", strip->time.unit_name, column->pipelines, column->stages,
                    column->pipelines * column->stages);
-    tm_report__short(out, time_s > 0 ? round(block->nodes / time_s * 10) / 10 : NAN);
+    tm_html_short(out, time_s > 0 ? round(block->nodes / time_s * 10) / 10 : NAN);
     tm_text_puts(out, " instances, ");
-    tm_report__short(out, time_s > 0 ? block->samples / time_s : NAN);
+    tm_html_short(out, time_s > 0 ? block->samples / time_s : NAN);
     tm_text_puts(out, " samples/s");
     if (block->stalled_s > 0) {
         tm_text_puts(out, ", stalled ");
-        tm_report__duration(out, block->stalled_s);
+        tm_html_duration(out, block->stalled_s);
     }
     tm_text_puts(out, "</title>");
 }
@@ -101,8 +101,8 @@ static void draw_told_blocks(const struct strip *strip)
         int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
         i = block.end;
         if (pipelines <= 0 || stages <= 0) continue;
-        double x = tm_report__x(&strip->time, block.from_s), width = tm_report__x(&strip->time, block.to_s) - x;
-        double y = tm_report__y(&strip->nodes, pipelines * stages);
+        double x = tm_html_x(&strip->time, block.from_s), width = tm_html_x(&strip->time, block.to_s) - x;
+        double y = tm_html_y(&strip->nodes, pipelines * stages);
         tm_text_printf(out, "<rect class=k%d x=%.5g y=%.4g width=%.5g height=%.4g>", color_of(strip, stages), x, y,
                        width, 100 - y);
         title_block(strip, &block);
@@ -122,8 +122,8 @@ static void draw_plain_blocks(const struct strip *strip, int color)
         if (pipelines <= 0 || stages <= 0 || color_of(strip, stages) != color) continue;
         if (!any) tm_text_printf(out, "<path class=\"b k%d\" d=\"", color);
         any = true;
-        double x = tm_report__x(&strip->time, block.from_s), to = tm_report__x(&strip->time, block.to_s);
-        tm_text_printf(out, "M%.4g 100V%.3gH%.4gV100", x, tm_report__y(&strip->nodes, pipelines * stages), to);
+        double x = tm_html_x(&strip->time, block.from_s), to = tm_html_x(&strip->time, block.to_s);
+        tm_text_printf(out, "M%.4g 100V%.3gH%.4gV100", x, tm_html_y(&strip->nodes, pipelines * stages), to);
     }
     if (any) tm_text_puts(out, "\"/>");
 }
@@ -147,10 +147,10 @@ static void draw_pipelines(const struct strip *strip)
         struct block block = next_block(strip, i);
         int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
         i = block.end;
-        double x = tm_report__x(&strip->time, block.from_s), to = tm_report__x(&strip->time, block.to_s);
+        double x = tm_html_x(&strip->time, block.from_s), to = tm_html_x(&strip->time, block.to_s);
         if (pipelines > 0 && pipelines <= 24 && stages > 0 && to - x >= (strip->titled ? 4 : 30))
             for (int d = 1; d <= pipelines; d++)
-                tm_text_printf(out, "M%.5g %.4gH%.5g", x, tm_report__y(&strip->nodes, d * stages), to);
+                tm_text_printf(out, "M%.5g %.4gH%.5g", x, tm_html_y(&strip->nodes, d * stages), to);
     }
     tm_text_puts(out, "\"/>");
 }
@@ -163,9 +163,9 @@ static void label_blocks(const struct strip *strip)
         struct block block = next_block(strip, i);
         int pipelines = strip->columns[i].pipelines, stages = strip->columns[i].stages;
         i = block.end;
-        double x = tm_report__x(&strip->time, block.from_s) / 10, to = tm_report__x(&strip->time, block.to_s) / 10;
+        double x = tm_html_x(&strip->time, block.from_s) / 10, to = tm_html_x(&strip->time, block.to_s) / 10;
         bool paused = pipelines <= 0 || stages <= 0;
-        double y = paused ? 50 : (100 + tm_report__y(&strip->nodes, pipelines * stages)) / 2;
+        double y = paused ? 50 : (100 + tm_html_y(&strip->nodes, pipelines * stages)) / 2;
         double need = paused ? 4.5 : 0.6 + 0.75 * ((pipelines > 9) + (stages > 9) + 2);
         if (to - x < need || (!paused && y > 90)) continue;
         const char *narrow = to - x < 3.2 * need ? "n " : "";
@@ -180,31 +180,31 @@ static void label_blocks(const struct strip *strip)
 static void mark(const struct strip *strip, const char *class, double time_s)
 {
     if (!isfinite(time_s) || !(time_s > 0) || time_s > strip->time.end) return;
-    double x = tm_report__x(&strip->time, time_s);
+    double x = tm_html_x(&strip->time, time_s);
     tm_text_printf(strip->out, "<path class=%s d=\"M%.5g 0V100\"/>", class, x);
 }
 
 static void label_mark(const struct strip *strip, const char *words, int y, double time_s)
 {
     if (!isfinite(time_s) || !(time_s > 0) || time_s > strip->time.end) return;
-    double x = tm_report__x(&strip->time, time_s) / 10;
+    double x = tm_html_x(&strip->time, time_s) / 10;
     tm_text_printf(strip->out, "<text class=\"m %s\" x=%.4g%% y=%d>%s</text>", x > 85 ? "e" : "s", x, y, words);
 }
 
 static void draw_instances(const struct strip *strip, double deadline_s)
 {
-    tm_report__lane_open(strip->out, "nodes", "instances", &strip->time, &strip->nodes);
+    tm_html_lane_open(strip->out, "nodes", "instances", &strip->time, &strip->nodes);
     draw_available(strip, "av", true);
     if (!strip->exact) draw_available(strip, "avl", false);
     draw_blocks(strip);
     draw_pipelines(strip);
     mark(strip, "due", deadline_s);
     mark(strip, "done", strip->run->result->finished_at_s);
-    tm_report__lane_labels(strip->out);
+    tm_html_lane_labels(strip->out);
     label_blocks(strip);
     label_mark(strip, "deadline", 8, deadline_s);
     label_mark(strip, "finished", 22, strip->run->result->finished_at_s);
-    tm_report__lane_close(strip->out);
+    tm_html_lane_close(strip->out);
 }
 
 /* ---- throughput ---- */
@@ -215,30 +215,29 @@ static void draw_rate_path(const struct strip *strip, bool area)
     double y = NAN;
     for (size_t i = 0; i < strip->count; i++) {
         const struct tm_report_column *column = &strip->columns[i];
-        double now = tm_report__y(&strip->rate, column->samples_per_s);
-        double x = tm_report__x(&strip->time, column->from_s);
+        double now = tm_html_y(&strip->rate, column->samples_per_s);
+        double x = tm_html_x(&strip->time, column->from_s);
         if (i == 0 && area) tm_text_printf(out, "M%.5g 100V%.4g", x, now);
         if (i == 0 && !area) tm_text_printf(out, "M%.5g %.4g", x, now);
         bool moved = i == 0 || fabs(now - y) > 0.05;
         if (i > 0 && moved) tm_text_printf(out, "H%.4gV%.3g", x, now);
         if (moved) y = now;
     }
-    if (strip->count > 0)
-        tm_text_printf(out, "H%.5g", tm_report__x(&strip->time, strip->columns[strip->count - 1].to_s));
+    if (strip->count > 0) tm_text_printf(out, "H%.5g", tm_html_x(&strip->time, strip->columns[strip->count - 1].to_s));
     if (strip->count > 0 && area) tm_text_puts(out, "V100");
 }
 
 static void draw_throughput(const struct strip *strip, size_t group_number)
 {
     struct tm_text *out = strip->out;
-    tm_report__lane_open(out, "rate", "samples/s", &strip->time, &strip->rate);
+    tm_html_lane_open(out, "rate", "samples/s", &strip->time, &strip->rate);
     tm_text_puts(out, "<path class=rt d=\"");
     draw_rate_path(strip, true);
     tm_text_puts(out, "\"/>");
     if (strip->group->ideal != TM_REPORT_NONE && strip->group->runs[strip->group->ideal] != strip->run)
         tm_text_printf(out, "<use href=\"#ideal%zu\"/>", group_number);
-    tm_report__lane_labels(out);
-    tm_report__lane_close(out);
+    tm_html_lane_labels(out);
+    tm_html_lane_close(out);
 }
 
 /* ---- stalls ---- */
@@ -263,20 +262,20 @@ static void draw_stalls_of(const struct strip *strip, int cause)
     for (size_t i = 0; i < strip->count; i++) {
         double now = stall_top(&strip->columns[i], cause);
         if (fabs(now - y) < 0.5) continue;
-        tm_text_printf(out, "H%.4gV%.3g", tm_report__x(&strip->time, strip->columns[i].from_s), now);
+        tm_text_printf(out, "H%.4gV%.3g", tm_html_x(&strip->time, strip->columns[i].from_s), now);
         y = now;
     }
-    tm_text_printf(out, "H%.4gV100\"/>", tm_report__x(&strip->time, strip->columns[strip->count - 1].to_s));
+    tm_text_printf(out, "H%.4gV100\"/>", tm_html_x(&strip->time, strip->columns[strip->count - 1].to_s));
 }
 
 static void draw_stalls(const struct strip *strip)
 {
-    struct tm_report_axis whole = {.end = 1, .step = 2, .unit = 1};
-    tm_report__lane_open(strip->out, "stall", "stalled", &strip->time, &whole);
+    struct tm_html_axis whole = {.end = 1, .step = 2, .unit = 1};
+    tm_html_lane_open(strip->out, "stall", "stalled", &strip->time, &whole);
     for (int cause = TM_REPORT_CAUSES - 1; cause > TM_SIM_NONE; cause--)
         draw_stalls_of(strip, cause);
-    tm_report__lane_labels(strip->out);
-    tm_report__lane_close(strip->out);
+    tm_html_lane_labels(strip->out);
+    tm_html_lane_close(strip->out);
 }
 
 /* ---- a strip ---- */
@@ -289,18 +288,18 @@ static void head_strip(const struct strip *strip)
     for (size_t i = 0; i < strip->group->won; i++)
         best = best || strip->group->runs[i] == run;
     tm_text_printf(out, "<h4>%s", best ? "<span class=won>" : "");
-    tm_report__escape(out, run->policy);
+    tm_html_escape(out, run->policy);
     tm_text_puts(out, best ? " \xe2\x98\x85</span> <small>" : " <small>");
     if (tm_report__is_bound(run)) tm_text_puts(out, "a bound, cannot be run \xc2\xb7 ");
-    tm_report__short(out, run->result->samples);
+    tm_html_short(out, run->result->samples);
     tm_text_puts(out, " samples");
     if (isfinite(run->fraction_of_ideal)) {
         tm_text_puts(out, " \xc2\xb7 ");
-        tm_report__percent(out, run->fraction_of_ideal, 1, 1);
+        tm_html_percent(out, run->fraction_of_ideal, 1, 1);
         tm_text_puts(out, " of ideal");
     }
     tm_text_puts(out, " \xc2\xb7 not training ");
-    tm_report__duration(out, tm_report__stall_s(run));
+    tm_html_duration(out, tm_report__stall_s(run));
     tm_text_printf(out, " \xc2\xb7 %d change%s of layout</small></h4>\n", run->result->reconfigurations,
                    run->result->reconfigurations == 1 ? "" : "s");
 }
@@ -311,9 +310,9 @@ static struct strip make_strip(struct tm_text *out, const struct tm_report_group
     return (struct strip){.out = out,
                           .run = run,
                           .group = group,
-                          .time = tm_report__time_axis(group->end_s),
-                          .nodes = tm_report__axis(group->nodes_max, 3, true),
-                          .rate = tm_report__axis(group->rate_max, 2, false)};
+                          .time = tm_html_time_axis(group->end_s),
+                          .nodes = tm_html_axis(group->nodes_max, 3, true),
+                          .rate = tm_html_axis(group->rate_max, 2, false)};
 }
 
 static int draw_strip(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group,
@@ -332,7 +331,7 @@ static int draw_strip(struct tm_text *out, const struct tm_report_view *view, co
     draw_instances(&strip, view->report->deadline_s);
     draw_throughput(&strip, (size_t)(group - view->groups));
     draw_stalls(&strip);
-    tm_report__time_scale(out, &strip.time);
+    tm_html_time_scale(out, &strip.time);
     tm_text_puts(out, "</section>\n");
     tm_free(columns);
     return 0;
@@ -381,7 +380,7 @@ static void tell_slices(struct tm_text *out, const struct tm_report_view *view, 
         sliced = group->runs[i]->log != NULL && tm_report__piece_count(group->runs[i]->log) > view->column_max;
     if (!sliced) return;
     tm_text_puts(out, "<p class=note>Drawn in slices of ");
-    tm_report__duration(out, group->end_s / (double)view->column_max);
+    tm_html_duration(out, group->end_s / (double)view->column_max);
     tm_text_puts(out, ": the layout that stood longest in each, mean throughput, the share of time stalled; available "
                       "instances at most (light) and at least (dark).</p>\n");
 }

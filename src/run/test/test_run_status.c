@@ -333,7 +333,7 @@ static void test_words(void **state)
         {"the job is stopped at step 31: asked to", "state", false},
         {"failed at step 32 on worker 5: ValueError: ?[31mred", "failed", false},
         {"a copy is damaged (worker 5) (2)", "note", false},
-        {"finished: step 100 is the last", "finished_step", false},
+        {"finished: step 100 is the last", "finished_step", true},
     };
     assert_int_equal(s.count, TM_COUNT(rows));
     for (size_t i = 0; i < s.count; i++) {

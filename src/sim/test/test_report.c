@@ -70,7 +70,7 @@ static void test_escape(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_text out;
         tm_text_init(&out, 1000);
-        tm_report__escape(&out, rows[i].in);
+        tm_html_escape(&out, rows[i].in);
         assert_row_string(rows[i].in, tm_text_string(&out), rows[i].want);
         tm_text_deinit(&out);
     }
@@ -78,12 +78,12 @@ static void test_escape(void **state)
 
 static void put_2(struct tm_text *out, double value)
 {
-    tm_report__number(out, value, 2);
+    tm_html_number(out, value, 2);
 }
 
 static void put_share(struct tm_text *out, double value)
 {
-    tm_report__percent(out, value, 1, 1);
+    tm_html_percent(out, value, 1, 1);
 }
 
 static void test_numbers(void **state)
@@ -106,28 +106,28 @@ static void test_numbers(void **state)
         {put_2, -INFINITY, "\xe2\x80\x93"},
         {put_2, 1e300, "1e+300"},
         {put_2, 999999999999999, "999,999,999,999,999.00"},
-        {tm_report__short, 0, "0"},
-        {tm_report__short, 1234567, "1,234,567"},
-        {tm_report__short, 99.96, "100"},
-        {tm_report__short, 12.34, "12.3"},
-        {tm_report__short, 1.234, "1.23"},
-        {tm_report__short, 0.1234, "0.123"},
-        {tm_report__short, 0.01234, "0.0123"},
-        {tm_report__short, NAN, "\xe2\x80\x93"},
-        {tm_report__duration, 0, "0 s"},
-        {tm_report__duration, 60, "60 s"},
-        {tm_report__duration, 61.25, "61.2 s"},
-        {tm_report__duration, 252, "4.2 min"},
-        {tm_report__duration, 7200, "2 h"},
-        {tm_report__duration, 90000, "25 h"},
-        {tm_report__duration, 864000, "10 d"},
-        {tm_report__duration, -1, "\xe2\x80\x93"},
-        {tm_report__duration, NAN, "\xe2\x80\x93"},
-        {tm_report__usd, 12.345, "$12.35"},
-        {tm_report__usd, 0, "$0.00"},
-        {tm_report__usd, 0.0123, "$0.0123"},
-        {tm_report__usd, 12345.6, "$12,346"},
-        {tm_report__usd, INFINITY, "\xe2\x80\x93"},
+        {tm_html_short, 0, "0"},
+        {tm_html_short, 1234567, "1,234,567"},
+        {tm_html_short, 99.96, "100"},
+        {tm_html_short, 12.34, "12.3"},
+        {tm_html_short, 1.234, "1.23"},
+        {tm_html_short, 0.1234, "0.123"},
+        {tm_html_short, 0.01234, "0.0123"},
+        {tm_html_short, NAN, "\xe2\x80\x93"},
+        {tm_html_duration, 0, "0 s"},
+        {tm_html_duration, 60, "60 s"},
+        {tm_html_duration, 61.25, "61.2 s"},
+        {tm_html_duration, 252, "4.2 min"},
+        {tm_html_duration, 7200, "2 h"},
+        {tm_html_duration, 90000, "25 h"},
+        {tm_html_duration, 864000, "10 d"},
+        {tm_html_duration, -1, "\xe2\x80\x93"},
+        {tm_html_duration, NAN, "\xe2\x80\x93"},
+        {tm_html_usd, 12.345, "$12.35"},
+        {tm_html_usd, 0, "$0.00"},
+        {tm_html_usd, 0.0123, "$0.0123"},
+        {tm_html_usd, 12345.6, "$12,346"},
+        {tm_html_usd, INFINITY, "\xe2\x80\x93"},
         {put_share, 0.12345, "12.3%"},
         {put_share, NAN, "\xe2\x80\x93"},
     };
@@ -148,17 +148,17 @@ static void test_axes(void **state)
     static const double ends[] = {1e-308, 1e-9, 0.3, 1,   2.5, 7,    59,    60,       61,   3600, 7201,
                                   43200,  1e5,  1e6, 1e7, 1e9, 1e12, 1e300, INFINITY, -1.0, NAN,  0};
     for (size_t i = 0; i < TM_COUNT(ends); i++) {
-        struct tm_report_axis axes[] = {tm_report__axis(ends[i], 3, false), tm_report__axis(ends[i], 3, true),
-                                        tm_report__time_axis(ends[i])};
+        struct tm_html_axis axes[] = {tm_html_axis(ends[i], 3, false), tm_html_axis(ends[i], 3, true),
+                                      tm_html_time_axis(ends[i])};
         for (size_t k = 0; k < TM_COUNT(axes); k++) {
-            double ticks[TM_REPORT_TICKS_MAX];
-            size_t count = tm_report__ticks(&axes[k], ticks);
+            double ticks[TM_HTML_TICKS_MAX];
+            size_t count = tm_html_ticks(&axes[k], ticks);
             assert_row(isfinite(axes[k].end) && axes[k].end > 0 && axes[k].step > 0, "axis %zu of %g", k, ends[i]);
             assert_row(count >= 1 && ticks[0] == 0, "axis %zu of %g: %zu ticks", k, ends[i], count);
             for (size_t t = 1; t < count; t++)
                 assert_row(ticks[t] > ticks[t - 1] && ticks[t] <= axes[k].end * 1.0001, "tick %zu, axis %zu of %g", t,
                            k, ends[i]);
-            if (k < 2 && tm_report__is_plain(ends[i]))
+            if (k < 2 && tm_html_is_plain(ends[i]))
                 assert_row(axes[k].end >= ends[i], "axis %zu of %g is short", k, ends[i]);
         }
     }

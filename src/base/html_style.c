@@ -1,7 +1,7 @@
-/* How the report looks. Colours are those of Okabe and Ito, told apart with any colour vision: stalls take orange,
+/* How reports look. Colours are those of Okabe and Ito, told apart with any colour vision: stalls take orange,
  * vermilion, purple and grey; layouts yellow, sky blue, green, blue and black with steps between, darker with the
  * number of stages (but black is white on dark), so that they differ in lightness too. */
-#include "sim/report_internal.h"
+#include "base/html.h"
 
 #define LIGHT                                                                                                          \
     "--bg:#fff;--ink:#1b1e22;--mute:#5a616b;--line:#e3e6ea;--card:#f4f6f8;--av:#d5d9de;--avl:#b3b9c2;--edge:#7b838e;"  \
@@ -13,7 +13,7 @@
     "--pipe:rgba(21,24,28,.6);--idle:#dde1e6;--deep:#f4f4f4;--best:#56b4e9;--other:#2c6788;--ondeep:#000;--won:#"      \
     "56b4e9;--more:#7d8793"
 
-const char tm_report__style[] =
+const char tm_html_style[] =
     ":root{color-scheme:light dark;" LIGHT "}"
     "@media screen and (prefers-color-scheme:dark){:root{" DARK "}}"
     "*{box-sizing:border-box}"
@@ -115,5 +115,5 @@ const char tm_report__style[] =
     ".t text,.y .c{font-size:9px}.nodes{height:74px}.rate{height:40px}.lane{margin-bottom:5px}.scale{height:30px}}";
 
 /* On paper all is open. Reading needs no script. */
-const char tm_report__script[] = "addEventListener('beforeprint',function(){document.querySelectorAll('details')."
-                                 "forEach(function(d){d.open=true})})";
+const char tm_html_script[] = "addEventListener('beforeprint',function(){document.querySelectorAll('details')."
+                              "forEach(function(d){d.open=true})})";
