@@ -472,7 +472,7 @@ void tm_env_virtual_cut(struct tm_env *env, int handle)
 {
     struct world *world = world_of(env);
     struct virtual_socket *cut = socket_of(world, handle);
-    if (cut == NULL) return;
+    if (cut == NULL || cut->state == SOCKET_LISTENING || cut->state == SOCKET_PROCESS) return;
     cut->state = SOCKET_CUT;
     if (cut->peer >= 0) world->sockets[cut->peer].state = SOCKET_CUT;
 }

@@ -16,7 +16,7 @@ void tm_env_virtual_advance(struct tm_env *env, int64_t ms);
 int tm_env_virtual_set_variable(struct tm_env *env, const char *name, const char *value); /* NULL removes it */
 void tm_env_virtual_fail_write_at(struct tm_env *env, long n); /* the n-th file_write from now fails: disk full */
 size_t tm_env_virtual_handles(struct tm_env *env);       /* that are open: listeners, ends of connections, processes */
-void tm_env_virtual_cut(struct tm_env *env, int handle); /* both ends get -TM_EPEER from now on */
+void tm_env_virtual_cut(struct tm_env *env, int handle); /* both ends of a connection get -TM_EPEER from now on */
 /* The process ends; its next process_wait gives `status`. */
 void tm_env_virtual_exit(struct tm_env *env, int pid, int status);
 /* The last signal sent to a process, 0 if none. */

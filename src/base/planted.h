@@ -29,7 +29,11 @@
     X(stop_early, "a job is called stopped before its members stand still")                                            \
     X(hung_forever, "a worker that hangs is waited for without end")                                                   \
     X(snapshot_leak, "the snapshot of an abandoned copy set is kept")                                                  \
-    X(lease_forever, "a lost worker keeps its lease")
+    X(lease_forever, "a lost worker keeps its lease")                                                                  \
+    X(stop_ignored, "a worker that is told to stop runs on")                                                           \
+    X(memory_leak, "what a worker reported before is not freed")                                                       \
+    X(handle_leak, "the handle of a connection that broke is not closed")                                              \
+    X(clock_margin, "the coordinator allows for no difference between clocks")
 
 enum tm_planted_bug {
 #define TM_PLANTED_ENUM(name, what) TM_BUG_##name,

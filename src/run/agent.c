@@ -1,5 +1,6 @@
 #include "run/agent.h"
 
+#include "base/planted.h"
 #include "base/random.h"
 
 #include <string.h>
@@ -126,7 +127,8 @@ static void on_order(struct tm_agent *agent, const Tmw__AgentOrder *order, struc
         tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
     if (!order->stop) return;
     agent->stopped = true;
-    if (agent->worker != 0) tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
+    if (agent->worker != 0 && !TM_PLANTED(stop_ignored))
+        tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
     tm_outbox_add(out, TM_AGENT_STOP, NULL, 0, 0, 0);
 }
 

@@ -2,6 +2,7 @@
 #ifndef TM_RUN_COORD_INTERNAL_H
 #define TM_RUN_COORD_INTERNAL_H
 
+#include "base/planted.h"
 #include "base/random.h"
 #include "run/coordinator.h"
 #include "sim/bottleneck.h"
@@ -242,6 +243,13 @@ struct tm_coordinator {
     bool loaded_started; /* the record ends in a running generation */
     bool loaded_finished;
 };
+
+/* A time that is counted on both sides, on the side that must not be the first to think it over: clocks may run
+ * differently by a sixteenth. */
+static inline int64_t tm_coord__surely_ms(uint32_t ms)
+{
+    return TM_PLANTED(clock_margin) ? (int64_t)ms : (int64_t)ms + ms / 16;
+}
 
 /* coordinator.c */
 tm_message tm_coord__head(const struct tm_coordinator *c, const struct tm_peer *to);

@@ -46,7 +46,7 @@ void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known
 
 static void watch_leases(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    int64_t limit_ms = (int64_t)c->options.lease_ms + c->options.lease_ms / 16;
+    int64_t limit_ms = tm_coord__surely_ms(c->options.lease_ms);
     for (size_t i = 0; i < c->known_count; i++) {
         struct known *k = &c->known[i];
         const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);

@@ -193,7 +193,7 @@ void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_o
 
 static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    if (now_ms - c->begun_ms <= (int64_t)c->options.orphan_ms + c->options.orphan_ms / 16) return;
+    if (now_ms - c->begun_ms <= tm_coord__surely_ms(c->options.orphan_ms)) return;
     for (size_t i = 0; i < c->set_count; i++)
         tm_coord__record_set(c, &c->sets[i], out); /* known from manifests so far */
     c->generation = next_epoch(c);

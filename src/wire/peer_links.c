@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "wire/tls.h"
 
 #include <assert.h>
@@ -17,6 +18,7 @@ struct link {
     struct tm_text in;   /* plain bytes not yet taken as messages */
     struct tm_text out;  /* raw bytes not yet sent */
     struct tm_tls_session *tls;
+    uint64_t order; /* of its making */
 };
 
 struct failed_address {
@@ -32,6 +34,7 @@ struct tm_links {
     struct link links[TM_LINKS_MAX];
     struct failed_address failed[ADDRESSES];
     size_t next_failed;
+    uint64_t made;
     tm_links_lost_f lost;
     void *lost_context;
     uint8_t chunk[CHUNK];
@@ -70,7 +73,7 @@ int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls,
 
 static void close_link(struct tm_links *links, struct link *link)
 {
-    links->env->net_close(links->env, link->handle);
+    if (!TM_PLANTED(handle_leak) || !link->broken) links->env->net_close(links->env, link->handle);
     tm_tls_session_destroy(link->tls);
     tm_text_deinit(&link->in);
     tm_text_deinit(&link->out);
@@ -99,25 +102,33 @@ void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *contex
 
 /* ---- making links ---- */
 
-static struct link *add_link(struct tm_links *links, int handle, bool server)
+/* A free place; where there is none, the one of whoever has been silent for longest without saying who it is: a flood
+ * of such connections does not keep members out. NULL: all are members'. */
+static struct link *place_for_link(struct tm_links *links)
 {
+    struct link *oldest = NULL;
     for (size_t i = 0; i < TM_LINKS_MAX; i++) {
         struct link *link = &links->links[i];
-        if (link->used) continue;
-        *link = (struct link){.handle = handle, .used = true};
-        tm_text_init(&link->in, TM_MESSAGE_BYTES_MAX + CHUNK + TM_FRAME_HEADER);
-        tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
-        if (links->tls != NULL) {
-            link->tls = tm_tls_session_create(links->tls, server);
-            if (link->tls == NULL) {
-                link->used = false;
-                break;
-            }
-        }
-        return link;
+        if (!link->used) return link;
+        if (link->peer.role == TM_ROLE_NONE && (oldest == NULL || link->order < oldest->order)) oldest = link;
     }
-    links->env->net_close(links->env, handle);
-    return NULL;
+    if (oldest != NULL) close_link(links, oldest);
+    return oldest;
+}
+
+static struct link *add_link(struct tm_links *links, int handle, bool server)
+{
+    struct link *link = place_for_link(links);
+    struct tm_tls_session *tls = NULL;
+    if (link != NULL && links->tls != NULL) tls = tm_tls_session_create(links->tls, server);
+    if (link == NULL || (links->tls != NULL && tls == NULL)) {
+        links->env->net_close(links->env, handle);
+        return NULL;
+    }
+    *link = (struct link){.handle = handle, .used = true, .tls = tls, .order = ++links->made};
+    tm_text_init(&link->in, TM_MESSAGE_BYTES_MAX + CHUNK + TM_FRAME_HEADER);
+    tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
+    return link;
 }
 
 static bool failed_lately(struct tm_links *links, const char *address)

@@ -237,7 +237,7 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
 
 static void stop(struct tm_worker *w, bool refused, const char *why, struct tm_outbox *out)
 {
-    if (w->phase == TM_WORKER_STOPPED) return;
+    if (w->phase == TM_WORKER_STOPPED || TM_PLANTED(stop_ignored)) return;
     if (w->computing) w->engine.cancel(w->engine.context);
     w->computing = false;
     w->phase = TM_WORKER_STOPPED;

@@ -10,7 +10,8 @@
  *   sim_cloud.c      the cloud: what it says, what it does when it is told
  *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
  *   sim_check.c      the checkers
- *   sim_events.c     what the record tells people, held against what happened */
+ *   sim_events.c     what the record tells people, held against what happened
+ *   sim_links.c      connections alone, with handles that can leak */
 #ifndef TM_SIMCLUSTER_SIM_H
 #define TM_SIMCLUSTER_SIM_H
 
@@ -109,7 +110,8 @@ struct node {
     int64_t paused_ms; /* the process stands still until then */
     bool hangs;        /* the engine does */
     double slow;       /* how many times slower it computes */
-    int64_t clock_ms;  /* its monotonic clock is ahead by this */
+    int64_t clock_ms;  /* its monotonic clock is ahead by this, ... */
+    int64_t clock_ppm; /* ... and runs so much faster than the coordinator's */
     /* its first report to a fence: what the coordinator could go on from */
     uint64_t reported_generation;
     uint64_t reported_incarnation;
@@ -330,6 +332,9 @@ void check_end(struct sim *sim);
 void events_applied(struct sim *sim, uint64_t generation);
 void events_take(struct sim *sim, const Tmw__RecordEvent *event);
 void events_check(struct sim *sim);
+
+/* sim_links.c: connections alone, by seed. False: it says on standard output what broke. */
+bool sim_links_run(uint64_t seed, uint64_t *faults, uint64_t *messages);
 
 /* sim_faults.c */
 void faults_plan(struct sim *sim);

@@ -275,6 +275,7 @@ void faults_plan(struct sim *sim)
     for (size_t i = 0; i < count; i++) {
         struct node *node = sim_add_instance(sim);
         node->anchor = sim_unit(sim) < 0.15;
+        node->clock_ppm = (int64_t)sim_below(sim, 60000) - 30000;
     }
     faults->loss = losses[sim_below(sim, 5)];
     faults->duplicate = losses[sim_below(sim, 5)];

@@ -1,5 +1,7 @@
 /* build/tidemill-simcluster --seed N [--trace]      replays one seed: exit 0 where all checkers hold, else 1
  * build/tidemill-simcluster --seeds N [--from A]    N seeds from A on (1); prints what they covered
+ *                           [--until TEXT]          ... stops at the first failure that holds TEXT
+ * build/tidemill-simcluster --links N [--from A]    N seeds of connections alone (sim_links.c)
  * build/tidemill-simcluster --scenario NAME         one of the named scenarios; --list names them */
 #include "sim.h"
 
@@ -24,6 +26,7 @@ enum { STOP_BOUND_MS = 90000 };
 struct totals {
     uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back;
     double hours;
+    char last_failure[512];
 };
 
 /* From when faults stop: leases, quarantines and orphan times have passed, and the rest of the steps is trained. */
@@ -56,6 +59,7 @@ static bool finish(struct sim *sim, long live, struct totals *totals)
         (void)snprintf(failure, sizeof failure, "leak: %ld allocations are left", tm_alloc_live() - live);
     if (failure[0] == '\0') return true;
     totals->failed++;
+    memcpy(totals->last_failure, failure, sizeof failure);
     printf("FAILED seed %llu: %s\n", (unsigned long long)seed, failure);
     return false;
 }
@@ -107,8 +111,9 @@ static void print_totals(const struct totals *totals)
 }
 
 struct arguments {
-    uint64_t seed, seeds, from;
+    uint64_t seed, seeds, links, from;
     const char *scenario;
+    const char *until; /* stop at the first failure that holds this */
     bool trace, list, one;
 };
 
@@ -133,8 +138,12 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
             out->one = true;
         } else if (strcmp(argv[i], "--seeds") == 0 && is_number) {
             out->seeds = number;
+        } else if (strcmp(argv[i], "--links") == 0 && is_number) {
+            out->links = number;
         } else if (strcmp(argv[i], "--from") == 0 && is_number) {
             out->from = number;
+        } else if (strcmp(argv[i], "--until") == 0 && *value != '\0') {
+            out->until = value;
         } else if (strcmp(argv[i], "--scenario") == 0 && *value != '\0') {
             out->scenario = value;
 #ifdef TIDEMILL_PLANTED
@@ -147,7 +156,28 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         }
         i++;
     }
-    return out->one || out->seeds > 0 || out->scenario != NULL || out->list;
+    return out->one || out->seeds > 0 || out->links > 0 || out->scenario != NULL || out->list;
+}
+
+static void run_seeds(const struct arguments *arguments, struct totals *totals)
+{
+    for (uint64_t seed = arguments->from; seed < arguments->from + arguments->seeds; seed++) {
+        if (run_seed(seed, false, totals)) continue;
+        printf("  replay: build/tidemill-simcluster --seed %llu --trace\n", (unsigned long long)seed);
+        if (arguments->until != NULL && strstr(totals->last_failure, arguments->until) != NULL) return;
+    }
+}
+
+static int run_links(const struct arguments *arguments)
+{
+    uint64_t failed = 0;
+    uint64_t faults = 0;
+    uint64_t messages = 0;
+    for (uint64_t seed = arguments->from; seed < arguments->from + arguments->links; seed++)
+        failed += !sim_links_run(seed, &faults, &messages);
+    printf("%llu seeds of connections, %llu failed: %llu faults, %llu messages\n", (unsigned long long)arguments->links,
+           (unsigned long long)failed, (unsigned long long)faults, (unsigned long long)messages);
+    return failed == 0 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
@@ -156,10 +186,12 @@ int main(int argc, char **argv)
     struct totals totals = {0};
     if (!read_arguments(argc, argv, &arguments)) {
         fprintf(stderr,
-                "use: %s --seed N [--trace] | --seeds N [--from A] | --scenario NAME [--seed N] [--trace] | --list\n",
+                "use: %s --seed N [--trace] | --seeds N [--from A] | --links N [--from A] | --scenario NAME [--seed N] "
+                "[--trace] | --list\n",
                 argv[0]);
         return 2;
     }
+    if (arguments.links > 0) return run_links(&arguments);
     if (arguments.list) {
         for (size_t i = 0; i < scenario_count; i++)
             printf("%-24s %s\n", scenarios[i].name, scenarios[i].what);
@@ -173,9 +205,7 @@ int main(int argc, char **argv)
     if (arguments.one) {
         (void)run_seed(arguments.seed, arguments.trace, &totals);
     } else {
-        for (uint64_t seed = arguments.from; seed < arguments.from + arguments.seeds; seed++)
-            if (!run_seed(seed, false, &totals))
-                printf("  replay: build/tidemill-simcluster --seed %llu --trace\n", (unsigned long long)seed);
+        run_seeds(&arguments, &totals);
     }
     print_totals(&totals);
     return totals.failed == 0 ? 0 : 1;

@@ -277,7 +277,7 @@ static void clock_jumps(struct sim *sim)
  * must stop before it does. */
 static void orphans(struct sim *sim)
 {
-    start_with(sim, 2);
+    if (sim->node_count == 1) start_with(sim, 2);
     until_step(sim, 8);
     for (uint64_t n = 1; n <= 2; n++) {
         fault_cut(sim, 0, n, 70000);
@@ -287,6 +287,17 @@ static void orphans(struct sim *sim)
     (void)sim_add_instance(sim);
     for_ms(sim, 60000);
     expect(sim, sim->generations[sim->generation_count - 1].at_ms > 30000, "nobody trains on the coordinator's side");
+}
+
+/* The same, and the clocks of those who train run 5% slow: they think for longer that they may. */
+static void slow_clocks(struct sim *sim)
+{
+    for (int i = 0; i < 2; i++) {
+        struct node *node = sim_add_instance(sim);
+        node->clock_ppm = -50000;
+    }
+    sim_run_until(sim, 12000);
+    orphans(sim);
 }
 
 static void arrivals(struct sim *sim)
@@ -436,6 +447,7 @@ const struct scenario scenarios[] = {
     {"old-duplicates", "messages of an old generation come again", NULL, old_duplicates},
     {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},
     {"orphans", "the coordinator is cut off from all who train, and others join it", without_copies, orphans},
+    {"slow-clocks", "the same, and the clocks of those who train run 5% slow", without_copies, slow_clocks},
     {"arrivals", "workers arrive one after the other", NULL, arrivals},
     {"stop", "the job is stopped, and goes on with other machines", NULL, stop_and_go_on},
     {"stop-memory", "the same, with copies in memory only otherwise", without_files, stop_and_go_on},

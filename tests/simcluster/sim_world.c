@@ -52,7 +52,7 @@ int64_t sim_utc(const struct sim *sim)
 
 int64_t sim_clock(const struct sim *sim, const struct node *node)
 {
-    return sim->now_ms + node->clock_ms;
+    return sim->now_ms + node->clock_ms + sim->now_ms * node->clock_ppm / 1000000;
 }
 
 /* ---- memory ---- */
