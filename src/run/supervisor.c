@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { BACKOFF_MS = 250, BACKOFF_DOUBLINGS = 4, STEADY_MS = 5000, FAILURES_MAX = 6, DEATH_LIMIT_MS = 5000 };
+enum { LAST_WORDS_MS = 2000 };
 
 struct tm_supervisor {
     struct tm_env *env;
@@ -23,8 +24,9 @@ struct tm_supervisor {
     int64_t started_ms;
     int64_t start_at_ms;
     bool ended;
-    int stops; /* asked for */
-    int passed_on;
+    int stops;     /* asked for */
+    int passed_on; /* of them, to this coordinator */
+    int64_t end_at_ms;
 };
 
 static int64_t now_ms(const struct tm_supervisor *s)
@@ -109,6 +111,7 @@ static int watch_coordinator(struct tm_supervisor *s, struct tm_error *e)
         int rc = coordinator_ended(s, status, e);
         if (rc != 0) return rc;
     }
+    if (s->stops > 1 && (s->pid == 0 || now_ms(s) >= s->end_at_ms)) s->ended = true;
     if (s->pid == 0 && !s->ended && now_ms(s) >= s->start_at_ms) return start_coordinator(s, e);
     /* One that was started after the stop was asked for has to hear of it, too: once it listens. */
     while (s->pid != 0 && s->passed_on < s->stops && tm_cloud_driver_connected(s->driver)) {
@@ -121,9 +124,10 @@ static int watch_coordinator(struct tm_supervisor *s, struct tm_error *e)
 void tm_supervisor_stop(struct tm_supervisor *s)
 {
     s->stops++;
-    if (s->stops < 2) return;
-    if (s->pid == 0) s->ended = true; /* at once, so it is not started again */
-    if (s->pid != 0) (void)s->env->process_signal(s->env, s->pid, SIGTERM, NULL);
+    if (s->stops != 2) return;
+    s->end_at_ms = now_ms(s) + LAST_WORDS_MS; /* its record should be whole; but at once means at once */
+    for (; s->pid != 0 && s->passed_on < 2; s->passed_on++)
+        (void)s->env->process_signal(s->env, s->pid, SIGTERM, NULL);
 }
 
 /* ---- checkpoint-restart ---- */
@@ -155,7 +159,7 @@ int tm_supervisor_step(struct tm_supervisor *s, int64_t timeout_ms, struct tm_er
 {
     int rc = watch_coordinator(s, e);
     if (rc != 0 || s->ended) return rc;
-    if (s->chaos != NULL) {
+    if (s->chaos != NULL && s->stops == 0) {
         /* Not before somebody can be hit: a coordinator that nobody has joined is no test of anything. */
         if (tm_cloud_driver_order(s->driver)->job_state != TM_JOB_STARTING) tm_chaos_driver_step(s->chaos, s->pid);
         int64_t wait_ms = tm_chaos_driver_wait_ms(s->chaos);
