@@ -2,6 +2,7 @@
 #include "base/paths.h"
 #include "base/suggest.h"
 #include "cli/commands.h"
+#include "cli/live_view.h"
 #include "cli/run_costs.h"
 #include "cli/run_plan.h"
 #include "cli/run_result.h"
@@ -73,6 +74,7 @@ struct run {
     struct tm_cloud_account account;
     struct tm_cloud *cloud;
     struct tm_supervisor *supervisor;
+    struct tm_live_view *view; /* NULL: nothing is shown */
 };
 
 /* What people see on the way; the one document of --json stays alone on standard output. */
@@ -380,13 +382,31 @@ static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_erro
     return tm_supervisor_create(run->cli->env, &options, &run->supervisor, e);
 }
 
+static void write_aside(void *context, const char *text, size_t length)
+{
+    (void)context;
+    (void)fwrite(text, 1, length, stderr);
+    (void)fflush(stderr);
+}
+
+/* On a terminal a picture that changes, elsewhere lines; beside the document of --json on standard error. */
+static void open_view(struct run *run)
+{
+    struct tm_cli *cli = run->cli;
+    if (cli->quiet) return;
+    struct tm_term term = cli->json ? tm_term_detect(cli->env, STDERR_FILENO, TM_COLOR_NEVER) : cli->term;
+    run->view = tm_live_view_of_run(cli->env, term, run->dir, cli->json ? write_aside : NULL, NULL);
+}
+
 static int supervise(struct run *run, struct tm_error *e)
 {
     int heard = 0;
     int rc = 0;
+    open_view(run);
     int64_t end_ms = tm_given(run->cli, "until-end") ? run->trace.end_ms : INT64_MAX;
     while (rc == 0 && !tm_supervisor_ended(run->supervisor)) {
         rc = tm_supervisor_step(run->supervisor, STEP_MS, e);
+        if (run->view != NULL) tm_live_view_step(run->view);
         if (rc == 0 && run->cloud->now_ms(run->cloud) >= end_ms) {
             tm_supervisor_stop(run->supervisor);
             end_ms = INT64_MAX;
@@ -447,6 +467,7 @@ static int finish(struct run *run, struct tm_error *e)
         bool paced = run->settings.engine == TM_RUN_PACED; /* whose states prove every step, also of a stopped job */
         bool ended = status.state == TM_JOB_FINISHED || (status.state == TM_JOB_STOPPED && paced);
         if (ended && run->settings.engine != TM_RUN_COMMAND) rc = keep_weights(run, &status, e);
+        if (run->view != NULL) tm_live_view_finish(run->view, &status);
         keep_costs(run);
         if (rc == 0) rc = write_summary(run, &status, e);
         if (rc == 0 && status.state == TM_JOB_FAILED) run->cli->exit_status = 1;
@@ -474,6 +495,7 @@ static int end_all(struct run *run, int rc, struct tm_error *e)
 
 static void free_all(struct run *run)
 {
+    tm_live_view_destroy(run->view);
     if (run->owned) tm_state_disown(run->cli->env, run->dir);
     tm_trace_deinit(&run->trace);
     tm_run_plan_deinit(&run->plan);

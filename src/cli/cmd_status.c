@@ -16,7 +16,7 @@ const struct tm_option tm_status_command_options[] = {
 static int follow(struct tm_cli *cli, const char *dir, struct tm_error *e)
 {
     struct tm_run_status last;
-    struct tm_live_view *view = tm_live_view_of_run(cli->env, cli->term, dir);
+    struct tm_live_view *view = tm_live_view_of_run(cli->env, cli->term, dir, NULL, NULL);
     if (view == NULL) return tm_error_nomem(e);
     while (tm_run_is_owned(cli, dir)) {
         tm_live_view_step(view);

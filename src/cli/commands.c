@@ -340,7 +340,8 @@ const struct tm_command tm_commands[] = {
         .summary = "stop a run in order, so that it can go on later",
         .description =
             "Tells a run to stop: all workers stop at a common step, a copy set of it is written to files, all "
-            "instances are given back. Nothing is lost; tidemill run goes on from there when it is told to, on any layout. "
+            "instances are given back. Nothing is lost; tidemill run goes on from there when it is told to, on any "
+            "layout. "
             "Returns when it has stopped. With --now it does not wait for the copy: the steps since the newest one "
             "are redone later.",
         .examples = "  tidemill stop\n"

@@ -55,10 +55,16 @@ static int ask_client(void *context, struct tm_run_status *out, struct tm_error 
     return tm_api_status_step(context, out, e);
 }
 
-struct tm_live_view *tm_live_view_of_run(struct tm_env *env, struct tm_term term, const char *state_dir)
+struct tm_live_view *tm_live_view_of_run(struct tm_env *env, struct tm_term term, const char *state_dir,
+                                         void (*write)(void *context, const char *text, size_t length),
+                                         void *write_context)
 {
     struct tm_api_client *client = tm_api_client_create(env, state_dir);
-    struct tm_live_view_options options = {.env = env, .term = term, .source = {.context = client, .next = ask_client}};
+    struct tm_live_view_options options = {.env = env,
+                                           .term = term,
+                                           .source = {.context = client, .next = ask_client},
+                                           .write = write,
+                                           .write_context = write_context};
     struct tm_live_view *view = client == NULL ? NULL : tm_live_view_create(&options);
     if (view == NULL)
         tm_api_client_destroy(client);

@@ -34,8 +34,10 @@ struct tm_live_view;
 
 /* The caller owns the result. NULL: out of memory. */
 struct tm_live_view *tm_live_view_create(const struct tm_live_view_options *options);
-/* The status API of a run is the source. */
-struct tm_live_view *tm_live_view_of_run(struct tm_env *env, struct tm_term term, const char *state_dir);
+/* The status API of a run is the source. `write` as above. */
+struct tm_live_view *tm_live_view_of_run(struct tm_env *env, struct tm_term term, const char *state_dir,
+                                         void (*write)(void *context, const char *text, size_t length),
+                                         void *write_context);
 void tm_live_view_destroy(struct tm_live_view *view); /* NULL is allowed */
 
 void tm_live_view_step(struct tm_live_view *view);

@@ -19,6 +19,8 @@ static const char default_cost[] = "tidemill-cost: 1\n"
                                    "start_s: 90\n"
                                    "copy_interval_s: 300\n";
 
+#define WAITING_SHARE 0.1
+
 struct pace {
     const struct tm_run_work *work;
     double core_s;
@@ -43,7 +45,9 @@ static int speed_here(void *context, int pipelines, int stages, double *samples_
     double each = ceil((double)work->micro_batches / pipelines);
     double path_s = pace->core_s / work->micro_batches * (each + stages - 1) / stages * uneven;
     double shared_s = pace->core_s / fmin(pace->cores, (double)pipelines * stages);
-    *step_s = fmax(path_s, shared_s) * pace->speed;
+    /* Waiting for each other costs something where cores are shared, too; so of layouts that share them alike the one
+     * is taken that machines of their own would like best. */
+    *step_s = (fmax(path_s, shared_s) + WAITING_SHARE * path_s) * pace->speed;
     *samples_per_s = (double)work->batch / *step_s;
     return 0;
 }
