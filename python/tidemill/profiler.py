@@ -474,10 +474,7 @@ class Profiler:
         self.layers = find_layers(self.torch, self.roots)
         if self.device.type == "cuda":
             self.torch.cuda.reset_peak_memory_stats(self.device)
-        self._hook_roots(self._root_begins, self._root_ends)
-        for layer in self.layers:
-            if layer.module is not None:
-                self._hook_layer(layer, self._count_begins, self._count_ends)
+        self._hook(self._root_begins, self._root_ends, self._count_begins, self._count_ends)
         self.weight_storages = {_storage(p) for r in self.roots for p in r.parameters()}
         self._counting = contextlib.ExitStack()
         if not self._is_compiled():  # a compiled module is one operation to a mode, and may not bear one
@@ -531,14 +528,16 @@ class Profiler:
     def running_layer(self) -> Layer:
         return self._stack[-1] if self._stack else self.layers[0]
 
-    def _hook_roots(self, begins: Any, ends: Any) -> None:
+    def _hook(self, root_begins: Any, root_ends: Any, begins: Any, ends: Any) -> None:
+        """Roots begin before their layers and end behind them, also where a root is a layer itself."""
         for root in self.roots:
-            self._handles.append(root.register_forward_pre_hook(begins, with_kwargs=True))
-            self._handles.append(root.register_forward_hook(ends))
-
-    def _hook_layer(self, layer: Layer, begins: Any, ends: Any) -> None:
-        self._handles.append(layer.module.register_forward_pre_hook(lambda m, a, layer=layer: begins(layer)))
-        self._handles.append(layer.module.register_forward_hook(lambda m, a, o, layer=layer: ends(layer, o)))
+            self._handles.append(root.register_forward_pre_hook(root_begins, with_kwargs=True))
+        for layer in self.layers:
+            if layer.module is not None:
+                self._handles.append(layer.module.register_forward_pre_hook(lambda m, a, layer=layer: begins(layer)))
+                self._handles.append(layer.module.register_forward_hook(lambda m, a, o, layer=layer: ends(layer, o)))
+        for root in self.roots:
+            self._handles.append(root.register_forward_hook(root_ends))
 
     def _root_begins(self, _module: Any, args: Any, kwargs: Any) -> None:
         if not self.torch.is_grad_enabled():
@@ -591,10 +590,7 @@ class Profiler:
 
     def _begin_sample(self) -> None:
         self._sample = Sample(self._last_end)
-        self._hook_roots(self._sample_root_begins, self._sample_root_ends)
-        for layer in self.layers:
-            if layer.module is not None:
-                self._hook_layer(layer, self._sample_begins, self._sample_ends)
+        self._hook(self._sample_root_begins, self._sample_root_ends, self._sample_begins, self._sample_ends)
         for index, parameter in enumerate(self._parameters):
             self._handles.append(
                 parameter.register_post_accumulate_grad_hook(lambda p, index=index: self._gradient_ready(index))
@@ -710,6 +706,10 @@ class Profiler:
         step_ms = between(sample.start, sample.end)
         last = sample.passes[-1]
         end_of_backward = max(between(sample.start, m) for m, kind, _ in last[2] if kind == "gradient")
+        if between(sample.start, sample.optimizer_start) < end_of_backward:
+            raise ProfileError(
+                "the optimizer calls the model itself (a closure): forward and backward cannot be told from its own work"
+            )
         forward_ms = statistics.mean(p.forward_ms for p in passes)
         backward_ms = statistics.mean(p.backward_ms for p in passes)
         optimizer_ms = step_ms - end_of_backward

@@ -186,10 +186,36 @@ def check_complaints():
                 nets.loss_of(model(inputs), targets).backward()
             update.step()
 
+    def closure():
+        update.zero_grad()
+        loss = nets.loss_of(model(inputs), targets)
+        loss.backward()
+        return loss
+
+    def step_inside():
+        for _ in range(14):
+            update.step(closure)
+
+    expect("calls the model itself", step_inside, iterations=8)
     expect("0 iterations were timed", lambda: None)
     expect("are needed", lambda: step(9))
     expect("too few", lambda: None, iterations=3)
     expect("was not called between two steps", lambda: step(10, call=False))
+
+
+def check_compiled():
+    model = torch.compile(nets.make("mlp", paced=False), backend="eager")
+    update = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs, targets = nets.batch_of("mlp", 2)
+    with profiler.profile(model, update, iterations=8, path=None) as profile:
+        while not profile.done:
+            nets.loss_of(model(inputs), targets).backward()
+            update.step()
+            update.zero_grad()
+    result = profile.result()
+    assert [row["name"] for row in result["layers"]] == ["model"], result["layers"]
+    assert result["layers"][0]["params"] == result["params"] > 0 and result["layers"][0]["forward_flops"] > 0
+    assert result["layers"][0]["forward_ms"] > 0 and len(result["gradients"]) == 8
 
 
 def check_the_file():
