@@ -62,6 +62,12 @@ struct tm_peer tm_worker__member(const struct tm_worker *w, uint64_t id)
     return peer;
 }
 
+bool tm_worker__from_member(const struct tm_worker *w, const tm_message *message)
+{
+    const struct tm_member *member = tm_roster_find(&w->roster, message->from_id);
+    return member != NULL && message->from_role == TM_ROLE_WORKER && member->incarnation == message->from_incarnation;
+}
+
 bool tm_worker__leased(const struct tm_worker *w, int64_t now_ms)
 {
     return w->registered && w->contact_ms != NEVER_MS && now_ms < w->contact_ms + w->lease_ms;

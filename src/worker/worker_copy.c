@@ -168,7 +168,7 @@ static struct copy_part_out *find_part(struct tm_worker *w, uint64_t set, uint32
 void tm_worker__on_copy_ack(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__CopyAck *ack = message->copy_ack;
-    struct copy_part_out *part = find_part(w, ack->set, ack->layer);
+    struct copy_part_out *part = tm_worker__from_member(w, message) ? find_part(w, ack->set, ack->layer) : NULL;
     for (size_t t = 0; part != NULL && t < part->target_count; t++) {
         struct copy_target *target = &part->targets[t];
         if (target->id != message->from_id || target->id == 0 || target->done) continue;
@@ -203,6 +203,7 @@ void tm_worker__on_copy_put(struct tm_worker *w, int64_t now_ms, const tm_messag
     const Tmw__CopyPut *put = message->copy_put;
     struct tm_peer from = tm_message_sender(message);
     if (put->generation != w->generation || w->phase != TM_WORKER_RUNNING || put->layer >= w->layer_count) return;
+    if (!tm_worker__from_member(w, message)) return;
     (void)now_ms;
     struct tm_copy_name name = {.set = put->set,
                                 .step = put->step,

@@ -203,7 +203,7 @@ static struct fetch *find_fetch(struct tm_worker *w, uint64_t set, uint32_t laye
 void tm_worker__on_fetch_data(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__FetchData *body = message->fetch_data;
-    if (body->generation != w->generation || body->step != w->base) return;
+    if (body->generation != w->generation || body->step != w->base || !tm_worker__from_member(w, message)) return;
     struct fetch *fetch = find_fetch(w, body->set, body->layer);
     if (fetch == NULL || fetch->source_count == 0 || body->total != fetch->size) return;
     if (body->offset % w->options.chunk_bytes != 0 || body->offset >= fetch->size) return;
@@ -223,6 +223,7 @@ void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_m
     const Tmw__FetchRefused *body = message->fetch_refused;
     (void)now_ms;
     if (body->generation != w->generation || body->step != w->base || !body->damaged) return;
+    if (!tm_worker__from_member(w, message)) return;
     struct fetch *fetch = find_fetch(w, body->set, body->layer);
     if (fetch != NULL) say_failed(w, fetch, message->from_id, out);
 }

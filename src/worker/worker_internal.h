@@ -168,6 +168,9 @@ struct tm_worker {
 /* worker.c */
 tm_message tm_worker__head(const struct tm_worker *w, const struct tm_peer *to);
 struct tm_peer tm_worker__member(const struct tm_worker *w, uint64_t id); /* of the roster; id 0 if not there */
+/* Is the sender a member of the roster, and the very process? Its incarnation is drawn by it and told to members alone,
+ * so others on this machine cannot speak in its name. */
+bool tm_worker__from_member(const struct tm_worker *w, const tm_message *message);
 bool tm_worker__leased(const struct tm_worker *w, int64_t now_ms);
 uint64_t tm_worker__applied_ago_ms(const struct tm_worker *w, int64_t now_ms);
 bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms);

@@ -565,9 +565,59 @@ static void test_keeps_what_is_listed(void **state)
     rig_destroy(&r);
 }
 
+/* A stranger on the same machine, or the process before a member, speaks in a member's name. */
+static void test_impostors(void **state)
+{
+    (void)state;
+    struct rig r;
+    uint8_t bytes[RIG_BYTES];
+    struct tm_peer impostor = {.role = TM_ROLE_WORKER, .id = 2, .incarnation = 4711};
+    fetching(&r);
+    Tmw__FetchRefused refused = TMW__FETCH_REFUSED__INIT;
+    refused.generation = 4;
+    refused.step = BASE;
+    refused.layer = 1;
+    refused.set = SET;
+    refused.damaged = true;
+    mailbox_clear(&r.box);
+    RIG_TELL(&r, impostor, FETCH_REFUSED, fetch_refused, &refused);
+    assert_int_equal(mailbox_count(&r.box, KIND(FETCH_FAILED)), 0); /* a good copy is not called bad */
+    rig_destroy(&r);
+    setup(&r);
+    rig_run(&r, 3);
+    order(&r, 5, 1);
+    rig_step(&r, 3, 1);
+    mailbox_clear(&r.box);
+    Tmw__CopyAck ack = TMW__COPY_ACK__INIT;
+    ack.set = 5;
+    ack.received = RIG_BYTES;
+    ack.complete = true;
+    RIG_TELL(&r, impostor, COPY_ACK, copy_ack, &ack);
+    rig_call_begin();
+    tm_worker_file_put(r.worker, r.now_ms, 5, 0, true, &r.box.out);
+    rig_call_end(&r);
+    rig_tick(&r, 800);
+    const Tmw__Heartbeat *beat = mailbox_find(&r.box, KIND(HEARTBEAT), 0)->heartbeat;
+    assert_int_equal(beat->n_copied, 2); /* files and itself: 2 has not said that it has it */
+    put(&r, 3, 8, 1, 0, RIG_BYTES);
+    assert_non_null(tm_copies_find(rig_look(&r).copies, 8, 2));
+    Tmw__CopyPut body = TMW__COPY_PUT__INIT;
+    memset(bytes, 0, sizeof bytes);
+    body.set = 8;
+    body.generation = 3;
+    body.step = 1;
+    body.layer = 2;
+    body.total = RIG_BYTES;
+    body.data.data = bytes;
+    body.data.len = RIG_BYTES;
+    RIG_TELL(&r, impostor, COPY_PUT, copy_put, &body);
+    assert_non_null(tm_copies_find(rig_look(&r).copies, 8, 2)); /* what is held is not replaced */
+    rig_destroy(&r);
+}
+
 TM_TEST_MAIN(TM_TEST(test_from_several_sources_at_once), TM_TEST(test_wrong_pieces), TM_TEST(test_bad_source),
              TM_TEST(test_only_source_is_bad), TM_TEST(test_refused_as_damaged), TM_TEST(test_from_a_file),
              TM_TEST(test_engine_without_room), TM_TEST(test_fence_ends_a_fetch), TM_TEST(test_serves),
              TM_TEST(test_live_state_is_not_served_while_it_runs), TM_TEST(test_snapshot),
              TM_TEST(test_copies_that_cannot_be), TM_TEST(test_a_fence_ends_a_copy), TM_TEST(test_holds_copies),
-             TM_TEST(test_keeps_what_is_listed))
+             TM_TEST(test_keeps_what_is_listed), TM_TEST(test_impostors))
