@@ -63,7 +63,7 @@ static struct tm_sim_result run(struct job *job, const struct tm_trace *trace, c
 {
     struct tm_error e;
     struct tm_sim_result result;
-    struct tm_sim_job of = {&job->shapes, job->migrations, &job->cost};
+    struct tm_sim_job of = {&job->shapes, job->migrations, &job->cost, NULL};
     must(tm_simulate(tm_env_real(), &of, trace, tm_policy_find(policy), &options, &result, NULL, &e), &e);
     return result;
 }

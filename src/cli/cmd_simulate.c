@@ -21,6 +21,7 @@ enum { MODELS_MAX = 64, TRACES_MAX = 1024, POLICIES_MAX = 32, SEEDS_MAX = 1000 }
 
 struct request {
     struct tm_job_shapes *subjects; /* [model_count] */
+    struct tm_job_shapes *believed; /* [model_count]; --believe */
     struct tm_trace *list;          /* [trace_count] */
     struct tm_sweep_model *models;
     struct tm_sweep_trace *traces;
@@ -183,11 +184,22 @@ static int read_prices(struct tm_cli *cli, struct request *request, struct tm_er
 
 /* ---- models ---- */
 
+/* The same layouts as policies see them, at the speed that the real costs are for. */
+static int add_belief(struct tm_cli *cli, struct tm_job_shapes_request asked, const struct tm_job_shapes *real,
+                      struct tm_job_shapes *out, struct tm_error *e)
+{
+    asked.cost = tm_given_text(cli, "believe");
+    asked.rules = &real->cost.rules;
+    if (real->cost.kind == TM_COST_MEASURED) asked.speed = real->cost.measured.speed;
+    return tm_job_shapes_init(cli, &asked, out, e);
+}
+
 static int add_model(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
 {
     struct request *request = context;
     if (request->model_count == MODELS_MAX)
         return tm_error_set(e, TM_ELIMIT, "--model: more than %d models in one call", MODELS_MAX);
+    struct tm_job_shapes *believed = &request->believed[request->model_count];
     struct tm_job_shapes *subject = &request->subjects[request->model_count++];
     struct tm_job_shapes_request asked = {.catalog = &request->catalog,
                                           .model = name,
@@ -197,6 +209,7 @@ static int add_model(struct tm_cli *cli, void *context, const char *name, struct
     int rc = tm_given_integer(cli, "batch", 1, 1 << 30, &asked.batch, e);
     if (rc == 0) rc = tm_given_number(cli, "speed", 1e-6, 1e6, &asked.speed, e);
     if (rc == 0) rc = tm_job_shapes_init(cli, &asked, subject, e);
+    if (rc == 0 && tm_given(cli, "believe")) rc = add_belief(cli, asked, subject, believed, e);
     if (rc != 0) return rc;
     if (subject->shapes.list[subject->shapes.best[request->nodes_max]].samples_per_s <= 0)
         tm_log(TM_LOG_WARN, "%s: no layout on up to %d instances can train it", name, request->nodes_max);
@@ -207,6 +220,10 @@ static int add_model(struct tm_cli *cli, void *context, const char *name, struct
                request->nodes_max, needed_s / 3600, request->options.deadline_s / 3600);
     request->models[request->model_count - 1] =
         (struct tm_sweep_model){.name = name, .shapes = &subject->shapes, .cost = &subject->cost};
+    if (tm_given(cli, "believe")) {
+        request->models[request->model_count - 1].believed_shapes = &believed->shapes;
+        request->models[request->model_count - 1].believed_cost = &believed->cost;
+    }
     return 0;
 }
 
@@ -430,12 +447,13 @@ static int write_report(struct tm_cli *cli, const struct request *request, const
 static int prepare(struct tm_cli *cli, struct request *request, struct tm_error *e)
 {
     request->subjects = tm_calloc(MODELS_MAX, sizeof *request->subjects);
+    request->believed = tm_calloc(MODELS_MAX, sizeof *request->believed);
     request->models = tm_calloc(MODELS_MAX, sizeof *request->models);
     request->list = tm_calloc(TRACES_MAX, sizeof *request->list);
     request->traces = tm_calloc(TRACES_MAX, sizeof *request->traces);
     request->seeds = tm_calloc(SEEDS_MAX, sizeof *request->seeds);
-    if (request->subjects == NULL || request->models == NULL || request->list == NULL || request->traces == NULL ||
-        request->seeds == NULL)
+    if (request->subjects == NULL || request->believed == NULL || request->models == NULL || request->list == NULL ||
+        request->traces == NULL || request->seeds == NULL)
         return tm_error_nomem(e);
     int rc = read_times(cli, request, e);
     if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
@@ -454,12 +472,15 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
 
 static void drop(struct request *request)
 {
-    for (size_t i = 0; i < request->model_count; i++)
+    for (size_t i = 0; i < request->model_count; i++) {
         tm_job_shapes_deinit(&request->subjects[i]);
+        tm_job_shapes_deinit(&request->believed[i]);
+    }
     for (size_t i = 0; i < request->trace_count; i++)
         tm_trace_deinit(&request->list[i]);
     tm_catalog_deinit(&request->catalog);
     tm_free(request->subjects);
+    tm_free(request->believed);
     tm_free(request->models);
     tm_free(request->list);
     tm_free(request->traces);
@@ -524,6 +545,9 @@ const struct tm_option tm_simulate_options[] = {
     {.name = "to", .value = "DURATION", .help = "stop at this time of the trace; else its end"},
     {.name = "policy", .value = "LIST", .help = "policies to compare, with commas, or all; else all"},
     {.name = "cost", .value = "NAME", .help = "what changes cost: paper, measured or a file; else paper"},
+    {.name = "believe",
+     .value = "NAME",
+     .help = "what policies believe instead: costs, and steps where they were measured; else the same"},
     {.name = "speed",
      .value = "N",
      .help = "with measured costs: seconds of the trace in one on the wall; else as when they were measured"},

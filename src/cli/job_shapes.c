@@ -84,6 +84,7 @@ int tm_job_shapes_init(struct tm_cli *cli, const struct tm_job_shapes_request *r
     if (rc == 0) rc = tm_cost_load(cli->env, request->cost, out->model.name, &out->cost, e);
     if (rc == 0 && request->speed > 0) tm_cost_change_speed(&out->cost, request->speed);
     if (rc != 0) return rc;
+    if (request->rules != NULL) out->cost.rules = *request->rules;
     rc = tm_job_speed_init(cli, request->catalog, &out->model, request->instance, request->batch, request->nodes_max,
                            &speed, e);
     if (rc == 0)

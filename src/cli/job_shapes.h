@@ -37,6 +37,7 @@ struct tm_job_shapes_request {
     const char *instance;
     int nodes_max;
     int64_t batch;
+    const struct tm_shape_rules *rules; /* instead of the cost file's; NULL: its */
 };
 
 /* `out` is to be freed after any call. */

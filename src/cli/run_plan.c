@@ -56,7 +56,7 @@ static int expect(struct tm_cli *cli, const char *policy, const struct tm_run_se
                   struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
-    struct tm_sim_job job = {&shapes->job.shapes, shapes->migrations, &shapes->job.cost};
+    struct tm_sim_job job = {&shapes->job.shapes, shapes->migrations, &shapes->job.cost, NULL};
     struct tm_sim_result result;
     struct tm_trace longer = plan->trace; /* borrows: after its end what there is stays */
     double samples = (double)plan->work.steps * (double)plan->work.batch;

@@ -277,7 +277,7 @@ int tm_plan_replay(const struct tm_replay *replay, const struct tm_supply *suppl
                             TM_SHAPE_STAGES_MAX);
     int rc = tm_shapes_init(&shapes, request->supply.model, &cost.rules, speed.nodes, speed_of_shape, &speed, e);
     if (rc == 0) rc = tm_migrations_create(&shapes, &cost, &migrations, e);
-    struct tm_sim_job job = {&shapes, migrations, &cost};
+    struct tm_sim_job job = {.shapes = &shapes, .migrations = migrations, .cost = &cost};
     for (int i = 0; rc == 0 && i < starts; i++)
         rc = run_start(replay, request, answer, &job, i, &outcomes[i], e);
     if (rc == 0) sum_up(request, outcomes, starts, &answer->expectation);

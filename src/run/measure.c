@@ -431,16 +431,12 @@ static size_t change_of(const struct tm_measure *m, uint64_t id, bool leaves)
     return 0;
 }
 
-static void watch_instance(const struct tm_measure *m, const struct instance *instance, size_t whole, struct mean *join,
+static void watch_instance(const struct tm_measure *m, const struct instance *instance, size_t whole,
                            struct mean *leave, struct mean *detect)
 {
-    size_t seated = change_of(m, instance->id, false), left = change_of(m, instance->id, true);
-    double joined_ms = seated > whole ? ended_ms(&m->generations[seated]) : UNKNOWN;
+    size_t left = change_of(m, instance->id, true);
     double left_ms = left > whole ? ended_ms(&m->generations[left]) : UNKNOWN;
-    bool arrival = seated > whole && m->generations[seated].cause == TM_CHANGED_ARRIVAL;
     bool planned = left > whole && m->generations[left].cause == TM_CHANGED_NOTICE;
-    if (arrival && joined_ms >= 0 && !m->generations[seated].waited)
-        add(join, joined_ms - wall_ms(m, instance->start_ms));
     if (instance->end_ms < 0) return;
     double lost_ms = wall_ms(m, instance->end_ms);
     if (instance->announced && planned && left_ms >= 0)
@@ -448,12 +444,25 @@ static void watch_instance(const struct tm_measure *m, const struct instance *in
     if (!instance->announced && instance->lost_ms >= 0) add(detect, instance->lost_ms - lost_ms);
 }
 
+/* A change for arrivals: the last of those that it seats first was what it waited for; others may have been spares. */
+static void watch_arrivals(const struct tm_measure *m, size_t g, struct mean *join)
+{
+    const struct generation *now = &m->generations[g];
+    double last_ms = -INFINITY;
+    if (now->cause != TM_CHANGED_ARRIVAL || now->waited || ended_ms(now) < 0) return;
+    for (size_t i = 0; i < m->instance_count; i++)
+        if (change_of(m, m->instances[i].id, false) == g) last_ms = fmax(last_ms, wall_ms(m, m->instances[i].start_ms));
+    if (isfinite(last_ms)) add(join, ended_ms(now) - last_ms);
+}
+
 static void watch_instances(const struct tm_measure *m, size_t whole, struct tm_cost *out)
 {
     struct mean join = {0}, leave = {0}, detect = {0};
     if (!isfinite(m->offset_ms)) return;
     for (size_t i = 0; i < m->instance_count; i++)
-        watch_instance(m, &m->instances[i], whole, &join, &leave, &detect);
+        watch_instance(m, &m->instances[i], whole, &leave, &detect);
+    for (size_t g = whole + 1; g < m->generation_count; g++)
+        watch_arrivals(m, g, &join);
     if (join.count > 0) out->measured.join_s = join.sum / (double)join.count / 1000;
     if (detect.count > 0) out->measured.detect_ms = detect.sum / (double)detect.count;
     out->measured.leaves = leave.count > 0;

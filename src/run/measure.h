@@ -5,7 +5,7 @@
  *     pause of a change   from the last commit before it to the first after it, less a step of the layout after it
  *     begin               from the first instance's arrival to the first commit with the whole first fleet, less all
  *                         steps that were committed meanwhile, as that layout takes them
- *     join                from an instance's arrival to the last commit before the change that seats it
+ *     join                from the last arrival of those that a change seats first to the last commit before it
  *     leave               from an instance's notice to the last commit before the change that leaves it
  *     detect              from the end of an instance without a notice to the record's word of it
  *

@@ -269,6 +269,18 @@ static int check_options(const struct tm_sim_options *options, const struct tm_t
     return 0;
 }
 
+/* Layouts are known by their number in the list. */
+static int check_belief(const struct tm_sim_job *job, struct tm_error *e)
+{
+    if (job->believed == NULL) return 0;
+    const struct tm_shapes *real = job->shapes, *believed = job->believed->shapes;
+    bool same = real->count == believed->count;
+    for (size_t i = 0; same && i < real->count; i++)
+        same =
+            real->list[i].pipelines == believed->list[i].pipelines && real->list[i].stages == believed->list[i].stages;
+    return same ? 0 : tm_error_set(e, TM_EUSAGE, "the costs that are believed allow other layouts than the real ones");
+}
+
 static int check_fleet(const struct tm_sim__run *run, struct tm_error *e)
 {
     for (size_t i = 0; i < run->moments.known; i++)
@@ -284,8 +296,8 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
                              run->options->horizon, e);
     if (rc == 0) rc = check_fleet(run, e);
     if (rc == 0 && run->info->on_demand) fix_fleet(run);
-    if (rc == 0)
-        rc = tm_policy_create(run->info, run->job->shapes, run->job->migrations, run->job->cost, &run->policy, e);
+    const struct tm_sim_job *known = run->job->believed != NULL ? run->job->believed : run->job;
+    if (rc == 0) rc = tm_policy_create(run->info, known->shapes, known->migrations, known->cost, &run->policy, e);
     if (rc == 0) tm_policy_set_breadth(run->policy, run->options->breadth);
     if (rc == 0) rc = tm_sim__prepare_forecast(run, e);
     for (size_t i = 0; rc == 0 && i < run->moments.count && isnan(run->out->finished_at_s); i++)
@@ -320,6 +332,7 @@ int tm_simulate(struct tm_env *env, const struct tm_sim_job *job, const struct t
                 struct tm_sim_log *log, struct tm_error *e)
 {
     int rc = check_options(options, trace, e);
+    if (rc == 0) rc = check_belief(job, e);
     if (rc != 0) return rc;
     struct tm_sim_result result = {.finished_at_s = NAN};
     struct tm_sim__run *run = tm_calloc(1, sizeof *run);

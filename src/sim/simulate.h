@@ -76,6 +76,9 @@ struct tm_sim_job {
     const struct tm_shapes *shapes;
     struct tm_migrations *migrations;
     const struct tm_cost *cost;
+    /* What the policy believes instead, as a run's policy did that had not measured itself yet: the same layouts, with
+     * other speeds and costs. NULL: it knows. */
+    const struct tm_sim_job *believed;
 };
 
 /* `log` may be NULL; else it is filled (tm_sim_log_deinit). `env` gives the clock that times decisions. */

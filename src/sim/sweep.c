@@ -25,19 +25,20 @@ struct sweeping {
 /* A thread and its tables. */
 struct hand {
     struct sweeping *sweeping;
-    struct tm_migrations **tables; /* [models]; NULL: not made yet */
+    struct tm_migrations **tables;   /* [models]; NULL: not made yet */
+    struct tm_migrations **believed; /* likewise, of what policies believe */
     bool is_caller;
     int rc;
     struct tm_error e;
     pthread_t thread;
 };
 
-static int table_of(struct hand *hand, size_t model, struct tm_migrations **out, struct tm_error *e)
+static int table_of(struct tm_migrations **tables, size_t model, const struct tm_sim_job *job,
+                    struct tm_migrations **out, struct tm_error *e)
 {
-    const struct tm_sweep_model *m = &hand->sweeping->sweep->models[model];
     int rc = 0;
-    if (hand->tables[model] == NULL) rc = tm_migrations_create(m->shapes, m->cost, &hand->tables[model], e);
-    *out = hand->tables[model];
+    if (tables[model] == NULL) rc = tm_migrations_create(job->shapes, job->cost, &tables[model], e);
+    *out = tables[model];
     return rc;
 }
 
@@ -48,9 +49,13 @@ static int run_pair(struct hand *hand, size_t pair, struct tm_error *e)
     const struct tm_sweep *sweep = all->sweep;
     size_t model = pair / sweep->trace_count;
     const struct tm_sweep_trace *trace = &sweep->traces[pair % sweep->trace_count];
-    struct tm_sim_job job = {.shapes = sweep->models[model].shapes, .cost = sweep->models[model].cost};
+    const struct tm_sweep_model *m = &sweep->models[model];
+    struct tm_sim_job believed = {.shapes = m->believed_shapes, .cost = m->believed_cost};
+    struct tm_sim_job job = {
+        .shapes = m->shapes, .cost = m->cost, .believed = m->believed_shapes != NULL ? &believed : NULL};
     struct tm_sim_result ideal;
-    int rc = table_of(hand, model, &job.migrations, e);
+    int rc = table_of(hand->tables, model, &job, &job.migrations, e);
+    if (rc == 0 && job.believed != NULL) rc = table_of(hand->believed, model, &believed, &believed.migrations, e);
     if (rc == 0)
         rc = tm_simulate(all->env, &job, trace->trace, tm_policy_find("ideal"), &trace->options, &ideal, NULL, e);
     for (size_t i = 0; rc == 0 && i < all->runs_per_pair; i++) {
@@ -93,14 +98,18 @@ static int make_tables(struct hand *hand, struct sweeping *all, struct tm_error 
 {
     hand->sweeping = all;
     hand->tables = tm_calloc(all->sweep->model_count, sizeof(struct tm_migrations *));
-    return hand->tables == NULL ? tm_error_nomem(e) : 0;
+    hand->believed = tm_calloc(all->sweep->model_count, sizeof(struct tm_migrations *));
+    return hand->tables == NULL || hand->believed == NULL ? tm_error_nomem(e) : 0;
 }
 
 static void drop_tables(struct hand *hand)
 {
     for (size_t i = 0; hand->tables != NULL && i < hand->sweeping->sweep->model_count; i++)
         tm_migrations_destroy(hand->tables[i]);
+    for (size_t i = 0; hand->believed != NULL && i < hand->sweeping->sweep->model_count; i++)
+        tm_migrations_destroy(hand->believed[i]);
     tm_free(hand->tables);
+    tm_free(hand->believed);
 }
 
 /* The calling thread works too; a thread that cannot be started is done without. */

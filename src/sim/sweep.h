@@ -14,6 +14,8 @@ struct tm_sweep_model {
     const char *name;
     const struct tm_shapes *shapes;
     const struct tm_cost *cost;
+    const struct tm_shapes *believed_shapes; /* by policies; NULL: the real ones, as for the costs */
+    const struct tm_cost *believed_cost;
 };
 
 struct tm_sweep_trace {

@@ -153,7 +153,7 @@ static void simulate(const struct job *job, const char *policy, struct test_run 
                                      .notice_s = 30,
                                      .spot_usd_h = 0.9,
                                      .on_demand_usd_h = 3};
-    struct tm_sim_job sim_job = {&job->shapes, job->migrations, &job->cost};
+    struct tm_sim_job sim_job = {&job->shapes, job->migrations, &job->cost, NULL};
     struct tm_error e = {0};
     tm_sim_log_init(&run->log);
     int rc = tm_simulate(tm_env_real(), &sim_job, &job->trace, tm_policy_find(policy), &options, &run->result,

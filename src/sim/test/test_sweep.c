@@ -33,7 +33,8 @@ static void make_scene(struct scene *scene)
     scene->jobs[0] = job_make(9, false, COST("240"), 8, test_speed);
     scene->jobs[1] = job_make(7, true, COST("30"), 8, test_speed);
     for (size_t i = 0; i < MODELS; i++)
-        scene->models[i] = (struct tm_sweep_model){i == 0 ? "a" : "b", &scene->jobs[i]->shapes, &scene->jobs[i]->cost};
+        scene->models[i] = (struct tm_sweep_model){
+            .name = i == 0 ? "a" : "b", .shapes = &scene->jobs[i]->shapes, .cost = &scene->jobs[i]->cost};
     for (size_t i = 0; i < TRACES; i++) {
         tm_trace_init(&scene->traces[i]);
         assert_int_equal(tm_trace_parse(names[i], texts[i], strlen(texts[i]), NULL, &scene->traces[i], &e), 0);
