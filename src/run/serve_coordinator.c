@@ -278,7 +278,7 @@ static void loop(struct service *s)
     while (!ends(s)) {
         tm_links_note(s->links, WAIT_MS, &waiting);
         tm_links_wait(s->links, &waiting);
-        tm_links_take(s->links, on_message, s);
+        tm_links_take_ready(s->links, &waiting, on_message, s);
         if (s->failed == 0 && now_ms(s) - ticked_ms >= TICK_MS) {
             ticked_ms = now_ms(s);
             tm_coordinator_tick(s->coordinator, ticked_ms, s->env->now_ms(s->env), &s->out);

@@ -224,14 +224,23 @@ void tm_links_note(const struct tm_links *links, int64_t timeout_ms, struct tm_l
     out->timeout_ms = timeout_ms;
 }
 
-void tm_links_wait(const struct tm_links *links, const struct tm_links_waiting *waiting)
+void tm_links_wait(const struct tm_links *links, struct tm_links_waiting *waiting)
 {
-    bool ready[TM_LINKS_MAX + 1];
     struct tm_env *env = links->env;
+    memset(waiting->ready, 0, sizeof waiting->ready);
     if (waiting->count == 0)
         env->sleep_ms(env, waiting->timeout_ms);
     else
-        (void)env->net_wait(env, waiting->handles, waiting->count, waiting->timeout_ms, ready, NULL);
+        (void)env->net_wait(env, waiting->handles, waiting->count, waiting->timeout_ms, waiting->ready, NULL);
+}
+
+/* A handle that was closed meanwhile and is another's now is asked in vain, which does no harm. */
+static bool may_have(const struct tm_links_waiting *waiting, int handle)
+{
+    if (waiting == NULL) return true;
+    for (size_t i = 0; i < waiting->count; i++)
+        if (waiting->handles[i] == handle) return waiting->ready[i];
+    return false;
 }
 
 static void receive(struct tm_links *links, struct link *link)
@@ -294,15 +303,17 @@ static void take_messages(struct tm_links *links, struct link *link, tm_links_ea
     link->in.length -= done;
 }
 
-void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context)
+void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *waiting, tm_links_each_f each,
+                         void *context)
 {
     int handle = -1;
-    while (links->listener >= 0 && links->env->net_accept(links->env, links->listener, &handle, NULL) == 0)
+    bool knocks = links->listener >= 0 && may_have(waiting, links->listener);
+    while (knocks && links->env->net_accept(links->env, links->listener, &handle, NULL) == 0)
         (void)add_link(links, handle, true);
     for (size_t i = 0; i < TM_LINKS_MAX; i++) {
         struct link *link = &links->links[i];
         if (!link->used) continue;
-        receive(links, link);
+        if (may_have(waiting, link->handle)) receive(links, link);
         if (link->in.length > 0) take_messages(links, link, each, context);
         flush(links, link);
     }
@@ -314,4 +325,9 @@ void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context)
         if (links->lost != NULL && peer.role != TM_ROLE_NONE && find_link(links, &peer) == NULL)
             links->lost(links->lost_context, &peer);
     }
+}
+
+void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context)
+{
+    tm_links_take_ready(links, NULL, each, context);
 }

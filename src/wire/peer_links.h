@@ -32,13 +32,17 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
  * take. */
 struct tm_links_waiting {
     int handles[TM_LINKS_MAX + 1];
+    bool ready[TM_LINKS_MAX + 1]; /* after the wait */
     size_t count;
     int64_t timeout_ms;
 };
 void tm_links_note(const struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out);
-void tm_links_wait(const struct tm_links *links, const struct tm_links_waiting *waiting);
+void tm_links_wait(const struct tm_links *links, struct tm_links_waiting *waiting);
 typedef void (*tm_links_each_f)(void *context, const tm_message *message);
 void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context);
+/* The same where a wait came before it: only what was ready is asked. With many links that is most of the work. */
+void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *waiting, tm_links_each_f each,
+                         void *context);
 /* Called with a peer whose last connection was lost. */
 typedef void (*tm_links_lost_f)(void *context, const struct tm_peer *peer);
 void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *context);

@@ -290,7 +290,7 @@ static void *serve(void *context)
         tm_links_wait(t->links, &waiting);
         (void)pthread_mutex_lock(&t->lock);
         bool end = t->closing;
-        tm_links_take(t->links, on_message, t);
+        tm_links_take_ready(t->links, &waiting, on_message, t);
         if (alive(t) && now_ms(t) - ticked_ms >= TICK_MS) {
             ticked_ms = now_ms(t);
             tm_worker_tick(t->worker, ticked_ms, &t->out);
