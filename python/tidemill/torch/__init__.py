@@ -5,5 +5,6 @@ See doc/pytorch.md ("Train your PyTorch job on spot"), and `init` for the five l
 
 from tidemill.errors import JobFailed, Refused, TidemillError, UsageError
 from tidemill.torch.job import Job, Step, check_torch, init
+from tidemill.torch.pipeline import Pipeline
 
-__all__ = ["Job", "JobFailed", "Refused", "Step", "TidemillError", "UsageError", "check_torch", "init"]
+__all__ = ["Job", "JobFailed", "Pipeline", "Refused", "Step", "TidemillError", "UsageError", "check_torch", "init"]

@@ -63,7 +63,7 @@ class MicroBatches:
         first = number * self._micro_batch
         return [(samples.key_of(self._seed, step, first + j, _DATA), item) for j, item in enumerate(items)]
 
-    def begin(self, step: int, share: Sequence[int]) -> None:
+    def begin(self, share: Sequence[int]) -> None:
         """A new generation: another share."""
         self.share = share
         self.restart()

@@ -170,7 +170,8 @@ class Job:
         self._clip = clip
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._take_over(optimizer, scheduler)
-        self._open()
+        digest = "" if self._host is None else self._state.digest()
+        self._join(self._state, digest, len(self._state.layers), self._state.device)
 
     def _take_over(self, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
         """The loop's own steps do nothing any more: Tidemill steps when a step is committed."""
@@ -187,16 +188,16 @@ class Job:
             self._scheduler_step = lambda: kind.step(scheduler)
             scheduler.__class__ = type(kind.__name__, (kind,), {"step": lambda self, epoch=None: None})
 
-    def _open(self) -> None:
-        assert self._state is not None
+    def _join(self, engine: Any, digest: str, layers: int, device: torch.device) -> None:
+        """Takes part from now on; alone where no agent has started this process."""
         if self._host is None:
-            self._session = Alone(self._state, self.steps, len(self._state.layers), self.micro_batches)
+            self._session = Alone(engine, self.steps, layers, self.micro_batches)
             return
         self._home = Home(self._host)
-        self._digest = self._state.digest()
-        kind = "cuda" if self._state.device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+        self._digest = digest
+        kind = "cuda" if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
         kernel_class = f"torch-{torch.__version__.split('+')[0]}-{kind}-{torch.get_num_threads() if self.bitwise else 0}"
-        self._session = Session(self._state, self._home.endpoint(self._digest), kernel_class)
+        self._session = Session(engine, self._home.endpoint(digest), kernel_class)
 
     # ---- the loop ----
 
@@ -211,7 +212,14 @@ class Job:
             raise UsageError("call attach(model, optimizer) before batches(dataset)")
         source = MicroBatches(dataset, collate, workers, self.seed, self.batch, self.micro_batch, self.steps)
         try:
-            yield from self._run(source)
+            yield from self._guarded(self._run(source))
+        finally:
+            source.close()
+
+    def _guarded(self, loop: Iterator[Any]) -> Iterator[Any]:
+        """Whatever is wrong with the job ends it, for all workers."""
+        try:
+            yield from loop
         except (JobFailed, Refused):
             self._over = True
             raise
@@ -220,8 +228,6 @@ class Job:
         except BaseException as error:
             self._fail(error)
             raise
-        finally:
-            source.close()
 
     def _run(self, source: MicroBatches) -> Iterator[Any]:
         session = self._session
@@ -283,23 +289,20 @@ class Job:
     def _exchange(self, group: Group, sums: Any) -> Dict[int, float]:
         norms = sums.finish()
         self._statistics.exchange(group)
+        self._exchange_losses(group)
+        return norms
+
+    def _exchange_losses(self, group: Group) -> None:
         group.wait(group.all_reduce(self._losses))
         if not bool(torch.isfinite(self._losses).all()):
             bad = int(torch.nonzero(~torch.isfinite(self._losses))[0])
             raise JobFailed(f"the loss is not finite in micro-batch {bad}: lower the learning rate, clip, or look at the "
                             "data of this step")
-        return norms
 
     def _apply(self, work: Work) -> None:
         state, session, sums = self._state, self._session, self._sums
         assert state is not None and session is not None and sums is not None
-        factor = 1.0
-        if self._clip is not None:
-            norm = math.sqrt(work.norm)
-            if not math.isfinite(norm):
-                raise JobFailed(f"the gradient of step {work.step} is not finite: lower the learning rate, clip, or look "
-                                "at the data of this step")
-            factor = min(1.0, self._clip / (norm + 1e-6))
+        factor = self._clip_factor(work)
         sums.hand_over(factor)
         self._optimizer_step()
         if state.scheduler is not None:
@@ -307,23 +310,32 @@ class Job:
         sums.commit()
         self._statistics.commit()
         state.commit(work.step)
+        self._committed(work)
+
+    def _clip_factor(self, work: Work) -> float:
+        if self._clip is None:
+            return 1.0
+        norm = math.sqrt(work.norm)
+        if not math.isfinite(norm):
+            raise JobFailed(f"the gradient of step {work.step} is not finite: lower the learning rate, clip, or look at "
+                            "the data of this step")
+        return min(1.0, self._clip / (norm + 1e-6))
+
+    def _committed(self, work: Work) -> None:
+        assert self._session is not None
         loss = float(self._losses.sum()) / self.micro_batches
         self.committed_step, self.last_loss = work.step, loss
-        if work.pipeline == 0:
-            session.report_loss(work.step, loss)
-        session.applied(work.step)
+        if self.rank == 0:
+            self._session.report_loss(work.step, loss)
+        self._session.applied(work.step)
         for callback in self._callbacks:
             callback(work.step, loss)
 
     # ---- generations ----
 
     def _new_generation(self, work: Work, source: MicroBatches) -> None:
-        assert self._state is not None
-        members = sorted(work.peers, key=lambda p: (p.stage, p.pipeline))
-        self.rank = next(i for i, p in enumerate(members) if (p.stage, p.pipeline) == (work.stage, work.pipeline))
-        self.world_size, self.generation = len(members), work.generation
-        meeting = self._check_members(members)
-        self._set_variables(meeting)
+        assert self._state is not None and self._session is not None
+        meeting = self._seat(work)
         if self._group is not None:
             self._group.close()
         if self._sums is not None:
@@ -334,14 +346,26 @@ class Job:
             self._sums = FixedSums(self._state.layers, self.micro_batches)
         else:
             self._sums = FloatSums(self._state.layers, self.micro_batches, self._clip is not None)
-        source.begin(work.step, range(work.first_micro_batch, work.last_micro_batch))
-        assert self._session is not None
+        source.begin(range(work.first_micro_batch, work.last_micro_batch))
         self._group = None
-        group = Group(self.rank, self.world_size, self._session.cancelled)
+        self._group = self._meet(f"generation-{work.generation}", self.rank, self.world_size, meeting)
+
+    def _seat(self, work: Work) -> Any:
+        """Learns who is who; returns where to meet."""
+        members = sorted(work.peers, key=lambda p: (p.stage, p.pipeline))
+        self.rank = next(i for i, p in enumerate(members) if (p.stage, p.pipeline) == (work.stage, work.pipeline))
+        self.world_size, self.generation = len(members), work.generation
+        meeting = self._check_members(members)
+        self._set_variables(meeting)
+        return meeting
+
+    def _meet(self, name: str, rank: int, size: int, meeting: Any) -> Group:
+        assert self._session is not None
+        group = Group(rank, size, self._session.cancelled)
         if meeting is not None:
             assert self._host is not None
-            group.connect(f"generation-{work.generation}", self._host, meeting, self._backend, self._timeout_s)
-        self._group = group
+            group.connect(name, self._host, meeting, self._backend, self._timeout_s)
+        return group
 
     def _check_members(self, members: Sequence[Peer]) -> Any:
         """Where to meet; and every worker must have begun with the same weights."""

@@ -109,7 +109,7 @@ def _slot_for(name: str, tensor: torch.Tensor) -> Slot:
     return Slot(name, tensor.dtype, tuple(tensor.shape), tuple(like.stride()))
 
 
-@dataclass
+@dataclass(eq=False)
 class Param:
     """A parameter (counted once however many modules share it) with its optimizer's state."""
 
@@ -121,7 +121,7 @@ class Param:
     numbers: Tuple[str, ...] = ()  # keys of its state that are no tensors
 
 
-@dataclass
+@dataclass(eq=False)
 class Buffer:
     name: str
     owner: Tuple[nn.Module, str]
@@ -246,8 +246,8 @@ class ModelState:
             before += unit.weight()
         self.make_layers(groups)
 
-    def make_layers(self, groups: Sequence[Sequence[Unit]]) -> None:
-        self.layers = [Layer(self, number, group) for number, group in enumerate(groups)]
+    def make_layers(self, groups: Sequence[Sequence[Unit]], first: int = 0) -> None:
+        self.layers = [Layer(self, first + number, group) for number, group in enumerate(groups)]
 
     @property
     def params(self) -> List[Param]:

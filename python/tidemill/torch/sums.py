@@ -7,7 +7,7 @@ FixedSums ("bitwise") turns each micro-batch's gradient into integers, whose sum
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,19 @@ from tidemill.torch.state import Layer, Param
 
 _BUCKET_BYTES = 25 << 20
 _FIRST_BUCKET_BYTES = 1 << 20
+
+
+def check_float32(params: Sequence[Param]) -> None:
+    for p in params:
+        if p.tensor.dtype != torch.float32:
+            raise UsageError(f"determinism: bitwise needs parameters in float32; {p.name} is {p.tensor.dtype}: use "
+                             "autocast for the computation, or determinism: fast")
+
+
+def check_finite(p: Param, largest: float) -> None:
+    if not math.isfinite(largest):
+        raise JobFailed(f"the gradient of {p.name} is not finite: lower the learning rate, clip, or look at the data of "
+                        "this step")
 
 
 class Redo(Exception):
@@ -61,9 +74,11 @@ class _Bucket:
 class FloatSums:
     """Gradients as floats in buckets; each bucket is added up over the workers as soon as it is ready."""
 
-    def __init__(self, layers: Sequence[Layer], micro_batches: int, with_norms: bool) -> None:
+    def __init__(self, layers: Sequence[Layer], micro_batches: int, with_norms: bool,
+                 without: Collection[int] = ()) -> None:
+        """without: ids of parameters that are added up elsewhere."""
         self._layers, self._micro_batches, self._with_norms = layers, micro_batches, with_norms
-        params = [p for layer in layers for p in layer.trained]
+        params = [p for layer in layers for p in layer.trained if id(p) not in without]
         self._buckets = [_Bucket(group) for group in self._group(list(reversed(params)))]
         self._place: Dict[int, Tuple[_Bucket, int]] = {}
         self._hooks = []
@@ -129,8 +144,8 @@ class FloatSums:
     def end_micro_batch(self) -> None:
         pass
 
-    def finish(self) -> Dict[int, float]:
-        """Waits for all sums; the layers' shares of the squared norm."""
+    def finish(self, _: Callable[[bool], bool] = bool) -> Dict[int, float]:
+        """Waits for all sums; the layers' shares of the squared norm. Floats always fit."""
         while self._next < len(self._buckets):
             self._launch()
         for bucket in self._buckets:
@@ -145,9 +160,11 @@ class FloatSums:
 
     def hand_over(self, factor: float) -> None:
         """Gradients for the optimizer, times the clip factor."""
-        if factor != 1.0:
-            for bucket in self._buckets:
+        for bucket in self._buckets:
+            if factor != 1.0:
                 bucket.flat.mul_(factor)
+            for p, view in zip(bucket.params, bucket.views):
+                p.tensor.grad = view
 
     def commit(self) -> None:
         pass
@@ -156,13 +173,13 @@ class FloatSums:
 class FixedSums:
     """Gradients as integers. Scales are part of the layers' committed state."""
 
-    def __init__(self, layers: Sequence[Layer], micro_batches: int) -> None:
+    def __init__(self, layers: Sequence[Layer], micro_batches: int, without: Collection[int] = ()) -> None:
+        """without: ids of parameters that are added up elsewhere."""
         self._layers, self._addends = layers, micro_batches
-        self._params = [p for layer in layers for p in layer.trained]
-        wrong = [p for p in self._params if p.tensor.dtype != torch.float32]
-        if wrong:
-            raise UsageError(f"determinism: bitwise needs parameters in float32; {wrong[0].name} is "
-                             f"{wrong[0].tensor.dtype}: use autocast for the computation, or determinism: fast")
+        self._places = [(layer, index) for layer in layers for index, p in enumerate(layer.trained)
+                        if id(p) not in without]
+        self._params = [layer.trained[index] for layer, index in self._places]
+        check_float32(self._params)
         count = sum(p.tensor.numel() for p in self._params)
         device = self._params[0].tensor.device if self._params else torch.device("cpu")
         self._floats = torch.zeros(count, device=device)
@@ -183,7 +200,7 @@ class FixedSums:
 
     def begin(self, group: Group) -> None:
         self._group_now = group
-        self._scales = [int(s) for layer in self._layers for s in _scales(layer)[: len(layer.trained)].tolist()]
+        self._scales = [int(_scales(layer)[index]) for layer, index in self._places]
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -208,27 +225,24 @@ class FixedSums:
         self._rounded.copy_(self._floats.round_())
         self._sums.add_(self._rounded)
 
-    def finish(self) -> Dict[int, float]:
+    def finish(self, agree: Callable[[bool], bool] = bool) -> Dict[int, float]:
+        """The layers' shares of the squared norm. Redo, if a gradient did not fit here or, as `agree` says, anywhere."""
         group = self._group_now
         assert group is not None
         group.wait(group.all_reduce(self._largest, dist.ReduceOp.MAX))
         largest = self._largest.tolist()
-        self._check(largest)
-        if not all(fixed_point.fits(g, s, self._addends) for g, s in zip(largest, self._scales)):
-            self._scales = [s if fixed_point.fits(g, s, self._addends) else fixed_point.best(g, self._addends)
-                            for g, s in zip(largest, self._scales)]
+        for p, g in zip(self._params, largest):
+            check_finite(p, g)
+        fits = [fixed_point.fits(g, s, self._addends) for g, s in zip(largest, self._scales)]
+        if agree(not all(fits)):
+            self._scales = [s if fit else fixed_point.best(g, self._addends)
+                            for g, s, fit in zip(largest, self._scales, fits)]
             raise Redo
         group.wait(group.all_reduce(self._sums))
         self._floats.copy_(self._sums)
         if self._params:
             torch._foreach_mul_(self._views, [math.ldexp(1.0, -s) / self._addends for s in self._scales])
         return squares_by_layer(self._layers, {id(p): v for p, v in zip(self._params, self._views)})
-
-    def _check(self, largest: List[float]) -> None:
-        for p, g in zip(self._params, largest):
-            if not math.isfinite(g):
-                raise JobFailed(f"the gradient of {p.name} is not finite: lower the learning rate, clip, or look at "
-                                "the data of this step")
 
     def hand_over(self, factor: float) -> None:
         if factor != 1.0:
@@ -238,9 +252,84 @@ class FixedSums:
 
     def commit(self) -> None:
         """The scales of the next step, into the layers."""
-        largest = iter(zip(self._largest.tolist(), self._scales))
-        for layer in self._layers:
-            count = len(layer.trained)
-            following = [fixed_point.following(g, s, self._addends) for g, s in (next(largest) for _ in range(count))]
-            if count:
-                _scales(layer)[:count].copy_(torch.tensor(following, dtype=torch.int32))
+        for (layer, index), g, s in zip(self._places, self._largest.tolist(), self._scales):
+            _scales(layer)[index] = fixed_point.following(g, s, self._addends)
+
+
+class TiedSums:
+    """One weight that two layers share, each with a copy of its own: the gradient of both ends, over all pipelines.
+
+    Both copies begin alike and get the same gradient and the same update, so they stay alike."""
+
+    def __init__(self, ends: Sequence[Tuple[Layer, Param]], first_end: int, micro_batches: int, bitwise: bool) -> None:
+        """ends: those that this worker holds. first_end: the layer whose share of the norm has it."""
+        self._ends, self._first_end = ends, first_end
+        self._bitwise, self._micro_batches, self._addends = bitwise, micro_batches, 2 * micro_batches
+        weight = ends[0][1].tensor
+        if bitwise:
+            check_float32([p for _, p in ends])
+        self._sum = torch.zeros(weight.shape, dtype=torch.int32 if bitwise else weight.dtype, device=weight.device)
+        self._largest = torch.zeros(1, device=weight.device)
+        self._gradient: Optional[torch.Tensor] = None
+        self._group_now: Optional[Group] = None
+
+    def begin(self, group: Group) -> None:
+        self._group_now = group
+        if self._bitwise:
+            layer, p = self._ends[0]
+            self._scale = int(_scales(layer)[layer.trained.index(p)])
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self._sum.zero_()
+        self._largest.zero_()
+
+    def begin_micro_batch(self) -> None:
+        for _, p in self._ends:
+            p.tensor.grad = None
+
+    def end_micro_batch(self) -> None:
+        for _, p in self._ends:
+            g = p.tensor.grad
+            p.tensor.grad = None
+            if g is None:
+                continue
+            if self._bitwise:
+                torch.maximum(self._largest, torch.linalg.vector_norm(g, math.inf), out=self._largest)
+                self._sum.add_((g * math.ldexp(1.0, self._scale)).round_().to(torch.int32))
+            else:
+                self._sum.add_(g)
+
+    def fits(self) -> bool:
+        """Every holder of an end asks, before `finish`."""
+        if not self._bitwise:
+            return True
+        assert self._group_now is not None
+        self._group_now.wait(self._group_now.all_reduce(self._largest, dist.ReduceOp.MAX))
+        largest = float(self._largest)
+        check_finite(self._ends[0][1], largest)
+        good = fixed_point.fits(largest, self._scale, self._addends)
+        if not good:
+            self._scale = fixed_point.best(largest, self._addends)
+        return good
+
+    def finish(self) -> Dict[int, float]:
+        assert self._group_now is not None
+        self._group_now.wait(self._group_now.all_reduce(self._sum))
+        unit = math.ldexp(1.0, -self._scale) if self._bitwise else 1.0
+        self._gradient = self._sum.to(torch.float32) * (unit / self._micro_batches)
+        squares = float(torch.linalg.vector_norm(self._gradient).double() ** 2)
+        return {self._first_end: squares} if any(layer.number == self._first_end for layer, _ in self._ends) else {}
+
+    def hand_over(self, factor: float) -> None:
+        assert self._gradient is not None
+        if factor != 1.0:
+            self._gradient.mul_(factor)
+        for _, p in self._ends:
+            p.tensor.grad = self._gradient.to(p.tensor.dtype)
+
+    def commit(self) -> None:
+        for layer, p in self._ends:
+            if self._bitwise:
+                following = fixed_point.following(float(self._largest), self._scale, self._addends)
+                _scales(layer)[layer.trained.index(p)] = following

@@ -1,0 +1,512 @@
+"""Elastic pipelines: a model given as a list of layers, in D pipelines of P stages that change while it runs.
+
+    job = tidemill.torch.init(steps=1000, batch=64, micro_batch=8, seed=1)
+    pipeline = tidemill.torch.Pipeline(job, [Embedding, Block, Block, Head], loss=loss_of,
+                                       optimizer=lambda layer: torch.optim.AdamW(layer.parameters(), lr=1e-3))
+    pipeline.train(dataset)
+
+Each of the list is one of Tidemill's layers (the job's `layers` is their number), with an optimizer and a schedule of its
+own. A layer takes what the one before it gives: a tensor, or a tuple of tensors. Stages are runs of layers; activations
+and their gradients go from stage to stage (one forward, one backward), sums over the pipelines of a stage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+
+from tidemill import samples
+from tidemill.errors import UsageError
+from tidemill.session import APPLY, Work
+from tidemill.torch import fixed_point
+from tidemill.torch.data import MicroBatches
+from tidemill.torch.group import Group, StepCancelled
+from tidemill.torch.job import Job
+from tidemill.torch.seeds import seed_all
+from tidemill.torch.state import Layer, ModelState
+from tidemill.torch.sums import FixedSums, FloatSums, Redo, TiedSums
+
+_BUILD, _LAYER, _TIE = 3, 4, 5  # purposes of random numbers
+_LAYERS_MAX = 4096
+_HEADER = 64  # numbers that describe what is sent
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.bool, torch.uint8)
+
+LayerMaker = Callable[[], nn.Module]
+Tensors = Tuple[torch.Tensor, ...]
+
+
+class _Nothing:
+    """The optimizer of a layer without parameters."""
+
+    def __init__(self) -> None:
+        self.state: Dict[Any, Any] = {}
+        self.param_groups: List[Any] = []
+
+    def step(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A weight that two layers share: (layer, name of the parameter in it), twice."""
+
+    first: Tuple[int, str]
+    second: Tuple[int, str]
+
+
+class _Stack:
+    """All layers of the job; those that this worker does not hold take no memory where they can be made again."""
+
+    def __init__(self, job: Job, makers: Sequence[Union[nn.Module, LayerMaker]], optimizer: Any, scheduler: Any,
+                 ties: Sequence[Tie], tie_std: float, device: torch.device) -> None:
+        self._job, self._makers, self._optimizer, self._scheduler = job, makers, optimizer, scheduler
+        self._ties, self._tie_std, self._device = ties, tie_std, device
+        self._states: Dict[int, ModelState] = {}
+        self._sizes: List[int] = []
+        digest = hashlib.blake2b(digest_size=8)
+        for number in range(len(makers)):
+            state = self._build(number)
+            self._sizes.append(state.layers[0].size)
+            digest.update(state.digest().encode())
+            if isinstance(makers[number], nn.Module):
+                self._states[number] = state
+        self.digest = digest.hexdigest()
+
+    def _build(self, number: int) -> ModelState:
+        maker = self._makers[number]
+        module = maker
+        if not isinstance(maker, nn.Module):
+            torch.manual_seed(samples.key_of(self._job.seed, 0, number, _BUILD))
+            module = maker()
+        assert isinstance(module, nn.Module)
+        self._check(number, module)
+        self._begin_alike(number, module)
+        module.to(self._device)
+        has_params = next(module.parameters(), None) is not None
+        optimizer = self._optimizer(module) if has_params else _Nothing()
+        scheduler = self._scheduler(optimizer) if has_params and self._scheduler is not None else None
+        scale = fixed_point.start(2 * self._job.micro_batches) if self._job.bitwise else None
+        state = ModelState(module, optimizer, scheduler, scale)
+        state.make_layers([state.units], number)
+        return state
+
+    def _check(self, number: int, module: nn.Module) -> None:
+        for name, part in module.named_modules():
+            if isinstance(part, _BatchNorm):
+                raise UsageError(f"layer {number} has a BatchNorm ({name or 'itself'}): in a pipeline its statistics are "
+                                 "not merged; use LayerNorm or GroupNorm, or train the model in a loop of your own")
+
+    def _begin_alike(self, number: int, module: nn.Module) -> None:
+        """Both ends of a tie begin with the same values: those that the first has, or drawn for the tie."""
+        for index, tie in enumerate(self._ties):
+            for layer, name in (tie.first, tie.second):
+                if layer != number:
+                    continue
+                weight = self._weight(layer, module, name)
+                with torch.no_grad():
+                    weight.copy_(self._tied_values(index, tie, weight))
+
+    def _weight(self, number: int, module: nn.Module, name: str) -> nn.Parameter:
+        params = dict(module.named_parameters())
+        if name not in params:
+            raise UsageError(f"tied: layer {number} has no parameter {name!r}; it has {', '.join(params) or 'none'}")
+        return params[name]
+
+    def _tied_values(self, index: int, tie: Tie, like: torch.Tensor) -> torch.Tensor:
+        first = self._makers[tie.first[0]]
+        if isinstance(first, nn.Module):
+            return self._weight(tie.first[0], first, tie.first[1]).detach()
+        drawn = torch.Generator().manual_seed(samples.key_of(self._job.seed, index, 0, _TIE))
+        return torch.randn(like.shape, generator=drawn) * self._tie_std
+
+    def module(self, number: int) -> nn.Module:
+        return self._states[number].model
+
+    def state(self, number: int) -> ModelState:
+        return self._states[number]
+
+    def layer(self, number: int) -> Layer:
+        return self._states[number].layers[0]
+
+    def held(self, step: int) -> List[int]:
+        return [n for n, s in sorted(self._states.items()) if s.layers[0].step == step]
+
+    # -- the engine's side of tidemill.session --
+
+    def layer_bytes(self, layer: int) -> int:
+        if layer >= len(self._sizes):
+            raise UsageError(f"the coordinator asks for layer {layer} of {len(self._sizes)}: say `layers: "
+                             f"{len(self._sizes)}` in the job's file")
+        return self._sizes[layer]
+
+    def init_layer(self, layer: int, address: int, size: int) -> None:
+        maker = self._makers[layer]
+        state = self._states[layer] if isinstance(maker, nn.Module) else self._build_apart(layer)
+        state.init_layer(0, address, size)
+
+    def _build_apart(self, layer: int) -> ModelState:
+        """The library's thread asks while the script computes: random numbers are left as they were."""
+        with torch.random.fork_rng(devices=[]):
+            return self._build(layer)
+
+    def read_layer(self, layer: int, address: int, size: int) -> None:
+        self._states[layer].read_layer(0, address, size)
+
+    def write_layer(self, layer: int, address: int, size: int) -> None:
+        if layer not in self._states:
+            self._states[layer] = self._build_apart(layer)
+        self._states[layer].write_layer(0, address, size)
+
+    def drop_layer(self, layer: int) -> None:
+        if isinstance(self._makers[layer], nn.Module):
+            self._states[layer].drop_layer(0)
+        else:
+            self._states.pop(layer, None)
+
+
+class _Mail:
+    """Tensors between stages, each with a header that says what it is."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._sent: List[Tuple[Any, torch.Tensor]] = []
+
+    def send(self, tensors: Tensors, to: int, tag: int) -> None:
+        header = [len(tensors)]
+        for t in tensors:
+            if t.dtype not in _DTYPES or t.dim() > 8:
+                raise UsageError(f"a layer gives a tensor of {t.dtype} with {t.dim()} dimensions to the next stage: "
+                                 "dimensions up to 8 and usual types can be sent")
+            header += [_DTYPES.index(t.dtype), int(t.requires_grad), t.dim(), *t.shape]
+        if len(header) > _HEADER:
+            raise UsageError("a layer gives too many tensors to the next stage: at most 5, with few dimensions")
+        self._post(torch.tensor(header + [0] * (_HEADER - len(header))), to, tag)
+        for t in tensors:
+            self._post(t.detach().contiguous().cpu(), to, tag)
+
+    def _post(self, tensor: torch.Tensor, to: int, tag: int) -> None:
+        raw = tensor.view(torch.uint8) if tensor.dtype in (torch.bfloat16, torch.bool) and tensor.dim() else tensor
+        self._sent.append((self._group.send(raw, to, tag), raw))
+
+    def receive(self, source: int, tag: int, device: torch.device) -> Tensors:
+        header = torch.zeros(_HEADER, dtype=torch.int64)
+        self._group.wait(self._group.receive(header, source, tag))
+        numbers = iter(header.tolist())
+        out = []
+        for _ in range(next(numbers)):
+            dtype, grad, dims = _DTYPES[next(numbers)], bool(next(numbers)), next(numbers)
+            tensor = torch.empty([next(numbers) for _ in range(dims)], dtype=dtype)
+            raw = tensor.view(torch.uint8) if dtype in (torch.bfloat16, torch.bool) and dims else tensor
+            self._group.wait(self._group.receive(raw, source, tag))
+            out.append(tensor.to(device).requires_grad_(grad))
+        return tuple(out)
+
+    def flush(self) -> None:
+        for work, _ in self._sent:
+            self._group.wait(work)
+        self._sent.clear()
+
+
+def _tuple(value: Any, number: int) -> Tensors:
+    out = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(t, torch.Tensor) for t in out):
+        raise UsageError(f"layer {number} gives a {type(value).__name__}: a tensor or a tuple of tensors is expected")
+    return out
+
+
+class Pipeline:
+    """A model of layers under Tidemill's care. `train` does the rest."""
+
+    def __init__(self, job: Job, layers: Sequence[Union[nn.Module, LayerMaker]], loss: Callable[[Any, Any], torch.Tensor],
+                 optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+                 scheduler: Optional[Callable[[torch.optim.Optimizer], Any]] = None, *, clip: Optional[float] = None,
+                 tied: Sequence[Tuple[Tuple[int, str], Tuple[int, str]]] = (), tie_std: float = 0.02,
+                 recompute: bool = False, autocast: Optional[torch.dtype] = None,
+                 device: Union[str, torch.device] = "cpu") -> None:
+        """layers: functions that make a layer (drawn from the job's seed, and made only where they are needed), or layers.
+        loss(output, targets): of a micro-batch.  optimizer(layer), scheduler(optimizer): of each layer.
+        tied: pairs of ((layer, parameter), (layer, parameter)) that are one weight, drawn with spread tie_std.
+        recompute: activations inside a layer are computed again on the way back instead of being kept.
+        autocast: such as torch.bfloat16, for the computation; parameters stay as they are."""
+        if len(layers) == 0 or len(layers) > _LAYERS_MAX:
+            raise UsageError(f"a pipeline has 1 to {_LAYERS_MAX} layers, not {len(layers)}")
+        if job._host is not None and job._layer_count != len(layers):
+            raise UsageError(f"the job has {job._layer_count} layers, the script {len(layers)}: say `layers: "
+                             f"{len(layers)}` in the job's file")
+        self._job, self._loss, self._count = job, loss, len(layers)
+        self._ties = [Tie(*pair) for pair in tied]
+        self._recompute, self._autocast, self._device = recompute, autocast, torch.device(device)
+        self._stack = _Stack(job, layers, optimizer, scheduler, self._ties, tie_std, self._device)
+        self._groups: List[Group] = []
+        self._sums: Union[FixedSums, FloatSums, None] = None
+        self._tied: List[TiedSums] = []
+        self._generation = -1
+        job._clip = clip
+        job._join(self._stack, self._stack.digest, len(layers), self._device)
+        if job._host is None:
+            for number in range(len(layers)):
+                if number not in self._stack._states:
+                    self._stack._states[number] = self._stack._build_apart(number)
+
+    def layer(self, number: int) -> nn.Module:
+        """A layer that this worker holds."""
+        return self._stack.module(number)
+
+    @property
+    def result(self) -> List[int]:
+        """After `train`: the layers whose final state is here."""
+        return self._stack.held(self._job.steps)
+
+    # ---- the loop ----
+
+    def train(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]] = None) -> None:
+        """Trains until the job is finished. The data set gives (inputs, targets)."""
+        job = self._job
+        source = MicroBatches(dataset, collate, 0, job.seed, job.batch, job.micro_batch, job.steps)
+        for _ in job._guarded(self._run(source)):
+            pass
+        job.has_result = len(self.result) > 0
+        job.done()
+
+    def _run(self, source: MicroBatches) -> Iterator[None]:
+        session = self._job._session
+        assert session is not None
+        while True:
+            work = session.next()
+            if work is None:
+                break
+            try:
+                if work.kind == APPLY:
+                    self._apply(work)
+                else:
+                    self._compute(work, source)
+            except StepCancelled:
+                pass
+            yield
+        self._job._over = True
+
+    def _compute(self, work: Work, source: MicroBatches) -> None:
+        session = self._job._session
+        assert session is not None
+        held = range(work.first_layer, work.last_layer)
+        for number in held:
+            self._stack.state(number).refresh(work.step - 1)
+        if work.generation != self._generation:
+            self._new_generation(work)
+        assert self._sums is not None
+        self._sums.begin(self._stage_group)
+        for tied, group in zip(self._tied, self._tied_groups):
+            tied.begin(group)
+        while True:
+            self._job._losses.zero_()
+            _Schedule(self, work, source).run()
+            try:
+                norms = self._finish()
+                break
+            except Redo:
+                assert isinstance(self._sums, FixedSums)
+                for sums in (self._sums, *self._tied):
+                    sums.begin_again()
+        session.held(work.step, {number: norms.get(number, 0.0) for number in held})
+
+    def _finish(self) -> Dict[int, float]:
+        """Sums over the pipelines; all stages agree on whether everything fitted."""
+        assert self._sums is not None
+        tied_fit = all([tied.fits() for tied in self._tied])
+        flag = torch.zeros(1)
+
+        def agree(bad: bool) -> bool:
+            flag[0] = float(bad or not tied_fit)
+            self._world.wait(self._world.all_reduce(flag, dist.ReduceOp.MAX))
+            return bool(flag[0])
+
+        norms = self._sums.finish(agree)
+        for tied in self._tied:
+            for number, squares in tied.finish().items():
+                norms[number] += squares
+        self._job._exchange_losses(self._world)
+        return norms
+
+    def _apply(self, work: Work) -> None:
+        assert self._sums is not None
+        factor = self._job._clip_factor(work)
+        for sums in (self._sums, *self._tied):
+            sums.hand_over(factor)
+        for number in self._held:
+            state = self._stack.state(number)
+            state.optimizer.step()
+            if state.scheduler is not None:
+                state.scheduler.step()
+        for sums in (self._sums, *self._tied):
+            sums.commit()
+        for number in self._held:
+            self._stack.state(number).commit(work.step)
+        self._job._committed(work)
+
+    # ---- generations ----
+
+    def _new_generation(self, work: Work) -> None:
+        job = self._job
+        meeting = job._seat(work)
+        self.layout = (work.pipelines, work.stages)
+        for group in self._groups:
+            group.close()
+        self._groups, self._generation = [], -1
+        if self._sums is not None:
+            self._sums.close()
+        job._losses = torch.zeros(job.micro_batches, dtype=torch.float64)
+        self._held = range(work.first_layer, work.last_layer)
+        name = f"generation-{work.generation}"
+        self._world = self._meet(f"{name}-all", job.rank, job.world_size, meeting)
+        self._cuts = self._exchange_cuts(work)
+        self._stage_group = self._meet(f"{name}-stage-{work.stage}", work.pipeline, work.pipelines, meeting)
+        self._make_sums(work, name, meeting)
+        self._generation = work.generation
+
+    def _exchange_cuts(self, work: Work) -> List[int]:
+        """Which stage holds which layer: each says its own."""
+        table = torch.zeros(self._count, dtype=torch.int32)
+        if work.pipeline == 0:
+            table[work.first_layer: work.last_layer] = work.stage
+        self._world.wait(self._world.all_reduce(table))
+        return table.tolist()
+
+    def _meet(self, name: str, rank: int, size: int, meeting: Any) -> Group:
+        group = self._job._meet(name, rank, size, meeting)
+        self._groups.append(group)
+        return group
+
+    def _make_sums(self, work: Work, name: str, meeting: Any) -> None:
+        layers = [self._stack.layer(number) for number in self._held]
+        self._tied, self._tied_groups = [], []
+        without = set()
+        for index, tie in enumerate(self._ties):
+            ends = []
+            for number, param_name in (tie.first, tie.second):
+                if number in self._held:
+                    layer = self._stack.layer(number)
+                    ends.append((layer, next(p for p in layer.params if p.name == param_name)))
+            if not ends:
+                continue
+            without |= {id(p) for _, p in ends}
+            stages = [self._cuts[tie.first[0]], self._cuts[tie.second[0]]]
+            size = work.pipelines * len(set(stages))
+            rank = work.pipeline + (work.pipelines if work.stage == stages[1] and stages[0] != stages[1] else 0)
+            self._tied.append(TiedSums(ends, tie.first[0], self._job.micro_batches, self._job.bitwise))
+            self._tied_groups.append(self._meet(f"{name}-tie-{index}", rank, size, meeting))
+        if self._job.bitwise:
+            self._sums = FixedSums(layers, self._job.micro_batches, without)
+        else:
+            self._sums = FloatSums(layers, self._job.micro_batches, self._job._clip is not None, without)
+
+    # ---- computing ----
+
+    def rank_of(self, work: Work, stage: int) -> int:
+        return stage * work.pipelines + work.pipeline
+
+    def forward(self, work: Work, number: int, inputs: Tensors) -> Tensors:
+        """This stage's layers over one micro-batch; random numbers by (seed, step, micro-batch, layer)."""
+        for layer in self._held:
+            key = samples.key_of(self._job.seed, work.step, number * _LAYERS_MAX + layer, _LAYER)
+            module = self._stack.module(layer)
+
+            def run(*words: torch.Tensor, module: nn.Module = module, key: int = key) -> Any:
+                seed_all(key)
+                with self._casting():
+                    return module(*words)
+
+            if self._recompute and any(t.requires_grad for t in (*inputs, *module.parameters())):
+                inputs = _tuple(checkpoint(run, *inputs, use_reentrant=False, preserve_rng_state=False), layer)
+            else:
+                inputs = _tuple(run(*inputs), layer)
+        return inputs
+
+    def _casting(self) -> Any:
+        if self._autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self._device.type, dtype=self._autocast)
+
+
+class _Schedule:
+    """One step of this worker: one forward, one backward, after as many forwards as there are stages behind it."""
+
+    def __init__(self, owner: Pipeline, work: Work, source: MicroBatches) -> None:
+        self._owner, self._work, self._source = owner, work, source
+        self._mail = _Mail(owner._world)
+        self._first, self._last = work.stage == 0, work.stage + 1 == work.stages
+        self._open: Dict[int, Tuple[Tensors, Tensors]] = {}
+
+    def run(self) -> None:
+        numbers = list(range(self._work.first_micro_batch, self._work.last_micro_batch))
+        ahead = min(self._work.stages - self._work.stage - 1, len(numbers))
+        for number in numbers[:ahead]:
+            self._forward(number)
+        for index, number in enumerate(numbers):
+            if index + ahead < len(numbers):
+                self._forward(numbers[index + ahead])
+            self._backward(number, index + 1 == len(numbers))
+        self._mail.flush()
+
+    def _check(self) -> None:
+        session = self._owner._job._session
+        assert session is not None
+        if session.cancelled():
+            raise StepCancelled("the step was given up")
+
+    def _forward(self, number: int) -> None:
+        self._check()
+        owner, work = self._owner, self._work
+        targets = None
+        if self._first or self._last:
+            inputs_here, targets = self._source.get(work.step, number)
+        if self._first:
+            inputs = tuple(t.to(owner._device) for t in _tuple(inputs_here, -1))
+        else:
+            inputs = self._mail.receive(owner.rank_of(work, work.stage - 1), 2 * number, owner._device)
+        outputs = owner.forward(work, number, inputs)
+        if self._last:
+            with owner._casting():
+                output = outputs[0] if len(outputs) == 1 else outputs
+                loss = owner._loss(output, _to(targets, owner._device))
+            owner._job._losses[number] = loss.detach().to(torch.float64)
+            outputs = (loss,)
+        else:
+            self._mail.send(outputs, owner.rank_of(work, work.stage + 1), 2 * number)
+        self._open[number] = (inputs, outputs)
+
+    def _backward(self, number: int, last: bool) -> None:
+        self._check()
+        owner, work = self._owner, self._work
+        inputs, outputs = self._open.pop(number)
+        grads: Optional[Tensors] = None
+        if not self._last:
+            grads = self._mail.receive(owner.rank_of(work, work.stage + 1), 2 * number + 1, owner._device)
+        assert owner._sums is not None
+        owner._sums.begin_micro_batch(last)
+        for tied in owner._tied:
+            tied.begin_micro_batch()
+        differentiable = tuple(t for t in outputs if t.requires_grad)
+        if differentiable:
+            torch.autograd.backward(differentiable, grads)
+        owner._sums.end_micro_batch()
+        for tied in owner._tied:
+            tied.end_micro_batch()
+        if not self._first:
+            back = tuple(t.grad if t.grad is not None else torch.zeros_like(t) for t in inputs if t.requires_grad)
+            self._mail.send(back, owner.rank_of(work, work.stage - 1), 2 * number + 1)
+
+
+def _to(value: Any, device: torch.device) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to(v, device) for v in value)
+    return value

@@ -1,0 +1,88 @@
+"""Pipelines on a real cluster: stages are lost, layouts change, all replicas of a stage go."""
+import os
+import subprocess
+from pathlib import Path
+
+import torch
+
+from cluster import ROOT, Cluster, Trouble, python
+
+SCRIPT = str(ROOT / "tests" / "torch" / "train_pipeline.py")
+LAYERS = 6
+
+
+def undisturbed(folder: Path, steps: int, *extra: str):
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
+    subprocess.run([python(), SCRIPT, str(folder / "alone"), "--steps", str(steps), *extra], check=True,
+                   stdout=subprocess.DEVNULL, env=variables)
+    return torch.load(folder / "alone-0")
+
+
+def begin(build: Path, folder: Path, steps: int, *extra: str) -> Cluster:
+    words = [python(), SCRIPT, str(folder / "out"), "--steps", str(steps), "--pace", "0.01", *extra]
+    return Cluster(build, folder / "cluster", words, steps, layers=LAYERS, stages=2)
+
+
+def finish(cluster: Cluster, folder: Path, steps: int, exact: bool, *extra: str) -> None:
+    def layers():
+        found = {}
+        for path in folder.glob("out-*"):
+            try:
+                result = torch.load(path)
+            except (EOFError, RuntimeError, OSError):  # it is being written
+                continue
+            for number, value in result["layers"].items():
+                found.setdefault(number, set()).add(value)
+        return found
+
+    cluster.await_end()
+    cluster.await_(lambda: len(layers()) == LAYERS, 30, "all layers' final weights")
+    alone = undisturbed(folder, steps, *extra)
+    if exact and layers() != {number: {value} for number, value in alone["layers"].items()}:
+        raise Trouble(f"other weights than the undisturbed run: {layers()}\n{alone['layers']}\n{cluster.tail()}")
+    for path in folder.glob("out-*"):
+        loss = torch.load(path)["loss"]
+        assert loss is None or abs(loss - alone["loss"]) < (1e-9 if exact else 1e-2), (loss, alone["loss"])
+
+
+def layouts(cluster: Cluster) -> str:
+    return "".join(cluster.log(n) for n in (1, 2, 3, 4))
+
+
+def test_pipeline_layouts_change(build, folder):
+    """2x2; a worker is killed (1x2 and a spare), comes back; an instance is noticed."""
+    steps = 60
+    with begin(build, folder, steps, "--recompute") as c:
+        for number in (1, 2, 3, 4):
+            c.start_agent(number)
+        c.await_(lambda: "layout 2x2" in layouts(c), 120, "2x2")
+        c.kill_worker(2)
+        c.await_step(c.newest()[0] + 3, 2)
+        c.await_step(c.newest()[0] + 2, 4)
+        c.notice(3)
+        c.await_step(c.newest()[0] + 3, 2)
+        finish(c, folder, steps, True, "--recompute")
+
+
+def test_pipeline_stage_lost(build, folder):
+    """Both workers of a 1x2 layout hold half the model each; one goes for good: its layers come from the copies."""
+    steps = 50
+    with begin(build, folder, steps) as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_(lambda: "layout 1x2" in layouts(c), 120, "1x2")
+        c.await_(lambda: list((c.folder / "copies").glob("set-*/layer-5.*")) != [], 60, "a copy set")
+        c.await_step(c.newest()[0] + 2)
+        c.kill_instance(1)
+        c.await_step(c.newest()[0] + 2, 1)
+        finish(c, folder, steps, True)
+
+
+def test_pipeline_fast_bf16(build, folder):
+    steps = 30
+    with begin(build, folder, steps, "--determinism", "fast", "--bf16") as c:
+        for number in (1, 2):
+            c.start_agent(number)
+        c.await_(lambda: "layout 1x2" in layouts(c), 120, "1x2")
+        c.kill_worker(1)
+        finish(c, folder, steps, False, "--determinism", "fast", "--bf16")
