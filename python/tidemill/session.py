@@ -58,7 +58,8 @@ class Work:
     last_layer: int
     first_micro_batch: int
     last_micro_batch: int
-    peers: Tuple[Peer, ...] = ()
+    peers: Tuple[Peer, ...]
+    stage_first: Tuple[int, ...]  # stage s holds layers [stage_first[s], stage_first[s + 1])
 
 
 def under_agent(variables: Mapping[str, str]) -> bool:
@@ -83,6 +84,7 @@ class Session:
             library.DropLayer(self._guard(lambda c, layer: engine.drop_layer(layer), None)),
             library.MoveLayer(self._guard(lambda c, layer, out, size: engine.read_layer(layer, out, size) or 0, 1)),
             library.MoveLayer(self._guard(lambda c, layer, data, size: engine.write_layer(layer, data, size) or 0, 1)),
+            library.Cancelled(),
         )
         error = ctypes.create_string_buffer(1024)
         options = library.Options()
@@ -123,7 +125,7 @@ class Session:
             for p in (w.peers[i] for i in range(w.peer_count))
         )
         return Work(w.kind, w.generation, w.step, w.norm, w.pipeline, w.pipelines, w.stage, w.stages, w.first_layer,
-                    w.last_layer, w.first_micro_batch, w.last_micro_batch, peers)
+                    w.last_layer, w.first_micro_batch, w.last_micro_batch, peers, tuple(w.stage_first[: w.stages + 1]))
 
     def cancelled(self) -> bool:
         """Has the step under way been given up? Any thread."""
@@ -179,7 +181,7 @@ class Alone:
             return None
         kind = STEP if self._norm is None else APPLY
         return Work(kind, 1, self._step, self._norm or 0.0, 0, 1, 0, 1, 0, self._layers, 0, self._micro_batches,
-                    (Peer(1, 0, 0, "", ""),))
+                    (Peer(1, 0, 0, "", ""),), (0, self._layers))
 
     def cancelled(self) -> bool:
         return False

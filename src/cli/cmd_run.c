@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STEP_MS = 100, ANSWER_MAX = 64, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
+enum { STEP_MS = 100, SAVE_LIMIT_MS = 60000, ANSWER_MAX = 64, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
 
 const struct tm_option tm_run_command_options[] = {
     {.name = "state", .value = "DIR", .help = "where the job's files live (~/.local/state/tidemill/NAME)"},
@@ -417,6 +417,28 @@ static int supervise(struct run *run, struct tm_error *e)
     return rc;
 }
 
+/* A script of the user's may have a model to save once the job is finished: its instance ends when it has. */
+static int let_save(struct run *run, struct tm_error *e)
+{
+    struct tm_cloud_event event;
+    int heard = interrupts;
+    int64_t end_ns = run->cli->env->monotonic_ns(run->cli->env) + SAVE_LIMIT_MS * (int64_t)1000000;
+    int rc = run->settings.engine == TM_RUN_COMMAND ? 0 : -(int)TM_ENONE;
+    for (int kind = 0; rc == 0 && kind < TM_INSTANCE_KINDS; kind++)
+        rc = run->cloud->want(run->cloud, (enum tm_instance_kind)kind, 0, e);
+    while (rc == 0 && interrupts == heard && run->cli->env->monotonic_ns(run->cli->env) < end_ns) {
+        size_t count = 0;
+        size_t here = 0;
+        const struct tm_cloud_instance *all = run->cloud->instances(run->cloud, &count);
+        for (size_t i = 0; i < count; i++)
+            here += tm_instance_is_here(&all[i]);
+        if (here == 0) break;
+        rc = run->cloud->next(run->cloud, STEP_MS, &event, e);
+        if (rc == -(int)TM_ETIMEOUT) rc = 0;
+    }
+    return rc == -(int)TM_ENONE ? 0 : rc;
+}
+
 /* ---- what is left ---- */
 
 /* The weights as a checkpoint, and the hash that `tidemill train` gives them. */
@@ -570,6 +592,7 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     if (rc == 0) rc = prepare_folder(&run, e);
     if (rc == 0) rc = start(&run, &chaos, e);
     if (rc == 0) rc = supervise(&run, e);
+    if (rc == 0) rc = let_save(&run, e);
     rc = end_all(&run, rc, e);
     if (rc == 0) rc = finish(&run, e);
     free_all(&run);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WAIT_MS = 50, WORDS_MAX = 64, VARIABLES_MAX = 128, DEATH_LIMIT_MS = 5000 };
+enum { WAIT_MS = 50, WORDS_MAX = 64, VARIABLES_MAX = 128, DEATH_LIMIT_MS = 5000, LINGER_MS = 60000 };
 
 struct service {
     struct tm_env *env;
@@ -98,7 +98,8 @@ static void carry_out(struct service *s)
         if (action.kind == TM_ACTION_SEND)
             tm_links_send(s->links, &action.to, s->given->coordinator, tm_outbox_data(&s->out, &action), action.length);
         if (action.kind == TM_AGENT_START_WORKER && s->worker == 0) start_worker(s, action.number);
-        if (action.kind == TM_AGENT_END_WORKER && s->worker != 0 && s->incarnation == action.number)
+        bool over = s->agent.stopped; /* the worker hears it, too, and may still have something to save */
+        if (action.kind == TM_AGENT_END_WORKER && s->worker != 0 && s->incarnation == action.number && !over)
             (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
         if (action.kind == TM_AGENT_STOP) {
             s->ends = true;
@@ -181,7 +182,12 @@ static void loop(struct service *s)
         carry_out(s);
     }
     if (s->worker == 0) return;
-    int status = 0; /* it does not outlive its agent */
+    int status = 0;
+    for (int64_t end_ms = now_ms(s) + LINGER_MS; s->agent.stopped && now_ms(s) < end_ms;) {
+        bool told = s->given->terminating != NULL && *s->given->terminating > 1;
+        if (told || s->env->process_wait(s->env, s->worker, WAIT_MS, &status, NULL) == 0) break;
+    }
+    /* it does not outlive its agent */
     (void)s->env->process_signal_group(s->env, s->worker, SIGKILL, NULL);
     (void)s->env->process_wait(s->env, s->worker, DEATH_LIMIT_MS, &status, NULL);
     forget_worker(s);

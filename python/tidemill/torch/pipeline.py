@@ -12,6 +12,7 @@ and their gradients go from stage to stage (one forward, one backward), sums ove
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import hashlib
 from dataclasses import dataclass
@@ -366,18 +367,9 @@ class Pipeline:
         self._held = range(work.first_layer, work.last_layer)
         name = f"generation-{work.generation}"
         self._world = self._meet(f"{name}-all", job.rank, job.world_size, meeting)
-        self._cuts = self._exchange_cuts(work)
         self._stage_group = self._meet(f"{name}-stage-{work.stage}", work.pipeline, work.pipelines, meeting)
         self._make_sums(work, name, meeting)
         self._generation = work.generation
-
-    def _exchange_cuts(self, work: Work) -> List[int]:
-        """Which stage holds which layer: each says its own."""
-        table = torch.zeros(self._count, dtype=torch.int32)
-        if work.pipeline == 0:
-            table[work.first_layer: work.last_layer] = work.stage
-        self._world.wait(self._world.all_reduce(table))
-        return table.tolist()
 
     def _meet(self, name: str, rank: int, size: int, meeting: Any) -> Group:
         group = self._job._meet(name, rank, size, meeting)
@@ -397,7 +389,7 @@ class Pipeline:
             if not ends:
                 continue
             without |= {id(p) for _, p in ends}
-            stages = [self._cuts[tie.first[0]], self._cuts[tie.second[0]]]
+            stages = [bisect.bisect_right(work.stage_first, end[0]) - 1 for end in (tie.first, tie.second)]
             size = work.pipelines * len(set(stages))
             rank = work.pipeline + (work.pipelines if work.stage == stages[1] and stages[0] != stages[1] else 0)
             self._tied.append(TiedSums(ends, tie.first[0], self._job.micro_batches, self._job.bitwise))
