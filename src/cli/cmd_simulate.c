@@ -544,7 +544,7 @@ const struct tm_option tm_simulate_options[] = {
     {.name = "from", .value = "DURATION", .help = "start at this time of the trace; what was before is known history"},
     {.name = "to", .value = "DURATION", .help = "stop at this time of the trace; else its end"},
     {.name = "policy", .value = "LIST", .help = "policies to compare, with commas, or all; else all"},
-    {.name = "cost", .value = "NAME", .help = "what changes cost: paper, measured or a file; else paper"},
+    {.name = "cost", .value = "NAME", .help = "what changes cost: paper, local, paced, measured or a file; else paper"},
     {.name = "believe",
      .value = "NAME",
      .help = "what policies believe instead: costs, and steps where they were measured; else the same"},

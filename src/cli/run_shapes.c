@@ -1,23 +1,9 @@
 #include "cli/run_shapes.h"
 
-#include "engine/paced.h"
 #include "run/state_folder.h"
 
 #include <math.h>
 #include <string.h>
-
-/* What a change costs where no run has measured it: processes of one machine. */
-static const char default_cost[] = "tidemill-cost: 1\n"
-                                   "kind: measured\n"
-                                   "source: typical of processes on one machine\n"
-                                   "reform_ms: 250\n"
-                                   "reform_per_instance_ms: 15\n"
-                                   "link: 4Gbit/s\n"
-                                   "link_latency_ms: 2\n"
-                                   "store: 2Gbit/s\n"
-                                   "detect_ms: 60\n"
-                                   "start_s: 90\n"
-                                   "copy_interval_s: 300\n";
 
 #define WAITING_SHARE 0.1
 
@@ -78,8 +64,8 @@ static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_se
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_COST, path);
     *out_measured = env->file_exists(env, path);
-    int rc = *out_measured ? tm_cost_load(env, path, model, out, e)
-                           : tm_cost_parse("default", default_cost, strlen(default_cost), model, out, e);
+    const char *typical = settings->engine == TM_RUN_PACED ? "paced" : "local";
+    int rc = tm_cost_load(env, *out_measured ? path : typical, model, out, e);
     if (rc == 0) tm_cost_change_speed(out, settings->fleet.speed);
     return rc;
 }
@@ -125,10 +111,6 @@ static int shapes_paced(struct tm_run_shapes *out, struct tm_cli *cli, const cha
     int rc = tm_model_load(cli->env, work->model, &job->model, e);
     if (rc == 0) rc = load_cost(cli->env, dir, settings, job->model.name, &job->cost, &out->measured, e);
     if (rc != 0) return rc;
-    if (!out->measured) { /* what moves is so much smaller than the model's bytes */
-        job->cost.measured.link_bit_s *= TM_PACED_DIVISOR;
-        job->cost.measured.store_bit_s *= TM_PACED_DIVISOR;
-    }
     set_rules(settings, &job->cost.rules);
     tm_catalog_init(&catalog);
     rc = tm_catalog_load(cli->env, &catalog, e);

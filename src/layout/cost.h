@@ -75,8 +75,8 @@ struct tm_cost {
     char source[256];
 };
 
-/* `name` is "paper", "measured" (the file that the last run left in the data folder) or a path; `model` picks the
- * figures of a model. Fills *out on success. */
+/* `name` is "paper", "local" or "paced" (what is typical of workers on one machine), "measured" (the file that the last
+ * run left in the data folder) or a path; `model` picks the figures of a model. Fills *out on success. */
 int tm_cost_load(struct tm_env *env, const char *name, const char *model, struct tm_cost *out, struct tm_error *e);
 int tm_cost_parse(const char *file, const char *text, size_t length, const char *model, struct tm_cost *out,
                   struct tm_error *e);

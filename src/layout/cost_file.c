@@ -14,6 +14,8 @@
 #include <string.h>
 
 TM_EMBED(tm_embedded_paper_cost, "costs/paper.tmcost");
+TM_EMBED(tm_embedded_local_cost, "costs/local.tmcost");
+TM_EMBED(tm_embedded_paced_cost, "costs/paced.tmcost");
 
 static const char *const kinds[] = {"paper", "measured", NULL};
 
@@ -422,9 +424,14 @@ static int load_file(struct tm_env *env, const char *path, const char *model, st
 
 int tm_cost_load(struct tm_env *env, const char *name, const char *model, struct tm_cost *out, struct tm_error *e)
 {
-    if (strcmp(name, "paper") == 0)
-        return tm_cost_parse("paper", tm_embedded_paper_cost_begin,
-                             (size_t)(tm_embedded_paper_cost_end - tm_embedded_paper_cost_begin), model, out, e);
+    const struct {
+        const char *name, *begin, *end;
+    } shipped[] = {{"paper", tm_embedded_paper_cost_begin, tm_embedded_paper_cost_end},
+                   {"local", tm_embedded_local_cost_begin, tm_embedded_local_cost_end},
+                   {"paced", tm_embedded_paced_cost_begin, tm_embedded_paced_cost_end}};
+    for (size_t i = 0; i < sizeof shipped / sizeof *shipped; i++)
+        if (strcmp(name, shipped[i].name) == 0)
+            return tm_cost_parse(name, shipped[i].begin, (size_t)(shipped[i].end - shipped[i].begin), model, out, e);
     if (strcmp(name, "measured") != 0) return load_file(env, name, model, out, e);
     struct tm_arena arena;
     tm_arena_init(&arena, 1 << 20);

@@ -296,6 +296,12 @@ static void test_loading(void **state)
     assert_int_equal(cost.rules.stages_min, 6);
     assert_true(strstr(cost.source, "Parcae") != NULL);
 
+    assert_int_equal(tm_cost_load(env, "local", "m", &cost, &e), 0);
+    assert_true(cost.kind == TM_COST_MEASURED && cost.measured.leaves && !cost.measured.paced);
+    double link_bit_s = cost.measured.link_bit_s;
+    assert_int_equal(tm_cost_load(env, "paced", "m", &cost, &e), 0);
+    assert_true(cost.measured.paced && cost.measured.link_bit_s == 4096 * link_bit_s);
+
     assert_int_equal(tm_cost_load(env, "measured", "m", &cost, &e), -TM_ENOTFOUND); /* nothing tells a home */
     assert_error_has(e, "HOME");
     assert_int_equal(tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/data"), 0);
