@@ -26,6 +26,7 @@
     X(layer_unowned, "a worker drops the last layer when it starts")                                                   \
     X(sample_lost, "the toy engine leaves out a micro-batch of the last pipeline")                                     \
     X(bill_wrong, "what an instance that ended has cost is forgotten")                                                 \
+    X(release_unsafe, "an instance is given back with a seat, or with the only copy")                                  \
     X(stop_early, "a job is called stopped before its members stand still")                                            \
     X(hung_forever, "a worker that hangs is waited for without end")                                                   \
     X(snapshot_leak, "the snapshot of an abandoned copy set is kept")                                                  \

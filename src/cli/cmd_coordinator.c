@@ -19,7 +19,7 @@ const struct tm_option tm_coordinator_command_options[] = {
     {.name = NULL},
 };
 
-enum { COPY_EVERY_MS = 5000, COPY_ALONE_MS = 2000, INTERVAL_S = 60 };
+enum { INTERVAL_S = 60 };
 
 static volatile int stopping;
 
@@ -117,8 +117,9 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
         .interval_s = INTERVAL_S,
         .workers_min = (int)settings->fleet.workers_min,
         .workers_max = (int)settings->fleet.limit,
-        .copy_every_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_EVERY_MS,
-        .copy_every_alone_ms = settings->copy_every_ms > 0 ? settings->copy_every_ms : COPY_ALONE_MS};
+        .samples_per_step = (double)work.batch,
+        .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
+        .copy_every_alone_ms = settings->copy_every_ms};
     struct tm_run_job told;
     struct tm_api_server *api = NULL;
     rc = tm_policy_decider_create(&rule, &decider, e);

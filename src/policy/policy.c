@@ -124,3 +124,17 @@ int tm_policy_realise(const struct tm_shapes *shapes, int shape, int nodes)
     int pipelines = nodes / wanted->stages;
     return pipelines > 0 ? tm_shapes_find(shapes, pipelines, wanted->stages) : tm_shapes_find(shapes, 1, nodes);
 }
+
+void tm_policy_ahead_of_path(const struct tm_shapes *shapes, double interval_s, const int *path, size_t count,
+                             int before, struct tm_ahead *out)
+{
+    int floor = shapes->stages_min, least = path[0];
+    for (size_t i = 1; i < count; i++)
+        if (path[i] < least) least = path[i];
+    for (size_t i = 0; i < count; i++) {
+        int after = least < floor ? floor : path[i]; /* Parcae never plans for less than its smallest layout */
+        if (after > shapes->nodes_max) after = shapes->nodes_max;
+        out[i] = (struct tm_ahead){interval_s, before, before > after ? before - after : 0, after};
+        before = after;
+    }
+}

@@ -88,6 +88,10 @@ int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struc
 enum tm_breadth { TM_BREADTH_DEFAULT, TM_BREADTH_ALL, TM_BREADTH_LIKELY };
 void tm_policy_set_breadth(struct tm_policy *policy, enum tm_breadth breadth);
 
+/* A path of counts (a forecast's points) as steps of whole intervals, for those who know the past. */
+void tm_policy_ahead_of_path(const struct tm_shapes *shapes, double interval_s, const int *path, size_t count,
+                             int before, struct tm_ahead *out);
+
 /* What becomes of a shape when there are fewer instances than it needs: as many whole pipelines as there are, else one
  * pipeline over all, else the pause. */
 int tm_policy_realise(const struct tm_shapes *shapes, int shape, int nodes);

@@ -77,6 +77,14 @@ static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Ins
 
 /* ---- orders ---- */
 
+void tm_coord__want(struct tm_coordinator *c, const struct tm_run_decision *decision)
+{
+    if (!decision->rents) return;
+    c->rents = true;
+    c->want_spot = decision->want_spot;
+    c->want_on_demand = decision->want_on_demand;
+}
+
 static void send_order(struct tm_coordinator *c, const struct known *cloud, uint64_t sequence, struct tm_outbox *out)
 {
     Tmw__CloudOrder body = TMW__CLOUD_ORDER__INIT;
@@ -84,11 +92,14 @@ static void send_order(struct tm_coordinator *c, const struct known *cloud, uint
     body.sequence = sequence;
     body.want_spot = c->want_spot;
     body.want_on_demand = c->want_on_demand;
-    for (size_t i = 0; !c->decided && i < c->instance_count; i++) { /* nothing is known yet: all stays as it is */
+    for (size_t i = 0; !c->rents && i < c->instance_count; i++) { /* all stays as it is */
         bool runs = c->instances[i].end_ms == 0;
         body.want_spot += runs && c->instances[i].spot;
         body.want_on_demand += runs && !c->instances[i].spot;
     }
+    uint64_t list[RELEASES_MAX];
+    body.release = list;
+    body.n_release = tm_coord__release_list(c, list);
     body.job_state = tm_coord__state(c);
     body.stop = tm_coord__ended(c);
     TM_BODY(message, CLOUD_ORDER, cloud_order, &body);

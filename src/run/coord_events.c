@@ -162,7 +162,7 @@ void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out)
 
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out)
 {
-    if (!c->decided || (c->told_rent && c->told_spot == c->want_spot && c->told_on_demand == c->want_on_demand)) return;
+    if (!c->rents || (c->told_rent && c->told_spot == c->want_spot && c->told_on_demand == c->want_on_demand)) return;
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__RentEvent body = TMW__RENT_EVENT__INIT;
     body.want_spot = c->want_spot;

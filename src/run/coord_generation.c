@@ -13,6 +13,42 @@ static bool one_replica(struct tm_coordinator *c)
     return c->roster.pipelines == 1;
 }
 
+static void show_cloud(const struct tm_coordinator *c, struct tm_run_cloud *out)
+{
+    *out = (struct tm_run_cloud){.known = c->cloud.heard,
+                                 .now_ms = c->cloud.now_ms,
+                                 .speed = c->cloud.speed,
+                                 .spot_microusd_h = c->cloud.spot_microusd_h,
+                                 .on_demand_microusd_h = c->cloud.on_demand_microusd_h,
+                                 .spot_offered = c->cloud.heard ? c->cloud.spot_offered : -1,
+                                 .bill_microusd = tm_coord__bill(c, false),
+                                 .instances = c->instances,
+                                 .instance_count = c->instance_count};
+}
+
+/* Those that may train, and those that are about to go. */
+static void show_workers(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_worker *workers,
+                         struct tm_run_view *view)
+{
+    bool runs = tm_coord__runs(c);
+    for (size_t i = 0; i < c->known_count && view->worker_count < TM_MEMBERS_MAX; i++) {
+        const struct known *k = &c->known[i];
+        if (k->peer.role == TM_ROLE_WORKER && k->registered && tm_coord__noticed(c, k, now_ms)) {
+            int64_t end_ms = k->noticed ? k->notice_end_ms : k->cloud_notice_end_ms;
+            int64_t left_ms = end_ms > now_ms ? end_ms - now_ms : 0;
+            if (view->leaving_count++ == 0 || left_ms < view->leaving_left_ms) view->leaving_left_ms = left_ms;
+        }
+        if (!tm_coord__usable(c, k, now_ms) || (reported_only && k->reported != c->generation)) continue;
+        const struct tm_member *member = runs ? tm_roster_find(&c->roster, k->peer.id) : NULL;
+        workers[view->worker_count++] =
+            (struct tm_run_worker){.id = k->peer.id, .anchor = k->anchor, .seated = member != NULL && !member->spare};
+    }
+    for (size_t i = 0; i < c->started.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->started.members[i]);
+        view->last_here += k != NULL && tm_coord__usable(c, k, now_ms);
+    }
+}
+
 void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out)
 {
     struct tm_run_worker workers[TM_MEMBERS_MAX];
@@ -27,31 +63,23 @@ void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_on
                                .generation = c->generation,
                                .pipelines = runs ? c->roster.pipelines : 0,
                                .stages = runs ? c->roster.stages : 0,
+                               .last_pipelines = c->started.pipelines,
+                               .last_stages = c->started.stages,
+                               .last_workers = c->started.member_count,
                                .only_one_replica = runs && one_replica(c),
                                .since_copy_ms = now_ms - c->copied_ms,
-                               .copied_step = durable == NULL ? 0 : durable->step};
-    for (size_t i = 0; i < c->known_count && view.worker_count < TM_MEMBERS_MAX; i++) {
-        const struct known *k = &c->known[i];
-        if (!tm_coord__usable(c, k, now_ms) || (reported_only && k->reported != c->generation)) continue;
-        const struct tm_member *member = runs ? tm_roster_find(&c->roster, k->peer.id) : NULL;
-        workers[view.worker_count++] = (struct tm_run_worker){
-            .id = k->peer.id, .anchor = k->anchor, .seated = member != NULL && !member->spare, .notice_left_ms = -1};
-    }
-    view.last_pipelines = c->started.pipelines;
-    view.last_stages = c->started.stages;
-    view.last_workers = c->started.member_count;
-    for (size_t i = 0; i < c->started.member_count; i++) {
-        const struct known *k = tm_coord__member(c, &c->started.members[i]);
-        view.last_here += k != NULL && tm_coord__usable(c, k, now_ms);
-    }
+                               .copied_step = durable == NULL ? 0 : durable->step,
+                               .copy_ms = durable == NULL ? 0 : durable->took_ms,
+                               .step_ms = c->told_step_ms,
+                               .elapsed_ms = c->utc_ms - c->job_utc_ms};
+    show_cloud(c, &view.cloud);
+    show_workers(c, now_ms, reported_only, workers, &view);
     *out = (struct tm_run_decision){.pipelines = 0};
     c->decider.decide(c->decider.context, &view, out);
     if (out->stages > c->options.layers || out->pipelines > c->options.micro_batches ||
         (size_t)out->pipelines * out->stages > view.worker_count)
         out->pipelines = 0; /* more than there is: as good as no decision */
-    c->decided = true;
-    c->want_spot = out->want_spot;
-    c->want_on_demand = out->want_on_demand;
+    tm_coord__want(c, out);
 }
 
 static bool same_layout(const struct tm_coordinator *c, const struct tm_run_decision *decision)
@@ -71,6 +99,19 @@ static bool members_awaited(struct tm_coordinator *c)
     return false;
 }
 
+/* Why the running generation must change whatever the layout: a seat's holder is about to go. */
+static enum tm_change_cause leaving(struct tm_coordinator *c, int64_t now_ms)
+{
+    enum tm_change_cause cause = TM_CHANGED_NONE;
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
+        if (c->roster.members[i].spare || k == NULL || !k->registered || tm_coord__usable(c, k, now_ms)) continue;
+        bool given_back = tm_coord__releasing(c, k->peer.id) && !tm_coord__noticed(c, k, now_ms);
+        if (cause != TM_CHANGED_NOTICE) cause = given_back ? TM_CHANGED_RELEASE : TM_CHANGED_NOTICE;
+    }
+    return cause;
+}
+
 /* A running generation goes on unless the decision is another layout, or a seat's holder is about to go. */
 void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
@@ -81,19 +122,24 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     }
     struct tm_run_decision decision;
     tm_coord__decide(c, now_ms, false, &decision);
-    if (decision.copy && c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
-    if (c->applied >= c->options.steps || decision.pipelines == 0) return;
-    bool leaving = false;
-    for (size_t i = 0; i < c->roster.member_count; i++) {
-        const struct known *k = tm_coord__member(c, &c->roster.members[i]);
-        leaving =
-            leaving || (!c->roster.members[i].spare && k != NULL && k->registered && !tm_coord__usable(c, k, now_ms));
+    enum tm_change_cause cause = leaving(c, now_ms);
+    bool too_few = decision.pipelines == 0;
+    const struct copy_set *durable = tm_coord__newest_good(c);
+    bool behind = durable == NULL || durable->step < c->applied;
+    /* When those that stay are too few, what they train on from later must not go with those that leave. */
+    bool copy = decision.copy || (behind && (c->copy_asked || (too_few && cause != TM_CHANGED_NONE)));
+    if (copy && c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
+    c->copy_asked = false;
+    if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
+    if (c->applied >= c->options.steps || too_few || decision.stop) return;
+    if (cause == TM_CHANGED_NONE) {
+        if (same_layout(c, &decision) || now_ms - c->changed_ms < c->options.settle_ms) return;
+        bool more = (size_t)decision.pipelines * decision.stages > tm_roster_seated(&c->roster);
+        cause = more ? TM_CHANGED_ARRIVAL : TM_CHANGED_POLICY;
     }
-    if (!leaving && (same_layout(c, &decision) || now_ms - c->changed_ms < c->options.settle_ms)) return;
     tm_coord__enter(c, TM_COORDINATOR_DRAINING, now_ms);
     c->drain_step = c->applied + 1 < c->options.steps ? c->applied + 1 : c->options.steps;
-    bool more = (size_t)decision.pipelines * decision.stages > tm_roster_seated(&c->roster);
-    c->drain_cause = leaving ? TM_CHANGED_NOTICE : more ? TM_CHANGED_ARRIVAL : TM_CHANGED_POLICY;
+    c->drain_cause = cause;
 }
 
 /* ---- draining: all members stop after one common step, so that nothing is redone ---- */
@@ -110,7 +156,9 @@ bool tm_coord__drained(struct tm_coordinator *c)
     for (size_t i = 0; i < c->roster.member_count; i++) {
         const struct known *k = tm_coord__member(c, &c->roster.members[i]);
         if (c->roster.members[i].spare || k == NULL) continue;
-        all = all && k->applied == c->drain_step && k->working_on == 0 && k->generation == c->generation;
+        /* One that does not know of the drain yet may begin the next step in this moment. */
+        all = all && k->applied == c->drain_step && k->working_on == 0 && k->drain_step == c->drain_step &&
+              k->generation == c->generation;
     }
     return all;
 }

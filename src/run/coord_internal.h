@@ -23,7 +23,8 @@ enum {
     PAST_MAX = 8,
     LOSSES_MAX = 256,
     PROGRESS_EVERY_MS = 1000,
-    PACE_STEPS_MAX = 64
+    PACE_STEPS_MAX = 64,
+    RELEASES_MAX = 64
 };
 
 struct layer_report {
@@ -62,6 +63,7 @@ struct known {
     uint64_t applied;
     uint64_t held;
     uint64_t working_on;
+    uint64_t drain_step; /* that it knows of */
     uint64_t waiting_for;
     uint64_t progress;
     int64_t progress_ms; /* when it last changed */
@@ -156,6 +158,13 @@ struct cloud_seen {
     uint64_t on_demand_bill_microusd;
 };
 
+/* An instance that is to be given back. */
+struct release {
+    uint64_t id;
+    bool spot;
+    bool ordered; /* the cloud is told */
+};
+
 struct bad_part {
     uint64_t set;
     uint32_t layer;
@@ -169,6 +178,8 @@ struct tm_coordinator {
     struct tm_peer self;
     struct tm_random random;
     int64_t utc_ms;
+    int64_t job_utc_ms; /* when the job began: of the record's first event */
+    bool job_utc_known;
     int64_t begun_ms;
 
     enum tm_coordinator_phase phase;
@@ -226,9 +237,12 @@ struct tm_coordinator {
 
     bool starved; /* there are too few workers, or the newest copy set's holders are not here */
     struct cloud_seen cloud;
-    bool decided; /* the decider was asked; until then, what there is is wanted */
+    bool rents; /* the decider has said how many are wanted; else what there is is kept */
     uint32_t want_spot;
     uint32_t want_on_demand;
+    struct release releases[RELEASES_MAX];
+    size_t release_count;
+    bool copy_asked;          /* a copy set is needed before an instance can go */
     Tmw__Instance *instances; /* plain data: no pointers inside */
     size_t instance_count;
     size_t instance_capacity;
@@ -272,8 +286,15 @@ void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, stru
 /* coord_cloud.c: instances, notices, the bill; what is wanted */
 void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance);
+/* What the decision says of instances, from now on. */
+void tm_coord__want(struct tm_coordinator *c, const struct tm_run_decision *decision);
 const Tmw__Instance *tm_coord__instance(const struct tm_coordinator *c, uint64_t id); /* NULL: not known */
 uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only);
+
+/* coord_release.c: which instances are given back, and when */
+bool tm_coord__releasing(const struct tm_coordinator *c, uint64_t id);
+void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+size_t tm_coord__release_list(const struct tm_coordinator *c, uint64_t list[RELEASES_MAX]); /* what the cloud is told */
 
 /* coord_watch.c: who is lost, who hangs */
 void tm_coord__watch(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);

@@ -206,6 +206,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     k->applied = body->applied;
     k->held = body->held;
     k->working_on = body->working_on;
+    k->drain_step = body->drain_step;
     k->waiting_for = body->waiting_for;
     k->progress = body->progress;
     k->step_ms = body->step_ms;

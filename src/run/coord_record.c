@@ -273,6 +273,8 @@ int tm_coordinator_load_manifest(struct tm_coordinator *c, const Tmw__RecordEven
 
 int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
 {
+    if (!c->job_utc_known) c->job_utc_ms = event->at_ms;
+    c->job_utc_known = true;
     switch (event->body_case) {
     case TMW__RECORD_EVENT__BODY_GENERATION:
         return load_generation(c, event->generation, e);

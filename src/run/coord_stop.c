@@ -63,7 +63,7 @@ void tm_coordinator_stop(struct tm_coordinator *c, int64_t now_ms, const char *r
 void tm_coord__stop_begin(struct tm_coordinator *c, int64_t now_ms)
 {
     tm_coord__enter(c, TM_COORDINATOR_STOPPING, now_ms);
-    c->drain_step = c->applied;
+    c->drain_step = c->applied > 0 ? c->applied : 1;
     c->waiting = "all to stop at a common step";
 }
 
@@ -90,12 +90,8 @@ void tm_coord__stop_check(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     if (c->phase != TM_COORDINATOR_STOPPING) return;
     if (TM_PLANTED(stop_early)) stopped(c, now_ms, filed_step(c), true, out);
     if (c->phase != TM_COORDINATOR_STOPPING) return;
-    if (c->applied > 0 && tm_coord__drained(c)) {
+    if (tm_coord__drained(c)) {
         keep_step(c, now_ms, out);
-        return;
-    }
-    if (c->applied == 0 && tm_coord__drained(c)) {
-        stopped(c, now_ms, 0, true, out);
         return;
     }
     if (now_ms - c->phase_ms <= c->options.drain_limit_ms) return;

@@ -110,7 +110,7 @@ bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, in
 bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
 {
     return k->peer.role == TM_ROLE_WORKER && k->registered && now_ms >= k->quarantine_until_ms &&
-           !tm_coord__noticed(c, k, now_ms);
+           !tm_coord__noticed(c, k, now_ms) && !tm_coord__releasing(c, k->peer.id);
 }
 
 bool tm_coord__runs(const struct tm_coordinator *c)
@@ -147,6 +147,8 @@ static void expect_members(struct tm_coordinator *c, int64_t now_ms)
 void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
 {
     c->utc_ms = utc_ms;
+    if (!c->job_utc_known) c->job_utc_ms = utc_ms;
+    c->job_utc_known = true;
     c->begun_ms = now_ms;
     c->applied_ms = now_ms;
     c->changed_ms = now_ms;
@@ -236,6 +238,7 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
     case TM_COORDINATOR_FAILED:
         break;
     }
+    tm_coord__release_pump(c, now_ms, out);
     tm_coord__tell_state(c, out);
     tm_coord__tell_rent(c, out);
     tm_coord__observe_tell(c, now_ms, out);

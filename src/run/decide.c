@@ -9,10 +9,8 @@ void tm_decide_cut(uint32_t layers, uint32_t stages, uint32_t stage_first[])
 static void use_all(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
 {
     const struct tm_use_all *rule = context;
-    size_t usable = 0;
-    for (size_t i = 0; i < view->worker_count; i++)
-        usable += view->workers[i].notice_left_ms < 0;
-    *out = (struct tm_run_decision){.pipelines = 0, .want_spot = rule->workers_max};
+    size_t usable = view->worker_count;
+    *out = (struct tm_run_decision){.rents = rule->workers_max > 0, .want_spot = rule->workers_max};
     out->copy = rule->copy_every_ms > 0 && view->applied > view->copied_step &&
                 (view->since_copy_ms < 0 || view->since_copy_ms >= rule->copy_every_ms || view->applied == view->steps);
     if (usable < rule->workers_min || usable == 0) return;

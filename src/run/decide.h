@@ -1,5 +1,5 @@
 /* What the coordinator asks the policy: a pure function from what it sees to how many pipelines of how many stages to
- * train with, and whether to make a copy set now. */
+ * train with, whether to make a copy set now, and how many instances to have. */
 #ifndef TM_RUN_DECIDE_H
 #define TM_RUN_DECIDE_H
 
@@ -9,7 +9,19 @@ struct tm_run_worker {
     uint64_t id;
     bool anchor;
     bool seated;
-    int64_t notice_left_ms; /* -1: no notice */
+};
+
+/* The cloud's last word. */
+struct tm_run_cloud {
+    bool known;               /* there was one */
+    int64_t now_ms;           /* the cloud's time */
+    double speed;             /* its seconds in one on the wall */
+    uint64_t spot_microusd_h; /* 0: not known */
+    uint64_t on_demand_microusd_h;
+    int64_t spot_offered; /* how many more it would give now; -1: not known */
+    uint64_t bill_microusd;
+    const Tmw__Instance *instances; /* all that ever were */
+    size_t instance_count;
 };
 
 struct tm_run_view {
@@ -18,8 +30,10 @@ struct tm_run_view {
     uint32_t micro_batches;
     uint64_t steps;
     uint64_t applied;
-    const struct tm_run_worker *workers; /* usable ones, by number; with a notice only while the deadline is far */
+    const struct tm_run_worker *workers; /* those that may train: here, and not about to go */
     size_t worker_count;
+    size_t leaving_count;    /* here, with a notice */
+    int64_t leaving_left_ms; /* of them, the least time left */
     uint64_t generation;
     uint32_t pipelines; /* of the running generation; 0: none runs */
     uint32_t stages;
@@ -31,16 +45,22 @@ struct tm_run_view {
     bool only_one_replica; /* some layer's state is on one worker alone */
     int64_t since_copy_ms; /* since the newest whole set's step was applied; -1: there is none */
     uint64_t copied_step;  /* of the newest whole set */
+    uint64_t copy_ms;      /* what the newest took; 0: not known */
+    uint32_t step_ms;      /* of the last step; 0: not known */
+    int64_t elapsed_ms;    /* since the job began, on the wall */
+    struct tm_run_cloud cloud;
 };
 
 struct tm_run_decision {
     uint32_t pipelines; /* 0: wait, there are too few */
     uint32_t stages;
     uint32_t stage_first[TM_STAGES_MAX + 1];
+    uint32_t predicted_step_ms; /* of that layout; 0: not known */
     bool copy;
+    bool rents;         /* the next two count; else what there is is kept */
     uint32_t want_spot; /* instances to have in all, of each kind */
     uint32_t want_on_demand;
-    uint32_t predicted_step_ms; /* of that layout; 0: not known */
+    bool stop; /* the job is to stop in order: its money is used up */
 };
 
 struct tm_decider {
@@ -49,7 +69,7 @@ struct tm_decider {
 };
 
 /* Uses all there are: as many pipelines of `stages` as fit, with fewer stages when there are fewer workers, none below
- * `workers_min`; copies every `copy_every_ms`; wants `workers_max` spot instances. */
+ * `workers_min`; copies every `copy_every_ms`; wants `workers_max` spot instances, or (0) what there is. */
 struct tm_use_all {
     uint32_t stages;
     uint32_t workers_min;

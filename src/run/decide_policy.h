@@ -1,5 +1,8 @@
 /* The policies that the simulator judges, deciding for a running job: a view of the run becomes a view of room policy,
- * its decision a layout. The same code decides in both, so a simulation predicts a run. */
+ * its decision a layout, a number of instances, a time for the next copy set. The same code decides in both, so a
+ * simulation predicts a run. The forecast is the simulator's too, learned from the instances that the cloud has listed.
+ *
+ * Times of the view that policies get are those on the wall; the cloud's own time may run faster. */
 #ifndef TM_RUN_DECIDE_POLICY_H
 #define TM_RUN_DECIDE_POLICY_H
 
@@ -13,10 +16,17 @@ struct tm_policy_rule {
     const struct tm_shapes *shapes;    /* borrowed, as are the next two */
     struct tm_migrations *migrations;
     const struct tm_cost *cost;
-    double interval_s; /* of the look-ahead */
+    double interval_s; /* of the forecast and the look-ahead, in the cloud's time */
     int workers_min;
-    int workers_max;             /* spot instances wanted */
-    int64_t copy_every_ms;       /* where two replicas of each stage live ... */
+    int workers_max; /* that train; 0: what there is, nothing is rented or given back */
+    int anchors;     /* on-demand instances that hold copies */
+    bool anchors_train;
+    double samples_per_step; /* with a deadline or a budget */
+    double deadline_s;       /* on the wall, since the job began; 0: none */
+    double budget_usd;       /* 0: none */
+    /* 0: by expected loss against cost (policy/copy_interval.h); else fixed, where two replicas of each stage live ...
+     */
+    int64_t copy_every_ms;
     int64_t copy_every_alone_ms; /* ... and where a stage has only one */
 };
 

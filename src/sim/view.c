@@ -71,22 +71,6 @@ static void hear_notices(struct tm_sim__run *run, size_t moment)
 
 /* ---- what the policy sees ---- */
 
-/* A path of counts as steps of whole intervals. */
-static size_t steps_from_path(struct tm_sim__run *run, const int *path, int before)
-{
-    size_t count = (size_t)run->options->horizon;
-    int floor = run->job->shapes->stages_min, least = path[0];
-    for (size_t i = 1; i < count; i++)
-        if (path[i] < least) least = path[i];
-    for (size_t i = 0; i < count; i++) {
-        int after = least < floor ? floor : path[i]; /* Parcae never plans for less than its smallest layout */
-        if (after > run->job->shapes->nodes_max) after = run->job->shapes->nodes_max;
-        run->steps[i] = (struct tm_ahead){run->options->interval_s, before, before > after ? before - after : 0, after};
-        before = after;
-    }
-    return count;
-}
-
 static int forecast_path(struct tm_sim__run *run, int *path, struct tm_error *e)
 {
     int horizon = run->options->horizon;
@@ -139,7 +123,9 @@ static int show_future(struct tm_sim__run *run, size_t moment, struct tm_view *v
     case TM_KNOWS_PAST: {
         int rc = forecast_path(run, path, e);
         if (rc != 0) return rc;
-        view->ahead_count = steps_from_path(run, path, view->before);
+        view->ahead_count = (size_t)run->options->horizon;
+        tm_policy_ahead_of_path(run->job->shapes, run->options->interval_s, path, view->ahead_count, view->before,
+                                run->steps);
         return 0;
     }
     case TM_KNOWS_EVENT:

@@ -208,6 +208,7 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     body.progress = w->progress;
     if (w->computing || w->held != 0 || w->applying != 0) body.working_on = w->applied + 1;
     body.step_ms = w->step_ms;
+    body.drain_step = w->drain_step;
     body.n_copied = tm_worker__copied(w, &arena, &body.copied);
     body.n_losses = list_losses(w, &arena, &body.losses);
     body.failure = w->failure;
@@ -234,7 +235,9 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
     forget_losses(w, ack->sequence);
     tm_worker__fence(w, ack->generation);
     if (w->sequence - ack->sequence < SENT_RING) w->contact_ms = w->sent_ms[ack->sequence % SENT_RING];
+    bool news = w->drain_step != ack->drain_step;
     w->drain_step = ack->drain_step;
+    if (news && w->drain_step != 0 && w->applied >= w->drain_step) w->heartbeat_now = true; /* it is waited for */
     if (!ack->keep_all) tm_copies_keep(&w->copies, ack->keep, ack->n_keep, ack->newest_set, ack->durable_step);
     if (w->out.set != 0 && ((ack->newest_set == w->out.set && ack->copy_closed) || ack->newest_set > w->out.set))
         tm_worker__copy_end(w);

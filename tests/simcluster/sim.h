@@ -94,7 +94,10 @@ struct node {
     bool up; /* the instance runs */
     bool anchor;
     bool spot;
+    bool giving_back;
     bool released;
+    bool announced; /* by the cloud */
+    int64_t notice_end_ms;
     int64_t start_ms;
     int64_t end_ms;
     uint64_t price_microusd_h;
@@ -107,6 +110,7 @@ struct node {
     struct tm_worker *worker; /* NULL: no process */
     uint64_t incarnation;
     struct toy toy;
+    int64_t died_ms;   /* when its last worker did */
     int64_t paused_ms; /* the process stands still until then */
     bool hangs;        /* the engine does */
     double slow;       /* how many times slower it computes */
@@ -198,7 +202,9 @@ struct sim {
     double compute_ms;
     struct tm_coordinator_options coordinator_options;
     struct tm_use_all rule;
-    bool by_policy; /* room policy decides; else all are used */
+    double deadline_s; /* 0: none */
+    bool fixed_copies; /* else room policy says when */
+    bool by_policy;    /* room policy decides; else all are used */
     struct tm_layer model_layers[LAYERS_MAX];
     struct tm_model model;
     struct tm_cost cost;
@@ -209,6 +215,11 @@ struct sim {
 
     struct tm_cloud_link cloud;
     int64_t cloud_paused_ms;
+    bool cloud_passive; /* the script says what comes and goes */
+    size_t supply;      /* of spot instances */
+    size_t granting[2]; /* on their way: on demand, spot */
+    int64_t rent_off_ms;
+    uint32_t on_demand_dice; /* the decider wants on-demand instances by dice of this many sides; 0: none */
 
     struct node nodes[NODES_MAX];
     size_t node_count;                  /* 1 + instances ever */
@@ -300,6 +311,7 @@ uint64_t sim_below(struct sim *sim, uint64_t limit);
 /* sim_cloud.c */
 void cloud_start(struct sim *sim);
 void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox *out);
+void cloud_check(struct sim *sim);
 double cloud_bill_microusd(const struct sim *sim, const struct node *node);
 void sim_cloud_actions(struct sim *sim, struct tm_outbox *out);
 
@@ -324,6 +336,7 @@ void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_
 void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint64_t step);
 void check_report(struct sim *sim, struct node *node, uint64_t incarnation, const Tmw__Report *report);
 void check_losses(struct sim *sim);
+void check_release(struct sim *sim, uint64_t id);
 void check_record(struct sim *sim, const void *data, size_t length);
 void check_now(struct sim *sim); /* what must hold at any time */
 void check_end(struct sim *sim);

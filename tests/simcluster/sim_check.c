@@ -9,7 +9,7 @@
 
 typedef unsigned long long ull;
 
-enum { UNHEARD_MS = 1500 };
+enum { UNHEARD_MS = 1500, UNKNOWN_MS = 6000 /* a death may be */ };
 
 /* ---- steps ---- */
 
@@ -330,6 +330,36 @@ void check_record(struct sim *sim, const void *data, size_t length)
     tm_arena_deinit(&arena);
 }
 
+/* An instance is given back: nobody counts on it any more. */
+void check_release(struct sim *sim, uint64_t id)
+{
+    if (sim->coordinator == NULL) return;
+    struct tm_coordinator_view view = tm_coordinator_look(sim->coordinator);
+    const struct tm_member *member = tm_roster_find(&sim->last_roster, id);
+    const struct node *node = &sim->nodes[id];
+    bool runs = view.phase == TM_COORDINATOR_RUNNING && view.generation == sim->last_roster.generation;
+    if (runs && member != NULL && !member->spare && member->incarnation == node->incarnation)
+        sim_fail(sim, "release: instance %llu is given back, but has a seat", (ull)id);
+    for (size_t i = 0; i < sim->set_count; i++) {
+        const struct set_seen *set = &sim->sets[i];
+        if (set->set != view.durable_set || set->dropped) continue;
+        for (uint32_t l = 0; l < sim->layers; l++) {
+            bool with = false, without = false;
+            for (size_t p = 0; p < set->part_count; p++) {
+                uint64_t holder = set->parts[p].holder;
+                if (set->parts[p].layer != l) continue;
+                bool there = holder == 0 || part_at(sim, holder, set->parts[p].incarnation, set->set, l) != NULL;
+                if (holder != 0 && sim->now_ms - sim->nodes[holder].died_ms < UNKNOWN_MS) without = true;
+                with = with || (there && holder == id);
+                without = without || (there && holder != id && !(holder != 0 && sim->nodes[holder].giving_back));
+            }
+            if (with && !without)
+                sim_fail(sim, "release: instance %llu is given back, and with it the only copy of layer %u", (ull)id,
+                         l);
+        }
+    }
+}
+
 /* ---- at any time ---- */
 
 /* What the coordinator counts on is there, unless its holder died. */
@@ -356,6 +386,7 @@ static void check_durable_now(struct sim *sim)
 void check_now(struct sim *sim)
 {
     check_durable_now(sim);
+    cloud_check(sim);
     for (size_t i = 1; i < sim->node_count; i++) {
         const struct node *node = &sim->nodes[i];
         if (node->worker == NULL) continue;

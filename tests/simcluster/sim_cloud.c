@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { REPORT_MS = 250 };
+enum { REPORT_MS = 250, NODES_KEPT = 8 /* for when faults stop */, RENT_BOUND_MS = 90000 };
 
 double cloud_bill_microusd(const struct sim *sim, const struct node *node)
 {
@@ -24,6 +24,10 @@ static void describe(const struct sim *sim, const struct node *node, Tmw__Instan
     out->price_microusd_h = node->price_microusd_h;
     out->spot = node->spot;
     out->released = node->released;
+    out->announced = node->announced;
+    if (node->announced && node->up && node->notice_end_ms > sim->now_ms)
+        out->notice_left_ms = node->notice_end_ms - sim->now_ms;
+    out->zone = 1 + (uint32_t)(node->id % 3);
     out->bill_microusd = (uint64_t)cloud_bill_microusd(sim, node);
 }
 
@@ -45,6 +49,8 @@ static void report(struct sim *sim, struct tm_outbox *out)
     body.utc_ms = sim_utc(sim);
     body.speed = 1;
     body.spot_offered = -1;
+    body.spot_microusd_h = 1000000;
+    body.on_demand_microusd_h = 3000000;
     body.bill_microusd = (uint64_t)bill[0];
     body.on_demand_bill_microusd = (uint64_t)bill[1];
     tm_cloud_link_report(&sim->cloud, sim->now_ms, &body, out);
@@ -64,19 +70,94 @@ static void cloud_tick(struct sim *sim, struct event *event)
     tm_outbox_deinit(&out);
 }
 
-static void give_back(struct sim *sim, struct node *node)
+/* ---- carrying out orders ---- */
+
+static size_t here(const struct sim *sim, bool spot)
 {
+    size_t count = 0;
+    for (size_t i = 1; i < sim->node_count; i++)
+        count += sim->nodes[i].up && sim->nodes[i].spot == spot;
+    return count;
+}
+
+static void give_back(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->nodes[event->a];
     if (!node->up) return;
     node->released = true;
+    sim_trace(sim, "instance %llu is given back", (unsigned long long)node->id);
     sim_instance_gone(sim, node);
+}
+
+static void grant(struct sim *sim, struct event *event)
+{
+    bool spot = event->a != 0;
+    sim->granting[spot]--;
+    const struct tm_cloud_order *order = &sim->cloud.order;
+    size_t want = spot ? order->want_spot : order->want_on_demand;
+    if (!order->given || order->stop || here(sim, spot) >= want) return; /* not wanted any more */
+    struct node *node = sim_add_instance(sim);
+    if (node == NULL) return;
+    node->spot = spot;
+    node->anchor = !spot;
+}
+
+/* Some come at once, some late, and spot ones only while there are some. */
+static void rent(struct sim *sim, bool spot, size_t want)
+{
+    while (here(sim, spot) + sim->granting[spot] < want) {
+        if (spot && here(sim, spot) + sim->granting[spot] >= sim->supply) return;
+        if (sim->node_count + sim->granting[0] + sim->granting[1] + NODES_KEPT >= NODES_MAX) return;
+        int64_t delay_ms = 300 + (int64_t)sim_below(sim, 2000);
+        if (!sim->faults.over && sim_unit(sim) < 0.2) delay_ms += (int64_t)sim_below(sim, 30000);
+        sim->granting[spot]++;
+        sim_schedule(sim, sim->now_ms + delay_ms, grant, spot, 0, 0, 0, NULL, 0);
+    }
+}
+
+static void carry_out(struct sim *sim)
+{
+    const struct tm_cloud_order *order = &sim->cloud.order;
+    if (!order->given) return;
+    if (order->stop) {
+        for (size_t i = 1; !sim->stop_machines_stay && i < sim->node_count; i++) {
+            struct event now = {.a = i};
+            give_back(sim, &now);
+        }
+        return;
+    }
+    if (sim->cloud_passive) return;
+    for (size_t i = 0; i < order->release_count; i++) {
+        if (order->release[i] >= sim->node_count || sim->nodes[order->release[i]].giving_back) continue;
+        sim->nodes[order->release[i]].giving_back = true;
+        check_release(sim, order->release[i]);
+        sim_schedule(sim, sim->now_ms + (int64_t)sim_below(sim, 2000), give_back, order->release[i], 0, 0, 0, NULL, 0);
+    }
+    rent(sim, true, order->want_spot);
+    rent(sim, false, order->want_on_demand);
 }
 
 void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox *out)
 {
     if (sim->cloud_paused_ms > sim->now_ms) return;
-    if (!tm_cloud_link_receive(&sim->cloud, sim->now_ms, message, out)) return;
-    for (size_t i = 1; sim->cloud.order.stop && !sim->stop_machines_stay && i < sim->node_count; i++)
-        give_back(sim, &sim->nodes[i]);
+    if (tm_cloud_link_receive(&sim->cloud, sim->now_ms, message, out)) carry_out(sim);
+}
+
+/* Once faults are over, there is what is wanted within a bound. */
+void cloud_check(struct sim *sim)
+{
+    const struct tm_cloud_order *order = &sim->cloud.order;
+    bool asked = sim->faults.over && !sim->cloud_passive && order->given && !order->stop && !sim->finished &&
+                 !sim->stopped && sim->coordinator != NULL && !sim->coordinator_options.resume;
+    struct tm_coordinator_view view = {.want_spot = 0};
+    if (asked) view = tm_coordinator_look(sim->coordinator);
+    bool full = sim->node_count + NODES_KEPT >= NODES_MAX;
+    bool off = asked && view.state == TM_JOB_TRAINING && !full &&
+               (here(sim, true) != view.want_spot || here(sim, false) != view.want_on_demand);
+    if (!off) sim->rent_off_ms = sim->now_ms;
+    if (sim->now_ms - sim->rent_off_ms > RENT_BOUND_MS)
+        sim_fail(sim, "rent: %zu spot and %zu on-demand instances are here for long, %u and %u are wanted",
+                 here(sim, true), here(sim, false), view.want_spot, view.want_on_demand);
 }
 
 void cloud_start(struct sim *sim)

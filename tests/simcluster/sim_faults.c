@@ -36,17 +36,18 @@ static void taken(struct sim *sim, struct event *event)
     struct node *node = &sim->nodes[event->a];
     if (!node->up || (sim->faults.until_ms > 0 && sim->now_ms >= sim->faults.until_ms)) return;
     sim_instance_gone(sim, node);
-    if (nodes_up(sim) < 9 && sim_unit(sim) < 0.8)
+    if (sim->cloud_passive && nodes_up(sim) < 9 && sim_unit(sim) < 0.8)
         sim_schedule(sim, sim->now_ms + 1000 + (int64_t)sim_below(sim, 20000), arrive, 0, 0, 0, 0, NULL, 0);
 }
 
 static void notice(struct sim *sim, struct event *event)
 {
     struct node *node = &sim->nodes[event->a];
+    int64_t left_ms = (int64_t)event->b - 1; /* 0: taken back */
+    if (left_ms < 0) node->announced = false;
     if (!node->up || !node->agent_up) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
-    int64_t left_ms = (int64_t)event->b - 1; /* 0: taken back */
     sim_trace(sim, "notice to %llu: %lld ms", (unsigned long long)node->id, (long long)left_ms);
     tm_agent_notice(&node->agent, sim_clock(sim, node), left_ms, &out);
     for (size_t i = 0; i < out.count; i++) /* only messages: the rest waits for the next tick */
@@ -56,6 +57,8 @@ static void notice(struct sim *sim, struct event *event)
 
 void fault_notice(struct sim *sim, struct node *node, int64_t left_ms, int64_t told_ms)
 {
+    node->announced = node->id % 2 == 0; /* of some the cloud's listing says it too */
+    node->notice_end_ms = sim->now_ms + told_ms;
     sim_schedule(sim, sim->now_ms, notice, node->id, (uint64_t)(told_ms + 1), 0, 0, NULL, 0);
     if (left_ms >= 0) sim_schedule(sim, sim->now_ms + left_ms, taken, node->id, 0, 0, 0, NULL, 0);
 }
@@ -222,6 +225,15 @@ static void world_fault(struct sim *sim, uint64_t kind)
     case 10:
         sim->faults.memory_short_ms = sim->now_ms + 200 + (int64_t)sim_below(sim, 4000);
         break;
+    case 11:
+        if (sim_unit(sim) < 0.3)
+            cloud_start(sim); /* its program died, and is another one now */
+        else
+            sim->cloud_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 25000);
+        break;
+    case 12:
+        sim->supply = 1 + (size_t)sim_below(sim, 9);
+        break;
     default:
         if (nodes_up(sim) < 8) (void)sim_add_instance(sim);
     }
@@ -235,7 +247,7 @@ static void next_fault(struct sim *sim, struct event *event)
     if (node != NULL && sim_unit(sim) < 0.6)
         node_fault(sim, sim_below(sim, 9), node);
     else
-        world_fault(sim, sim_below(sim, 12));
+        world_fault(sim, sim_below(sim, 14));
     double mean_ms = (double)event->a;
     sim_schedule(sim, sim->now_ms + (int64_t)tm_random_exponential(&sim->random, mean_ms), next_fault, event->a, 0, 0,
                  0, NULL, 0);
@@ -254,10 +266,13 @@ void faults_stop(struct sim *sim, struct event *event)
     sim->faults.memory_short_ms = 0;
     sim->fail_next_sync = false;
     sim->crash_after_actions = -1;
+    sim->supply = NODES_MAX;
+    sim->cloud_paused_ms = 0;
     memset(sim->faults.cut, 0, sizeof sim->faults.cut);
     for (size_t i = 1; i < sim->node_count; i++) {
         struct node *node = &sim->nodes[i];
         node->slow = 1;
+        node->announced = false;
         if (node->up && node->agent_up) {
             struct event undo = {.a = node->id, .b = 0};
             notice(sim, &undo);

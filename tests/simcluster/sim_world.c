@@ -323,6 +323,7 @@ void sim_worker_kill(struct sim *sim, struct node *node)
 {
     if (node->worker == NULL) return;
     sim_trace(sim, "worker %llu dies", (unsigned long long)node->id);
+    node->died_ms = sim->now_ms;
     tm_worker_destroy(node->worker);
     node->worker = NULL;
     node->hangs = false;
@@ -661,6 +662,10 @@ static void dice_decide(void *context, const struct tm_run_view *view, struct tm
     }
     struct tm_decider decider = tm_decider_use_all(&rule);
     decider.decide(decider.context, view, out);
+    if (sim->on_demand_dice == 0 || !out->rents) return;
+    struct tm_random dice = tm_random_make(sim->seed, 7000 + view->applied / 30);
+    out->want_on_demand = (uint32_t)tm_random_below(&dice, sim->on_demand_dice);
+    out->want_spot -= out->want_on_demand < out->want_spot ? out->want_on_demand : out->want_spot;
 }
 
 /* As fast as it has instances, deeper pipelines a little less so. */
@@ -692,8 +697,11 @@ static void policy_make(struct sim *sim)
                                   .cost = &sim->cost,
                                   .interval_s = 60,
                                   .workers_min = (int)sim->rule.workers_min,
-                                  .copy_every_ms = sim->rule.copy_every_ms,
-                                  .copy_every_alone_ms = sim->rule.copy_every_ms / 2};
+                                  .workers_max = (int)sim->rule.workers_max,
+                                  .samples_per_step = 8,
+                                  .deadline_s = sim->deadline_s,
+                                  .copy_every_ms = sim->fixed_copies ? sim->rule.copy_every_ms : 0,
+                                  .copy_every_alone_ms = sim->fixed_copies ? sim->rule.copy_every_ms / 2 : 0};
     if (rc == 0) rc = tm_policy_decider_create(&rule, &sim->policy, &e);
     if (rc != 0) sim_fail(sim, "no policy: %s", e.text);
 }
@@ -768,6 +776,14 @@ void sim_init(struct sim *sim, uint64_t seed)
     sim->rule = (struct tm_use_all){.stages = sim->stages,
                                     .workers_min = 1 + (uint32_t)sim_below(sim, 2),
                                     .copy_every_ms = 5000 + (int64_t)sim_below(sim, 25000)};
+    sim->supply = NODES_MAX;
+    if (sim_unit(sim) < 0.7) {
+        sim->rule.workers_max = sim->stages + 1 + (uint32_t)sim_below(sim, 5);
+        sim->on_demand_dice = sim_unit(sim) < 0.4 ? 3 : 0;
+        sim->deadline_s = sim_unit(sim) < 0.5 ? 60 + (double)sim_below(sim, 300) : 0;
+    }
+    sim->cloud_passive = sim->rule.workers_max == 0;
+    sim->fixed_copies = sim_unit(sim) < 0.5;
     sim->coordinator_options = (struct tm_coordinator_options){.job = 42,
                                                                .token = sim_token,
                                                                .random_seed = seed,

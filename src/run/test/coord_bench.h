@@ -33,6 +33,7 @@ struct bench {
     struct tm_outbox out;
     struct tm_arena arena;
     int64_t now_ms;
+    uint64_t drain_step;    /* heartbeats know of */
     uint64_t report_ago_ms; /* how long ago the step was applied, say reports */
 };
 
@@ -187,6 +188,7 @@ static inline void bench_heartbeat(struct bench *b, uint64_t worker, uint64_t ap
     body.applied = applied;
     body.applied_ago_ms = ago_ms;
     body.step_ms = 70;
+    body.drain_step = b->drain_step;
     message.body_case = TMW__ENVELOPE__BODY_HEARTBEAT;
     message.heartbeat = &body;
     tm_coordinator_receive(b->coordinator, b->now_ms, &message, &b->out);

@@ -223,6 +223,7 @@ static inline void rig_heartbeat(struct coord_rig *r, uint64_t id)
     body.waiting_for = fake->waiting_for;
     body.progress = fake->applied + fake->assigned;
     body.step_ms = 500;
+    body.drain_step = fake->drain_step;
     body.copied_set = fake->set;
     for (size_t i = 0; fake->set != 0 && fake->applied >= fake->set_step && i < fake->part_count; i++)
         list[body.n_copied++] = &fake->parts[i];

@@ -1,0 +1,138 @@
+/* Giving instances back. Which ones, when there are more than are wanted; and when: not before nothing is there that is
+ * not elsewhere too. An instance that is to go is treated as one with a notice: it gets no seat and no copies, and the
+ * running generation is changed without it. */
+#include "run/coord_internal.h"
+
+#include "base/alloc.h"
+#include "base/planted.h"
+
+bool tm_coord__releasing(const struct tm_coordinator *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->release_count; i++)
+        if (c->releases[i].id == id) return true;
+    return false;
+}
+
+/* ---- which ---- */
+
+/* How little it is missed: the higher, the less. */
+static int dispensable(struct tm_coordinator *c, int64_t now_ms, uint64_t id)
+{
+    const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, id);
+    const struct tm_member *member = tm_roster_find(&c->roster, id);
+    if (k == NULL || !k->registered) return member == NULL ? 4 : 0; /* one that is silent may come back with state */
+    if (tm_coord__noticed(c, k, now_ms)) return 3;
+    return member == NULL || member->spare ? 2 : 1;
+}
+
+static size_t running(const struct tm_coordinator *c, bool spot)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < c->instance_count; i++)
+        count += c->instances[i].end_ms == 0 && (c->instances[i].spot != 0) == spot;
+    return count;
+}
+
+static const Tmw__Instance *choose(struct tm_coordinator *c, int64_t now_ms, bool spot)
+{
+    const Tmw__Instance *best = NULL;
+    int most = 0;
+    for (size_t i = 0; i < c->instance_count; i++) {
+        const Tmw__Instance *instance = &c->instances[i];
+        if (instance->end_ms != 0 || (instance->spot != 0) != spot || tm_coord__releasing(c, instance->id)) continue;
+        int rank = dispensable(c, now_ms, instance->id);
+        if (rank < most || rank == 0) continue; /* of equals the newest */
+        most = rank;
+        best = instance;
+    }
+    return best;
+}
+
+static size_t chosen(const struct tm_coordinator *c, bool spot)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < c->release_count; i++)
+        count += c->releases[i].spot == spot;
+    return count;
+}
+
+static void forget(struct tm_coordinator *c, size_t i)
+{
+    c->releases[i] = c->releases[--c->release_count];
+}
+
+static void choose_all(struct tm_coordinator *c, int64_t now_ms, bool spot, size_t want)
+{
+    while (running(c, spot) > want + chosen(c, spot) && c->release_count < RELEASES_MAX) {
+        const Tmw__Instance *instance = choose(c, now_ms, spot);
+        if (instance == NULL) return;
+        c->releases[c->release_count++] = (struct release){.id = instance->id, .spot = spot};
+    }
+    for (size_t i = c->release_count; i-- > 0;) /* wanted after all, as long as the cloud has not been told */
+        if (c->releases[i].spot == spot && !c->releases[i].ordered && running(c, spot) < want + chosen(c, spot))
+            forget(c, i);
+}
+
+/* ---- when ---- */
+
+/* Is the newest copy set whole without those that go? */
+static bool copies_elsewhere(struct tm_coordinator *c)
+{
+    const struct copy_set *set = tm_coord__newest_good(c);
+    for (uint32_t l = 0; set != NULL && l < c->options.layers; l++) {
+        bool found = false;
+        for (size_t p = 0; p < set->part_count && !found; p++) {
+            const struct copy_held *part = &set->parts[p];
+            if (part->layer != l || tm_coord__is_bad(c, set->set, l, part->holder, set->step)) continue;
+            const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, part->holder);
+            bool here = k != NULL && k->registered && k->peer.incarnation == part->holder_incarnation;
+            found = part->holder == 0 || (here && !tm_coord__releasing(c, part->holder));
+        }
+        if (!found) return false;
+    }
+    return true;
+}
+
+static bool may_go(struct tm_coordinator *c, uint64_t id)
+{
+    if (TM_PLANTED(release_unsafe)) return true;
+    const struct tm_member *member = tm_roster_find(&c->roster, id);
+    if (member != NULL && !member->spare) return false;
+    for (size_t p = 0; p < c->copying.part_count; p++)
+        if (c->copying.parts[p].holder == id) return false;
+    if (copies_elsewhere(c)) return true;
+    c->copy_asked = true;
+    return false;
+}
+
+void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    for (size_t i = c->release_count; i-- > 0;) {
+        const Tmw__Instance *instance = tm_coord__instance(c, c->releases[i].id);
+        if (instance == NULL || instance->end_ms != 0) forget(c, i);
+    }
+    if (!c->rents || tm_coord__ended(c)) return;
+    choose_all(c, now_ms, true, c->want_spot);
+    choose_all(c, now_ms, false, c->want_on_demand);
+    if (c->phase != TM_COORDINATOR_RUNNING) return; /* who is needed is not known before a generation runs */
+    for (size_t i = 0; i < c->release_count; i++) {
+        struct release *release = &c->releases[i];
+        if (release->ordered || !may_go(c, release->id)) continue;
+        release->ordered = true;
+        Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+        Tmw__ReleaseEvent body = TMW__RELEASE_EVENT__INIT;
+        body.instance = release->id;
+        event.body_case = TMW__RECORD_EVENT__BODY_RELEASE;
+        event.release = &body;
+        tm_coord__record(c, &event, false, out);
+    }
+}
+
+size_t tm_coord__release_list(const struct tm_coordinator *c, uint64_t list[RELEASES_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < c->release_count; i++)
+        if (c->releases[i].ordered && tm_coord__instance(c, c->releases[i].id)->end_ms == 0)
+            list[count++] = c->releases[i].id;
+    return count;
+}

@@ -1,0 +1,166 @@
+/* Giving instances back: which ones, and not before what they hold is elsewhere. */
+#include "run/test/coord_bench.h"
+
+struct cloud {
+    struct bench b;
+    uint64_t sequence;
+    Tmw__Instance instances[8];
+    size_t count;
+};
+
+static void cloud_joins(struct cloud *c)
+{
+    Tmw__Hello body = TMW__HELLO__INIT;
+    struct tm_peer from = {.role = TM_ROLE_CLOUD, .id = 1, .incarnation = 9};
+    struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
+    tm_message message = tm_message_make(BENCH_JOB, &from, &to);
+    uint8_t token[] = "t";
+    body.token.data = token;
+    body.token.len = 1;
+    message.body_case = TMW__ENVELOPE__BODY_HELLO;
+    message.hello = &body;
+    tm_coordinator_receive(c->b.coordinator, c->b.now_ms, &message, &c->b.out);
+    const struct tm_action *last = &c->b.out.actions[c->b.out.count - 1];
+    tm_message *challenge = NULL;
+    assert_int_equal(tm_message_unpack(tm_outbox_data(&c->b.out, last), last->length, &c->b.arena, &challenge, NULL),
+                     0);
+    body.nonce = challenge->challenge->nonce;
+    tm_coordinator_receive(c->b.coordinator, c->b.now_ms, &message, &c->b.out);
+}
+
+/* The order that answers the next report. */
+static const Tmw__CloudOrder *report(struct cloud *c)
+{
+    Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+    struct tm_peer from = {.role = TM_ROLE_CLOUD, .id = 1, .incarnation = 9};
+    struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
+    tm_message message = tm_message_make(BENCH_JOB, &from, &to);
+    Tmw__Instance *list[8];
+    for (size_t i = 0; i < c->count; i++)
+        list[body.n_instances++] = &c->instances[i];
+    body.instances = list;
+    body.sequence = ++c->sequence;
+    message.body_case = TMW__ENVELOPE__BODY_CLOUD_REPORT;
+    message.cloud_report = &body;
+    bench_tick(&c->b, 10);
+    tm_coordinator_receive(c->b.coordinator, c->b.now_ms, &message, &c->b.out);
+    tm_message *order = NULL;
+    for (size_t i = 0; i < c->b.out.count; i++) {
+        const struct tm_action *action = &c->b.out.actions[i];
+        if (action->kind != TM_ACTION_SEND || action->to.role != TM_ROLE_CLOUD) continue;
+        assert_int_equal(
+            tm_message_unpack(tm_outbox_data(&c->b.out, action), action->length, &c->b.arena, &order, NULL), 0);
+    }
+    assert_non_null(order);
+    assert_int_equal(order->body_case, TMW__ENVELOPE__BODY_CLOUD_ORDER);
+    return order->cloud_order;
+}
+
+static void setup(struct cloud *c, size_t instances, uint32_t workers_max)
+{
+    struct tm_coordinator_options options = bench_options;
+    options.lease_ms = 1000000;
+    *c = (struct cloud){.count = instances};
+    bench_open_as(&c->b, &options);
+    c->b.rule.workers_max = workers_max;
+    tm_coordinator_begin(c->b.coordinator, c->b.now_ms, 0, &c->b.out);
+    for (size_t i = 0; i < instances; i++) {
+        tmw__instance__init(&c->instances[i]);
+        c->instances[i].id = i + 1;
+        c->instances[i].spot = true;
+        c->instances[i].start_ms = 1;
+    }
+    cloud_joins(c);
+}
+
+/* Four train in two pipelines; from now on two are wanted. The two that go are left out first. */
+static void test_seat_moves_first(void **state)
+{
+    (void)state;
+    struct cloud c;
+    setup(&c, 4, 4);
+    assert_int_equal(report(&c)->want_spot, 4);
+    bench_run(&c.b, 4);
+    for (uint64_t w = 1; w <= 4; w++)
+        bench_heartbeat(&c.b, w, 5, 0);
+    assert_int_equal(report(&c)->n_release, 0);
+    c.b.rule.workers_max = 2;
+    bench_tick(&c.b, 50);
+    const Tmw__CloudOrder *order = report(&c);
+    assert_int_equal(order->want_spot, 2);
+    assert_int_equal(order->n_release, 0); /* they have seats */
+    bench_tick(&c.b, 50);
+    assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_DRAINING);
+    c.b.drain_step = 6;
+    for (uint64_t w = 1; w <= 4; w++)
+        bench_heartbeat(&c.b, w, 6, 0);
+    Tmw__RecordEvent *event = NULL;
+    assert_true(bench_recorded(&c.b, TMW__RECORD_EVENT__BODY_GENERATION, &event) > 0);
+    assert_int_equal(event->generation->cause, TM_CHANGED_RELEASE);
+    for (uint64_t w = 1; w <= 4; w++)
+        bench_report(&c.b, w, 6, 0, w % 2 == 1 ? 0 : 2, w % 2 == 1 ? 2 : 4);
+    assert_int_equal(report(&c)->n_release, 0); /* not before the next generation runs */
+    const struct tm_roster *roster = tm_coordinator_look(c.b.coordinator).roster;
+    for (size_t i = 0; i < roster->member_count; i++)
+        if (!roster->members[i].spare) bench_ready(&c.b, roster->members[i].id);
+    assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_RUNNING);
+    (void)report(&c);
+    order = report(&c);
+    assert_int_equal(order->n_release, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(tm_roster_find(roster, order->release[i])->spare);
+    assert_int_equal(bench_recorded(&c.b, TMW__RECORD_EVENT__BODY_RELEASE, NULL), 2); /* each once */
+    for (size_t i = 0; i < 2; i++) {                                                  /* they go: no loss */
+        c.instances[order->release[i] - 1].end_ms = 99;
+        c.instances[order->release[i] - 1].released = true;
+    }
+    bench_forget(&c.b);
+    assert_int_equal(report(&c)->n_release, 0);
+    assert_int_equal(bench_recorded(&c.b, TMW__RECORD_EVENT__BODY_LOSS, NULL), 0);
+    assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_RUNNING);
+    bench_close(&c.b);
+}
+
+/* Wanted again before the cloud was told: it stays. */
+static void test_wanted_again(void **state)
+{
+    (void)state;
+    struct cloud c;
+    setup(&c, 2, 2);
+    (void)report(&c);
+    bench_run(&c.b, 2);
+    c.b.rule.workers_max = 1;
+    bench_tick(&c.b, 50);
+    (void)report(&c);
+    bench_tick(&c.b, 50);
+    assert_int_equal(tm_coordinator_look(c.b.coordinator).phase, TM_COORDINATOR_DRAINING);
+    c.b.rule.workers_max = 2;
+    c.b.drain_step = 1;
+    for (uint64_t w = 1; w <= 2; w++)
+        bench_heartbeat(&c.b, w, 1, 0);
+    for (uint64_t w = 1; w <= 2; w++)
+        bench_report(&c.b, w, 1, 0, w == 1 ? 0 : 2, w == 1 ? 2 : 4);
+    (void)report(&c);
+    const Tmw__CloudOrder *order = report(&c);
+    assert_int_equal(order->n_release, 0);
+    assert_int_equal(order->want_spot, 2);
+    bench_close(&c.b);
+}
+
+/* One that never joined goes first, and at once. */
+static void test_stranger_first(void **state)
+{
+    (void)state;
+    struct cloud c;
+    setup(&c, 3, 2);
+    (void)report(&c);
+    bench_run(&c.b, 2);
+    bench_tick(&c.b, 50);
+    (void)report(&c);
+    const Tmw__CloudOrder *order = report(&c);
+    assert_int_equal(order->n_release, 1);
+    assert_int_equal(order->release[0], 3);
+    bench_close(&c.b);
+}
+
+TM_TEST_MAIN(TM_TEST(test_seat_moves_first), TM_TEST(test_wanted_again), TM_TEST(test_stranger_first))
