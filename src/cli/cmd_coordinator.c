@@ -66,7 +66,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
                                                            .fetch_limit_ms = 15000,
                                                            .stall_ms = 15000,
                                                            .quarantine_ms = 5000,
-                                                           .copy_limit_ms = 20000,
+                                                           .copy_limit_ms = 10000,
                                                            .false_alarm_ms = 30000,
                                                            .durable_wait_ms = 600000,
                                                            .copies = settings->checkpoint_restart ? 0 : 1,

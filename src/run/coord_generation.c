@@ -539,8 +539,10 @@ void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_
     }
     const struct copy_set *durable = tm_coord__newest_good(c);
     bool copies_wanted = c->options.copies > 0 || c->options.copies_to_files;
-    if (copies_wanted && (durable == NULL || durable->step < c->options.steps)) {
-        if (c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
+    bool in_memory = durable != NULL && durable->step == c->options.steps;
+    bool in_files = !c->options.copies_to_files || tm_coord__filed_step(c) == c->options.steps;
+    if (copies_wanted && !(in_memory && in_files)) { /* workers' memory goes with them: files are what is left */
+        if (c->copying.set == 0) tm_coord__copy_at(c, now_ms, c->options.steps, in_memory, out);
         if (c->copying.set != 0) return; /* the last step is made durable first */
     }
     tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);

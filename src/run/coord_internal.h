@@ -342,6 +342,7 @@ void tm_coord__send_assign(struct tm_coordinator *c, const struct tm_member *mem
 /* coord_copy.c */
 void tm_coord__copy_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 /* At a step that all will reach or stand at. */
+uint64_t tm_coord__filed_step(struct tm_coordinator *c); /* of the newest set that is whole in files; 0: none */
 void tm_coord__copy_at(struct tm_coordinator *c, int64_t now_ms, uint64_t step, bool files_only, struct tm_outbox *out);
 void tm_coord__copy_begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__copy_heard(struct tm_coordinator *c, int64_t now_ms, const struct known *k, const Tmw__Heartbeat *body,

@@ -22,7 +22,7 @@ static bool in_files(struct tm_coordinator *c, const struct copy_set *set)
 }
 
 /* The newest step that stays when all memory is gone; 0: none. */
-static uint64_t filed_step(struct tm_coordinator *c)
+uint64_t tm_coord__filed_step(struct tm_coordinator *c)
 {
     for (size_t i = c->set_count; i-- > 0;)
         if (!c->sets[i].bad && in_files(c, &c->sets[i])) return c->sets[i].step;
@@ -50,7 +50,7 @@ void tm_coordinator_stop(struct tm_coordinator *c, int64_t now_ms, const char *r
     if (tm_coord__ended(c)) return;
     if (at_once) {
         (void)snprintf(c->stop_reason, sizeof c->stop_reason, "%s", reason);
-        stopped(c, now_ms, filed_step(c), false, out);
+        stopped(c, now_ms, tm_coord__filed_step(c), false, out);
         return;
     }
     if (c->stop_wanted) return;
@@ -77,7 +77,7 @@ static void keep_step(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
         return;
     }
     c->waiting = "the last copy set";
-    if (filed_step(c) == c->drain_step) {
+    if (tm_coord__filed_step(c) == c->drain_step) {
         stopped(c, now_ms, c->drain_step, true, out);
         return;
     }
@@ -88,7 +88,7 @@ static void keep_step(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
 void tm_coord__stop_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     if (c->phase != TM_COORDINATOR_STOPPING) return;
-    if (TM_PLANTED(stop_early)) stopped(c, now_ms, filed_step(c), true, out);
+    if (TM_PLANTED(stop_early)) stopped(c, now_ms, tm_coord__filed_step(c), true, out);
     if (c->phase != TM_COORDINATOR_STOPPING) return;
     if (tm_coord__drained(c)) {
         keep_step(c, now_ms, out);
@@ -108,7 +108,7 @@ void tm_coord__stop_limit(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     if (nothing && c->phase != TM_COORDINATOR_REBUILDING)
         stopped(c, now_ms, 0, true, out);
     else if (now_ms - c->stop_ms > limit_ms)
-        stopped(c, now_ms, filed_step(c), false, out);
+        stopped(c, now_ms, tm_coord__filed_step(c), false, out);
 }
 
 /* ---- reading it back ---- */

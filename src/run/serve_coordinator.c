@@ -22,6 +22,8 @@ struct service {
     struct tm_links *links;
     struct tm_tls *tls;
     struct tm_outbox out;
+    struct tm_text newest; /* event of the newest set in files, by the record at the start */
+    uint64_t newest_set;
     int failed; /* the record's error: nothing more may be done */
     struct tm_error error;
     int64_t done_ms;   /* -1: the job is not finished */
@@ -47,15 +49,15 @@ static void manifest_path(const struct service *s, uint64_t set, char *out)
     (void)snprintf(out, PATH_BYTES, "%s/set-%" PRIu64 ".manifest", s->given->copy_folder, set);
 }
 
-static void put_manifest(struct service *s, const struct tm_action *action)
+static void put_manifest(struct service *s, uint64_t set, const void *data, size_t length)
 {
     char path[PATH_BYTES];
     char number[32];
     struct tm_error e;
     if (s->given->copy_folder == NULL) return;
-    manifest_path(s, action->number, path);
-    int rc = s->env->file_write(s->env, path, tm_outbox_data(&s->out, action), action->length, &e);
-    (void)snprintf(number, sizeof number, "%" PRIu64 "\n", action->number);
+    manifest_path(s, set, path);
+    int rc = s->env->file_write(s->env, path, data, length, &e);
+    (void)snprintf(number, sizeof number, "%" PRIu64 "\n", set);
     (void)snprintf(path, sizeof path, "%s/newest", s->given->copy_folder);
     if (rc == 0) rc = s->env->file_write(s->env, path, number, strlen(number), &e);
     if (rc != 0) tm_log(TM_LOG_WARN, "the manifest of a copy set is not stored: %s", e.text);
@@ -92,7 +94,7 @@ static void carry_out(struct service *s)
             put_event(s, data, action->length, action->number != 0);
             break;
         case TM_COORDINATOR_MANIFEST:
-            put_manifest(s, action);
+            put_manifest(s, action->number, data, action->length);
             break;
         case TM_COORDINATOR_FILES_DROP:
             drop_files(s, action->number);
@@ -123,7 +125,22 @@ static int load_event(void *context, uint64_t sequence, const Tmw__RecordEvent *
 {
     struct service *s = context;
     (void)sequence;
+    const Tmw__CopySet *set = event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE ? event->set_whole : NULL;
+    bool in_files = false;
+    for (size_t i = 0; set != NULL && i < set->n_parts; i++)
+        in_files = in_files || set->parts[i]->holder == 0;
+    if (in_files) {
+        tm_text_clear(&s->newest);
+        tm_record_event_pack(event, &s->newest);
+        s->newest_set = set->set;
+    }
     return tm_coordinator_load(s->coordinator, event, e);
+}
+
+/* The last one may have died between the record's word of a whole set and the files beside it. */
+static void mend_manifest(struct service *s)
+{
+    if (s->newest_set != 0) put_manifest(s, s->newest_set, s->newest.data, s->newest.length);
 }
 
 static int load_manifest(struct service *s, const char *path, struct tm_error *e)
@@ -220,6 +237,8 @@ static int start(struct service *s, struct tm_error *e)
     s->tap = (struct tm_run_tap){.self = s, .status = tap_status, .events = tap_events, .stop = tap_stop};
     int rc = tm_record_open(s->given->record, &s->record, e);
     if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
+    if (rc == 0) rc = tm_text_status(&s->newest, e);
+    if (rc == 0) mend_manifest(s);
     if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
     if (rc != 0) return rc;
@@ -297,6 +316,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
 {
     struct service s = {.env = env, .given = service, .done_ms = -1};
     tm_outbox_init(&s.out);
+    tm_text_init(&s.newest, TM_MESSAGE_BYTES_MAX);
     int rc = start(&s, e);
     if (rc == 0) {
         loop(&s);
@@ -312,5 +332,6 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     tm_coordinator_destroy(s.coordinator);
     tm_run_watch_destroy(s.watch);
     tm_outbox_deinit(&s.out);
+    tm_text_deinit(&s.newest);
     return rc;
 }
