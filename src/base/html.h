@@ -54,6 +54,8 @@ void tm_html_lane_open(struct tm_text *out, const char *kind, const char *captio
                        const struct tm_html_axis *y);
 void tm_html_lane_labels(struct tm_text *out);
 void tm_html_lane_close(struct tm_text *out);
+/* The x axis below lanes: ticks, and "what (unit)". */
+void tm_html_scale(struct tm_text *out, const struct tm_html_axis *x, const char *what);
 void tm_html_time_scale(struct tm_text *out, const struct tm_html_axis *x);
 
 static inline double tm_html_x(const struct tm_html_axis *axis, double value)

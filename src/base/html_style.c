@@ -92,6 +92,10 @@ const char tm_html_style[] =
     "stroke-width:1.5;stroke-dasharray:5 3}.truth{fill:none;stroke:var(--ink);stroke-width:1.7}"
     "i.truth{height:0!important;border-top:2px solid var(--ink);vertical-align:4px!important}"
     "i.median{height:0!important;border-top:2px dashed #0072b2;vertical-align:4px!important}"
+    /* a run: how long each instance was there */
+    ".stall+.nodes{margin-top:14px}.repeat+.cards,header+.cards{margin-top:16px}"
+    ".stay{height:16px;margin-bottom:0}.stay .plot{border-bottom:0}.stay .y .c{writing-mode:horizontal-tb;"
+    "transform:translateY(-50%);left:auto;right:7px}.stays{break-inside:auto}"
     /* tables */
     ".scroll{overflow-x:auto;margin:14px 0}table{border-collapse:collapse;font-size:12.5px;width:100%;"
     "font-variant-numeric:tabular-nums}th,td{padding:4px 7px;border-bottom:1px solid var(--line);text-align:right;"
@@ -103,7 +107,7 @@ const char tm_html_style[] =
     "@media(max-width:640px){body{padding:14px 12px 40px}h1{font-size:20px}.lane{grid-template-columns:58px "
     "minmax(0,1fr)}.t .n{display:none}.cards{grid-template-columns:1fr 1fr}.card b{font-size:18px}}"
     "@media print{@page{margin:12mm}body{max-width:none;padding:0;font-size:11px}"
-    "article+article,details{break-before:page}article.fans{break-before:auto}"
+    "article+article,details{break-before:page}article.fans,article.flow,article.flow~details{break-before:auto}"
     "h2,h4,summary,.legend,thead{break-after:avoid}.cards,.trio,table,.legend{break-inside:avoid}"
     ".trio{grid-template-columns:repeat(3,1fr);gap:10px 12px}.cards{grid-template-columns:repeat(4,1fr)}"
     ".card b{font-size:17px}.card{border:1px solid var(--line)}"

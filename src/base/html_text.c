@@ -194,7 +194,7 @@ void tm_html_lane_close(struct tm_text *out)
     tm_text_puts(out, "</svg></div></div>\n");
 }
 
-void tm_html_time_scale(struct tm_text *out, const struct tm_html_axis *x)
+void tm_html_scale(struct tm_text *out, const struct tm_html_axis *x, const char *what)
 {
     double ticks[TM_HTML_TICKS_MAX];
     size_t count = tm_html_ticks(x, ticks);
@@ -205,7 +205,13 @@ void tm_html_time_scale(struct tm_text *out, const struct tm_html_axis *x)
         tm_html_tick_label(out, x, ticks[i]);
         tm_text_puts(out, "</i>");
     }
-    tm_text_printf(out, "<b>time since the start (%s)</b></div></div>\n", x->unit_name);
+    tm_text_printf(out, "<b>%s%s%s%s</b></div></div>\n", what, x->unit_name[0] != '\0' ? " (" : "", x->unit_name,
+                   x->unit_name[0] != '\0' ? ")" : "");
+}
+
+void tm_html_time_scale(struct tm_text *out, const struct tm_html_axis *x)
+{
+    tm_html_scale(out, x, "time since the start");
 }
 
 /* ---- the document ---- */

@@ -350,6 +350,18 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_stop,
     },
     {
+        .name = "report",
+        .summary = "what a run did, as one HTML file",
+        .description =
+            "Makes report.html of a run that has ended or was stopped, from its record: what it took and cost beside "
+            "what was predicted, fleet, layouts, pace and pauses over time, the bill against on-demand, the loss, "
+            "every instance and every event. The file needs no network. tidemill run makes it at the end by itself.",
+        .examples = "  tidemill report --state gpt-tiny\n"
+                    "  tidemill report --state /tmp/run -o what-happened.html\n",
+        .options = tm_report_command_options,
+        .run = tm_cmd_report,
+    },
+    {
         .name = "agent",
         .summary = "take part in a run: one on every instance",
         .arguments = "[-- COMMAND...]",

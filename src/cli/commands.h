@@ -70,6 +70,9 @@ int tm_cmd_events(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_stop_command_options[];
 int tm_cmd_stop(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_report_command_options[];
+int tm_cmd_report(struct tm_cli *cli, struct tm_error *e);
+
 int tm_cmd_help(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_config(struct tm_cli *cli, struct tm_error *e);
 int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e);

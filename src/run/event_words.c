@@ -24,6 +24,7 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     case TMW__RECORD_EVENT__BODY_PRICE:
     case TMW__RECORD_EVENT__BODY_JOB:
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
+    case TMW__RECORD_EVENT__BODY_SET_WHOLE:     /* every few seconds; views tell which step is durable */
     case TMW__RECORD_EVENT__BODY_SET_BAD:       /* old ones go; that one was lost is a note */
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP: /* the job's state is told too */
         return true;
@@ -124,11 +125,11 @@ static void pause_words(const Tmw__PauseEvent *body, struct tm_text *out)
 static void bottleneck_words(const Tmw__BottleneckEvent *body, struct tm_text *out)
 {
     if (body->worker != 0)
-        tm_text_printf(out, "worker %" PRIu64 " holds the others up: they wait for it %u%% of the time", body->worker,
-                       body->percent);
+        tm_text_printf(out, "worker %" PRIu64 " holds the others up", body->worker);
     else
-        tm_text_printf(out, "steps take %" PRIu64 " ms, %" PRIu64 " ms were predicted", body->observed_ms,
-                       body->predicted_ms);
+        tm_text_puts(out, "all are slow");
+    tm_text_printf(out, ": %u%% of the speed is lost; steps take %" PRIu64 " ms instead of %" PRIu64, body->percent,
+                   body->observed_ms, body->predicted_ms);
 }
 
 static void state_words(const Tmw__StateEvent *body, struct tm_text *out)
@@ -165,6 +166,10 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
         tm_text_puts(out, "the job's kernels are ");
         safe(out, event->kernel_class);
+        break;
+    case TMW__RECORD_EVENT__BODY_PACE:
+        tm_text_printf(out, "steps take %" PRIu64 " ms; %" PRIu64 " ms were predicted", event->pace->observed_ms,
+                       event->pace->predicted_ms);
         break;
     case TMW__RECORD_EVENT__BODY_RELEASE:
         tm_text_printf(out, "instance %" PRIu64 " may be given back", event->release->instance);

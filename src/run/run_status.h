@@ -177,6 +177,8 @@ int tm_run_watch_take(struct tm_run_watch *watch, uint64_t sequence, const Tmw__
 /* What the coordinator says of now. */
 int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
                       struct tm_error *e);
+/* What the wall's time of the run would be at an event then. */
+double tm_run_watch_wall_s(const struct tm_run_watch *watch, int64_t utc_ms);
 /* All of it as it stands now; borrowed until the next call with this watch. */
 const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch);
 

@@ -403,10 +403,11 @@ static int take_pause(struct tm_run_watch *watch, int64_t at_ms, const Tmw__Paus
     int rc = tm_grow(&array, &s->pause_capacity, s->pause_count + 1, sizeof *s->pauses, PAUSES_MAX);
     s->pauses = array;
     if (rc != 0) return rc == -(int)TM_ENOMEM ? tm_error_nomem(e) : 0;
+    int64_t end_ms = at_ms - (int64_t)(body->ago_ms & INT32_MAX);
     double lost_ms = (double)body->pause_ms - (double)body->step_ms - (double)waited_ms;
     s->pauses[s->pause_count++] = (struct tm_run_pause){.generation = body->generation,
                                                         .cause = (enum tm_change_cause)body->cause,
-                                                        .end_utc_ms = at_ms,
+                                                        .end_utc_ms = end_ms,
                                                         .pause_s = lost_ms > 0 ? lost_ms / 1000 : 0};
     double pause_s = s->pauses[s->pause_count - 1].pause_s;
     rc = add_sorted(&watch->all_pauses, pause_s, &s->pause, e);
@@ -488,12 +489,22 @@ static bool has_ended(enum tm_job_state state)
 }
 
 /* The clock on the wall may jump back: then no time has passed. */
+static int64_t passed_ms(const struct tm_run_watch *watch, int64_t at_ms)
+{
+    bool passes = watch->event_utc_ms != 0 && at_ms > watch->event_utc_ms && !has_ended(watch->status.state);
+    return passes ? at_ms - watch->event_utc_ms : 0;
+}
+
+double tm_run_watch_wall_s(const struct tm_run_watch *watch, int64_t utc_ms)
+{
+    return (double)(watch->wall_ms + passed_ms(watch, utc_ms)) / 1000;
+}
+
 static void pass_time(struct tm_run_watch *watch, int64_t at_ms)
 {
     struct tm_run_status *s = &watch->status;
     if (s->begun_utc_ms == 0) s->begun_utc_ms = at_ms;
-    if (watch->event_utc_ms != 0 && at_ms > watch->event_utc_ms && !has_ended(s->state))
-        watch->wall_ms += at_ms - watch->event_utc_ms;
+    watch->wall_ms += passed_ms(watch, at_ms);
     watch->event_utc_ms = at_ms;
     s->utc_ms = at_ms;
 }

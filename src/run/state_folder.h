@@ -8,7 +8,7 @@
  *     cloud/         of the cloud: its state, what it has billed (account), workers' pids
  *     owner          pid, start and mark of the program that runs it; gone when none does
  *     result/        the weights at the end, as a checkpoint
- *     summary.json, report.html, measured.tmcost
+ *     summary.json, report.html, measured.tmcost, prediction.json (what the plan said)
  *
  * Only one program runs a job. One that was killed leaves `owner` behind: the next finds it, ends what bears its mark,
  * and takes over. */
@@ -36,6 +36,7 @@ enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 6
     X(RESULT, "result")                                                                                                \
     X(SUMMARY, "summary.json")                                                                                         \
     X(REPORT, "report.html")                                                                                           \
+    X(PREDICTION, "prediction.json")                                                                                   \
     X(COST, "measured.tmcost")
 
 enum tm_state_file {

@@ -274,8 +274,7 @@ static void test_lines(void **state)
     screen.tap.tap.sequence = 19;
     tm_env_virtual_advance(env, 1000);
     tm_live_view_step(view);
-    assert_string_equal(tm_text_string(&screen.seen), "     5.0s  step 40 is durable (copy set 1)\n"
-                                                      "     5.2s  worker 2 is lost: its process ended\n");
+    assert_string_equal(tm_text_string(&screen.seen), "     5.2s  worker 2 is lost: its process ended\n");
     tm_text_clear(&screen.seen);
     screen.tap.tap.sequence = 46;
     tm_env_virtual_advance(env, 1000);

@@ -1,0 +1,86 @@
+/* A run from beginning to end, made from the events of its record: what a report draws. Times are seconds of the run,
+ * by the clock on the wall; the time between a stop and going on is left out (as in status.wall_s). */
+#ifndef TM_RUN_RUN_HISTORY_H
+#define TM_RUN_RUN_HISTORY_H
+
+#include "run/run_status.h"
+
+/* From time_s on, until the next one. */
+struct tm_history_fleet {
+    double time_s;
+    uint32_t here;
+    uint32_t noticed;
+};
+
+struct tm_history_layout {
+    double from_s, to_s;
+    uint64_t generation;
+    uint32_t pipelines, stages, spares;
+};
+
+struct tm_history_progress {
+    double time_s;
+    uint64_t step;
+    double loss;   /* NaN: not told */
+    double step_s; /* NaN: not told */
+};
+
+struct tm_history_bill {
+    double time_s;
+    double bill_usd;
+    double on_demand_usd; /* NaN: no price */
+};
+
+struct tm_history_pause {
+    double from_s, to_s;
+    enum tm_change_cause cause; /* TM_CHANGED_NONE: waiting for workers; TM_CHANGED_BEGIN: start-up */
+};
+
+struct tm_history_instance {
+    uint64_t id;
+    bool spot;
+    double from_s, to_s; /* to_s: its end, or the run's */
+    double notice_s;     /* NaN: it had none */
+    enum tm_instance_state state;
+    bool announced;
+    double bill_usd;
+};
+
+struct tm_history_event {
+    double time_s;
+    const char *kind; /* of the schema: static */
+    char *text;       /* owned */
+};
+
+struct tm_run_history {
+    const struct tm_run_status *status; /* at the end; borrowed from inside */
+    struct tm_history_fleet *fleet;
+    size_t fleet_count;
+    struct tm_history_layout *layouts;
+    size_t layout_count;
+    struct tm_history_progress *progress;
+    size_t progress_count;
+    struct tm_history_bill *bill;
+    size_t bill_count;
+    struct tm_history_pause *pauses;
+    size_t pause_count;
+    struct tm_history_instance *instances; /* in the order of their arrival */
+    size_t instance_count;
+    struct tm_history_event *events; /* those for people; the first TM_HISTORY_EVENTS_MAX */
+    size_t event_count;
+    size_t events_left_out;
+};
+
+enum { TM_HISTORY_EVENTS_MAX = 2000, TM_HISTORY_POINTS_MAX = 1 << 20 };
+
+struct tm_run_historian;
+
+/* The caller owns the result. NULL: out of memory. */
+struct tm_run_historian *tm_run_historian_create(void);
+void tm_run_historian_destroy(struct tm_run_historian *historian);
+int tm_run_historian_take(struct tm_run_historian *historian, uint64_t sequence, const Tmw__RecordEvent *event,
+                          struct tm_error *e);
+/* Up to the last event; borrowed. After it nothing more is taken. */
+const struct tm_run_history *tm_run_historian_tell(struct tm_run_historian *historian);
+
+#endif
