@@ -3,7 +3,9 @@
  *
  *   torch-node coordinator FOLDER LISTEN STEPS LAYERS MICRO_BATCHES STAGES
  *   torch-node agent FOLDER ID COMMAND...     starts COMMAND again and again, with a worker's variables
- *   torch-node events FOLDER                  the record, as text */
+ *   torch-node events FOLDER                  the record, as text
+ *
+ * TORCH_NODE_COPY_MS: time between copy sets; 1500 where it is not said. */
 #include "run/serve.h"
 
 #include <inttypes.h>
@@ -37,7 +39,10 @@ static int coordinator(char **words)
     path_in(words[0], "record", record);
     path_in(words[0], "copies", copies);
     path_in(words[0], "address", address);
-    struct tm_use_all rule = {.stages = (uint32_t)strtoul(words[5], NULL, 10), .workers_min = 1, .copy_every_ms = 1500};
+    const char *copy_ms = getenv("TORCH_NODE_COPY_MS");
+    struct tm_use_all rule = {.stages = (uint32_t)strtoul(words[5], NULL, 10),
+                              .workers_min = 1,
+                              .copy_every_ms = copy_ms == NULL ? 1500 : strtol(copy_ms, NULL, 10)};
     struct tm_coordinator_service service = {.coordinator = {.job = 7,
                                                              .token = token,
                                                              .layers = (uint32_t)strtoul(words[3], NULL, 10),
