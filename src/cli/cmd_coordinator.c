@@ -109,17 +109,22 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
     if (rc == 0) rc = tm_state_token(cli->env, place->dir, place->token, e);
     if (rc == 0) rc = tm_run_shapes_init(cli, place->dir, settings, &work, &shapes, e);
     if (rc != 0) return rc;
-    struct tm_policy_rule rule = {
-        .info = tm_policy_find(settings->policy),
-        .shapes = &shapes.job.shapes,
-        .migrations = shapes.migrations,
-        .cost = &shapes.job.cost,
-        .interval_s = INTERVAL_S,
-        .workers_min = (int)settings->fleet.workers_min,
-        .workers_max = (int)settings->fleet.limit,
-        .samples_per_step = (double)work.batch,
-        .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
-        .copy_every_alone_ms = settings->copy_every_ms};
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    bool trains = fleet->on_demand_trains != 0;
+    struct tm_policy_rule rule = {.info = tm_policy_find(settings->policy),
+                                  .shapes = &shapes.job.shapes,
+                                  .migrations = shapes.migrations,
+                                  .cost = &shapes.job.cost,
+                                  .interval_s = INTERVAL_S,
+                                  .workers_min = (int)fleet->workers_min,
+                                  .workers_max = (int)(trains ? fleet->limit : fleet->limit - fleet->on_demand),
+                                  .anchors = (int)fleet->on_demand,
+                                  .anchors_train = trains,
+                                  .deadline_s = (double)settings->deadline_ms / 1000 / fleet->speed,
+                                  .budget_usd = (double)settings->budget_usd_millionths / 1e6,
+                                  .samples_per_step = (double)work.batch,
+                                  .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
+                                  .copy_every_alone_ms = settings->copy_every_ms};
     struct tm_run_job told;
     struct tm_api_server *api = NULL;
     rc = tm_policy_decider_create(&rule, &decider, e);

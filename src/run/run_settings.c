@@ -34,6 +34,7 @@ static void fill_fleet(struct tm_job_fleet *fleet)
     if (!(fleet->speed > 0)) fleet->speed = SPEED;
     if (fleet->limit == 0) fleet->limit = LIMIT;
     if (fleet->scaled == TM_FLEET_UNSAID) fleet->scaled = 1;
+    if (fleet->on_demand_trains == TM_FLEET_UNSAID) fleet->on_demand_trains = 1;
     if (fleet->workers_min == 0) fleet->workers_min = 1;
     if (fleet->notice_ms == TM_FLEET_UNSAID) fleet->notice_ms = NOTICE_MS;
     if (fleet->on_demand_start_ms == TM_FLEET_UNSAID) fleet->on_demand_start_ms = ON_DEMAND_START_MS;
@@ -69,6 +70,8 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     settings->policy = tm_arena_strdup(arena, job->policy != NULL ? job->policy : "tidemill");
     settings->engine = job->engine == TM_JOB_ENGINE_PACED ? TM_RUN_PACED : TM_RUN_GPT;
     if (job->run != NULL && job->engine == TM_FLEET_UNSAID) settings->engine = TM_RUN_COMMAND;
+    settings->deadline_ms = job->deadline_ms;
+    settings->budget_usd_millionths = job->budget_usd_millionths;
     settings->copy_every_ms = (int64_t)((double)job->checkpoint_interval_ms / fleet.speed);
     settings->checkpoint_restart = settings->policy != NULL && strcmp(settings->policy, "checkpoint") == 0;
     settings->chaos_mean_ms = CHAOS_MEAN_MS;
@@ -129,7 +132,7 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
                             "%s: fleet.workers_min: %lld workers at least, but at most %lld instances; raise "
                             "fleet.limit or --limit",
                             place, (long long)fleet->workers_min, (long long)fleet->limit);
-    if (fleet->on_demand > fleet->limit)
+    if (fleet->on_demand > fleet->limit || (fleet->on_demand == fleet->limit && fleet->on_demand_trains == 0))
         return tm_error_set(e, TM_EINPUT,
                             "%s: fleet.on_demand: %lld instances, but at most %lld in all; raise fleet.limit or "
                             "--limit",
@@ -160,6 +163,8 @@ static const struct tm_field fields[] = {
     {.key = "policy", .type = TM_FIELD_STRING, AT(policy), .required = true},
     {.key = "fleet", .type = TM_FIELD_MAP, AT(fleet), .fields = tm_job_fleet_fields, .required = true},
     {.key = "copy_every", .type = TM_FIELD_DURATION, AT(copy_every_ms)},
+    {.key = "deadline", .type = TM_FIELD_DURATION, AT(deadline_ms)},
+    {.key = "budget", .type = TM_FIELD_MONEY, AT(budget_usd_millionths)},
     {.key = "step_core_s", .type = TM_FIELD_NUMBER, AT(step_core_s), .min = 0, .max = 1e9},
     {.key = "cores", .type = TM_FIELD_INTEGER, AT(cores), .min = 0, .max = 1 << 20},
     {.key = "no_losses", .type = TM_FIELD_BOOL, AT(no_losses)},
@@ -197,6 +202,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     if (fleet->stages_min > 0) tm_jsonout_integer(json, "stages_min", fleet->stages_min);
     if (fleet->stages_max > 0) tm_jsonout_integer(json, "stages_max", fleet->stages_max);
     tm_jsonout_integer(json, "on_demand", fleet->on_demand);
+    tm_jsonout_integer(json, "on_demand_trains", fleet->on_demand_trains);
     put_ms(json, "notice", fleet->notice_ms);
     put_ms(json, "notice_wall", fleet->notice_wall_ms);
     put_ms(json, "hint", fleet->hint_ms);
@@ -223,6 +229,8 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     tm_jsonout_string(&json, "policy", settings->policy);
     print_fleet(&json, &settings->fleet);
     put_ms(&json, "copy_every", settings->copy_every_ms);
+    put_ms(&json, "deadline", settings->deadline_ms);
+    put_usd(&json, "budget", settings->budget_usd_millionths);
     tm_jsonout_number(&json, "step_core_s", settings->step_core_s);
     tm_jsonout_integer(&json, "cores", settings->cores);
     tm_jsonout_bool(&json, "no_losses", settings->no_losses);

@@ -20,17 +20,19 @@ struct tm_run_settings {
     const char *folder; /* of the job file as given, absolute: what the file names is meant from there */
     int engine;         /* enum tm_run_engine */
     const char *policy;
-    bool checkpoint_restart;   /* of the policy: everybody restarts at each change */
-    struct tm_job_fleet fleet; /* everything in it is said */
-    int64_t copy_every_ms;     /* on the wall; 0: the policy decides */
-    double step_core_s;        /* work of a step on one core of this machine, as measured; 0: not known */
-    int64_t cores;             /* of the machine that all instances of the local cloud share; 0: not known */
-    bool no_losses;            /* what came stays */
-    bool netns;                /* each instance in a network namespace of its own ... */
-    int64_t link_bit_s;        /* ... with a link of this rate; 0: not shaped */
-    int64_t chaos;             /* seed of the faults; TM_FLEET_UNSAID: none */
-    int64_t chaos_mean_ms;     /* between two */
-    int64_t chaos_kinds;       /* bits by enum tm_fault_kind; 0: all */
+    bool checkpoint_restart;       /* of the policy: everybody restarts at each change */
+    struct tm_job_fleet fleet;     /* everything in it is said */
+    int64_t copy_every_ms;         /* on the wall; 0: the policy decides */
+    int64_t deadline_ms;           /* in the trace's time; 0: none */
+    int64_t budget_usd_millionths; /* 0: none */
+    double step_core_s;            /* work of a step on one core of this machine, as measured; 0: not known */
+    int64_t cores;                 /* of the machine that all instances of the local cloud share; 0: not known */
+    bool no_losses;                /* what came stays */
+    bool netns;                    /* each instance in a network namespace of its own ... */
+    int64_t link_bit_s;            /* ... with a link of this rate; 0: not shaped */
+    int64_t chaos;                 /* seed of the faults; TM_FLEET_UNSAID: none */
+    int64_t chaos_mean_ms;         /* between two */
+    int64_t chaos_kinds;           /* bits by enum tm_fault_kind; 0: all */
 };
 
 void tm_run_settings_init(struct tm_run_settings *settings);

@@ -113,6 +113,13 @@ const struct tm_field tm_job_fleet_fields[] = {
      .max = 64,
      .example = "1",
      .doc = "so many instances on demand, which are never lost and hold copies"},
+    {.key = "on_demand_trains",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, on_demand_trains),
+     .min = 0,
+     .max = 1,
+     .example = "0",
+     .doc = "0: those hold copies alone"},
     {.key = "notice",
      .type = TM_FIELD_DURATION,
      .offset = offsetof(struct tm_job_fleet, notice_ms),
@@ -331,6 +338,7 @@ const struct tm_field tm_job_fields[] = {
 struct tm_job_fleet tm_job_fleet_unsaid(void)
 {
     return (struct tm_job_fleet){.scaled = TM_FLEET_UNSAID,
+                                 .on_demand_trains = TM_FLEET_UNSAID,
                                  .notice_ms = TM_FLEET_UNSAID,
                                  .on_demand_start_ms = TM_FLEET_UNSAID,
                                  .spot_usd_h_millionths = TM_FLEET_UNSAID,

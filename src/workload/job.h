@@ -49,7 +49,8 @@ struct tm_job_fleet {
     int64_t memory;                /* bytes of an instance; stages must fit; 0: no limit */
     int64_t stages_min;            /* of a pipeline; 0: 1 */
     int64_t stages_max;            /* 0: as many as the model allows */
-    int64_t on_demand;             /* instances rented on demand, from the start; they hold copies */
+    int64_t on_demand;             /* instances rented on demand, from the start; they hold copies ... */
+    int64_t on_demand_trains;      /* ... and train as well: 0, 1 or TM_FLEET_UNSAID */
     int64_t notice_ms;             /* in the trace's time; TM_FLEET_UNSAID */
     int64_t notice_wall_ms;        /* on the wall; 0: as notice_ms says */
     int64_t hint_ms;               /* before the notice, in the trace's time */
