@@ -6,6 +6,7 @@
 #include "cli/run_costs.h"
 #include "cli/run_plan.h"
 #include "cli/run_result.h"
+#include "cli/run_summary.h"
 #include "cloud/local_cloud.h"
 #include "run/run_tap.h"
 #include "run/supervisor.h"
@@ -293,6 +294,7 @@ static int prepare_folder(struct run *run, struct tm_error *e)
         rc = tm_tls_make_job(env, path, e);
         if (rc == -(int)TM_EEXISTS) rc = 0;
     }
+    if (rc == 0 && !run->resumed) rc = tm_run_predictions_save(env, run->dir, &run->plan, e);
     if (rc == 0) rc = tm_cloud_account_read(env, run->dir, &run->account, e);
     return rc;
 }
@@ -352,6 +354,24 @@ static int open_cloud(struct run *run, struct tm_error *e)
 
 /* ---- running ---- */
 
+/* The record says how it was called, for whoever wants to do it again. */
+static int tell_command(const struct run *run, struct tm_error *e)
+{
+    const struct tm_cli *cli = run->cli;
+    struct tm_text text;
+    tm_text_init(&text, 1 << 16);
+    tm_text_printf(&text, "tidemill run%s%s", run->path != NULL ? " " : "", run->path != NULL ? run->path : "");
+    for (size_t i = 0; i < cli->given_count; i++) {
+        const char *value = cli->given[i].value;
+        tm_text_printf(&text, " --%s%s%s", cli->given[i].option->name, value != NULL ? " " : "",
+                       value != NULL ? value : "");
+    }
+    int rc = tm_text_status(&text, e);
+    if (rc == 0 && setenv("TIDEMILL_RUN_COMMAND", tm_text_string(&text), 1) != 0) rc = tm_error_nomem(e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
 static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_error *e)
 {
     static char tls[TM_STATE_PATH_MAX];
@@ -361,6 +381,8 @@ static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_erro
     char host[TM_ADDRESS_MAX];
     tm_local_cloud_host(run->cloud, host);
     if (setenv("TIDEMILL_COORDINATOR_HOST", host, 1) != 0) return tm_error_nomem(e);
+    rc = tell_command(run, e);
+    if (rc != 0) return rc;
     *chaos = (struct tm_chaos_options){.chaos = {.seed = (uint64_t)run->settings.chaos,
                                                  .mean_ms = run->settings.chaos_mean_ms,
                                                  .begin_ms = CHAOS_BEGIN_MS,
@@ -460,6 +482,14 @@ static void keep_costs(struct run *run)
     if (rc != 0 && rc != -(int)TM_ENONE) tm_log(TM_LOG_WARN, "costs as measured are not kept: %s", e.text);
 }
 
+static void print_summary(struct run *run, const struct tm_run_status *status)
+{
+    struct tm_run_predictions predicted;
+    bool known = tm_run_predictions_load(run->cli->env, run->dir, &predicted, NULL) == 0;
+    tm_text_putc(&run->cli->out, '\n');
+    tm_run_summary_print(status, known ? &predicted : NULL, run->dir, &run->cli->term, &run->cli->out);
+}
+
 static int write_summary(struct run *run, const struct tm_run_status *status, struct tm_error *e)
 {
     struct tm_text text;
@@ -471,8 +501,9 @@ static int write_summary(struct run *run, const struct tm_run_status *status, st
     bool over = status->state == TM_JOB_FINISHED || status->state == TM_JOB_FAILED;
     if (rc == 0 && over)
         rc = tm_state_write(run->cli->env, run->dir, TM_STATE_SUMMARY, tm_text_string(&text), false, e);
-    if (rc == 0) tm_text_puts(&run->cli->out, tm_text_string(&text));
+    if (rc == 0 && run->cli->json) tm_text_puts(&run->cli->out, tm_text_string(&text));
     tm_text_deinit(&text);
+    if (rc == 0 && !run->cli->json) print_summary(run, status);
     return rc;
 }
 
@@ -491,6 +522,7 @@ static int finish(struct run *run, struct tm_error *e)
         if (ended && run->settings.engine != TM_RUN_COMMAND) rc = keep_weights(run, &status, e);
         if (run->view != NULL) tm_live_view_finish(run->view, &status);
         keep_costs(run);
+        if (rc == 0) rc = tm_run_report_write(run->cli->env, run->dir, NULL, e);
         if (rc == 0) rc = write_summary(run, &status, e);
         if (rc == 0 && status.state == TM_JOB_FAILED) run->cli->exit_status = 1;
     }

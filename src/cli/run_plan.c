@@ -185,7 +185,7 @@ int tm_run_plan_print(const struct tm_cli *cli, const struct tm_run_settings *se
     tm_text_printf(out, "%s: %llu steps of %lld samples in %u micro-batches", settings->name,
                    (unsigned long long)work->steps, (long long)work->batch, work->micro_batches);
     if (settings->engine == TM_RUN_GPT)
-        tm_text_printf(out, "; %u layers, %.2f million parameters; a step is %.2f core-seconds here", work->layers,
+        tm_text_printf(out, "; %u layers, %.2f million parameters; a step is %.3g core-seconds here", work->layers,
                        params / 1e6, settings->step_core_s);
     tm_text_printf(out, "\nlocal cloud: %s%s, %s of it in a second; %s\n", fleet->trace,
                    settings->no_losses ? " without losses" : "", speed,
