@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256, HANDLES_MAX = 240 };
+enum { ACCOUNT_EVERY_MS = 1000, TOLD_AFTER_END_MS = 3600 * 1000, NOTICED_MAX = 256 };
 enum { TOLD_MAX = 4096, ACCOUNT_BYTES_MAX = 1 << 16 };
 
 struct noticed {
@@ -374,21 +374,17 @@ void tm_cloud_driver_greet(struct tm_cloud_driver *d)
 
 static void wait_for_anything(struct tm_cloud_driver *d, int64_t timeout_ms, const int *handles, size_t handle_count)
 {
-    int all[HANDLES_MAX];
-    bool ready[HANDLES_MAX];
+    int watched[TM_LINKS_OTHERS_MAX];
     struct tm_links_waiting waiting;
     int64_t cloud_ms = INT64_MAX;
-    size_t count = d->cloud->watch(d->cloud, all, HANDLES_MAX - 16, &cloud_ms);
+    size_t count = d->cloud->watch(d->cloud, watched, TM_LINKS_OTHERS_MAX - 16, &cloud_ms);
     if (cloud_ms < timeout_ms) timeout_ms = cloud_ms;
     tm_links_note(d->links, timeout_ms > 0 ? timeout_ms : 0, &waiting);
-    for (size_t i = 0; i < waiting.count && count < HANDLES_MAX; i++)
-        all[count++] = waiting.handles[i];
-    for (size_t i = 0; i < handle_count && count < HANDLES_MAX; i++)
-        all[count++] = handles[i];
-    if (count == 0)
-        d->env->sleep_ms(d->env, waiting.timeout_ms);
-    else
-        (void)d->env->net_wait(d->env, all, count, waiting.timeout_ms, ready, NULL);
+    for (size_t i = 0; i < count; i++)
+        tm_links_also(&waiting, watched[i]);
+    for (size_t i = 0; i < handle_count; i++)
+        tm_links_also(&waiting, handles[i]);
+    tm_links_wait(d->links, &waiting);
 }
 
 int tm_cloud_driver_step(struct tm_cloud_driver *d, int64_t timeout_ms, const int *handles, size_t handle_count,

@@ -291,6 +291,14 @@ void tm_coordinator_receive(struct tm_coordinator *c, int64_t now_ms, const tm_m
     }
 }
 
+void tm_coordinator_disconnected(struct tm_coordinator *c, int64_t now_ms, const struct tm_peer *peer,
+                                 struct tm_outbox *out)
+{
+    struct known *k = tm_coord__find(c, peer->role, peer->id);
+    if (k == NULL || !k->registered || k->peer.incarnation != peer->incarnation || tm_coord__ended(c)) return;
+    tm_coord__lost(c, now_ms, k, false, out);
+}
+
 void tm_coordinator_dead(struct tm_coordinator *c, int64_t now_ms, const struct tm_peer *peer, struct tm_outbox *out)
 {
     struct known *k = tm_coord__find(c, peer->role, peer->id);

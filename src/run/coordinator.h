@@ -100,6 +100,10 @@ void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, 
 /* The program knows that this process is dead (its connection was reset by its own machine, it was killed). */
 void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
                          struct tm_outbox *out);
+/* The last connection of this process was lost. Mostly it is dead; if not, it connects and joins again, and has missed
+ * at most a generation. So a machine that is gone need not be waited for until its lease ends. */
+void tm_coordinator_disconnected(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
+                                 struct tm_outbox *out);
 /* Stops the job in order: a common step, a copy set of it in files, then "stopped" in the record; all are told to end.
  * A coordinator with `resume` goes on from there later. Said again, or at the end of the job, nothing. `at_once`:
  * without a new copy set; what is not in files is lost. */

@@ -163,10 +163,9 @@ static void wait_for_anything(struct service *s)
     if (s->reader != NULL && tm_notice_reader_wait_ms(s->reader) < wait_ms)
         wait_ms = tm_notice_reader_wait_ms(s->reader);
     tm_links_note(s->links, wait_ms > 0 ? wait_ms : 0, &waiting);
-    size_t room = sizeof waiting.handles / sizeof *waiting.handles;
     int others[] = {s->handle, s->reader != NULL ? tm_notice_reader_handle(s->reader) : -1};
     for (size_t i = 0; i < 2; i++)
-        if (others[i] >= 0 && waiting.count < room) waiting.handles[waiting.count++] = others[i];
+        if (others[i] >= 0) tm_links_also(&waiting, others[i]);
     tm_links_wait(s->links, &waiting);
 }
 

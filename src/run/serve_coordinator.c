@@ -35,6 +35,7 @@ struct service {
     uint64_t hooked_sequence;
     int stop_asked; /* by the tap: 1 in order, 2 at once */
     int stopping;   /* so far */
+    bool heard;     /* since the last tick: a message, or that a connection was lost */
 };
 
 static int64_t now_ms(const struct service *s)
@@ -117,6 +118,17 @@ static void on_message(void *context, const tm_message *message)
     tm_coordinator_utc(s->coordinator, s->env->now_ms(s->env));
     tm_coordinator_receive(s->coordinator, now_ms(s), message, &s->out);
     carry_out(s);
+    s->heard = true;
+}
+
+static void on_lost(void *context, const struct tm_peer *peer)
+{
+    struct service *s = context;
+    if (s->failed != 0) return;
+    tm_coordinator_utc(s->coordinator, s->env->now_ms(s->env));
+    tm_coordinator_disconnected(s->coordinator, now_ms(s), peer, &s->out);
+    carry_out(s);
+    s->heard = true;
 }
 
 /* ---- starting ---- */
@@ -242,6 +254,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
     if (rc != 0) return rc;
+    tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = load_manifests(s, e);
     if (rc == 0 && s->given->address_file != NULL) {
         const char *address = tm_links_address(s->links);
@@ -298,8 +311,10 @@ static void loop(struct service *s)
         tm_links_note(s->links, WAIT_MS, &waiting);
         tm_links_wait(s->links, &waiting);
         tm_links_take_ready(s->links, &waiting, on_message, s);
-        if (s->failed == 0 && now_ms(s) - ticked_ms >= TICK_MS) {
+        /* what a message has made possible is not left to the next tick */
+        if (s->failed == 0 && (s->heard || now_ms(s) - ticked_ms >= TICK_MS)) {
             ticked_ms = now_ms(s);
+            s->heard = false;
             tm_coordinator_tick(s->coordinator, ticked_ms, s->env->now_ms(s->env), &s->out);
             carry_out(s);
         }

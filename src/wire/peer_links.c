@@ -8,17 +8,31 @@
 #include <assert.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 16, ADDRESSES = 64, RETRY_MS = 200, QUEUE_WAIT_MS = 2 };
+enum {
+    CHUNK = 1 << 16,
+    ADDRESSES = 64,
+    RETRY_MS = 200,
+    CONNECT_LIMIT_MS = 5000,
+    CONNECTING_QUEUE_MAX = 4 << 20,
+    LISTENER_AT = 1
+};
+
+static const size_t NOT_NOTED = SIZE_MAX;
 
 struct link {
     int handle;
     bool used;
     bool broken;
+    size_t noted;        /* its place in what is waited for; NOT_NOTED: not there */
+    bool connecting;     /* nothing has been sent or received yet on a connection that we make */
+    int64_t since_ns;    /* when it was begun */
     struct tm_peer peer; /* role NONE: has not said who it is */
     struct tm_text in;   /* plain bytes not yet taken as messages */
-    struct tm_text out;  /* raw bytes not yet sent */
+    struct tm_text out;  /* raw bytes, from out_at on not yet sent */
+    size_t out_at;
     struct tm_tls_session *tls;
-    uint64_t order; /* of its making */
+    uint64_t order;               /* of its making */
+    char address[TM_ADDRESS_MAX]; /* where we connected to; "": they came */
 };
 
 struct failed_address {
@@ -37,6 +51,8 @@ struct tm_links {
     uint64_t made;
     tm_links_lost_f lost;
     void *lost_context;
+    int wake[2];  /* whoever waits watches the first */
+    bool stirred; /* since the last note: something is to be waited for that is not */
     uint8_t chunk[CHUNK];
 };
 
@@ -60,12 +76,12 @@ int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls,
     links->env = env;
     links->tls = tls;
     links->listener = -1;
-    if (address != NULL) {
-        int rc = env->net_listen(env, address, &links->listener, links->address, e);
-        if (rc != 0) {
-            tm_free(links);
-            return rc;
-        }
+    links->wake[0] = links->wake[1] = -1;
+    int rc = env->net_pair(env, links->wake, e);
+    if (rc == 0 && address != NULL) rc = env->net_listen(env, address, &links->listener, links->address, e);
+    if (rc != 0) {
+        tm_links_destroy(links);
+        return rc;
     }
     *out = links;
     return 0;
@@ -86,6 +102,8 @@ void tm_links_destroy(struct tm_links *links)
     for (size_t i = 0; i < TM_LINKS_MAX; i++)
         if (links->links[i].used) close_link(links, &links->links[i]);
     if (links->listener >= 0) links->env->net_close(links->env, links->listener);
+    for (int i = 0; i < 2; i++)
+        if (links->wake[i] >= 0) links->env->net_close(links->env, links->wake[i]);
     tm_free(links);
 }
 
@@ -125,7 +143,13 @@ static struct link *add_link(struct tm_links *links, int handle, bool server)
         links->env->net_close(links->env, handle);
         return NULL;
     }
-    *link = (struct link){.handle = handle, .used = true, .tls = tls, .order = ++links->made};
+    *link = (struct link){.handle = handle,
+                          .used = true,
+                          .tls = tls,
+                          .noted = NOT_NOTED,
+                          .order = ++links->made,
+                          .since_ns = links->env->monotonic_ns(links->env)};
+    links->stirred = true;
     tm_text_init(&link->in, TM_MESSAGE_BYTES_MAX + CHUNK + TM_FRAME_HEADER);
     tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
     return link;
@@ -141,22 +165,32 @@ static bool failed_lately(struct tm_links *links, const char *address)
     return false;
 }
 
+static void note_failed(struct tm_links *links, const char *address)
+{
+    struct failed_address *failed = &links->failed[links->next_failed++ % ADDRESSES];
+    size_t length = strnlen(address, sizeof failed->address - 1);
+    memcpy(failed->address, address, length);
+    failed->address[length] = '\0';
+    failed->at_ns = links->env->monotonic_ns(links->env);
+}
+
 static struct link *connect_to(struct tm_links *links, const struct tm_peer *to, const char *address)
 {
     struct tm_error e;
     int handle = -1;
     if (links->tls == NULL && !tm_address_is_loopback(address)) return NULL;
     if (failed_lately(links, address)) return NULL;
-    if (links->env->net_connect(links->env, address, &handle, &e) != 0) {
-        struct failed_address *failed = &links->failed[links->next_failed++ % ADDRESSES];
-        size_t length = strnlen(address, sizeof failed->address - 1);
-        memcpy(failed->address, address, length);
-        failed->address[length] = '\0';
-        failed->at_ns = links->env->monotonic_ns(links->env);
+    if (links->env->net_begin_connect(links->env, address, &handle, &e) != 0) {
+        note_failed(links, address);
         return NULL;
     }
     struct link *link = add_link(links, handle, false);
-    if (link != NULL) link->peer = *to;
+    if (link == NULL) return NULL;
+    size_t length = strnlen(address, sizeof link->address - 1);
+    link->peer = *to;
+    link->connecting = true;
+    memcpy(link->address, address, length);
+    link->address[length] = '\0';
     return link;
 }
 
@@ -171,23 +205,30 @@ static struct link *find_link(struct tm_links *links, const struct tm_peer *peer
 
 /* ---- sending ---- */
 
+static size_t queued(const struct link *link)
+{
+    return link->out.length - link->out_at;
+}
+
 /* Sends what the machine takes now; the rest stays queued. */
 static void flush(struct tm_links *links, struct link *link)
 {
-    size_t done = 0;
     if (link->tls != NULL) tm_tls_session_output(link->tls, &link->out);
     if (link->out.failed != 0) link->broken = true; /* a stream with bytes missing is no stream */
-    while (!link->broken && done < link->out.length) {
+    while (!link->broken && queued(link) > 0) {
         size_t sent = 0;
         int rc =
-            links->env->net_send(links->env, link->handle, link->out.data + done, link->out.length - done, &sent, NULL);
+            links->env->net_send(links->env, link->handle, link->out.data + link->out_at, queued(link), &sent, NULL);
         if (rc == -(int)TM_EBUSY) break;
         if (rc != 0) link->broken = true;
-        done += sent;
+        if (rc == 0) link->connecting = false;
+        link->out_at += sent;
     }
-    if (done == 0) return;
-    memmove(link->out.data, link->out.data + done, link->out.length - done);
-    link->out.length -= done;
+    if (queued(link) > 0 || link->broken) links->stirred = true;
+    if (link->out_at < link->out.length / 2) return;
+    if (queued(link) > 0) memmove(link->out.data, link->out.data + link->out_at, queued(link));
+    link->out.length = queued(link);
+    link->out_at = 0;
 }
 
 void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char *address, const void *message,
@@ -195,7 +236,8 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
 {
     struct link *link = find_link(links, to);
     if (link == NULL && address != NULL && address[0] != '\0') link = connect_to(links, to, address);
-    if (link == NULL || link->out.length + length + TM_FRAME_HEADER > TM_LINK_QUEUE_MAX / 2) return;
+    size_t room = link != NULL && link->connecting ? CONNECTING_QUEUE_MAX : TM_LINK_QUEUE_MAX / 2;
+    if (link == NULL || queued(link) + length + TM_FRAME_HEADER > room) return;
     if (link->tls != NULL) {
         struct tm_text frame;
         tm_text_init(&frame, length + TM_FRAME_HEADER);
@@ -211,36 +253,45 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
 
 /* ---- receiving ---- */
 
-void tm_links_note(const struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out)
+void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out)
 {
     out->count = 0;
-    if (links->listener >= 0) out->handles[out->count++] = links->listener;
+    out->watches[out->count++] = (struct tm_watch){.handle = links->wake[0]};
+    if (links->listener >= 0) out->watches[out->count++] = (struct tm_watch){.handle = links->listener};
     for (size_t i = 0; i < TM_LINKS_MAX; i++) {
-        const struct link *link = &links->links[i];
+        struct link *link = &links->links[i];
         if (!link->used) continue;
-        if (!link->broken) out->handles[out->count++] = link->handle;
-        if ((link->out.length > 0 || link->broken) && timeout_ms > QUEUE_WAIT_MS) timeout_ms = QUEUE_WAIT_MS;
+        link->noted = link->broken ? NOT_NOTED : out->count;
+        if (link->broken)
+            timeout_ms = 0; /* to be taken away */
+        else
+            out->watches[out->count++] =
+                (struct tm_watch){.handle = link->handle, .send = queued(link) > 0 || link->connecting};
     }
     out->timeout_ms = timeout_ms;
+    links->stirred = false;
+}
+
+void tm_links_also(struct tm_links_waiting *waiting, int handle)
+{
+    if (waiting->count < sizeof waiting->watches / sizeof *waiting->watches)
+        waiting->watches[waiting->count++] = (struct tm_watch){.handle = handle};
 }
 
 void tm_links_wait(const struct tm_links *links, struct tm_links_waiting *waiting)
 {
-    struct tm_env *env = links->env;
-    memset(waiting->ready, 0, sizeof waiting->ready);
-    if (waiting->count == 0)
-        env->sleep_ms(env, waiting->timeout_ms);
-    else
-        (void)env->net_wait(env, waiting->handles, waiting->count, waiting->timeout_ms, waiting->ready, NULL);
+    (void)links->env->net_watch(links->env, waiting->watches, waiting->count, waiting->timeout_ms, NULL);
 }
 
-/* A handle that was closed meanwhile and is another's now is asked in vain, which does no harm. */
-static bool may_have(const struct tm_links_waiting *waiting, int handle)
+void tm_links_wake_always(struct tm_links *links)
 {
-    if (waiting == NULL) return true;
-    for (size_t i = 0; i < waiting->count; i++)
-        if (waiting->handles[i] == handle) return waiting->ready[i];
-    return false;
+    size_t sent = 0;
+    (void)links->env->net_send(links->env, links->wake[1], "", 1, &sent, NULL);
+}
+
+void tm_links_wake(struct tm_links *links)
+{
+    if (links->stirred) tm_links_wake_always(links);
 }
 
 static void receive(struct tm_links *links, struct link *link)
@@ -253,6 +304,7 @@ static void receive(struct tm_links *links, struct link *link)
             link->broken = true;
             return;
         }
+        link->connecting = false;
         if (link->tls == NULL)
             tm_text_append(&link->in, (const char *)links->chunk, got);
         else if (tm_tls_session_input(link->tls, links->chunk, got, &link->in) != 0)
@@ -303,28 +355,43 @@ static void take_messages(struct tm_links *links, struct link *link, tm_links_ea
     link->in.length -= done;
 }
 
+/* A connection that cannot be made is noted, so that it is not tried again at once. */
+static void take_away(struct tm_links *links, struct link *link)
+{
+    struct tm_peer peer = link->peer;
+    if (link->connecting) note_failed(links, link->address);
+    bool never_was = link->connecting;
+    close_link(links, link);
+    if (!never_was && links->lost != NULL && peer.role != TM_ROLE_NONE && find_link(links, &peer) == NULL)
+        links->lost(links->lost_context, &peer);
+}
+
+static bool may_have(const struct tm_links_waiting *waiting, size_t noted)
+{
+    return waiting == NULL || (noted != NOT_NOTED && waiting->watches[noted].ready);
+}
+
 void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *waiting, tm_links_each_f each,
                          void *context)
 {
     int handle = -1;
-    bool knocks = links->listener >= 0 && may_have(waiting, links->listener);
+    size_t woken = 0;
+    if (may_have(waiting, 0))
+        (void)links->env->net_receive(links->env, links->wake[0], links->chunk, sizeof links->chunk, &woken, NULL);
+    bool knocks = links->listener >= 0 && may_have(waiting, LISTENER_AT);
     while (knocks && links->env->net_accept(links->env, links->listener, &handle, NULL) == 0)
         (void)add_link(links, handle, true);
     for (size_t i = 0; i < TM_LINKS_MAX; i++) {
         struct link *link = &links->links[i];
         if (!link->used) continue;
-        if (may_have(waiting, link->handle)) receive(links, link);
+        if (may_have(waiting, link->noted)) receive(links, link);
         if (link->in.length > 0) take_messages(links, link, each, context);
         flush(links, link);
+        int64_t age_ns = links->env->monotonic_ns(links->env) - link->since_ns;
+        if (link->connecting && age_ns > (int64_t)CONNECT_LIMIT_MS * 1000000) link->broken = true;
     }
-    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
-        struct link *link = &links->links[i];
-        if (!link->used || !link->broken) continue;
-        struct tm_peer peer = link->peer;
-        close_link(links, link);
-        if (links->lost != NULL && peer.role != TM_ROLE_NONE && find_link(links, &peer) == NULL)
-            links->lost(links->lost_context, &peer);
-    }
+    for (size_t i = 0; i < TM_LINKS_MAX; i++)
+        if (links->links[i].used && links->links[i].broken) take_away(links, &links->links[i]);
 }
 
 void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context)

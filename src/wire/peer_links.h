@@ -15,7 +15,7 @@
 struct tm_links;
 struct tm_tls;
 
-enum { TM_LINKS_MAX = 200, TM_LINK_QUEUE_MAX = 256 << 20 };
+enum { TM_LINKS_MAX = 600, TM_LINKS_OTHERS_MAX = 300, TM_LINK_QUEUE_MAX = 256 << 20 };
 
 /* Listens on `address` ("127.0.0.1:0" picks a port; NULL: does not listen). `tls` is borrowed, NULL: none. */
 int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, struct tm_links **out,
@@ -23,7 +23,8 @@ int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls,
 void tm_links_destroy(struct tm_links *links);              /* NULL is allowed */
 const char *tm_links_address(const struct tm_links *links); /* where it listens; "" */
 
-/* Sends a packed message; connects to `address` first where there is no connection (NULL: then it is dropped). */
+/* Sends a packed message; connects to `address` first where there is no connection (NULL: then it is dropped). Waits
+ * for nothing: what cannot be sent yet, also because the connection is still being made, is queued. */
 void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char *address, const void *message,
                    size_t length);
 
@@ -31,18 +32,23 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
  * something may have come or the time is up (without it), then take what is there. `each` may send; it may not wait or
  * take. */
 struct tm_links_waiting {
-    int handles[TM_LINKS_MAX + 1];
-    bool ready[TM_LINKS_MAX + 1]; /* after the wait */
+    struct tm_watch watches[TM_LINKS_MAX + TM_LINKS_OTHERS_MAX + 2];
     size_t count;
     int64_t timeout_ms;
 };
-void tm_links_note(const struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out);
+void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out);
+/* A handle of one's own that is to end the wait, too; at most TM_LINKS_OTHERS_MAX, more are left out. */
+void tm_links_also(struct tm_links_waiting *waiting, int handle);
 void tm_links_wait(const struct tm_links *links, struct tm_links_waiting *waiting);
 typedef void (*tm_links_each_f)(void *context, const tm_message *message);
 void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context);
 /* The same where a wait came before it: only what was ready is asked. With many links that is most of the work. */
 void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *waiting, tm_links_each_f each,
                          void *context);
+/* Ends the wait of another thread, if since its note there is something that it does not wait for yet: a new
+ * connection, a queue that did not empty. With the lock. */
+void tm_links_wake(struct tm_links *links);
+void tm_links_wake_always(struct tm_links *links);
 /* Called with a peer whose last connection was lost. */
 typedef void (*tm_links_lost_f)(void *context, const struct tm_peer *peer);
 void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *context);

@@ -7,16 +7,16 @@
 #include "base/log.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
+#include "worker/copy_files.h"
 #include "worker/worker.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WAIT_MS = 20, TICK_MS = 50, CHUNK_BYTES = 1 << 20, RESEND_MS = 1000, TEXT_MAX = 1024 };
+enum { TICK_MS = 50, CHUNK_BYTES = 1 << 20, RESEND_MS = 1000, TEXT_MAX = 1024 };
 static const uint64_t copy_bytes_default = (uint64_t)1 << 30;
 
 struct staged_layer {
@@ -42,6 +42,7 @@ struct tidemill {
     char reason[TEXT_MAX];
     struct tm_tls *tls;
     struct tm_links *links;
+    struct tm_copy_files *files;
     struct tm_worker *worker;
     struct tm_outbox out;
 
@@ -50,6 +51,8 @@ struct tidemill {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing;
+    bool heard;     /* a message, in this round */
+    bool unsettled; /* layers were staged or dropped since the engine last looked */
     bool stopped;
     int stop_code; /* what tidemill_next returns then */
     bool due;      /* work waits for the engine */
@@ -88,6 +91,15 @@ static int engine_export(void *context, uint32_t layer, void *out, uint64_t size
     return 0;
 }
 
+/* Where the layer lies, if it is plain memory: then it need not be copied to be looked at. */
+static const void *engine_view(void *context, uint32_t layer)
+{
+    struct tidemill *t = context;
+    const struct staged_layer *staged = &t->layers[layer];
+    if (staged->data != NULL) return staged->data;
+    return t->engine.read_layer == NULL ? staged->memory : NULL;
+}
+
 static int stage(struct tidemill *t, uint32_t layer, const void *data, uint64_t size)
 {
     uint8_t *copy = tm_alloc(size + 1);
@@ -101,6 +113,7 @@ static int stage(struct tidemill *t, uint32_t layer, const void *data, uint64_t 
     tm_free(t->layers[layer].data);
     t->layers[layer].data = copy;
     t->layers[layer].dropped = false;
+    t->unsettled = true;
     return 0;
 }
 
@@ -121,6 +134,7 @@ static void engine_drop(void *context, uint32_t layer)
     tm_free(t->layers[layer].data);
     t->layers[layer].data = NULL;
     t->layers[layer].dropped = true;
+    t->unsettled = true;
 }
 
 static void describe(struct tidemill *t, const struct tm_roster *roster)
@@ -192,34 +206,6 @@ static int64_t now_ms(struct tidemill *t)
     return t->env->monotonic_ns(t->env) / 1000000;
 }
 
-static void copy_path(const struct tidemill *t, uint64_t set, uint64_t layer, char *out, size_t size)
-{
-    (void)snprintf(out, size, "%s/set-%" PRIu64 "/layer-%" PRIu64 ".tmcopy", t->copy_folder, set, layer);
-}
-
-static void put_file(struct tidemill *t, uint64_t set, uint64_t layer, const void *data, size_t length)
-{
-    char path[TEXT_MAX + 128];
-    struct tm_error e;
-    copy_path(t, set, layer, path, sizeof path);
-    int rc = t->copy_folder[0] == '\0' ? -(int)TM_ENOTFOUND : t->env->file_write(t->env, path, data, length, &e);
-    if (rc != 0 && t->copy_folder[0] != '\0') tm_log(TM_LOG_WARN, "a copy is not stored: %s", e.text);
-    tm_worker_file_put(t->worker, now_ms(t), set, (uint32_t)layer, rc == 0, &t->out);
-}
-
-static void get_file(struct tidemill *t, uint64_t set, uint64_t layer)
-{
-    char path[TEXT_MAX + 128];
-    struct tm_text text;
-    copy_path(t, set, layer, path, sizeof path);
-    tm_text_init(&text, (size_t)engine_bytes(t, (uint32_t)layer) + 4096);
-    int rc = t->env->file_read(t->env, path, &text, NULL);
-    bool missing = rc == -(int)TM_ENOTFOUND || rc == -(int)TM_ELIMIT;
-    const void *data = rc == 0 || missing ? tm_text_string(&text) : NULL;
-    tm_worker_file_got(t->worker, now_ms(t), set, (uint32_t)layer, data, rc == 0 ? text.length : 0, &t->out);
-    tm_text_deinit(&text);
-}
-
 static void send_action(struct tidemill *t, const struct tm_action *action)
 {
     const char *address = t->coordinator;
@@ -242,32 +228,53 @@ static void stop(struct tidemill *t, int code)
     t->stopped = true;
     t->stop_code = code;
     (void)atomic_fetch_add(&t->ticket, 1); /* whatever is computed is in vain */
+    if (t->engine.cancelled != NULL) t->engine.cancelled(t->engine.context);
     (void)pthread_cond_broadcast(&t->changed);
 }
 
-/* Files answer at once and may add actions: so the list is walked by number until its end. */
 static void carry_out(struct tidemill *t)
 {
     for (size_t i = 0; i < t->out.count; i++) {
-        struct tm_action action = t->out.actions[i];
-        if (action.kind == TM_ACTION_SEND) send_action(t, &action);
-        if (action.kind == TM_WORKER_FILE_GET) get_file(t, action.number, action.other);
-        if (action.kind == TM_WORKER_FILE_PUT) {
-            struct tm_text copy;
-            tm_text_init(&copy, action.length + 1);
-            tm_text_append(&copy, tm_outbox_data(&t->out, &action), action.length);
-            if (tm_text_status(&copy, NULL) == 0) put_file(t, action.number, action.other, copy.data, copy.length);
-            tm_text_deinit(&copy);
-        }
-        if (action.kind == TM_WORKER_STOP) {
-            (void)snprintf(t->reason, sizeof t->reason, "%.*s", (int)action.length,
-                           (const char *)tm_outbox_data(&t->out, &action));
-            stop(t, action.number != 0 ? -(int)TM_EPEER : 1);
+        const struct tm_action *action = &t->out.actions[i];
+        const void *data = tm_outbox_data(&t->out, action);
+        uint32_t layer = (uint32_t)action->other;
+        switch (action->kind) {
+        case TM_ACTION_SEND:
+            send_action(t, action);
+            break;
+        case TM_WORKER_FILE_GET:
+            tm_copy_files_get(t->files, action->number, layer, (size_t)engine_bytes(t, layer) + 4096);
+            break;
+        case TM_WORKER_FILE_PUT:
+            tm_copy_files_put(t->files, action->number, layer, data, action->length);
+            break;
+        case TM_WORKER_STOP:
+            (void)snprintf(t->reason, sizeof t->reason, "%.*s", (int)action->length, (const char *)data);
+            stop(t, action->number != 0 ? -(int)TM_EPEER : 1);
+            break;
+        default:
+            break;
         }
     }
     int rc = tm_outbox_status(&t->out, NULL);
     if (rc != 0) stop(t, rc); /* a step of the machine is void: it must not go on */
     tm_outbox_clear(&t->out);
+}
+
+/* What an event has brought about may make more due, a heartbeat for example: that is not left to the next tick. */
+static void follow_up(struct tidemill *t)
+{
+    carry_out(t);
+    if (!alive(t)) return;
+    tm_worker_tick(t->worker, now_ms(t), &t->out);
+    carry_out(t);
+}
+
+/* The same for events of other threads than ours, which may wait for less than there is now. */
+static void follow_up_elsewhere(struct tidemill *t)
+{
+    follow_up(t);
+    tm_links_wake(t->links);
 }
 
 static void on_message(void *context, const tm_message *message)
@@ -276,6 +283,21 @@ static void on_message(void *context, const tm_message *message)
     if (!alive(t)) return;
     tm_worker_receive(t->worker, now_ms(t), message, &t->out);
     carry_out(t);
+    t->heard = true;
+}
+
+static void on_file(void *context, const struct tm_copy_file_done *done)
+{
+    struct tidemill *t = context;
+    (void)pthread_mutex_lock(&t->lock);
+    if (alive(t)) {
+        if (done->is_put)
+            tm_worker_file_put(t->worker, now_ms(t), done->set, done->layer, done->written, &t->out);
+        else
+            tm_worker_file_got(t->worker, now_ms(t), done->set, done->layer, done->data, done->length, &t->out);
+        follow_up_elsewhere(t);
+    }
+    (void)pthread_mutex_unlock(&t->lock);
 }
 
 static void *serve(void *context)
@@ -285,16 +307,16 @@ static void *serve(void *context)
     int64_t ticked_ms = 0;
     for (;;) {
         (void)pthread_mutex_lock(&t->lock);
-        tm_links_note(t->links, WAIT_MS, &waiting);
+        tm_links_note(t->links, TICK_MS, &waiting);
         (void)pthread_mutex_unlock(&t->lock);
         tm_links_wait(t->links, &waiting);
         (void)pthread_mutex_lock(&t->lock);
         bool end = t->closing;
+        t->heard = false;
         tm_links_take_ready(t->links, &waiting, on_message, t);
-        if (alive(t) && now_ms(t) - ticked_ms >= TICK_MS) {
+        if (alive(t) && (t->heard || now_ms(t) - ticked_ms >= TICK_MS)) {
             ticked_ms = now_ms(t);
-            tm_worker_tick(t->worker, ticked_ms, &t->out);
-            carry_out(t);
+            follow_up(t);
         }
         (void)pthread_mutex_unlock(&t->lock);
         if (end) return NULL;
@@ -340,6 +362,7 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
     struct tm_worker_engine engine = {.context = t,
                                       .layer_bytes = engine_bytes,
                                       .export_layer = engine_export,
+                                      .view_layer = engine_view,
                                       .import_layer = engine_import,
                                       .init_layer = engine_init,
                                       .drop_layer = engine_drop,
@@ -353,6 +376,8 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
     t->texts = tm_calloc(TM_MEMBERS_MAX, sizeof *t->texts);
     t->members = tm_calloc(TM_MEMBERS_MAX, sizeof *t->members);
     if (t->worker == NULL || t->texts == NULL || t->members == NULL) return tm_error_nomem(e);
+    int rc = tm_copy_files_create(t->env, t->copy_folder, on_file, t, &t->files, e);
+    if (rc != 0) return rc;
     if (pthread_create(&t->thread, NULL, serve, t) != 0) return tm_error_nomem(e);
     t->thread_runs = true;
     return 0;
@@ -417,9 +442,11 @@ void tidemill_close(tidemill *t)
     if (t->thread_runs) {
         (void)pthread_mutex_lock(&t->lock);
         t->closing = true;
+        tm_links_wake_always(t->links);
         (void)pthread_mutex_unlock(&t->lock);
         (void)pthread_join(t->thread, NULL);
     }
+    tm_copy_files_destroy(t->files);
     tm_worker_destroy(t->worker);
     tm_links_destroy(t->links);
     tm_tls_destroy(t->tls);
@@ -452,7 +479,7 @@ static int place(struct tidemill *t, uint32_t layer)
 /* What was fetched goes to its place, what is not ours any more is given up. */
 static int settle(struct tidemill *t)
 {
-    for (uint32_t l = 0; l < TM_LAYERS_MAX; l++) {
+    for (uint32_t l = 0; t->unsettled && l < TM_LAYERS_MAX; l++) {
         struct staged_layer *staged = &t->layers[l];
         if (staged->dropped && staged->memory != NULL) {
             t->engine.drop_layer(t->engine.context, l);
@@ -464,6 +491,7 @@ static int settle(struct tidemill *t)
         tm_free(staged->data);
         staged->data = NULL;
     }
+    t->unsettled = false;
     return 0;
 }
 
@@ -535,7 +563,7 @@ int tidemill_held(tidemill *t, uint64_t step, const struct tidemill_norm *norms,
     bool cancelled = tidemill_cancelled(t) != 0 || !alive(t);
     if (!cancelled) {
         tm_worker_held(t->worker, now_ms(t), step, list, count, &t->out);
-        carry_out(t);
+        follow_up_elsewhere(t);
     }
     (void)pthread_mutex_unlock(&t->lock);
     tm_free(list);
@@ -547,7 +575,7 @@ int tidemill_applied(tidemill *t, uint64_t step)
     (void)pthread_mutex_lock(&t->lock);
     if (alive(t)) {
         tm_worker_applied(t->worker, now_ms(t), step, &t->out);
-        carry_out(t);
+        follow_up_elsewhere(t);
     }
     (void)pthread_mutex_unlock(&t->lock);
     return 0;
@@ -570,7 +598,7 @@ void tidemill_failed(tidemill *t, const char *reason)
 {
     (void)pthread_mutex_lock(&t->lock);
     tm_worker_failed(t->worker, now_ms(t), reason == NULL ? "" : reason, &t->out);
-    carry_out(t);
+    follow_up_elsewhere(t);
     (void)pthread_mutex_unlock(&t->lock);
 }
 

@@ -40,6 +40,8 @@ struct tm_worker_engine {
     uint64_t (*layer_bytes)(void *context, uint32_t layer);
     /* The layer's state as of the last step applied. Never called while a step is being applied. */
     int (*export_layer)(void *context, uint32_t layer, void *out, uint64_t size);
+    /* The same without copying, valid until the next event; NULL (the function, or what it gives): only by export. */
+    const void *(*view_layer)(void *context, uint32_t layer);
     int (*import_layer)(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size);
     int (*init_layer)(void *context, uint32_t layer); /* as it was before step 1 */
     void (*drop_layer)(void *context, uint32_t layer);

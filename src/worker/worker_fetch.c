@@ -260,6 +260,11 @@ static const uint8_t *live_bytes(struct tm_worker *w, const Tmw__FetchRequest *b
     bool standing_still = w->phase != TM_WORKER_RUNNING && w->applying == 0;
     if (held == NULL || !held->have || held->step != body->step || !held->hashed || !standing_still) return NULL;
     if (!tm_hash_equal(held->hash, (struct tm_hash){.low = body->hash_low, .high = body->hash_high})) return NULL;
+    const void *seen = w->engine.view_layer != NULL ? w->engine.view_layer(w->engine.context, body->layer) : NULL;
+    if (seen != NULL) {
+        *out_size = w->engine.layer_bytes(w->engine.context, body->layer);
+        return seen;
+    }
     if (w->served == NULL || w->served_layer != body->layer || w->served_step != body->step) {
         tm_worker__serve_end(w);
         uint64_t size = w->engine.layer_bytes(w->engine.context, body->layer);

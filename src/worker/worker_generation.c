@@ -13,11 +13,11 @@ static bool hash_layer(struct tm_worker *w, uint32_t layer)
     struct held_layer *held = &w->layers[layer];
     if (held->hashed) return true;
     uint64_t size = w->engine.layer_bytes(w->engine.context, layer);
-    void *data = tm_alloc(size + 1);
-    if (data == NULL) return false;
-    bool good = w->engine.export_layer(w->engine.context, layer, data, size) == 0;
+    const void *seen = w->engine.view_layer != NULL ? w->engine.view_layer(w->engine.context, layer) : NULL;
+    void *data = seen == NULL ? tm_alloc(size + 1) : NULL;
+    bool good = seen != NULL || (data != NULL && w->engine.export_layer(w->engine.context, layer, data, size) == 0);
     if (good) {
-        held->hash = tm_hash_of(data, size);
+        held->hash = tm_hash_of(seen != NULL ? seen : data, size);
         held->hashed = true;
     }
     tm_free(data);

@@ -204,8 +204,16 @@ static void make_machines(struct tm_use_all *rule)
                                                .chunk_bytes = 8,
                                                .copy_bytes_max = 4096,
                                                .resend_ms = 100};
-    struct tm_worker_engine engine = {NULL,  layer_bytes, export_layer, import_layer, init_layer, drop_layer,
-                                      begin, nothing,     apply,        nothing,      waits};
+    struct tm_worker_engine engine = {.layer_bytes = layer_bytes,
+                                      .export_layer = export_layer,
+                                      .import_layer = import_layer,
+                                      .init_layer = init_layer,
+                                      .drop_layer = drop_layer,
+                                      .begin = begin,
+                                      .cancel = nothing,
+                                      .apply = apply,
+                                      .discard = nothing,
+                                      .waiting_for = waits};
     coordinator = tm_coordinator_create(&options, &decider);
     worker = tm_worker_create(&worker_options, &engine);
     assert(coordinator != NULL && worker != NULL);

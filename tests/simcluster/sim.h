@@ -292,6 +292,7 @@ void sim_run_until(struct sim *sim, int64_t until_ms); /* or a failure, or the e
 void sim_settle(struct sim *sim);
 struct node *sim_add_instance(struct sim *sim);
 void sim_instance_gone(struct sim *sim, struct node *node);
+void sim_disconnect(struct sim *sim, const struct node *node, enum tm_role role);
 void sim_worker_kill(struct sim *sim, struct node *node);
 void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms);
 void sim_coordinator_start(struct sim *sim);

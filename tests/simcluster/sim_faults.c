@@ -181,6 +181,10 @@ static void node_fault(struct sim *sim, uint64_t kind, struct node *node)
         node->slow = 2 + (double)sim_below(sim, 8);
         sim_schedule(sim, sim->now_ms + 20000, recover_speed, node->id, 0, 0, 0, NULL, 0);
         break;
+    case 8: /* of one that lives */
+        if (node->worker != NULL) sim_disconnect(sim, node, TM_ROLE_WORKER);
+        if (node->agent_up && sim_unit(sim) < 0.5) sim_disconnect(sim, node, TM_ROLE_AGENT);
+        break;
     default:
         node->agent_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 15000);
     }
@@ -245,7 +249,7 @@ static void next_fault(struct sim *sim, struct event *event)
     struct node *node = any_node(sim);
     sim->fault_count++;
     if (node != NULL && sim_unit(sim) < 0.6)
-        node_fault(sim, sim_below(sim, 9), node);
+        node_fault(sim, sim_below(sim, 10), node);
     else
         world_fault(sim, sim_below(sim, 14));
     double mean_ms = (double)event->a;

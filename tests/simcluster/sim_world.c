@@ -319,9 +319,34 @@ static void drop_files(struct sim *sim, uint64_t set)
 
 /* ---- workers ---- */
 
+static void disconnected(struct sim *sim, struct event *event)
+{
+    struct tm_peer peer = {.role = (enum tm_role)event->b, .id = event->a, .incarnation = event->c};
+    struct tm_outbox out;
+    if (sim->coordinator == NULL) return;
+    if (sim->coordinator_paused_ms > sim->now_ms) {
+        sim_schedule(sim, sim->coordinator_paused_ms, disconnected, event->a, event->b, event->c, 0, NULL, 0);
+        return;
+    }
+    sim_trace(sim, "the connection of %llu is lost", (unsigned long long)event->a);
+    tm_outbox_init(&out);
+    tm_coordinator_disconnected(sim->coordinator, sim->now_ms, &peer, &out);
+    sim_coordinator_actions(sim, &out);
+    tm_outbox_deinit(&out);
+}
+
+/* The machine of a worker or agent closes its connection to the coordinator; it may live on. */
+void sim_disconnect(struct sim *sim, const struct node *node, enum tm_role role)
+{
+    uint64_t incarnation = role == TM_ROLE_WORKER ? node->incarnation : node->agent.self.incarnation;
+    sim_schedule(sim, sim->now_ms + 1 + (int64_t)sim_below(sim, 10), disconnected, node->id, role, incarnation, 0, NULL,
+                 0);
+}
+
 void sim_worker_kill(struct sim *sim, struct node *node)
 {
     if (node->worker == NULL) return;
+    if (sim_below(sim, 2) == 0) sim_disconnect(sim, node, TM_ROLE_WORKER);
     sim_trace(sim, "worker %llu dies", (unsigned long long)node->id);
     node->died_ms = sim->now_ms;
     tm_worker_destroy(node->worker);
