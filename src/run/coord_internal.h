@@ -55,6 +55,7 @@ struct known {
     int64_t heard_ms;
     int64_t acked_ms; /* our last word to it */
     int64_t joined_ms;
+    int64_t cut_ms;   /* when its connection was lost, and its agent's was not; 0: it was not */
     int64_t asked_ms; /* when it was last told what it has not done yet */
 
     /* from heartbeats */

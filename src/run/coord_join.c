@@ -137,6 +137,7 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         if (from.role == TM_ROLE_WORKER) c->changed_ms = now_ms;
     }
     k->heard_ms = now_ms;
+    k->cut_ms = 0;
     k->acked_ms = now_ms;
     k->anchor = hello->anchor;
     if (from.role == TM_ROLE_WORKER) tm_coord__tell_arrival(c, k, out);
@@ -191,6 +192,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     struct known *k = tm_coord__find(c, TM_ROLE_WORKER, message->from_id);
     if (k == NULL || message->from_role != TM_ROLE_WORKER) return;
     k->heard_ms = now_ms;
+    k->cut_ms = 0;
     if (body->generation > c->highest_seen) c->highest_seen = body->generation;
     bool counts = c->phase != TM_COORDINATOR_REBUILDING && !tm_coord__ended(c);
     if (counts && body->generation > c->generation) {

@@ -3,7 +3,7 @@
 
 #include "base/planted.h"
 
-enum { STALL_STEPS = 8, QUARANTINES_COUNTED = 3 };
+enum { CUT_GRACE_MS = 200, STALL_STEPS = 8, QUARANTINES_COUNTED = 3 };
 
 /* This process trains no more, whatever happens. */
 void tm_coord__process_dead(struct tm_coordinator *c, uint64_t id, uint64_t incarnation)
@@ -53,7 +53,8 @@ static void watch_leases(struct tm_coordinator *c, int64_t now_ms, struct tm_out
         bool seated = member != NULL && !member->spare && member->incarnation == k->peer.incarnation;
         /* After a restart, members of the running generation are awaited though they hold no lease yet. */
         if (!k->registered && !(seated && tm_coord__runs(c)) && k->told_here == 0) continue;
-        if (now_ms - k->heard_ms <= limit_ms) continue;
+        bool cut = k->registered && k->cut_ms != 0 && now_ms - k->cut_ms > CUT_GRACE_MS;
+        if (now_ms - k->heard_ms <= limit_ms && !cut) continue;
         tm_coord__lost(c, now_ms, k, false, out);
     }
 }

@@ -296,7 +296,15 @@ void tm_coordinator_disconnected(struct tm_coordinator *c, int64_t now_ms, const
 {
     struct known *k = tm_coord__find(c, peer->role, peer->id);
     if (k == NULL || !k->registered || k->peer.incarnation != peer->incarnation || tm_coord__ended(c)) return;
+    struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, peer->id);
+    struct known *worker = tm_coord__find(c, TM_ROLE_WORKER, peer->id);
+    if (peer->role == TM_ROLE_WORKER && agent != NULL && agent->registered) {
+        k->cut_ms = now_ms;
+        return;
+    }
     tm_coord__lost(c, now_ms, k, false, out);
+    if (peer->role == TM_ROLE_AGENT && worker != NULL && worker->registered && worker->cut_ms != 0)
+        tm_coord__lost(c, now_ms, worker, false, out);
 }
 
 void tm_coordinator_dead(struct tm_coordinator *c, int64_t now_ms, const struct tm_peer *peer, struct tm_outbox *out)

@@ -101,7 +101,8 @@ void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, 
 void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
                          struct tm_outbox *out);
 /* The last connection of this process was lost. Mostly it is dead; if not, it connects and joins again, and has missed
- * at most a generation. So a machine that is gone need not be waited for until its lease ends. */
+ * at most a generation. So a machine that is gone need not be waited for until its lease ends. While its agent is
+ * here, it is given a moment: the agent knows whether it is dead. */
 void tm_coordinator_disconnected(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
                                  struct tm_outbox *out);
 /* Stops the job in order: a common step, a copy set of it in files, then "stopped" in the record; all are told to end.
