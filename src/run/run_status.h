@@ -52,7 +52,7 @@ struct tm_run_job {
     uint32_t layers;
     uint32_t micro_batches;
     double speed;                     /* the cloud's seconds in one on the wall */
-    char command[TM_STATUS_TEXT_MAX]; /* to repeat it; "" */
+    char command[256]; /* to repeat it; "" */
 };
 
 enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS };
