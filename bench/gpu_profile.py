@@ -1,6 +1,6 @@
 """Profiles on a GPU: predicted step times of batch sizes that were not profiled, and what a profile costs.
 
-    python bench/gpu_profile.py [--seconds 240] [--out FILE.json]
+    python bench/gpu_profile.py [--seconds 240] [--only resnet50-fp32] [--out FILE.json]
 
 Needs torch with CUDA and this repository, nothing installed. GPT-2 (124 M) and a ResNet-50, in bf16 autocast and in fp32,
 are profiled at three batch sizes (tidemill.profile); other sizes are timed by a plain loop without any hook and compared
@@ -286,6 +286,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=240, help="no new measurement after that")
     parser.add_argument("--out", help="results as JSON")
+    parser.add_argument("--only", help="one of the jobs, such as resnet50-fp32")
     given = parser.parse_args()
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
@@ -296,6 +297,8 @@ def main():
     rows, overheads, profiles = [], [], {}
     with tempfile.TemporaryDirectory() as folder:
         for description in jobs(cuda, device):
+            if given.only and given.only != f"{description[0]}-{description[3]}":
+                continue
             if time.monotonic() > deadline:
                 print(f"out of time: {description[0]} {description[3]} is left out")
                 continue

@@ -9,8 +9,9 @@
 or, without a changed line, `tidemill profile -- python train.py`. What is written is a profile as in tidemill-profile(5),
 which `tidemill predict` and `tidemill plan` read.
 
-A few tens of iterations are looked at. Most are only timed as a whole; every fourth carries hooks (layers, gradients);
-one, before the timing starts, is counted: operations, values moved and kept. The split of a step comes from the
+A few tens of iterations are looked at. Most are only timed as a whole; some carry hooks (layers, gradients), as many as
+cost no more than a small share of the time, two at least; one, before the timing starts, is counted: operations, values
+moved and kept. The split of a step comes from the
 iterations with hooks, its length from those without, so that hooks do not lengthen what is reported. Nothing that is
 computed changes: the weights have the same bits with and without a profile.
 
@@ -30,8 +31,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 TORCH_MIN = (2, 1)
 WARMUP = 3  # iterations behind the counted one that are not timed
-SAMPLE_EVERY = 4  # every fourth iteration carries hooks
+SAMPLE_EVERY = 4  # at most every fourth iteration carries hooks,
+BUDGET = 0.015  # and no more than what costs this share of the time,
+SAMPLES_MIN = 2  # but two do
+LARGE_TENSORS = 32  # the first iteration with hooks watches every gradient, later ones the largest
 ITERATIONS_MIN = 8
+NO_WORK = ("aten.empty", "aten._unsafe_view", "aten.detach", "aten.arange", "aten.lift")  # no kernel worth the name
 DDP_FIRST_BUCKET_BYTES = 1 << 20
 DDP_BUCKET_BYTES = 25 << 20
 
@@ -198,18 +203,21 @@ def _make_counter(torch: Any, profiler: "Profiler") -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             out = func(*args, **kwargs)
-            if not profiler.in_forward or getattr(func, "is_view", False):
+            name = str(func)
+            if not profiler.in_forward or getattr(func, "is_view", False) or name.startswith(NO_WORK):
                 return out
+            weights = profiler.weight_storages
+            if "_to_copy" in name and _storage(args[0]) in weights:
+                weights.add(_storage(out))  # a weight in another precision: read once a step, whatever the batch
+                return out
+            if all(tensor.numel() <= 1 for tensor in _tensors(torch, out)):
+                return out  # counters
             layer = profiler.running_layer()
             flops = flops_of(func, args, kwargs, out)
             layer.flops += flops
-            if "conv" in str(func):
+            if "conv" in name:
                 layer.conv_flops += flops
             layer.ops += 1
-            weights = profiler.weight_storages
-            if "_to_copy" in str(func) and _storage(args[0]) in weights:
-                weights.add(_storage(out))  # a weight in another precision: read once a step, whatever the batch
-                return out
             for tensor in _tensors(torch, (args, kwargs, out)):
                 if _storage(tensor) not in weights:
                     layer.traffic += tensor.numel()
@@ -301,6 +309,10 @@ class Profiler:
         self._counting: Optional[contextlib.ExitStack] = None
         self._sample: Optional[Sample] = None
         self._samples: List[Sample] = []
+        self._event_s = 0.0  # what a mark costs the host, with the hook around it
+        self._sample_cost_s = 0.0  # of the last iteration with hooks, and of all
+        self._cost_s = 0.0
+        self._timing_began = 0.0
         self._plain: List[Tuple[Any, Any, float, float]] = []  # start, end, processor seconds, data ms
         self._order: List[bool] = []  # of the timed iterations: did it carry hooks?
         self._last_end: Any = None
@@ -427,8 +439,18 @@ class Profiler:
             self._last_end = self._clock.mark()  # type: ignore[union-attr]
             self._last_cpu = time.process_time()
             self._data_ms = 0.0
-            if timed % SAMPLE_EVERY == SAMPLE_EVERY - 1:
+            if timed == 0:
+                self._timing_began = time.perf_counter()
+            if self._may_sample(timed):
                 self._begin_sample()
+
+    def _may_sample(self, timed: int) -> bool:
+        if not self._samples:
+            return timed == SAMPLE_EVERY - 1
+        if timed == self.iterations - 1 and len(self._samples) < SAMPLES_MIN:
+            return True
+        spent = time.perf_counter() - self._timing_began
+        return timed % SAMPLE_EVERY == SAMPLE_EVERY - 1 and self._cost_s + self._sample_cost_s <= BUDGET * spent
 
     def _finish_iteration(self) -> None:
         if self._counting is not None:
@@ -439,9 +461,13 @@ class Profiler:
         if self._sample is not None:
             self._sample.end = end
             self._sample.data_ms = self._data_ms
+            events = sum(2 + 2 * len(calls) + len(behind) for _, calls, behind in self._sample.passes)
             self._samples.append(self._sample)
             self._sample = None
+            begin = time.perf_counter()
             self._unhook()
+            self._sample_cost_s += time.perf_counter() - begin + events * self._event_s
+            self._cost_s += self._sample_cost_s
             self._order.append(True)
         else:
             self._plain.append((self._last_end, end, time.process_time() - self._last_cpu, self._data_ms))
@@ -468,6 +494,11 @@ class Profiler:
         self._parameters = list(parameters.values())
         self.device = self._parameters[0].device
         self._clock = Clock(torch, self.device)
+        begin = time.perf_counter()
+        for _ in range(32):
+            self._clock.mark()
+        # Around a mark there is a call from C++; behind a GPU's backward pass one from another thread.
+        self._event_s = (time.perf_counter() - begin) / 32 + (3e-5 if self._clock.cuda else 3e-6)
 
     def _begin_counting(self) -> None:
         self._check_job()
@@ -589,12 +620,18 @@ class Profiler:
     # ---- iterations with hooks ----
 
     def _begin_sample(self) -> None:
+        begin = time.perf_counter()
         self._sample = Sample(self._last_end)
         self._hook(self._sample_root_begins, self._sample_root_ends, self._sample_begins, self._sample_ends)
-        for index, parameter in enumerate(self._parameters):
+        watched = range(len(self._parameters))
+        if self._samples:
+            watched = sorted(watched, key=lambda i: -self._parameters[i].numel())[:LARGE_TENSORS]
+            watched.append(self._last_gradient)
+        for index in set(watched):
             self._handles.append(
-                parameter.register_post_accumulate_grad_hook(lambda p, index=index: self._gradient_ready(index))
+                self._parameters[index].register_post_accumulate_grad_hook(lambda p, i=index: self._gradient_ready(i))
             )
+        self._sample_cost_s = time.perf_counter() - begin
 
     def _sample_root_begins(self, _module: Any, _args: Any, _kwargs: Any) -> None:
         if self.torch.is_grad_enabled():
@@ -624,10 +661,14 @@ class Profiler:
             later = sample.passes[-1][2]  # type: ignore[union-attr]
             tensor.register_hook(lambda _g, layer=layer: later.append((self._clock.mark(), "layer", layer)))
 
+    _last_gradient = 0  # the one that ends the backward pass
+
     def _gradient_ready(self, index: int) -> None:
         sample = self._sample
         if sample is not None and sample.passes:
             sample.passes[-1][2].append((self._clock.mark(), "gradient", index))  # type: ignore[union-attr]
+            if not self._samples:
+                self._last_gradient = index
 
     # ---- results ----
 
@@ -777,17 +818,19 @@ class Profiler:
         ]
 
     def _gradient_rows(self, parts: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-        """Gradients by the median of when they were ready, as a share of the backward pass."""
+        """Gradients in the order of the iteration that saw them all, by the median of when they were ready, as a share
+        of the backward pass."""
         times: Dict[int, List[float]] = {}
         for part in parts:
             last = part["passes"][-1]
             for index, at in last.gradients:
                 times.setdefault(index, []).append(min(1.0, at / last.backward_ms))
-        ready = {index: statistics.median(values) for index, values in times.items()}
-        order = sorted(ready, key=lambda index: ready[index])
-        rows = [
-            {"bytes": self._parameters[i].numel() * self._parameters[i].element_size(), "ready": ready[i]} for i in order
-        ]
+        rows: List[Dict[str, Any]] = []
+        ready = 0.0
+        for index, _ in sorted(parts[0]["passes"][-1].gradients, key=lambda gradient: gradient[1]):
+            ready = max(ready, statistics.median(times[index]))
+            parameter = self._parameters[index]
+            rows.append({"bytes": parameter.numel() * parameter.element_size(), "ready": ready})
         if rows:
             rows[-1]["ready"] = 1.0
         return rows

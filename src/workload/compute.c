@@ -217,11 +217,11 @@ static void update_spreads(struct tm_compute_curve *curve, const int *batches, s
     if (gpu > 0) curve->gpu_spread = sqrt(GPU_NOISE * GPU_NOISE * (1 + 1 / (double)gpu) + 0.02 * 0.02 / (double)gpu);
 }
 
-int tm_compute_tune(struct tm_compute_curve *curve, const int *batches, const double *step_ms, size_t count,
-                    struct tm_error *e)
+int tm_compute_tune(struct tm_compute_curve *curve, double floor_spread, const int *batches, const double *step_ms,
+                    size_t count, struct tm_error *e)
 {
     static const double prior[TUNE_UNKNOWNS] = {0, 0, 0};
-    static const double spread[TUNE_UNKNOWNS] = {0.12, 0.5, 0.5};
+    const double spread[TUNE_UNKNOWNS] = {floor_spread, 0.5, 0.5};
     struct tune_context context = {*curve, batches, step_ms};
     struct tm_fit fit = {.unknowns = TUNE_UNKNOWNS,
                          .residuals = count,

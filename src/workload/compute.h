@@ -71,9 +71,12 @@ int tm_compute_curve(const struct tm_compute_model *model, const struct tm_netwo
                      const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute_curve *out,
                      struct tm_error *e);
 
-/* Measured steps of this very curve: batches and times. */
-int tm_compute_tune(struct tm_compute_curve *curve, const int *batches, const double *step_ms, size_t count,
-                    struct tm_error *e);
+/* Measured steps of this very curve: batches and times. `floor_spread`: how far the floor may be from what the model
+ * says, one standard deviation of its logarithm: hosts that launch kernels differ more than GPUs do. */
+int tm_compute_tune(struct tm_compute_curve *curve, double floor_spread, const int *batches, const double *step_ms,
+                    size_t count, struct tm_error *e);
+#define TM_COMPUTE_KNOWN_HOST 0.12 /* of the kind that the model was learned on */
+#define TM_COMPUTE_ANY_HOST   0.25
 
 /* Step time in ms for a micro-batch; its mean alone is several times cheaper. */
 double tm_compute_mean_ms(const struct tm_compute_curve *curve, double batch);

@@ -109,7 +109,7 @@ static int predict_two_batches(struct evaluation *evaluation, struct tm_error *e
         }
         struct tm_compute_curve curve;
         rc = tm_compute_curve(&model, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
-        if (rc == 0) rc = tm_compute_tune(&curve, batches, step_ms, own, e);
+        if (rc == 0) rc = tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, step_ms, own, e);
         if (rc != 0) break;
         cell->estimate = tm_compute_step_ms(&curve, cell->compute.batch);
         cell->predicted = true;

@@ -396,8 +396,8 @@ static int tune(struct tm_predictor *predictor, struct tm_error *e)
                               &predictor->common, e);
     predictor->own = predictor->common;
     if (rc == 0)
-        rc = tm_compute_tune(&predictor->own, request->measured_batches, request->measured_ms, request->measured_count,
-                             e);
+        rc = tm_compute_tune(&predictor->own, TM_COMPUTE_KNOWN_HOST, request->measured_batches, request->measured_ms,
+                             request->measured_count, e);
     predictor->tuned = rc == 0;
     return rc;
 }

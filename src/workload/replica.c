@@ -118,7 +118,7 @@ static int curve_ms(const struct tm_replica_request *request, int batch, struct 
     }
     if (rc == 0)
         rc = tm_compute_curve(request->compute, request->layers, request->figures, request->precision, &curve, e);
-    if (rc == 0) rc = tm_compute_tune(&curve, batches, ms, found, e);
+    if (rc == 0) rc = tm_compute_tune(&curve, TM_COMPUTE_ANY_HOST, batches, ms, found, e);
     if (rc == 0) *out = tm_compute_step_ms(&curve, batch);
     tm_free(batches);
     tm_free(ms);

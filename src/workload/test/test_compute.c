@@ -307,7 +307,7 @@ static void test_tune_passes_through(void **state)
         truth.base_ms *= factors[i][1];
         truth.sample_ms *= factors[i][1];
         double ms[2] = {tm_compute_step_ms(&truth, 1).mean, tm_compute_step_ms(&truth, 1024).mean};
-        assert_int_equal(tm_compute_tune(&curve, batches, ms, 2, NULL), 0);
+        assert_int_equal(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, ms, 2, NULL), 0);
         double low = tm_compute_step_ms(&curve, 1).mean / ms[0];
         double high = tm_compute_step_ms(&curve, 1024).mean / ms[1];
         assert_row(fabs(low - 1) < 0.08 && fabs(high - 1) < 0.02, "row %zu: %g and %g times", i, low, high);
@@ -329,7 +329,7 @@ static void test_tune_shrinks_the_spread_it_saw(void **state)
         struct tm_compute_curve curve = fresh;
         int batch = end == 0 ? 1 : 2048;
         double ms = tm_compute_step_ms(&curve, batch).mean;
-        assert_int_equal(tm_compute_tune(&curve, &batch, &ms, 1, NULL), 0);
+        assert_int_equal(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, &batch, &ms, 1, NULL), 0);
         assert_row((curve.floor_spread < fresh.floor_spread) == (end == 0), "batch %d", batch);
         assert_row((curve.gpu_spread < fresh.gpu_spread) == (end == 1), "batch %d", batch);
     }
@@ -348,12 +348,12 @@ static void test_tune_refuses(void **state)
         struct tm_error e = {0};
         int batches[] = {4, rows[i].batch};
         double ms[] = {15, rows[i].ms};
-        assert_row(tm_compute_tune(&curve, batches, ms, 2, &e) == -(int)TM_EINPUT, "row %zu", i);
+        assert_row(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, ms, 2, &e) == -(int)TM_EINPUT, "row %zu", i);
         assert_error_has(e, "measured step 2");
         assert_row(memcmp(&curve, &fresh, sizeof curve) == 0, "row %zu: the curve was moved", i);
     }
     struct tm_compute_curve curve = fresh;
-    assert_int_equal(tm_compute_tune(&curve, NULL, NULL, 0, NULL), 0);
+    assert_int_equal(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, NULL, NULL, 0, NULL), 0);
     assert_memory_equal(&curve, &fresh, sizeof curve);
 }
 
