@@ -256,8 +256,12 @@ static void carry_out(struct tidemill *t)
             break;
         }
     }
-    int rc = tm_outbox_status(&t->out, NULL);
-    if (rc != 0) stop(t, rc); /* a step of the machine is void: it must not go on */
+    struct tm_error e;
+    int rc = tm_outbox_status(&t->out, &e);
+    if (rc != 0) { /* a step of the machine is void: it must not go on */
+        (void)snprintf(t->reason, sizeof t->reason, "%s", e.text);
+        stop(t, rc);
+    }
     tm_outbox_clear(&t->out);
 }
 

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { FILES_AT_ONCE = 2, FILE_PATIENCE = 10 };
+
 void tm_worker__copy_end(struct tm_worker *w)
 {
     for (size_t i = 0; i < w->out.part_count; i++)
@@ -129,6 +131,19 @@ static void put_here(struct tm_worker *w, const struct copy_part_out *part, stru
     if (!target->done) w->out.missed = w->heartbeat_now = true; /* no room */
 }
 
+/* Files are written a few at a time: all parts at once would be more bytes than one step's actions may have. */
+static bool file_may_begin(const struct tm_worker *w, int64_t now_ms)
+{
+    size_t under_way = 0;
+    for (size_t i = 0; i < w->out.part_count; i++)
+        for (size_t t = 0; w->out.parts[i].data != NULL && t < w->out.parts[i].target_count; t++) {
+            const struct copy_target *target = &w->out.parts[i].targets[t];
+            under_way += target->id == 0 && target->asked && !target->done &&
+                         now_ms - target->sent_ms < FILE_PATIENCE * w->options.resend_ms;
+        }
+    return under_way < FILES_AT_ONCE;
+}
+
 static void part_pump(struct tm_worker *w, struct copy_part_out *part, int64_t now_ms, struct tm_outbox *out)
 {
     bool all = true;
@@ -138,11 +153,11 @@ static void part_pump(struct tm_worker *w, struct copy_part_out *part, int64_t n
         if (target->done) continue;
         all = false;
         if (target->id == w->self.id) continue;
-        int64_t patience_ms = target->id == 0 ? 10 * w->options.resend_ms : w->options.resend_ms;
+        int64_t patience_ms = target->id == 0 ? FILE_PATIENCE * w->options.resend_ms : w->options.resend_ms;
         if (target->asked && now_ms - target->sent_ms < patience_ms) continue;
-        if (target->id == 0)
+        if (target->id == 0 && file_may_begin(w, now_ms))
             put_file(part, target, now_ms, out);
-        else
+        else if (target->id != 0)
             send_chunk(w, part, target, now_ms, out);
     }
     if (!all) return;
@@ -193,7 +208,7 @@ void tm_worker_file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint3
     struct copy_part_out *part = find_part(w, set, layer);
     for (size_t t = 0; part != NULL && stored && t < part->target_count; t++)
         if (part->targets[t].id == 0) part->targets[t].done = true;
-    if (part != NULL) part_pump(w, part, now_ms, out);
+    if (part != NULL) tm_worker__copy_pump(w, now_ms, out); /* the next file's turn */
 }
 
 /* ---- holding ---- */
