@@ -3,7 +3,8 @@
  * arrivals.
  *
  * Recovery is the time from the kill to the next commit, less one undisturbed step; a pause is the time from the last
- * commit before a planned change to the first after it, less one step. Times are the record's. Ratios are to torchrun
+ * commit before a planned change to the first after it, less one step (of all four: fewer may step faster on few cores,
+ * so either can be below 0). Times are the record's. Ratios are to torchrun
  * elastic on the same events as published with the issue that set the targets (bench/torch_recovery.py measures it).
  *
  * Use: bench_recovery TIDEMILL [ROUNDS] */
@@ -92,6 +93,7 @@ static void start_run(struct run *run, const char *tidemill, const char *folder,
     char log[300];
     (void)snprintf(run->dir, sizeof run->dir, "%s/%s", folder, name);
     (void)snprintf(log, sizeof log, "%s.log", run->dir);
+    (void)fflush(stdout);
     run->pid = fork();
     if (run->pid == 0) {
         if (freopen(log, "w", stdout) == NULL || dup2(STDOUT_FILENO, STDERR_FILENO) < 0) _exit(127);
@@ -259,7 +261,7 @@ static int coordinator_of(const struct run *run)
 
 static void row(const char *what, double *values, size_t count, double target_s, double rival_s, const char *rival)
 {
-    double worst = 0;
+    double worst = -INFINITY;
     for (size_t i = 0; i < count; i++)
         worst = fmax(worst, values[i]);
     double middle = median(values, count);
@@ -273,7 +275,7 @@ static void row(const char *what, double *values, size_t count, double target_s,
 static double recovery_s(const struct history *h, int64_t killed_ms, double step_ms)
 {
     for (size_t i = 0; i < h->pauses; i++)
-        if (h->pause_end_ms[i] > killed_ms) return fmax(0, (double)(h->pause_end_ms[i] - killed_ms) - step_ms) / 1000;
+        if (h->pause_end_ms[i] > killed_ms) return ((double)(h->pause_end_ms[i] - killed_ms) - step_ms) / 1000;
     return NAN;
 }
 
@@ -401,7 +403,7 @@ static void bench_planned(const char *tidemill, const char *folder, int rounds)
     size_t leaves = 0;
     size_t joins = 0;
     for (size_t i = 1; i < h->pauses; i++) { /* the first belongs to the start */
-        double s = fmax(0, h->pause_ms[i] - step_ms) / 1000;
+        double s = (h->pause_ms[i] - step_ms) / 1000;
         if (h->cause[i] == TM_CHANGED_NOTICE) leave[leaves++] = s;
         if (h->cause[i] == TM_CHANGED_ARRIVAL) join[joins++] = s;
     }

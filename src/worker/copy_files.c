@@ -30,13 +30,22 @@ struct tm_copy_files {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stop;
-    struct order *first; /* the one under way stays at the head */
+    struct order *first; /* the one under way stays at the head until it is done */
     uint64_t bytes;      /* of puts that wait */
 };
 
 static void path_of(const struct tm_copy_files *files, const struct order *order, char *out, size_t size)
 {
     (void)snprintf(out, size, "%s/set-%" PRIu64 "/layer-%" PRIu32 ".tmcopy", files->folder, order->set, order->layer);
+}
+
+/* Before it is answered: asked for again because of the answer, it is a new order. */
+static void take_out(struct tm_copy_files *files, const struct order *order)
+{
+    (void)pthread_mutex_lock(&files->lock);
+    files->first = order->next;
+    if (order->is_put) files->bytes -= order->length;
+    (void)pthread_mutex_unlock(&files->lock);
 }
 
 static void put(struct tm_copy_files *files, const struct order *order)
@@ -50,6 +59,7 @@ static void put(struct tm_copy_files *files, const struct order *order)
         if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not stored: %s", e.text);
         done.written = rc == 0;
     }
+    take_out(files, order);
     files->done(files->context, &done);
 }
 
@@ -64,6 +74,7 @@ static void get(struct tm_copy_files *files, const struct order *order)
     bool missing = rc == -(int)TM_ENOTFOUND || rc == -(int)TM_ELIMIT;
     if (rc == 0 || missing) done.data = tm_text_string(&text);
     if (rc == 0) done.length = text.length;
+    take_out(files, order);
     files->done(files->context, &done);
     tm_text_deinit(&text);
 }
@@ -83,10 +94,8 @@ static void *serve(void *argument)
             put(files, order);
         else
             get(files, order);
-        (void)pthread_mutex_lock(&files->lock);
-        files->first = order->next;
-        if (order->is_put) files->bytes -= order->length;
         tm_free(order);
+        (void)pthread_mutex_lock(&files->lock);
     }
     (void)pthread_mutex_unlock(&files->lock);
     return NULL;
