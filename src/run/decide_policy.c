@@ -136,7 +136,7 @@ static void decide_shape(struct tm_policy_decider *decider, const struct questio
                          const struct tm_run_view *run)
 {
     const struct tm_policy_rule *rule = &decider->rule;
-    double interval_s = rule->interval_s / speed_of(run);
+    double interval_s = rule->interval_s;
     struct tm_ahead ahead[HORIZON];
     bool told = rule->info->knows == TM_KNOWS_EVENT;
     struct tm_view view = {.standing = {question->shape, 0},
@@ -147,13 +147,13 @@ static void decide_shape(struct tm_policy_decider *decider, const struct questio
                            .after = told ? question->after : question->before,
                            .noticed = true,
                            .interval_s = interval_s,
-                           .now_s = (double)run->elapsed_ms / 1000,
+                           .now_s = (double)run->elapsed_ms / 1000 * speed_of(run),
                            .on_demand = question->on_demand,
                            .ordered = question->ordered,
-                           .start_s = rule->cost->start_s / speed_of(run),
+                           .start_s = rule->cost->start_s,
                            .has_deadline = rule->deadline_s > 0 && rule->samples_per_step > 0,
                            .samples_left = (double)(run->steps - run->applied) * rule->samples_per_step,
-                           .seconds_left = seconds_left(rule, run),
+                           .seconds_left = seconds_left(rule, run) * speed_of(run),
                            .efficiency = NAN};
     (void)look_ahead(decider, interval_s, &view, ahead);
     struct tm_decision decision = {.shape = TM_SHAPE_PAUSE};
@@ -199,7 +199,7 @@ static void rent(const struct tm_policy_decider *decider, const struct tm_run_vi
     if (!out->rents) return;
     double samples_per_s = decider->answered ? rule->shapes->list[decider->answer].samples_per_s : 0;
     double samples_left = (double)(view->steps - view->applied) * rule->samples_per_step;
-    double hours_left = samples_per_s > 0 ? samples_left / samples_per_s / 3600 * speed_of(view) : NAN;
+    double hours_left = samples_per_s > 0 ? samples_left / samples_per_s / 3600 : NAN;
     struct tm_rent_view asked = {.workers_max = rule->workers_max,
                                  .anchors = rule->anchors,
                                  .anchors_train = rule->anchors_train,
@@ -243,7 +243,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     out->pipelines = (uint32_t)shape->pipelines;
     if (out->pipelines > view->micro_batches) out->pipelines = view->micro_batches;
     out->stages = (uint32_t)shape->stages;
-    out->predicted_step_ms = (uint32_t)(shape->step_s * 1000);
+    out->predicted_step_ms = (uint32_t)(shape->step_s * 1000 / speed_of(view));
     for (int s = 0; s <= shape->stages; s++)
         out->stage_first[s] = (uint32_t)cut->first[s];
 }

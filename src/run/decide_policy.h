@@ -2,7 +2,8 @@
  * its decision a layout, a number of instances, a time for the next copy set. The same code decides in both, so a
  * simulation predicts a run. The forecast is the simulator's too, learned from the instances that the cloud has listed.
  *
- * Times of the view that policies get are those on the wall; the cloud's own time may run faster. */
+ * Shapes, costs and the view that policies get are in the cloud's time, as in the simulator; on the wall it may pass
+ * faster. */
 #ifndef TM_RUN_DECIDE_POLICY_H
 #define TM_RUN_DECIDE_POLICY_H
 
