@@ -65,7 +65,8 @@ class TorchRun:
         with open(self.folder / f"agent-{self.number}.log", "ab") as out:
             self.agents[self.number] = subprocess.Popen(
                 words, stdout=out, stderr=out, start_new_session=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"})
+                # With the store that agents share, workers that restart meet stale addresses of the dead one.
+                env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
         return self.number
 
     def start(self) -> None:
@@ -128,9 +129,8 @@ def measure(system, do, workers: Optional[int]) -> Dict[str, float]:
         if workers is not None:
             later = [x for x in later if x[2] == workers]
             return later[0] if later else None
-        # A step that was about to end does not count: one of fewer workers, one done again, or one after a pause does.
-        gaps = [(b[0] - a[0], b) for a, b in zip([(at, 0, 0)] + later, later)]
-        counts = [b for gap, b in gaps if b[2] < before[-1][2] or b[1] <= highest or gap > 1.0]
+        # A step that was about to end does not count: one of fewer workers or one that is done again does.
+        counts = [x for x in later if x[2] < before[-1][2] or x[1] < highest - 1]
         return counts[0] if counts else None
 
     first = wait_for(found, 180, "the next step")

@@ -1,4 +1,6 @@
-"""Runs every check_*.py beside it and prints the tally. Use: check_all.py BUILD"""
+"""Runs every check_*.py beside it and prints the tally. Use: check_all.py BUILD [quick|slow]
+
+Tests whose function bears `slow = True` belong to the full tier (tests/torch_slow/run)."""
 import importlib
 import os
 import sys
@@ -12,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 def main() -> int:
     sys.path.insert(0, str(HERE))
     build = Path(sys.argv[1])
+    tier = sys.argv[2] if len(sys.argv) > 2 else "quick"
     wanted = [w for w in os.environ.get("TORCH_TESTS", "").split(",") if w]
     passed = failed = 0
     for path in sorted(HERE.glob("check_*.py")):
@@ -20,6 +23,8 @@ def main() -> int:
         module = importlib.import_module(path.stem)
         for name, function in sorted(vars(module).items()):
             if not name.startswith("test_") or (wanted and name[5:] not in wanted):
+                continue
+            if not wanted and getattr(function, "slow", False) != (tier == "slow"):
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 try:

@@ -140,3 +140,7 @@ def test_other_weights(build, folder):
         c.await_end(60)
         if not any("other first weights" in c.log(n) for n in (1, 2)):
             raise Trouble(c.tail())
+
+
+for _test in (test_fast, test_stopped_worker, test_other_weights, test_head_and_coordinator_gpt):
+    _test.slow = True

@@ -263,6 +263,49 @@ def test_gradients_that_do_not_fit(build, folder):
     torch.testing.assert_close(*ends)
 
 
+def test_checkpoints(build, folder):
+    """What is saved is read by safetensors' own reader, and a job that starts from it goes on as if it had not stopped."""
+    from safetensors.torch import load_file
+
+    from tidemill.torch import checkpoint
+
+    dataset = data()
+    first, model = job(steps=3), net()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    first.attach(model, optimizer)
+    train(first, model, dataset)
+    first.save(folder / "c")
+    found = {}
+    for path in (folder / "c").glob("model-*.safetensors"):
+        found.update(load_file(path))
+    assert set(found) == set(model.state_dict())
+    assert all(torch.equal(found[k], v) for k, v in model.state_dict().items())
+
+    ends = []
+    for again in (False, True):
+        j, other = job(steps=2, seed=9), net()
+        o = torch.optim.AdamW(other.parameters(), 0.7)
+        if not again:
+            other.load_state_dict(model.state_dict())
+            o.load_state_dict(optimizer.state_dict())
+        j.attach(other, o, start=folder / "c" if again else None)
+        train(j, other, dataset)
+        ends.append(torch.cat([p.detach().flatten() for p in other.parameters()]))
+    assert torch.equal(*ends)
+
+    checkpoint.export_dcp(folder / "d", model, optimizer, 3)
+    twin = net()
+    twin_optimizer = torch.optim.AdamW(twin.parameters(), 0.01)
+    assert checkpoint.import_dcp(folder / "d", twin, twin_optimizer) == 3
+    assert all(torch.equal(a, b) for a, b in zip(twin.parameters(), model.parameters()))
+
+    (folder / "c" / checkpoint.shard_name("model", 0, 8)).unlink()
+    j, other = job(), net()
+    refused(lambda: j.attach(other, torch.optim.AdamW(other.parameters()), start=folder / "c"), "missing")
+    j, other = job(), nn.Linear(2, 2)
+    refused(lambda: j.attach(other, torch.optim.AdamW(other.parameters()), start=folder / "none"), "tidemill.json")
+
+
 def test_loss_not_finite(build, folder):
     for determinism in ("fast", "bitwise"):
         j, model = job(determinism=determinism), net()

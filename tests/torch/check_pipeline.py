@@ -87,3 +87,7 @@ def test_pipeline_fast_bf16(build, folder):
         c.await_(lambda: "layout 1x2" in layouts(c), 120, "1x2")
         c.kill_worker(1)
         finish(c, folder, steps, False, "--determinism", "fast", "--bf16")
+
+
+for _test in (test_pipeline_layouts_change, test_pipeline_fast_bf16):
+    _test.slow = True

@@ -49,7 +49,7 @@ static int coordinator(char **words)
                                                              .steps = strtoull(words[2], NULL, 10),
                                                              .micro_batches = (uint32_t)strtoul(words[4], NULL, 10),
                                                              .heartbeat_ms = 250,
-                                                             .lease_ms = 4000,
+                                                             .lease_ms = 2000,
                                                              .orphan_ms = 30000,
                                                              .resend_ms = 500,
                                                              .settle_ms = 300,

@@ -30,7 +30,7 @@ from torch import nn
 from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
-from tidemill.torch import fixed_point
+from tidemill.torch import checkpoint, fixed_point
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import MicroBatches
 from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
@@ -151,11 +151,12 @@ class Job:
     # ---- attaching ----
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None, *,
-               clip: Optional[float] = None) -> None:
+               clip: Optional[float] = None, start: Union[str, "os.PathLike[str]", None] = None) -> None:
         """Puts model, optimizer and schedule under Tidemill's care; the worker then joins the job.
 
         The schedule steps once a committed step. clip: the largest norm of the whole gradient
-        (torch.nn.utils.clip_grad_norm_ over the global batch).
+        (torch.nn.utils.clip_grad_norm_ over the global batch). start: a checkpoint of `save` to begin from, the same on
+        every worker; the job's steps count from there anew.
         """
         if self._state is not None:
             raise UsageError("attach is called twice: a job has one model and one optimizer")
@@ -167,6 +168,9 @@ class Job:
         scale = fixed_point.start(self.micro_batches) if self.bitwise else None
         self._state = ModelState(model, optimizer, scheduler, scale)
         self._state.cut(self._layer_count)
+        if start is not None:
+            checkpoint.load(self._state, start)
+            self._state.cut(self._layer_count)  # what is there now is the beginning
         self._clip = clip
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._take_over(optimizer, scheduler)
@@ -425,6 +429,13 @@ class Job:
         if self._group is not None:
             self._group.close()
         return self.has_result
+
+    def save(self, folder: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes a checkpoint (safetensors, tidemill.torch.checkpoint) of the last committed step. In the loop call it
+        from `after_step`; on one worker, such as rank 0."""
+        if self._state is None:
+            raise UsageError("attach a model before it is saved")
+        checkpoint.save(self._state, self.committed_step, folder)
 
     def _fail(self, error: BaseException) -> None:
         """The user's script is wrong: everybody learns why, and nothing is tried again."""

@@ -15,7 +15,9 @@ from __future__ import annotations
 import bisect
 import contextlib
 import hashlib
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
@@ -28,6 +30,7 @@ from tidemill import samples
 from tidemill.errors import UsageError
 from tidemill.session import APPLY, Work
 from tidemill.torch import fixed_point
+from tidemill.torch.checkpoint import layer_names, write_index, write_layer
 from tidemill.torch.data import MicroBatches
 from tidemill.torch.group import Group, StepCancelled
 from tidemill.torch.job import Job
@@ -72,10 +75,12 @@ class _Stack:
         self._ties, self._tie_std, self._device = ties, tie_std, device
         self._states: Dict[int, ModelState] = {}
         self._sizes: List[int] = []
+        self.names: List[List[Tuple[str, int, int]]] = []
         digest = hashlib.blake2b(digest_size=8)
         for number in range(len(makers)):
             state = self._build(number)
             self._sizes.append(state.layers[0].size)
+            self.names.append(layer_names(state.layers[0], f"layers.{number}."))
             digest.update(state.digest().encode())
             if isinstance(makers[number], nn.Module):
                 self._states[number] = state
@@ -265,6 +270,16 @@ class Pipeline:
     def result(self) -> List[int]:
         """After `train`: the layers whose final state is here."""
         return self._stack.held(self._job.steps)
+
+    def save(self, folder: Union[str, "os.PathLike[str]"]) -> None:
+        """After `train`, on every worker: each writes the layers that it holds (tidemill.torch.checkpoint)."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        for number in self.result:
+            write_layer(path, self._stack.layer(number), self._count, f"layers.{number}.")
+        if 0 in self.result:
+            names = [row for rows in self._stack.names for row in rows]
+            write_index(path, names, self._count, {"step": self._job.steps, "shared": None, "numbers": {}})
 
     # ---- the loop ----
 

@@ -271,7 +271,7 @@ class ModelState:
         return {"schedule": schedule, "groups": groups}
 
     def load_shared_notes(self, notes: Any) -> None:
-        if self.scheduler is not None:
+        if self.scheduler is not None and notes["schedule"] is not None:
             self.scheduler.load_state_dict(from_plain(notes["schedule"]))
         for group, saved in zip(self.optimizer.param_groups, notes["groups"]):
             for key, value in from_plain(saved).items():
