@@ -8,7 +8,6 @@ import torch
 from cluster import ROOT, Cluster, Trouble, python
 
 SCRIPT = str(ROOT / "tests" / "torch" / "train_small.py")
-PACE = "0.03"
 
 
 def undisturbed(build: Path, folder: Path, model: str, steps: int, determinism: str):
@@ -21,7 +20,7 @@ def undisturbed(build: Path, folder: Path, model: str, steps: int, determinism: 
 
 def begin(build: Path, folder: Path, model: str, steps: int, determinism: str = "bitwise", *extra: str) -> Cluster:
     words = [python(), SCRIPT, model, str(folder / "out"), "--steps", str(steps), "--determinism", determinism,
-             "--pace", PACE, *extra]
+             "--gate", str(folder / "cluster" / "gate"), *extra]
     return Cluster(build, folder / "cluster", words, steps)
 
 
@@ -60,7 +59,7 @@ def test_kill_notice_join_mlp(build, folder):
         c.notice(1)
         c.await_step(c.newest()[0] + 4, 2)
         finish(c, build, folder, "mlp", steps)
-        assert "a member will leave" in c.events(), c.events()
+        assert "called together: notice" in c.events(), c.events()
 
 
 def test_head_and_coordinator_gpt(build, folder):

@@ -19,7 +19,7 @@ def undisturbed(folder: Path, steps: int, *extra: str):
 
 
 def begin(build: Path, folder: Path, steps: int, *extra: str) -> Cluster:
-    words = [python(), SCRIPT, str(folder / "out"), "--steps", str(steps), "--pace", "0.01", *extra]
+    words = [python(), SCRIPT, str(folder / "out"), "--steps", str(steps), "--gate", str(folder / "cluster" / "gate"), *extra]
     return Cluster(build, folder / "cluster", words, steps, layers=LAYERS, stages=2)
 
 
@@ -56,7 +56,7 @@ def test_pipeline_layouts_change(build, folder):
     with begin(build, folder, steps, "--recompute") as c:
         for number in (1, 2, 3, 4):
             c.start_agent(number)
-        c.await_(lambda: "layout 2x2" in layouts(c), 120, "2x2")
+        c.await_(lambda: "layout 2x2" in layouts(c), 240, "2x2")
         c.kill_worker(2)
         c.await_step(c.newest()[0] + 3, 2)
         c.await_step(c.newest()[0] + 2, 4)
@@ -71,7 +71,7 @@ def test_pipeline_stage_lost(build, folder):
     with begin(build, folder, steps) as c:
         for number in (1, 2):
             c.start_agent(number)
-        c.await_(lambda: "layout 1x2" in layouts(c), 120, "1x2")
+        c.await_(lambda: "layout 1x2" in layouts(c), 240, "1x2")
         c.await_(lambda: list((c.folder / "copies").glob("set-*/layer-5.*")) != [], 60, "a copy set")
         c.await_step(c.newest()[0] + 2)
         c.kill_instance(1)
@@ -84,7 +84,7 @@ def test_pipeline_fast_bf16(build, folder):
     with begin(build, folder, steps, "--determinism", "fast", "--bf16") as c:
         for number in (1, 2):
             c.start_agent(number)
-        c.await_(lambda: "layout 1x2" in layouts(c), 120, "1x2")
+        c.await_(lambda: "layout 1x2" in layouts(c), 240, "1x2")
         c.kill_worker(1)
         finish(c, folder, steps, False, "--determinism", "fast", "--bf16")
 

@@ -29,6 +29,8 @@ class Cluster:
         self.coordinator: Optional[subprocess.Popen] = None
         self._started: List[subprocess.Popen] = []
         folder.mkdir(parents=True, exist_ok=True)
+        self.gate = folder / "gate"
+        self.open_gate(0)
         self.variables = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1",
                           "TIDEMILL_LIBRARY": str(build / "libtidemill.so"), "TIDEMILL_LAYERS": str(layers),
                           "TIDEMILL_STEPS": str(steps), **(variables or {})}
@@ -97,11 +99,17 @@ class Cluster:
                 raise Trouble(f"waited {seconds:.0f} s for {name}\n{self.tail()}")
             time.sleep(0.02)
 
-    def await_step(self, step: int, workers: int = 0, seconds: float = 120) -> None:
+    def open_gate(self, step: int) -> None:
+        """Steps up to this one go at full speed, where the script looks at the gate."""
+        self.gate.write_text(str(step))
+
+    def await_step(self, step: int, workers: int = 0, seconds: float = 240) -> None:
+        self.open_gate(step)
         self.await_(lambda: self.newest()[0] >= step and (not workers or self.newest()[1] == workers), seconds,
                     f"step {step}" + (f" by {workers} workers" if workers else ""))
 
-    def await_end(self, seconds: float = 180) -> None:
+    def await_end(self, seconds: float = 300) -> None:
+        self.open_gate(1 << 40)
         assert self.coordinator is not None
         self.await_(lambda: self.coordinator.poll() is not None, seconds, "the end of the job")
 

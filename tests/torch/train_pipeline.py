@@ -2,14 +2,13 @@
 import argparse
 import hashlib
 import os
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import tidemill.torch
-from train_small import Block, Points
+from train_small import Block, Gate, Points
 
 WIDTH = 32
 
@@ -32,32 +31,27 @@ class Head(nn.Module):
         return self.out(self.norm(x))
 
 
-class Slow(Block):
-    """Takes at least `pace` seconds, so that there is time to disturb it."""
-
-    pace = 0.0
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        time.sleep(self.pace)
-        return super().forward(x)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--determinism", default="bitwise")
-    parser.add_argument("--pace", type=float, default=0.0)
+    parser.add_argument("--gate")
     parser.add_argument("--recompute", action="store_true")
     parser.add_argument("--bf16", action="store_true")
     words = parser.parse_args()
 
     job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=2, seed=3, determinism=words.determinism)
     torch.set_num_threads(1)
-    Slow.pace = words.pace
+    gate = Gate(words.gate)
+
+    def loss_of(out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        gate.wait(job.committed_step + 1, job._session.cancelled)
+        return F.cross_entropy(out.flatten(0, 1).float(), targets.flatten())
+
     pipeline = tidemill.torch.Pipeline(
-        job, [Embed, *[lambda: Slow(WIDTH)] * 4, Head],
-        loss=lambda out, y: F.cross_entropy(out.flatten(0, 1).float(), y.flatten()),
+        job, [Embed, *[lambda: Block(WIDTH)] * 4, Head],
+        loss=loss_of,
         optimizer=lambda layer: torch.optim.AdamW(layer.parameters(), lr=2e-3),
         scheduler=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, words.steps),
         clip=1.0, tied=[((0, "tokens.weight"), (5, "out.weight"))], recompute=words.recompute,

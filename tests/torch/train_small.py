@@ -3,6 +3,8 @@ import argparse
 import hashlib
 import os
 import time
+from pathlib import Path
+from typing import Callable, Optional
 
 import torch
 from torch import nn
@@ -73,6 +75,24 @@ def make(kind: str) -> nn.Module:
     return Gpt()
 
 
+class Gate:
+    """Steps behind the one that a file names go slowly, so that a test has time to disturb them on any machine."""
+
+    def __init__(self, path: Optional[str]) -> None:
+        self.path = path
+
+    def open(self, step: int) -> bool:
+        try:
+            return self.path is None or step <= int(Path(self.path).read_text())
+        except (OSError, ValueError):  # it is being written
+            return False
+
+    def wait(self, step: int, cancelled: Callable[[], bool]) -> None:
+        end = time.monotonic() + 0.7
+        while not self.open(step) and not cancelled() and time.monotonic() < end:
+            time.sleep(0.01)
+
+
 def weights_hash(model: nn.Module) -> str:
     h = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
@@ -87,11 +107,12 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--determinism", default="bitwise")
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--pace", type=float, default=0.0, help="seconds that a micro-batch takes at least")
+    parser.add_argument("--gate", help="a file with a step: those behind it go slowly")
     parser.add_argument("--fail-at", type=int, default=0)
     parser.add_argument("--unlike", action="store_true", help="begin with weights that differ between workers")
     words = parser.parse_args()
 
+    gate = Gate(words.gate)
     job = tidemill.torch.init(steps=words.steps, batch=16, micro_batch=2, seed=3, determinism=words.determinism)
     torch.set_num_threads(1)
     model = make(words.model)
@@ -113,7 +134,7 @@ def main() -> None:
         with job.step() as step:
             if words.fail_at and step.number == words.fail_at:
                 raise ValueError("the data is odd")
-            time.sleep(words.pace)
+            gate.wait(step.number, lambda: step.cancelled)
             loss = F.cross_entropy(model(inputs), targets.flatten())
             step.backward(loss)
             optimizer.step()

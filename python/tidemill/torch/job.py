@@ -439,6 +439,7 @@ class Job:
 
     def _fail(self, error: BaseException) -> None:
         """The user's script is wrong: everybody learns why, and nothing is tried again."""
+        self._failed_exit = True
         if self._over or self._session is None:
             return
         self._over = True
@@ -460,7 +461,7 @@ class Job:
             if given_up():
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os._exit(0 if self.has_result or not self._failed_exit else 1)
+                os._exit(1 if self._failed_exit else 0)
 
         sys.excepthook = on_exception
         atexit.register(at_exit)
@@ -482,6 +483,12 @@ class Step:
         assert self._job._sums is not None
         self._job._sums.begin_micro_batch(self._last)
         return self
+
+    @property
+    def cancelled(self) -> bool:
+        """Was the step given up meanwhile? Long micro-batches may look, and leave the context early."""
+        assert self._job._session is not None
+        return self._job._session.cancelled()
 
     def backward(self, loss: torch.Tensor) -> None:
         """loss.backward(), and the loss is reported."""
