@@ -52,6 +52,7 @@ struct tm_measured_cost {
     double join_s;          /* from an instance's arrival to the change that uses it */
     bool leaves;            /* an instance with a notice is left ... */
     double leave_s;         /* ... so long after the notice; else it is used to its end */
+    double stop_s;          /* from the end of training to that of the instances, which are paid meanwhile */
     double speed;           /* trace seconds per wall second at which it was measured */
     bool paced;             /* steps take the same time of the trace whatever the speed: of the paced engine */
 };

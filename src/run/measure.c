@@ -53,6 +53,7 @@ struct tm_measure {
     double set_ms[2]; /* first and last whole copy set */
     uint64_t sets;
     bool waiting;
+    double ended_ms; /* the job was told to stop, or is finished; UNKNOWN */
 };
 
 struct tm_measure *tm_measure_create(const struct tm_measure_options *options)
@@ -61,6 +62,7 @@ struct tm_measure *tm_measure_create(const struct tm_measure_options *options)
     if (m == NULL) return NULL;
     m->options = *options;
     m->offset_ms = INFINITY;
+    m->ended_ms = UNKNOWN;
     return m;
 }
 
@@ -194,6 +196,8 @@ int tm_measure_take(struct tm_measure *m, const Tmw__RecordEvent *event, struct 
         return 0;
     case TMW__RECORD_EVENT__BODY_STATE:
         m->waiting = m->waiting || event->state->state != TM_JOB_TRAINING;
+        if (event->state->state == TM_JOB_STOPPING || (event->state->state == TM_JOB_FINISHED && m->ended_ms < 0))
+            m->ended_ms = (double)event->at_ms;
         return 0;
     case TMW__RECORD_EVENT__BODY_SET_WHOLE:
         if (m->sets == 0) m->set_ms[0] = (double)event->at_ms;
@@ -457,12 +461,16 @@ static void watch_arrivals(const struct tm_measure *m, size_t g, struct mean *jo
 
 static void watch_instances(const struct tm_measure *m, size_t whole, struct tm_cost *out)
 {
-    struct mean join = {0}, leave = {0}, detect = {0};
+    struct mean join = {0}, leave = {0}, detect = {0}, stop = {0};
     if (!isfinite(m->offset_ms)) return;
     for (size_t i = 0; i < m->instance_count; i++)
         watch_instance(m, &m->instances[i], whole, &leave, &detect);
     for (size_t g = whole + 1; g < m->generation_count; g++)
         watch_arrivals(m, g, &join);
+    for (size_t i = 0; m->ended_ms >= 0 && i < m->instance_count; i++)
+        if (m->instances[i].end_ms >= 0 && wall_ms(m, m->instances[i].end_ms) > m->ended_ms)
+            add(&stop, wall_ms(m, m->instances[i].end_ms) - m->ended_ms);
+    if (stop.count > 0) out->measured.stop_s = stop.sum / (double)stop.count / 1000;
     if (join.count > 0) out->measured.join_s = join.sum / (double)join.count / 1000;
     if (detect.count > 0) out->measured.detect_ms = detect.sum / (double)detect.count;
     out->measured.leaves = leave.count > 0;

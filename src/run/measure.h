@@ -7,6 +7,7 @@
  *                         steps that were committed meanwhile, as that layout takes them
  *     join                from the last arrival of those that a change seats first to the last commit before it
  *     leave               from an instance's notice to the last commit before the change that leaves it
+ *     stop                from the word to stop, or the end of the job, to the end of its instances
  *     detect              from the end of an instance without a notice to the record's word of it
  *
  * Arrivals and ends bear the cloud's time; the clock on the wall is found from the earliest word of any of them. */

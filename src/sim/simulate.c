@@ -243,9 +243,23 @@ static void fix_fleet(struct tm_sim__run *run)
     run->moments.ahead[0] = (struct tm_ahead){end_s, 0, 0, most};
 }
 
+/* Instances are paid until they are given back. */
+static void pay_the_end(struct tm_sim__run *run)
+{
+    const struct tm_cost *cost = run->job->cost;
+    if (cost->kind != TM_COST_MEASURED || run->info->free || run->moments.count == 0) return;
+    double hours = cost->measured.stop_s / 3600, price = run->moments.list[run->moments.count - 1].price_usd_h;
+    int64_t spot = run->info->on_demand ? 0 : run->differs ? run->paid.count : run->rented;
+    int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
+    if (spot > run->job->shapes->nodes_max - on_demand) spot = run->job->shapes->nodes_max - on_demand;
+    run->out->bill_usd += hours * ((isnan(price) ? run->options->spot_usd_h : price) * (double)spot +
+                                   run->options->on_demand_usd_h * on_demand);
+}
+
 static void sum_up(struct tm_sim__run *run)
 {
     struct tm_sim_result *out = run->out;
+    pay_the_end(run);
     out->wall_s = (double)(run->options->to_ms - run->options->from_ms) / 1000;
     double until_s = isnan(out->finished_at_s) ? out->wall_s : out->finished_at_s;
     out->samples_per_s = until_s > 0 ? out->samples / until_s : 0;
