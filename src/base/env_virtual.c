@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES_MAX = 4096, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28, SELF_PID = 1000000 };
+enum { ENTRIES_MAX = 16384, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28, SELF_PID = 1000000 };
 
 struct entry { /* a file or a variable */
     char *name;

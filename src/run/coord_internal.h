@@ -15,7 +15,7 @@
     } while (0)
 
 enum {
-    KNOWN_MAX = 2 * TM_MEMBERS_MAX,
+    KNOWN_MAX = 2 * TM_MEMBERS_MAX + 64, /* worker and agent of each, the cloud, some that have just gone */
     SETS_MAX = 64,
     BAD_MAX = 4096,
     INSTANCES_MAX = 1 << 16,

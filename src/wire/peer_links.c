@@ -21,7 +21,6 @@ static const size_t NOT_NOTED = SIZE_MAX;
 
 struct link {
     int handle;
-    bool used;
     bool broken;
     size_t noted;        /* its place in what is waited for; NOT_NOTED: not there */
     bool connecting;     /* nothing has been sent or received yet on a connection that we make */
@@ -45,7 +44,9 @@ struct tm_links {
     struct tm_tls *tls;
     int listener; /* -1: none */
     char address[TM_ADDRESS_MAX];
-    struct link links[TM_LINKS_MAX];
+    struct link **links; /* owned; a place may be NULL */
+    size_t link_count;   /* places */
+    size_t link_capacity;
     struct failed_address failed[ADDRESSES];
     size_t next_failed;
     uint64_t made;
@@ -93,14 +94,17 @@ static void close_link(struct tm_links *links, struct link *link)
     tm_tls_session_destroy(link->tls);
     tm_text_deinit(&link->in);
     tm_text_deinit(&link->out);
-    *link = (struct link){.used = false};
+    for (size_t i = 0; i < links->link_count; i++)
+        if (links->links[i] == link) links->links[i] = NULL;
+    tm_free(link);
 }
 
 void tm_links_destroy(struct tm_links *links)
 {
     if (links == NULL) return;
-    for (size_t i = 0; i < TM_LINKS_MAX; i++)
-        if (links->links[i].used) close_link(links, &links->links[i]);
+    for (size_t i = 0; i < links->link_count; i++)
+        if (links->links[i] != NULL) close_link(links, links->links[i]);
+    tm_free(links->links);
     if (links->listener >= 0) links->env->net_close(links->env, links->listener);
     for (int i = 0; i < 2; i++)
         if (links->wake[i] >= 0) links->env->net_close(links->env, links->wake[i]);
@@ -121,37 +125,45 @@ void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *contex
 /* ---- making links ---- */
 
 /* A free place; where there is none, the one of whoever has been silent for longest without saying who it is: a flood
- * of such connections does not keep members out. NULL: all are members'. */
-static struct link *place_for_link(struct tm_links *links)
+ * of such connections does not keep members out. NULL: all are members', or there is no memory. */
+static struct link **place_for_link(struct tm_links *links)
 {
     struct link *oldest = NULL;
-    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
-        struct link *link = &links->links[i];
-        if (!link->used) return link;
+    for (size_t i = 0; i < links->link_count; i++)
+        if (links->links[i] == NULL) return &links->links[i];
+    int rc = tm_grow((void **)&links->links, &links->link_capacity, links->link_count + 1, sizeof *links->links,
+                     TM_LINKS_MAX);
+    if (rc == 0) {
+        links->links[links->link_count] = NULL;
+        return &links->links[links->link_count++];
+    }
+    for (size_t i = 0; i < links->link_count; i++) {
+        struct link *link = links->links[i];
         if (link->peer.role == TM_ROLE_NONE && (oldest == NULL || link->order < oldest->order)) oldest = link;
     }
-    if (oldest != NULL) close_link(links, oldest);
-    return oldest;
+    if (rc != -(int)TM_ELIMIT || oldest == NULL) return NULL;
+    close_link(links, oldest);
+    return place_for_link(links);
 }
 
 static struct link *add_link(struct tm_links *links, int handle, bool server)
 {
-    struct link *link = place_for_link(links);
-    struct tm_tls_session *tls = NULL;
-    if (link != NULL && links->tls != NULL) tls = tm_tls_session_create(links->tls, server);
-    if (link == NULL || (links->tls != NULL && tls == NULL)) {
+    struct link **place = place_for_link(links);
+    struct link *link = place == NULL ? NULL : tm_calloc(1, sizeof *link);
+    if (link != NULL && links->tls != NULL) link->tls = tm_tls_session_create(links->tls, server);
+    if (link == NULL || (links->tls != NULL && link->tls == NULL)) {
         links->env->net_close(links->env, handle);
+        tm_free(link);
         return NULL;
     }
-    *link = (struct link){.handle = handle,
-                          .used = true,
-                          .tls = tls,
-                          .noted = NOT_NOTED,
-                          .order = ++links->made,
-                          .since_ns = links->env->monotonic_ns(links->env)};
+    link->handle = handle;
+    link->noted = NOT_NOTED;
+    link->order = ++links->made;
+    link->since_ns = links->env->monotonic_ns(links->env);
     links->stirred = true;
     tm_text_init(&link->in, TM_MESSAGE_BYTES_MAX + CHUNK + TM_FRAME_HEADER);
     tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
+    *place = link;
     return link;
 }
 
@@ -196,9 +208,9 @@ static struct link *connect_to(struct tm_links *links, const struct tm_peer *to,
 
 static struct link *find_link(struct tm_links *links, const struct tm_peer *peer)
 {
-    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
-        struct link *link = &links->links[i];
-        if (link->used && !link->broken && link->peer.role == peer->role && link->peer.id == peer->id) return link;
+    for (size_t i = 0; i < links->link_count; i++) {
+        struct link *link = links->links[i];
+        if (link != NULL && !link->broken && link->peer.id == peer->id && link->peer.role == peer->role) return link;
     }
     return NULL;
 }
@@ -258,9 +270,9 @@ void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_w
     out->count = 0;
     out->watches[out->count++] = (struct tm_watch){.handle = links->wake[0]};
     if (links->listener >= 0) out->watches[out->count++] = (struct tm_watch){.handle = links->listener};
-    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
-        struct link *link = &links->links[i];
-        if (!link->used) continue;
+    for (size_t i = 0; i < links->link_count; i++) {
+        struct link *link = links->links[i];
+        if (link == NULL) continue;
         link->noted = link->broken ? NOT_NOTED : out->count;
         if (link->broken)
             timeout_ms = 0; /* to be taken away */
@@ -381,17 +393,17 @@ void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *
     bool knocks = links->listener >= 0 && may_have(waiting, LISTENER_AT);
     while (knocks && links->env->net_accept(links->env, links->listener, &handle, NULL) == 0)
         (void)add_link(links, handle, true);
-    for (size_t i = 0; i < TM_LINKS_MAX; i++) {
-        struct link *link = &links->links[i];
-        if (!link->used) continue;
+    for (size_t i = 0; i < links->link_count; i++) {
+        struct link *link = links->links[i];
+        if (link == NULL) continue;
         if (may_have(waiting, link->noted)) receive(links, link);
         if (link->in.length > 0) take_messages(links, link, each, context);
         flush(links, link);
         int64_t age_ns = links->env->monotonic_ns(links->env) - link->since_ns;
         if (link->connecting && age_ns > (int64_t)CONNECT_LIMIT_MS * 1000000) link->broken = true;
     }
-    for (size_t i = 0; i < TM_LINKS_MAX; i++)
-        if (links->links[i].used && links->links[i].broken) take_away(links, &links->links[i]);
+    for (size_t i = 0; i < links->link_count; i++)
+        if (links->links[i] != NULL && links->links[i]->broken) take_away(links, links->links[i]);
 }
 
 void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context)

@@ -15,7 +15,7 @@
 struct tm_links;
 struct tm_tls;
 
-enum { TM_LINKS_MAX = 600, TM_LINKS_OTHERS_MAX = 300, TM_LINK_QUEUE_MAX = 256 << 20 };
+enum { TM_LINKS_MAX = 4096, TM_LINKS_OTHERS_MAX = 300, TM_LINK_QUEUE_MAX = 256 << 20 };
 
 /* Listens on `address` ("127.0.0.1:0" picks a port; NULL: does not listen). `tls` is borrowed, NULL: none. */
 int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, struct tm_links **out,

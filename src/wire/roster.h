@@ -4,7 +4,7 @@
 
 #include "wire/message.h"
 
-enum { TM_MEMBERS_MAX = 512, TM_STAGES_MAX = 256, TM_LAYERS_MAX = 4096, TM_MEMBER_ADDRESS_MAX = 108 };
+enum { TM_MEMBERS_MAX = 1024, TM_STAGES_MAX = 256, TM_LAYERS_MAX = 4096, TM_MEMBER_ADDRESS_MAX = 108 };
 
 struct tm_member {
     uint64_t id;

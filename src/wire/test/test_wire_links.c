@@ -178,4 +178,36 @@ static void test_garbage(void **state)
     tm_links_destroy(links);
 }
 
-TM_TEST_MAIN(TM_TEST(test_plain), TM_TEST(test_tls), TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage))
+/* Strangers who connect and say nothing, more of them than there are places, keep no member out. */
+static void test_flood(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_links *a = NULL;
+    struct tm_links *b = NULL;
+    struct heard at_b = {0};
+    assert_non_null(env);
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, &a, NULL), 0);
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, &b, NULL), 0);
+    say(a, &first, &second, tm_links_address(b), 76); /* a member from before */
+    tm_links_take(b, hear, &at_b);
+    assert_int_equal(at_b.count, 1);
+    for (int i = 0; i < TM_LINKS_MAX + 20; i++) {
+        int handle = 0;
+        assert_int_equal(env->net_connect(env, tm_links_address(b), &handle, NULL), 0);
+        if (i % 64 == 0) tm_links_take(b, hear, &at_b);
+    }
+    const struct tm_peer third = {.role = TM_ROLE_AGENT, .id = 3, .incarnation = 33};
+    say(a, &third, &(struct tm_peer){.role = TM_ROLE_COORDINATOR}, tm_links_address(b), 77);
+    tm_links_take(b, hear, &at_b);
+    assert_int_equal(at_b.count, 2);
+    say(a, &first, &second, NULL, 78); /* and the one from before is still there */
+    tm_links_take(b, hear, &at_b);
+    assert_int_equal(at_b.nonce, 78);
+    tm_links_destroy(a);
+    tm_links_destroy(b);
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_plain), TM_TEST(test_tls), TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage),
+             TM_TEST(test_flood))
