@@ -65,6 +65,15 @@ void tm_text_fill(struct tm_text *text, char c, size_t count)
     text->data[text->length] = '\0';
 }
 
+char *tm_text_room(struct tm_text *text, size_t count)
+{
+    if (!reserve(text, count)) return NULL;
+    char *room = text->data + text->length;
+    text->length += count;
+    text->data[text->length] = '\0';
+    return room;
+}
+
 void tm_text_printf(struct tm_text *text, const char *format, ...)
 {
     va_list args;

@@ -28,6 +28,8 @@ void tm_text_append(struct tm_text *text, const char *bytes, size_t length);
 void tm_text_puts(struct tm_text *text, const char *string);
 void tm_text_putc(struct tm_text *text, char c);
 void tm_text_fill(struct tm_text *text, char c, size_t count);
+/* Appends so many bytes for the caller to write, at the pointer returned; NULL when they did not fit. */
+char *tm_text_room(struct tm_text *text, size_t count);
 void tm_text_printf(struct tm_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 int tm_text_status(const struct tm_text *text, struct tm_error *e);

@@ -150,31 +150,47 @@ static uint32_t overlap(const struct known *k, const struct tm_run_decision *dec
     return count;
 }
 
+/* Who gains how much by which seat, 0 where it may have none: [member][stage]. NULL: no memory. */
+static uint32_t *gains_of(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
+                          uint64_t base, const struct tm_roster *roster)
+{
+    uint32_t *gains = tm_calloc(roster->member_count * decision->stages + 1, sizeof *gains);
+    for (size_t i = 0; gains != NULL && i < roster->member_count; i++) {
+        const struct known *k = tm_coord__member(c, &roster->members[i]);
+        if (k == NULL || !tm_coord__usable(c, k, now_ms)) continue;
+        for (uint32_t s = 0; s < decision->stages; s++)
+            gains[i * decision->stages + s] = overlap(k, decision, s, base) + 1;
+    }
+    return gains;
+}
+
 /* Gives the seat whose holder has most of its layers already, again and again: little is moved. */
-static void take_seats(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base,
-                       struct tm_roster *roster)
+static int take_seats(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base,
+                      struct tm_roster *roster)
 {
     uint32_t taken[TM_STAGES_MAX] = {0};
+    uint32_t *gains = gains_of(c, now_ms, decision, base, roster);
+    if (gains == NULL) return -(int)TM_ENOMEM;
     for (size_t seat = 0; seat < (size_t)decision->pipelines * decision->stages; seat++) {
         size_t best_place = roster->member_count;
         uint32_t best_stage = 0;
         uint32_t best = 0;
         for (size_t i = 0; i < roster->member_count; i++) {
-            const struct known *k = tm_coord__member(c, &roster->members[i]);
-            if (!roster->members[i].spare || k == NULL || !tm_coord__usable(c, k, now_ms)) continue;
-            for (uint32_t s = 0; s < decision->stages; s++) {
-                uint32_t gain = overlap(k, decision, s, base) + 1;
-                if (taken[s] == decision->pipelines || gain <= best) continue;
+            for (uint32_t s = 0; roster->members[i].spare && s < decision->stages; s++) {
+                uint32_t gain = gains[i * decision->stages + s];
+                if (gain <= best || taken[s] == decision->pipelines) continue;
                 best = gain;
                 best_place = i;
                 best_stage = s;
             }
         }
-        if (best_place == roster->member_count) return;
+        if (best_place == roster->member_count) break;
         roster->members[best_place].spare = false;
         roster->members[best_place].stage = best_stage;
         roster->members[best_place].pipeline = taken[best_stage]++;
     }
+    tm_free(gains);
+    return 0;
 }
 
 int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base)
@@ -195,8 +211,8 @@ int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run
         memcpy(member->address, k->address, sizeof member->address);
         memcpy(member->endpoint, k->endpoint, sizeof member->endpoint);
     }
-    take_seats(c, now_ms, decision, base, &roster);
-    int rc = tm_roster_check(&roster, c->options.layers, c->options.micro_batches, NULL);
+    int rc = take_seats(c, now_ms, decision, base, &roster);
+    if (rc == 0) rc = tm_roster_check(&roster, c->options.layers, c->options.micro_batches, NULL);
     if (rc != 0) {
         tm_roster_deinit(&roster);
         return rc;

@@ -17,6 +17,7 @@
 enum {
     KNOWN_MAX = 2 * TM_MEMBERS_MAX + 64, /* worker and agent of each, the cloud, some that have just gone */
     SETS_MAX = 64,
+    INDEX_SIZE = 4096, /* a power of two, more than known ones by a good deal */
     BAD_MAX = 4096,
     INSTANCES_MAX = 1 << 16,
     SOURCES_MAX = 8,
@@ -204,6 +205,7 @@ struct tm_coordinator {
     struct known *known;
     size_t known_count;
     size_t known_capacity;
+    uint16_t index[INDEX_SIZE]; /* of known, by role and number: place + 1; 0: free */
 
     struct copy_set *sets; /* whole ones, oldest first */
     size_t set_count;

@@ -49,12 +49,12 @@ static void watch_leases(struct tm_coordinator *c, int64_t now_ms, struct tm_out
     int64_t limit_ms = tm_coord__surely_ms(c->options.lease_ms);
     for (size_t i = 0; i < c->known_count; i++) {
         struct known *k = &c->known[i];
+        bool cut = k->registered && k->cut_ms != 0 && now_ms - k->cut_ms > CUT_GRACE_MS;
+        if (now_ms - k->heard_ms <= limit_ms && !cut) continue;
         const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
         bool seated = member != NULL && !member->spare && member->incarnation == k->peer.incarnation;
         /* After a restart, members of the running generation are awaited though they hold no lease yet. */
         if (!k->registered && !(seated && tm_coord__runs(c)) && k->told_here == 0) continue;
-        bool cut = k->registered && k->cut_ms != 0 && now_ms - k->cut_ms > CUT_GRACE_MS;
-        if (now_ms - k->heard_ms <= limit_ms && !cut) continue;
         tm_coord__lost(c, now_ms, k, false, out);
     }
 }

@@ -50,10 +50,27 @@ tm_message tm_coord__head(const struct tm_coordinator *c, const struct tm_peer *
     return tm_message_make(c->options.job, &c->self, to);
 }
 
+/* Where in the index the search for it begins. */
+static size_t index_of(enum tm_role role, uint64_t id)
+{
+    uint64_t mixed = (id * 8 + (uint64_t)role) * 0x9E3779B97F4A7C15U;
+    return (size_t)(mixed >> 40) % INDEX_SIZE;
+}
+
+static void index_add(struct tm_coordinator *c, size_t place)
+{
+    size_t at = index_of(c->known[place].peer.role, c->known[place].peer.id);
+    while (c->index[at] != 0)
+        at = (at + 1) % INDEX_SIZE;
+    c->index[at] = (uint16_t)(place + 1);
+}
+
 struct known *tm_coord__find(struct tm_coordinator *c, enum tm_role role, uint64_t id)
 {
-    for (size_t i = 0; i < c->known_count; i++)
-        if (c->known[i].peer.role == role && c->known[i].peer.id == id) return &c->known[i];
+    for (size_t at = index_of(role, id); c->index[at] != 0; at = (at + 1) % INDEX_SIZE) {
+        struct known *k = &c->known[c->index[at] - 1];
+        if (k->peer.role == role && k->peer.id == id) return k;
+    }
     return NULL;
 }
 
@@ -91,11 +108,15 @@ struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_
     struct copy_held *copies = k->copies;
     *k = (struct known){.peer = {.role = role, .id = id}, .layers = layers, .copies = copies};
     if (k->layers == NULL) k->layers = tm_calloc(c->options.layers, sizeof *k->layers);
-    if (k->layers == NULL) {
-        k->peer = (struct tm_peer){.role = TM_ROLE_NONE};
-        return NULL;
+    if (k->layers == NULL) k->peer = (struct tm_peer){.role = TM_ROLE_NONE};
+    if (c->known_count == KNOWN_MAX) { /* it may have had another's place */
+        memset(c->index, 0, sizeof c->index);
+        for (size_t i = 0; i < c->known_count; i++)
+            if (c->known[i].peer.role != TM_ROLE_NONE) index_add(c, i);
+    } else if (k->layers != NULL) {
+        index_add(c, (size_t)(k - c->known));
     }
-    return k;
+    return k->layers == NULL ? NULL : k;
 }
 
 bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)

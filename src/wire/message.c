@@ -41,20 +41,11 @@ const char *tm_change_cause_name(enum tm_change_cause cause)
 
 /* ---- packing ---- */
 
-struct text_sink {
-    ProtobufCBuffer base;
-    struct tm_text *text;
-};
-
-static void append_to_text(ProtobufCBuffer *buffer, size_t length, const uint8_t *data)
-{
-    tm_text_append(((struct text_sink *)buffer)->text, (const char *)data, length);
-}
-
+/* Room for all of it first: piece by piece takes three times as long. */
 static void pack(const ProtobufCMessage *message, struct tm_text *out)
 {
-    struct text_sink sink = {.base = {.append = append_to_text}, .text = out};
-    (void)protobuf_c_message_pack_to_buffer(message, &sink.base);
+    char *room = tm_text_room(out, protobuf_c_message_get_packed_size(message));
+    if (room != NULL) (void)protobuf_c_message_pack(message, (uint8_t *)room);
 }
 
 void tm_message_pack(const tm_message *message, struct tm_text *out)

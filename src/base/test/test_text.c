@@ -125,5 +125,23 @@ static void test_without_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = build_once());
 }
 
-TM_TEST_MAIN(TM_TEST(test_appends_join), TM_TEST(test_zero_bytes_are_kept), TM_TEST(test_the_limit_is_sticky),
-             TM_TEST(test_huge_counts_do_not_overflow), TM_TEST(test_limit_zero), TM_TEST(test_without_memory))
+static void test_room(void **state)
+{
+    (void)state;
+    struct tm_text text;
+    tm_text_init(&text, 10);
+    tm_text_puts(&text, "ab");
+    char *room = tm_text_room(&text, 3);
+    assert_non_null(room);
+    memcpy(room, "cde", 3);
+    tm_text_puts(&text, "f");
+    assert_string_equal(tm_text_string(&text), "abcdef");
+    assert_null(tm_text_room(&text, 5)); /* past the limit */
+    assert_int_equal(tm_text_status(&text, NULL), -(int)TM_ELIMIT);
+    assert_int_equal(text.length, 6);
+    tm_text_deinit(&text);
+}
+
+TM_TEST_MAIN(TM_TEST(test_room), TM_TEST(test_appends_join), TM_TEST(test_zero_bytes_are_kept),
+             TM_TEST(test_the_limit_is_sticky), TM_TEST(test_huge_counts_do_not_overflow), TM_TEST(test_limit_zero),
+             TM_TEST(test_without_memory))
