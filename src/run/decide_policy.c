@@ -10,6 +10,9 @@
 #include <string.h>
 
 enum { HORIZON = 12, LEFT_S = 5 };
+/* With more instances the tables of migrations that a look through the forecast needs take seconds to fill in, while
+ * leases run out: larger fleets decide by the event alone. */
+enum { FORECAST_NODES_MAX = 16 };
 static const double slowed_by_copies = 0.1; /* share of training's speed while a set is copied */
 static const double exposed_s = 10;         /* from a loss until its stage has a replica again */
 
@@ -120,6 +123,8 @@ static bool look_ahead(struct tm_policy_decider *decider, double interval_s, str
     view->ahead = ahead;
     view->ahead_count = HORIZON;
     if (decider->watch.forecaster == NULL || decider->watch.observations == 0) return false;
+    if (decider->rule.shapes->nodes_max > FORECAST_NODES_MAX && decider->rule.info->knows == TM_KNOWS_EVENT)
+        return false;
     if (tm_forecaster_predict(decider->watch.forecaster, HORIZON, &decider->forecast, &e) != 0) return false;
     view->forecast = &decider->forecast;
     view->forecast_from = decider->watch.count;
