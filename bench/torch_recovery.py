@@ -77,19 +77,26 @@ class TorchRun:
         os.kill(Cluster._worker_of(self.agents[2].pid), signal.SIGKILL)
 
     def kill_instance(self) -> None:
-        process = self.agents.pop(3)
-        os.killpg(process.pid, signal.SIGKILL)
+        self._end(self.agents.pop(3))
+
+    @staticmethod
+    def _end(process: subprocess.Popen) -> None:
+        """Agent and worker: the worker leads a session of its own, and would train on."""
+        worker = Cluster._worker_of(process.pid)
+        for pid in (process.pid, worker):
+            try:
+                if pid:
+                    os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        process.wait()
 
     def join(self) -> None:
         self.start_agent()
 
     def close(self) -> None:
         for process in self.agents.values():
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+            self._end(process)
 
 
 class Tidemill:
