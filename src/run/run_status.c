@@ -365,7 +365,7 @@ static int read_layout(struct reading *r, json_t *root, struct tm_run_status *s)
     s->stages = small_of(r, map, "stages");
     s->spares = small_of(r, map, "spares");
     json_t *first = list_of(r, map, "first_layers", TM_STAGES_MAX, &stages);
-    json_t *list = list_of(r, map, "seats", (size_t)TM_MEMBERS_MAX * TM_STAGES_MAX, &seats);
+    json_t *list = list_of(r, map, "seats", TM_MEMBERS_MAX, &seats);
     if (r->wrong == NULL && (stages != s->stages || seats != (size_t)s->pipelines * s->stages)) r->wrong = "layout";
     if (r->wrong != NULL) return 0;
     s->first_layers = tm_calloc(stages + 1, sizeof *s->first_layers);

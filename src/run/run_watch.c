@@ -299,7 +299,7 @@ static int take_layout(struct tm_run_watch *watch, const Tmw__Layout *layout, st
 {
     struct tm_run_status *s = &watch->status;
     size_t stages = layout->n_stages;
-    if (layout->pipelines == 0 || layout->pipelines > TM_MEMBERS_MAX || stages == 0 || stages > TM_STAGES_MAX)
+    if (layout->pipelines == 0 || stages == 0 || stages > TM_STAGES_MAX || layout->pipelines > TM_MEMBERS_MAX / stages)
         return tm_error_set(e, TM_EINPUT, "record: a layout of %u x %zu", layout->pipelines, stages);
     uint64_t *seats = tm_calloc(layout->pipelines * stages, sizeof *seats);
     uint32_t *first_layers = tm_calloc(stages, sizeof *first_layers);
