@@ -26,7 +26,8 @@ struct tm_run_work {
 /* Reads the job file at `path` for the settings' engine. Errors name file, line and key. */
 int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e);
-/* Core-seconds of one step, measured here and now: a micro-batch is trained a few times. 0 where nothing can be measured. */
+/* Core-seconds of one step, measured here and now: a micro-batch is trained a few times. 0 where nothing can be
+ * measured. */
 int tm_run_work_measure(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
                         struct tm_arena *arena, double *out_core_s, struct tm_error *e);
 

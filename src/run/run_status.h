@@ -51,7 +51,7 @@ struct tm_run_job {
     uint64_t tokens_per_step;  /* 0: not known */
     uint32_t layers;
     uint32_t micro_batches;
-    double speed;                     /* the cloud's seconds in one on the wall */
+    double speed;      /* the cloud's seconds in one on the wall */
     char command[256]; /* to repeat it; "" */
 };
 

@@ -137,7 +137,6 @@ static void test_strndup_without_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_live_counts_what_is_held), TM_TEST(test_strndup_of_nothing),
-             TM_TEST(test_the_nth_call_fails_once),
-             TM_TEST(test_what_is_held_does_not_count), TM_TEST(test_a_failed_realloc_keeps_the_old),
-             TM_TEST(test_grow_by_doubling_up_to_max), TM_TEST(test_grow_without_memory),
-             TM_TEST(test_strndup_without_memory))
+             TM_TEST(test_the_nth_call_fails_once), TM_TEST(test_what_is_held_does_not_count),
+             TM_TEST(test_a_failed_realloc_keeps_the_old), TM_TEST(test_grow_by_doubling_up_to_max),
+             TM_TEST(test_grow_without_memory), TM_TEST(test_strndup_without_memory))

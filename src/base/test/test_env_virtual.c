@@ -270,7 +270,7 @@ static void test_too_many_of_everything(void **state)
     static const char *const argv[] = {"worker", NULL};
     char bound[TM_ADDRESS_MAX];
     int handle = 0;
-    for (int i = 0; i < 4096; i++) {
+    for (int i = 0; i < 16384; i++) {
         assert_row(env->process_start(env, argv, &handle, NULL) == 0, "process %d", i);
         assert_row(env->net_listen(env, "node:0", &handle, bound, NULL) == 0, "listener %d", i);
     }

@@ -84,11 +84,12 @@ static void test_paper_keys(void **state)
 static void test_measured_keys(void **state)
 {
     (void)state;
-    struct tm_cost cost = cost_from(HEAD "kind: measured\nreform_ms: 1\nreform_per_instance_ms: 2\nlink: 10Gbit/s\n"
-                                         "link_latency_ms: 3\nstore: 2Gbit/s\ndetect_ms: 4\nspeed: 60\n"
-                                         "begin_s: 5\njoin_s: 6\nleave_s: 7\nstop_s: 10\nstart_s: 8\ncopy_interval_s: 9\n"
-                                         "models: {mine: {step_ms: {4x8: 50, 1x30: 60}}}\n",
-                                    "mine");
+    struct tm_cost cost =
+        cost_from(HEAD "kind: measured\nreform_ms: 1\nreform_per_instance_ms: 2\nlink: 10Gbit/s\n"
+                       "link_latency_ms: 3\nstore: 2Gbit/s\ndetect_ms: 4\nspeed: 60\n"
+                       "begin_s: 5\njoin_s: 6\nleave_s: 7\nstop_s: 10\nstart_s: 8\ncopy_interval_s: 9\n"
+                       "models: {mine: {step_ms: {4x8: 50, 1x30: 60}}}\n",
+                  "mine");
     const struct {
         const char *key;
         double got, want;
