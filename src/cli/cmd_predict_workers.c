@@ -129,7 +129,7 @@ static int read_job(struct tm_cli *cli, const struct tm_catalog *catalog, struct
     bool known =
         tm_knowledge_gpu(catalog, step->gpu[0] != '\0' ? step->gpu : knowledge->gpu, &asked->figures, NULL) == 0;
     bool host = strcmp(step->gpu, "cpu") == 0; /* collectives load the processors that train */
-    asked->comm = knowledge->profile.run_count > 0 || !host ? knowledge->comm : tm_comm_prior();
+    asked->comm = knowledge->profile.run_count > 0 || !host ? knowledge->comm : tm_comm_hosts();
     request->profile = &knowledge->profile;
     request->gpu = step->gpu;
     request->precision = step->precision;

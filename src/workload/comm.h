@@ -26,7 +26,9 @@ struct tm_comm_model {
 };
 
 struct tm_comm_model tm_comm_prior(void); /* processes on hosts' processors over shaped or shared links */
-struct tm_comm_model tm_comm_gpus(void);  /* GPUs whose collectives do not load the host (NCCL), on a cloud's network */
+/* The same where gradients' ready times are measured, and need not be guessed: PyTorch over gloo, as measured. */
+struct tm_comm_model tm_comm_hosts(void);
+struct tm_comm_model tm_comm_gpus(void); /* GPUs whose collectives do not load the host (NCCL), on a cloud's network */
 /* Links were probed: what was measured is what they give, with this latency (NaN: as before) and spread. */
 void tm_comm_probed(double latency_ms, double spread, struct tm_comm_model *model);
 int tm_comm_learn(const struct tm_profile_run *const *runs, size_t count, struct tm_comm_model *out,

@@ -69,16 +69,15 @@ static void sum_up(struct samples *samples, struct tm_probed_links *out)
     out->latency_ms = samples->latency_ms[samples->latency_count / 2];
 }
 
-/* What a row's link gives a ring: the least of what was measured. */
+/* What a row's link gives a ring: as measured in one, else both ways, else one way. */
 static int read_rate(const struct tm_csv *csv, const int *columns, size_t count, double *out, struct tm_error *e)
 {
     static const char *const names[] = {"mbit", "both_mbit", "together_mbit"};
-    *out = INFINITY;
     for (size_t i = 0; i < count; i++) {
         double rate = NAN;
         int rc = read_field(csv, columns[i], names[i], i == 0, &rate, e);
         if (rc != 0) return rc;
-        *out = fmin(*out, rate); /* of a number and NaN: the number */
+        if (!isnan(rate)) *out = rate;
     }
     return 0;
 }

@@ -17,9 +17,9 @@ struct tm_probed_links {
     double spread;     /* one standard deviation of the log of the rates */
 };
 
-/* CSV with a header that has `mbit`, and may have `latency_ms`; one row a link. Where it also has `both_mbit` (while
- * the other way sends) or `together_mbit` (while everybody does), as tidemill probe writes, the least of them counts: a
- * ring uses all links both ways at once. */
+/* CSV with a header that has `mbit`, and may have `latency_ms`; one row a link. Where it also has `together_mbit`
+ * (while everybody sends) or `both_mbit` (while the other way does), as tidemill probe writes, the first of these that
+ * a row has counts: a ring uses all links both ways at once. */
 int tm_probed_links_load(struct tm_env *env, const char *path, struct tm_probed_links *out, struct tm_error *e);
 int tm_probed_links_parse(const char *file, const char *text, size_t length, struct tm_probed_links *out,
                           struct tm_error *e);
