@@ -48,7 +48,7 @@ def variables():
 
 def before_others(given):
     """Paced networks need little of the processors, but at once: what others do there is not what is measured."""
-    return ["chrt", "--fifo", "1"] if given.compute == "paced" else []
+    return ["chrt", "--fifo", "1"] if given.compute == "paced" or given.alone else []
 
 
 def profile(given, net, folder):
@@ -161,7 +161,7 @@ def cells(given, folder):
                 try:
                     for rate in given.rates:
                         links.shape(rate)
-                        measured, foreign = measure(job, given.iterations, given.compute == "paced")
+                        measured, foreign = measure(job, given.iterations, bool(before_others(given)))
                         yield net, workers, rate, measured, foreign, predict(given, profiles[net], workers, probed[rate])
                 finally:
                     job.end()
@@ -180,6 +180,7 @@ def main():
     parser.add_argument("--profile-steps", type=int, default=40)
     parser.add_argument("--probe", default="1s", help="how long each test of the probe takes")
     parser.add_argument("--within", type=float, default=8.0, help="percent")
+    parser.add_argument("--alone", action="store_true", help="real compute, too, goes before all others: they will stand still")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
     why = shaped.are_possible()
