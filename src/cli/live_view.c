@@ -2,6 +2,7 @@
 
 #include "api/api_client.h"
 #include "base/alloc.h"
+#include "base/log.h"
 #include "cli/run_picture.h"
 
 #include <math.h>
@@ -41,12 +42,15 @@ static void emit(const struct tm_live_view *view, const struct tm_text *text)
     (void)fflush(stdout);
 }
 
+static void say(void *context, enum tm_log_level level, const char *line);
+
 struct tm_live_view *tm_live_view_create(const struct tm_live_view_options *options)
 {
     struct tm_live_view *view = tm_calloc(1, sizeof *view);
     if (view == NULL) return NULL;
     view->options = *options;
     view->asked_ms = view->lined_ms = INT64_MIN / 2;
+    if (options->term.is_terminal) tm_log_set_sink(say, view);
     return view;
 }
 
@@ -76,6 +80,7 @@ struct tm_live_view *tm_live_view_of_run(struct tm_env *env, struct tm_term term
 void tm_live_view_destroy(struct tm_live_view *view)
 {
     if (view == NULL) return;
+    if (view->options.term.is_terminal) tm_log_set_sink(NULL, NULL);
     tm_run_status_deinit(&view->status);
     tm_api_client_destroy(view->client);
     tm_free(view);
@@ -128,6 +133,20 @@ static void draw(struct tm_live_view *view, const struct tm_run_status *status, 
     if (tm_text_status(&picture, NULL) == 0) emit(view, &frame);
     tm_text_deinit(&picture);
     tm_text_deinit(&frame);
+}
+
+/* A line of the log stands above the picture, which is drawn again below it. */
+static void say(void *context, enum tm_log_level level, const char *line)
+{
+    struct tm_live_view *view = context;
+    struct tm_text text;
+    tm_text_init(&text, FRAME_BYTES);
+    if (view->drawn > 0) tm_text_printf(&text, "\033[%zuA\r\033[J", view->drawn);
+    tm_text_printf(&text, "%s: %s\n", tm_log_level_name(level), line);
+    view->drawn = 0;
+    emit(view, &text);
+    tm_text_deinit(&text);
+    if (view->heard) draw(view, &view->status, "", false);
 }
 
 /* ---- elsewhere ---- */

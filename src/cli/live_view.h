@@ -6,7 +6,8 @@
  *     while (...) { other work; tm_live_view_step(view); }
  *     tm_live_view_finish(view);    the last frame stays, the cursor is below it
  *
- * It never waits and never fails: without news it leaves what there is. */
+ * It never waits and never fails: without news it leaves what there is. On a terminal, lines of the log go above the
+ * picture as long as there is a view; there can be one at a time. */
 #ifndef TM_CLI_LIVE_VIEW_H
 #define TM_CLI_LIVE_VIEW_H
 

@@ -3,6 +3,7 @@
 #include "cli/run_picture.h"
 
 #include "base/env_virtual.h"
+#include "base/log.h"
 #include "base/test/harness.h"
 #include "run/test/sample_tap.h"
 
@@ -230,9 +231,15 @@ static void test_redrawn_in_place(void **state)
     tm_text_clear(&screen.seen);
     tm_env_virtual_advance(env, 300);
     tm_live_view_step(view);
-    char up[16];
+    char up[32];
     (void)snprintf(up, sizeof up, "\033[%zuA\r", lines);
     assert_int_equal(count_of(tm_text_string(&screen.seen), up), 1);
+    /* A line of the log goes above it, and the picture is whole again. */
+    tm_text_clear(&screen.seen);
+    tm_log(TM_LOG_WARN, "something");
+    (void)snprintf(up, sizeof up, "\033[%zuA\r\033[J", lines);
+    assert_int_equal(count_of(tm_text_string(&screen.seen), up), 1);
+    assert_non_null(strstr(tm_text_string(&screen.seen), "\033[Jwarning: something\n\033[?2026hgpt-small"));
     /* Narrower: the old frame has wrapped, so the new one begins below it. */
     tm_text_clear(&screen.seen);
     screen.width = 60;
