@@ -81,11 +81,30 @@ static int take_event(void *context, uint64_t sequence, const Tmw__RecordEvent *
     return tm_run_historian_take(context, sequence, event, e);
 }
 
+/* What a finished run's summary says; "": nothing. */
+static void read_weights_hash(struct tm_env *env, const char *dir, char out[64])
+{
+    char path[TM_STATE_PATH_MAX];
+    struct tm_text text;
+    json_t *root = NULL;
+    tm_state_path(dir, TM_STATE_SUMMARY, path);
+    tm_text_init(&text, 65536);
+    out[0] = '\0';
+    if (env->file_read(env, path, &text, NULL) == 0 &&
+        tm_json_load(path, tm_text_string(&text), text.length, &root, NULL) == 0) {
+        const char *hash = json_string_value(json_object_get(root, "weights_hash"));
+        (void)snprintf(out, 64, "%s", hash == NULL ? "" : hash);
+    }
+    json_decref(root);
+    tm_text_deinit(&text);
+}
+
 static int write_report(struct tm_env *env, const char *dir, struct tm_run_historian *historian, const char *path,
                         struct tm_error *e)
 {
     struct tm_run_predictions predicted;
     struct tm_text html;
+    char weights_hash[64];
     struct tm_run_report report = {.history = tm_run_historian_tell(historian)};
     if (tm_run_predictions_load(env, dir, &predicted, NULL) == 0) {
         report.policy = predicted.policy;
@@ -93,6 +112,8 @@ static int write_report(struct tm_env *env, const char *dir, struct tm_run_histo
         report.restart = &predicted.restart;
         report.on_demand = &predicted.on_demand;
     }
+    read_weights_hash(env, dir, weights_hash);
+    if (weights_hash[0] != '\0') report.weights_hash = weights_hash;
     tm_text_init(&html, REPORT_BYTES_MAX);
     int rc = tm_run_report_html(&report, &html, e);
     if (rc == 0) rc = env->file_write(env, path, html.data, html.length, e);

@@ -81,9 +81,10 @@ static void put_changes(const struct tm_run_status *s, const struct tm_term *ter
     tm_text_printf(out, "%" PRIu64 " generation%s; %" PRIu64 " step%s redone, %" PRIu64 " rolled back\n",
                    s->generations, s->generations == 1 ? "" : "s", s->redone, s->redone == 1 ? "" : "s",
                    s->rolled_back);
-    if (s->weights_hash[0] == '\0') return;
-    put_title(term, out, "weights");
-    tm_text_printf(out, "%s\n", s->weights_hash);
+    bool weights = s->weights_hash[0] != '\0';
+    if (!weights && s->state_hash[0] == '\0') return;
+    put_title(term, out, weights ? "weights" : "state");
+    tm_text_printf(out, "%s\n", weights ? s->weights_hash : s->state_hash);
 }
 
 void tm_run_summary_print(const struct tm_run_status *s, const struct tm_run_predictions *predicted, const char *dir,

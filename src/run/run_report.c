@@ -53,7 +53,7 @@ static void put_cards(struct tm_text *out, const struct tm_run_status *s)
     tm_text_puts(out, "</small></div></div>\n");
 }
 
-static void put_sentence(struct tm_text *out, const struct tm_run_status *s)
+static void put_sentence(struct tm_text *out, const struct tm_run_status *s, const char *weights_hash)
 {
     tm_text_printf(out,
                    "<p>%" PRIu64 " instance%s came; %" PRIu64 " %s taken back as announced and %" PRIu64
@@ -78,7 +78,13 @@ static void put_sentence(struct tm_text *out, const struct tm_run_status *s)
         tm_html_number(out, s->loss, 4);
         tm_text_puts(out, ". ");
     }
-    if (s->weights_hash[0] != '\0') tm_text_printf(out, "Hash of the weights: <code>%s</code>", s->weights_hash);
+    if (weights_hash != NULL) {
+        tm_text_puts(out, "Hash of the weights: <code>");
+        tm_html_escape(out, weights_hash);
+        tm_text_puts(out, "</code>");
+    } else if (s->state_hash[0] != '\0') {
+        tm_text_printf(out, "Hash of the state: <code>%s</code>", s->state_hash);
+    }
     tm_text_puts(out, "</p>\n");
 }
 
@@ -194,7 +200,7 @@ int tm_run_report_html(const struct tm_run_report *report, struct tm_text *out, 
     else
         tm_text_puts(out, "</header>\n");
     put_cards(out, s);
-    put_sentence(out, s);
+    put_sentence(out, s, report->weights_hash);
     put_predictions(out, report);
     tm_run__timeline(out, history);
     put_causes(out, history);

@@ -18,6 +18,7 @@ struct tm_run_report {
     const struct tm_run_predicted *restart;   /* the same by checkpoint-restart; NULL: none */
     const struct tm_run_predicted *on_demand; /* a full fleet on demand; NULL: none */
     const char *policy;
+    const char *weights_hash; /* NULL: not known, then the state's is shown */
 };
 
 /* Appends the document to `out`. */

@@ -63,6 +63,7 @@ static void write_steps(const struct tm_run_status *s, struct tm_jsonout *json)
         tm_jsonout_end(json);
     }
     tm_jsonout_end(json);
+    tm_jsonout_string(json, "state_hash", s->state_hash[0] == '\0' ? NULL : s->state_hash);
     tm_jsonout_string(json, "weights_hash", s->weights_hash[0] == '\0' ? NULL : s->weights_hash);
 }
 
@@ -204,7 +205,8 @@ void tm_run_summary_write(const struct tm_run_status *s, struct tm_jsonout *json
     count(json, "steps_rolled_back", s->rolled_back);
     count(json, "samples_committed", s->committed * s->job.samples_per_step);
     tm_jsonout_number(json, "final_loss", s->loss);
-    tm_jsonout_string(json, "weights_hash", s->weights_hash[0] == '\0' ? NULL : s->weights_hash);
+    const char *hash = s->weights_hash[0] != '\0' ? s->weights_hash : s->state_hash;
+    tm_jsonout_string(json, "weights_hash", hash[0] == '\0' ? NULL : hash);
     count(json, "generations", s->generations);
     count(json, "losses_announced", s->losses_announced);
     count(json, "losses_unannounced", s->losses_unannounced);
@@ -351,6 +353,7 @@ static void read_steps(struct reading *r, json_t *root, struct tm_run_status *s)
         s->points[i].step = count_of(r, point, "step");
         s->points[i].loss = number_of(r, point, "loss");
     }
+    text_of(r, root, "state_hash", s->state_hash, sizeof s->state_hash);
     text_of(r, root, "weights_hash", s->weights_hash, sizeof s->weights_hash);
 }
 

@@ -24,7 +24,8 @@
  *   worker losses worker processes that were lost, for whatever reason, whether they came back or not
  *   bill          by the cloud's own count, of all instances that ever were
  *   on demand     what the same instance-seconds cost at the on-demand price
- *   weights hash  XXH3-128 over the hashes of all layers' state, by layer, of the copy set made at the last step
+ *   state hash    XXH3-128 over the hashes of all layers' state, by layer, of the copy set made at the last step
+ *   weights hash  of the weights alone, as the engine counts it; a summary has the state's where there is none
  *   wall          from the first event to the last, or to now, by the clock on the wall; the time between a stop and
  *                 going on is left out */
 #ifndef TM_RUN_RUN_STATUS_H
@@ -115,7 +116,8 @@ struct tm_run_status {
     size_t point_count;
     double step_s;         /* newest measured; NaN */
     double steps_s;        /* per second, over the last seconds; 0 while nothing is committed */
-    char weights_hash[33]; /* of the last step, all layers; "": not known */
+    char state_hash[33];   /* "": not known */
+    char weights_hash[33]; /* "": not known; the record does not hold it: whoever has the weights fills it in */
 
     uint64_t generation;
     uint64_t generations;

@@ -154,7 +154,7 @@ static int take_set(struct tm_run_watch *watch, int64_t at_ms, const Tmw__CopySe
             hashes[part->layer] = (struct tm_hash){.low = part->hash_low, .high = part->hash_high};
     }
     struct tm_hash all = tm_hash_of(hashes, s->job.layers * sizeof *hashes);
-    (void)snprintf(s->weights_hash, sizeof s->weights_hash, "%016llx%016llx", (unsigned long long)all.high,
+    (void)snprintf(s->state_hash, sizeof s->state_hash, "%016llx%016llx", (unsigned long long)all.high,
                    (unsigned long long)all.low);
     tm_free(hashes);
     return 0;

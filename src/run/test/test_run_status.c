@@ -59,7 +59,7 @@ static void test_a_small_run(void **state)
     near(got->on_demand_usd, (1200 + 255 + 675 + 1200 + 660) / 3600.0 * 3);
     near(got->wall_s, 19.8);
     near(got->loss, 1.0);
-    assert_int_equal(strlen(got->weights_hash), 32);
+    assert_int_equal(strlen(got->state_hash), 32);
     assert_int_equal(got->here, 0);
     assert_int_equal(got->pipelines, 1);
     assert_int_equal(got->stages, 2);
@@ -86,7 +86,7 @@ static void test_halfway_and_again(void **state)
     assert_int_equal(got->here, 3);
     assert_int_equal(got->noticed, 0);
     assert_int_equal(got->generations, 3);
-    assert_int_equal(got->weights_hash[0], 0);
+    assert_int_equal(got->state_hash[0], 0);
     near(got->step_s, 0.2);
     near(got->steps_s, 5); /* nothing yet in this generation: by the last step's time */
     tm_run_watch_destroy(watch);
