@@ -96,7 +96,7 @@ int tm_mesh_link__flush(struct tm_mesh_link *link, struct tm_env *env)
         rc = env->net_send(env, link->handle, link->out.data + done, link->out.length - done, &sent, NULL);
         if (rc == 0) done += sent;
     }
-    memmove(link->out.data, link->out.data + done, link->out.length - done);
+    if (done > 0) memmove(link->out.data, link->out.data + done, link->out.length - done);
     link->out.length -= done;
     return rc == -(int)TM_EBUSY ? 0 : rc;
 }
