@@ -165,8 +165,18 @@ static void expect_members(struct tm_coordinator *c, int64_t now_ms)
     }
 }
 
+/* Members of instances that the record has seen go are dead: nobody has to wait for them. */
+static void recall_the_dead(struct tm_coordinator *c)
+{
+    for (size_t i = 0; i < c->started.member_count; i++) {
+        const Tmw__Instance *instance = tm_coord__instance(c, c->started.members[i].id);
+        if (instance != NULL && instance->end_ms != 0) c->started_dead[i] = true;
+    }
+}
+
 void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
 {
+    recall_the_dead(c);
     c->utc_ms = utc_ms;
     if (!c->job_utc_known) c->job_utc_ms = utc_ms;
     c->job_utc_known = true;
