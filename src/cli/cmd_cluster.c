@@ -9,6 +9,7 @@
 #include <strings.h>
 
 static const char *const revocation_choices[] = {"sampled", "0", "1", "2", NULL};
+static const char *const billings[] = {"uptime", "to-end", NULL};
 static const char *const yes_or_no[] = {"no", "yes", NULL};
 static const char *const baselines[] = {"K80", "P100", "V100", NULL};
 
@@ -69,6 +70,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
 {
     int revocations = 0;
     int replace = 0;
+    int billed = 0;
     int chief = TM_CHIEF_FAILOVER;
     int64_t seed = 1;
     int64_t runs = 2000;
@@ -77,6 +79,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
     int rc = tm_given_integer(cli, "steps", 1, INT64_C(1000000000000), &steps, e);
     if (rc == 0) rc = tm_given_choice(cli, "revocations", &revocations, e);
     if (rc == 0) rc = tm_given_choice(cli, "replace", &replace, e);
+    if (rc == 0) rc = tm_given_choice(cli, "lost-billed", &billed, e);
     if (rc == 0) rc = tm_given_choice(cli, "chief", &chief, e);
     if (rc == 0) rc = tm_given_number(cli, "checkpoint-every", 1, 1e12, &job->checkpoint_every, e);
     if (rc == 0) rc = tm_given_number(cli, "checkpoint-mb", 0, 1e9, &job->checkpoint_mb, e);
@@ -89,6 +92,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
     job->steps = (double)steps;
     job->revocations = revocations - 1; /* "sampled" is -1 */
     job->replace = replace == 1;
+    job->bill_lost_to_end = billed == 1;
     job->chief = (enum tm_cluster_chief)chief;
     job->runs = (int)runs;
     job->seed = (uint64_t)seed;
@@ -319,6 +323,10 @@ static const struct tm_option options[] = {
      .help = "how many transient workers are lost, at random times; else as their lifetimes have it",
      .choices = revocation_choices},
     {.name = "replace", .value = "YES", .help = "lost workers are replaced; else no", .choices = yes_or_no},
+    {.name = "lost-billed",
+     .value = "HOW",
+     .help = "lost workers cost their uptime, or are paid for to the end, as in the study's table; else uptime",
+     .choices = billings},
     {.name = "chief",
      .value = "NAME",
      .help = "when the first worker is lost, another takes over, or the job goes back to its checkpoint, or is lost",

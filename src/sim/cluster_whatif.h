@@ -7,7 +7,7 @@
  *
  * A worker's step takes 1 / its speed alone, plus the exchange with the servers that does not hide behind computing,
  * plus three round trips to a server in another region. With S the sum of such speeds and C the ceiling, a cluster
- * makes (S^-6 + C^-6)^(-1/6) steps a second: doc/forecast-and-lifetimes.md has the fit. */
+ * makes (S^-8 + C^-8)^(-1/8) steps a second: doc/forecast-and-lifetimes.md has the fit. */
 #ifndef TM_SIM_CLUSTER_WHATIF_H
 #define TM_SIM_CLUSTER_WHATIF_H
 
@@ -28,6 +28,7 @@ struct tm_cluster_gpu_facts {
     double on_demand_usd_h;
     double startup_s;             /* of a replacement, asked for right after a loss */
     double hazard_h[TM_AGE_BINS]; /* losses per instance-hour by age (survival.h) */
+    double first_hour_shape;      /* of the first hour's losses, t^shape have come by the age of t hours */
 };
 extern const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS];
 extern const double tm_cluster_server_usd_h; /* a parameter server, always on demand */
@@ -86,6 +87,7 @@ struct tm_cluster_job {
     double steps;
     int revocations;             /* of transient workers, at random times; -1: as their lifetimes have it */
     bool replace;                /* lost workers by new ones of the same kind */
+    bool bill_lost_to_end;       /* as the study's table of revocations does; else lost workers cost their uptime */
     enum tm_cluster_chief chief; /* when the first worker is lost: another takes over; or the job goes back to its last
                                     checkpoint; or it is lost */
     double checkpoint_every;     /* steps; 0: none are written */
