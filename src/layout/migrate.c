@@ -8,6 +8,8 @@
 
 enum { LONG_ROW = 1024 /* entries; in closed form they are not kept */, ROWS_MAX = 1 << 20, MEASURED_COUNTED_MAX = 48 };
 
+static const double rounding = 1 - 1e-9; /* a mean of equal costs may come out a little below them */
+
 struct row {
     int fleet;
     int from;
@@ -22,11 +24,14 @@ struct near {
     double missing_ms;
 };
 
-/* For each stage of a new cut: the old stages near it, the one that shares most first, then by number. */
+/* For each stage of a new cut: the old stages near it, the one that shares most first, then by number; and the same in
+ * the old cut's order. */
 struct nearness {
-    struct near *list; /* owned */
-    int *first;        /* owned; [new stages + 1] */
-    double *whole_ms;  /* owned; [new stages]: all of it is missing */
+    struct near *list;    /* owned */
+    struct near *ordered; /* owned */
+    int *first;           /* owned; [new stages + 1]; of both */
+    double *whole_ms;     /* owned; [new stages]: all of it is missing */
+    double least_ms;      /* of a move with every place's closest survivor at hand */
 };
 
 struct tm_migrations {
@@ -97,9 +102,11 @@ static int measure_nearness(struct tm_migrations *m, int old_stages, int new_sta
     const double *before = m->shapes->layer_params_before;
     struct nearness *nearness = &m->nearness[old_stages * (m->shapes->stages_max + 1) + new_stages];
     nearness->list = tm_calloc((size_t)(old_stages + new_stages), sizeof *nearness->list);
+    nearness->ordered = tm_calloc((size_t)(old_stages + new_stages), sizeof *nearness->ordered);
     nearness->first = tm_calloc((size_t)new_stages + 1, sizeof *nearness->first);
     nearness->whole_ms = tm_calloc((size_t)new_stages, sizeof *nearness->whole_ms);
-    if (nearness->list == NULL || nearness->first == NULL || nearness->whole_ms == NULL) return -(int)TM_ENOMEM;
+    if (nearness->list == NULL || nearness->ordered == NULL || nearness->first == NULL || nearness->whole_ms == NULL)
+        return -(int)TM_ENOMEM;
     int count = 0;
     for (int j = 0; j < new_stages; j++) {
         nearness->first[j] = count;
@@ -110,10 +117,16 @@ static int measure_nearness(struct tm_migrations *m, int old_stages, int new_sta
             if (to <= from || !(before[to] > before[from])) continue;
             double shared = before[to] - before[from];
             double missing_ms = transfer_ms(m, (cut->params[j] - shared) * m->shapes->bytes_per_param);
-            insert_near(nearness->list, nearness->first[j], &count, (struct near){s, shared, missing_ms});
+            nearness->ordered[count] = (struct near){s, shared, missing_ms};
+            insert_near(nearness->list, nearness->first[j], &count, nearness->ordered[count]);
         }
     }
     nearness->first[new_stages] = count;
+    for (int j = 0; j < new_stages; j++) {
+        bool any = nearness->first[j] < nearness->first[j + 1];
+        double ms = any ? nearness->list[nearness->first[j]].missing_ms : nearness->whole_ms[j];
+        if (ms > nearness->least_ms) nearness->least_ms = ms;
+    }
     return 0;
 }
 
@@ -212,37 +225,77 @@ static double full_between_ms(const struct tm_migrations *m, const struct tm_sur
 
 /* Another cut: each of the stages x pipelines new places takes the closest free survivor or, failing that, an empty
  * one. A place receives what it lacks; what an old stage has to give is spread over its survivors. The slowest of all
- * ends counts; layers that nobody has come from the copy set. */
+ * ends counts; layers that nobody has come from the copy set. Pipeline by pipeline, so that one pass tells what each
+ * number of them costs. */
+struct moving {
+    const struct nearness *nearness;
+    const struct tm_cut *cut;
+    struct pool pool;
+    double given[TM_SHAPE_STAGES_MAX];     /* by one survivor of each old stage */
+    double share[2 * TM_SHAPE_STAGES_MAX]; /* of each near one, by one survivor; 0 where there is none */
+    double worst;                          /* the most that one end receives or gives, in parameters */
+    double from_store;
+    int pipelines; /* that have their places */
+};
+
+static void begin_moving(struct moving *moving, const struct tm_migrations *m, const struct tm_survivors *survivors,
+                         int stages)
+{
+    const struct nearness *nearness = nearness_of(m, survivors->stages, stages);
+    moving->nearness = nearness;
+    moving->cut = &m->shapes->cuts[stages];
+    moving->pool.survivors = survivors;
+    moving->worst = moving->from_store = 0;
+    moving->pipelines = 0;
+    for (int s = 0; s < survivors->stages; s++) {
+        moving->pool.taken[s] = 0;
+        moving->given[s] = 0;
+    }
+    for (int i = 0; i < nearness->first[stages]; i++) {
+        int left = survivors->left[nearness->ordered[i].stage];
+        double shared = nearness->ordered[i].shared;
+        moving->share[i] = left > 0 ? shared / left : 0;
+        if (left == 0) moving->from_store += shared;
+    }
+}
+
+static void move_pipeline(struct moving *moving)
+{
+    const struct nearness *nearness = moving->nearness;
+    double worst = moving->worst;
+    for (int j = 0; j < moving->cut->stages; j++) {
+        const struct near *own = closest(nearness, &moving->pool, j);
+        int own_stage = own != NULL ? own->stage : -1;
+        if (own != NULL) moving->pool.taken[own_stage]++;
+        double missing = moving->cut->params[j] - (own != NULL ? own->shared : 0);
+        if (missing > worst) worst = missing;
+        for (int i = nearness->first[j]; i < nearness->first[j + 1]; i++) {
+            int s = nearness->ordered[i].stage;
+            if (s == own_stage) continue;
+            double given = moving->given[s] + moving->share[i];
+            moving->given[s] = given;
+            if (given > worst) worst = given;
+        }
+    }
+    moving->worst = worst;
+    moving->pipelines++;
+}
+
+static double moved_ms(const struct tm_migrations *m, struct moving *moving, int pipelines)
+{
+    while (moving->pipelines < pipelines)
+        move_pipeline(moving);
+    double bytes_per_param = m->shapes->bytes_per_param, ms = transfer_ms(m, moving->worst * bytes_per_param);
+    if (!(moving->from_store > 0)) return ms;
+    return ms + moving->from_store * bytes_per_param * 8e3 / m->cost->measured.store_bit_s;
+}
+
 static double full_new_cut_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int stages,
                               int pipelines)
 {
-    const struct tm_shapes *shapes = m->shapes;
-    const struct tm_cut *cut = &shapes->cuts[stages], *old = &shapes->cuts[survivors->stages];
-    const double *before = shapes->layer_params_before;
-    const struct nearness *nearness = nearness_of(m, survivors->stages, stages);
-    double given[TM_SHAPE_STAGES_MAX] = {0}, worst = 0, from_store = 0;
-    struct pool pool = {.survivors = survivors};
-    for (int place = 0; place < stages * pipelines; place++) {
-        int j = place % stages, first = cut->first[j], end = cut->first[j + 1];
-        const struct near *near = closest(nearness, &pool, j);
-        int own = near != NULL ? near->stage : -1;
-        if (own >= 0) pool.taken[own]++;
-        double missing = cut->params[j] - (near != NULL ? near->shared : 0);
-        if (missing > worst) worst = missing;
-        for (int s = 0; s < survivors->stages; s++) {
-            int from = old->first[s] > first ? old->first[s] : first;
-            int to = old->first[s + 1] < end ? old->first[s + 1] : end;
-            if (to <= from || s == own) continue;
-            if (survivors->left[s] > 0)
-                given[s] += (before[to] - before[from]) / survivors->left[s];
-            else if (place < stages)
-                from_store += before[to] - before[from];
-        }
-    }
-    for (int s = 0; s < survivors->stages; s++)
-        if (given[s] > worst) worst = given[s];
-    double ms = transfer_ms(m, worst * shapes->bytes_per_param);
-    return from_store > 0 ? ms + from_store * shapes->bytes_per_param * 8e3 / m->cost->measured.store_bit_s : ms;
+    struct moving moving;
+    begin_moving(&moving, m, survivors, stages);
+    return moved_ms(m, &moving, pipelines);
 }
 
 /* ---- one outcome ---- */
@@ -313,42 +366,55 @@ struct row_sum {
     int stages_last;
 };
 
-static void add_outcome_to(struct row_sum *sum, const struct tm_survivors *survivors, int stages)
+/* Targets of the same cut. */
+static void add_same_cut(struct row_sum *sum, const struct tm_survivors *survivors)
+{
+    const struct tm_shapes *shapes = sum->m->shapes;
+    int end = shapes->first_of[survivors->stages + 1];
+    for (int to = shapes->first_of[survivors->stages]; to < end; to++)
+        sum->ms[to] += survivors->probability * same_cut_ms(sum->m, survivors, sum->from, sum->lost, to);
+}
+
+/* Targets of another cut: their numbers of pipelines ascend. */
+static void add_new_cut(struct row_sum *sum, const struct tm_survivors *survivors, int stages)
 {
     struct tm_migrations *m = sum->m;
     const struct tm_shapes *shapes = m->shapes;
     int first = shapes->first_of[stages], end = shapes->first_of[stages + 1];
     if (first == end) return;
-    bool same = stages == survivors->stages, paper = m->cost->kind == TM_COST_PAPER;
-    double move = !same && paper ? paper_new_cut_ms(m, survivors, stages) : 0;
-    for (int to = first; to < end; to++) {
-        double ms = move;
-        if (same)
-            ms = same_cut_ms(m, survivors, sum->from, sum->lost, to);
-        else if (!paper)
-            ms = full_new_cut_ms(m, survivors, stages, shapes->list[to].pipelines);
-        sum->ms[to] += survivors->probability * ms;
+    if (m->cost->kind == TM_COST_PAPER) {
+        double move = paper_new_cut_ms(m, survivors, stages);
+        for (int to = first; to < end; to++)
+            sum->ms[to] += survivors->probability * move;
+        return;
     }
+    struct moving moving;
+    begin_moving(&moving, m, survivors, stages);
+    for (int to = first; to < end; to++)
+        sum->ms[to] += survivors->probability * moved_ms(m, &moving, shapes->list[to].pipelines);
 }
 
 static void add_outcome(void *context, const struct tm_survivors *survivors)
 {
     struct row_sum *sum = context;
     for (int stages = sum->stages_first; stages <= sum->stages_last; stages++)
-        add_outcome_to(sum, survivors, stages);
+        if (stages == survivors->stages)
+            add_same_cut(sum, survivors);
+        else
+            add_new_cut(sum, survivors, stages);
 }
 
-/* Targets of so many stages, over all that a loss may leave; of all stages at once where outcomes are drawn, since
- * drawing costs more than they do. */
+/* Targets of so many stages, over all that a loss may leave; of all stages at once where outcomes are drawn and drawing
+ * costs more than they do. */
 static void fill_stages(struct tm_migrations *m, const struct row *row, int stages)
 {
     const struct tm_shapes *shapes = m->shapes;
     const struct tm_shape *old = &shapes->list[row->from];
     int spares = row->fleet - old->nodes;
-    bool few = tm_losses_are_few(old->pipelines, old->stages, spares, row->lost);
+    bool alone = m->cost->kind == TM_COST_MEASURED || tm_losses_are_few(old->pipelines, old->stages, spares, row->lost);
     struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};
-    sum.stages_first = few ? stages : shapes->stages_min;
-    sum.stages_last = few ? stages : shapes->stages_max;
+    sum.stages_first = alone ? stages : shapes->stages_min;
+    sum.stages_last = alone ? stages : shapes->stages_max;
     int first = shapes->first_of[sum.stages_first], end = shapes->first_of[sum.stages_last + 1];
     for (int to = first; to < end; to++)
         row->ms[to] = 0;
@@ -520,7 +586,11 @@ double tm_migrations_least_ms(const struct tm_migrations *m, int from, int lost,
     bool spares_may_go = from == to && m->cost->kind == TM_COST_MEASURED;
     if (target->nodes == 0 || (from == to && lost == 0) || spares_may_go) return 0;
     if (old->nodes == 0) return from_pause_ms(m, to);
-    if (old->stages != target->stages) return new_cut_rest_ms(m, from, lost, to);
+    if (old->stages != target->stages) {
+        double rest_ms = new_cut_rest_ms(m, from, lost, to);
+        if (m->cost->kind == TM_COST_PAPER) return rest_ms;
+        return rest_ms + nearness_of(m, old->stages, target->stages)->least_ms * rounding;
+    }
     double restart = tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
     if (target->pipelines > old->pipelines) return restart;
     double within = within_stages_ms(m, to);
@@ -588,6 +658,7 @@ void tm_migrations_destroy(struct tm_migrations *m)
     size_t cuts = (size_t)m->shapes->stages_max + 1;
     for (size_t i = 0; m->nearness != NULL && i < cuts * cuts; i++) {
         tm_free(m->nearness[i].list);
+        tm_free(m->nearness[i].ordered);
         tm_free(m->nearness[i].first);
         tm_free(m->nearness[i].whole_ms);
     }

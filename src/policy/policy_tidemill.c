@@ -158,23 +158,49 @@ static int best_after_jump(struct tm_policy *policy, int nodes, int shape, const
     return 0;
 }
 
-static int worth_of(struct tm_policy *policy, const struct tm_view *view, int shape, double pause_s,
-                    const struct jump *jumps, size_t jump_count, double *out, struct tm_error *e)
+/* What the next interval's jumps do to all shapes alike. */
+struct outlook {
+    const struct jump *jumps;
+    size_t count;
+    size_t arrivals;                  /* losses stand before this one */
+    double changing;                  /* the probability of any of them, in one interval */
+    double unchanged[INTERVALS + 1];  /* of none before interval k */
+    double free_after[INTERVALS + 1]; /* the most that they leave after interval k, every move then free */
+};
+
+/* What the jump takes from what no shape can exceed, once the best of its moves are known. */
+static double taken_by(const struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook,
+                       const struct jump *jump, const double best[INTERVALS + 1])
 {
-    double speed = policy->shapes->list[shape].samples_per_s, interval_s = view->interval_s;
-    double changing = 0, after[INTERVALS + 1] = {0}, best[INTERVALS + 1];
-    for (size_t j = 0; j < jump_count; j++) {
-        int rc = best_after_jump(policy, view->after, shape, &jumps[j], interval_s, best, e);
+    const struct tm_shapes *shapes = policy->shapes;
+    double free_speed = shapes->list[shapes->best[view->after - jump->lost + jump->arrived]].samples_per_s, taken = 0;
+    for (int k = 1; k < INTERVALS; k++)
+        taken += outlook->unchanged[k] * (free_speed * view->interval_s * (INTERVALS - k) - best[k]);
+    return taken * jump->probability;
+}
+
+/* -INFINITY where it is sure to be below `hope`: then the dear part, large losses, is not even looked at. `bound` is
+ * what it cannot exceed (bound_of). */
+static int worth_of(struct tm_policy *policy, const struct tm_view *view, const struct tm_ranked *ranked, double hope,
+                    const struct outlook *outlook, double *out, struct tm_error *e)
+{
+    double speed = policy->shapes->list[ranked->shape].samples_per_s, interval_s = view->interval_s;
+    double bound = ranked->bound, after[INTERVALS + 1] = {0}, best[2 * JUMPS_EACH][INTERVALS + 1];
+    *out = -INFINITY;
+    for (size_t i = 0; i < outlook->count; i++) {
+        size_t j = (outlook->arrivals + i) % outlook->count; /* arrivals are cheap to look at, then small losses */
+        const struct jump *jump = &outlook->jumps[j];
+        int rc = best_after_jump(policy, view->after, ranked->shape, jump, interval_s, best[j], e);
         if (rc != 0) return rc;
-        changing += jumps[j].probability;
+        bound -= taken_by(policy, view, outlook, jump, best[j]);
+        if (bound + fabs(bound) * 1e-9 < hope) return 0;
+    }
+    for (size_t j = 0; j < outlook->count; j++)
         for (int k = 0; k <= INTERVALS; k++)
-            after[k] += jumps[j].probability * best[k];
-    }
-    double worth = -speed * pause_s, unchanged = 1;
-    for (int k = 1; k <= INTERVALS; k++) {
-        worth += unchanged * (speed * interval_s + (k < INTERVALS ? after[k] : 0));
-        unchanged *= 1 - changing;
-    }
+            after[k] += outlook->jumps[j].probability * best[j][k];
+    double worth = -speed * ranked->pause_s;
+    for (int k = 1; k <= INTERVALS; k++)
+        worth += outlook->unchanged[k] * (speed * interval_s + (k < INTERVALS ? after[k] : 0));
     *out = worth;
     return 0;
 }
@@ -188,45 +214,49 @@ static double pause_s_to(struct tm_policy *policy, const struct tm_view *view, i
     return (ms > 0 ? ms + tm_migrations_restart_ms(policy->migrations, shape) : left_ms) / 1000;
 }
 
-/* What no shape can exceed: as worth_of, with every move after a jump free. after[k] is the same for all shapes. */
-static double bound_of(double speed, double pause_s, double interval_s, double changing, const double *after)
+/* What no shape can exceed: as worth_of, with every move after a jump free. */
+static double bound_of(double speed, double pause_s, double interval_s, const struct outlook *outlook)
 {
-    double bound = -speed * pause_s, unchanged = 1;
-    for (int k = 1; k <= INTERVALS; k++) {
-        bound += unchanged * (speed * interval_s + (k < INTERVALS ? after[k] : 0));
-        unchanged *= 1 - changing;
-    }
+    double bound = -speed * pause_s;
+    for (int k = 1; k <= INTERVALS; k++)
+        bound += outlook->unchanged[k] * (speed * interval_s + (k < INTERVALS ? outlook->free_after[k] : 0));
     return bound;
 }
 
-/* What the jumps leave to all shapes alike, every move then free. */
-static double free_after_jumps(const struct tm_policy *policy, const struct tm_view *view, const struct jump *jumps,
-                               size_t jump_count, double after[INTERVALS + 1])
+static void look_out(const struct tm_policy *policy, const struct tm_view *view, struct outlook *outlook)
 {
     const struct tm_shapes *shapes = policy->shapes;
-    double changing = 0;
-    for (size_t j = 0; j < jump_count; j++) {
-        int nodes = view->after - jumps[j].lost + jumps[j].arrived;
-        double speed = shapes->list[shapes->best[nodes]].samples_per_s;
-        changing += jumps[j].probability;
+    for (size_t j = 0; j < outlook->count; j++) {
+        const struct jump *jump = &outlook->jumps[j];
+        double speed = shapes->list[shapes->best[view->after - jump->lost + jump->arrived]].samples_per_s;
+        outlook->changing += jump->probability;
+        outlook->arrivals += jump->lost > 0;
         for (int k = 0; k <= INTERVALS; k++)
-            after[k] += jumps[j].probability * speed * view->interval_s * (INTERVALS - k);
+            outlook->free_after[k] += jump->probability * speed * view->interval_s * (INTERVALS - k);
     }
-    return changing;
+    outlook->unchanged[1] = 1;
+    for (int k = 2; k <= INTERVALS; k++)
+        outlook->unchanged[k] = outlook->unchanged[k - 1] * (1 - outlook->changing);
+}
+
+static int rank(struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook, int shape,
+                struct tm_ranked *out, struct tm_error *e)
+{
+    double pause_s = pause_s_to(policy, view, shape), speed = policy->shapes->list[shape].samples_per_s;
+    if (isnan(pause_s)) return tm_error_nomem(e);
+    *out = (struct tm_ranked){shape, pause_s, bound_of(speed, pause_s, view->interval_s, outlook)};
+    return 0;
 }
 
 /* Candidates with their bounds, the most promising first: most need no closer look. */
-static int rank_candidates(struct tm_policy *policy, const struct tm_view *view, const struct jump *jumps,
-                           size_t jump_count, size_t *out_count, struct tm_error *e)
+static int rank_candidates(struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook,
+                           size_t *out_count, struct tm_error *e)
 {
-    const struct tm_shapes *shapes = policy->shapes;
-    double after[INTERVALS + 1] = {0}, changing = free_after_jumps(policy, view, jumps, jump_count, after);
     size_t count = list_candidates(policy, view->after);
     for (size_t i = 0; i < count; i++) {
-        int shape = policy->candidates[i];
-        double pause_s = pause_s_to(policy, view, shape), speed = shapes->list[shape].samples_per_s;
-        if (isnan(pause_s)) return tm_error_nomem(e);
-        struct tm_ranked ranked = {shape, pause_s, bound_of(speed, pause_s, view->interval_s, changing, after)};
+        struct tm_ranked ranked;
+        int rc = rank(policy, view, outlook, policy->candidates[i], &ranked, e);
+        if (rc != 0) return rc;
         size_t place = i;
         for (; place > 0 && policy->ranked[place - 1].bound < ranked.bound; place--)
             policy->ranked[place] = policy->ranked[place - 1];
@@ -237,14 +267,15 @@ static int rank_candidates(struct tm_policy *policy, const struct tm_view *view,
 }
 
 /* Where nothing has happened, a move must promise more than the forecast's own wavering. */
-static int keep_if_near(struct tm_policy *policy, const struct tm_view *view, const struct jump *jumps,
-                        size_t jump_count, double most, struct tm_decision *out, struct tm_error *e)
+static int keep_if_near(struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook,
+                        double most, struct tm_decision *out, struct tm_error *e)
 {
     int standing = view->standing.shape;
     if (view->event || out->shape == standing || standing == TM_SHAPE_PAUSE) return 0;
-    double staying, pause_s = pause_s_to(policy, view, standing);
-    if (isnan(pause_s)) return tm_error_nomem(e);
-    int rc = worth_of(policy, view, standing, pause_s, jumps, jump_count, &staying, e);
+    struct tm_ranked ranked;
+    double staying;
+    int rc = rank(policy, view, outlook, standing, &ranked, e);
+    if (rc == 0) rc = worth_of(policy, view, &ranked, -INFINITY, outlook, &staying, e);
     if (rc == 0 && most < staying * (1 + hysteresis)) out->shape = standing;
     return rc;
 }
@@ -253,20 +284,21 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
                         struct tm_error *e)
 {
     struct jump jumps[2 * JUMPS_EACH];
-    size_t jump_count = list_jumps(view, policy->shapes->nodes_max, jumps), count;
+    struct outlook outlook = {.jumps = jumps, .count = list_jumps(view, policy->shapes->nodes_max, jumps)};
+    size_t count;
+    look_out(policy, view, &outlook);
     if (view->has_deadline) out->on_demand = tm_policy__on_demand_needed(policy->shapes, view);
-    int rc = rank_candidates(policy, view, jumps, jump_count, &count, e);
+    int rc = rank_candidates(policy, view, &outlook, &count, e);
     if (rc != 0) return rc;
     out->shape = TM_SHAPE_PAUSE;
     double most = -INFINITY;
     for (size_t i = 0; i < count && policy->ranked[i].bound > most; i++) {
-        const struct tm_ranked *ranked = &policy->ranked[i];
         double worth;
-        rc = worth_of(policy, view, ranked->shape, ranked->pause_s, jumps, jump_count, &worth, e);
+        rc = worth_of(policy, view, &policy->ranked[i], most, &outlook, &worth, e);
         if (rc != 0) return rc;
         if (worth <= most) continue;
         most = worth;
-        out->shape = ranked->shape;
+        out->shape = policy->ranked[i].shape;
     }
-    return keep_if_near(policy, view, jumps, jump_count, most, out, e);
+    return keep_if_near(policy, view, &outlook, most, out, e);
 }

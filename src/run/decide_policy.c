@@ -10,9 +10,10 @@
 #include <string.h>
 
 enum { HORIZON = 12, LEFT_S = 5 };
-/* With more instances the tables of migrations that a look through the forecast needs take seconds to fill in, while
- * leases run out: larger fleets decide by the event alone. */
-enum { FORECAST_NODES_MAX = 16 };
+/* With more instances the tables of migrations that a look through the forecast needs take longer to fill in than a
+ * coordinator may be away: larger fleets decide by the event alone. Up to here a decision takes at most 0.1 s once,
+ * mostly a few milliseconds, and then, with its tables filled in, under one. */
+enum { FORECAST_NODES_MAX = 64 };
 static const double slowed_by_copies = 0.1; /* share of training's speed while a set is copied */
 static const double exposed_s = 10;         /* from a loss until its stage has a replica again */
 

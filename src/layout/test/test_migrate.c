@@ -310,6 +310,87 @@ static void test_from_the_pause_all_comes_from_the_store(void **state)
     job_drop(job);
 }
 
+/* ---- another cut, as it is defined ---- */
+
+/* The closest free survivor of new stage `j`: it shares most; of equals the one of the lowest pipeline, then stage. */
+static int plain_closest(const struct tm_shapes *shapes, const struct tm_survivors *survivors, const int *taken,
+                         int stages, int j, double *out_shared)
+{
+    const struct tm_cut *old = &shapes->cuts[survivors->stages], *cut = &shapes->cuts[stages];
+    int best = -1;
+    *out_shared = 0;
+    for (int s = 0; s < survivors->stages; s++) {
+        int from = old->first[s] > cut->first[j] ? old->first[s] : cut->first[j];
+        int to = old->first[s + 1] < cut->first[j + 1] ? old->first[s + 1] : cut->first[j + 1];
+        if (to <= from || taken[s] >= survivors->left[s]) continue;
+        double shared = shapes->layer_params_before[to] - shapes->layer_params_before[from];
+        bool closer = shared > *out_shared || (best >= 0 && shared == *out_shared && taken[s] < taken[best]);
+        if (!closer) continue;
+        best = s;
+        *out_shared = shared;
+    }
+    return best;
+}
+
+/* Place by place, all layers of all old stages each time: milliseconds of the transfer. */
+static double plain_new_cut_ms(const struct test_job *job, const struct tm_survivors *survivors, int stages,
+                               int pipelines)
+{
+    const struct tm_shapes *shapes = &job->shapes;
+    const struct tm_cut *cut = &shapes->cuts[stages], *old = &shapes->cuts[survivors->stages];
+    double given[TM_SHAPE_STAGES_MAX] = {0}, worst = 0, from_store = 0, shared;
+    int taken[TM_SHAPE_STAGES_MAX] = {0};
+    for (int place = 0; place < stages * pipelines; place++) {
+        int j = place % stages, own = plain_closest(shapes, survivors, taken, stages, j, &shared);
+        if (own >= 0) taken[own]++;
+        worst = fmax(worst, cut->params[j] - shared);
+        for (int s = 0; s < survivors->stages; s++) {
+            int from = old->first[s] > cut->first[j] ? old->first[s] : cut->first[j];
+            int to = old->first[s + 1] < cut->first[j + 1] ? old->first[s + 1] : cut->first[j + 1];
+            if (to <= from || s == own) continue;
+            double params = shapes->layer_params_before[to] - shapes->layer_params_before[from];
+            if (survivors->left[s] > 0)
+                given[s] += params / survivors->left[s];
+            else if (place < stages)
+                from_store += params;
+        }
+    }
+    for (int s = 0; s < survivors->stages; s++)
+        worst = fmax(worst, given[s]);
+    double bytes = worst * shapes->bytes_per_param;
+    double ms = bytes <= 0 ? 0 : job->cost.measured.link_latency_ms + bytes * 8e3 / job->cost.measured.link_bit_s;
+    return from_store > 0 ? ms + from_store * shapes->bytes_per_param * 8e3 / job->cost.measured.store_bit_s : ms;
+}
+
+/* The table goes through near stages alone and pipeline by pipeline; that must not show, not even in the last bit. */
+static void test_another_cut_is_as_defined(void **state)
+{
+    (void)state;
+    struct test_job *job = measured_job(&usual, 16, 40, 1, 32);
+    struct tm_random random = tm_random_make(9, 0);
+    for (int round = 0; round < 20000; round++) {
+        int from = 1 + (int)tm_random_below(&random, job->shapes.count - 1);
+        int to = 1 + (int)tm_random_below(&random, job->shapes.count - 1);
+        const struct tm_shape *old = &job->shapes.list[from], *target = &job->shapes.list[to];
+        if (old->stages == target->stages) continue;
+        struct tm_survivors left = {.stages = old->stages};
+        int lost = old->nodes;
+        for (int s = 0; s < old->stages; s++) {
+            left.left[s] = (int)tm_random_below(&random, (uint64_t)old->pipelines + 1);
+            lost -= left.left[s];
+        }
+        double restart_ms = tm_cost_restart_ms(&job->cost, &job->shapes, to, target->nodes > old->nodes - lost);
+        double want = plain_new_cut_ms(job, &left, target->stages, target->pipelines) + restart_ms;
+        double got = tm_migration_ms(job->migrations, from, &left, lost, to);
+        assert_row(got == want, "%dx%d, %d lost, to %dx%d: %.17g, want %.17g", old->pipelines, old->stages, lost,
+                   target->pipelines, target->stages, got, want);
+        double least = tm_migrations_least_ms(job->migrations, from, lost, to);
+        assert_row(least <= got, "%dx%d to %dx%d: at least %.17g, yet %.17g", old->pipelines, old->stages,
+                   target->pipelines, target->stages, least, got);
+    }
+    job_drop(job);
+}
+
 /* ---- the table ---- */
 
 static void test_rows_stay(void **state)
@@ -361,4 +442,4 @@ TM_TEST_MAIN(TM_TEST(test_rows_are_means), TM_TEST(test_drawn_rows_are_near_mean
              TM_TEST(test_better_figures_never_cost_more), TM_TEST(test_cost_is_in_proportion_to_bytes),
              TM_TEST(test_outcomes_by_hand), TM_TEST(test_a_lost_stage_is_read_from_the_store),
              TM_TEST(test_fewer_survivors_never_cost_less), TM_TEST(test_from_the_pause_all_comes_from_the_store),
-             TM_TEST(test_rows_stay), TM_TEST(test_without_memory))
+             TM_TEST(test_another_cut_is_as_defined), TM_TEST(test_rows_stay), TM_TEST(test_without_memory))
