@@ -135,3 +135,35 @@ int tm_cli_main(struct tm_env *env, int word_count, char *const *words)
     tm_free(cli);
     return status;
 }
+
+/* ---- the call again ---- */
+
+/* A word as a shell reads it back. */
+static void put_word(struct tm_text *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,=@%";
+    tm_text_putc(out, ' ');
+    if (word[0] != '\0' && strspn(word, plain) == strlen(word)) {
+        tm_text_puts(out, word);
+        return;
+    }
+    tm_text_putc(out, '\'');
+    for (; *word != '\0'; word++) {
+        if (*word == '\'')
+            tm_text_puts(out, "'\\''");
+        else
+            tm_text_putc(out, *word);
+    }
+    tm_text_putc(out, '\'');
+}
+
+void tm_cli_put_call(const struct tm_cli *cli, const char *command, struct tm_text *out)
+{
+    tm_text_printf(out, "tidemill %s", command);
+    for (size_t i = 0; i < cli->given_count; i++) {
+        tm_text_printf(out, " --%s", cli->given[i].option->name);
+        if (cli->given[i].value != NULL) put_word(out, cli->given[i].value);
+    }
+    for (size_t i = 0; i < cli->argument_count; i++)
+        put_word(out, cli->arguments[i]);
+}

@@ -96,7 +96,8 @@ static void tell_job(struct tm_cli *cli, const struct tm_run_settings *settings,
                                .micro_batches = work->micro_batches,
                                .speed = settings->fleet.speed};
     (void)snprintf(out->name, sizeof out->name, "%s", settings->name);
-    (void)snprintf(out->command, sizeof out->command, "%s", command != NULL ? command : "");
+    if (command != NULL && strlen(command) < sizeof out->command)
+        (void)snprintf(out->command, sizeof out->command, "%s", command);
 }
 
 static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings, struct tm_error *e)

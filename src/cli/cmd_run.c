@@ -357,15 +357,9 @@ static int open_cloud(struct run *run, struct tm_error *e)
 /* The record says how it was called, for whoever wants to do it again. */
 static int tell_command(const struct run *run, struct tm_error *e)
 {
-    const struct tm_cli *cli = run->cli;
     struct tm_text text;
     tm_text_init(&text, 1 << 16);
-    tm_text_printf(&text, "tidemill run%s%s", run->path != NULL ? " " : "", run->path != NULL ? run->path : "");
-    for (size_t i = 0; i < cli->given_count; i++) {
-        const char *value = cli->given[i].value;
-        tm_text_printf(&text, " --%s%s%s", cli->given[i].option->name, value != NULL ? " " : "",
-                       value != NULL ? value : "");
-    }
+    tm_cli_put_call(run->cli, "run", &text);
     int rc = tm_text_status(&text, e);
     if (rc == 0 && setenv("TIDEMILL_RUN_COMMAND", tm_text_string(&text), 1) != 0) rc = tm_error_nomem(e);
     tm_text_deinit(&text);

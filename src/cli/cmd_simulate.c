@@ -333,37 +333,6 @@ static int write_plan_log(struct tm_cli *cli, const struct tm_sweep_run *runs, s
 
 /* ---- the report ---- */
 
-/* A word as a shell reads it back. */
-static void put_word(struct tm_text *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,=@%";
-    tm_text_putc(out, ' ');
-    if (word[0] != '\0' && strspn(word, plain) == strlen(word)) {
-        tm_text_puts(out, word);
-        return;
-    }
-    tm_text_putc(out, '\'');
-    for (; *word != '\0'; word++) {
-        if (*word == '\'')
-            tm_text_puts(out, "'\\''");
-        else
-            tm_text_putc(out, *word);
-    }
-    tm_text_putc(out, '\'');
-}
-
-/* The words of this call, so that it can be repeated. */
-static void put_command(const struct tm_cli *cli, struct tm_text *out)
-{
-    tm_text_puts(out, "tidemill simulate");
-    for (size_t i = 0; i < cli->given_count; i++) {
-        tm_text_printf(out, " --%s", cli->given[i].option->name);
-        if (cli->given[i].value != NULL) put_word(out, cli->given[i].value);
-    }
-    for (size_t i = 0; i < cli->argument_count; i++)
-        put_word(out, cli->arguments[i]);
-}
-
 static struct tm_report_run *report_runs(struct tm_cli *cli, const struct request *request,
                                          const struct tm_sweep_run *runs, size_t count)
 {
@@ -405,7 +374,7 @@ static int make_report(struct tm_cli *cli, const struct request *request, const 
 {
     struct tm_text command;
     tm_text_init(&command, 1 << 16);
-    put_command(cli, &command);
+    tm_cli_put_call(cli, "simulate", &command);
     struct tm_report_run *rows = report_runs(cli, request, runs, count);
     struct tm_sim_fan *fans = tm_calloc(request->trace_count + 1, sizeof *fans);
     struct tm_report_fan *shown = tm_calloc(request->trace_count + 1, sizeof *shown);

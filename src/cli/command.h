@@ -79,6 +79,9 @@ const struct tm_command *tm_command_find(const struct tm_command *list, const ch
 /* The option called `name` (or with the letter) of the innermost command, or a global one; NULL if there is none. */
 const struct tm_option *tm_option_find(const struct tm_cli *cli, const char *name, char letter);
 
+/* Appends the call as a shell takes it, so that it can be repeated. */
+void tm_cli_put_call(const struct tm_cli *cli, const char *command, struct tm_text *out);
+
 /* ---- options given ---- */
 
 bool tm_given(const struct tm_cli *cli, const char *name);

@@ -37,13 +37,34 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     }
 }
 
+/* A text in pieces that a message takes, none of which ends within a character. Cuts `text` into `memory`. */
+static size_t cut_text(const char *text, char *memory, char *pieces[], size_t max)
+{
+    size_t count = 0;
+    while (*text != '\0' && count < max) {
+        size_t length = strnlen(text, TM_MESSAGE_STRING_MAX + 1);
+        if (length > TM_MESSAGE_STRING_MAX)
+            for (length = TM_MESSAGE_STRING_MAX; length > 1 && ((unsigned char)text[length] & 0xC0) == 0x80;)
+                length--;
+        memcpy(memory, text, length);
+        memory[length] = '\0';
+        pieces[count++] = memory;
+        memory += length + 1;
+        text += length;
+    }
+    return count;
+}
+
 void tm_run_job_pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_text *out)
 {
+    enum { PIECES_MAX = 2 * TM_STATUS_COMMAND_MAX / TM_MESSAGE_STRING_MAX };
+    char memory[TM_STATUS_COMMAND_MAX + PIECES_MAX], *pieces[PIECES_MAX];
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__JobEvent body = TMW__JOB_EVENT__INIT;
     struct tm_run_job copy = *job; /* the message's texts are not const */
     body.name = copy.name;
-    body.command = copy.command;
+    body.command = pieces;
+    body.n_command = cut_text(job->command, memory, pieces, PIECES_MAX);
     body.steps = job->steps;
     body.samples_per_step = job->samples_per_step;
     body.tokens_per_step = job->tokens_per_step;

@@ -37,6 +37,7 @@
 
 enum {
     TM_STATUS_NAME_MAX = 64,
+    TM_STATUS_COMMAND_MAX = 4096,
     TM_STATUS_TEXT_MAX = 200,
     TM_STATUS_LOSS_POINTS = 256,  /* over the whole run: when full, every second one goes */
     TM_STATUS_EVENTS = 32,        /* the last ones */
@@ -52,8 +53,8 @@ struct tm_run_job {
     uint64_t tokens_per_step;  /* 0: not known */
     uint32_t layers;
     uint32_t micro_batches;
-    double speed;      /* the cloud's seconds in one on the wall */
-    char command[256]; /* to repeat it; "" */
+    double speed;                        /* the cloud's seconds in one on the wall */
+    char command[TM_STATUS_COMMAND_MAX]; /* to repeat it; "": not known, or longer than this */
 };
 
 enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS };

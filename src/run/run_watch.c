@@ -417,11 +417,23 @@ static int take_pause(struct tm_run_watch *watch, int64_t at_ms, const Tmw__Paus
 
 /* ---- events ---- */
 
+/* Put together from its pieces; one that is cut would not do the same again, and is left out. */
+static void take_command(char *out, size_t size, const Tmw__JobEvent *body)
+{
+    struct tm_text safe;
+    tm_text_init(&safe, size);
+    for (size_t i = 0; i < body->n_command; i++)
+        tm_term_put_safe(&safe, body->command[i], strlen(body->command[i]));
+    bool whole = safe.failed == 0 && safe.length < size;
+    (void)snprintf(out, size, "%s", whole ? tm_text_string(&safe) : "");
+    tm_text_deinit(&safe);
+}
+
 static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
 {
     struct tm_run_job *job = &watch->status.job;
     copy_text(job->name, sizeof job->name, body->name);
-    copy_text(job->command, sizeof job->command, body->command);
+    take_command(job->command, sizeof job->command, body);
     job->steps = body->steps;
     job->samples_per_step = body->samples_per_step;
     job->tokens_per_step = body->tokens_per_step;

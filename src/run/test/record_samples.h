@@ -69,7 +69,9 @@ static inline void add_job(struct samples *s, const char *name, uint64_t steps)
 {
     SAMPLE(s, body, Tmw__JobEvent, job, JOB, tmw__job_event__init);
     body->name = samples_text(s, name);
-    body->command = samples_text(s, "tidemill run job.yaml -y");
+    body->n_command = 1;
+    body->command = samples_alloc(s, sizeof *body->command);
+    body->command[0] = samples_text(s, "tidemill run job.yaml -y");
     body->steps = steps;
     body->samples_per_step = 32;
     body->tokens_per_step = 32 * 64;

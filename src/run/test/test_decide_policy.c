@@ -86,6 +86,49 @@ static void test_no_flapping(void **state)
     job_drop(job);
 }
 
+/* A shape's time is the cloud's; what is compared with workers' steps is on the wall, or not said. */
+static void test_steps_are_predicted_on_the_wall(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
+                                  .shapes = &job->shapes,
+                                  .migrations = job->migrations,
+                                  .cost = &job->cost,
+                                  .interval_s = 60,
+                                  .workers_min = 2,
+                                  .workers_max = 8};
+    const struct {
+        const char *name;
+        bool rents, known;
+        double speed, over;
+    } rows[] = {
+        {"a cloud at its own pace", true, true, 1, 1},
+        {"a cloud sixty times as fast", true, true, 60, 60},
+        {"a cloud that was not heard yet", true, false, 0, 0},
+        {"machines of one's own", false, false, 0, 1},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_policy_decider *decider = NULL;
+        struct tm_error e = {0};
+        rule.workers_max = rows[i].rents ? 8 : 0;
+        assert_int_equal(tm_policy_decider_create(&rule, &decider, &e), 0);
+        struct tm_decider decide = tm_policy_decider_get(decider);
+        struct tm_run_view view = view_of(8, 0, 0, 0, 0);
+        struct tm_run_decision out;
+        view.cloud.known = rows[i].known;
+        view.cloud.speed = rows[i].speed;
+        decide.decide(decide.context, &view, &out);
+        int shape = tm_shapes_find(&job->shapes, (int)out.pipelines, (int)out.stages);
+        assert_row(shape != TM_SHAPE_PAUSE, "%s: no layout", rows[i].name);
+        double want_ms = rows[i].over > 0 ? job->shapes.list[shape].step_s * 1000 / rows[i].over : 0;
+        assert_row(fabs(out.predicted_step_ms - want_ms) <= 0.5, "%s: %u ms, want %g", rows[i].name,
+                   out.predicted_step_ms, want_ms);
+        tm_policy_decider_destroy(decider);
+    }
+    job_drop(job);
+}
+
 static void test_copies_and_future(void **state)
 {
     (void)state;
@@ -110,4 +153,5 @@ static void test_copies_and_future(void **state)
     job_drop(job);
 }
 
-TM_TEST_MAIN(TM_TEST(test_fits), TM_TEST(test_no_flapping), TM_TEST(test_copies_and_future))
+TM_TEST_MAIN(TM_TEST(test_fits), TM_TEST(test_no_flapping), TM_TEST(test_steps_are_predicted_on_the_wall),
+             TM_TEST(test_copies_and_future))

@@ -427,6 +427,34 @@ static void write_text(const struct tm_run_status *status, bool summary, struct 
     assert_int_equal(tm_text_status(out, NULL), 0);
 }
 
+/* A long call, as with deep folders, comes back whole: in the record, in the status, and as JSON. */
+static void test_a_long_command(void **state)
+{
+    (void)state;
+    static struct tm_run_job job;
+    (void)snprintf(job.name, sizeof job.name, "long");
+    (void)snprintf(job.command, sizeof job.command, "tidemill run ");
+    while (strlen(job.command) < TM_STATUS_COMMAND_MAX - 40)
+        (void)snprintf(job.command + strlen(job.command), 32, "/deep/f\xc3\xb6lder %zu", strlen(job.command));
+    struct tm_text packed;
+    struct tm_arena arena;
+    struct tm_error e = {0};
+    Tmw__RecordEvent *event = NULL;
+    struct tm_run_watch *watch = NULL;
+    tm_text_init(&packed, 1 << 16);
+    tm_arena_init(&arena, 1 << 20);
+    tm_run_job_pack(&job, SAMPLES_BEGIN_MS, &packed);
+    assert_row(tm_record_event_unpack(packed.data, packed.length, &arena, &event, &e) == 0, "%s", e.text);
+    assert_true(event->job->n_command > 10);
+    watch = tm_run_watch_create();
+    assert_non_null(watch);
+    assert_int_equal(tm_run_watch_take(watch, 1, event, &e), 0);
+    assert_string_equal(tm_run_watch_status(watch)->job.command, job.command);
+    tm_run_watch_destroy(watch);
+    tm_arena_deinit(&arena);
+    tm_text_deinit(&packed);
+}
+
 static void test_status_there_and_back(void **state)
 {
     (void)state;
@@ -571,5 +599,5 @@ static void test_memory(void **state)
 TM_TEST_MAIN(TM_TEST(test_a_small_run), TM_TEST(test_halfway_and_again), TM_TEST(test_waiting_and_rolling_back),
              TM_TEST(test_stopped_and_gone_on), TM_TEST(test_no_cloud), TM_TEST(test_the_loss_curve_is_thinned),
              TM_TEST(test_the_pace), TM_TEST(test_looking), TM_TEST(test_words), TM_TEST(test_every_kind_has_words),
-             TM_TEST(test_events_as_json), TM_TEST(test_status_there_and_back), TM_TEST(test_wrong_status),
-             TM_TEST(test_summary), TM_TEST(test_memory))
+             TM_TEST(test_events_as_json), TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back),
+             TM_TEST(test_wrong_status), TM_TEST(test_summary), TM_TEST(test_memory))
