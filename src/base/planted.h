@@ -16,6 +16,7 @@
     X(resolve_forgets, "the step in doubt is not applied by those who only hold it")                                   \
     X(fence_ignored, "a worker reports to a fence and trains on")                                                      \
     X(orphan_ignored, "a worker without a coordinator never stops")                                                    \
+    X(rebuilder_revives, "a coordinator without a record lets workers train on whose orphan time is over")             \
     X(no_wait_for_orphans, "a generation starts while members of the last one may still train")                        \
     X(fetch_unchecked, "fetched bytes are not compared with their hash")                                               \
     X(wrong_version, "a copy is read from the state that the optimizer writes")                                        \

@@ -234,7 +234,11 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
     w->acked_sequence = ack->sequence;
     forget_losses(w, ack->sequence);
     tm_worker__fence(w, ack->generation);
-    if (w->sequence - ack->sequence < SENT_RING) w->contact_ms = w->sent_ms[ack->sequence % SENT_RING];
+    /* A coordinator that lost its record does not know which generation is the last. Its word keeps us going, but once
+     * our time is over another one may have started without us: then only a fence gets us on. */
+    bool knows = ack->generation != 0 || w->phase != TM_WORKER_RUNNING || TM_PLANTED(rebuilder_revives);
+    if (w->sequence - ack->sequence < SENT_RING && (knows || tm_worker__may_work(w, now_ms)))
+        w->contact_ms = w->sent_ms[ack->sequence % SENT_RING];
     bool news = w->drain_step != ack->drain_step;
     w->drain_step = ack->drain_step;
     if (news && w->drain_step != 0 && w->applied >= w->drain_step) w->heartbeat_now = true; /* it is waited for */

@@ -37,6 +37,13 @@ static void without_files(struct sim *sim)
     sim->coordinator_options.copies_to_files = false;
 }
 
+static void long_job(struct sim *sim)
+{
+    without_copies(sim);
+    sim->steps = 120;
+    sim->coordinator_options.steps = 120;
+}
+
 /* ---- small words for scripts ---- */
 
 static void start_with(struct sim *sim, size_t workers)
@@ -291,7 +298,19 @@ static void orphans(struct sim *sim)
     expect(sim, sim->generations[sim->generation_count - 1].at_ms > 30000, "nobody trains on the coordinator's side");
 }
 
-/* The same, and the clocks of those who train run 5% slow: they think for longer that they may. */
+/* The same, and then the disk is lost and the links are whole again: a coordinator that knows no generation must not
+ * wake those whose time is over, while the others train on. */
+static void orphans_and_disk_lost(struct sim *sim)
+{
+    orphans(sim);
+    size_t before = sim->generation_count;
+    uint64_t obeyed = tm_worker_look(sim->nodes[1].worker, 0).generation;
+    expect(sim, obeyed < sim->last_roster.generation, "those who were cut off have heard of the next generation");
+    sim_coordinator_crash(sim, true, 1000);
+    for_ms(sim, 20000); /* the links are mended; it still only listens */
+    expect(sim, sim->generation_count == before, "it does not wait until all who may train have been heard");
+}
+
 /* Short steps: one falls into the moment that counts. */
 static void short_steps(struct sim *sim)
 {
@@ -301,6 +320,7 @@ static void short_steps(struct sim *sim)
     sim->coordinator_options.steps = 250;
 }
 
+/* The same, and the clocks of those who train run 5% slow: they think for longer that they may. */
 static void slow_clocks(struct sim *sim)
 {
     for (int i = 0; i < 2; i++) {
@@ -459,6 +479,7 @@ const struct scenario scenarios[] = {
     {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},
     {"orphans", "the coordinator is cut off from all who train, and others join it", without_copies, orphans},
     {"slow-clocks", "the same, and the clocks of those who train run 5% slow", short_steps, slow_clocks},
+    {"orphans-disk-lost", "the same, and then the coordinator's disk is lost", long_job, orphans_and_disk_lost},
     {"arrivals", "workers arrive one after the other", NULL, arrivals},
     {"stop", "the job is stopped, and goes on with other machines", NULL, stop_and_go_on},
     {"stop-memory", "the same, with copies in memory only otherwise", without_files, stop_and_go_on},
