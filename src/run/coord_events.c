@@ -60,15 +60,16 @@ void tm_coord__tell_notice(struct tm_coordinator *c, int64_t now_ms, struct know
 }
 
 /* What the record says of who was here, so that nobody arrives or is lost twice. */
-void tm_coord__load_here(struct tm_coordinator *c, const Tmw__RecordEvent *event)
+int tm_coord__load_here(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     bool arrival = event->body_case == TMW__RECORD_EVENT__BODY_ARRIVAL;
     uint64_t id = arrival ? event->arrival->instance : event->loss->instance;
     struct known *k = tm_coord__find(c, TM_ROLE_WORKER, id);
     if (k == NULL) k = tm_coord__add(c, TM_ROLE_WORKER, id);
-    if (k == NULL) return;
+    if (k == NULL) return tm_error_nomem(e);
     k->was_here = true;
     k->told_here = arrival ? event->arrival->incarnation : 0;
+    return 0;
 }
 
 /* ---- pauses ---- */

@@ -389,7 +389,7 @@ void tm_coord__tell_arrival(struct tm_coordinator *c, struct known *k, struct tm
 void tm_coord__tell_loss(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, bool seated,
                          struct tm_outbox *out);
 void tm_coord__tell_notice(struct tm_coordinator *c, int64_t now_ms, struct known *k, struct tm_outbox *out);
-void tm_coord__load_here(struct tm_coordinator *c, const Tmw__RecordEvent *event);
+int tm_coord__load_here(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e);
 void tm_coord__commit_heard(struct tm_coordinator *c, int64_t now_ms, uint64_t applied, uint64_t ago_ms);
 void tm_coord__pause_begin(struct tm_coordinator *c);
 void tm_coord__pause_end(struct tm_coordinator *c, int64_t now_ms, const Tmw__Heartbeat *body, struct tm_outbox *out);

@@ -297,8 +297,7 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         return 0;
     case TMW__RECORD_EVENT__BODY_ARRIVAL:
     case TMW__RECORD_EVENT__BODY_LOSS:
-        tm_coord__load_here(c, event);
-        return 0;
+        return tm_coord__load_here(c, event, e);
     case TMW__RECORD_EVENT__BODY_STATE:
         tm_coord__load_state(c, event->state);
         return 0;
@@ -308,7 +307,7 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         c->told_on_demand = event->rent->want_on_demand;
         return 0;
     case TMW__RECORD_EVENT__BODY_INSTANCE:
-        return tm_coord__store_instance(c, event->instance);
+        return tm_coord__store_instance(c, event->instance) == 0 ? 0 : tm_error_nomem(e);
     case TMW__RECORD_EVENT__BODY_PRICE:
         c->cloud.spot_microusd_h = event->price->spot_microusd_h;
         c->cloud.on_demand_microusd_h = event->price->on_demand_microusd_h;

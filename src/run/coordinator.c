@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-static const char *const phase_names[] = {"rebuilding", "collecting", "assigned", "running",
-                                          "draining",   "finished",   "failed"};
+static const char *const phase_names[] = {"rebuilding", "collecting", "assigned", "running", "draining",
+                                          "stopping",   "stopped",    "finished", "failed"};
 
 const char *tm_coordinator_phase_name(enum tm_coordinator_phase phase)
 {
@@ -87,7 +87,10 @@ static struct known *reuse(struct tm_coordinator *c)
     for (size_t i = 0; i < c->known_count; i++) {
         struct known *k = &c->known[i];
         if (k->registered || tm_roster_find(&c->roster, k->peer.id) != NULL) continue;
-        if (oldest == NULL || k->heard_ms < oldest->heard_ms) oldest = k;
+        if (tm_roster_find(&c->started, k->peer.id) != NULL) continue; /* it may train: our last word to it counts */
+        if (oldest != NULL && (k->told_here != 0) > (oldest->told_here != 0)) continue;
+        if (oldest == NULL || (k->told_here == 0 && oldest->told_here != 0) || k->heard_ms < oldest->heard_ms)
+            oldest = k;
     }
     return oldest;
 }
