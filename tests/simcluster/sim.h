@@ -321,7 +321,7 @@ void orders_stop(struct sim *sim, int64_t at_ms, int64_t for_ms, bool machines_s
 void orders_done(struct sim *sim);
 void orders_state(struct sim *sim, const Tmw__StateEvent *event);
 void orders_started(struct sim *sim, uint64_t base);
-void orders_applied(struct sim *sim, const struct node *node, uint64_t step);
+void orders_applied(struct sim *sim, const struct node *node, uint64_t generation, uint64_t step);
 
 /* sim_toy.c */
 struct tm_worker_engine toy_engine(struct toy *toy);

@@ -73,7 +73,7 @@ void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint
     sim->steps_applied++;
     if (view.phase == TM_WORKER_RUNNING) {
         events_applied(sim, generation);
-        orders_applied(sim, node, step);
+        orders_applied(sim, node, generation, step);
     }
     if (step != view.applied + 1)
         sim_fail(sim, "steps: worker %llu applies step %llu after %llu", (ull)node->id, (ull)step, (ull)view.applied);

@@ -95,8 +95,11 @@ void orders_state(struct sim *sim, const Tmw__StateEvent *event)
                  (ull)sim->applied_here);
 }
 
-void orders_applied(struct sim *sim, const struct node *node, uint64_t step)
+/* A member that stood still may yet apply a step of an older generation, which all had prepared before the fence. That
+ * keeps nothing and breaks nothing: what counts is the generation that started last. */
+void orders_applied(struct sim *sim, const struct node *node, uint64_t generation, uint64_t step)
 {
+    if (sim->generation_count == 0 || generation != sim->generations[sim->generation_count - 1].generation) return;
     if (step > sim->applied_here) sim->applied_here = step;
     if (sim->stands_still)
         sim_fail(sim, "stop: worker %llu applies step %llu of a job that was stopped", (ull)node->id, (ull)step);
