@@ -29,6 +29,7 @@
     X(bill_wrong, "what an instance that ended has cost is forgotten")                                                 \
     X(release_unsafe, "an instance is given back with a seat, or with the only copy")                                  \
     X(stop_early, "a job is called stopped before its members stand still")                                            \
+    X(finish_early, "a job is called finished before its last step is in files")                                       \
     X(hung_forever, "a worker that hangs is waited for without end")                                                   \
     X(snapshot_leak, "the snapshot of an abandoned copy set is kept")                                                  \
     X(lease_forever, "a lost worker keeps its lease")                                                                  \

@@ -541,9 +541,11 @@ void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_
     bool copies_wanted = c->options.copies > 0 || c->options.copies_to_files;
     bool in_memory = durable != NULL && durable->step == c->options.steps;
     bool in_files = !c->options.copies_to_files || tm_coord__filed_step(c) == c->options.steps;
+    if (TM_PLANTED(finish_early)) copies_wanted = false;
     if (copies_wanted && !(in_memory && in_files)) { /* workers' memory goes with them: files are what is left */
         if (c->copying.set == 0) tm_coord__copy_at(c, now_ms, c->options.steps, in_memory, out);
-        if (c->copying.set != 0) return; /* the last step is made durable first */
+        /* The last step is made durable first. Only what is to be in memory may have no place. */
+        if (c->copying.set != 0 || !in_files) return;
     }
     tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
     tm_coord__progress_tell(c, now_ms, out);

@@ -40,11 +40,32 @@ static void resume(struct sim *sim, struct event *event)
     sim_agents_again(sim);
 }
 
+/* As they lie there: a set may be in the record though its coordinator died before it could say so. */
+static bool in_files(const struct sim *sim, uint64_t step)
+{
+    for (size_t i = 0; i < sim->file_count; i++) {
+        uint64_t layers = 0;
+        for (size_t k = 0; k < sim->file_count; k++) {
+            const struct stored_file *file = &sim->files[k];
+            struct tm_copy_name name;
+            const void *data = NULL;
+            if (file->set != sim->files[i].set || file->layer >= sim->layers) continue;
+            if (file->damaged || (tm_copy_file_decode(file->data, file->length, &name, &data, NULL) == 0 &&
+                                  name.step == step && oracle_matches(sim, step, file->layer, data, name.size)))
+                layers |= (uint64_t)1 << file->layer;
+        }
+        if (layers == ((uint64_t)1 << sim->layers) - 1) return true;
+    }
+    return false;
+}
+
 /* The coordinator says that all is done. */
 void orders_done(struct sim *sim)
 {
     enum tm_job_state state = tm_coordinator_look(sim->coordinator).state;
     if (state != TM_JOB_STOPPED) {
+        if (sim->coordinator_options.copies_to_files && !in_files(sim, sim->steps))
+            sim_fail(sim, "finish: the job is finished, but its last step is not in files");
         if (!sim->finished) sim->finished_ms = sim->now_ms;
         sim->finished = true;
         check_losses(sim);
@@ -63,25 +84,6 @@ void orders_started(struct sim *sim, uint64_t base)
 {
     sim->applied_here = base;
     sim->stands_still = false;
-}
-
-/* As they lie there: a set may be in the record though its coordinator died before it could say so. */
-static bool in_files(const struct sim *sim, uint64_t step)
-{
-    for (size_t i = 0; i < sim->file_count; i++) {
-        uint64_t layers = 0;
-        for (size_t k = 0; k < sim->file_count; k++) {
-            const struct stored_file *file = &sim->files[k];
-            struct tm_copy_name name;
-            const void *data = NULL;
-            if (file->set != sim->files[i].set || file->layer >= sim->layers) continue;
-            if (file->damaged || (tm_copy_file_decode(file->data, file->length, &name, &data, NULL) == 0 &&
-                                  name.step == step && oracle_matches(sim, step, file->layer, data, name.size)))
-                layers |= (uint64_t)1 << file->layer;
-        }
-        if (layers == ((uint64_t)1 << sim->layers) - 1) return true;
-    }
-    return false;
 }
 
 void orders_state(struct sim *sim, const Tmw__StateEvent *event)
