@@ -227,9 +227,13 @@ static int load_generation(struct tm_coordinator *c, const Tmw__GenerationEvent 
 
 static int load_set(struct tm_coordinator *c, const Tmw__CopySet *body, struct tm_error *e)
 {
-    if (c->set_count == SETS_MAX) { /* the oldest has long been dropped */
-        tm_free(c->sets[0].parts);
-        memmove(&c->sets[0], &c->sets[1], (c->set_count - 1) * sizeof *c->sets);
+    if (c->set_count == SETS_MAX) { /* one that is bad, which most are that were ever made; else the oldest */
+        size_t i = 0;
+        while (i < c->set_count && !c->sets[i].bad)
+            i++;
+        if (i == c->set_count) i = 0;
+        tm_free(c->sets[i].parts);
+        memmove(&c->sets[i], &c->sets[i + 1], (c->set_count - i - 1) * sizeof *c->sets);
         c->set_count--;
     }
     int rc = tm_grow((void **)&c->sets, &c->set_capacity, c->set_count + 1, sizeof *c->sets, SETS_MAX);

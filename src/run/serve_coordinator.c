@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "run/set_manifests.h"
 #include "run/state_folder.h"
 #include "store/record.h"
 #include "wire/peer_links.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WAIT_MS = 20, TICK_MS = 50, FLUSH_MS = 1000, LAST_WORDS_MS = 3000, PATH_BYTES = 4096, MANIFESTS_MAX = 4096 };
+enum { WAIT_MS = 20, TICK_MS = 50, FLUSH_MS = 1000, LAST_WORDS_MS = 3000 };
 enum { OWNER_LOOK_MS = 1000 };
 
 struct service {
@@ -22,6 +23,7 @@ struct service {
     struct tm_links *links;
     struct tm_tls *tls;
     struct tm_outbox out;
+    struct tm_set_manifests manifests;
     struct tm_text newest; /* event of the newest set in files, by the record at the start */
     uint64_t newest_set;
     int failed; /* the record's error: nothing more may be done */
@@ -45,37 +47,6 @@ static int64_t now_ms(const struct service *s)
 
 /* ---- actions, in order; one that must be on disk stops the rest if it is not ---- */
 
-static void manifest_path(const struct service *s, uint64_t set, char *out)
-{
-    (void)snprintf(out, PATH_BYTES, "%s/set-%" PRIu64 ".manifest", s->given->copy_folder, set);
-}
-
-static void put_manifest(struct service *s, uint64_t set, const void *data, size_t length)
-{
-    char path[PATH_BYTES];
-    char number[32];
-    struct tm_error e;
-    if (s->given->copy_folder == NULL) return;
-    manifest_path(s, set, path);
-    int rc = s->env->file_write(s->env, path, data, length, &e);
-    (void)snprintf(number, sizeof number, "%" PRIu64 "\n", set);
-    (void)snprintf(path, sizeof path, "%s/newest", s->given->copy_folder);
-    if (rc == 0) rc = s->env->file_write(s->env, path, number, strlen(number), &e);
-    if (rc != 0) tm_log(TM_LOG_WARN, "the manifest of a copy set is not stored: %s", e.text);
-}
-
-static void drop_files(struct service *s, uint64_t set)
-{
-    char path[PATH_BYTES];
-    if (s->given->copy_folder == NULL) return;
-    manifest_path(s, set, path);
-    (void)s->env->file_remove(s->env, path, NULL);
-    for (uint32_t l = 0; l < s->given->coordinator.layers; l++) {
-        (void)snprintf(path, sizeof path, "%s/set-%" PRIu64 "/layer-%" PRIu32 ".tmcopy", s->given->copy_folder, set, l);
-        (void)s->env->file_remove(s->env, path, NULL);
-    }
-}
-
 static void put_event(struct service *s, const void *data, size_t length, bool sync)
 {
     s->failed = tm_record_append(s->record, data, length, sync, &s->error);
@@ -95,10 +66,10 @@ static void carry_out(struct service *s)
             put_event(s, data, action->length, action->number != 0);
             break;
         case TM_COORDINATOR_MANIFEST:
-            put_manifest(s, action->number, data, action->length);
+            tm_set_manifests_put(&s->manifests, action->number, data, action->length);
             break;
         case TM_COORDINATOR_FILES_DROP:
-            drop_files(s, action->number);
+            tm_set_manifests_drop(&s->manifests, action->number);
             break;
         case TM_COORDINATOR_DONE:
             if (s->done_ms < 0) s->done_ms = now_ms(s);
@@ -146,17 +117,20 @@ static int load_event(void *context, uint64_t sequence, const Tmw__RecordEvent *
         tm_record_event_pack(event, &s->newest);
         s->newest_set = set->set;
     }
+    if (event->body_case == TMW__RECORD_EVENT__BODY_SET_BAD && event->set_bad == s->newest_set) s->newest_set = 0;
     return tm_coordinator_load(s->coordinator, event, e);
 }
 
 /* The last one may have died between the record's word of a whole set and the files beside it. */
 static void mend_manifest(struct service *s)
 {
-    if (s->newest_set != 0) put_manifest(s, s->newest_set, s->newest.data, s->newest.length);
+    if (s->newest_set != 0) tm_set_manifests_put(&s->manifests, s->newest_set, s->newest.data, s->newest.length);
 }
 
-static int load_manifest(struct service *s, const char *path, struct tm_error *e)
+/* A damaged one is passed over. */
+static int load_manifest(void *context, const char *path, struct tm_error *e)
 {
+    struct service *s = context;
     struct tm_text text;
     struct tm_arena arena;
     Tmw__RecordEvent *event = NULL;
@@ -165,23 +139,13 @@ static int load_manifest(struct service *s, const char *path, struct tm_error *e
     int rc = s->env->file_read(s->env, path, &text, e);
     if (rc == 0) rc = tm_record_event_unpack(text.data, text.length, &arena, &event, e);
     if (rc == 0) rc = tm_coordinator_load_manifest(s->coordinator, event, e);
+    if (rc != 0 && rc != -(int)TM_ENOMEM) {
+        tm_log(TM_LOG_WARN, "%s is passed over: %s", path, e == NULL ? "" : e->text);
+        rc = 0;
+    }
     tm_arena_deinit(&arena);
     tm_text_deinit(&text);
     return rc;
-}
-
-/* The numbers of sets grow by one: all that may be there are tried, the newest last. A damaged one is passed over. */
-static int load_manifests(struct service *s, struct tm_error *e)
-{
-    char path[PATH_BYTES];
-    for (uint64_t set = 1; s->given->copy_folder != NULL && set <= MANIFESTS_MAX; set++) {
-        manifest_path(s, set, path);
-        if (!s->env->file_exists(s->env, path)) continue;
-        int rc = load_manifest(s, path, e);
-        if (rc == -(int)TM_ENOMEM) return rc;
-        if (rc != 0) tm_log(TM_LOG_WARN, "%s is passed over: %s", path, e == NULL ? "" : e->text);
-    }
-    return 0;
 }
 
 /* ---- what is shown ---- */
@@ -255,7 +219,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
-    if (tm_coordinator_rebuilds(s->coordinator)) rc = load_manifests(s, e);
+    if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_each(&s->manifests, load_manifest, s, e);
     if (rc == 0 && s->given->address_file != NULL) {
         const char *address = tm_links_address(s->links);
         rc = s->env->file_write(s->env, s->given->address_file, address, strlen(address), e);
@@ -294,7 +258,7 @@ static void heed_stop(struct service *s)
 static bool ends(struct service *s)
 {
     if (s->failed != 0 || is_alone(s)) return true;
-    if (s->done_ms < 0) return false;
+    if (s->done_ms < 0 || (s->manifests.waiting_set != 0 && s->stopping < 2)) return false; /* who reads the result? */
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
 }
@@ -321,6 +285,7 @@ static void loop(struct service *s)
         if (s->failed == 0 && ticked_ms - flushed_ms >= FLUSH_MS) {
             flushed_ms = ticked_ms;
             s->failed = tm_record_flush(s->record, &s->error);
+            (void)tm_set_manifests_retry(&s->manifests);
         }
         serve_hook(s);
         heed_stop(s);
@@ -332,6 +297,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     struct service s = {.env = env, .given = service, .done_ms = -1};
     tm_outbox_init(&s.out);
     tm_text_init(&s.newest, TM_MESSAGE_BYTES_MAX);
+    tm_set_manifests_init(&s.manifests, env, service->copy_folder, service->coordinator.layers);
     int rc = start(&s, e);
     if (rc == 0) {
         loop(&s);
@@ -348,5 +314,6 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     tm_run_watch_destroy(s.watch);
     tm_outbox_deinit(&s.out);
     tm_text_deinit(&s.newest);
+    tm_set_manifests_deinit(&s.manifests);
     return rc;
 }
