@@ -275,6 +275,11 @@ static void send_orders(struct tm_coordinator *c, bool again, struct tm_outbox *
 
 void tm_coord__copy_at(struct tm_coordinator *c, int64_t now_ms, uint64_t step, bool files_only, struct tm_outbox *out)
 {
+    /* A number is used once: files of a set that was given up may come late, and would lie over another's. */
+    if (c->newest_set >= c->sets_named) {
+        c->sets_named = c->newest_set + SETS_NAMED_AHEAD;
+        tm_coord__record_sets_named(c, out);
+    }
     c->copying.set = ++c->newest_set;
     c->copying.step = step;
     c->copying.since_ms = now_ms;

@@ -17,7 +17,9 @@
 enum {
     KNOWN_MAX = 2 * TM_MEMBERS_MAX + 64, /* worker and agent of each, the cloud, some that have just gone */
     SETS_MAX = 64,
-    INDEX_SIZE = 4096, /* a power of two, more than known ones by a good deal */
+    SETS_NAMED_AHEAD = 64, /* numbers for which the record is asked at once */
+    SETS_UNHEARD = 1024,   /* that a lost record may have named */
+    INDEX_SIZE = 4096,     /* a power of two, more than known ones by a good deal */
     BAD_MAX = 4096,
     INSTANCES_MAX = 1 << 16,
     SOURCES_MAX = 8,
@@ -212,7 +214,8 @@ struct tm_coordinator {
     size_t set_capacity;
     struct copying copying;
     uint64_t newest_set;
-    int64_t copied_ms; /* when the newest whole set's step was applied, or a try was given up */
+    uint64_t sets_named; /* the record says that numbers up to this may be in use */
+    int64_t copied_ms;   /* when the newest whole set's step was applied, or a try was given up */
     struct bad_part *bad;
     size_t bad_count;
     size_t bad_capacity;
@@ -405,6 +408,7 @@ void tm_coord__record_fenced(struct tm_coordinator *c, enum tm_change_cause caus
                              struct tm_outbox *out);
 void tm_coord__record_started(struct tm_coordinator *c, uint64_t rolled_back, uint64_t redone, struct tm_outbox *out);
 void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, struct tm_outbox *out);
+void tm_coord__record_sets_named(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outbox *out);
 void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_loss *newest, struct tm_outbox *out);

@@ -105,6 +105,14 @@ void tm_coord__record_set(struct tm_coordinator *c, const struct copy_set *set, 
     tm_arena_deinit(&arena);
 }
 
+void tm_coord__record_sets_named(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    event.body_case = TMW__RECORD_EVENT__BODY_SETS_NAMED;
+    event.sets_named = c->sets_named;
+    tm_coord__record(c, &event, true, out);
+}
+
 void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outbox *out)
 {
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
@@ -287,6 +295,10 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
     case TMW__RECORD_EVENT__BODY_SET_BAD:
         for (size_t i = 0; i < c->set_count; i++)
             if (c->sets[i].set == event->set_bad) c->sets[i].bad = true;
+        return 0;
+    case TMW__RECORD_EVENT__BODY_SETS_NAMED:
+        c->sets_named = event->sets_named;
+        if (c->sets_named > c->newest_set && !TM_PLANTED(set_renamed)) c->newest_set = c->sets_named;
         return 0;
     case TMW__RECORD_EVENT__BODY_FAILED:
         (void)snprintf(c->failure, sizeof c->failure, "%s", event->failed->reason);

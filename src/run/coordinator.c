@@ -233,6 +233,7 @@ static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     for (size_t i = 0; i < c->set_count; i++)
         tm_coord__record_set(c, &c->sets[i], out); /* known from manifests so far */
     c->generation = next_epoch(c);
+    c->newest_set += TM_PLANTED(set_renamed) ? 0 : SETS_UNHEARD;
     tm_coord__tell_restart(c, true, out);
     tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "record rebuilt from the workers' reports", out);
 }

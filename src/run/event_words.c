@@ -24,6 +24,7 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     case TMW__RECORD_EVENT__BODY_PRICE:
     case TMW__RECORD_EVENT__BODY_JOB:
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
+    case TMW__RECORD_EVENT__BODY_SETS_NAMED:
     case TMW__RECORD_EVENT__BODY_SET_WHOLE:     /* every few seconds; views tell which step is durable */
     case TMW__RECORD_EVENT__BODY_SET_BAD:       /* old ones go; that one was lost is a note */
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP: /* the job's state is told too */
@@ -175,6 +176,9 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
     switch (event->body_case) {
     case TMW__RECORD_EVENT__BODY_SET_BAD:
         tm_text_printf(out, "copy set %" PRIu64 " is dropped", event->set_bad);
+        break;
+    case TMW__RECORD_EVENT__BODY_SETS_NAMED:
+        tm_text_printf(out, "copy sets may have numbers up to %" PRIu64, event->sets_named);
         break;
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
         tm_text_printf(out, "finished: step %" PRIu64 " is the last", event->finished_step);

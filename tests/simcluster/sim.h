@@ -143,6 +143,7 @@ struct faults {
     int64_t delay_ms_max;
     bool cut[NODES_MAX][NODES_MAX]; /* from, to */
     bool files_down;
+    int64_t files_slow_ms;   /* a file that is put now is there so much later */
     int64_t memory_short_ms; /* until then, allocations of processes fail now and then */
     int64_t until_ms;        /* after it, nothing goes wrong any more */
     bool over;

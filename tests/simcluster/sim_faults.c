@@ -93,6 +93,7 @@ static void files_up(struct sim *sim, struct event *event)
 {
     (void)event;
     sim->faults.files_down = false;
+    sim->faults.files_slow_ms = 0;
 }
 
 static void damage_file(struct sim *sim)
@@ -214,7 +215,10 @@ static void world_fault(struct sim *sim, uint64_t kind)
         partition(sim, 2000 + (int64_t)sim_below(sim, 30000));
         break;
     case 6:
-        sim->faults.files_down = true;
+        if (sim_unit(sim) < 0.3)
+            sim->faults.files_slow_ms = (int64_t)sim_below(sim, 30000);
+        else
+            sim->faults.files_down = true;
         sim_schedule(sim, sim->now_ms + 2000 + (int64_t)sim_below(sim, 20000), files_up, 0, 0, 0, 0, NULL, 0);
         break;
     case 7:
@@ -267,6 +271,7 @@ void faults_stop(struct sim *sim, struct event *event)
     sim->faults.loss = sim->faults.duplicate = sim->faults.long_delay = 0;
     sim->faults.delay_ms_max = 0;
     sim->faults.files_down = false;
+    sim->faults.files_slow_ms = 0;
     sim->faults.memory_short_ms = 0;
     sim->fail_next_sync = false;
     sim->crash_after_actions = -1;

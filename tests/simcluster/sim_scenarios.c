@@ -32,6 +32,11 @@ static void without_copies(struct sim *sim)
     sim->coordinator_options.copies_to_files = false;
 }
 
+static void only_files(struct sim *sim)
+{
+    sim->coordinator_options.copies = 0;
+}
+
 static void without_files(struct sim *sim)
 {
     sim->coordinator_options.copies_to_files = false;
@@ -368,6 +373,40 @@ static void damaged_copy(struct sim *sim)
     expect(sim, sim->generations[sim->generation_count - 1].base == previous, "the set before is not used");
 }
 
+static bool copy_under_way(const struct sim *sim)
+{
+    for (size_t n = 1; n < sim->node_count; n++)
+        if (sim->nodes[n].worker != NULL && tm_worker_look(sim->nodes[n].worker, 0).snapshot_bytes > 0) return true;
+    return false;
+}
+
+/* Files are slow, and the copy set that is being written is given up with its coordinator. The files come in the end,
+ * when the next coordinator has made sets of its own: they must not lie over those. */
+static void late_files(struct sim *sim)
+{
+    start_with(sim, 4);
+    for (int i = 0; i < 4000 && sim->set_count == 0 && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    sim->faults.files_slow_ms = 14000;
+    for (int i = 0; i < 4000 && !copy_under_way(sim) && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, copy_under_way(sim), "no copy is ever under way");
+    sim_worker_kill(sim, &sim->nodes[4]);
+    if (!until_phase(sim, TM_COORDINATOR_COLLECTING)) return;
+    sim_coordinator_crash(sim, false, 1000);
+    sim->faults.files_slow_ms = 0;
+    for_ms(sim, 17000);
+    uint64_t durable = tm_coordinator_look(sim->coordinator).durable_step;
+    for (uint64_t n = 1; n <= 4; n++)
+        take(sim, n);
+    for (int i = 0; i < 4; i++)
+        (void)sim_add_instance(sim);
+    size_t before = sim->generation_count;
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "files of a set are not its own");
+}
+
 /* A stage is lost while the next copy set is being made: the last whole one is still there. */
 static void lost_before_whole(struct sim *sim)
 {
@@ -487,6 +526,7 @@ const struct scenario scenarios[] = {
     {"lost-in-stop", "a member and the coordinator are lost while the job stops", NULL, lost_in_stop},
     {"slow-worker", "one worker is slow: an event names it", with_prediction, slow_worker},
     {"wrong-prediction", "steps take longer than predicted: an event says so", with_wrong_prediction, wrong_prediction},
+    {"late-files", "files of a copy set that was given up come late, and lie over no other", only_files, late_files},
     {"damaged-copy", "the newest copy set is damaged everywhere: the one before is used", NULL, damaged_copy},
 };
 const size_t scenario_count = sizeof scenarios / sizeof *scenarios;

@@ -434,8 +434,8 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
             send_action(sim, node->id, out, action);
             break;
         case TM_WORKER_FILE_PUT:
-            sim_schedule(sim, at_ms, file_stored, node->id, action->number, action->other, node->incarnation,
-                         tm_outbox_data(out, action), action->length);
+            sim_schedule(sim, at_ms + sim->faults.files_slow_ms, file_stored, node->id, action->number, action->other,
+                         node->incarnation, tm_outbox_data(out, action), action->length);
             break;
         case TM_WORKER_FILE_GET:
             sim_schedule(sim, at_ms, file_read, node->id, action->number, action->other, node->incarnation, NULL, 0);
