@@ -42,6 +42,52 @@ enum {
 
 struct sim;
 
+/* What goes wrong. A run of many seeds must have had all of them. */
+#define SIM_FAULTS(X)                                                                                                  \
+    X(MESSAGE_LOST, "messages lost")                                                                                   \
+    X(MESSAGE_DOUBLED, "doubled")                                                                                      \
+    X(MESSAGE_LATE, "late by up to 40 s")                                                                              \
+    X(MESSAGE_OVERTAKEN, "overtaken by a later one")                                                                   \
+    X(LINK_CUT, "links cut one way")                                                                                   \
+    X(PARTITION, "partitions")                                                                                         \
+    X(CONNECTION_LOST, "connections of living processes lost")                                                         \
+    X(WORKER_KILLED, "workers killed")                                                                                 \
+    X(AGENT_KILLED, "agents killed")                                                                                   \
+    X(COORDINATOR_KILLED, "coordinators killed")                                                                       \
+    X(COORDINATOR_KILLED_BETWEEN, "killed between a write and what follows it")                                        \
+    X(CLOUD_KILLED, "the cloud's program started anew")                                                                \
+    X(WORKER_STILL, "workers that stand still")                                                                        \
+    X(AGENT_STILL, "agents that stand still")                                                                          \
+    X(COORDINATOR_STILL, "coordinators that stand still")                                                              \
+    X(CLOUD_STILL, "clouds that stand still")                                                                          \
+    X(WORKER_HANGS, "engines that hang")                                                                               \
+    X(WORKER_SLOW, "slow workers")                                                                                     \
+    X(INSTANCE_TAKEN, "instances taken without a notice")                                                              \
+    X(NOTICE_LATE, "notices too late")                                                                                 \
+    X(NOTICE_FALSE, "false")                                                                                           \
+    X(NOTICE_UNDONE, "taken back")                                                                                     \
+    X(NOTICE_TWICE, "twice")                                                                                           \
+    X(NOTICE_SHORT, "that come true sooner")                                                                           \
+    X(NOTICE_RIGHT, "that come true")                                                                                  \
+    X(SUPPLY, "changes of the supply")                                                                                 \
+    X(SYNC_FAILED, "syncs that fail")                                                                                  \
+    X(RECORD_CUT, "records without their last events")                                                                 \
+    X(DISK_LOST, "disks lost")                                                                                         \
+    X(FILES_DOWN, "times without files")                                                                               \
+    X(FILES_SLOW, "with slow files")                                                                                   \
+    X(FILE_TORN, "files torn")                                                                                         \
+    X(FILE_DAMAGED, "files damaged")                                                                                   \
+    X(COPY_DAMAGED, "copies in memory damaged")                                                                        \
+    X(MEMORY, "allocations that fail")                                                                                 \
+    X(CLOCK_JUMP, "jumps of the clock")
+
+enum sim_fault_kind {
+#define SIM_FAULT_ENUM(name, words) FAULT_##name,
+    SIM_FAULTS(SIM_FAULT_ENUM)
+#undef SIM_FAULT_ENUM
+        FAULT_KINDS
+};
+
 /* ---- the toy engine ---- */
 
 struct toy_layer {
@@ -246,8 +292,10 @@ struct sim {
 
     struct faults faults;
     uint64_t fault_count;
-    uint64_t memory_faults; /* among them */
-    uint64_t memory_deaths; /* processes that said that they must be destroyed for want of memory */
+    uint64_t fault_kinds[FAULT_KINDS];
+    int64_t last_at_ms[NODES_MAX][NODES_MAX]; /* when the last message from one machine to another gets there */
+    uint64_t memory_faults;                   /* among them */
+    uint64_t memory_deaths;                   /* processes that said that they must be destroyed for want of memory */
     uint64_t messages;
     bool capturing; /* keeps workers' messages, to send them again later */
     size_t captured_count;

@@ -8,6 +8,11 @@
 
 /* ---- single faults ---- */
 
+static void count(struct sim *sim, enum sim_fault_kind kind)
+{
+    sim->fault_kinds[kind]++;
+}
+
 static struct node *any_node(struct sim *sim)
 {
     struct node *up[NODES_MAX];
@@ -84,6 +89,7 @@ void fault_cut(struct sim *sim, uint64_t from, uint64_t to, int64_t for_ms)
 static void partition(struct sim *sim, int64_t for_ms)
 {
     uint64_t side = tm_random_u64(&sim->random);
+    count(sim, FAULT_PARTITION);
     for (uint64_t i = 0; i < sim->node_count; i++)
         for (uint64_t k = 0; k < sim->node_count; k++)
             if ((side >> i & 1) != (side >> k & 1)) fault_cut(sim, i, k, for_ms);
@@ -102,8 +108,10 @@ static void damage_file(struct sim *sim)
     struct stored_file *file = &sim->files[sim_below(sim, sim->file_count)];
     if (file->length == 0 || file->layer == UINT32_MAX) return;
     sim_trace(sim, "file of set %llu, layer %u is damaged", (unsigned long long)file->set, file->layer);
-    if (sim_unit(sim) < 0.5)
-        file->length = (size_t)sim_below(sim, file->length); /* torn */
+    bool torn = sim_unit(sim) < 0.5;
+    count(sim, torn ? FAULT_FILE_TORN : FAULT_FILE_DAMAGED);
+    if (torn)
+        file->length = (size_t)sim_below(sim, file->length);
     else
         file->data[sim_below(sim, file->length)] ^= 0x10;
     file->damaged = true;
@@ -120,6 +128,7 @@ static void damage_copy(struct sim *sim)
     sim_trace(sim, "copy of set %llu, layer %u at worker %llu is damaged", (unsigned long long)part->name.set,
               part->name.layer, (unsigned long long)node->id);
     part->data[sim_below(sim, part->name.size)] ^= 1;
+    count(sim, FAULT_COPY_DAMAGED);
 }
 
 static void recover_speed(struct sim *sim, struct event *event)
@@ -134,24 +143,30 @@ static void notice_fault(struct sim *sim, struct node *node)
     int64_t left_ms = 5000 + (int64_t)sim_below(sim, 60000);
     switch (sim_below(sim, 6)) {
     case 0: /* too late to be of use */
+        count(sim, FAULT_NOTICE_LATE);
         fault_notice(sim, node, 100, 100);
         break;
     case 1: /* false: nothing happens, and nobody takes it back until the end */
+        count(sim, FAULT_NOTICE_FALSE);
         fault_notice(sim, node, -1, left_ms);
         sim_schedule(sim, sim->now_ms + left_ms, notice, node->id, 0, 0, 0, NULL, 0);
         break;
     case 2: /* taken back */
+        count(sim, FAULT_NOTICE_UNDONE);
         fault_notice(sim, node, -1, left_ms);
         sim_schedule(sim, sim->now_ms + left_ms / 3, notice, node->id, 0, 0, 0, NULL, 0);
         break;
     case 3: /* twice */
+        count(sim, FAULT_NOTICE_TWICE);
         fault_notice(sim, node, left_ms, left_ms);
         sim_schedule(sim, sim->now_ms + left_ms / 2, notice, node->id, (uint64_t)(left_ms / 2 + 1), 0, 0, NULL, 0);
         break;
     case 4: /* comes true sooner than it said */
+        count(sim, FAULT_NOTICE_SHORT);
         fault_notice(sim, node, left_ms / 4, left_ms);
         break;
     default:
+        count(sim, FAULT_NOTICE_RIGHT);
         fault_notice(sim, node, left_ms, left_ms);
     }
 }
@@ -160,12 +175,15 @@ static void node_fault(struct sim *sim, uint64_t kind, struct node *node)
 {
     switch (kind) {
     case 0:
+        count(sim, FAULT_WORKER_KILLED);
         sim_worker_kill(sim, node);
         break;
     case 1:
+        count(sim, FAULT_AGENT_KILLED);
         sim_agent_kill(sim, node, 500 + (int64_t)sim_below(sim, 10000));
         break;
     case 2:
+        count(sim, FAULT_INSTANCE_TAKEN);
         sim_schedule(sim, sim->now_ms, taken, node->id, 0, 0, 0, NULL, 0);
         break;
     case 3:
@@ -173,22 +191,48 @@ static void node_fault(struct sim *sim, uint64_t kind, struct node *node)
         notice_fault(sim, node);
         break;
     case 5:
+        count(sim, FAULT_WORKER_STILL);
         node->paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 25000);
         break;
     case 6:
+        count(sim, FAULT_WORKER_HANGS);
         node->hangs = node->worker != NULL;
         break;
     case 7:
+        count(sim, FAULT_WORKER_SLOW);
         node->slow = 2 + (double)sim_below(sim, 8);
         sim_schedule(sim, sim->now_ms + 20000, recover_speed, node->id, 0, 0, 0, NULL, 0);
         break;
     case 8: /* of one that lives */
+        count(sim, FAULT_CONNECTION_LOST);
         if (node->worker != NULL) sim_disconnect(sim, node, TM_ROLE_WORKER);
         if (node->agent_up && sim_unit(sim) < 0.5) sim_disconnect(sim, node, TM_ROLE_AGENT);
         break;
     default:
+        count(sim, FAULT_AGENT_STILL);
         node->agent_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 15000);
     }
+}
+
+static void files_fault(struct sim *sim)
+{
+    bool slow = sim_unit(sim) < 0.3;
+    count(sim, slow ? FAULT_FILES_SLOW : FAULT_FILES_DOWN);
+    if (slow)
+        sim->faults.files_slow_ms = (int64_t)sim_below(sim, 30000);
+    else
+        sim->faults.files_down = true;
+    sim_schedule(sim, sim->now_ms + 2000 + (int64_t)sim_below(sim, 20000), files_up, 0, 0, 0, 0, NULL, 0);
+}
+
+static void cloud_fault(struct sim *sim)
+{
+    bool killed = sim_unit(sim) < 0.3;
+    count(sim, killed ? FAULT_CLOUD_KILLED : FAULT_CLOUD_STILL);
+    if (killed)
+        cloud_start(sim); /* its program died, and is another one now */
+    else
+        sim->cloud_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 25000);
 }
 
 static void world_fault(struct sim *sim, uint64_t kind)
@@ -197,29 +241,29 @@ static void world_fault(struct sim *sim, uint64_t kind)
     uint64_t b = sim_below(sim, sim->node_count);
     switch (kind) {
     case 0:
+        count(sim, FAULT_COORDINATOR_KILLED);
         sim_coordinator_crash(sim, sim_unit(sim) < 0.15, 200 + (int64_t)sim_below(sim, 30000));
         break;
-    case 1:
+    case 1: /* counted when it comes to it, as is a sync that fails */
         sim->crash_after_actions = (int64_t)sim_below(sim, 12);
         break;
     case 2:
         sim->fail_next_sync = true;
         break;
     case 3:
+        count(sim, FAULT_COORDINATOR_STILL);
         sim->coordinator_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 12000);
         break;
     case 4:
-        if (a != b) fault_cut(sim, a, b, 2000 + (int64_t)sim_below(sim, 40000)); /* one way */
+        if (a == b) break;
+        count(sim, FAULT_LINK_CUT);
+        fault_cut(sim, a, b, 2000 + (int64_t)sim_below(sim, 40000)); /* one way */
         break;
     case 5:
         partition(sim, 2000 + (int64_t)sim_below(sim, 30000));
         break;
     case 6:
-        if (sim_unit(sim) < 0.3)
-            sim->faults.files_slow_ms = (int64_t)sim_below(sim, 30000);
-        else
-            sim->faults.files_down = true;
-        sim_schedule(sim, sim->now_ms + 2000 + (int64_t)sim_below(sim, 20000), files_up, 0, 0, 0, 0, NULL, 0);
+        files_fault(sim);
         break;
     case 7:
         damage_file(sim);
@@ -228,18 +272,17 @@ static void world_fault(struct sim *sim, uint64_t kind)
         damage_copy(sim);
         break;
     case 9:
+        count(sim, FAULT_CLOCK_JUMP);
         sim->faults.utc_jump_ms = (int64_t)sim_below(sim, 7200000) - 3600000;
         break;
     case 10:
         sim->faults.memory_short_ms = sim->now_ms + 200 + (int64_t)sim_below(sim, 4000);
         break;
     case 11:
-        if (sim_unit(sim) < 0.3)
-            cloud_start(sim); /* its program died, and is another one now */
-        else
-            sim->cloud_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 25000);
+        cloud_fault(sim);
         break;
     case 12:
+        count(sim, FAULT_SUPPLY);
         sim->supply = 1 + (size_t)sim_below(sim, 9);
         break;
     default:

@@ -25,6 +25,7 @@ enum { STOP_BOUND_MS = 90000 };
 
 struct totals {
     uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back;
+    uint64_t kinds[FAULT_KINDS];
     double hours;
     char last_failure[512];
 };
@@ -45,6 +46,8 @@ static bool finish(struct sim *sim, long live, struct totals *totals)
     totals->faults += sim->fault_count;
     totals->memory_faults += sim->memory_faults;
     totals->memory_deaths += sim->memory_deaths;
+    for (size_t i = 0; i < FAULT_KINDS; i++)
+        totals->kinds[i] += sim->fault_kinds[i];
     totals->messages += sim->messages;
     totals->steps += sim->highest_applied;
     totals->generations += sim->generation_count;
@@ -108,6 +111,20 @@ static void print_totals(const struct totals *totals)
         (unsigned long long)totals->memory_deaths, (unsigned long long)totals->messages,
         (unsigned long long)totals->steps, (unsigned long long)totals->generations, (unsigned long long)totals->sets,
         (unsigned long long)totals->rolled_back);
+}
+
+/* How often each kind of fault was there; 0 is for the eye of whoever changes the dice. */
+static void print_kinds(const struct totals *totals)
+{
+    static const char *const words[] = {
+#define WORDS(name, text) text,
+        SIM_FAULTS(WORDS)
+#undef WORDS
+    };
+    printf("faults:");
+    for (size_t i = 0; i < FAULT_KINDS; i++)
+        printf("%s %llu %s", i == 0 ? "" : ",", (unsigned long long)totals->kinds[i], words[i]);
+    printf("\n");
 }
 
 struct arguments {
@@ -207,6 +224,7 @@ int main(int argc, char **argv)
     } else {
         run_seeds(&arguments, &totals);
     }
+    print_kinds(&totals);
     print_totals(&totals);
     return totals.failed == 0 ? 0 : 1;
 }

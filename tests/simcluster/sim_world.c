@@ -70,6 +70,7 @@ void sim_memory_back(struct sim *sim)
 {
     sim->memory_faults += tm_alloc_failed() != 0;
     sim->fault_count += tm_alloc_failed() != 0;
+    sim->fault_kinds[FAULT_MEMORY] += tm_alloc_failed() != 0;
     tm_alloc_fail_at(0);
 }
 
@@ -132,7 +133,10 @@ static int64_t delay_of(struct sim *sim)
     int64_t delay_ms = 1 + (int64_t)sim_below(sim, 15);
     if (sim->faults.delay_ms_max > 0 && sim_unit(sim) < 0.3)
         delay_ms += (int64_t)sim_below(sim, (uint64_t)sim->faults.delay_ms_max);
-    if (sim_unit(sim) < sim->faults.long_delay) delay_ms += (int64_t)sim_below(sim, 40000);
+    if (sim_unit(sim) < sim->faults.long_delay) {
+        delay_ms += (int64_t)sim_below(sim, 40000);
+        sim->fault_kinds[FAULT_MESSAGE_LATE]++;
+    }
     return delay_ms;
 }
 
@@ -145,11 +149,16 @@ void sim_send(struct sim *sim, uint64_t from_node, uint64_t to_node, void (*run)
     if (to_node >= sim->node_count || sim->faults.cut[from_node][to_node]) return;
     if (sim->faults.loss > 0 && sim_unit(sim) < sim->faults.loss) {
         sim->fault_count++;
+        sim->fault_kinds[FAULT_MESSAGE_LOST]++;
         return;
     }
-    sim_schedule(sim, sim->now_ms + delay_of(sim), run, from_node, to_node, role, extra, data, length);
+    int64_t at_ms = sim->now_ms + delay_of(sim);
+    sim->fault_kinds[FAULT_MESSAGE_OVERTAKEN] += at_ms < sim->last_at_ms[from_node][to_node];
+    sim->last_at_ms[from_node][to_node] = at_ms;
+    sim_schedule(sim, at_ms, run, from_node, to_node, role, extra, data, length);
     if (sim->faults.duplicate > 0 && sim_unit(sim) < sim->faults.duplicate) {
         sim->fault_count++;
+        sim->fault_kinds[FAULT_MESSAGE_DOUBLED]++;
         sim_schedule(sim, sim->now_ms + delay_of(sim), run, from_node, to_node, role, extra, data, length);
     }
 }
@@ -605,7 +614,10 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
     sim->crash_after_actions = -1;
     sim->coordinator_paused_ms = 0;
     size_t unsynced = sim->record_count - sim->record_synced; /* any part of it may have reached the disk */
+    size_t written = sim->record_count;
     record_cut(sim, disk_lost ? 0 : sim->record_synced + (size_t)sim_below(sim, unsynced + 1));
+    sim->fault_kinds[FAULT_DISK_LOST] += disk_lost;
+    sim->fault_kinds[FAULT_RECORD_CUT] += !disk_lost && sim->record_count < written;
     sim->record_synced = sim->record_count;
     sim_schedule(sim, sim->now_ms + back_in_ms, coordinator_back, 0, 0, 0, 0, NULL, 0);
 }
@@ -621,6 +633,7 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
         const struct tm_action *action = &out->actions[i];
         if (sim->crash_after_actions == 0) {
             sim->fault_count++;
+            sim->fault_kinds[FAULT_COORDINATOR_KILLED_BETWEEN]++;
             sim_coordinator_crash(sim, false, 200 + (int64_t)sim_below(sim, 8000));
             return;
         }
@@ -638,6 +651,7 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
             if (sim->fail_next_sync) { /* the disk fails: the program ends, and is started again */
                 size_t written = sim->record_count;
                 sim->fail_next_sync = false;
+                sim->fault_kinds[FAULT_SYNC_FAILED]++;
                 sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
                 if (sim->record_count == written) /* it reached the disk all the same: so it was */
                     check_record(sim, tm_outbox_data(out, action), action->length);
