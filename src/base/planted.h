@@ -28,6 +28,8 @@
     X(layer_unowned, "a worker drops the last layer when it starts")                                                   \
     X(sample_lost, "the toy engine leaves out a micro-batch of the last pipeline")                                     \
     X(bill_wrong, "what an instance that ended has cost is forgotten")                                                 \
+    X(follow_wrong, "a follower applies gradients wrongly")                                                            \
+    X(follow_unchecked, "followed layers are wrong, and taken without comparing their hashes")                         \
     X(release_unsafe, "an instance is given back with a seat, or with the only copy")                                  \
     X(stop_early, "a job is called stopped before its members stand still")                                            \
     X(finish_early, "a job is called finished before its last step is in files")                                       \

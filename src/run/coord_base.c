@@ -142,31 +142,44 @@ uint64_t tm_coord__best_base(struct tm_coordinator *c)
 
 /* ---- seats ---- */
 
-static uint32_t overlap(const struct known *k, const struct tm_run_decision *decision, uint32_t stage, uint64_t base)
+static bool is_at(const struct layer_report *layers, uint32_t layer, uint64_t step)
+{
+    return layers[layer].have && layers[layer].step == step;
+}
+
+/* How many of a stage's layers a worker has: by its report, in the engine or followed; or (no base) by its seat. */
+static uint32_t overlap(const struct tm_coordinator *c, const struct known *k, const struct tm_run_decision *decision,
+                        uint32_t stage, const uint64_t *base)
 {
     uint32_t count = 0;
-    for (uint32_t l = decision->stage_first[stage]; l < decision->stage_first[stage + 1]; l++)
-        count += k->layers[l].have && k->layers[l].step == base;
+    const struct tm_member *member = base != NULL ? NULL : tm_roster_find(&c->roster, k->peer.id);
+    if (base == NULL && (member == NULL || member->spare || member->incarnation != k->peer.incarnation)) return 0;
+    for (uint32_t l = decision->stage_first[stage]; l < decision->stage_first[stage + 1]; l++) {
+        if (base != NULL)
+            count += is_at(k->layers, l, *base) || is_at(k->followed, l, *base);
+        else
+            count += l >= c->roster.stage_first[member->stage] && l < c->roster.stage_first[member->stage + 1];
+    }
     return count;
 }
 
 /* Who gains how much by which seat, 0 where it may have none: [member][stage]. NULL: no memory. */
 static uint32_t *gains_of(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
-                          uint64_t base, const struct tm_roster *roster)
+                          const uint64_t *base, const struct tm_roster *roster)
 {
     uint32_t *gains = tm_calloc(roster->member_count * decision->stages + 1, sizeof *gains);
     for (size_t i = 0; gains != NULL && i < roster->member_count; i++) {
         const struct known *k = tm_coord__member(c, &roster->members[i]);
         if (k == NULL || !tm_coord__usable(c, k, now_ms)) continue;
         for (uint32_t s = 0; s < decision->stages; s++)
-            gains[i * decision->stages + s] = overlap(k, decision, s, base) + 1;
+            gains[i * decision->stages + s] = overlap(c, k, decision, s, base) + 1;
     }
     return gains;
 }
 
 /* Gives the seat whose holder has most of its layers already, again and again: little is moved. */
-static int take_seats(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base,
-                      struct tm_roster *roster)
+static int take_seats(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
+                      const uint64_t *base, struct tm_roster *roster)
 {
     uint32_t taken[TM_STAGES_MAX] = {0};
     uint32_t *gains = gains_of(c, now_ms, decision, base, roster);
@@ -193,7 +206,9 @@ static int take_seats(struct tm_coordinator *c, int64_t now_ms, const struct tm_
     return 0;
 }
 
-int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base)
+/* With a base: of those who have reported. Without: of those who are here, as things stand. */
+static int make_roster(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
+                       const uint64_t *base, struct tm_roster *out)
 {
     struct tm_roster roster = {
         .generation = c->generation, .pipelines = decision->pipelines, .stages = decision->stages};
@@ -205,7 +220,7 @@ int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run
                                   (p < c->options.micro_batches % decision->pipelines ? 1 : 0);
     for (size_t i = 0; i < c->known_count && roster.member_count < TM_MEMBERS_MAX; i++) {
         const struct known *k = &c->known[i];
-        if (!reporter(c, k)) continue;
+        if (base != NULL ? !reporter(c, k) : !tm_coord__usable(c, k, now_ms)) continue;
         struct tm_member *member = &roster.members[roster.member_count++];
         *member = (struct tm_member){.id = k->peer.id, .incarnation = k->peer.incarnation, .spare = true};
         memcpy(member->address, k->address, sizeof member->address);
@@ -217,9 +232,24 @@ int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run
         tm_roster_deinit(&roster);
         return rc;
     }
+    *out = roster;
+    return 0;
+}
+
+int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base)
+{
+    struct tm_roster roster;
+    int rc = make_roster(c, now_ms, decision, &base, &roster);
+    if (rc != 0) return rc;
     tm_roster_deinit(&c->roster);
     c->roster = roster;
     return 0;
+}
+
+int tm_coord__foresee(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
+                      struct tm_roster *out)
+{
+    return make_roster(c, now_ms, decision, NULL, out);
 }
 
 /* ---- who fetches what ---- */
@@ -245,8 +275,10 @@ static void plan_fetch(const struct tm_coordinator *c, const struct tm_member *m
 
 static bool has_it(const struct known *k, uint32_t layer, uint64_t base, const struct layer_sources *sources)
 {
-    const struct layer_report *held = &k->layers[layer];
-    return base > 0 && held->have && held->step == base && tm_hash_equal(held->hash, sources->hash);
+    bool held = is_at(k->layers, layer, base) && tm_hash_equal(k->layers[layer].hash, sources->hash);
+    bool followed = is_at(k->followed, layer, base) && tm_hash_equal(k->followed[layer].hash, sources->hash);
+    if (TM_PLANTED(follow_unchecked)) followed = is_at(k->followed, layer, base);
+    return base > 0 && (held || followed);
 }
 
 void tm_coord__send_assign(struct tm_coordinator *c, const struct tm_member *member, struct tm_outbox *out)

@@ -112,6 +112,20 @@ static enum tm_change_cause leaving(struct tm_coordinator *c, int64_t now_ms)
     return cause;
 }
 
+/* How long a change may be prepared: of a notice's time, a third is left for that. */
+static int64_t follow_limit(const struct tm_coordinator *c, int64_t now_ms, enum tm_change_cause cause)
+{
+    int64_t limit_ms = c->options.follow_limit_ms;
+    for (size_t i = 0; cause == TM_CHANGED_NOTICE && i < c->known_count; i++) {
+        const struct known *k = &c->known[i];
+        if (k->peer.role != TM_ROLE_WORKER || !k->registered || !tm_coord__noticed(c, k, now_ms)) continue;
+        int64_t end_ms = k->noticed ? k->notice_end_ms : k->cloud_notice_end_ms;
+        int64_t begun_ms = c->follow.active ? c->follow.since_ms : now_ms;
+        if ((end_ms - begun_ms) / 3 < limit_ms) limit_ms = (end_ms - begun_ms) / 3;
+    }
+    return limit_ms;
+}
+
 /* A running generation goes on unless the decision is another layout, or a seat's holder is about to go. */
 void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
@@ -133,10 +147,12 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
     if (c->applied >= c->options.steps || too_few || decision.stop) return;
     if (cause == TM_CHANGED_NONE) {
+        if (same_layout(c, &decision)) tm_coord__follow_end(c, out);
         if (same_layout(c, &decision) || now_ms - c->changed_ms < c->options.settle_ms) return;
         bool more = (size_t)decision.pipelines * decision.stages > tm_roster_seated(&c->roster);
         cause = more ? TM_CHANGED_ARRIVAL : TM_CHANGED_POLICY;
     }
+    if (!tm_coord__followed(c, now_ms, &decision, follow_limit(c, now_ms, cause), out)) return;
     tm_coord__enter(c, TM_COORDINATOR_DRAINING, now_ms);
     c->drain_step = c->applied + 1 < c->options.steps ? c->applied + 1 : c->options.steps;
     c->drain_cause = cause;
@@ -166,6 +182,7 @@ bool tm_coord__drained(struct tm_coordinator *c)
 void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     if (tm_coord__drained(c)) {
+        if (!tm_coord__follow_last(c, now_ms)) return;
         tm_coord__fence(c, now_ms, c->drain_cause, "drained", out);
     } else if (now_ms - c->phase_ms > c->options.drain_limit_ms) {
         tm_coord__stalled(c, now_ms, out);
@@ -221,19 +238,25 @@ static int take_copies(struct known *k, const Tmw__Report *report)
     return 0;
 }
 
+static void take_layers(const struct tm_coordinator *c, Tmw__LayerState *const *states, size_t count,
+                        struct layer_report *out)
+{
+    memset(out, 0, c->options.layers * sizeof *out);
+    for (size_t i = 0; i < count; i++) {
+        if (states[i]->layer >= c->options.layers) continue;
+        out[states[i]->layer] = (struct layer_report){
+            .have = true, .step = states[i]->step, .hash = {.low = states[i]->hash_low, .high = states[i]->hash_high}};
+    }
+}
+
 void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__Report *report = message->report;
     struct known *k = tm_coord__find(c, TM_ROLE_WORKER, message->from_id);
     if (k == NULL || c->phase != TM_COORDINATOR_COLLECTING || report->generation != c->generation) return;
     if (take_copies(k, report) != 0) return; /* it will be asked again */
-    memset(k->layers, 0, c->options.layers * sizeof *k->layers);
-    for (size_t i = 0; i < report->n_layers; i++) {
-        const Tmw__LayerState *state = report->layers[i];
-        if (state->layer >= c->options.layers) continue;
-        k->layers[state->layer] = (struct layer_report){
-            .have = true, .step = state->step, .hash = {.low = state->hash_low, .high = state->hash_high}};
-    }
+    take_layers(c, report->layers, report->n_layers, k->layers);
+    take_layers(c, report->followed, report->n_followed, k->followed);
     for (size_t i = 0; i < k->copy_count; i++)
         if (k->copies[i].set > c->newest_set && k->copies[i].set < UINT64_MAX / 2) c->newest_set = k->copies[i].set;
     k->reported = c->generation;
@@ -480,6 +503,7 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     c->generations_started++;
     c->resumed = false;
     tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
+    tm_coord__follow_forget(c);
     tm_coord__observe_start(c, now_ms);
     tm_coord__pause_begin(c);
     tm_coord__record_started(c, rolled_back, redone, out);

@@ -53,6 +53,11 @@ struct known {
     size_t past_next;
     uint64_t nonce;
     bool anchor;
+    bool follows;           /* it can */
+    uint64_t follow_number; /* that it obeys */
+    uint64_t follow_step;
+    uint64_t follow_told;
+    int64_t follow_told_ms;
     char address[TM_MEMBER_ADDRESS_MAX];
     char endpoint[TM_MEMBER_ADDRESS_MAX];
     int64_t heard_ms;
@@ -83,6 +88,7 @@ struct known {
     double norm;
     bool norm_known;
     struct layer_report *layers;
+    struct layer_report *followed; /* layers that it follows */
     struct copy_held *copies;
     size_t copy_count;
     bool ready;
@@ -160,6 +166,15 @@ struct cloud_seen {
     int64_t spot_offered;
     uint64_t bill_microusd;
     uint64_t on_demand_bill_microusd;
+};
+
+/* A planned change that is prepared. */
+struct following {
+    uint64_t number; /* of the orders to follow */
+    bool active;
+    int64_t since_ms;
+    int64_t drained_ms;      /* members stand still since; 0: they do not */
+    struct tm_roster roster; /* foreseen */
 };
 
 /* An instance that is to be given back. */
@@ -246,6 +261,8 @@ struct tm_coordinator {
     bool rents; /* the decider has said how many are wanted; else what there is is kept */
     uint32_t want_spot;
     uint32_t want_on_demand;
+    struct following follow;
+    uint64_t follow_highest; /* number heard of */
     struct release releases[RELEASES_MAX];
     size_t release_count;
     bool copy_asked;          /* a copy set is needed before an instance can go */
@@ -344,6 +361,17 @@ struct layer_sources {
 bool tm_coord__sources(struct tm_coordinator *c, uint32_t layer, uint64_t step, struct layer_sources *out);
 int tm_coord__seat(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision, uint64_t base);
 void tm_coord__send_assign(struct tm_coordinator *c, const struct tm_member *member, struct tm_outbox *out);
+
+int tm_coord__foresee(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
+                      struct tm_roster *out);
+
+/* coord_follow.c: layers are taken before a planned change */
+/* May the drain begin? Until then, those who will get layers are told to follow them. */
+bool tm_coord__followed(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision,
+                        int64_t limit_ms, struct tm_outbox *out);
+bool tm_coord__follow_last(struct tm_coordinator *c, int64_t now_ms); /* may the fence? */
+void tm_coord__follow_end(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__follow_forget(struct tm_coordinator *c);
 
 /* coord_copy.c */
 void tm_coord__copy_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);

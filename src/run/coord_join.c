@@ -73,6 +73,7 @@ static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct kno
     struct known old = *k;
     *k = (struct known){.peer = {.role = old.peer.role, .id = old.peer.id, .incarnation = incarnation},
                         .layers = old.layers,
+                        .followed = old.followed,
                         .copies = old.copies,
                         .told_here = old.told_here,
                         .was_here = old.was_here,
@@ -86,6 +87,7 @@ static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct kno
                         .past_next = old.past_next};
     memcpy(k->past, old.past, sizeof k->past);
     memset(k->layers, 0, c->options.layers * sizeof *k->layers);
+    memset(k->followed, 0, c->options.layers * sizeof *k->followed);
 }
 
 /* Bits are promised within one kernel class: the first worker's is the job's. */
@@ -140,6 +142,7 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     k->cut_ms = 0;
     k->acked_ms = now_ms;
     k->anchor = hello->anchor;
+    k->follows = hello->follows;
     if (from.role == TM_ROLE_WORKER) tm_coord__tell_arrival(c, k, out);
     (void)snprintf(k->address, sizeof k->address, "%s", hello->address);
     (void)snprintf(k->endpoint, sizeof k->endpoint, "%s", hello->endpoint);
@@ -209,6 +212,10 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     k->held = body->held;
     k->working_on = body->working_on;
     k->drain_step = body->drain_step;
+    k->follow_number = body->follow_number;
+    k->follow_step = body->follow_step;
+    if (body->follow_number > c->follow_highest && body->follow_number < UINT64_MAX / 2)
+        c->follow_highest = body->follow_number;
     k->waiting_for = body->waiting_for;
     k->progress = body->progress;
     k->step_ms = body->step_ms;

@@ -33,10 +33,12 @@ void tm_coordinator_destroy(struct tm_coordinator *c)
     if (c == NULL) return;
     for (size_t i = 0; i < c->known_count; i++) {
         tm_free(c->known[i].layers);
+        tm_free(c->known[i].followed);
         tm_free(c->known[i].copies);
     }
     tm_free(c->known);
     tm_coord__sets_deinit(c);
+    tm_coord__follow_forget(c);
     tm_roster_deinit(&c->roster);
     tm_roster_deinit(&c->started);
     tm_free(c->started_dead);
@@ -108,18 +110,21 @@ struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_
         *k = (struct known){.registered = false};
     }
     struct layer_report *layers = k->layers;
+    struct layer_report *followed = k->followed;
     struct copy_held *copies = k->copies;
-    *k = (struct known){.peer = {.role = role, .id = id}, .layers = layers, .copies = copies};
+    *k = (struct known){.peer = {.role = role, .id = id}, .layers = layers, .followed = followed, .copies = copies};
     if (k->layers == NULL) k->layers = tm_calloc(c->options.layers, sizeof *k->layers);
-    if (k->layers == NULL) k->peer = (struct tm_peer){.role = TM_ROLE_NONE};
+    if (k->followed == NULL) k->followed = tm_calloc(c->options.layers, sizeof *k->followed);
+    bool whole = k->layers != NULL && k->followed != NULL;
+    if (!whole) k->peer = (struct tm_peer){.role = TM_ROLE_NONE};
     if (c->known_count == KNOWN_MAX) { /* it may have had another's place */
         memset(c->index, 0, sizeof c->index);
         for (size_t i = 0; i < c->known_count; i++)
             if (c->known[i].peer.role != TM_ROLE_NONE) index_add(c, i);
-    } else if (k->layers != NULL) {
+    } else if (whole) {
         index_add(c, (size_t)(k - c->known));
     }
-    return k->layers == NULL ? NULL : k;
+    return whole ? k : NULL;
 }
 
 bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)

@@ -61,10 +61,11 @@ struct tm_coordinator_options {
     uint32_t lease_ms;
     uint32_t orphan_ms;
     int64_t resend_ms;
-    int64_t settle_ms;      /* arrivals are gathered this long before a planned change */
-    int64_t drain_limit_ms; /* then a planned change fences without waiting for a common step */
-    int64_t fetch_limit_ms; /* without any progress */
-    int64_t stall_ms;       /* without a step applied, while it should be */
+    int64_t settle_ms;       /* arrivals are gathered this long before a planned change */
+    int64_t follow_limit_ms; /* layers are taken this long before a planned change at most; 0: only in the change */
+    int64_t drain_limit_ms;  /* then a planned change fences without waiting for a common step */
+    int64_t fetch_limit_ms;  /* without any progress */
+    int64_t stall_ms;        /* without a step applied, while it should be */
     int64_t quarantine_ms;
     int64_t copy_limit_ms;
     int64_t false_alarm_ms;     /* after the end of a notice: the instance is still here, so it counts again */

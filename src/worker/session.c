@@ -210,8 +210,7 @@ static void send_action(struct tidemill *t, const struct tm_action *action)
 {
     const char *address = t->coordinator;
     if (action->to.role == TM_ROLE_WORKER) {
-        const struct tm_member *member = tm_roster_find(tm_worker_look(t->worker, 0).roster, action->to.id);
-        address = member == NULL ? NULL : member->address;
+        address = tm_worker_address(t->worker, action->to.id);
     }
     tm_links_send(t->links, &action->to, address, tm_outbox_data(&t->out, action), action->length);
 }

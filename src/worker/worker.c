@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SENT_RING = 64, HEARTBEAT_FIRST_MS = 500, SILENT_HEARTBEATS = 6 };
+enum { SENT_RING = 64, HEARTBEAT_FIRST_MS = 500, SILENT_HEARTBEATS = 6, SOON_MS = 5 };
 
 struct tm_worker *tm_worker_create(const struct tm_worker_options *options, const struct tm_worker_engine *engine)
 {
@@ -38,6 +38,8 @@ void tm_worker_destroy(struct tm_worker *w)
     tm_worker__copy_end(w);
     tm_worker__fetch_end(w);
     tm_worker__serve_end(w);
+    tm_worker__follow_end(w);
+    tm_worker__serving_end(w);
     tm_worker__steps_deinit(w);
     tm_copies_deinit(&w->copies);
     tm_roster_deinit(&w->roster);
@@ -104,6 +106,7 @@ static void say_hello(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out
     body.token.data = (uint8_t *)token.taken;
     body.token.len = strlen(token.given);
     body.anchor = w->options.anchor;
+    body.follows = w->engine.advance_layer != NULL;
     body.instance = w->options.id;
     TM_BODY(message, HELLO, hello, &body);
     tm_outbox_send(out, &to, &message);
@@ -209,6 +212,8 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     if (w->computing || w->held != 0 || w->applying != 0) body.working_on = w->applied + 1;
     body.step_ms = w->step_ms;
     body.drain_step = w->drain_step;
+    body.follow_number = w->follow.number;
+    body.follow_step = tm_worker__follow_step(w);
     body.n_copied = tm_worker__copied(w, &arena, &body.copied);
     body.n_losses = list_losses(w, &arena, &body.losses);
     body.failure = w->failure;
@@ -221,7 +226,9 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     w->heartbeat_ms = now_ms;
     w->heartbeat_now = false;
     /* A coordinator that stays silent may have forgotten us, or be another one: join again, and go on meanwhile. */
-    if (w->sequence - w->acked_sequence > SILENT_HEARTBEATS) {
+    uint64_t unanswered = w->sequence - w->acked_sequence;
+    int64_t since_ms = unanswered < SENT_RING ? w->sent_ms[(w->acked_sequence + 1) % SENT_RING] : INT64_MIN / 2;
+    if (unanswered > SILENT_HEARTBEATS && now_ms - since_ms >= SILENT_HEARTBEATS * (int64_t)w->heartbeat_every_ms) {
         w->registered = false;
         w->nonce = 0;
     }
@@ -256,6 +263,8 @@ static void stop(struct tm_worker *w, bool refused, const char *why, struct tm_o
     w->phase = TM_WORKER_STOPPED;
     tm_worker__copy_end(w);
     tm_worker__fetch_end(w);
+    tm_worker__follow_end(w);
+    tm_worker__serving_end(w);
     tm_outbox_add(out, TM_WORKER_STOP, why, strlen(why), refused, 0);
 }
 
@@ -272,6 +281,7 @@ void tm_worker_tick(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
     tm_worker__resend_prepared(w, now_ms, out);
     tm_worker__fetch_pump(w, now_ms, out);
     tm_worker__copy_pump(w, now_ms, out);
+    tm_worker__follow_pump(w, now_ms, out);
     tm_worker__pump(w, now_ms, out);
 }
 
@@ -296,6 +306,9 @@ static void from_coordinator(struct tm_worker *w, int64_t now_ms, const tm_messa
     case TMW__ENVELOPE__BODY_COPY_ORDER:
         tm_worker__on_copy_order(w, now_ms, message, out);
         break;
+    case TMW__ENVELOPE__BODY_FOLLOW:
+        tm_worker__on_follow(w, now_ms, message, out);
+        break;
     case TMW__ENVELOPE__BODY_STOP:
         stop(w, message->stop->failed != 0, message->stop->reason, out);
         break;
@@ -319,6 +332,12 @@ static void from_worker(struct tm_worker *w, int64_t now_ms, const tm_message *m
     case TMW__ENVELOPE__BODY_FETCH_REFUSED:
         tm_worker__on_fetch_refused(w, now_ms, message, out);
         break;
+    case TMW__ENVELOPE__BODY_FOLLOW_REQUEST:
+        tm_worker__on_follow_request(w, now_ms, message, out);
+        break;
+    case TMW__ENVELOPE__BODY_FOLLOW_DATA:
+        tm_worker__on_follow_data(w, now_ms, message, out);
+        break;
     case TMW__ENVELOPE__BODY_COPY_PUT:
         tm_worker__on_copy_put(w, now_ms, message, out);
         break;
@@ -330,7 +349,14 @@ static void from_worker(struct tm_worker *w, int64_t now_ms, const tm_message *m
     }
 }
 
-void tm_worker_receive(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+/* What the coordinator waits for is said at once, but not in a flood. */
+void tm_worker__say_now(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
+{
+    if (!w->heartbeat_now || !w->registered || w->phase == TM_WORKER_STOPPED) return;
+    if (now_ms - w->heartbeat_ms >= SOON_MS) tm_worker__heartbeat(w, now_ms, out);
+}
+
+static void receive(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     struct tm_peer from = tm_message_sender(message);
     if (w->phase == TM_WORKER_STOPPED || message->job != w->options.job) return;
@@ -348,6 +374,12 @@ void tm_worker_receive(struct tm_worker *w, int64_t now_ms, const tm_message *me
         stop(w, true, message->refuse->reason, out);
     else if (w->registered && from.incarnation == w->coordinator.incarnation)
         from_coordinator(w, now_ms, message, out);
+}
+
+void tm_worker_receive(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    receive(w, now_ms, message, out);
+    tm_worker__say_now(w, now_ms, out);
 }
 
 /* ---- views ---- */
@@ -369,6 +401,15 @@ struct tm_worker_view tm_worker_look(const struct tm_worker *w, int64_t now_ms)
     for (size_t i = 0; i < w->out.part_count; i++)
         if (w->out.parts[i].data != NULL) view.snapshot_bytes += w->out.parts[i].name.size;
     return view;
+}
+
+const char *tm_worker_address(const struct tm_worker *w, uint64_t id)
+{
+    const struct tm_member *member = tm_roster_find(&w->roster, id);
+    if (member != NULL) return member->address;
+    for (size_t i = 0; i < w->follow.peer_count; i++)
+        if (w->follow.peers[i].peer.id == id) return w->follow.peers[i].address;
+    return NULL;
 }
 
 bool tm_worker_holds(const struct tm_worker *w, uint32_t layer, uint64_t *out_step)

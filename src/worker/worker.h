@@ -50,6 +50,13 @@ struct tm_worker_engine {
     void (*apply)(void *context, uint64_t step, double norm);                    /* later: tm_worker_applied */
     void (*discard)(void *context);                                              /* gradients held but not applied */
     uint64_t (*waiting_for)(void *context); /* the member whose data the computation lacks; 0: none */
+    /* For layers to be taken while they are trained (worker_follow.c); all three or none. The reduced gradients of a
+     * layer as bytes: read between tm_worker_held and apply of that step. */
+    uint64_t (*gradient_bytes)(void *context, uint32_t layer); /* the most it can be */
+    int (*export_gradient)(void *context, uint32_t layer, void *out, uint64_t size);
+    /* What `apply` does to a layer's state, done to these bytes of it: a pure function. */
+    int (*advance_layer)(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_size,
+                         const void *gradient, uint64_t gradient_size);
 };
 
 struct tm_worker_options {
@@ -106,6 +113,8 @@ struct tm_worker_view {
     uint64_t fetched_bytes;
 };
 struct tm_worker_view tm_worker_look(const struct tm_worker *worker, int64_t now_ms);
+/* Where a peer is reached, as the coordinator told; NULL: not known. */
+const char *tm_worker_address(const struct tm_worker *worker, uint64_t id);
 /* Does it hold the layer's state, and of which step? */
 bool tm_worker_holds(const struct tm_worker *worker, uint32_t layer, uint64_t *out_step);
 

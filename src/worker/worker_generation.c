@@ -83,6 +83,7 @@ void tm_worker__report(struct tm_worker *w, int64_t now_ms, struct tm_outbox *ou
     body.applied_ago_ms = tm_worker__applied_ago_ms(w, now_ms);
     body.assigned = w->roster.generation;
     if (w->roster.generation != 0) body.layout = tm_roster_write(&w->roster, &arena);
+    body.n_followed = tm_worker__report_followed(w, &arena, &body.followed);
     if (report_layers(w, &arena, &body) && report_copies(w, &arena, &body)) {
         TM_BODY(message, REPORT, report, &body);
         tm_outbox_send(out, &w->coordinator, &message);
@@ -132,6 +133,7 @@ void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message
         w->applying = body->step;
         w->applying_norm = body->norm;
         w->report_due = true;
+        tm_worker__keep_gradients(w, body->step, body->norm);
         w->engine.apply(w->engine.context, body->step, body->norm);
         return;
     }
@@ -169,6 +171,13 @@ void tm_worker__check_ready(struct tm_worker *w, struct tm_outbox *out)
     tm_worker__say_ready(w, out);
 }
 
+static bool is_fetched(const Tmw__Assign *assign, uint32_t layer)
+{
+    for (size_t i = 0; i < assign->n_fetches; i++)
+        if (assign->fetches[i]->layer == layer) return true;
+    return false;
+}
+
 void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__Assign *body = message->assign;
@@ -191,6 +200,8 @@ void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message 
     w->held = 0;
     if (tm_worker__fetch_begin(w, body) != 0) return; /* out of memory: the coordinator asks again, or gives us up */
     w->phase = TM_WORKER_FETCHING;
+    for (uint32_t l = 0; l < w->layer_count; l++)
+        if (wanted(w, l) && !is_fetched(body, l)) tm_worker__take_followed(w, l);
     tm_worker__fetch_pump(w, now_ms, out);
     tm_worker__check_ready(w, out);
 }
@@ -206,6 +217,8 @@ void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *
         w->layers[l] = (struct held_layer){.have = false};
     }
     tm_worker__serve_end(w);
+    tm_worker__follow_end(w);
+    tm_worker__serving_end(w);
     w->phase = TM_WORKER_RUNNING;
     w->heartbeat_now = true;
     tm_worker__pump(w, now_ms, out);

@@ -93,6 +93,65 @@ struct told_loss {
     uint64_t sequence; /* of the first heartbeat with it; 0: none yet */
 };
 
+enum { FOLLOWERS_MAX = 16 };
+
+/* A layer that others follow: a version of it and the gradients of every step since. */
+struct kept_gradient {
+    uint8_t *data;
+    uint64_t size;
+    double norm;
+};
+struct followed {
+    uint32_t layer;
+    uint64_t step;    /* of the version */
+    uint8_t *version; /* NULL: a free place */
+    uint64_t size;
+    struct tm_hash hash;
+    struct kept_gradient *gradients; /* of step + 1, step + 2, ... */
+    size_t gradient_count;
+    size_t gradient_capacity;
+    uint64_t bytes;
+    int64_t asked_ms;
+    struct tm_peer waiting[FOLLOWERS_MAX]; /* for the gradients of the next step */
+    size_t waiting_count;
+    uint64_t waiting_number;
+};
+struct serving {
+    struct followed *layers;
+    size_t count;
+    size_t capacity;
+    uint64_t bytes;
+};
+
+/* Layers that we follow. */
+struct following_layer {
+    uint32_t layer;
+    uint64_t source;
+    uint64_t version; /* step of the one that comes */
+    uint64_t step;    /* at which the layer is; 0: it has not come yet */
+    uint8_t *data;
+    uint64_t size;
+    uint64_t received;
+    uint8_t *gradient; /* of the next step */
+    uint64_t gradient_size;
+    uint64_t gradient_received;
+    struct tm_hash hash; /* once reported */
+    bool asked;
+    int64_t asked_ms;
+};
+struct follow_peer {
+    struct tm_peer peer;
+    char address[TM_MEMBER_ADDRESS_MAX];
+};
+struct follow {
+    uint64_t number; /* of the order; 0: none */
+    struct following_layer *layers;
+    size_t count;
+    struct follow_peer *peers;
+    size_t peer_count;
+    bool frozen; /* reported: stays as it is */
+};
+
 struct tm_worker {
     struct tm_worker_options options;
     struct tm_worker_engine engine;
@@ -163,6 +222,10 @@ struct tm_worker {
     size_t loss_count;
     char failure[TM_MESSAGE_STRING_MAX + 1];
     uint64_t refused; /* the set a target had no room for */
+
+    /* following */
+    struct serving serving;
+    struct follow follow;
 };
 
 /* worker.c */
@@ -174,6 +237,7 @@ bool tm_worker__from_member(const struct tm_worker *w, const tm_message *message
 bool tm_worker__leased(const struct tm_worker *w, int64_t now_ms);
 uint64_t tm_worker__applied_ago_ms(const struct tm_worker *w, int64_t now_ms);
 bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms);
+void tm_worker__say_now(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 
 /* worker_step.c */
@@ -203,6 +267,21 @@ void tm_worker__on_fetch_request(struct tm_worker *w, int64_t now_ms, const tm_m
 void tm_worker__on_fetch_data(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_worker__serve_end(struct tm_worker *w);
+
+/* worker_follow.c */
+void tm_worker__on_follow(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__on_follow_request(struct tm_worker *w, int64_t now_ms, const tm_message *message,
+                                  struct tm_outbox *out);
+void tm_worker__on_follow_data(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
+void tm_worker__follow_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+void tm_worker__follow_end(struct tm_worker *w);
+void tm_worker__serving_end(struct tm_worker *w);
+const struct tm_peer *tm_worker__follow_peer(const struct tm_worker *w, uint64_t id);
+uint64_t tm_worker__follow_step(const struct tm_worker *w);
+void tm_worker__keep_gradients(struct tm_worker *w, uint64_t step, double norm);
+void tm_worker__tell_followers(struct tm_worker *w, struct tm_outbox *out);
+size_t tm_worker__report_followed(struct tm_worker *w, struct tm_arena *arena, Tmw__LayerState ***out);
+void tm_worker__take_followed(struct tm_worker *w, uint32_t layer);
 
 /* worker_copy.c */
 void tm_worker__on_copy_order(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out);

@@ -148,6 +148,7 @@ static void apply_if_complete(struct tm_worker *w, int64_t now_ms)
         total += ballot->norm[l];
     w->applying = w->held;
     w->applying_norm = total;
+    tm_worker__keep_gradients(w, w->applying, total);
     w->engine.apply(w->engine.context, w->applying, total);
 }
 
@@ -226,7 +227,9 @@ void tm_worker_applied(struct tm_worker *w, int64_t now_ms, uint64_t step, struc
     if (w->report_due && w->phase == TM_WORKER_FENCED) tm_worker__report(w, now_ms, out);
     /* The end, a drain, and the end of a pause are told at once. */
     if (w->applied == w->steps || w->applied == w->drain_step || w->applied == w->base + 1) w->heartbeat_now = true;
+    tm_worker__tell_followers(w, out);
     tm_worker__pump(w, now_ms, out);
+    tm_worker__say_now(w, now_ms, out);
 }
 
 /* Begins the next step when nothing stands against it. */

@@ -59,6 +59,25 @@ static uint64_t waits(void *context)
     return 0;
 }
 
+static uint64_t gradient_bytes(void *context, uint32_t layer)
+{
+    (void)context;
+    return 4 + layer;
+}
+static int export_gradient(void *context, uint32_t layer, void *out, uint64_t size)
+{
+    (void)context;
+    memset(out, (int)layer, size);
+    return 0;
+}
+static int advance_layer(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_size,
+                         const void *gradient, uint64_t gradient_size)
+{
+    (void)context, (void)step, (void)norm, (void)state, (void)gradient;
+    assert(state_size == layer_bytes(NULL, layer) && gradient_size <= gradient_bytes(NULL, layer));
+    return 0;
+}
+
 static struct tm_coordinator *coordinator;
 static struct tm_worker *worker;
 static struct tm_cloud_link cloud;
@@ -143,7 +162,7 @@ static void put_varint(struct tm_text *text, uint64_t value)
 
 static void one_message(const uint8_t *data, size_t size, struct tm_outbox *to_c, struct tm_outbox *to_w)
 {
-    unsigned bodies = TMW__ENVELOPE__BODY_CLOUD_ORDER - TMW__ENVELOPE__BODY_HELLO + 1;
+    unsigned bodies = TMW__ENVELOPE__BODY_FOLLOW_DATA - TMW__ENVELOPE__BODY_HELLO + 1;
     struct tm_text text;
     struct tm_arena arena;
     tm_message *message = NULL;
@@ -184,6 +203,7 @@ static void make_machines(struct tm_use_all *rule)
                                              .orphan_ms = 3000,
                                              .resend_ms = 100,
                                              .settle_ms = 100,
+                                             .follow_limit_ms = 1000,
                                              .drain_limit_ms = 1000,
                                              .fetch_limit_ms = 1000,
                                              .stall_ms = 1000,
@@ -213,7 +233,10 @@ static void make_machines(struct tm_use_all *rule)
                                       .cancel = nothing,
                                       .apply = apply,
                                       .discard = nothing,
-                                      .waiting_for = waits};
+                                      .waiting_for = waits,
+                                      .gradient_bytes = gradient_bytes,
+                                      .export_gradient = export_gradient,
+                                      .advance_layer = advance_layer};
     coordinator = tm_coordinator_create(&options, &decider);
     worker = tm_worker_create(&worker_options, &engine);
     assert(coordinator != NULL && worker != NULL);

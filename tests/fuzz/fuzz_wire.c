@@ -15,7 +15,7 @@ static void put_varint(struct tm_text *text, uint64_t value)
 /* version 1, from a worker, then the chosen body. */
 static void wrap(struct tm_text *text, uint8_t choice, const uint8_t *body, size_t size)
 {
-    unsigned bodies = TMW__ENVELOPE__BODY_CLOUD_ORDER - TMW__ENVELOPE__BODY_HELLO + 1;
+    unsigned bodies = TMW__ENVELOPE__BODY_FOLLOW_DATA - TMW__ENVELOPE__BODY_HELLO + 1;
     tm_text_append(text, "\x08\x01\x18\x03\x20\x07", 6);
     put_varint(text, (uint64_t)(TMW__ENVELOPE__BODY_HELLO + choice % bodies) << 3 | 2);
     put_varint(text, size);

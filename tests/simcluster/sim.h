@@ -297,7 +297,8 @@ struct sim {
     uint64_t memory_faults;                   /* among them */
     uint64_t memory_deaths;                   /* processes that said that they must be destroyed for want of memory */
     uint64_t messages;
-    bool capturing; /* keeps workers' messages, to send them again later */
+    uint64_t layers_moved; /* chunks that were fetched in a change of generation */
+    bool capturing;        /* keeps workers' messages, to send them again later */
     size_t captured_count;
 
     /* checkers */

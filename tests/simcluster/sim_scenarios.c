@@ -23,6 +23,7 @@ void scenario_setup(struct sim *sim)
     sim->coordinator_options.steps = 60;
     sim->coordinator_options.copies = 1;
     sim->coordinator_options.copies_to_files = true;
+    sim->coordinator_options.follow_limit_ms = 20000;
     sim->faults.until_ms = 120000;
 }
 
@@ -339,6 +340,7 @@ static void slow_clocks(struct sim *sim)
 static void arrivals(struct sim *sim)
 {
     start_with(sim, 2);
+    sim->layers_moved = 0;
     for (int i = 0; i < 4; i++) {
         (void)sim_add_instance(sim);
         for_ms(sim, 6000);
@@ -346,6 +348,7 @@ static void arrivals(struct sim *sim)
     expect(sim, seated(sim) == 6, "arrivals have no seat");
     expect(sim, sim_steps_redone(sim) == 0 && sim->told_redone == 0, "an arrival costs a step");
     expect_pauses(sim, TM_CHANGED_ARRIVAL);
+    expect(sim, sim->layers_moved == 0, "layers are moved while all pause");
 }
 
 /* The newest set is damaged at its only holder: the one before it is used. */

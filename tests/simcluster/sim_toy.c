@@ -347,6 +347,39 @@ void toy_tick(struct toy *toy)
     }
 }
 
+/* ---- following ---- */
+
+static uint64_t engine_gradient_bytes(void *context, uint32_t layer)
+{
+    (void)context;
+    (void)layer;
+    return sizeof(struct toy_partial);
+}
+
+static int engine_export_gradient(void *context, uint32_t layer, void *out, uint64_t size)
+{
+    struct toy *toy = context;
+    if (toy->applying || !toy->layers[layer].have || size != sizeof(struct toy_partial))
+        sim_fail(toy->sim, "node %llu: gradients are read when they are not there", (unsigned long long)toy->node->id);
+    memcpy(out, &toy->held[layer], size);
+    return 0;
+}
+
+static int engine_advance(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_size,
+                          const void *gradient, uint64_t gradient_size)
+{
+    struct toy_partial partial;
+    uint64_t words[WORDS_MAX];
+    (void)context;
+    (void)step;
+    if (state_size != toy_layer_bytes(layer) || gradient_size != sizeof partial) return -(int)TM_EINPUT;
+    memcpy(&partial, gradient, sizeof partial);
+    memcpy(words, state, state_size);
+    apply_words(words, layer, partial.sum, norm);
+    memcpy(state, words, state_size);
+    return 0;
+}
+
 struct tm_worker_engine toy_engine(struct toy *toy)
 {
     return (struct tm_worker_engine){.context = toy,
@@ -359,5 +392,8 @@ struct tm_worker_engine toy_engine(struct toy *toy)
                                      .cancel = engine_cancel,
                                      .apply = engine_apply,
                                      .discard = engine_discard,
-                                     .waiting_for = engine_waiting_for};
+                                     .waiting_for = engine_waiting_for,
+                                     .gradient_bytes = engine_gradient_bytes,
+                                     .export_gradient = engine_export_gradient,
+                                     .advance_layer = engine_advance};
 }

@@ -236,6 +236,7 @@ static void deliver(struct sim *sim, struct event *event)
         if (sim->trace && message->body_case != TMW__ENVELOPE__BODY_HEARTBEAT_ACK)
             sim_trace(sim, "%s %llu -> worker %llu  %s", role_name(message->from_role), (unsigned long long)event->a,
                       (unsigned long long)event->b, tm_message_name(message));
+        sim->layers_moved += message->body_case == TMW__ENVELOPE__BODY_FETCH_DATA;
         tm_worker_receive(node->worker, sim_clock(sim, node), message, &out);
         sim_memory_back(sim);
         sim_worker_actions(sim, node, &out);
@@ -834,6 +835,7 @@ void sim_init(struct sim *sim, uint64_t seed)
                                                                .orphan_ms = 20000,
                                                                .resend_ms = RESEND_MS,
                                                                .settle_ms = 1500,
+                                                               .follow_limit_ms = sim_unit(sim) < 0.7 ? 20000 : 0,
                                                                .drain_limit_ms = 15000,
                                                                .fetch_limit_ms = 8000,
                                                                .stall_ms = 12000,

@@ -10,6 +10,7 @@ enum {
     RIG_LAYERS = 4,
     RIG_BYTES = 40,
     RIG_CHUNK = 16, /* three chunks a layer */
+    RIG_GRADIENT = 20,
     RIG_STEPS = 20,
     RIG_LEASE_MS = 4000,
     RIG_ORPHAN_MS = 20000,
@@ -127,6 +128,34 @@ static uint64_t rig_waiting_for(void *context)
     return 0;
 }
 
+/* The gradients of a step say which one; a layer that is followed comes to where rig_state has it. */
+static uint64_t rig_gradient_bytes(void *context, uint32_t layer)
+{
+    (void)context;
+    (void)layer;
+    return RIG_GRADIENT;
+}
+
+static int rig_export_gradient(void *context, uint32_t layer, void *out, uint64_t size)
+{
+    const struct rig_engine *engine = context;
+    memset(out, (int)(engine->begun + layer), size);
+    return 0;
+}
+
+static int rig_advance(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_size,
+                       const void *gradient, uint64_t gradient_size)
+{
+    uint8_t next[RIG_BYTES];
+    (void)context;
+    (void)norm;
+    rig_state(layer, step, next);
+    if (state_size != RIG_BYTES || gradient_size != RIG_GRADIENT) return -(int)TM_EINPUT;
+    if (((const uint8_t *)gradient)[0] != (uint8_t)(step + layer)) return -(int)TM_EINPUT;
+    memcpy(state, next, sizeof next);
+    return 0;
+}
+
 /* ---- talking to it: only the machine's own allocations count ---- */
 
 static inline void rig_call_begin(void)
@@ -163,7 +192,10 @@ static inline bool rig_create(struct rig *r)
                                       .cancel = rig_cancel,
                                       .apply = rig_apply,
                                       .discard = rig_discard,
-                                      .waiting_for = rig_waiting_for};
+                                      .waiting_for = rig_waiting_for,
+                                      .gradient_bytes = rig_gradient_bytes,
+                                      .export_gradient = rig_export_gradient,
+                                      .advance_layer = rig_advance};
     rig_call_begin();
     r->worker = tm_worker_create(&options, &engine);
     rig_call_end(r);
