@@ -69,6 +69,15 @@ struct tidemill_engine {
     /* The step under way was given up (tidemill_cancelled says so, too): ends whatever the computation waits for, and
      * does not wait itself. By the library's thread, which no call of the library may be made from; NULL: none. */
     void (*cancelled)(void *context);
+    /* For layers to be taken over while they are trained: whoever is to get one applies the gradients of the steps that
+     * others do meanwhile. All three or none (layers then move while all wait). The reduced gradients of a layer are a
+     * run of bytes: at most this many (any thread); read between tidemill_held and the APPLY of that step, by any
+     * thread; and advance_layer does to a layer's state, given as bytes, what APPLY does to it: a pure function, to the
+     * same bits, by the library's thread. Not 0: failed. */
+    uint64_t (*gradient_bytes)(void *context, uint32_t layer);
+    int (*read_gradient)(void *context, uint32_t layer, void *out, uint64_t bytes);
+    int (*advance_layer)(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
+                         const void *gradient, uint64_t gradient_bytes);
 };
 
 enum tidemill_kind { TIDEMILL_STEP = 1, TIDEMILL_APPLY = 2 };

@@ -41,6 +41,8 @@ DropLayer = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)
 MoveLayer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64)
 
 Cancelled = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+AdvanceLayer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double,
+                                ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
 
 
 class Engine(ctypes.Structure):
@@ -53,6 +55,9 @@ class Engine(ctypes.Structure):
         ("read_layer", MoveLayer),
         ("write_layer", MoveLayer),
         ("cancelled", Cancelled),
+        ("gradient_bytes", LayerBytes),
+        ("read_gradient", MoveLayer),
+        ("advance_layer", AdvanceLayer),
     ]
 
 

@@ -62,6 +62,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
                                                            .orphan_ms = 20000,
                                                            .resend_ms = 500,
                                                            .settle_ms = 200,
+                                                           .follow_limit_ms = 20000,
                                                            .drain_limit_ms = 10000,
                                                            .fetch_limit_ms = 15000,
                                                            .stall_ms = 15000,

@@ -46,6 +46,25 @@ static void drop_layer(void *context, uint32_t layer)
     engine->drop_layer(engine->context, layer);
 }
 
+static uint64_t gradient_bytes(void *context, uint32_t layer)
+{
+    const struct tm_elastic_engine *engine = ((struct elastic *)context)->engine;
+    return engine->gradient_bytes(engine->context, layer);
+}
+
+static int read_gradient(void *context, uint32_t layer, void *out, uint64_t bytes)
+{
+    const struct tm_elastic_engine *engine = ((struct elastic *)context)->engine;
+    return engine->read_gradient(engine->context, layer, out, bytes);
+}
+
+static int advance_layer(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
+                         const void *gradient, uint64_t bytes)
+{
+    const struct tm_elastic_engine *engine = ((struct elastic *)context)->engine;
+    return engine->advance_layer(engine->context, layer, step, norm, state, state_bytes, gradient, bytes);
+}
+
 static void on_cancelled(void *context)
 {
     struct elastic *w = context;
@@ -108,6 +127,11 @@ static int open_library(struct elastic *w, const struct tidemill_options *librar
                                      .layer_memory = layer_memory,
                                      .drop_layer = drop_layer,
                                      .cancelled = on_cancelled};
+    if (w->engine->advance_layer != NULL) {
+        engine.gradient_bytes = gradient_bytes;
+        engine.read_gradient = read_gradient;
+        engine.advance_layer = advance_layer;
+    }
     options.kernel_class = w->engine->kernel_class;
     options.endpoint = tm_mesh_hub_address(w->hub);
     w->t = tidemill_open(&options, &engine, error, sizeof error);

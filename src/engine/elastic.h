@@ -32,6 +32,11 @@ struct tm_elastic_engine {
     /* Applies what was prepared last; work->norm is the sum of squares over all layers. `out_loss`: of this step, NaN
      * where it is not known here. */
     int (*apply)(void *context, const struct tidemill_work *work, double *out_loss, struct tm_error *e);
+    /* As in struct tidemill_engine; all three or none. */
+    uint64_t (*gradient_bytes)(void *context, uint32_t layer);
+    int (*read_gradient)(void *context, uint32_t layer, void *out, uint64_t bytes);
+    int (*advance_layer)(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
+                         const void *gradient, uint64_t gradient_bytes);
     void (*cancel)(void *context); /* from any thread: the computation under way is in vain; NULL: none */
     void (*resume)(void *context); /* before each step: what was cancelled so far does not concern it; NULL: none */
 };

@@ -104,6 +104,27 @@ static int apply(void *context, const struct tidemill_work *work, double *out_lo
     return 0;
 }
 
+/* ---- a layer's steps elsewhere ---- */
+
+static uint64_t gradient_bytes(void *context, uint32_t layer)
+{
+    return tm_engine_gradient_bytes(&((struct gpt *)context)->options, (int)layer);
+}
+
+static int read_gradient(void *context, uint32_t layer, void *out, uint64_t bytes)
+{
+    return tm_engine_read_gradient(((struct gpt *)context)->engine, (int)layer, out, bytes, NULL);
+}
+
+static int advance_layer(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
+                         const void *gradient, uint64_t bytes)
+{
+    const struct tm_engine_options *options = &((struct gpt *)context)->options;
+    return tm_engine_advance_layer(options, (int)layer, (int64_t)step - 1,
+                                   tm_optimizer_clip_factor(&options->optimizer, sqrt(norm)), state, state_bytes,
+                                   gradient, bytes, NULL);
+}
+
 /* ---- a worker ---- */
 
 static int open_gpt(struct gpt *gpt, struct tm_env *env, const struct tm_train_job *job, struct tm_error *e)
@@ -142,7 +163,10 @@ int tm_elastic_worker(struct tm_env *env, const struct tm_elastic_options *optio
                                            .layer_memory = layer_memory,
                                            .drop_layer = drop_layer,
                                            .prepare = prepare,
-                                           .apply = apply};
+                                           .apply = apply,
+                                           .gradient_bytes = gradient_bytes,
+                                           .read_gradient = read_gradient,
+                                           .advance_layer = advance_layer};
         rc = tm_elastic_run(env, &options->library, &engine, e);
     }
     tm_engine_destroy(gpt.engine);

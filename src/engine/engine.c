@@ -8,7 +8,7 @@
 
 enum { ALIGN = 64 };
 
-static int64_t addends_of(const struct tm_engine_options *options, int layer, size_t tensor)
+int64_t tm_engine__addends_of(const struct tm_engine_options *options, int layer, size_t tensor)
 {
     bool tied = tensor == 0 && (layer == 0 || layer == tm_network_layers(&options->network) - 1);
     return options->micro_batches * (tied ? 2 : 1);
@@ -16,7 +16,7 @@ static int64_t addends_of(const struct tm_engine_options *options, int layer, si
 
 int64_t tm_engine__addends(const struct tm_engine *engine, int layer, size_t tensor)
 {
-    return addends_of(&engine->options, layer, tensor);
+    return tm_engine__addends_of(&engine->options, layer, tensor);
 }
 
 /* ---- layers ---- */
@@ -105,7 +105,7 @@ int tm_engine_initial_layer(const struct tm_engine_options *options, int layer, 
     if (rc != 0) return rc;
     tm_layer_state_start(&state, &options->network, options->seed);
     for (size_t t = 0; t < state.spec.tensor_count; t++)
-        state.scales[t] = tm_fixed_start(addends_of(options, layer, t));
+        state.scales[t] = tm_fixed_start(tm_engine__addends_of(options, layer, t));
     const void *from = tm_layer_state_bytes(&state, &length);
     if (length == bytes)
         memcpy(out, from, bytes);

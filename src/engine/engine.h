@@ -49,6 +49,18 @@ void tm_engine_drop(struct tm_engine *engine, int layer);
 int tm_engine_initial_layer(const struct tm_engine_options *options, int layer, void *out, size_t bytes,
                             struct tm_error *e);
 
+/* ---- a layer's steps elsewhere (engine_advance.c) ---- */
+
+/* The reduced gradients of a layer as one run of bytes. */
+size_t tm_engine_gradient_bytes(const struct tm_engine_options *options, int layer);
+/* Of the step that is prepared. -TM_EINTERNAL: none is, or `bytes` are not as many. */
+int tm_engine_read_gradient(const struct tm_engine *engine, int layer, void *out, size_t bytes, struct tm_error *e);
+/* What tm_engine_apply does to a layer's state, done to its bytes (tm_layer_state_bytes): to the same bits. A pure
+ * function, for any thread. -TM_EINPUT: not as many bytes as the layer has. */
+int tm_engine_advance_layer(const struct tm_engine_options *options, int layer, int64_t step, double clip_factor,
+                            void *state, size_t state_bytes, const void *gradient, size_t gradient_bytes,
+                            struct tm_error *e);
+
 /* ---- a generation ---- */
 
 /* Takes a place in a layout (which is copied). All its layers must be held when a step is prepared. */

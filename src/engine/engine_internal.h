@@ -68,6 +68,7 @@ int tm_engine__exchange(struct tm_engine *engine, struct tm_mesh *mesh, struct t
                         struct tm_error *e);
 
 /* Gradients that are added to one sum of a tensor in a step: one a micro-batch, two for the tied weight. */
+int64_t tm_engine__addends_of(const struct tm_engine_options *options, int layer, size_t tensor);
 int64_t tm_engine__addends(const struct tm_engine *engine, int layer, size_t tensor);
 
 #endif

@@ -375,3 +375,24 @@ void tm_paced_apply(struct tm_paced *paced, uint64_t step, double norm)
         gradient += paced->words[l];
     }
 }
+
+/* ---- a layer's steps elsewhere ---- */
+
+uint64_t tm_paced_gradient_bytes(const struct tm_paced_job *job, uint32_t layer)
+{
+    return gradient_words(job, layer) * sizeof(int32_t);
+}
+
+void tm_paced_read_gradient(const struct tm_paced *paced, uint32_t layer, void *out)
+{
+    const int32_t *gradient = paced->gradient;
+    for (uint32_t l = paced->place.first_layer; l < layer; l++)
+        gradient += paced->words[l];
+    memcpy(out, gradient, paced->words[layer] * sizeof *gradient);
+}
+
+void tm_paced_advance_layer(const struct tm_paced_job *job, uint32_t layer, uint64_t step, double norm, void *state,
+                            const void *gradient)
+{
+    apply_to(state, tm_paced_layer_bytes(job, layer), gradient, step, norm);
+}

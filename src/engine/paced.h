@@ -67,6 +67,13 @@ int tm_paced_prepare(struct tm_paced *paced, struct tm_mesh *mesh, const struct 
 /* Applies the reduced gradients to the layers of the place they were made for. */
 void tm_paced_apply(struct tm_paced *paced, uint64_t step, double norm);
 
+/* The reduced gradients of a layer of the place, between prepare and apply; and what apply does to a layer's state,
+ * done to its bytes by a pure function. */
+uint64_t tm_paced_gradient_bytes(const struct tm_paced_job *job, uint32_t layer);
+void tm_paced_read_gradient(const struct tm_paced *paced, uint32_t layer, void *out);
+void tm_paced_advance_layer(const struct tm_paced_job *job, uint32_t layer, uint64_t step, double norm, void *state,
+                            const void *gradient);
+
 /* From any thread: the timer that is waited for ends at once, and all that follow until `resume`. A mesh is cancelled
  * by its own. */
 void tm_paced_cancel(struct tm_paced *paced);

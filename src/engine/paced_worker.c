@@ -34,6 +34,28 @@ static void drop_layer(void *context, uint32_t layer)
     tm_paced_drop(((struct paced_worker *)context)->paced, layer);
 }
 
+static uint64_t gradient_bytes(void *context, uint32_t layer)
+{
+    return tm_paced_gradient_bytes(((struct paced_worker *)context)->job, layer);
+}
+
+static int read_gradient(void *context, uint32_t layer, void *out, uint64_t bytes)
+{
+    (void)bytes;
+    tm_paced_read_gradient(((struct paced_worker *)context)->paced, layer, out);
+    return 0;
+}
+
+static int advance_layer(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
+                         const void *gradient, uint64_t bytes)
+{
+    const struct tm_paced_job *job = ((struct paced_worker *)context)->job;
+    if (state_bytes != tm_paced_layer_bytes(job, layer) || bytes != tm_paced_gradient_bytes(job, layer))
+        return -(int)TM_EINPUT;
+    tm_paced_advance_layer(job, layer, step, norm, state, gradient);
+    return 0;
+}
+
 static int prepare(void *context, const struct tidemill_work *work, struct tm_mesh *mesh, bool fresh,
                    struct tidemill_norm *norms, size_t *out_count, struct tm_error *e)
 {
@@ -85,6 +107,9 @@ int tm_paced_worker(struct tm_env *env, const struct tidemill_options *library, 
                                        .drop_layer = drop_layer,
                                        .prepare = prepare,
                                        .apply = apply,
+                                       .gradient_bytes = gradient_bytes,
+                                       .read_gradient = read_gradient,
+                                       .advance_layer = advance_layer,
                                        .cancel = cancel,
                                        .resume = resume};
     int rc = tm_paced_create(env, job, &w.paced, e);

@@ -199,6 +199,26 @@ static uint64_t engine_waiting_for(void *context)
     return atomic_load(&t->waiting_for);
 }
 
+static uint64_t engine_gradient_bytes(void *context, uint32_t layer)
+{
+    struct tidemill *t = context;
+    return t->engine.gradient_bytes(t->engine.context, layer);
+}
+
+static int engine_export_gradient(void *context, uint32_t layer, void *out, uint64_t size)
+{
+    struct tidemill *t = context;
+    return t->engine.read_gradient(t->engine.context, layer, out, size) == 0 ? 0 : -(int)TM_EINTERNAL;
+}
+
+static int engine_advance(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_size,
+                          const void *gradient, uint64_t gradient_size)
+{
+    struct tidemill *t = context;
+    int rc = t->engine.advance_layer(t->engine.context, layer, step, norm, state, state_size, gradient, gradient_size);
+    return rc == 0 ? 0 : -(int)TM_EINTERNAL;
+}
+
 /* ---- actions ---- */
 
 static int64_t now_ms(struct tidemill *t)
@@ -209,9 +229,7 @@ static int64_t now_ms(struct tidemill *t)
 static void send_action(struct tidemill *t, const struct tm_action *action)
 {
     const char *address = t->coordinator;
-    if (action->to.role == TM_ROLE_WORKER) {
-        address = tm_worker_address(t->worker, action->to.id);
-    }
+    if (action->to.role == TM_ROLE_WORKER) address = tm_worker_address(t->worker, action->to.id);
     tm_links_send(t->links, &action->to, address, tm_outbox_data(&t->out, action), action->length);
 }
 
@@ -374,6 +392,11 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
                                       .apply = engine_apply,
                                       .discard = engine_discard,
                                       .waiting_for = engine_waiting_for};
+    if (t->engine.gradient_bytes != NULL && t->engine.read_gradient != NULL && t->engine.advance_layer != NULL) {
+        engine.gradient_bytes = engine_gradient_bytes;
+        engine.export_gradient = engine_export_gradient;
+        engine.advance_layer = engine_advance;
+    }
     t->id = options->instance;
     t->worker = tm_worker_create(&worker, &engine);
     t->texts = tm_calloc(TM_MEMBERS_MAX, sizeof *t->texts);

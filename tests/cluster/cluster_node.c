@@ -134,6 +134,7 @@ static int coordinator(const char *folder, const char *listen, bool tls)
                                                              .orphan_ms = 20000,
                                                              .resend_ms = 500,
                                                              .settle_ms = 300,
+                                                             .follow_limit_ms = 5000,
                                                              .drain_limit_ms = 5000,
                                                              .fetch_limit_ms = 8000,
                                                              .stall_ms = 8000,

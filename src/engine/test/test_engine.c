@@ -337,8 +337,60 @@ static void test_texts_that_are_too_short(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* Whoever applies others' gradients to a layer's bytes gets what they get, to the bit; also where gradients are floats.
+ */
+static void test_a_layer_advances_elsewhere(void **state)
+{
+    (void)state;
+    for (int fast = 0; fast < 2; fast++) {
+        struct tm_train_job job = small_job();
+        struct lone lone;
+        struct tm_step_result result;
+        unsigned char *bytes[16];
+        job.determinism = fast ? TM_FAST : TM_BITWISE;
+        assert_int_equal(open_lone(&lone, &job, NULL), 0);
+        struct tm_engine_options options = {.network = job.network,
+                                            .micro_batches = job.batch / job.micro_batch,
+                                            .determinism = job.determinism,
+                                            .optimizer = job.optimizer,
+                                            .kernels = &tm_kernels_avx2};
+        int layers = tm_network_layers(&job.network);
+        size_t size = 0;
+        for (int l = 0; l < layers; l++) {
+            const void *from = tm_layer_state_bytes(tm_engine_layer(lone.engine, l), &size);
+            bytes[l] = malloc(size + 4);
+            memcpy(bytes[l] + 4, from, size); /* alignment does not matter */
+        }
+        assert_int_equal(tm_engine_read_gradient(lone.engine, 0, bytes[0], 1, NULL), -(int)TM_EINTERNAL);
+        for (int64_t step = 0; step < 6; step++) {
+            assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, step, &result, NULL), 0);
+            for (int l = 0; l < layers; l++) {
+                size_t length = tm_engine_gradient_bytes(&options, l);
+                void *gradient = malloc(length);
+                (void)tm_layer_state_bytes(tm_engine_layer(lone.engine, l), &size);
+                assert_int_equal(tm_engine_read_gradient(lone.engine, l, gradient, length, NULL), 0);
+                assert_int_equal(tm_engine_advance_layer(&options, l, step, result.clip_factor, bytes[l] + 4, size - 1,
+                                                         gradient, length, NULL),
+                                 -(int)TM_EINPUT);
+                assert_int_equal(tm_engine_advance_layer(&options, l, step, result.clip_factor, bytes[l] + 4, size,
+                                                         gradient, length, NULL),
+                                 0);
+                free(gradient);
+            }
+            tm_engine_apply(lone.engine, result.clip_factor);
+            for (int l = 0; l < layers; l++) {
+                const void *there = tm_layer_state_bytes(tm_engine_layer(lone.engine, l), &size);
+                assert_row(memcmp(there, bytes[l] + 4, size) == 0, "layer %d after step %d", l, (int)step);
+            }
+        }
+        for (int l = 0; l < layers; l++)
+            free(bytes[l]);
+        close_lone(&lone);
+    }
+}
+
 TM_TEST_MAIN(TM_TEST(test_memory_of_the_process), TM_TEST(test_discard_then_do_again),
              TM_TEST(test_both_copies_of_the_tied_weight_stay_equal), TM_TEST(test_numbers_that_are_none),
              TM_TEST(test_memory_is_as_computed), TM_TEST(test_without_memory),
              TM_TEST(test_resume_and_a_loss_that_is_none), TM_TEST(test_jobs_that_cannot_be),
-             TM_TEST(test_texts_that_are_too_short))
+             TM_TEST(test_texts_that_are_too_short), TM_TEST(test_a_layer_advances_elsewhere))

@@ -79,6 +79,27 @@ static void seat(struct worker *workers, uint32_t pipelines, uint32_t stages)
                                         .last_micro_batch = MICRO_BATCHES * (p + 1) / pipelines};
 }
 
+/* What the step does to a layer here, it does to its bytes elsewhere. */
+static void apply_and_compare(struct worker *w, uint64_t step, double norm)
+{
+    double step_s = 1;
+    struct tm_paced_job job = make_job(&step_s);
+    void *elsewhere[LAYERS];
+    for (uint32_t l = w->place.first_layer; l < w->place.last_layer; l++) {
+        void *gradient = malloc(tm_paced_gradient_bytes(&job, l));
+        elsewhere[l] = malloc(tm_paced_layer_bytes(&job, l));
+        memcpy(elsewhere[l], tm_paced_layer(w->paced, l), tm_paced_layer_bytes(&job, l));
+        tm_paced_read_gradient(w->paced, l, gradient);
+        tm_paced_advance_layer(&job, l, step, norm, elsewhere[l], gradient);
+        free(gradient);
+    }
+    tm_paced_apply(w->paced, step, norm);
+    for (uint32_t l = w->place.first_layer; l < w->place.last_layer; l++) {
+        assert_memory_equal(elsewhere[l], tm_paced_layer(w->paced, l), tm_paced_layer_bytes(&job, l));
+        free(elsewhere[l]);
+    }
+}
+
 /* Everybody does the step, then everybody applies it with the sum of all norms. */
 static void team_step(struct worker *workers, uint32_t count, uint64_t step, bool fresh)
 {
@@ -99,7 +120,7 @@ static void team_step(struct worker *workers, uint32_t count, uint64_t step, boo
     for (int l = 0; l < LAYERS; l++)
         norm += sums[l];
     for (uint32_t i = 0; i < count; i++)
-        tm_paced_apply(workers[i].paced, step, norm);
+        apply_and_compare(&workers[i], step, norm);
 }
 
 /* What a worker lacks comes from one that has it. */
