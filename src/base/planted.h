@@ -28,6 +28,8 @@
     X(layer_unowned, "a worker drops the last layer when it starts")                                                   \
     X(sample_lost, "the toy engine leaves out a micro-batch of the last pipeline")                                     \
     X(bill_wrong, "what an instance that ended has cost is forgotten")                                                 \
+    X(zones_ignored, "copies go to any zone")                                                                          \
+    X(anchors_last, "copies go to anchors only when there is nobody else")                                             \
     X(follow_wrong, "a follower applies gradients wrongly")                                                            \
     X(follow_unchecked, "followed layers are wrong, and taken without comparing their hashes")                         \
     X(release_unsafe, "an instance is given back with a seat, or with the only copy")                                  \

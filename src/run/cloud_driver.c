@@ -238,8 +238,20 @@ static bool is_told(const struct tm_cloud_driver *d, const struct tm_cloud_insta
     return (double)(cloud_ms - instance->gone_ms) <= TOLD_AFTER_END_MS * fmax(1, d->options.speed);
 }
 
-static void fill_instance(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance, Tmw__Instance *out)
+/* The number of the zone's first instance. */
+static uint32_t zone_of(const struct tm_cloud_instance *all, size_t at)
 {
+    size_t first = 0;
+    if (all[at].zone[0] == '\0') return 0;
+    while (strcmp(all[first].zone, all[at].zone) != 0)
+        first++;
+    return (uint32_t)all[first].id;
+}
+
+static void fill_instance(const struct tm_cloud_driver *d, const struct tm_cloud_instance *all, size_t at,
+                          Tmw__Instance *out)
+{
+    const struct tm_cloud_instance *instance = &all[at];
     int64_t base_ms = d->options.before.time_ms;
     tmw__instance__init(out);
     out->id = instance->id;
@@ -250,6 +262,7 @@ static void fill_instance(const struct tm_cloud_driver *d, const struct tm_cloud
     out->announced = instance->noticed_ms >= 0;
     out->notice_left_ms = notice_left_ms(d, instance->id);
     out->bill_microusd = microusd(instance->bill_usd);
+    out->zone = zone_of(all, at);
     out->released = instance->state == TM_INSTANCE_RELEASED;
 }
 
@@ -280,7 +293,7 @@ static size_t fill_instances(const struct tm_cloud_driver *d, Tmw__Instance *tol
     }
     for (size_t i = 0; i < count && filled < TOLD_MAX; i++) {
         if (!is_told(d, &all[i], cloud_ms)) continue;
-        fill_instance(d, &all[i], &told[filled]);
+        fill_instance(d, all, i, &told[filled]);
         list[filled] = &told[filled];
         filled++;
     }

@@ -170,7 +170,7 @@ static uint32_t *gains_of(struct tm_coordinator *c, int64_t now_ms, const struct
     uint32_t *gains = tm_calloc(roster->member_count * decision->stages + 1, sizeof *gains);
     for (size_t i = 0; gains != NULL && i < roster->member_count; i++) {
         const struct known *k = tm_coord__member(c, &roster->members[i]);
-        if (k == NULL || !tm_coord__usable(c, k, now_ms)) continue;
+        if (k == NULL || roster->members[i].remote || !tm_coord__usable(c, k, now_ms)) continue;
         for (uint32_t s = 0; s < decision->stages; s++)
             gains[i * decision->stages + s] = overlap(c, k, decision, s, base) + 1;
     }
@@ -222,7 +222,10 @@ static int make_roster(struct tm_coordinator *c, int64_t now_ms, const struct tm
         const struct known *k = &c->known[i];
         if (base != NULL ? !reporter(c, k) : !tm_coord__usable(c, k, now_ms)) continue;
         struct tm_member *member = &roster.members[roster.member_count++];
-        *member = (struct tm_member){.id = k->peer.id, .incarnation = k->peer.incarnation, .spare = true};
+        *member = (struct tm_member){.id = k->peer.id,
+                                     .incarnation = k->peer.incarnation,
+                                     .spare = true,
+                                     .remote = tm_coord__remote(c, k, now_ms)};
         memcpy(member->address, k->address, sizeof member->address);
         memcpy(member->endpoint, k->endpoint, sizeof member->endpoint);
     }

@@ -177,28 +177,47 @@ static bool holds_stage(const struct tm_member *member, uint32_t stage)
     return !member->spare && member->stage == stage;
 }
 
-/* Holders for a layer: anchors first, then members that do not train it (their loss is another loss), then others. */
-static size_t choose_targets(struct tm_coordinator *c, uint32_t layer, uint64_t source, uint64_t targets[TARGETS_MAX])
+/* In which zone each member of the roster is; 0: not known. NULL: no memory. */
+static uint32_t *zones_of(const struct tm_coordinator *c)
+{
+    uint32_t *zones = tm_calloc(c->roster.member_count + 1, sizeof *zones);
+    for (size_t i = 0; zones != NULL && i < c->roster.member_count; i++) {
+        const Tmw__Instance *instance = tm_coord__instance(c, c->roster.members[i].id);
+        if (instance != NULL) zones[i] = instance->zone;
+    }
+    return zones;
+}
+
+/* How good a holder of a stage's layers a member is, the lower the better: anchors before all, then members that do not
+ * train them (their loss is another loss), then others; and of equals those in another zone than the source. */
+enum { HOLDER_RANKS = 6 };
+static int holder_rank(const struct known *k, const struct tm_member *member, uint32_t stage, bool elsewhere)
+{
+    int rank = k->anchor && !TM_PLANTED(anchors_last) ? 0 : holds_stage(member, stage) ? 2 : 1;
+    return 2 * rank + (elsewhere ? 0 : 1);
+}
+
+static size_t choose_targets(struct tm_coordinator *c, uint32_t layer, const struct tm_member *source,
+                             const uint32_t *zones, uint64_t targets[TARGETS_MAX])
 {
     uint32_t stage = tm_roster_stage_of(&c->roster, layer);
+    uint32_t zone = zones[source - c->roster.members];
     size_t count = 0;
     size_t wanted = c->options.copies < TARGETS_MAX - 1 ? c->options.copies : TARGETS_MAX - 1;
-    for (int round = 0; round < 3; round++) {
+    for (int rank = 0; rank < HOLDER_RANKS; rank++) {
         for (size_t i = 0; i < c->roster.member_count && count < wanted; i++) {
-            const struct tm_member *member = &c->roster.members[(i + layer) % c->roster.member_count];
+            size_t at = (i + layer) % c->roster.member_count;
+            const struct tm_member *member = &c->roster.members[at];
             const struct known *k = tm_coord__member(c, member);
-            if (k == NULL || !tm_coord__usable(c, k, k->heard_ms) || member->id == source) continue;
-            int rank = k->anchor ? 0 : holds_stage(member, stage) ? 2 : 1;
-            bool chosen = rank != round;
-            for (size_t t = 0; t < count; t++)
-                chosen = chosen || targets[t] == member->id;
-            if (!chosen) targets[count++] = member->id;
+            if (k == NULL || !tm_coord__usable(c, k, k->heard_ms) || member->id == source->id) continue;
+            bool elsewhere = !TM_PLANTED(zones_ignored) && zone != 0 && zones[at] != 0 && zones[at] != zone;
+            if (holder_rank(k, member, stage, elsewhere) == rank) targets[count++] = member->id;
         }
     }
     return count;
 }
 
-static int plan_parts(struct tm_coordinator *c, bool files_only)
+static int plan_parts(struct tm_coordinator *c, bool files_only, const uint32_t *zones)
 {
     bool to_files = files_only || c->options.copies_to_files;
     size_t most = (size_t)c->options.layers * (TARGETS_MAX + 1);
@@ -211,7 +230,7 @@ static int plan_parts(struct tm_coordinator *c, bool files_only)
         uint32_t stage = tm_roster_stage_of(&c->roster, l);
         const struct tm_member *source = tm_roster_at(&c->roster, l % c->roster.pipelines, stage);
         uint64_t targets[TARGETS_MAX];
-        size_t count = files_only ? 0 : choose_targets(c, l, source->id, targets);
+        size_t count = files_only ? 0 : choose_targets(c, l, source, zones, targets);
         if (count == 0 && !to_files) return -(int)TM_ENONE; /* nowhere to put it */
         /* The source keeps its snapshot too: when a peer is lost, the others' layers of that step are still there. */
         if (count > 0) targets[count++] = source->id;
@@ -283,7 +302,10 @@ void tm_coord__copy_at(struct tm_coordinator *c, int64_t now_ms, uint64_t step, 
     c->copying.set = ++c->newest_set;
     c->copying.step = step;
     c->copying.since_ms = now_ms;
-    if (plan_parts(c, files_only) != 0) {
+    uint32_t *zones = zones_of(c);
+    int rc = zones == NULL ? -(int)TM_ENOMEM : plan_parts(c, files_only, zones);
+    tm_free(zones);
+    if (rc != 0) {
         copying_end(c);
         c->copied_ms = now_ms;
         return;

@@ -39,12 +39,15 @@ static void show_workers(struct tm_coordinator *c, int64_t now_ms, bool reported
             if (view->leaving_count++ == 0 || left_ms < view->leaving_left_ms) view->leaving_left_ms = left_ms;
         }
         if (!tm_coord__usable(c, k, now_ms) || (reported_only && k->reported != c->generation)) continue;
+        if (tm_coord__remote(c, k, now_ms)) continue;
         const struct tm_member *member = runs ? tm_roster_find(&c->roster, k->peer.id) : NULL;
         workers[view->worker_count++] =
             (struct tm_run_worker){.id = k->peer.id, .anchor = k->anchor, .seated = member != NULL && !member->spare};
     }
     for (size_t i = 0; i < c->started.member_count; i++) {
         const struct known *k = tm_coord__member(c, &c->started.members[i]);
+        if (c->started.members[i].remote) continue;
+        view->last_workers++;
         view->last_here += k != NULL && tm_coord__usable(c, k, now_ms);
     }
 }
@@ -65,7 +68,6 @@ void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_on
                                .stages = runs ? c->roster.stages : 0,
                                .last_pipelines = c->started.pipelines,
                                .last_stages = c->started.stages,
-                               .last_workers = c->started.member_count,
                                .only_one_replica = runs && one_replica(c),
                                .since_copy_ms = now_ms - c->copied_ms,
                                .copied_step = durable == NULL ? 0 : durable->step,
@@ -112,6 +114,18 @@ static enum tm_change_cause leaving(struct tm_coordinator *c, int64_t now_ms)
     return cause;
 }
 
+/* A remote that has come since the generation was made: nobody knows its address before the next. */
+static bool remote_arrived(struct tm_coordinator *c, int64_t now_ms)
+{
+    for (size_t i = 0; c->options.copies > 0 && i < c->known_count; i++) {
+        const struct known *k = &c->known[i];
+        if (!tm_coord__remote(c, k, now_ms)) continue;
+        const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
+        if (member == NULL || member->incarnation != k->peer.incarnation) return true;
+    }
+    return false;
+}
+
 /* How long a change may be prepared: of a notice's time, a third is left for that. */
 static int64_t follow_limit(const struct tm_coordinator *c, int64_t now_ms, enum tm_change_cause cause)
 {
@@ -147,9 +161,11 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
     if (c->applied >= c->options.steps || too_few || decision.stop) return;
     if (cause == TM_CHANGED_NONE) {
-        if (same_layout(c, &decision)) tm_coord__follow_end(c, out);
-        if (same_layout(c, &decision) || now_ms - c->changed_ms < c->options.settle_ms) return;
-        bool more = (size_t)decision.pipelines * decision.stages > tm_roster_seated(&c->roster);
+        bool remote = remote_arrived(c, now_ms);
+        bool same = same_layout(c, &decision) && !remote;
+        if (same) tm_coord__follow_end(c, out);
+        if (same || now_ms - c->changed_ms < c->options.settle_ms) return;
+        bool more = remote || (size_t)decision.pipelines * decision.stages > tm_roster_seated(&c->roster);
         cause = more ? TM_CHANGED_ARRIVAL : TM_CHANGED_POLICY;
     }
     if (!tm_coord__followed(c, now_ms, &decision, follow_limit(c, now_ms, cause), out)) return;

@@ -295,6 +295,7 @@ struct known *tm_coord__member(struct tm_coordinator *c, const struct tm_member 
 struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_t id);
 bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int64_t now_ms);
 bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, int64_t now_ms);
+bool tm_coord__remote(const struct tm_coordinator *c, const struct known *k, int64_t now_ms); /* keeps copies alone */
 void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 bool tm_coord__runs(const struct tm_coordinator *c); /* a generation does, whether it is to go on or not */
 void tm_coord__enter(struct tm_coordinator *c, enum tm_coordinator_phase phase, int64_t now_ms);

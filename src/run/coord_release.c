@@ -22,7 +22,8 @@ static int dispensable(struct tm_coordinator *c, int64_t now_ms, uint64_t id)
     const struct tm_member *member = tm_roster_find(&c->roster, id);
     if (k == NULL || !k->registered) return member == NULL ? 4 : 0; /* one that is silent may come back with state */
     if (tm_coord__noticed(c, k, now_ms)) return 3;
-    return member == NULL || member->spare ? 2 : 1;
+    bool needed = member != NULL && (!member->spare || member->remote);
+    return needed || tm_coord__remote(c, k, now_ms) ? 1 : 2;
 }
 
 static size_t running(const struct tm_coordinator *c, bool spot)

@@ -142,6 +142,26 @@ bool tm_coord__usable(const struct tm_coordinator *c, const struct known *k, int
            !tm_coord__noticed(c, k, now_ms) && !tm_coord__releasing(c, k->peer.id);
 }
 
+static bool seated(const struct tm_coordinator *c, const struct known *k)
+{
+    const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
+    return member != NULL && !member->spare && member->incarnation == k->peer.incarnation;
+}
+
+/* Of the anchors that are here, those without a seat first, then the oldest: who is one stays one. */
+bool tm_coord__remote(const struct tm_coordinator *c, const struct known *k, int64_t now_ms)
+{
+    if (c->options.remotes == 0 || !k->anchor || !tm_coord__usable(c, k, now_ms)) return false;
+    bool has_seat = seated(c, k);
+    uint32_t before = 0;
+    for (size_t i = 0; i < c->known_count; i++) {
+        const struct known *other = &c->known[i];
+        if (other == k || !other->anchor || !tm_coord__usable(c, other, now_ms)) continue;
+        before += seated(c, other) != has_seat ? has_seat : other->peer.id < k->peer.id;
+    }
+    return before < c->options.remotes;
+}
+
 bool tm_coord__runs(const struct tm_coordinator *c)
 {
     return c->phase == TM_COORDINATOR_RUNNING || c->phase == TM_COORDINATOR_DRAINING ||

@@ -72,6 +72,7 @@ struct tm_coordinator_options {
     int64_t durable_wait_ms;    /* for holders of the newest set that are neither here nor known to be gone */
     uint32_t predicted_step_ms; /* where the decider predicts none for its layout; 0: none */
     uint32_t copies;            /* of each layer, in peers' memory */
+    uint32_t remotes;           /* so many anchors keep copies and do not train (tiering); the others train */
     bool copies_to_files;
     uint32_t sets_kept;
     bool fresh;  /* a new job: an empty record is no loss */

@@ -40,7 +40,7 @@ struct tm_run_view {
     /* The generation that started last, whether it still runs or not. */
     uint32_t last_pipelines;
     uint32_t last_stages;
-    size_t last_workers;   /* its members ... */
+    size_t last_workers;   /* its members, but for anchors that only keep copies ... */
     size_t last_here;      /* ... and how many of them are usable now */
     bool only_one_replica; /* some layer's state is on one worker alone */
     int64_t since_copy_ms; /* since the newest whole set's step was applied; -1: there is none */

@@ -103,7 +103,8 @@ static struct question ask_of(const struct tm_policy_decider *decider, const str
     if (question.lost > question.before) question.lost = question.before;
     question.shape = tm_shapes_find(shapes, (int)view->last_pipelines, (int)view->last_stages);
     if (shapes->list[question.shape].nodes > question.before) question.shape = TM_SHAPE_PAUSE;
-    int on_demand = on_demand_here(view);
+    int beside = decider->rule.anchors_train ? 0 : decider->rule.anchors; /* keep copies, do not train */
+    int on_demand = on_demand_here(view) > beside ? on_demand_here(view) - beside : 0;
     question.on_demand = on_demand < question.after ? on_demand : question.after;
     question.ordered = decider->on_demand > on_demand ? decider->on_demand - on_demand : 0;
     if (decider->rule.deadline_s > 0) question.left = (int)(seconds_left(&decider->rule, view) / LEFT_S);

@@ -40,6 +40,8 @@ static int check_seats(const struct tm_roster *roster, struct tm_error *e)
                                     member->pipeline);
         }
         if (member->spare) continue;
+        if (member->remote)
+            return tm_error_set(e, TM_EINPUT, "layout: remote %llu has a seat", (unsigned long long)member->id);
         if (member->pipeline >= roster->pipelines || member->stage >= roster->stages)
             return tm_error_set(e, TM_EINPUT, "layout: worker %llu outside the layout", (unsigned long long)member->id);
         seated++;
@@ -105,6 +107,7 @@ static int read_members(const Tmw__Layout *layout, struct tm_roster *out, struct
         *to = (struct tm_member){.id = from->id,
                                  .incarnation = from->incarnation,
                                  .spare = from->spare,
+                                 .remote = from->remote,
                                  .pipeline = from->pipeline,
                                  .stage = from->stage};
         memcpy(to->address, from->address, length + 1);
@@ -162,6 +165,7 @@ Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *ar
         members[i].address = from->address;
         members[i].endpoint = from->endpoint;
         members[i].spare = from->spare;
+        members[i].remote = from->remote;
         members[i].pipeline = from->pipeline;
         members[i].stage = from->stage;
         list[i] = &members[i];

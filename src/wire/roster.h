@@ -9,7 +9,8 @@ enum { TM_MEMBERS_MAX = 1024, TM_STAGES_MAX = 256, TM_LAYERS_MAX = 4096, TM_MEMB
 struct tm_member {
     uint64_t id;
     uint64_t incarnation;
-    bool spare; /* no seat: follows, holds copies, does not train */
+    bool spare;  /* no seat: follows, holds copies, does not train */
+    bool remote; /* a spare that is there for copies alone */
     uint32_t pipeline;
     uint32_t stage;
     char address[TM_MEMBER_ADDRESS_MAX];

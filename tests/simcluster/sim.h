@@ -266,6 +266,7 @@ struct sim {
     size_t supply;      /* of spot instances */
     size_t granting[2]; /* on their way: on demand, spot */
     int64_t rent_off_ms;
+    uint32_t anchors;        /* on-demand instances that hold copies; coordinator_options.remotes: they do not train */
     uint32_t on_demand_dice; /* the decider wants on-demand instances by dice of this many sides; 0: none */
 
     struct node nodes[NODES_MAX];

@@ -45,6 +45,21 @@ static void taken(struct sim *sim, struct event *event)
         sim_schedule(sim, sim->now_ms + 1000 + (int64_t)sim_below(sim, 20000), arrive, 0, 0, 0, 0, NULL, 0);
 }
 
+/* All spot instances at once: what is left is what anchors hold, and files. */
+static void spot_lost(struct sim *sim, struct event *event)
+{
+    (void)event;
+    if (sim->now_ms >= sim->faults.until_ms || sim->finished) return;
+    sim_trace(sim, "all spot instances are taken");
+    sim->fault_count++;
+    for (size_t i = 1; i < sim->node_count; i++) {
+        if (!sim->nodes[i].up || !sim->nodes[i].spot) continue;
+        sim_instance_gone(sim, &sim->nodes[i]);
+        if (sim->cloud_passive)
+            sim_schedule(sim, sim->now_ms + 1000 + (int64_t)sim_below(sim, 20000), arrive, 0, 0, 0, 0, NULL, 0);
+    }
+}
+
 static void notice(struct sim *sim, struct event *event)
 {
     struct node *node = &sim->nodes[event->a];
@@ -330,7 +345,7 @@ void faults_stop(struct sim *sim, struct event *event)
             notice(sim, &undo);
         }
     }
-    while (nodes_up(sim) < sim->stages + 1 && sim_add_instance(sim) != NULL)
+    while (nodes_up(sim) < sim->stages + 1 + sim->coordinator_options.remotes && sim_add_instance(sim) != NULL)
         continue;
 }
 
@@ -339,9 +354,10 @@ void faults_plan(struct sim *sim)
     static const double losses[] = {0, 0, 0.01, 0.05, 0.2};
     struct faults *faults = &sim->faults;
     size_t count = 2 + (size_t)sim_below(sim, 6);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count + sim->anchors; i++) {
         struct node *node = sim_add_instance(sim);
-        node->anchor = sim_unit(sim) < 0.15;
+        node->anchor = sim_unit(sim) < 0.15 || i < sim->anchors;
+        node->spot = i >= sim->anchors;
         node->clock_ppm = (int64_t)sim_below(sim, 60000) - 30000;
     }
     faults->loss = losses[sim_below(sim, 5)];
@@ -356,5 +372,9 @@ void faults_plan(struct sim *sim)
         orders_stop(sim, 5000 + (int64_t)sim_below(sim, (uint64_t)faults->until_ms),
                     2000 + (int64_t)sim_below(sim, 30000), sim_unit(sim) < 0.3);
     if (stops) sim->stop_at_once = sim_unit(sim) < 0.2;
+    for (int64_t at_ms = 10000, i = 0; sim->anchors > 0 && i < 3; i++) {
+        at_ms += (int64_t)sim_below(sim, 60000);
+        sim_schedule(sim, at_ms, spot_lost, 0, 0, 0, 0, NULL, 0);
+    }
     sim_schedule(sim, faults->until_ms, faults_stop, 0, 0, 0, 0, NULL, 0);
 }

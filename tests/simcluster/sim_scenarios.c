@@ -17,6 +17,8 @@ void scenario_setup(struct sim *sim)
     sim->by_policy = false;
     sim->cloud_passive = true;
     sim->on_demand_dice = 0;
+    sim->anchors = 0;
+    sim->coordinator_options.remotes = 0;
     sim->rule = (struct tm_use_all){.stages = 2, .workers_min = 2, .copy_every_ms = 8000};
     sim->coordinator_options.layers = 6;
     sim->coordinator_options.micro_batches = 6;
@@ -502,6 +504,98 @@ static void lost_in_stop(struct sim *sim)
     expect(sim, sim->rolled_back == 0, "steps are rolled back");
 }
 
+/* ---- anchors ---- */
+
+static void with_remotes(struct sim *sim)
+{
+    sim->coordinator_options.remotes = 2;
+    without_files(sim);
+}
+
+static void add_anchors(struct sim *sim, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct node *node = sim_add_instance(sim);
+        node->anchor = true;
+        node->spot = false;
+    }
+}
+
+/* All spot instances are lost at once, others come: the state is what anchors have in memory. */
+static void lose_all_spot(struct sim *sim)
+{
+    until_step(sim, 25);
+    uint64_t durable = tm_coordinator_look(sim->coordinator).durable_step;
+    size_t before = sim->generation_count;
+    expect(sim, durable > 0, "no copy set after 25 steps");
+    for (size_t i = 1; i < sim->node_count; i++)
+        if (sim->nodes[i].spot) take(sim, i);
+    for_ms(sim, 10000);
+    expect(sim, sim->generation_count == before, "anchors train alone");
+    for (int i = 0; i < 4; i++)
+        (void)sim_add_instance(sim);
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generation_count > before, "training does not go on");
+    expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "what anchors hold is not used");
+}
+
+static void tiering(struct sim *sim)
+{
+    add_anchors(sim, 2);
+    start_with(sim, 4);
+    expect(sim, seated(sim) == 4 && tm_roster_find(roster(sim), 1)->spare && tm_roster_find(roster(sim), 2)->spare,
+           "an anchor that is to keep copies has a seat");
+    lose_all_spot(sim);
+    until_step(sim, 40);
+    expect(sim, seated(sim) == 4 && tm_roster_find(roster(sim), 1)->spare, "a remote has a seat later on");
+}
+
+/* The remote comes when training has begun: copies go to it from then on. */
+static void late_remote(struct sim *sim)
+{
+    start_with(sim, 4);
+    add_anchors(sim, 1);
+    until_step(sim, 20);
+    expect(sim, tm_roster_find(roster(sim), 5) != NULL, "nobody knows of a remote that has arrived");
+    lose_all_spot(sim);
+}
+
+static void single_anchor(struct sim *sim)
+{
+    add_anchors(sim, 1);
+    start_with(sim, 3);
+    expect(sim, seated(sim) == 4, "an anchor that is to train has no seat");
+    lose_all_spot(sim);
+}
+
+static void three_without_files(struct sim *sim)
+{
+    sim->rule.workers_min = 3;
+    without_files(sim);
+}
+
+/* All instances of one zone are lost at once; numbers 1 and 4 are of one, 5 of another. */
+static void zone_lost(struct sim *sim)
+{
+    for (uint64_t i = 1; i <= 5; i++) {
+        (void)sim_add_instance(sim);
+        if (i == 2 || i == 3) take(sim, i);
+    }
+    until_step(sim, 20);
+    uint64_t durable = tm_coordinator_look(sim->coordinator).durable_step;
+    size_t before = sim->generation_count;
+    expect(sim, durable > 0, "no copy set after 20 steps");
+    take(sim, 1);
+    take(sim, 4);
+    (void)sim_add_instance(sim);
+    (void)sim_add_instance(sim);
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generation_count > before, "training does not go on");
+    expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "copies were in the zone of their source");
+}
+
 const struct scenario scenarios[] = {
     {"under-minimum", "survivors fall under the minimum and rejoin (Horovod's deadlock)", NULL, under_minimum},
     {"all-replicas-lost", "all replicas of a stage are lost: back to the newest copy set", NULL, all_replicas_lost},
@@ -530,6 +624,10 @@ const struct scenario scenarios[] = {
     {"slow-worker", "one worker is slow: an event names it", with_prediction, slow_worker},
     {"wrong-prediction", "steps take longer than predicted: an event says so", with_wrong_prediction, wrong_prediction},
     {"late-files", "files of a copy set that was given up come late, and lie over no other", only_files, late_files},
+    {"tiering", "all spot instances are lost; anchors that do not train have the state", with_remotes, tiering},
+    {"late-remote", "the same, and the anchor comes when training has begun", with_remotes, late_remote},
+    {"single-anchor", "the same, with one anchor that trains", without_files, single_anchor},
+    {"zone-lost", "all instances of one zone are lost at once", three_without_files, zone_lost},
     {"damaged-copy", "the newest copy set is damaged everywhere: the one before is used", NULL, damaged_copy},
 };
 const size_t scenario_count = sizeof scenarios / sizeof *scenarios;

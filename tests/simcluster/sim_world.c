@@ -8,7 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { UTC_START_MS = 1000000000, RESEND_MS = 600, AFTERMATH_MS = 45000, SETTLE_MS = 45000, POLICY_NODES_MAX = 16 };
+enum {
+    UTC_START_MS = 1000000000,
+    RESEND_MS = 600,
+    AFTERMATH_MS = 45000,
+    SETTLE_MS = 45000,
+    POLICY_NODES_MAX = 16,
+    ANCHOR_DICE = 9001
+};
 const char sim_token[] = "a token that only members of the job know";
 
 /* ---- randomness, words ---- */
@@ -702,10 +709,12 @@ static void dice_decide(void *context, const struct tm_run_view *view, struct tm
     }
     struct tm_decider decider = tm_decider_use_all(&rule);
     decider.decide(decider.context, view, out);
-    if (sim->on_demand_dice == 0 || !out->rents) return;
+    if (!out->rents) return;
     struct tm_random dice = tm_random_make(sim->seed, 7000 + view->applied / 30);
-    out->want_on_demand = (uint32_t)tm_random_below(&dice, sim->on_demand_dice);
-    out->want_spot -= out->want_on_demand < out->want_spot ? out->want_on_demand : out->want_spot;
+    if (sim->on_demand_dice > 0) out->want_on_demand = (uint32_t)tm_random_below(&dice, sim->on_demand_dice);
+    uint32_t training = out->want_on_demand + sim->anchors - sim->coordinator_options.remotes;
+    out->want_on_demand += sim->anchors;
+    out->want_spot -= training < out->want_spot ? training : out->want_spot;
 }
 
 /* As fast as it has instances, deeper pipelines a little less so. */
@@ -738,6 +747,8 @@ static void policy_make(struct sim *sim)
                                   .interval_s = 60,
                                   .workers_min = (int)sim->rule.workers_min,
                                   .workers_max = (int)sim->rule.workers_max,
+                                  .anchors = (int)sim->anchors,
+                                  .anchors_train = sim->coordinator_options.remotes == 0,
                                   .samples_per_step = 8,
                                   .deadline_s = sim->deadline_s,
                                   .copy_every_ms = sim->fixed_copies ? sim->rule.copy_every_ms : 0,
@@ -802,6 +813,18 @@ void sim_coordinator_start(struct sim *sim)
 
 /* ---- a run ---- */
 
+/* DeepVM's two ways to use on-demand instances, each in some worlds: remotes that keep copies and do not train, and one
+ * anchor that trains. From dice of their own, so that the other worlds are what they were. */
+static void draw_anchors(struct sim *sim)
+{
+    struct tm_random dice = tm_random_make(sim->seed, ANCHOR_DICE);
+    double kind = tm_random_unit(&dice);
+    if (kind >= 0.3) return;
+    sim->anchors = kind < 0.2 ? 1 + (uint32_t)tm_random_below(&dice, 2) : 1;
+    if (kind < 0.2) sim->coordinator_options.remotes = sim->anchors;
+    if (sim->coordinator_options.copies == 0) sim->coordinator_options.copies = 1;
+}
+
 void sim_init(struct sim *sim, uint64_t seed)
 {
     *sim = (struct sim){.seed = seed, .crash_after_actions = -1, .node_count = 1};
@@ -846,6 +869,7 @@ void sim_init(struct sim *sim, uint64_t seed)
                                                                .copies = (uint32_t)sim_below(sim, 3),
                                                                .copies_to_files = sim_unit(sim) < 0.5,
                                                                .sets_kept = 2};
+    draw_anchors(sim);
 }
 
 bool sim_begin(struct sim *sim)
