@@ -51,7 +51,8 @@ struct known {
     bool registered;         /* holds a lease */
     uint64_t past[PAST_MAX]; /* incarnations that are dead: what still comes from them is old */
     size_t past_next;
-    uint64_t nonce;
+    uint64_t round; /* of challenges */
+    uint64_t round_before;
     bool anchor;
     bool follows;           /* it can */
     uint64_t follow_number; /* that it obeys */
@@ -219,6 +220,7 @@ struct tm_coordinator {
     struct pace pace;
     uint32_t predicted_step_ms; /* of the layout, says the decider; 0: not known */
 
+    uint64_t rounds; /* grows whenever a process takes a number over */
     struct known *known;
     size_t known_count;
     size_t known_capacity;

@@ -9,24 +9,38 @@
 
 /* ---- joining ---- */
 
+/* The nonce is a function of who asks, so that a flood of unknown names costs no memory. It is new with each
+ * coordinator process and whenever another process has taken the number over (`round`): a hello that proves to be alive
+ * does so after that, and cannot be the late word of one that died unheard before. */
+static uint64_t nonce_of(const struct tm_coordinator *c, const struct tm_peer *peer, uint64_t round)
+{
+    struct tm_random random = tm_random_make(c->options.random_seed ^ peer->incarnation,
+                                             c->self.incarnation ^ peer->id * 4 ^ peer->role ^ round << 32);
+    return tm_random_u64(&random) | 1;
+}
+
+static uint64_t round_of(struct tm_coordinator *c, const struct tm_peer *peer)
+{
+    const struct known *k = tm_coord__find(c, peer->role, peer->id);
+    return k == NULL ? c->rounds : k->round;
+}
+
 void tm_coord__challenge(struct tm_coordinator *c, const struct tm_peer *to, struct tm_outbox *out)
 {
-    /* The nonce is a function of who asks, so that a flood of unknown names costs no memory; it is new with each
-     * coordinator process, so an answer proves that the other side lives now. */
-    struct tm_random random =
-        tm_random_make(c->options.random_seed ^ to->incarnation, c->self.incarnation ^ to->id * 4 ^ to->role);
     Tmw__Challenge body = TMW__CHALLENGE__INIT;
     tm_message message = tm_coord__head(c, to);
-    body.nonce = tm_random_u64(&random) | 1;
+    body.nonce = nonce_of(c, to, round_of(c, to));
     TM_BODY(message, CHALLENGE, challenge, &body);
     tm_outbox_send(out, to, &message);
 }
 
-static bool nonce_right(const struct tm_coordinator *c, const struct tm_peer *from, uint64_t nonce)
+/* The process that has the number has proven itself in the round before. */
+static bool nonce_right(struct tm_coordinator *c, const struct tm_peer *from, uint64_t nonce)
 {
-    struct tm_random random =
-        tm_random_make(c->options.random_seed ^ from->incarnation, c->self.incarnation ^ from->id * 4 ^ from->role);
-    return nonce == (tm_random_u64(&random) | 1);
+    const struct known *k = tm_coord__find(c, from->role, from->id);
+    if (k != NULL && k->peer.incarnation == from->incarnation && nonce == nonce_of(c, from, k->round_before))
+        return true;
+    return nonce == nonce_of(c, from, round_of(c, from));
 }
 
 static bool token_right(const struct tm_coordinator *c, const ProtobufCBinaryData *token)
@@ -84,7 +98,9 @@ static void replace_process(struct tm_coordinator *c, int64_t now_ms, struct kno
                         .cloud_notice_end_ms = old.cloud_notice_end_ms,
                         .quarantine_until_ms = old.quarantine_until_ms,
                         .quarantines = old.quarantines,
-                        .past_next = old.past_next};
+                        .past_next = old.past_next,
+                        .round = ++c->rounds,
+                        .round_before = old.round};
     memcpy(k->past, old.past, sizeof k->past);
     memset(k->layers, 0, c->options.layers * sizeof *k->layers);
     memset(k->followed, 0, c->options.layers * sizeof *k->followed);

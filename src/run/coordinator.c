@@ -112,7 +112,12 @@ struct known *tm_coord__add(struct tm_coordinator *c, enum tm_role role, uint64_
     struct layer_report *layers = k->layers;
     struct layer_report *followed = k->followed;
     struct copy_held *copies = k->copies;
-    *k = (struct known){.peer = {.role = role, .id = id}, .layers = layers, .followed = followed, .copies = copies};
+    *k = (struct known){.peer = {.role = role, .id = id},
+                        .round = c->rounds,
+                        .round_before = c->rounds,
+                        .layers = layers,
+                        .followed = followed,
+                        .copies = copies};
     if (k->layers == NULL) k->layers = tm_calloc(c->options.layers, sizeof *k->layers);
     if (k->followed == NULL) k->followed = tm_calloc(c->options.layers, sizeof *k->followed);
     bool whole = k->layers != NULL && k->followed != NULL;
