@@ -7,7 +7,8 @@
  * so either can be below 0). Times are the record's. Ratios are to torchrun
  * elastic on the same events as published with the issue that set the targets (bench/torch_recovery.py measures it).
  *
- * Use: bench_recovery TIDEMILL [ROUNDS] */
+ * Use: bench_recovery TIDEMILL [ROUNDS [WIDTH]]; with a width of the network, planned changes alone, of that much
+ * state. */
 #include "api/api_client.h"
 #include "base/alloc.h"
 #include "base/paths.h"
@@ -76,14 +77,14 @@ static void write_file(const char *path, const char *text)
 }
 
 /* A network whose step takes some 50 ms on four workers and two cores. */
-static void write_job(const char *path, const char *fleet)
+static void write_job(const char *path, int width, const char *fleet)
 {
     char text[1024];
     (void)snprintf(text, sizeof text,
-                   "name: recovery\nmodel: {gpt: {layers: 4, hidden: 64, heads: 4, ctx: 64, dropout: 0.1}}\n"
+                   "name: recovery\nmodel: {gpt: {layers: 4, hidden: %d, heads: 4, ctx: %d, dropout: 0.1}}\n"
                    "data: kjv-new-testament\nbatch: 16\nmicro_batch: 2\nsteps: 1000000\nseed: 1\n"
                    "optimizer: {lr: 1e-3, clip: 1.0}\ndeterminism: bitwise\nfleet: {%s}\n",
-                   fleet);
+                   width, width > 64 ? 16 : 64, fleet);
     write_file(path, text);
 }
 
@@ -348,7 +349,7 @@ static void bench_kills(const char *tidemill, const char *folder, int rounds)
     char trace[300];
     (void)snprintf(job, sizeof job, "%s/kills.yaml", folder);
     (void)snprintf(trace, sizeof trace, "%s/still.tmtrace", folder);
-    write_job(job, "speed: 1, limit: 4, scaled: 0, stages_min: 2, stages_max: 2");
+    write_job(job, 64, "speed: 1, limit: 4, scaled: 0, stages_min: 2, stages_max: 2");
     write_file(trace, "tidemill-trace 1\ninstance: p3.2xlarge\nend: 86400s\n\n0 +4\n");
     start_run(&run, tidemill, folder, "kills", job, trace);
     kill_things(&run, rounds, &kills);
@@ -376,7 +377,7 @@ static void bench_kills(const char *tidemill, const char *folder, int rounds)
 }
 
 /* Instances come and go as announced, one every three seconds. */
-static void bench_planned(const char *tidemill, const char *folder, int rounds)
+static void bench_planned(const char *tidemill, const char *folder, int rounds, int width)
 {
     struct run run;
     char job[300];
@@ -384,7 +385,7 @@ static void bench_planned(const char *tidemill, const char *folder, int rounds)
     struct tm_text text;
     (void)snprintf(job, sizeof job, "%s/planned.yaml", folder);
     (void)snprintf(trace, sizeof trace, "%s/planned.tmtrace", folder);
-    write_job(job, "speed: 1, limit: 4, scaled: 0, notice: 2s, stages_min: 2, stages_max: 2");
+    write_job(job, width, "speed: 1, limit: 4, scaled: 0, notice: 2s, stages_min: 2, stages_max: 2");
     tm_text_init(&text, 1 << 16);
     tm_text_puts(&text, "tidemill-trace 1\ninstance: p3.2xlarge\nend: 86400s\n\n0 +4\n");
     for (int i = 0; i < rounds; i++)
@@ -407,6 +408,8 @@ static void bench_planned(const char *tidemill, const char *folder, int rounds)
         if (h->cause[i] == TM_CHANGED_NOTICE) leave[leaves++] = s;
         if (h->cause[i] == TM_CHANGED_ARRIVAL) join[joins++] = s;
     }
+    printf("planned changes, with %.1f MB of state in steps of %.1f ms:\n", 4 * 12.0 * width * width * 12 / 1e6,
+           step_ms);
     row("planned departure: pause", leave, leaves, 0.5, 0, "");
     row("join: pause", join, joins, 0.5, 0, "");
     printf("%-34s %" PRIu64 " steps done again, %" PRIu64 " rolled back\n", "  work", h->redone, h->rolled_back);
@@ -417,14 +420,16 @@ int main(int argc, char **argv)
 {
     char folder[] = "/tmp/tidemill-bench-XXXXXX";
     int rounds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 7;
-    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX) fail("use", "bench_recovery TIDEMILL [ROUNDS]");
+    int width = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 64;
+    if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX || width < 4 || width > 4096 || width % 4 != 0)
+        fail("use", "bench_recovery TIDEMILL [ROUNDS [WIDTH]]");
     if (mkdtemp(folder) == NULL) fail(folder, strerror(errno));
     (void)setenv("TIDEMILL_DATA_DIR", folder, 1);
     printf(
         "faults, four workers of the built-in engine, %d of each; torchrun's figures as published with the targets:\n",
         rounds);
-    bench_kills(argv[1], folder, rounds);
-    bench_planned(argv[1], folder, rounds);
+    if (argc <= 3) bench_kills(argv[1], folder, rounds);
+    bench_planned(argv[1], folder, rounds, width);
     char command[300];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
     return system(command) == 0 ? 0 : 1;

@@ -252,7 +252,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     tm_coord__copy_heard(c, now_ms, k, body, out);
     if (c->phase == TM_COORDINATOR_DRAINING) tm_coord__drain_check(c, now_ms, out);
     if (c->phase == TM_COORDINATOR_STOPPING) tm_coord__stop_check(c, now_ms, out);
-    acknowledge(c, k, body->sequence, out);
+    if (!tm_coord__ended(c)) acknowledge(c, k, body->sequence, out); /* else it would not know of a drain any more */
 }
 
 /* ---- agents ---- */

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, SPEED = 60, NOTICE_MS = 120000, ON_DEMAND_START_MS = 90000 };
@@ -42,6 +43,24 @@ static void fill_fleet(struct tm_job_fleet *fleet)
     if (fleet->seed == 0) fleet->seed = 1;
 }
 
+/* Anchors as a plan writes them ("2x c5.xlarge") keep copies and do not train, unless the fleet says otherwise. */
+static int take_anchors(const struct tm_job *job, const char *path, struct tm_job_fleet *fleet, struct tm_error *e)
+{
+    if (fleet->on_demand > 0) return 0;
+    for (size_t i = 0; i < job->anchors.count; i++) {
+        char *end = NULL;
+        long count = strtol(job->anchors.items[i], &end, 10);
+        if (count < 1 || count > 64 || *end != 'x')
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: anchors: expected COUNTx TYPE with at most 64, such as \"1x c5.xlarge\", not "
+                                "\"%.40s\"",
+                                path, job->anchors.items[i]);
+        fleet->on_demand += count;
+        if (fleet->on_demand_trains == TM_FLEET_UNSAID) fleet->on_demand_trains = 0;
+    }
+    return 0;
+}
+
 /* A trace that a job file names lies beside it, unless it is one of those that ship. */
 static const char *trace_beside(const char *trace, const char *folder, struct tm_arena *arena)
 {
@@ -63,6 +82,8 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     if (job->fleet.trace != NULL && fleet.trace == NULL) return tm_error_nomem(e);
     if (fleet.instance != NULL) fleet.instance = tm_arena_strdup(arena, fleet.instance);
     if (job->fleet.instance != NULL && fleet.instance == NULL) return tm_error_nomem(e);
+    int rc = take_anchors(job, path, &fleet, e);
+    if (rc != 0) return rc;
     fill_fleet(&fleet);
     settings->fleet = fleet;
     settings->name = tm_arena_strdup(arena, job->name != NULL ? job->name : "job");
@@ -137,6 +158,11 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
                             "%s: fleet.on_demand: %lld instances, but at most %lld in all; raise fleet.limit or "
                             "--limit",
                             place, (long long)fleet->on_demand, (long long)fleet->limit);
+    if (fleet->on_demand_trains == 0 && fleet->workers_min > fleet->limit - fleet->on_demand)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.workers_min: %lld workers at least, but of %lld instances %lld keep copies and "
+                            "do not train; raise fleet.limit or --limit",
+                            place, (long long)fleet->workers_min, (long long)fleet->limit, (long long)fleet->on_demand);
     if (fleet->to_ms != 0 && fleet->to_ms <= fleet->from_ms)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.to: must lie behind fleet.from", place);
     if (fleet->stages_max > 0 && fleet->stages_min > fleet->stages_max)

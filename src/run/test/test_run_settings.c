@@ -41,6 +41,12 @@ static void defaults_and_what_is_said(void **state)
     assert_int_equal(s.fleet.spot_usd_h_millionths, 500000);
     assert_int_equal(s.fleet.on_demand_usd_h_millionths, TM_FLEET_UNSAID);
     tm_run_settings_deinit(&s);
+    assert_row(settings_of("name: a\nanchors: [1x c5.xlarge, 2x m6i.xlarge]\n", &s, &e) == 0, "%s", e.text);
+    assert_true(s.fleet.on_demand == 3 && s.fleet.on_demand_trains == 0);
+    tm_run_settings_deinit(&s);
+    assert_row(settings_of("name: a\nanchors: 2x c5.xlarge\nfleet: {on_demand: 1}\n", &s, &e) == 0, "%s", e.text);
+    assert_true(s.fleet.on_demand == 1 && s.fleet.on_demand_trains == 1);
+    tm_run_settings_deinit(&s);
 }
 
 static void what_is_wrong_is_named(void **state)
@@ -53,6 +59,10 @@ static void what_is_wrong_is_named(void **state)
         {"name: a\nfleet: {limit: 65}\n", "job.yaml:2:16: fleet.limit: expected"},
         {"name: a\nfleet:\n  workers_min: 9\n", "fleet.workers_min: 9 workers at least, but at most 6 instances"},
         {"name: a\nfleet: {on_demand: 9}\n", "job.yaml:2: fleet.on_demand: 9 instances"},
+        {"name: a\nanchors: c5.xlarge\n", "job.yaml: anchors: expected COUNTx TYPE"},
+        {"name: a\nanchors: 6x c5.xlarge\n", "fleet.on_demand: 6 instances, but at most 6 in all"},
+        {"name: a\nfleet: {on_demand: 2, on_demand_trains: 0, workers_min: 5}\n",
+         "fleet.workers_min: 5 workers at least, but of 6 instances 2 keep copies"},
         {"name: a\nfleet: {from: 10m, to: 5m}\n", "job.yaml:2: fleet.to: must lie behind"},
         {"name: a\nfleet: {stages_min: 3, stages_max: 2}\n", "job.yaml:2: fleet.stages_min: must not be above"},
         {"name: a\nfleet: {sped: 3}\n", "did you mean \"speed\"?"},
