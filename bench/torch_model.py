@@ -3,10 +3,12 @@
     torch_model.py tidemill --steps N --determinism fast|bitwise
     torch_model.py ddp --steps N --checkpoint FILE --every K     (under torchrun)
 
-Each prints "applied STEP of WORKERS loss L at T" after every step; T is the clock on the wall.
+Each prints "applied STEP of WORKERS loss L at T" after every step; T is the clock on the wall. With --turns SOCKET
+it trains in turns instead (bench/torch_steady.py): a block of steps when it is told to, and tells how long that took.
 """
 import argparse
 import os
+import socket
 import time
 
 import torch
@@ -77,6 +79,29 @@ def tell(step: int, workers: int, loss: float) -> None:
     print(f"applied {step} of {workers} loss {loss:.5f} at {time.time():.3f}", flush=True)
 
 
+class Turns:
+    """Called after every step. At the end of a block: tells the bench what it took, and waits for the next turn."""
+
+    def __init__(self, words: argparse.Namespace, kind: str) -> None:
+        self._block, self._began = words.block, 0.0
+        self._line = socket.socket(socket.AF_UNIX)
+        self._line.connect(words.turns)
+        self._line.sendall(f"{kind}\n".encode())
+
+    def __call__(self, step: int, workers: int) -> bool:
+        """False: that was the last turn."""
+        if workers != 2 or step % self._block:
+            return True
+        now = time.perf_counter()
+        if self._began:
+            self._line.sendall(f"{now - self._began:.6f} {time.process_time() - self._cpu:.6f}\n".encode())
+        else:
+            self._line.sendall(b"ready\n")
+        go_on = self._line.recv(1) == b"g"
+        self._began, self._cpu = time.perf_counter(), time.process_time()
+        return go_on
+
+
 def tidemill_loop(words: argparse.Namespace) -> None:
     import tidemill.torch
 
@@ -85,7 +110,11 @@ def tidemill_loop(words: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     model, optimizer = make()
     job.attach(model, optimizer)
-    job.after_step(lambda step, loss: tell(step, job.world_size, loss))
+    if words.turns:
+        turns = Turns(words, words.determinism)
+        job.after_step(lambda step, loss: turns(step, job.world_size) or os._exit(0))
+    else:
+        job.after_step(lambda step, loss: tell(step, job.world_size, loss))
     for inputs, targets in job.batches(Words()):
         with job.step() as step:
             step.backward(loss_of(model, inputs, targets))
@@ -101,6 +130,7 @@ def ddp_loop(words: argparse.Namespace) -> None:
     dist.init_process_group("gloo")
     rank, workers = dist.get_rank(), dist.get_world_size()
     model, optimizer = make()
+    turns = Turns(words, "ddp") if words.turns else None
     step = 0
     if words.checkpoint and os.path.exists(words.checkpoint):
         saved = torch.load(words.checkpoint)
@@ -127,7 +157,9 @@ def ddp_loop(words: argparse.Namespace) -> None:
                 loss.backward()
             total += loss.item()
         optimizer.step()
-        if rank == 0:
+        if turns is not None and not turns(step, workers):
+            break
+        if turns is None and rank == 0:
             tell(step, workers, total)
         if rank == 0 and words.checkpoint and step % words.every == 0:
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step},
@@ -146,6 +178,8 @@ def main() -> None:
     parser.add_argument("--determinism", default="fast")
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--every", type=int, default=20)
+    parser.add_argument("--turns", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--block", type=int, default=10, help=argparse.SUPPRESS)
     words = parser.parse_args()
     (tidemill_loop if words.loop == "tidemill" else ddp_loop)(words)
 

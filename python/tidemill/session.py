@@ -6,6 +6,8 @@ Both give the same `Work` to an engine, so a script need not know which of them 
 from __future__ import annotations
 
 import ctypes
+import os
+import select
 import signal
 import sys
 import threading
@@ -210,13 +212,37 @@ class Alone:
         pass
 
 
-def stay_with_agent() -> None:
-    """A worker must not outlive its agent, and must die of a signal while it waits in C."""
+def stay_with_agent(variables: Mapping[str, str] = os.environ) -> None:
+    """A worker must not outlive its agent, and must die of a signal while it waits in C.
+
+    The agent may be gone already, or a shell may stand between: so it is watched by its pid, which it has told."""
+    agent = variables.get("TIDEMILL_AGENT_PID", "")
     if sys.platform.startswith("linux"):
         parent_death_signal = 1
         ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL, 0, 0, 0)
+    if agent.isdigit() and hasattr(os, "pidfd_open"):
+        try:
+            handle = os.pidfd_open(int(agent))
+        except ProcessLookupError:
+            _end_group()
+        except OSError:
+            return  # a machine that does not let us
+        else:
+            threading.Thread(target=_end_with, args=(handle,), daemon=True).start()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _end_with(handle: int) -> None:
+    """Until that process has ended; then this one, and all that the agent has started with it."""
+    watch = select.poll()
+    watch.register(handle, select.POLLIN)
+    watch.poll()
+    _end_group()
+
+
+def _end_group() -> None:
+    os.killpg(0, signal.SIGKILL)
 
 
 __all__: Sequence[str] = ["APPLY", "Alone", "Engine", "Peer", "STEP", "Session", "Work", "stay_with_agent", "under_agent"]

@@ -1,5 +1,6 @@
 /* The worker of one instance, as its agent starts it: the built-in engine, or the job's own command. A command of the
  * program's own, in no list. */
+#include "base/number.h"
 #include "cli/commands.h"
 #include "cli/run_work.h"
 #include "cli/run_worker.h"
@@ -11,7 +12,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -85,13 +85,24 @@ static int become_command(struct tm_cli *cli, const char *path, const char *fold
     return rc;
 }
 
+/* Did the agent die before we asked to die with it? */
+static bool is_orphan(const struct tm_cli *cli)
+{
+    const char *agent = cli->env->variable(cli->env, "TIDEMILL_AGENT_PID");
+    int64_t pid = 0;
+    int64_t start = 0;
+    if (agent == NULL || !tm_number_i64(agent, strlen(agent), &pid) || pid < 2 || pid > INT32_MAX) return false;
+    return getppid() == 1 || cli->env->process_started(cli->env, (int)pid, &start, NULL) != 0;
+}
+
 int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
 {
     const char *dir = tm_given_text(cli, "state");
     char path[TM_STATE_PATH_MAX];
     struct tm_run_settings settings;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive its agent */
-    (void)signal(SIGXFSZ, SIG_IGN);         /* a full disk is an error of write */
+    if (is_orphan(cli)) return tm_error_set(e, TM_ECANCELED, "the agent that started this worker is gone");
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error of write */
     tm_run_settings_init(&settings);
     int rc = 0;
     if (dir != NULL) {

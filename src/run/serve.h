@@ -30,7 +30,7 @@ struct tm_agent_service {
     const char *coordinator; /* HOST:PORT */
     const char *tls_folder;
     /* The worker's command; "%u" in a word becomes its incarnation. NULL ends it. It leads a process group, and gets
-     * TIDEMILL_INCARNATION beside `variables` (NULL ends them; NULL: none). */
+     * TIDEMILL_INCARNATION and TIDEMILL_AGENT_PID beside `variables` (NULL ends them; NULL: none). */
     const char *const *worker;
     const char *const *variables;
     const char *worker_file;                /* its pid and start are written there; NULL: not */

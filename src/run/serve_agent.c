@@ -49,11 +49,13 @@ static int start_process(struct service *s, uint64_t incarnation, struct tm_erro
 {
     char number[32];
     char variable[64];
+    char parent[64];
     const char *words[WORDS_MAX + 1];
-    const char *variables[VARIABLES_MAX + 2];
+    const char *variables[VARIABLES_MAX + 3];
     size_t count = 0;
     (void)snprintf(number, sizeof number, "%" PRIu64, incarnation);
     (void)snprintf(variable, sizeof variable, "TIDEMILL_INCARNATION=%s", number);
+    (void)snprintf(parent, sizeof parent, "TIDEMILL_AGENT_PID=%d", s->env->process_self(s->env));
     for (; s->given->worker[count] != NULL && count < WORDS_MAX; count++)
         words[count] = strcmp(s->given->worker[count], "%u") == 0 ? number : s->given->worker[count];
     words[count] = NULL;
@@ -61,6 +63,7 @@ static int start_process(struct service *s, uint64_t incarnation, struct tm_erro
     for (; s->given->variables != NULL && s->given->variables[count] != NULL && count < VARIABLES_MAX; count++)
         variables[count] = s->given->variables[count];
     variables[count++] = variable;
+    variables[count++] = parent; /* who has lost its agent before it could watch it knows it by this */
     variables[count] = NULL;
     struct tm_process_options options = {.argv = words, .variables = variables, .group = true};
     int rc = s->env->process_start_with(s->env, &options, &s->worker, e);

@@ -13,10 +13,12 @@ HERE = Path(__file__).resolve().parent
 
 def main() -> int:
     sys.path.insert(0, str(HERE))
+    from cluster import Skipped
+
     build = Path(sys.argv[1])
     tier = sys.argv[2] if len(sys.argv) > 2 else "quick"
     wanted = [w for w in os.environ.get("TORCH_TESTS", "").split(",") if w]
-    passed = failed = 0
+    passed = failed = skipped = 0
     for path in sorted(HERE.glob("check_*.py")):
         if path.stem == "check_all":
             continue
@@ -30,12 +32,15 @@ def main() -> int:
                 try:
                     function(build, Path(folder))
                     passed += 1
+                except Skipped as why:
+                    skipped += 1
+                    print(f"skipped {name[5:]}: {why}")
                 except Exception:  # noqa: BLE001
                     failed += 1
                     print(f"FAILED {path.stem}.{name}")
                     traceback.print_exc(file=sys.stdout)
                 sys.stdout.flush()
-    print(f"tally {passed} {failed} 0")
+    print(f"tally {passed} {failed} {skipped}")
     return 1 if failed else 0
 
 

@@ -18,6 +18,10 @@ class Trouble(AssertionError):
     """A test's expectation does not hold."""
 
 
+class Skipped(Exception):
+    """A test that needs what is not here."""
+
+
 class Cluster:
     """Use as a context: whatever was started ends with it."""
 

@@ -3,11 +3,16 @@
 gloo waits for its peers until a timeout, and nothing makes it stop before. So nobody waits in it: operations run in
 gloo's own threads, we wait for their futures and look meanwhile whether the step was cancelled. A group that is given up
 goes to a thread that waits for its end; its buffers belong to it alone, so that what it still does harms nobody.
+
+NCCL's operations are the GPU's: we look whether they are done, and a group that is given up is aborted. What is in the
+CPU's memory (losses, statistics) goes over the GPU and back.
 """
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from datetime import timedelta
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
@@ -17,6 +22,7 @@ import torch.distributed as dist
 from tidemill.errors import TidemillError
 
 _POLL_S = 0.02
+_POLL_NCCL_S = 0.0002
 
 
 class StepCancelled(TidemillError):
@@ -31,17 +37,19 @@ class Home:
         self._store = dist.TCPStore(host, 0, None, True, timeout=timedelta(seconds=60), wait_for_workers=False)
         self.port = self._store.port
 
-    def endpoint(self, digest: str) -> str:
-        return f"{self.host}:{self.port}#{digest}"
+    def endpoint(self, digest: str, gpu: str = "") -> str:
+        """gpu: which one, where each worker needs one for itself."""
+        return f"{self.host}:{self.port}#{digest}" + (f"@{gpu}" if gpu else "")
 
 
-def read_endpoint(text: str) -> Tuple[str, int, str]:
-    """host, port and the digest of the initial state."""
-    place, _, digest = text.partition("#")
+def read_endpoint(text: str) -> Tuple[str, int, str, str]:
+    """host, port, the digest of the initial state, and the GPU where each worker needs one for itself."""
+    place, _, rest = text.partition("#")
     host, _, port = place.rpartition(":")
+    digest, _, gpu = rest.partition("@")
     if not host or not port.isdigit():
         raise TidemillError(f"a peer's endpoint is {text!r}, not HOST:PORT#DIGEST: it is not a PyTorch worker")
-    return host, int(port), digest
+    return host, int(port), digest, gpu
 
 
 _given_up: List[threading.Thread] = []
@@ -71,8 +79,18 @@ def _bury(things: Sequence[Any]) -> None:
     thread.start()
 
 
+class _OverGpu:
+    """An operation on a copy in the GPU's memory, for NCCL; the result goes back to where it came from."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.copy, self.work = tensor, tensor.cuda(), None
+
+    def finish(self) -> None:
+        self.tensor.copy_(self.copy)
+
+
 class Group:
-    """The members of a generation that exchange tensors; size 1 needs no group at all."""
+    """The members of a generation that exchange tensors; gloo needs no group for a single one."""
 
     def __init__(self, rank: int, size: int, cancelled: Callable[[], bool]) -> None:
         self.rank, self.size = rank, size
@@ -80,10 +98,13 @@ class Group:
         self._group: Optional[Any] = None
         self._works: List[Any] = []
         self._broken = False
+        self._nccl = False
 
     def connect(self, name: str, host: str, meeting: Tuple[str, int], backend: str, timeout_s: float) -> None:
-        """Meets the others at the first one's store."""
-        if self.size == 1:
+        """Meets the others at the first one's store. NCCL is tried by one alone, too: what is wrong with it is better
+        known now than when a second worker comes."""
+        self._nccl = backend == "nccl"
+        if self.size == 1 and not self._nccl:
             return
         done = threading.Event()
         result: List[Any] = []
@@ -115,6 +136,10 @@ class Group:
             return None
         options = dist.AllreduceOptions()
         options.reduceOp = op
+        if self._nccl and tensor.device.type == "cpu":
+            over = _OverGpu(tensor)
+            over.work = self._begin(self._group.allreduce, [over.copy], options)
+            return over
         return self._begin(self._group.allreduce, [tensor], options)
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
@@ -138,6 +163,9 @@ class Group:
     def wait(self, work: Any) -> None:
         """Until it is done; StepCancelled when the step is given up or a peer is lost."""
         if work is None:
+            return
+        if self._nccl:
+            self._wait_for_gpu(work)
             return
         event = threading.Event()
         errors: List[RuntimeError] = []
@@ -164,6 +192,21 @@ class Group:
         if errors:
             raise self._break(errors[0])
 
+    def _wait_for_gpu(self, work: Any) -> None:
+        over = work if isinstance(work, _OverGpu) else None
+        inner = work if over is None else over.work
+        try:
+            while not inner.is_completed():
+                if self._cancelled():
+                    raise self._break(None)
+                time.sleep(_POLL_NCCL_S)
+            inner.wait()
+        except RuntimeError as error:
+            raise self._break(error) from error
+        self._works = [w for w in self._works if w is not inner]
+        if over is not None:
+            over.finish()
+
     def _break(self, error: Optional[BaseException]) -> StepCancelled:
         self._broken = True
         self.close()
@@ -171,13 +214,30 @@ class Group:
 
     def close(self) -> None:
         """Gives the group up, whatever it does."""
-        if self._group is not None:
+        if self._group is not None and self._nccl:
+            _abort(self._group)
+        elif self._group is not None:
             _bury([*self._works, self._group])
         self._group, self._works = None, []
 
 
+def _abort(group: Any) -> None:
+    """Ends NCCL's kernels, also those that wait for a peer that is gone; elsewhere, for it may take its time."""
+
+    def end() -> None:
+        try:
+            group.abort()
+        except RuntimeError:
+            pass
+
+    thread = threading.Thread(target=end, daemon=True)
+    _given_up.append(thread)
+    thread.start()
+
+
 def _make_group(backend: str, store: Any, rank: int, size: int, host: str, timeout: timedelta) -> Any:
     if backend == "nccl":
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # its watchdog would end the process
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = timeout
         return dist.ProcessGroupNCCL(store, rank, size, options)

@@ -67,6 +67,14 @@ def _setting(name: str, given: Any, variables: Any, convert: Callable[[str], Any
     return told
 
 
+def _gpu_of(device: torch.device) -> str:
+    """The GPU's own name, the same in every process."""
+    if device.type != "cuda":
+        raise UsageError(f"backend=\"nccl\" needs the model on a GPU, and it is on {device}: move it before attach, or say "
+                         "backend=\"gloo\"")
+    return str(torch.cuda.get_device_properties(device).uuid)
+
+
 def _determinism(text: str) -> str:
     if text not in ("bitwise", "fast"):
         raise ValueError(text)
@@ -116,6 +124,8 @@ class Job:
         micro_batch = micro_batch or batch
         if batch % micro_batch:
             raise UsageError(f"batch ({batch}) must be a multiple of micro_batch ({micro_batch})")
+        if backend not in ("gloo", "nccl"):
+            raise UsageError(f"backend is {backend!r}: it is \"gloo\" or \"nccl\"")
         if determinism not in ("bitwise", "fast"):
             raise UsageError(f"determinism is {determinism!r}: it is \"bitwise\" or \"fast\"")
         self.steps, self.batch, self.micro_batch, self.seed = steps, batch, micro_batch, seed
@@ -201,7 +211,8 @@ class Job:
         self._digest = digest
         kind = "cuda" if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
         kernel_class = f"torch-{torch.__version__.split('+')[0]}-{kind}-{torch.get_num_threads() if self.bitwise else 0}"
-        self._session = Session(engine, self._home.endpoint(digest), kernel_class)
+        gpu = _gpu_of(device) if self._backend == "nccl" else ""
+        self._session = Session(engine, self._home.endpoint(digest, gpu), kernel_class)
 
     # ---- the loop ----
 
@@ -376,7 +387,11 @@ class Job:
         if self._host is None:
             return None
         places = [read_endpoint(p.endpoint) for p in members]
-        for peer, (_, _, digest) in zip(members, places):
+        taken: Dict[str, Peer] = {}
+        for peer, (_, _, digest, gpu) in zip(members, places):
+            if gpu and taken.setdefault(gpu, peer) is not peer:
+                raise UsageError(f"workers {taken[gpu].instance} and {peer.instance} share the GPU {gpu}, which NCCL does "
+                                 "not allow: give each worker a GPU of its own, or say backend=\"gloo\"")
             if digest != self._digest:
                 raise UsageError(
                     f"worker {peer.instance} has built another model or other first weights than this one: build the "

@@ -244,6 +244,8 @@ class Pipeline:
         autocast: such as torch.bfloat16, for the computation; parameters stay as they are."""
         if len(layers) == 0 or len(layers) > _LAYERS_MAX:
             raise UsageError(f"a pipeline has 1 to {_LAYERS_MAX} layers, not {len(layers)}")
+        if job._backend != "gloo":
+            raise UsageError("stages exchange activations by gloo: say backend=\"gloo\" (or nothing) to init")
         if job._host is not None and job._layer_count != len(layers):
             raise UsageError(f"the job has {job._layer_count} layers, the script {len(layers)}: say `layers: "
                              f"{len(layers)}` in the job's file")

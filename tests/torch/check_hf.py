@@ -1,0 +1,164 @@
+"""Hugging Face: ElasticTrainer alone and through a loss, what it refuses, and models as lists of layers."""
+import os
+import subprocess
+from pathlib import Path
+
+import torch
+
+from cluster import ROOT, Cluster, Skipped, Trouble, python
+
+SCRIPT = str(ROOT / "tests" / "torch" / "train_hf.py")
+
+
+def need_transformers():
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise Skipped("the package transformers is not there (make venv)")
+
+
+def alone(folder: Path) -> str:
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
+    done = subprocess.run([python(), SCRIPT, str(folder / "alone")], capture_output=True, text=True, env=variables)
+    if done.returncode:
+        raise Trouble(done.stderr)
+    return done.stdout
+
+
+def weights(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("weights "))
+
+
+def test_hf_trainer_kill(build, folder):
+    """Two workers, one is lost with its agent, another joins: the same weights as plain `python train.py`."""
+    need_transformers()
+    words = [python(), SCRIPT, str(folder / "out"), "--gate", str(folder / "cluster" / "gate")]
+    variables = {"LOCAL_RANK": "0", "TIDEMILL_DETERMINISM": "bitwise"}  # as an agent sets it
+    with Cluster(build, folder / "cluster", words, 40, layers=4, micro_batches=4, variables=variables) as c:
+        c.start_agent(1)
+        c.start_agent(2)
+        c.await_step(4, 2)
+        c.kill_instance(1)
+        c.await_step(c.newest()[0] + 2, 1)
+        c.start_agent(3)
+        c.await_end()
+        c.await_(lambda: any("weights " in c.log(n) for n in (2, 3)), 60, "the final weights")
+        ended = next(c.log(n) for n in (2, 3) if "weights " in c.log(n))
+        if weights(ended) != weights(alone(folder)):
+            raise Trouble(f"other weights than the undisturbed run\n{c.tail()}")
+
+
+def test_hf_trainer_alone(build, folder):
+    """Callbacks see every step, logs and checkpoints come when they should, and the loss falls."""
+    need_transformers()
+    from train_hf import STEPS, train
+    from transformers import GPT2LMHeadModel
+
+    trainer, watch = train(str(folder), save_strategy="steps", save_steps=20, bf16=False)
+    assert watch.steps == list(range(1, STEPS + 1))
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    assert len(losses) == STEPS // 10 and losses[-1] < losses[0], losses
+    saved = GPT2LMHeadModel.from_pretrained(folder / f"checkpoint-{STEPS}")
+    for name, tensor in trainer.model.state_dict().items():
+        assert torch.equal(saved.state_dict()[name], tensor), name
+    assert (folder / "checkpoint-20").is_dir() and trainer.is_main
+
+
+def test_hf_like_plain_loop(build, folder):
+    """The same samples in a loop of plain PyTorch give the same weights, but for rounding."""
+    need_transformers()
+    from tidemill import samples
+    from train_hf import Tokens, make, train
+    from transformers import get_cosine_schedule_with_warmup
+
+    trainer, _ = train(str(folder), dropout=0.0, max_steps=6, max_grad_norm=0.5)
+    model, data = make(0.0).train(), Tokens()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
+    schedule = get_cosine_schedule_with_warmup(optimizer, 4, 6)
+    for step in range(1, 7):
+        optimizer.zero_grad()
+        for number in range(4):
+            items = samples.micro_batch_items(3, len(data), 16, 4, step, number)
+            ids = torch.stack([data[i]["input_ids"] for i in items])
+            (model(input_ids=ids, labels=ids).loss / 4).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        schedule.step()
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(trainer.model.state_dict()[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_hf_refused(build, folder):
+    """What would break a promise is refused by its name."""
+    need_transformers()
+    from tidemill.errors import UsageError
+    from tidemill.torch.hf import layers_of
+    from train_hf import train
+
+    for arguments in ({"eval_strategy": "steps"}, {"auto_find_batch_size": True}, {"save_strategy": "best", "metric_for_best_model": "loss"}):
+        name = next(iter(arguments))
+        try:
+            train(str(folder), **arguments)
+        except UsageError as error:
+            assert name in str(error), error
+        else:
+            raise Trouble(f"{arguments} was taken")
+    try:
+        layers_of(torch.nn.Linear(2, 2))
+    except UsageError as error:
+        assert "GPT2LMHeadModel" in str(error)
+    else:
+        raise Trouble("a Linear was taken for a model of blocks")
+
+
+def test_hf_layers(build, folder):
+    """The list of layers computes what the model does; a pipeline of it trains the tied weight as the model would."""
+    need_transformers()
+    import transformers
+    from tidemill import samples
+    from tidemill import torch as elastic
+    from tidemill.torch.hf import layers_of, token_loss
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+    def gpt2():
+        transformers.set_seed(5)
+        return GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64, n_positions=16, bos_token_id=0,
+                                          eos_token_id=0, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0))
+
+    def bert():
+        transformers.set_seed(5)
+        return BertForMaskedLM(BertConfig(num_hidden_layers=2, hidden_size=32, num_attention_heads=2, intermediate_size=64,
+                                          vocab_size=64, max_position_embeddings=16, hidden_dropout_prob=0.0,
+                                          attention_probs_dropout_prob=0.0))
+
+    class Pairs(torch.utils.data.Dataset):
+        def __len__(self):
+            return 32
+
+        def __getitem__(self, i):
+            ids = torch.randint(0, 64, (12,), generator=torch.Generator().manual_seed(i))
+            return ids, ids.roll(-1)
+
+    for make in (gpt2, bert):
+        whole, data = make(), Pairs()
+        layers, tied = layers_of(make())
+        assert len(layers) == 4 and len(tied) == 1
+        out = ids = torch.stack([data[i][0] for i in range(3)])
+        for layer in layers:
+            out = layer(out)
+        torch.testing.assert_close(out, whole(input_ids=ids).logits)
+        job = elastic.init(steps=4, batch=8, micro_batch=4, seed=1)
+        pipeline = elastic.Pipeline(job, layers, loss=token_loss, tied=tied,
+                                    optimizer=lambda layer: torch.optim.SGD(layer.parameters(), lr=0.1))
+        pipeline.train(data)
+        optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
+        for step in range(1, 5):
+            optimizer.zero_grad()
+            for number in range(2):
+                pairs = [data[i] for i in samples.micro_batch_items(1, len(data), 8, 4, step, number)]
+                ids, targets = (torch.stack(column) for column in zip(*pairs))
+                (token_loss(whole(input_ids=ids).logits, targets) / 2).backward()
+            optimizer.step()
+        first, last = (dict(pipeline.layer(n).named_parameters())[name] for n, name in tied[0])
+        assert torch.equal(first, last)
+        torch.testing.assert_close(first, whole.get_input_embeddings().weight, rtol=1e-3, atol=1e-5)

@@ -1,0 +1,73 @@
+"""A tiny GPT-2 under ElasticTrainer. train_hf.py OUT [--gate FILE]"""
+import argparse
+import hashlib
+import sys
+import time
+
+from tidemill.torch.hf import ElasticTrainer  # before TrainingArguments: it keeps accelerate from looking for others
+
+import torch
+import transformers
+from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
+
+STEPS = 40
+
+
+class Tokens(torch.utils.data.Dataset):
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, i):
+        ids = torch.randint(0, 64, (12,), generator=torch.Generator().manual_seed(i))
+        return {"input_ids": ids, "labels": ids}
+
+
+class Watch(TrainerCallback):
+    """Says what was applied; steps beyond the gate's go slowly, so that the test can get a word in."""
+
+    def __init__(self, gate):
+        self.gate, self.steps, self.trainer = gate, [], None
+
+    def on_step_end(self, args, state, control, **_):
+        self.steps.append(state.global_step)
+        print(f"applied {state.global_step} of {self.trainer.job.world_size}", flush=True)
+        if self.gate and state.global_step > int(open(self.gate).read() or 0):
+            time.sleep(0.3)
+
+
+def make(dropout=0.1):
+    transformers.set_seed(5)
+    return GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=64, n_positions=16, bos_token_id=0,
+                                      eos_token_id=0, embd_pdrop=dropout, attn_pdrop=dropout, resid_pdrop=dropout))
+
+
+def train(out, gate=None, dropout=0.1, **arguments):
+    """(trainer, watch) after the training."""
+    args = TrainingArguments(**{**dict(
+        output_dir=out, max_steps=STEPS, per_device_train_batch_size=4, gradient_accumulation_steps=4, seed=3,
+        learning_rate=1e-3, lr_scheduler_type="cosine", warmup_steps=4, logging_steps=10, save_strategy="no", use_cpu=True,
+        report_to=[], disable_tqdm=True), **arguments})
+    watch = Watch(gate)
+    trainer = ElasticTrainer(model=make(dropout), args=args, train_dataset=Tokens(), eval_dataset=Tokens(),
+                             callbacks=[watch], determinism="bitwise")
+    watch.trainer = trainer
+    trainer.train()
+    return trainer, watch
+
+
+def hash_of(model):
+    h = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        h.update(name.encode() + tensor.numpy().tobytes())
+    return h.hexdigest()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out")
+    parser.add_argument("--gate")
+    words = parser.parse_args()
+    done, _ = train(words.out, words.gate)
+    if done.is_main:
+        print(f"weights {hash_of(done.model)}", flush=True)
+    sys.stdout.flush()
