@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import subprocess
 from pathlib import Path
 from typing import List, Optional
 
@@ -102,6 +103,19 @@ class Abi(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint32) for name in ("number", "options", "engine", "peer", "work", "norm")]
 
 
+def _installed() -> List[str]:
+    """Where the system's loader or pkg-config knows one."""
+    system = ctypes.util.find_library("tidemill")
+    if system:
+        return [system]
+    try:
+        asked = subprocess.run(["pkg-config", "--variable=libdir", "libtidemill"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    path = os.path.join(asked.stdout.strip(), "libtidemill.so")
+    return [path] if asked.returncode == 0 and os.path.exists(path) else []
+
+
 def _candidates() -> List[str]:
     here = Path(__file__).resolve().parent
     named = os.environ.get("TIDEMILL_LIBRARY")
@@ -109,8 +123,7 @@ def _candidates() -> List[str]:
         return [named]
     found = [str(here / "libtidemill.so")]
     found += [str(folder / "build" / "release" / "libtidemill.so") for folder in here.parents[1:2]]
-    system = ctypes.util.find_library("tidemill")
-    return [path for path in found if os.path.exists(path)] + ([system] if system else [])
+    return [path for path in found if os.path.exists(path)] or _installed()
 
 
 def _declare(lib: ctypes.CDLL) -> None:
@@ -161,12 +174,14 @@ def load() -> ctypes.CDLL:
         return _loaded
     paths = _candidates()
     if not paths:
-        raise LibraryMissing("libtidemill.so was not found: run make in the source tree, install Tidemill, or set "
-                             "TIDEMILL_LIBRARY to the file")
+        raise LibraryMissing("libtidemill.so was not found, neither beside this package nor in build/release, nor by ldconfig "
+                             "or pkg-config: run make in Tidemill's source and pip install ./python again, or make install, "
+                             "or set TIDEMILL_LIBRARY to the file")
     try:
         lib = ctypes.CDLL(paths[0])
     except OSError as error:
-        raise LibraryMissing(f"cannot load {paths[0]}: {error}") from error
+        raise LibraryMissing(f"cannot load {paths[0]}: {error} (it needs protobuf-c, xxhash and OpenSSL 3: on Debian "
+                             "libprotobuf-c1 libxxhash0 libssl3)") from error
     check_abi(lib, paths[0])
     _declare(lib)
     _loaded = lib
