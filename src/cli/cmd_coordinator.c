@@ -119,6 +119,7 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
                                   .shapes = &shapes.job.shapes,
                                   .migrations = shapes.migrations,
                                   .cost = &shapes.job.cost,
+                                  .steps_unknown = shapes.speed_unknown,
                                   .interval_s = INTERVAL_S,
                                   .workers_min = (int)fleet->workers_min,
                                   .workers_max = (int)(trains ? fleet->limit : fleet->limit - fleet->on_demand),

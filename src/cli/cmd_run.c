@@ -45,6 +45,7 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "chaos-kinds",
      .value = "LIST",
      .help = "of kill-worker, kill-agent, kill-coordinator, stop-worker, stop-agent, cut-link, full-disk (all)"},
+    {.name = "chaos-faults", .value = "N", .help = "so many faults, then no more (0: no end)"},
     {.name = "netns", .help = "each instance in a network namespace of its own, with TLS; needs root"},
     {.name = "link", .value = "RATE", .help = "with --netns: rate of each instance's link, such as 1Gbit/s"},
     {.name = "seed", .value = "N", .help = "which instances are lost (1)"},
@@ -61,6 +62,7 @@ static void on_interrupt(int number)
 
 /* One run, from its options to its end. */
 struct run {
+    int64_t faults_max; /* of chaos; 0: no end */
     struct tm_cli *cli;
     const char *path; /* job file; NULL: a resumed one */
     const char *dir;
@@ -143,6 +145,7 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc == 0) rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &fleet->seed, e);
     if (rc == 0) rc = tm_given_integer(cli, "chaos", 0, INT64_MAX, &s->chaos, e);
     if (rc == 0) rc = tm_given_time_span(cli, "chaos-every", &s->chaos_mean_ms, e);
+    if (rc == 0) rc = tm_given_integer(cli, "chaos-faults", 0, INT64_MAX, &run->faults_max, e);
     if (tm_given(cli, "chaos-kinds")) s->chaos_kinds = 0;
     if (rc == 0) rc = tm_cmd_each_value(cli, "chaos-kinds", s, add_kind, e);
     if (rc != 0) return rc;
@@ -294,7 +297,8 @@ static int prepare_folder(struct run *run, struct tm_error *e)
         rc = tm_tls_make_job(env, path, e);
         if (rc == -(int)TM_EEXISTS) rc = 0;
     }
-    if (rc == 0 && !run->resumed) rc = tm_run_predictions_save(env, run->dir, &run->plan, e);
+    if (rc == 0 && !run->resumed && !run->plan.speed_unknown)
+        rc = tm_run_predictions_save(env, run->dir, &run->plan, e);
     if (rc == 0) rc = tm_cloud_account_read(env, run->dir, &run->account, e);
     return rc;
 }
@@ -377,7 +381,8 @@ static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_erro
     if (setenv("TIDEMILL_COORDINATOR_HOST", host, 1) != 0) return tm_error_nomem(e);
     rc = tell_command(run, e);
     if (rc != 0) return rc;
-    *chaos = (struct tm_chaos_options){.chaos = {.seed = (uint64_t)run->settings.chaos,
+    *chaos = (struct tm_chaos_options){.faults_max = (uint64_t)run->faults_max,
+                                       .chaos = {.seed = (uint64_t)run->settings.chaos,
                                                  .mean_ms = run->settings.chaos_mean_ms,
                                                  .begin_ms = CHAOS_BEGIN_MS,
                                                  .lasting_ms = CHAOS_LASTING_MS},
@@ -463,9 +468,19 @@ static int keep_weights(struct run *run, struct tm_run_status *status, struct tm
     if (run->settings.engine == TM_RUN_PACED)
         return tm_run_result_paced(run->cli->env, run->dir, status->committed, &run->plan.work, status->weights_hash,
                                    e);
-    int rc = tm_run_result_gpt(run->cli->env, run->dir, run->settings.folder, status->job.steps, &run->cli->arena,
+    int rc = tm_run_result_gpt(run->cli->env, run->dir, run->settings.folder, status->committed, &run->cli->arena,
                                status->weights_hash, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
+}
+
+/* Of a job that was stopped there are weights if its last step is in files: not where it was cut short. */
+static bool has_weights(const struct run *run, const struct tm_run_status *status)
+{
+    if (run->settings.engine == TM_RUN_COMMAND) return false;
+    if (status->state == TM_JOB_FINISHED) return true;
+    bool paced = run->settings.engine == TM_RUN_PACED; /* whose states prove every step */
+    return status->state == TM_JOB_STOPPED &&
+           (paced || (status->committed > 0 && status->durable == status->committed));
 }
 
 /* For the next plan, and for simulations. A run in which nothing happened has nothing to tell. */
@@ -511,9 +526,7 @@ static int finish(struct run *run, struct tm_error *e)
     int rc = tm_run_record_watch(record, watch, e);
     if (rc == 0) {
         struct tm_run_status status = *tm_run_watch_status(watch); /* its lists are borrowed */
-        bool paced = run->settings.engine == TM_RUN_PACED; /* whose states prove every step, also of a stopped job */
-        bool ended = status.state == TM_JOB_FINISHED || (status.state == TM_JOB_STOPPED && paced);
-        if (ended && run->settings.engine != TM_RUN_COMMAND) rc = keep_weights(run, &status, e);
+        if (has_weights(run, &status)) rc = keep_weights(run, &status, e);
         if (run->view != NULL) tm_live_view_finish(run->view, &status);
         keep_costs(run);
         if (rc == 0) rc = write_summary(run, &status, e);

@@ -115,6 +115,11 @@ int tm_run_plan_make(struct tm_cli *cli, const char *path, const char *dir, stru
     if (rc == 0) rc = tm_run_shapes_init(cli, dir, settings, &out->work, &shapes, e);
     if (rc != 0) return rc;
     out->costs_measured = shapes.measured;
+    out->speed_unknown = shapes.speed_unknown;
+    if (out->speed_unknown) {
+        tm_run_shapes_deinit(&shapes);
+        return 0;
+    }
     rc = expect(cli, settings->policy, settings, &shapes, out, &out->chosen, e);
     if (rc == 0) rc = expect(cli, "on-demand", settings, &shapes, out, &out->on_demand, e);
     if (rc == 0) rc = expect(cli, "checkpoint", settings, &shapes, out, &out->restart, e);
@@ -172,6 +177,18 @@ static int print_table(const struct tm_cli *cli, const struct tm_run_settings *s
     return rc;
 }
 
+/* What a step of the job's own command takes shows when it runs: what can be told is the price of an hour. */
+static void print_prices(const struct tm_run_settings *settings, struct tm_text *out)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    double spot = (double)(fleet->limit * fleet->spot_usd_h_millionths) / 1e6;
+    double on_demand = (double)(fleet->limit * fleet->on_demand_usd_h_millionths) / 1e6;
+    tm_text_printf(out,
+                   "No time is predicted: what a step of \"run:\" takes is not known before it runs.\n"
+                   "Price of an hour of the cloud's time: up to %lldx %s at $%.2f on spot ($%.2f on demand)\n",
+                   (long long)fleet->limit, fleet->instance, spot, on_demand);
+}
+
 int tm_run_plan_print(const struct tm_cli *cli, const struct tm_run_settings *settings, const struct tm_run_plan *plan,
                       const char *dir, struct tm_text *out, struct tm_error *e)
 {
@@ -190,7 +207,12 @@ int tm_run_plan_print(const struct tm_cli *cli, const struct tm_run_settings *se
     tm_text_printf(out, "\nlocal cloud: %s%s, %s of it in a second; %s\n", fleet->trace,
                    settings->no_losses ? " without losses" : "", speed,
                    settings->chaos >= 0 ? "faults by chaos on top" : "instances are processes of this machine");
-    tm_text_printf(out, "state: %s\n\nExpected, by simulation (costs of changes %s):\n", dir,
+    tm_text_printf(out, "state: %s\n\n", dir);
+    if (plan->speed_unknown) {
+        print_prices(settings, out);
+        return 0;
+    }
+    tm_text_printf(out, "Expected, by simulation (costs of changes %s):\n",
                    plan->costs_measured ? "as measured by the last run" : "as is typical");
     return print_table(cli, settings, plan, out, e);
 }

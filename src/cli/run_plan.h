@@ -22,6 +22,7 @@ struct tm_run_plan {
     struct tm_run_expectation on_demand; /* a full fleet on demand */
     struct tm_run_expectation restart;   /* by checkpoint-restart */
     bool costs_measured;                 /* by an earlier run */
+    bool speed_unknown;                  /* of the job's own command: nothing is expected, all of the above is 0 */
 };
 
 /* Fills in the settings' prices (from the catalogue, where neither trace nor job has them), measures a step, and

@@ -95,6 +95,7 @@ static int shapes_here(struct tm_run_shapes *out, struct tm_env *env, const char
     int rc = make_model(&job->model, settings, work, e);
     if (rc == 0) rc = load_cost(env, dir, settings, settings->name, &job->cost, &out->measured, e);
     if (rc != 0) return rc;
+    out->speed_unknown = !(settings->step_core_s > 0);
     set_rules(settings, &job->cost.rules);
     return tm_job_shapes_make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->shapes, e);
 }

@@ -10,7 +10,8 @@
 struct tm_run_shapes {
     struct tm_job_shapes job;
     struct tm_migrations *migrations;
-    bool measured; /* costs are as an earlier run in the same state folder has measured them */
+    bool measured;      /* costs are as an earlier run in the same state folder has measured them */
+    bool speed_unknown; /* of a command: shapes tell which is faster, not how fast */
 };
 
 /* `dir` is the state folder. `out` is filled on success. */

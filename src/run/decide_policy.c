@@ -250,8 +250,9 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     out->pipelines = (uint32_t)shape->pipelines;
     if (out->pipelines > view->micro_batches) out->pipelines = view->micro_batches;
     out->stages = (uint32_t)shape->stages;
-    bool wall_known = view->cloud.known || decider->rule.workers_max == 0; /* shapes are timed by the cloud's clock */
-    out->predicted_step_ms = wall_known ? (uint32_t)lround(shape->step_s * 1000 / speed_of(view)) : 0;
+    bool told = !decider->rule.steps_unknown;
+    if (decider->rule.workers_max > 0 && !view->cloud.known) told = false; /* shapes are timed by the cloud's clock */
+    out->predicted_step_ms = told ? (uint32_t)lround(shape->step_s * 1000 / speed_of(view)) : 0;
     for (int s = 0; s <= shape->stages; s++)
         out->stage_first[s] = (uint32_t)cut->first[s];
 }

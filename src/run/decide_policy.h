@@ -17,7 +17,8 @@ struct tm_policy_rule {
     const struct tm_shapes *shapes;    /* borrowed, as are the next two */
     struct tm_migrations *migrations;
     const struct tm_cost *cost;
-    double interval_s; /* of the forecast and the look-ahead, in the cloud's time */
+    bool steps_unknown; /* nobody knows what steps take: shapes tell which is faster, not how fast */
+    double interval_s;  /* of the forecast and the look-ahead, in the cloud's time */
     int workers_min;
     int workers_max; /* that train; 0: what there is, nothing is rented or given back */
     int anchors;     /* on-demand instances that hold copies */

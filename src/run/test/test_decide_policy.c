@@ -100,18 +100,20 @@ static void test_steps_are_predicted_on_the_wall(void **state)
                                   .workers_max = 8};
     const struct {
         const char *name;
-        bool rents, known;
+        bool rents, known, unknown_steps;
         double speed, over;
     } rows[] = {
-        {"a cloud at its own pace", true, true, 1, 1},
-        {"a cloud sixty times as fast", true, true, 60, 60},
-        {"a cloud that was not heard yet", true, false, 0, 0},
-        {"machines of one's own", false, false, 0, 1},
+        {"a cloud at its own pace", true, true, false, 1, 1},
+        {"a cloud sixty times as fast", true, true, false, 60, 60},
+        {"a cloud that was not heard yet", true, false, false, 0, 0},
+        {"machines of one's own", false, false, false, 0, 1},
+        {"a command", true, true, true, 60, 0},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_policy_decider *decider = NULL;
         struct tm_error e = {0};
         rule.workers_max = rows[i].rents ? 8 : 0;
+        rule.steps_unknown = rows[i].unknown_steps;
         assert_int_equal(tm_policy_decider_create(&rule, &decider, &e), 0);
         struct tm_decider decide = tm_policy_decider_get(decider);
         struct tm_run_view view = view_of(8, 0, 0, 0, 0);

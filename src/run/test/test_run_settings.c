@@ -144,6 +144,11 @@ static void a_trace_is_scaled(void **state)
         assert_row(most <= 6 && most >= 2 && out >= 1, "%s: %d at most, %d go", hours[i], (int)most, (int)out);
         assert_int_equal(trace.nodes_max, 6);
         assert_true(trace.end_ms == whole.end_ms);
+        s.fleet.scaled = 0; /* as many as there were do not fit */
+        assert_int_equal(tm_run_trace(env, &s, &trace, &e), -(int)TM_EINPUT);
+        assert_error_has(e, "more than fleet.limit (6)");
+        s.no_losses = true; /* the limit's number of them comes, and stays */
+        assert_int_equal(tm_run_trace(env, &s, &trace, &e), 0);
         tm_trace_deinit(&trace);
         tm_trace_deinit(&whole);
         tm_run_settings_deinit(&s);
