@@ -32,6 +32,9 @@
     X(anchors_last, "copies go to anchors only when there is nobody else")                                             \
     X(follow_wrong, "a follower applies gradients wrongly")                                                            \
     X(follow_unchecked, "followed layers are wrong, and taken without comparing their hashes")                         \
+    X(rent_fewer, "the cloud is told to rent one instance too few")                                                    \
+    X(arrival_twice, "a worker's arrival is told each time it joins again")                                            \
+    X(loss_shifted, "a loss is shown for the step after its own")                                                      \
     X(release_unsafe, "an instance is given back with a seat, or with the only copy")                                  \
     X(stop_early, "a job is called stopped before its members stand still")                                            \
     X(finish_early, "a job is called finished before its last step is in files")                                       \

@@ -90,7 +90,7 @@ static void send_order(struct tm_coordinator *c, const struct known *cloud, uint
     Tmw__CloudOrder body = TMW__CLOUD_ORDER__INIT;
     tm_message message = tm_coord__head(c, &cloud->peer);
     body.sequence = sequence;
-    body.want_spot = c->want_spot;
+    body.want_spot = TM_PLANTED(rent_fewer) && c->want_spot > 1 ? c->want_spot - 1 : c->want_spot;
     body.want_on_demand = c->want_on_demand;
     for (size_t i = 0; !c->rents && i < c->instance_count; i++) { /* all stays as it is */
         bool runs = c->instances[i].end_ms == 0;

@@ -10,7 +10,8 @@
 
 void tm_coord__tell_arrival(struct tm_coordinator *c, struct known *k, struct tm_outbox *out)
 {
-    if (k->told_here == k->peer.incarnation || tm_coord__ended(c)) return; /* it was here before this coordinator was */
+    bool told = k->told_here == k->peer.incarnation && !TM_PLANTED(arrival_twice);
+    if (told || tm_coord__ended(c)) return; /* it was here before this coordinator was */
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__ArrivalEvent body = TMW__ARRIVAL_EVENT__INIT;
     body.instance = k->peer.id;

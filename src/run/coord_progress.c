@@ -35,7 +35,7 @@ void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body
 {
     for (size_t i = 0; i < body->n_losses; i++)
         if (body->losses[i]->step > 0 && body->losses[i]->step <= c->options.steps)
-            tm_coord__loss_told(c, body->losses[i]->step, body->losses[i]->loss);
+            tm_coord__loss_told(c, body->losses[i]->step + TM_PLANTED(loss_shifted), body->losses[i]->loss);
     if (body->step_ms > 0) c->told_step_ms = body->step_ms;
 }
 

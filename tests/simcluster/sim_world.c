@@ -151,7 +151,7 @@ void sim_send(struct sim *sim, uint64_t from_node, uint64_t to_node, void (*run)
               uint64_t role, uint64_t extra, const void *data, size_t length)
 {
     sim->messages++;
-    if (sim->capturing && role == TM_ROLE_WORKER && run == deliver && sim->captured_count < CAPTURED_MAX)
+    if (sim->capturing && role == TM_ROLE_WORKER && run == deliver && sim->captured_count++ < CAPTURED_MAX)
         sim_schedule(sim, sim->now_ms + 100000000, run, from_node, to_node, role, extra, data, length);
     if (to_node >= sim->node_count || sim->faults.cut[from_node][to_node]) return;
     if (sim->faults.loss > 0 && sim_unit(sim) < sim->faults.loss) {
