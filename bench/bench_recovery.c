@@ -76,15 +76,15 @@ static void write_file(const char *path, const char *text)
     if (tm_env_real()->file_write(tm_env_real(), path, text, strlen(text), &e) != 0) fail(path, e.text);
 }
 
-/* A network whose step takes some 50 ms on four workers and two cores. */
+/* A network whose step takes some 50 ms on four workers and two cores; a wider one gets less to do, for its state. */
 static void write_job(const char *path, int width, const char *fleet)
 {
     char text[1024];
     (void)snprintf(text, sizeof text,
                    "name: recovery\nmodel: {gpt: {layers: 4, hidden: %d, heads: 4, ctx: %d, dropout: 0.1}}\n"
-                   "data: kjv-new-testament\nbatch: 16\nmicro_batch: 2\nsteps: 1000000\nseed: 1\n"
+                   "data: kjv-new-testament\nbatch: %d\nmicro_batch: %d\nsteps: 1000000\nseed: 1\n"
                    "optimizer: {lr: 1e-3, clip: 1.0}\ndeterminism: bitwise\nfleet: {%s}\n",
-                   width, width > 64 ? 16 : 64, fleet);
+                   width, width > 64 ? 8 : 64, width > 64 ? 4 : 16, width > 64 ? 1 : 2, fleet);
     write_file(path, text);
 }
 

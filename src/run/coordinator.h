@@ -8,6 +8,10 @@
  *      |                                   \------------------ a member is lost -----------------------|
  *      \-------------------------------------- all hold their layers at the base step ----------------/
  *
+ * Before it drains, while all train on, whoever will get layers follows them (coord_follow.c). So at the change nothing
+ * is left to move; if something is, it is fetched in ASSIGNED. Anchors may be remotes (options.remotes): they report
+ * and keep copies like all others, and get no seat.
+ *
  * Why no step is lost, applied twice or skipped:
  *  - A generation number is recorded, synced, before anyone hears of it; a layout is recorded before it starts. So a
  *    restarted coordinator never uses a number for two different things.

@@ -63,6 +63,7 @@ struct sim;
     X(WORKER_HANGS, "engines that hang")                                                                               \
     X(WORKER_SLOW, "slow workers")                                                                                     \
     X(INSTANCE_TAKEN, "instances taken without a notice")                                                              \
+    X(SPOT_LOST, "times that all spot instances are taken at once")                                                    \
     X(NOTICE_LATE, "notices too late")                                                                                 \
     X(NOTICE_FALSE, "false")                                                                                           \
     X(NOTICE_UNDONE, "taken back")                                                                                     \

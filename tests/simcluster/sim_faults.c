@@ -52,6 +52,7 @@ static void spot_lost(struct sim *sim, struct event *event)
     if (sim->now_ms >= sim->faults.until_ms || sim->finished) return;
     sim_trace(sim, "all spot instances are taken");
     sim->fault_count++;
+    count(sim, FAULT_SPOT_LOST);
     for (size_t i = 1; i < sim->node_count; i++) {
         if (!sim->nodes[i].up || !sim->nodes[i].spot) continue;
         sim_instance_gone(sim, &sim->nodes[i]);
