@@ -516,6 +516,7 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     c->redone += redone;
     c->applied = c->base;
     c->applied_ms = now_ms;
+    tm_coord__losses_forget(c, c->base);
     c->generations_started++;
     c->resumed = false;
     tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
@@ -588,7 +589,7 @@ void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_
         if (c->copying.set != 0 || !in_files) return;
     }
     tm_coord__enter(c, TM_COORDINATOR_FINISHED, now_ms);
-    tm_coord__progress_tell(c, now_ms, out);
+    tm_coord__progress_tell(c, now_ms, true, out);
     tm_coord__record_finished(c, out);
     for (size_t i = 0; i < c->known_count; i++)
         if (c->known[i].peer.role == TM_ROLE_WORKER && c->known[i].registered)

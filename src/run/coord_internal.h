@@ -401,7 +401,8 @@ void tm_coord__sets_deinit(struct tm_coordinator *c);
 /* coord_progress.c: losses, and the failure of the job itself */
 void tm_coord__loss_told(struct tm_coordinator *c, uint64_t step, double loss);
 void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body);
-void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__losses_forget(struct tm_coordinator *c, uint64_t base);
+void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last, struct tm_outbox *out);
 void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const char *reason, uint64_t worker, uint64_t step,
                     struct tm_outbox *out);
 bool tm_coord__ended(const struct tm_coordinator *c);

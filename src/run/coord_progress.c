@@ -31,20 +31,33 @@ void tm_coord__loss_told(struct tm_coordinator *c, uint64_t step, double loss)
     c->losses[at] = (struct tm_step_loss){.step = step, .loss = loss};
 }
 
+/* A worker tells of steps up to the one in flight; what it repeats of later ones was rolled back. */
 void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body)
 {
-    for (size_t i = 0; i < body->n_losses; i++)
-        if (body->losses[i]->step > 0 && body->losses[i]->step <= c->options.steps)
-            tm_coord__loss_told(c, body->losses[i]->step + TM_PLANTED(loss_shifted), body->losses[i]->loss);
+    bool past = tm_coord__runs(c) && body->generation != c->generation;
+    for (size_t i = 0; i < body->n_losses && !past; i++) {
+        uint64_t step = body->losses[i]->step;
+        if (step > 0 && step <= c->options.steps && step - 1 <= body->applied)
+            tm_coord__loss_told(c, step + TM_PLANTED(loss_shifted), body->losses[i]->loss);
+    }
     if (body->step_ms > 0) c->told_step_ms = body->step_ms;
 }
 
-/* At most one event a second, but always one for the last step. */
-void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+/* A generation starts from `base`: what was told of later steps is told again when they are done again. */
+void tm_coord__losses_forget(struct tm_coordinator *c, uint64_t base)
+{
+    while (c->loss_count > 0 && c->losses[c->loss_count - 1].step > base)
+        c->loss_count--;
+    if (c->progress_step > base) c->progress_step = base;
+}
+
+/* At most one event a second, but always one for the last step: of the job, or before it stops (`last`). */
+void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last, struct tm_outbox *out)
 {
     const struct tm_step_loss *newest = c->loss_count == 0 ? NULL : &c->losses[c->loss_count - 1];
     uint64_t step = newest == NULL ? c->applied : newest->step;
-    if (step == c->progress_step || (now_ms - c->progress_ms < PROGRESS_EVERY_MS && step < c->options.steps)) return;
+    bool soon = now_ms - c->progress_ms < PROGRESS_EVERY_MS && step < c->options.steps;
+    if (step == c->progress_step || (soon && !last)) return;
     c->progress_step = step;
     c->progress_ms = now_ms;
     tm_coord__record_progress(c, newest, out);

@@ -227,6 +227,7 @@ static int load_generation(struct tm_coordinator *c, const Tmw__GenerationEvent 
     c->roster = roster;
     c->base = body->base_step;
     c->applied = body->base_step;
+    tm_coord__losses_forget(c, c->base);
     c->rolled_back += body->rolled_back;
     c->redone += body->redone;
     c->generations_started++;

@@ -307,7 +307,7 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
     tm_coord__tell_state(c, out);
     tm_coord__tell_rent(c, out);
     tm_coord__observe_tell(c, now_ms, out);
-    tm_coord__progress_tell(c, now_ms, out);
+    tm_coord__progress_tell(c, now_ms, false, out);
     tm_coord__copy_pump(c, now_ms, out);
     tm_coord__resend(c, now_ms, out);
 }

@@ -364,6 +364,7 @@ static int take_generation(struct tm_run_watch *watch, int64_t at_ms, const Tmw_
     s->rolled_back += body->rolled_back;
     s->redone += body->rolled_back + body->redone;
     s->committed = body->base_step;
+    if (body->rolled_back > 0) s->loss = NAN; /* it was a later step's: the next one tells */
     sample_rate(watch, at_ms, body->base_step);
     set_state(watch, at_ms, TM_JOB_TRAINING);
     return 0;

@@ -1,6 +1,7 @@
 /* What engines tell the coordinator of the job: its kernel class, losses, and that the job itself is wrong. */
 #include "base/test/harness.h"
 #include "run/coordinator.h"
+#include "run/test/record_samples.h"
 
 #include <string.h>
 
@@ -11,7 +12,7 @@ static const struct tm_coordinator_options options = {.job = JOB,
                                                       .token = "t",
                                                       .layers = 4,
                                                       .steps = 1000,
-                                                      .micro_batches = 4,
+                                                      .micro_batches = 8,
                                                       .heartbeat_ms = 100,
                                                       .lease_ms = 1000000,
                                                       .orphan_ms = 3000000,
@@ -86,8 +87,8 @@ static void hello(struct bench *b, uint64_t worker, const char *kernel_class)
     tm_coordinator_receive(b->coordinator, b->now_ms, &message, &b->out);
 }
 
-static void heartbeat(struct bench *b, uint64_t worker, uint64_t sequence, const struct tm_step_loss *losses,
-                      size_t count, const char *failure)
+static void heartbeat_at(struct bench *b, uint64_t worker, uint64_t sequence, uint64_t applied,
+                         const struct tm_step_loss *losses, size_t count, const char *failure)
 {
     Tmw__Heartbeat body = TMW__HEARTBEAT__INIT;
     Tmw__StepLoss parts[8];
@@ -102,6 +103,8 @@ static void heartbeat(struct bench *b, uint64_t worker, uint64_t sequence, const
         list[i] = &parts[i];
     }
     body.sequence = sequence;
+    body.applied = applied;
+    body.generation = tm_coordinator_look(b->coordinator).generation;
     body.step_ms = 7;
     body.losses = list;
     body.n_losses = count;
@@ -109,6 +112,12 @@ static void heartbeat(struct bench *b, uint64_t worker, uint64_t sequence, const
     message.body_case = TMW__ENVELOPE__BODY_HEARTBEAT;
     message.heartbeat = &body;
     tm_coordinator_receive(b->coordinator, b->now_ms, &message, &b->out);
+}
+
+static void heartbeat(struct bench *b, uint64_t worker, uint64_t sequence, const struct tm_step_loss *losses,
+                      size_t count, const char *failure)
+{
+    heartbeat_at(b, worker, sequence, options.steps, losses, count, failure);
 }
 
 /* Every event recorded so far of one kind, the last of them; the outbox is emptied. */
@@ -193,6 +202,46 @@ static void test_losses(void **state)
     assert_int_equal(view.loss_count, 256);
     assert_int_equal(view.losses[0].step, 345);
     assert_int_equal(view.losses[255].step, 600);
+    /* A stopped job's last loss is told at once; a restarted coordinator forgets those of steps that are rolled back.
+     */
+    const struct tm_step_loss more[] = {{601, 0.25}};
+    heartbeat(&b, 1, 601, more, 1, "");
+    tm_coordinator_tick(b.coordinator, b.now_ms += 2000, 0, &b.out);
+    const struct tm_step_loss last[] = {{602, 0.125}};
+    heartbeat(&b, 1, 602, last, 1, "");
+    tm_outbox_clear(&b.out);
+    tm_coordinator_stop(b.coordinator, b.now_ms, "asked to", true, &b.out);
+    assert_int_equal(recorded(&b, TMW__RECORD_EVENT__BODY_PROGRESS, &event), 1);
+    assert_int_equal(event->progress->step, 602);
+    bench_close(&b);
+}
+
+/* Rolled back to step 10, says the record: what was told of later steps is past, also where a worker repeats it. */
+static void test_losses_of_rolled_back_steps(void **state)
+{
+    (void)state;
+    static const uint64_t ids[] = {1, 2};
+    struct bench b;
+    struct samples s;
+    bench_open(&b);
+    samples_init(&s);
+    for (uint64_t step = 10; step <= 40; step += 10)
+        add_progress(&s, step, 1.0 / (double)step, 7);
+    (void)add_start(&s, (uint64_t)1 << 32 | 2, 10, 1, 2, ids, 2);
+    for (size_t i = 0; i < s.count; i++) {
+        struct tm_error e = {0};
+        assert_row(tm_coordinator_load(b.coordinator, s.events[i], &e) == 0, "%s", e.text);
+    }
+    struct tm_coordinator_view view = tm_coordinator_look(b.coordinator);
+    assert_int_equal(view.loss_count, 1);
+    assert_int_equal(view.losses[0].step, 10);
+    tm_coordinator_begin(b.coordinator, b.now_ms, 0, &b.out);
+    hello(&b, 1, "k");
+    heartbeat_at(&b, 1, 1, 11, &(struct tm_step_loss){40, 0.025}, 1, "");
+    assert_int_equal(tm_coordinator_look(b.coordinator).loss_count, 1);
+    heartbeat_at(&b, 1, 2, 11, &(struct tm_step_loss){12, 0.5}, 1, "");
+    assert_int_equal(tm_coordinator_look(b.coordinator).loss_count, 2);
+    samples_deinit(&s);
     bench_close(&b);
 }
 
@@ -227,6 +276,7 @@ static void test_failed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernel_class), cmocka_unit_test(test_losses),
+                                       cmocka_unit_test(test_losses_of_rolled_back_steps),
                                        cmocka_unit_test(test_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
