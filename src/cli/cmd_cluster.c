@@ -9,7 +9,6 @@
 #include <strings.h>
 
 static const char *const revocation_choices[] = {"sampled", "0", "1", "2", NULL};
-static const char *const billings[] = {"uptime", "to-end", NULL};
 static const char *const yes_or_no[] = {"no", "yes", NULL};
 static const char *const baselines[] = {"K80", "P100", "V100", NULL};
 
@@ -70,7 +69,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
 {
     int revocations = 0;
     int replace = 0;
-    int billed = 0;
+    int billed = TM_LOST_TO_END;
     int chief = TM_CHIEF_FAILOVER;
     int64_t seed = 1;
     int64_t runs = 2000;
@@ -92,7 +91,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
     job->steps = (double)steps;
     job->revocations = revocations - 1; /* "sampled" is -1 */
     job->replace = replace == 1;
-    job->bill_lost_to_end = billed == 1;
+    job->lost_billed = (enum tm_cluster_billing)billed;
     job->chief = (enum tm_cluster_chief)chief;
     job->runs = (int)runs;
     job->seed = (uint64_t)seed;
@@ -150,9 +149,10 @@ static int find_answer(struct request *request, struct answer *answer, struct tm
 }
 
 static const struct tm_column columns[] = {
-    {"CLUSTER", TM_LEFT, 0}, {"PS", TM_RIGHT, 1},       {"STEPS/S", TM_RIGHT, 1},    {"HOURS", TM_RIGHT, 0},
-    {"10-90%", TM_RIGHT, 2}, {"COST ($)", TM_RIGHT, 0}, {"10-90%", TM_RIGHT, 3},     {"SPEEDUP", TM_RIGHT, 0},
-    {"SAVING", TM_RIGHT, 0}, {"REVOKED", TM_RIGHT, 3},  {"NEVER ENDS", TM_RIGHT, 2}, {"", TM_LEFT, 0},
+    {"CLUSTER", TM_LEFT, 0},  {"PS", TM_RIGHT, 1},       {"STEPS/S", TM_RIGHT, 1}, {"HOURS", TM_RIGHT, 0},
+    {"10-90%", TM_RIGHT, 2},  {"COST ($)", TM_RIGHT, 0}, {"10-90%", TM_RIGHT, 3},  {"UPTIME ($)", TM_RIGHT, 2},
+    {"SPEEDUP", TM_RIGHT, 0}, {"SAVING", TM_RIGHT, 0},   {"REVOKED", TM_RIGHT, 3}, {"NEVER ENDS", TM_RIGHT, 2},
+    {"", TM_LEFT, 0},
 };
 
 static void add_row(struct tm_table *table, const char *what, int servers, const struct tm_cluster_outcome *o,
@@ -165,6 +165,7 @@ static void add_row(struct tm_table *table, const char *what, int servers, const
     tm_table_add(table, "%.3f-%.3f", o->time_h.p10, o->time_h.p90);
     tm_table_add(table, "%.3f", o->cost_usd.mean);
     tm_table_add(table, "%.3f-%.3f", o->cost_usd.p10, o->cost_usd.p90);
+    tm_table_add(table, "%.3f", o->uptime_usd.mean);
     tm_table_add(table, "%.2fx", baseline->time_h.mean / o->time_h.mean);
     tm_table_add(table, "%.1f%%", 100 * (1 - o->cost_usd.mean / baseline->cost_usd.mean));
     tm_table_add(table, "%.2f", o->revocations);
@@ -208,6 +209,11 @@ static void put_notes(struct tm_cli *cli, const struct request *request, const s
     if (isfinite(ceiling)) tm_text_printf(&cli->out, "; the parameter servers take at most %.1f", ceiling);
     tm_text_printf(&cli->out, ".\nRuns with 0, 1, and 2 or more revocations: %.1f%%, %.1f%%, %.1f%%.\n",
                    100 * o->with_count[0], 100 * o->with_count[1], 100 * o->with_count[2]);
+    if (request->job.lost_billed == TM_LOST_TO_END && o->uptime_usd.mean < 0.9999 * o->cost_usd.mean)
+        tm_text_printf(&cli->out,
+                       "The places of lost workers are paid for to the end, as in the study's bills; for the time that "
+                       "workers were up it is $%.3f.\n",
+                       o->uptime_usd.mean);
     struct tm_cluster together = request->cluster;
     for (size_t i = 0; i < together.count; i++)
         together.workers[i].region[0] = '\0';
@@ -242,6 +248,7 @@ static void put_outcome(struct tm_jsonout *json, const struct tm_cluster_outcome
     tm_jsonout_number(json, "steps_per_s", o->steps_per_s);
     put_spread(json, "time_h", &o->time_h);
     put_spread(json, "cost_usd", &o->cost_usd);
+    put_spread(json, "cost_uptime_usd", &o->uptime_usd);
     tm_jsonout_number(json, "speedup", baseline->time_h.mean / o->time_h.mean);
     tm_jsonout_number(json, "saving", 1 - o->cost_usd.mean / baseline->cost_usd.mean);
     tm_jsonout_number(json, "revocations", o->revocations);
@@ -275,6 +282,7 @@ static void put_json(struct tm_cli *cli, const struct request *request, const st
     tm_jsonout_number(&json, "steps", request->job.steps);
     tm_jsonout_string(&json, "workers", tm_text_string(&names));
     tm_jsonout_integer(&json, "servers", request->cluster.servers);
+    tm_jsonout_string(&json, "lost_billed", tm_cluster_billings[request->job.lost_billed]);
     tm_jsonout_number(&json, "sum_of_speeds", tm_cluster_sum_of_speeds(&request->model, &request->cluster));
     tm_jsonout_number(&json, "ceiling", tm_cluster_ceiling(&request->model, request->cluster.servers));
     put_outcome(&json, &answer->cluster, &answer->baseline);
@@ -325,8 +333,8 @@ static const struct tm_option options[] = {
     {.name = "replace", .value = "YES", .help = "lost workers are replaced; else no", .choices = yes_or_no},
     {.name = "lost-billed",
      .value = "HOW",
-     .help = "lost workers cost their uptime, or are paid for to the end, as in the study's table; else uptime",
-     .choices = billings},
+     .help = "what a lost worker costs: its place to the end, as in the study's bills, or its uptime; else to-end",
+     .choices = tm_cluster_billings},
     {.name = "chief",
      .value = "NAME",
      .help = "when the first worker is lost, another takes over, or the job goes back to its checkpoint, or is lost",
@@ -353,7 +361,11 @@ const struct tm_command tm_study_subcommands[] = {
          "is alone, under the ceiling of the servers; transient workers are lost at random ages as that study found; a "
          "replacement starts, joins, and the rest goes on meanwhile. Many runs are drawn: the table has means and the "
          "range of 80% of them, speedup and saving against one on-demand server, and whether one more worker or server "
-         "would pay. Prices are those of that study (2019).",
+         "would pay. Prices are those of that study (2019). A lost worker is billed as in that study's tables, to the "
+         "end of "
+         "the job: its $2.08 for two K80 of which one was revoked is the whole time at the rate of both. A cloud that "
+         "bills only the time that a worker was up asks for what is under UPTIME; --lost-billed uptime makes that the "
+         "cost that all is judged by.",
      .examples =
          "  tidemill study cluster --workers \"4x K80:transient\" --steps 64000 --model resnet32\n"
          "  tidemill study cluster --workers \"8x V100\" --steps 64000 --model resnet32 --revocations 0\n"

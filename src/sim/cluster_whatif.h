@@ -7,7 +7,7 @@
  *
  * A worker's step takes 1 / its speed alone, plus the exchange with the servers that does not hide behind computing,
  * plus three round trips to a server in another region. With S the sum of such speeds and C the ceiling, a cluster
- * makes (S^-8 + C^-8)^(-1/8) steps a second: doc/forecast-and-lifetimes.md has the fit. */
+ * makes (S^-7 + C^-7)^(-1/7) steps a second: doc/forecast-and-lifetimes.md has the fit. */
 #ifndef TM_SIM_CLUSTER_WHATIF_H
 #define TM_SIM_CLUSTER_WHATIF_H
 
@@ -82,12 +82,17 @@ double tm_cluster_round_trip_s(const char *a, const char *b);
 enum tm_cluster_chief { TM_CHIEF_FAILOVER, TM_CHIEF_RESTART, TM_CHIEF_FATAL };
 extern const char *const tm_cluster_chiefs[]; /* "failover", "restart", "fatal" */
 
+/* What a worker that was lost costs: its place to the end of the job, filled again or not, or the time that it was up.
+ * The study's text says the latter; its bills, $2.08 for two K80 of which one was lost, are the former. */
+enum tm_cluster_billing { TM_LOST_TO_END, TM_LOST_UPTIME };
+extern const char *const tm_cluster_billings[]; /* "to-end", "uptime" */
+
 struct tm_cluster_job {
     const struct tm_cluster_model *model;
     double steps;
-    int revocations;             /* of transient workers, at random times; -1: as their lifetimes have it */
-    bool replace;                /* lost workers by new ones of the same kind */
-    bool bill_lost_to_end;       /* as the study's table of revocations does; else lost workers cost their uptime */
+    int revocations; /* of transient workers, at random times; -1: as their lifetimes have it */
+    bool replace;    /* lost workers by new ones of the same kind */
+    enum tm_cluster_billing lost_billed;
     enum tm_cluster_chief chief; /* when the first worker is lost: another takes over; or the job goes back to its last
                                     checkpoint; or it is lost */
     double checkpoint_every;     /* steps; 0: none are written */
@@ -104,9 +109,10 @@ struct tm_cluster_outcome {
     double steps_per_s;      /* with all workers */
     struct tm_spread time_h; /* of runs that finish */
     struct tm_spread cost_usd;
-    double revocations;   /* mean number, over all runs */
-    double with_count[3]; /* share of runs with 0, 1, and 2 or more */
-    double lost;          /* share of runs that never finish; their time is not in the means */
+    struct tm_spread uptime_usd; /* the same with every worker billed for its uptime */
+    double revocations;          /* mean number, over all runs */
+    double with_count[3];        /* share of runs with 0, 1, and 2 or more */
+    double lost;                 /* share of runs that never finish; their time is not in the means */
 };
 
 /* -TM_EUSAGE for what cannot be: more revocations than transient workers, no server for several workers. */
