@@ -49,7 +49,9 @@ static void bench_memory(const uint8_t *layer, uint8_t *room)
     struct tm_copies copies;
     double mb = (double)LAYER_BYTES * LAYERS / 1e6;
     struct tm_copy_name name = {.set = 1, .step = 7, .hash = tm_hash_of(layer, LAYER_BYTES), .size = LAYER_BYTES};
-    tm_copies_init(&copies, (uint64_t)LAYER_BYTES * LAYERS);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    must(pool != NULL, "no memory");
+    tm_copies_init(&copies, (uint64_t)LAYER_BYTES * LAYERS, pool);
     double put_s = now_s();
     for (uint32_t l = 0; l < LAYERS; l++) {
         name.layer = l;
@@ -60,6 +62,7 @@ static void bench_memory(const uint8_t *layer, uint8_t *room)
     }
     put_s = now_s() - put_s;
     tm_copies_deinit(&copies);
+    tm_block_pool_destroy(pool);
     double copy_s = now_s();
     for (uint32_t l = 0; l < LAYERS; l++) { /* into fresh memory, as a copy is */
         uint8_t *fresh = tm_alloc(LAYER_BYTES);

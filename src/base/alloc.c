@@ -3,9 +3,13 @@
 #include "base/error.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE_BYTES = 4096, LARGE_PAGE_BYTES = 2 << 20 };
 
 static atomic_long fail_countdown; /* 0: off; 1: the next call fails */
 static atomic_int fail_held;
@@ -31,6 +35,16 @@ static void *counted(void *memory)
 void *tm_alloc(size_t size)
 {
     return must_fail() ? NULL : counted(malloc(size != 0 ? size : 1));
+}
+
+void *tm_alloc_pages(size_t size)
+{
+    void *memory = NULL;
+    bool large = size >= 2 * LARGE_PAGE_BYTES;
+    size_t page = large ? LARGE_PAGE_BYTES : PAGE_BYTES;
+    if (must_fail() || posix_memalign(&memory, page, size != 0 ? size : 1) != 0) return NULL;
+    if (large) (void)madvise(memory, size / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES, MADV_HUGEPAGE);
+    return counted(memory);
 }
 
 void *tm_calloc(size_t count, size_t size)

@@ -9,6 +9,8 @@ void *tm_alloc(size_t size);
 void *tm_calloc(size_t count, size_t size);
 void *tm_realloc(void *old, size_t size);
 void tm_free(void *memory);
+/* Not set, on a page of 4096 bytes; for large sizes in the system's large pages, where it has them. */
+void *tm_alloc_pages(size_t size);
 char *tm_strndup(const char *text, size_t length);
 
 /* Makes room for at least `need` elements in `*array` (grown by doubling, never past `max`).

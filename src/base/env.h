@@ -21,6 +21,9 @@ struct tm_part {
     size_t length;
 };
 
+/* A piece of what is read. */
+typedef int (*tm_piece_f)(void *context, const void *data, size_t length, struct tm_error *e);
+
 /* A handle to be watched. */
 struct tm_watch {
     int handle;
@@ -54,12 +57,20 @@ struct tm_env {
     /* Files. file_read appends to `out` (whose limit applies: -TM_ELIMIT names file and limit before reading a byte
      * too many). file_write replaces the whole file or leaves it as it was: new name, synced, renamed; it makes
      * missing folders, follows links, and writes straight into what is no file (a pipe, a device). file_write_parts is
-     * the same for data that lies in several places. file_remove removes an empty folder, too; of a missing file it is
-     * 0. file_map shows a file's bytes without reading them all, until file_unmap. */
+     * the same for data that lies in several places. file_write_blocks and file_read_blocks are for large files: past
+     * the page cache (O_DIRECT) where the file system can do that, through it where it refuses; `out_direct` says
+     * which. `data` is on a page of 4096 bytes; what is written is whole pages, and the room to read into too.
+     * file_read_blocks reads the whole file (-TM_ELIMIT: it has more bytes than there is room) and shows `piece` what
+     * has come, in order, while it is still near: not 0 ends the reading. file_remove removes an empty folder, too; of
+     * a missing file it is 0. file_map shows a file's bytes without reading them all, until file_unmap. */
     int (*file_read)(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e);
     int (*file_write)(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e);
     int (*file_write_parts)(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
                             struct tm_error *e);
+    int (*file_write_blocks)(struct tm_env *env, const char *path, const void *data, size_t length, bool *out_direct,
+                             struct tm_error *e);
+    int (*file_read_blocks)(struct tm_env *env, const char *path, void *data, size_t room, tm_piece_f piece,
+                            void *context, size_t *out_length, struct tm_error *e);
     int (*file_remove)(struct tm_env *env, const char *path, struct tm_error *e);
     bool (*file_exists)(struct tm_env *env, const char *path);
     int (*file_map)(struct tm_env *env, const char *path, const void **out_data, size_t *out_length,

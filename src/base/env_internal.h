@@ -4,6 +4,17 @@
 
 #include "base/env.h"
 
+/* env_real.c */
+int tm_env__make_parents(const char *path, struct tm_error *e); /* the folders that a file is in */
+void tm_env__sync_folder_of(const char *path); /* a rename lasts only once the folder that holds the name is synced */
+int tm_env__cannot_open(const char *path, int errno_value, struct tm_error *e);
+
+/* env_blocks.c; see env.h. */
+int tm_env__file_write_blocks(struct tm_env *env, const char *path, const void *data, size_t length, bool *out_direct,
+                              struct tm_error *e);
+int tm_env__file_read_blocks(struct tm_env *env, const char *path, void *data, size_t room, tm_piece_f piece,
+                             void *context, size_t *out_length, struct tm_error *e);
+
 /* env_process.c; see env.h. */
 int tm_env__process_start_with(struct tm_env *env, const struct tm_process_options *options, int *out_pid,
                                struct tm_error *e);

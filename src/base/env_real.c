@@ -92,7 +92,7 @@ static int check_size(int fd, const char *path, const struct tm_text *out, struc
 }
 
 /* A file that may not be read is an input to correct, not a fault of the file system. */
-static int cannot_open(const char *path, int errno_value, struct tm_error *e)
+int tm_env__cannot_open(const char *path, int errno_value, struct tm_error *e)
 {
     int rc = tm_error_errno(e, errno_value, "%s", path);
     if (errno_value != EACCES) return rc;
@@ -104,7 +104,7 @@ static int real_file_read(struct tm_env *env, const char *path, struct tm_text *
 {
     (void)env;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return cannot_open(path, errno, e);
+    if (fd < 0) return tm_env__cannot_open(path, errno, e);
     int rc = check_size(fd, path, out, e);
     char *chunk = rc == 0 ? tm_alloc(READ_CHUNK) : NULL;
     if (rc == 0 && chunk == NULL) rc = tm_error_nomem(e);
@@ -138,7 +138,7 @@ static int write_all(int fd, const struct tm_part *parts, size_t count)
     return 0;
 }
 
-static int make_parents(const char *path, struct tm_error *e)
+int tm_env__make_parents(const char *path, struct tm_error *e)
 {
     char part[4096];
     size_t length = strlen(path);
@@ -153,8 +153,7 @@ static int make_parents(const char *path, struct tm_error *e)
     return 0;
 }
 
-/* A rename lasts only once the folder that holds the name is synced too. */
-static void sync_folder_of(const char *path)
+void tm_env__sync_folder_of(const char *path)
 {
     char folder[4096];
     const char *slash = strrchr(path, '/');
@@ -194,7 +193,7 @@ static int write_renamed(const char *path, const struct tm_part *parts, size_t c
     if (rc != 0)
         (void)unlink(fresh);
     else
-        sync_folder_of(path);
+        tm_env__sync_folder_of(path);
     return rc;
 }
 
@@ -202,7 +201,7 @@ static int real_file_write_parts(struct tm_env *env, const char *path, const str
                                  struct tm_error *e)
 {
     (void)env;
-    int rc = make_parents(path, e);
+    int rc = tm_env__make_parents(path, e);
     if (rc != 0) return rc;
     struct stat status;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
@@ -240,7 +239,7 @@ static int real_file_map(struct tm_env *env, const char *path, const void **out_
     (void)env;
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return cannot_open(path, errno, e);
+    if (fd < 0) return tm_env__cannot_open(path, errno, e);
     int rc = 0;
     const void *data = NULL;
     if (fstat(fd, &status) != 0) rc = tm_error_errno(e, errno, "%s", path);
@@ -584,6 +583,8 @@ struct tm_env *tm_env_real(void)
         .file_read = real_file_read,
         .file_write = real_file_write,
         .file_write_parts = real_file_write_parts,
+        .file_write_blocks = tm_env__file_write_blocks,
+        .file_read_blocks = tm_env__file_read_blocks,
         .file_remove = real_file_remove,
         .file_exists = real_file_exists,
         .file_map = real_file_map,

@@ -213,6 +213,27 @@ static int virtual_file_write(struct tm_env *env, const char *path, const char *
     return virtual_file_write_parts(env, path, &part, 1, e);
 }
 
+static int virtual_file_write_blocks(struct tm_env *env, const char *path, const void *data, size_t length,
+                                     bool *out_direct, struct tm_error *e)
+{
+    struct tm_part part = {.data = data, .length = length};
+    *out_direct = true;
+    return virtual_file_write_parts(env, path, &part, 1, e);
+}
+
+static int virtual_file_read_blocks(struct tm_env *env, const char *path, void *data, size_t room, tm_piece_f piece,
+                                    void *context, size_t *out_length, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, room);
+    int rc = virtual_file_read(env, path, &text, e);
+    if (rc == 0 && text.length > 0) memcpy(data, text.data, text.length);
+    if (rc == 0 && text.length > 0) rc = piece(context, data, text.length, e);
+    if (rc == 0) *out_length = text.length;
+    tm_text_deinit(&text);
+    return rc;
+}
+
 static int virtual_file_remove(struct tm_env *env, const char *path, struct tm_error *e)
 {
     (void)e;
@@ -661,6 +682,8 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .file_read = virtual_file_read,
         .file_write = virtual_file_write,
         .file_write_parts = virtual_file_write_parts,
+        .file_write_blocks = virtual_file_write_blocks,
+        .file_read_blocks = virtual_file_read_blocks,
         .file_remove = virtual_file_remove,
         .file_exists = virtual_file_exists,
         .file_map = virtual_file_map,

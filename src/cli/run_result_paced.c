@@ -3,7 +3,7 @@
 #include "cli/run_result.h"
 #include "engine/paced.h"
 #include "run/state_folder.h"
-#include "store/copies.h"
+#include "store/copy_file.h"
 #include "workload/model.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ static int read_hash(struct tm_env *env, const char *copies, uint64_t set, uint3
     const void *file = NULL;
     const void *data = NULL;
     size_t length = 0;
-    (void)snprintf(path, sizeof path, "%s/set-%" PRIu64 "/layer-%" PRIu32 ".tmcopy", copies, set, layer);
+    tm_copy_file_path(copies, set, layer, path, sizeof path);
     int rc = env->file_map(env, path, &file, &length, e);
     if (rc != 0) return rc;
     rc = tm_copy_file_decode(file, length, out, &data, e); /* which checks the hash */

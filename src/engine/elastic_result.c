@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "engine/checkpoint.h"
-#include "store/copies.h"
+#include "store/copy_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static int read_layer(struct tm_env *env, const char *copies, uint64_t set, stru
     size_t length = 0;
     size_t size = 0;
     struct tm_copy_name name;
-    (void)snprintf(path, sizeof path, "%s/set-%" PRIu64 "/layer-%d.tmcopy", copies, set, state->layer);
+    tm_copy_file_path(copies, set, (uint32_t)state->layer, path, sizeof path);
     int rc = env->file_map(env, path, &file, &length, e);
     if (rc != 0) return rc;
     rc = tm_copy_file_decode(file, length, &name, &data, e);

@@ -1,7 +1,7 @@
 #include "run/set_manifests.h"
 
 #include "base/log.h"
-#include "store/copies.h"
+#include "store/copy_file.h"
 #include "wire/message.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static void remove_set(const struct tm_set_manifests *m, uint64_t set)
     manifest_path(m, set, path);
     (void)m->env->file_remove(m->env, path, NULL);
     for (uint32_t l = 0; l < m->layers; l++) {
-        (void)snprintf(path, sizeof path, "%s/set-%" PRIu64 "/layer-%" PRIu32 ".tmcopy", m->folder, set, l);
+        tm_copy_file_path(m->folder, set, l, path, sizeof path);
         (void)m->env->file_remove(m->env, path, NULL);
     }
     (void)snprintf(path, sizeof path, "%s/set-%" PRIu64, m->folder, set);

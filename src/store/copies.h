@@ -5,7 +5,8 @@
 #ifndef TM_STORE_COPIES_H
 #define TM_STORE_COPIES_H
 
-#include "base/env.h"
+#include "base/error.h"
+#include "store/block.h"
 #include "wire/hash.h"
 
 #include <stdbool.h>
@@ -28,7 +29,7 @@ struct tm_copy_part {
     struct tm_copy_name name;
     uint64_t received; /* bytes so far; all of them and a right hash: complete */
     bool complete;
-    uint8_t *data; /* owned */
+    struct tm_block *block; /* a share */
 };
 
 struct tm_copies {
@@ -37,9 +38,10 @@ struct tm_copies {
     size_t capacity;
     uint64_t bytes;
     uint64_t bytes_max;
+    struct tm_block_pool *pool; /* borrowed */
 };
 
-void tm_copies_init(struct tm_copies *copies, uint64_t bytes_max);
+void tm_copies_init(struct tm_copies *copies, uint64_t bytes_max, struct tm_block_pool *pool);
 void tm_copies_deinit(struct tm_copies *copies);
 
 /* Takes a chunk; `out_received` says how far the part has come, so that a source knows where to go on: a chunk that was
@@ -47,6 +49,9 @@ void tm_copies_deinit(struct tm_copies *copies);
  * says; what came is forgotten. */
 int tm_copies_put(struct tm_copies *copies, const struct tm_copy_name *name, uint64_t offset, const void *data,
                   size_t length, uint64_t *out_received, struct tm_error *e);
+/* Takes a share of a whole part, whose hash its source has just made. -TM_ELIMIT: no room. */
+int tm_copies_share(struct tm_copies *copies, const struct tm_copy_name *name, struct tm_block *block,
+                    struct tm_error *e);
 /* A complete part, NULL if there is none. Borrowed until the next put or keep. */
 const struct tm_copy_part *tm_copies_find(const struct tm_copies *copies, uint64_t set, uint32_t layer);
 /* Forgets every set up to `newest` that is not in the list. Complete parts of steps after `durable_step` are the
@@ -54,16 +59,5 @@ const struct tm_copy_part *tm_copies_find(const struct tm_copies *copies, uint64
  * sets stay until a newer step is durable. */
 void tm_copies_keep(struct tm_copies *copies, const uint64_t *keep, size_t keep_count, uint64_t newest,
                     uint64_t durable_step);
-
-/* A part as a file: one line of head, then the bytes. The head names the part and its hash; decode checks both, so a
- * torn or altered file is -TM_EINPUT. */
-void tm_copy_file_encode(const struct tm_copy_name *name, const void *data, struct tm_text *out);
-/* `out_data` borrows from `file`. */
-int tm_copy_file_decode(const void *file, size_t length, struct tm_copy_name *out, const void **out_data,
-                        struct tm_error *e);
-
-/* The newest whole set of a folder for copies, as the coordinator names it there in the file `newest`. -TM_ENOTFOUND:
- * there is none yet. */
-int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e);
 
 #endif

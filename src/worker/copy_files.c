@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-#include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,11 +13,10 @@ enum { FOLDER_MAX = 1024 };
 struct order {
     struct order *next;
     bool is_put;
-    bool no_room; /* is not even tried */
-    uint64_t set;
-    uint32_t layer;
-    size_t length; /* of data, or the most that is read */
-    uint8_t data[];
+    bool taken; /* by a thread */
+    struct tm_copy_name name;
+    struct tm_block *block;     /* a put: owned share */
+    struct tm_block_pool *pool; /* a get */
 };
 
 struct tm_copy_files {
@@ -25,58 +24,62 @@ struct tm_copy_files {
     char folder[FOLDER_MAX];
     tm_copy_files_done_f done;
     void *context;
-    pthread_t thread;
-    bool thread_runs;
+    pthread_t threads[TM_COPY_FILES_AT_ONCE];
+    size_t thread_count;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stop;
-    struct order *first; /* the one under way stays at the head until it is done */
-    uint64_t bytes;      /* of puts that wait */
+    struct order *first; /* those under way stay in the list until they are done */
+    atomic_bool told_buffered;
 };
 
-static void path_of(const struct tm_copy_files *files, const struct order *order, char *out, size_t size)
-{
-    (void)snprintf(out, size, "%s/set-%" PRIu64 "/layer-%" PRIu32 ".tmcopy", files->folder, order->set, order->layer);
-}
+/* ---- the threads ---- */
 
 /* Before it is answered: asked for again because of the answer, it is a new order. */
-static void take_out(struct tm_copy_files *files, const struct order *order)
+static void take_out(struct tm_copy_files *files, struct order *order)
 {
     (void)pthread_mutex_lock(&files->lock);
-    files->first = order->next;
-    if (order->is_put) files->bytes -= order->length;
+    struct order **at = &files->first;
+    while (*at != order)
+        at = &(*at)->next;
+    *at = order->next;
     (void)pthread_mutex_unlock(&files->lock);
 }
 
-static void put(struct tm_copy_files *files, const struct order *order)
+static void put(struct tm_copy_files *files, const struct order *order, const char *path,
+                struct tm_copy_file_done *done)
 {
-    char path[FOLDER_MAX + 128];
     struct tm_error e;
-    struct tm_copy_file_done done = {.set = order->set, .layer = order->layer, .is_put = true};
-    path_of(files, order, path, sizeof path);
-    if (files->folder[0] != '\0' && !order->no_room) {
-        int rc = files->env->file_write(files->env, path, (const char *)order->data, order->length, &e);
-        if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not stored: %s", e.text);
-        done.written = rc == 0;
-    }
-    take_out(files, order);
-    files->done(files->context, &done);
+    bool direct = true;
+    int rc = tm_copy_file_write(files->env, path, &order->name, order->block, &direct, &e);
+    done->written = rc == 0;
+    if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not stored: %s", e.text);
+    if (rc == 0 && !direct && !atomic_exchange(&files->told_buffered, true))
+        tm_log(TM_LOG_WARN,
+               "%s: the file system does not do O_DIRECT: copies go through the page cache, which is slower",
+               files->folder);
 }
 
-static void get(struct tm_copy_files *files, const struct order *order)
+static void get(struct tm_copy_files *files, const struct order *order, const char *path,
+                struct tm_copy_file_done *done)
+{
+    struct tm_error e;
+    done->file = tm_copy_file_read(files->env, path, order->name.size, order->pool, &e);
+    if (done->file.state != TM_COPY_FILE_GOOD) tm_log(TM_LOG_WARN, "a copy is not read: %s", e.text);
+}
+
+static void carry_out(struct tm_copy_files *files, struct order *order)
 {
     char path[FOLDER_MAX + 128];
-    struct tm_text text;
-    struct tm_copy_file_done done = {.set = order->set, .layer = order->layer};
-    path_of(files, order, path, sizeof path);
-    tm_text_init(&text, order->length);
-    int rc = files->env->file_read(files->env, path, &text, NULL);
-    bool missing = rc == -(int)TM_ENOTFOUND || rc == -(int)TM_ELIMIT;
-    if (rc == 0 || missing) done.data = tm_text_string(&text);
-    if (rc == 0) done.length = text.length;
+    struct tm_copy_file_done done = {.set = order->name.set, .layer = order->name.layer, .is_put = order->is_put};
+    tm_copy_file_path(files->folder, order->name.set, order->name.layer, path, sizeof path);
+    if (order->is_put && files->folder[0] != '\0') put(files, order, path, &done);
+    if (!order->is_put) get(files, order, path, &done);
     take_out(files, order);
     files->done(files->context, &done);
-    tm_text_deinit(&text);
+    tm_block_release(done.file.block);
+    tm_block_release(order->block);
+    tm_free(order);
 }
 
 static void *serve(void *argument)
@@ -85,21 +88,22 @@ static void *serve(void *argument)
     (void)pthread_mutex_lock(&files->lock);
     while (!files->stop) {
         struct order *order = files->first;
+        while (order != NULL && order->taken)
+            order = order->next;
         if (order == NULL) {
             (void)pthread_cond_wait(&files->changed, &files->lock);
             continue;
         }
+        order->taken = true;
         (void)pthread_mutex_unlock(&files->lock);
-        if (order->is_put)
-            put(files, order);
-        else
-            get(files, order);
-        tm_free(order);
+        carry_out(files, order);
         (void)pthread_mutex_lock(&files->lock);
     }
     (void)pthread_mutex_unlock(&files->lock);
     return NULL;
 }
+
+/* ---- the caller ---- */
 
 int tm_copy_files_create(struct tm_env *env, const char *folder, tm_copy_files_done_f done, void *context,
                          struct tm_copy_files **out, struct tm_error *e)
@@ -113,8 +117,10 @@ int tm_copy_files_create(struct tm_env *env, const char *folder, tm_copy_files_d
     (void)snprintf(files->folder, sizeof files->folder, "%s", folder);
     (void)pthread_mutex_init(&files->lock, NULL);
     (void)pthread_cond_init(&files->changed, NULL);
-    files->thread_runs = pthread_create(&files->thread, NULL, serve, files) == 0;
-    if (!files->thread_runs) {
+    while (files->thread_count < TM_COPY_FILES_AT_ONCE &&
+           pthread_create(&files->threads[files->thread_count], NULL, serve, files) == 0)
+        files->thread_count++;
+    if (files->thread_count == 0) { /* fewer than wanted is slower, no more */
         tm_copy_files_destroy(files);
         return tm_error_nomem(e);
     }
@@ -125,16 +131,16 @@ int tm_copy_files_create(struct tm_env *env, const char *folder, tm_copy_files_d
 void tm_copy_files_destroy(struct tm_copy_files *files)
 {
     if (files == NULL) return;
-    if (files->thread_runs) {
-        (void)pthread_mutex_lock(&files->lock);
-        files->stop = true;
-        (void)pthread_cond_signal(&files->changed);
-        (void)pthread_mutex_unlock(&files->lock);
-        (void)pthread_join(files->thread, NULL);
-    }
+    (void)pthread_mutex_lock(&files->lock);
+    files->stop = true;
+    (void)pthread_cond_broadcast(&files->changed);
+    (void)pthread_mutex_unlock(&files->lock);
+    for (size_t i = 0; i < files->thread_count; i++)
+        (void)pthread_join(files->threads[i], NULL);
     while (files->first != NULL) {
         struct order *order = files->first;
         files->first = order->next;
+        tm_block_release(order->block);
         tm_free(order);
     }
     (void)pthread_cond_destroy(&files->changed);
@@ -142,38 +148,34 @@ void tm_copy_files_destroy(struct tm_copy_files *files)
     tm_free(files);
 }
 
-/* Appends an order, unless the same one waits already. */
-static void ask(struct tm_copy_files *files, struct order *order)
+/* Appends a copy of the order, unless the same one waits already. Without memory it is asked for again. */
+static void ask(struct tm_copy_files *files, const struct order *wanted)
 {
+    struct order *order = tm_alloc(sizeof *order);
+    bool same = order == NULL;
+    if (order != NULL) *order = *wanted;
     (void)pthread_mutex_lock(&files->lock);
     struct order **at = &files->first;
-    bool same = false;
     for (; *at != NULL; at = &(*at)->next)
-        same = same || ((*at)->is_put == order->is_put && (*at)->set == order->set && (*at)->layer == order->layer);
+        same = same || ((*at)->is_put == wanted->is_put && (*at)->name.set == wanted->name.set &&
+                        (*at)->name.layer == wanted->name.layer);
     if (!same) {
-        if (order->is_put && files->bytes > 0 && files->bytes + order->length > TM_COPY_FILES_WAITING_MAX)
-            order->no_room = true;
-        if (order->is_put) files->bytes += order->length;
         *at = order;
         (void)pthread_cond_signal(&files->changed);
     }
     (void)pthread_mutex_unlock(&files->lock);
-    if (same) tm_free(order);
+    if (!same) return;
+    tm_block_release(wanted->block);
+    tm_free(order);
 }
 
-void tm_copy_files_put(struct tm_copy_files *files, uint64_t set, uint32_t layer, const void *data, size_t length)
+void tm_copy_files_put(struct tm_copy_files *files, const struct tm_copy_name *name, struct tm_block *block)
 {
-    struct order *order = tm_alloc(sizeof *order + length);
-    if (order == NULL) return; /* it is asked for again */
-    *order = (struct order){.is_put = true, .set = set, .layer = layer, .length = length};
-    memcpy(order->data, data, length);
-    ask(files, order);
+    ask(files, &(struct order){.is_put = true, .name = *name, .block = block});
 }
 
-void tm_copy_files_get(struct tm_copy_files *files, uint64_t set, uint32_t layer, size_t length_max)
+void tm_copy_files_get(struct tm_copy_files *files, uint64_t set, uint32_t layer, uint64_t size,
+                       struct tm_block_pool *pool)
 {
-    struct order *order = tm_alloc(sizeof *order);
-    if (order == NULL) return;
-    *order = (struct order){.set = set, .layer = layer, .length = length_max};
-    ask(files, order);
+    ask(files, &(struct order){.name = {.set = set, .layer = layer, .size = size}, .pool = pool});
 }

@@ -1,34 +1,35 @@
-/* Copies in files, written and read by a thread of their own: a disk may take its time, and whoever votes on steps and
- * keeps a lease must not wait for it. What was asked for is done in order; `done` tells of each. */
+/* Copies in files, written and read by threads of their own: a disk may take its time, and whoever votes on steps and
+ * keeps a lease must not wait for it. Several files are under way at once, which keeps a fast disk and several cores
+ * busy; `done` tells of each. */
 #ifndef TM_WORKER_COPY_FILES_H
 #define TM_WORKER_COPY_FILES_H
 
-#include "base/env.h"
+#include "store/copy_file.h"
 
-enum { TM_COPY_FILES_WAITING_MAX = 1 << 30 }; /* bytes that wait to be written; one file always may */
+enum { TM_COPY_FILES_AT_ONCE = 4 };
 
 struct tm_copy_files;
 
 struct tm_copy_file_done {
     uint64_t set;
     uint32_t layer;
-    bool written; /* a put: it is stored. A get: `data` and `length` are what was read */
     bool is_put;
-    const void *data; /* a get: NULL where it could not be read now; no bytes where the file is not there */
-    size_t length;
+    bool written;             /* a put: it is stored */
+    struct tm_copy_file file; /* a get; its block is borrowed */
 };
-/* By the thread, which holds nothing. It may ask for more. */
+/* By one of the threads, which holds nothing. It may ask for more. */
 typedef void (*tm_copy_files_done_f)(void *context, const struct tm_copy_file_done *done);
 
 /* The caller owns the result. `folder` is copied; "": there is none, and nothing can be stored. */
 int tm_copy_files_create(struct tm_env *env, const char *folder, tm_copy_files_done_f done, void *context,
                          struct tm_copy_files **out, struct tm_error *e);
-/* What waits is forgotten; the file under way is finished. NULL is allowed. */
+/* What waits is forgotten; the files under way are finished. NULL is allowed. */
 void tm_copy_files_destroy(struct tm_copy_files *files);
 
-/* From any thread. `data` is copied. The same file twice is written once; one that finds no room is told as not
- * stored. */
-void tm_copy_files_put(struct tm_copy_files *files, uint64_t set, uint32_t layer, const void *data, size_t length);
-void tm_copy_files_get(struct tm_copy_files *files, uint64_t set, uint32_t layer, size_t length_max);
+/* From any thread. The same file twice is done once. put takes over the caller's share of the block. */
+void tm_copy_files_put(struct tm_copy_files *files, const struct tm_copy_name *name, struct tm_block *block);
+/* A part of `size` bytes; blocks come from the pool, which is borrowed. */
+void tm_copy_files_get(struct tm_copy_files *files, uint64_t set, uint32_t layer, uint64_t size,
+                       struct tm_block_pool *pool);
 
 #endif

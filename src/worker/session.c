@@ -20,9 +20,9 @@ enum { TICK_MS = 50, CHUNK_BYTES = 1 << 20, RESEND_MS = 1000, TEXT_MAX = 1024 };
 static const uint64_t copy_bytes_default = (uint64_t)1 << 30;
 
 struct staged_layer {
-    uint8_t *data; /* fetched or made, not yet in the engine's memory */
-    bool dropped;  /* the engine is to be told */
-    void *memory;  /* the engine's; where it reads and writes by itself, any address but NULL */
+    struct tm_block *block; /* fetched or made, not yet in the engine's memory */
+    bool dropped;           /* the engine is to be told */
+    void *memory;           /* the engine's; where it reads and writes by itself, any address but NULL */
 };
 
 struct peer_texts {
@@ -83,9 +83,9 @@ static int engine_export(void *context, uint32_t layer, void *out, uint64_t size
 {
     struct tidemill *t = context;
     const struct staged_layer *staged = &t->layers[layer];
-    const void *from = staged->data != NULL ? staged->data : staged->memory;
+    const void *from = staged->block != NULL ? staged->block->data : staged->memory;
     if (from == NULL) return -(int)TM_EINTERNAL;
-    if (staged->data == NULL && t->engine.read_layer != NULL)
+    if (staged->block == NULL && t->engine.read_layer != NULL)
         return t->engine.read_layer(t->engine.context, layer, out, size) == 0 ? 0 : -(int)TM_EINTERNAL;
     memcpy(out, from, size);
     return 0;
@@ -96,43 +96,46 @@ static const void *engine_view(void *context, uint32_t layer)
 {
     struct tidemill *t = context;
     const struct staged_layer *staged = &t->layers[layer];
-    if (staged->data != NULL) return staged->data;
+    if (staged->block != NULL) return staged->block->data;
     return t->engine.read_layer == NULL ? staged->memory : NULL;
 }
 
-static int stage(struct tidemill *t, uint32_t layer, const void *data, uint64_t size)
+/* Takes over the caller's share. */
+static void stage(struct tidemill *t, uint32_t layer, struct tm_block *block)
 {
-    uint8_t *copy = tm_alloc(size + 1);
-    if (copy == NULL) return -(int)TM_ENOMEM;
-    if (data != NULL) {
-        memcpy(copy, data, size);
-    } else if (t->engine.init_layer(t->engine.context, layer, copy, size) != 0) {
-        tm_free(copy);
-        return -(int)TM_EINTERNAL;
-    }
-    tm_free(t->layers[layer].data);
-    t->layers[layer].data = copy;
+    tm_block_release(t->layers[layer].block);
+    t->layers[layer].block = block;
     t->layers[layer].dropped = false;
     t->unsettled = true;
-    return 0;
+    (void)pthread_cond_broadcast(&t->changed);
 }
 
-static int engine_import(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size)
+static int engine_import(void *context, uint32_t layer, uint64_t step, struct tm_block *block)
 {
     (void)step;
-    return stage(context, layer, data, size);
+    stage(context, layer, tm_block_share(block));
+    return 0;
 }
 
 static int engine_init(void *context, uint32_t layer)
 {
-    return stage(context, layer, NULL, engine_bytes(context, layer));
+    struct tidemill *t = context;
+    uint64_t bytes = engine_bytes(t, layer);
+    struct tm_block *block = tm_block_create(tm_worker_blocks(t->worker), (size_t)bytes);
+    if (block == NULL) return -(int)TM_ENOMEM;
+    if (t->engine.init_layer(t->engine.context, layer, block->data, bytes) != 0) {
+        tm_block_release(block);
+        return -(int)TM_EINTERNAL;
+    }
+    stage(t, layer, block);
+    return 0;
 }
 
 static void engine_drop(void *context, uint32_t layer)
 {
     struct tidemill *t = context;
-    tm_free(t->layers[layer].data);
-    t->layers[layer].data = NULL;
+    tm_block_release(t->layers[layer].block);
+    t->layers[layer].block = NULL;
     t->layers[layer].dropped = true;
     t->unsettled = true;
 }
@@ -249,6 +252,13 @@ static void stop(struct tidemill *t, int code)
     (void)pthread_cond_broadcast(&t->changed);
 }
 
+static void put_file(struct tidemill *t, uint64_t set, uint32_t layer)
+{
+    struct tm_copy_name name;
+    struct tm_block *block = tm_worker_file_block(t->worker, set, layer, &name);
+    if (block != NULL) tm_copy_files_put(t->files, &name, block);
+}
+
 static void carry_out(struct tidemill *t)
 {
     for (size_t i = 0; i < t->out.count; i++) {
@@ -260,10 +270,10 @@ static void carry_out(struct tidemill *t)
             send_action(t, action);
             break;
         case TM_WORKER_FILE_GET:
-            tm_copy_files_get(t->files, action->number, layer, (size_t)engine_bytes(t, layer) + 4096);
+            tm_copy_files_get(t->files, action->number, layer, engine_bytes(t, layer), tm_worker_blocks(t->worker));
             break;
         case TM_WORKER_FILE_PUT:
-            tm_copy_files_put(t->files, action->number, layer, data, action->length);
+            put_file(t, action->number, layer);
             break;
         case TM_WORKER_STOP:
             (void)snprintf(t->reason, sizeof t->reason, "%.*s", (int)action->length, (const char *)data);
@@ -315,7 +325,7 @@ static void on_file(void *context, const struct tm_copy_file_done *done)
         if (done->is_put)
             tm_worker_file_put(t->worker, now_ms(t), done->set, done->layer, done->written, &t->out);
         else
-            tm_worker_file_got(t->worker, now_ms(t), done->set, done->layer, done->data, done->length, &t->out);
+            tm_worker_file_got(t->worker, now_ms(t), done->set, done->layer, &done->file, &t->out);
         follow_up_elsewhere(t);
     }
     (void)pthread_mutex_unlock(&t->lock);
@@ -478,7 +488,7 @@ void tidemill_close(tidemill *t)
     tm_tls_destroy(t->tls);
     tm_outbox_deinit(&t->out);
     for (size_t l = 0; l < TM_LAYERS_MAX; l++)
-        tm_free(t->layers[l].data);
+        tm_block_release(t->layers[l].block);
     tm_free(t->texts);
     tm_free(t->members);
     (void)pthread_cond_destroy(&t->changed);
@@ -494,11 +504,11 @@ static int place(struct tidemill *t, uint32_t layer)
     uint64_t bytes = engine_bytes(t, layer);
     if (t->engine.write_layer != NULL) {
         staged->memory = staged;
-        return t->engine.write_layer(t->engine.context, layer, staged->data, bytes);
+        return t->engine.write_layer(t->engine.context, layer, staged->block->data, bytes);
     }
     if (staged->memory == NULL) staged->memory = t->engine.layer_memory(t->engine.context, layer, bytes);
     if (staged->memory == NULL) return -(int)TM_ENOMEM;
-    memcpy(staged->memory, staged->data, bytes);
+    memcpy(staged->memory, staged->block->data, bytes);
     return 0;
 }
 
@@ -512,10 +522,10 @@ static int settle(struct tidemill *t)
             staged->memory = NULL;
         }
         staged->dropped = false;
-        if (staged->data == NULL) continue;
+        if (staged->block == NULL) continue;
         if (place(t, l) != 0) return -(int)TM_ENOMEM;
-        tm_free(staged->data);
-        staged->data = NULL;
+        tm_block_release(staged->block);
+        staged->block = NULL;
     }
     t->unsettled = false;
     return 0;
@@ -528,7 +538,7 @@ static void keep_result(struct tidemill *t)
     for (uint32_t l = 0; l < TM_LAYERS_MAX; l++) {
         uint64_t step = 0;
         if (tm_worker_holds(t->worker, l, &step) && step == last) continue;
-        if (t->layers[l].data != NULL || t->layers[l].memory != NULL) engine_drop(t, l);
+        if (t->layers[l].block != NULL || t->layers[l].memory != NULL) engine_drop(t, l);
     }
     (void)settle(t);
 }
@@ -558,9 +568,15 @@ int tidemill_next(tidemill *t, struct tidemill_work *out)
 {
     int rc = 0;
     (void)pthread_mutex_lock(&t->lock);
-    while (!t->due && !t->stopped)
-        (void)pthread_cond_wait(&t->changed, &t->lock);
-    if (t->stopped) {
+    while (rc == 0 && !t->due && !t->stopped) {
+        if (t->unsettled) /* while the others still come */
+            rc = settle(t);
+        else
+            (void)pthread_cond_wait(&t->changed, &t->lock);
+    }
+    if (rc != 0) {
+        /* no room for what was fetched */
+    } else if (t->stopped) {
         rc = t->stop_code;
         if (rc == 1) keep_result(t);
     } else {

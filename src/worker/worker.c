@@ -14,7 +14,10 @@ struct tm_worker *tm_worker_create(const struct tm_worker_options *options, cons
     struct tm_worker *w = tm_calloc(1, sizeof *w);
     if (w == NULL) return NULL;
     w->sent_ms = tm_calloc(SENT_RING, sizeof *w->sent_ms);
-    if (w->sent_ms == NULL) {
+    w->blocks = tm_block_pool_create();
+    if (w->sent_ms == NULL || w->blocks == NULL) {
+        tm_free(w->sent_ms);
+        tm_block_pool_destroy(w->blocks);
         tm_free(w);
         return NULL;
     }
@@ -28,7 +31,7 @@ struct tm_worker *tm_worker_create(const struct tm_worker_options *options, cons
     w->heartbeat_ms = NEVER_MS;
     w->prepared_ms = NEVER_MS;
     w->applied_ms = NEVER_MS;
-    tm_copies_init(&w->copies, options->copy_bytes_max);
+    tm_copies_init(&w->copies, options->copy_bytes_max, w->blocks);
     return w;
 }
 
@@ -42,6 +45,7 @@ void tm_worker_destroy(struct tm_worker *w)
     tm_worker__serving_end(w);
     tm_worker__steps_deinit(w);
     tm_copies_deinit(&w->copies);
+    tm_block_pool_destroy(w->blocks);
     tm_roster_deinit(&w->roster);
     tm_free(w->layers);
     tm_free(w->sent_ms);
@@ -399,7 +403,7 @@ struct tm_worker_view tm_worker_look(const struct tm_worker *w, int64_t now_ms)
                                   .steps = w->steps,
                                   .fetched_bytes = w->fetched_bytes};
     for (size_t i = 0; i < w->out.part_count; i++)
-        if (w->out.parts[i].data != NULL) view.snapshot_bytes += w->out.parts[i].name.size;
+        if (w->out.parts[i].block != NULL) view.snapshot_bytes += w->out.parts[i].name.size;
     return view;
 }
 
@@ -410,6 +414,11 @@ const char *tm_worker_address(const struct tm_worker *w, uint64_t id)
     for (size_t i = 0; i < w->follow.peer_count; i++)
         if (w->follow.peers[i].peer.id == id) return w->follow.peers[i].address;
     return NULL;
+}
+
+struct tm_block_pool *tm_worker_blocks(struct tm_worker *w)
+{
+    return w->blocks;
 }
 
 bool tm_worker_holds(const struct tm_worker *w, uint32_t layer, uint64_t *out_step)

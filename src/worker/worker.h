@@ -17,13 +17,13 @@
 #ifndef TM_WORKER_WORKER_H
 #define TM_WORKER_WORKER_H
 
-#include "store/copies.h"
+#include "store/copy_file.h"
 #include "wire/outbox.h"
 #include "wire/roster.h"
 
 /* Actions beside TM_ACTION_SEND. Copies in files are named by (set, layer): number and other. */
 enum {
-    TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* data: a file of tm_copy_file_encode; answer with tm_worker_file_put */
+    TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* of what tm_worker_file_block gives; answer with tm_worker_file_put */
     TM_WORKER_FILE_GET,                 /* answer with tm_worker_file_got */
     TM_WORKER_STOP, /* the job is done, or we were refused or the job has failed (number: 1); data: why */
 };
@@ -42,7 +42,8 @@ struct tm_worker_engine {
     int (*export_layer)(void *context, uint32_t layer, void *out, uint64_t size);
     /* The same without copying, valid until the next event; NULL (the function, or what it gives): only by export. */
     const void *(*view_layer)(void *context, uint32_t layer);
-    int (*import_layer)(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size);
+    /* The engine may keep a share of the block. */
+    int (*import_layer)(void *context, uint32_t layer, uint64_t step, struct tm_block *block);
     int (*init_layer)(void *context, uint32_t layer); /* as it was before step 1 */
     void (*drop_layer)(void *context, uint32_t layer);
     void (*begin)(void *context, const struct tm_roster *roster, uint64_t step); /* later: tm_worker_held */
@@ -87,9 +88,14 @@ void tm_worker_held(struct tm_worker *worker, int64_t now_ms, uint64_t step, con
 void tm_worker_applied(struct tm_worker *worker, int64_t now_ms, uint64_t step, struct tm_outbox *out);
 void tm_worker_file_put(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
                         struct tm_outbox *out);
-/* `data` NULL: could not be read now, and will be asked for again; no bytes: the file is not there. */
-void tm_worker_file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, const void *data,
-                        size_t length, struct tm_outbox *out);
+/* LATER: it will be asked for again. The caller keeps its share. */
+void tm_worker_file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer,
+                        const struct tm_copy_file *file, struct tm_outbox *out);
+/* What a file is to hold: a share, the caller's; NULL: not needed any more. */
+struct tm_block *tm_worker_file_block(struct tm_worker *worker, uint64_t set, uint32_t layer,
+                                      struct tm_copy_name *out_name);
+/* Where blocks for it come from; borrowed. */
+struct tm_block_pool *tm_worker_blocks(struct tm_worker *worker);
 
 /* The loss of a step, for the coordinator's view; before tm_worker_applied of that step. Finite. */
 void tm_worker_loss(struct tm_worker *worker, uint64_t step, double loss);

@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-enum { FILES_AT_ONCE = 2, FILE_PATIENCE = 10 };
+enum { FILES_AT_ONCE = 4, FILE_PATIENCE = 10 };
 
 void tm_worker__copy_end(struct tm_worker *w)
 {
     for (size_t i = 0; i < w->out.part_count; i++)
-        tm_free(w->out.parts[i].data);
+        tm_block_release(w->out.parts[i].block);
     tm_free(w->out.parts);
     w->out = (struct copy_out){.set = 0};
 }
@@ -27,10 +27,15 @@ static bool snapshot_part(struct tm_worker *w, struct copy_part_out *part)
     part->name.step = w->out.step;
     part->name.set = w->out.set;
     part->name.generation = w->generation;
-    part->data = tm_alloc(part->name.size + 1);
-    if (part->data == NULL) return false;
-    if (w->engine.export_layer(w->engine.context, layer, part->data, part->name.size) != 0) return false;
-    part->name.hash = tm_hash_of(part->data, part->name.size);
+    part->block = tm_block_create(w->blocks, (size_t)part->name.size);
+    if (part->block == NULL) return false;
+    const void *seen = w->engine.view_layer != NULL ? w->engine.view_layer(w->engine.context, layer) : NULL;
+    if (seen != NULL) {
+        part->name.hash = tm_hash_copy(part->block->data, seen, (size_t)part->name.size);
+    } else {
+        if (w->engine.export_layer(w->engine.context, layer, part->block->data, part->name.size) != 0) return false;
+        part->name.hash = tm_hash_of(part->block->data, (size_t)part->name.size);
+    }
     w->layers[layer].hash = part->name.hash;
     w->layers[layer].hashed = true;
     return true;
@@ -102,7 +107,7 @@ static void send_chunk(struct tm_worker *w, const struct copy_part_out *part, st
     body.hash_high = part->name.hash.high;
     body.offset = target->acked;
     body.total = part->name.size;
-    body.data.data = part->data + target->acked;
+    body.data.data = part->block->data + target->acked;
     body.data.len = left < w->options.chunk_bytes ? (size_t)left : w->options.chunk_bytes;
     TM_BODY(message, COPY_PUT, copy_put, &body);
     tm_outbox_send(out, &to, &message);
@@ -111,34 +116,27 @@ static void send_chunk(struct tm_worker *w, const struct copy_part_out *part, st
 static void put_file(const struct copy_part_out *part, struct copy_target *target, int64_t now_ms,
                      struct tm_outbox *out)
 {
-    struct tm_text file;
-    tm_text_init(&file, (size_t)part->name.size + 4096);
-    tm_copy_file_encode(&part->name, part->data, &file);
-    if (tm_text_status(&file, NULL) == 0)
-        tm_outbox_add(out, TM_WORKER_FILE_PUT, file.data, file.length, part->name.set, part->name.layer);
-    tm_text_deinit(&file);
+    tm_outbox_add(out, TM_WORKER_FILE_PUT, NULL, 0, part->name.set, part->name.layer);
     target->asked = true;
+    target->refused = false;
     target->sent_ms = now_ms;
 }
 
 /* Our own part of the set stays with us. */
 static void put_here(struct tm_worker *w, const struct copy_part_out *part, struct copy_target *target)
 {
-    uint64_t received = 0;
-    target->done =
-        tm_copies_put(&w->copies, &part->name, 0, part->data, (size_t)part->name.size, &received, NULL) == 0 &&
-        received == part->name.size;
+    target->done = tm_copies_share(&w->copies, &part->name, part->block, NULL) == 0;
     if (!target->done) w->out.missed = w->heartbeat_now = true; /* no room */
 }
 
-/* Files are written a few at a time: all parts at once would be more bytes than one step's actions may have. */
+/* Files are written a few at a time: more of them would not be faster, and each would be done later. */
 static bool file_may_begin(const struct tm_worker *w, int64_t now_ms)
 {
     size_t under_way = 0;
     for (size_t i = 0; i < w->out.part_count; i++)
-        for (size_t t = 0; w->out.parts[i].data != NULL && t < w->out.parts[i].target_count; t++) {
+        for (size_t t = 0; w->out.parts[i].block != NULL && t < w->out.parts[i].target_count; t++) {
             const struct copy_target *target = &w->out.parts[i].targets[t];
-            under_way += target->id == 0 && target->asked && !target->done &&
+            under_way += target->id == 0 && target->asked && !target->done && !target->refused &&
                          now_ms - target->sent_ms < FILE_PATIENCE * w->options.resend_ms;
         }
     return under_way < FILES_AT_ONCE;
@@ -153,7 +151,8 @@ static void part_pump(struct tm_worker *w, struct copy_part_out *part, int64_t n
         if (target->done) continue;
         all = false;
         if (target->id == w->self.id) continue;
-        int64_t patience_ms = target->id == 0 ? FILE_PATIENCE * w->options.resend_ms : w->options.resend_ms;
+        bool writing = target->id == 0 && !target->refused; /* a full disk is asked again sooner than a slow one */
+        int64_t patience_ms = writing ? FILE_PATIENCE * w->options.resend_ms : w->options.resend_ms;
         if (target->asked && now_ms - target->sent_ms < patience_ms) continue;
         if (target->id == 0 && file_may_begin(w, now_ms))
             put_file(part, target, now_ms, out);
@@ -161,8 +160,8 @@ static void part_pump(struct tm_worker *w, struct copy_part_out *part, int64_t n
             send_chunk(w, part, target, now_ms, out);
     }
     if (!all) return;
-    tm_free(part->data);
-    part->data = NULL;
+    tm_block_release(part->block);
+    part->block = NULL;
     w->heartbeat_now = true;
 }
 
@@ -170,13 +169,13 @@ void tm_worker__copy_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
 {
     if (!w->out.taken || w->out.missed || w->phase != TM_WORKER_RUNNING) return;
     for (size_t i = 0; i < w->out.part_count; i++)
-        if (w->out.parts[i].data != NULL) part_pump(w, &w->out.parts[i], now_ms, out);
+        if (w->out.parts[i].block != NULL) part_pump(w, &w->out.parts[i], now_ms, out);
 }
 
 static struct copy_part_out *find_part(struct tm_worker *w, uint64_t set, uint32_t layer)
 {
     for (size_t i = 0; w->out.taken && w->out.set == set && i < w->out.part_count; i++)
-        if (w->out.parts[i].name.layer == layer && w->out.parts[i].data != NULL) return &w->out.parts[i];
+        if (w->out.parts[i].name.layer == layer && w->out.parts[i].block != NULL) return &w->out.parts[i];
     return NULL;
 }
 
@@ -206,9 +205,22 @@ void tm_worker_file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint3
                         struct tm_outbox *out)
 {
     struct copy_part_out *part = find_part(w, set, layer);
-    for (size_t t = 0; part != NULL && stored && t < part->target_count; t++)
-        if (part->targets[t].id == 0) part->targets[t].done = true;
+    for (size_t t = 0; part != NULL && t < part->target_count; t++) {
+        struct copy_target *target = &part->targets[t];
+        if (target->id != 0 || target->done) continue;
+        target->done = stored;
+        target->refused = !stored;
+        target->sent_ms = now_ms;
+    }
     if (part != NULL) tm_worker__copy_pump(w, now_ms, out); /* the next file's turn */
+}
+
+struct tm_block *tm_worker_file_block(struct tm_worker *w, uint64_t set, uint32_t layer, struct tm_copy_name *out_name)
+{
+    struct copy_part_out *part = find_part(w, set, layer);
+    if (part == NULL) return NULL;
+    *out_name = part->name;
+    return tm_block_share(part->block);
 }
 
 /* ---- holding ---- */

@@ -11,7 +11,7 @@ enum { FILE_RETRY_MS = 5000, TRIES_BEFORE_FILE = 3 };
 static void fetch_deinit(struct fetch *fetch)
 {
     tm_free(fetch->sources);
-    tm_free(fetch->data);
+    tm_block_release(fetch->block);
     tm_free(fetch->chunks);
     *fetch = (struct fetch){.done = true};
 }
@@ -37,9 +37,10 @@ static int fetch_init(struct tm_worker *w, struct fetch *fetch, const Tmw__Fetch
     fetch->missing = fetch->chunk_count;
     if (from->initial) return 0;
     fetch->sources = tm_calloc(from->n_sources + 1, sizeof *fetch->sources);
-    fetch->data = tm_alloc(fetch->size + 1);
+    if (from->n_sources > 0) fetch->block = tm_block_create(w->blocks, (size_t)fetch->size);
     fetch->chunks = tm_calloc(fetch->chunk_count + 1, sizeof *fetch->chunks);
-    if (fetch->sources == NULL || fetch->data == NULL || fetch->chunks == NULL) return -(int)TM_ENOMEM;
+    if (fetch->sources == NULL || fetch->chunks == NULL) return -(int)TM_ENOMEM;
+    if (from->n_sources > 0 && fetch->block == NULL) return -(int)TM_ENOMEM;
     if (from->n_sources > 0) memcpy(fetch->sources, from->sources, from->n_sources * sizeof *fetch->sources);
     fetch->source_count = from->n_sources;
     return 0;
@@ -76,9 +77,9 @@ static void say_failed(struct tm_worker *w, const struct fetch *fetch, uint64_t 
     tm_outbox_send(out, &w->coordinator, &message);
 }
 
-static void take(struct tm_worker *w, struct fetch *fetch, const void *data, struct tm_outbox *out)
+static void take(struct tm_worker *w, struct fetch *fetch, struct tm_block *block, struct tm_outbox *out)
 {
-    if (w->engine.import_layer(w->engine.context, fetch->layer, w->base, data, fetch->size) != 0) return;
+    if (w->engine.import_layer(w->engine.context, fetch->layer, w->base, block) != 0) return;
     w->layers[fetch->layer] = (struct held_layer){.have = true, .hashed = true, .step = w->base, .hash = fetch->hash};
     w->progress++;
     w->fetched_bytes += fetch->size;
@@ -95,8 +96,8 @@ static void forget_chunks(struct fetch *fetch)
 /* All chunks are here: if together they are wrong, find out whose. */
 static void finish(struct tm_worker *w, struct fetch *fetch, struct tm_outbox *out)
 {
-    if (tm_hash_equal(tm_hash_of(fetch->data, fetch->size), fetch->hash) || TM_PLANTED(fetch_unchecked)) {
-        take(w, fetch, fetch->data, out);
+    if (tm_hash_equal(tm_hash_of(fetch->block->data, fetch->size), fetch->hash) || TM_PLANTED(fetch_unchecked)) {
+        take(w, fetch, fetch->block, out);
         return;
     }
     forget_chunks(fetch);
@@ -175,8 +176,8 @@ static bool take_at_hand(struct tm_worker *w, struct fetch *fetch, struct tm_out
     }
     const struct tm_copy_part *own = fetch->set == 0 ? NULL : tm_copies_find(&w->copies, fetch->set, fetch->layer);
     if (own == NULL || !tm_hash_equal(own->name.hash, fetch->hash) || own->name.size != fetch->size) return false;
-    if (!tm_hash_equal(tm_hash_of(own->data, own->name.size), fetch->hash)) return false;
-    take(w, fetch, own->data, out);
+    if (!tm_hash_equal(tm_hash_of(own->block->data, own->name.size), fetch->hash)) return false;
+    take(w, fetch, own->block, out);
     return true;
 }
 
@@ -212,7 +213,7 @@ void tm_worker__on_fetch_data(struct tm_worker *w, int64_t now_ms, const tm_mess
     uint64_t want = left < w->options.chunk_bytes ? left : w->options.chunk_bytes;
     if (fetch->alone && message->from_id != source_of(fetch, c)) return;
     if (fetch->chunks[c].here || body->data.len != want) return;
-    memcpy(fetch->data + body->offset, body->data.data, body->data.len);
+    memcpy(fetch->block->data + body->offset, body->data.data, body->data.len);
     fetch->chunks[c].here = true;
     if (--fetch->missing == 0) finish(w, fetch, out);
     tm_worker__fetch_pump(w, now_ms, out);
@@ -228,20 +229,19 @@ void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_m
     if (fetch != NULL) say_failed(w, fetch, message->from_id, out);
 }
 
-void tm_worker_file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer, const void *data,
-                        size_t length, struct tm_outbox *out)
+void tm_worker_file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer,
+                        const struct tm_copy_file *file, struct tm_outbox *out)
 {
     struct fetch *fetch = find_fetch(w, set, layer);
-    if (fetch == NULL || !fetch->from_file || data == NULL) return;
-    struct tm_copy_name name;
-    const void *bytes = NULL;
-    bool good = tm_copy_file_decode(data, length, &name, &bytes, NULL) == 0 && name.set == set && name.layer == layer &&
-                name.size == fetch->size && tm_hash_equal(name.hash, fetch->hash);
+    (void)now_ms;
+    if (fetch == NULL || !fetch->from_file || file->state == TM_COPY_FILE_LATER) return;
+    const struct tm_copy_name *name = &file->name;
+    bool good = file->state == TM_COPY_FILE_GOOD && name->set == set && name->layer == layer &&
+                name->size == fetch->size && tm_hash_equal(name->hash, fetch->hash);
     if (good)
-        take(w, fetch, bytes, out);
+        take(w, fetch, file->block, out);
     else
         say_failed(w, fetch, 0, out);
-    (void)now_ms;
 }
 
 /* ---- serving ---- */
@@ -289,7 +289,7 @@ static const uint8_t *copy_bytes(const struct tm_worker *w, const Tmw__FetchRequ
     struct tm_hash hash = {.low = body->hash_low, .high = body->hash_high};
     if (part == NULL || part->name.step != body->step || !tm_hash_equal(part->name.hash, hash)) return NULL;
     *out_size = part->name.size;
-    return part->data;
+    return part->block->data;
 }
 
 static void refuse(struct tm_worker *w, const struct tm_peer *to, const Tmw__FetchRequest *request, bool damaged,

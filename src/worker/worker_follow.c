@@ -423,7 +423,12 @@ void tm_worker__take_followed(struct tm_worker *w, uint32_t layer)
     for (size_t i = 0; i < w->follow.count; i++) {
         struct following_layer *followed = &w->follow.layers[i];
         if (followed->layer != layer || followed->step != w->base || !w->follow.frozen) continue;
-        if (w->engine.import_layer(w->engine.context, layer, w->base, followed->data, followed->size) != 0) return;
+        struct tm_block *block = tm_block_create(w->blocks, (size_t)followed->size);
+        if (block == NULL) return;
+        memcpy(block->data, followed->data, (size_t)followed->size); /* it may still be followed on */
+        int rc = w->engine.import_layer(w->engine.context, layer, w->base, block);
+        tm_block_release(block);
+        if (rc != 0) return;
         w->layers[layer] = (struct held_layer){.have = true, .hashed = true, .step = w->base, .hash = followed->hash};
         w->progress++;
     }

@@ -54,7 +54,7 @@ struct fetch {
     bool alone;      /* bytes from all sources together were wrong: one source at a time, to find the bad one */
     size_t alone_at; /* that source */
     uint64_t size;
-    uint8_t *data;
+    struct tm_block *block; /* what comes from peers */
     struct fetch_chunk *chunks;
     size_t chunk_count;
     size_t missing;
@@ -65,13 +65,14 @@ struct copy_target {
     uint64_t id; /* 0: files */
     bool done;
     bool asked;
+    bool refused; /* a file: could not be stored then */
     uint64_t acked;
     int64_t sent_ms;
 };
 
 struct copy_part_out {
     struct tm_copy_name name;
-    uint8_t *data; /* NULL once every target has it */
+    struct tm_block *block; /* NULL once every target has it */
     struct copy_target targets[COPY_TARGETS_MAX];
     size_t target_count;
 };
@@ -216,6 +217,7 @@ struct tm_worker {
     uint64_t served_step;
 
     /* copies */
+    struct tm_block_pool *blocks;
     struct tm_copies copies;
     struct copy_out out;
     struct told_loss losses[LOSSES_MAX]; /* oldest first */

@@ -21,10 +21,10 @@ static int export_layer(void *context, uint32_t layer, void *out, uint64_t size)
     memset(out, (int)layer, size);
     return 0;
 }
-static int import_layer(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size)
+static int import_layer(void *context, uint32_t layer, uint64_t step, struct tm_block *block)
 {
-    (void)context, (void)step, (void)data;
-    assert(layer < LAYERS && size == layer_bytes(NULL, layer));
+    (void)context, (void)step;
+    assert(layer < LAYERS && block->size == layer_bytes(NULL, layer));
     return 0;
 }
 static int init_layer(void *context, uint32_t layer)

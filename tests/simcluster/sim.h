@@ -346,6 +346,7 @@ struct node *sim_add_instance(struct sim *sim);
 void sim_instance_gone(struct sim *sim, struct node *node);
 void sim_disconnect(struct sim *sim, const struct node *node, enum tm_role role);
 void sim_worker_kill(struct sim *sim, struct node *node);
+void sim_damage_part(struct node *node, struct tm_copy_part *part, uint64_t at); /* sim_faults.c */
 void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms);
 void sim_coordinator_start(struct sim *sim);
 void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms);

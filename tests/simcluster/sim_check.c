@@ -195,8 +195,8 @@ static void check_part(struct sim *sim, const Tmw__CopyPart *part)
                      (ull)part->holder, part->layer);
             return;
         }
-        if (!tm_hash_equal(tm_hash_of(copy->data, copy->name.size), copy->name.hash)) return; /* damaged by us */
-        data = copy->data;
+        if (!tm_hash_equal(tm_hash_of(copy->block->data, copy->name.size), copy->name.hash)) return; /* damaged by us */
+        data = copy->block->data;
         length = copy->name.size;
     }
     if (!oracle_matches(sim, part->step, part->layer, data, length))
@@ -241,7 +241,7 @@ static bool part_unharmed(struct sim *sim, const struct set_seen *set, size_t p,
     if (member == NULL || member->incarnation != set->parts[p].incarnation) return false;
     if (node->worker == NULL || node->incarnation != set->parts[p].incarnation) return false;
     const struct tm_copy_part *copy = part_at(sim, holder, node->incarnation, set->set, set->parts[p].layer);
-    return copy == NULL || tm_hash_equal(tm_hash_of(copy->data, copy->name.size), copy->name.hash);
+    return copy == NULL || tm_hash_equal(tm_hash_of(copy->block->data, copy->name.size), copy->name.hash);
 }
 
 static bool set_unharmed(struct sim *sim, const struct set_seen *set, const struct tm_roster *roster)

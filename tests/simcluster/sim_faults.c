@@ -133,6 +133,17 @@ static void damage_file(struct sim *sim)
     file->damaged = true;
 }
 
+/* This copy alone: what is still on its way to others and to files shares its block. */
+void sim_damage_part(struct node *node, struct tm_copy_part *part, uint64_t at)
+{
+    struct tm_block *bad = tm_block_create(tm_worker_blocks(node->worker), part->block->size);
+    assert(bad != NULL);
+    memcpy(bad->data, part->block->data, part->block->size);
+    bad->data[at] ^= 1;
+    tm_block_release(part->block);
+    part->block = bad;
+}
+
 static void damage_copy(struct sim *sim)
 {
     struct node *node = any_node(sim);
@@ -143,7 +154,7 @@ static void damage_copy(struct sim *sim)
     if (!part->complete) return;
     sim_trace(sim, "copy of set %llu, layer %u at worker %llu is damaged", (unsigned long long)part->name.set,
               part->name.layer, (unsigned long long)node->id);
-    part->data[sim_below(sim, part->name.size)] ^= 1;
+    sim_damage_part(node, part, sim_below(sim, part->name.size));
     count(sim, FAULT_COPY_DAMAGED);
 }
 

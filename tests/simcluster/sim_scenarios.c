@@ -385,7 +385,7 @@ static void damaged_copy(struct sim *sim)
     for (size_t n = 1; n <= 2; n++) {
         const struct tm_copies *copies = tm_worker_look(sim->nodes[n].worker, 0).copies;
         for (size_t p = 0; p < copies->count; p++)
-            if (copies->parts[p].name.set == newest) copies->parts[p].data[5] ^= 1;
+            if (copies->parts[p].name.set == newest) sim_damage_part(&sim->nodes[n], &copies->parts[p], 5);
     }
     sim_worker_kill(sim, &sim->nodes[2]);
     size_t before = sim->generation_count;

@@ -117,15 +117,15 @@ static int engine_export(void *context, uint32_t layer, void *out, uint64_t size
     return 0;
 }
 
-static int engine_import(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size)
+static int engine_import(void *context, uint32_t layer, uint64_t step, struct tm_block *block)
 {
     struct toy *toy = context;
-    assert(size == toy_layer_bytes(layer));
-    void *room = tm_alloc(size); /* an engine may have none */
+    assert(block->size == toy_layer_bytes(layer));
+    void *room = tm_alloc(block->size); /* an engine may have none */
     if (room == NULL) return -(int)TM_ENOMEM;
     tm_free(room);
     toy->layers[layer] = (struct toy_layer){.have = true, .step = step};
-    memcpy(toy->layers[layer].words, data, size);
+    memcpy(toy->layers[layer].words, block->data, block->size);
     return 0;
 }
 

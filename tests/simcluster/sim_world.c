@@ -305,6 +305,34 @@ static void file_stored(struct sim *sim, struct event *event)
     tm_outbox_deinit(&out);
 }
 
+/* What the file will hold is fixed now; a crash or a fault decides whether it ever does. */
+static void file_put(struct sim *sim, struct node *node, int64_t at_ms, uint64_t set, uint32_t layer)
+{
+    struct tm_copy_name name;
+    struct tm_text file;
+    struct tm_block *block = tm_worker_file_block(node->worker, set, layer, &name);
+    assert(block != NULL);
+    tm_text_init(&file, tm_copy_file_length(name.size));
+    tm_copy_file_encode(&name, block->data, &file);
+    assert(tm_text_status(&file, NULL) == 0);
+    sim_schedule(sim, at_ms, file_stored, node->id, set, layer, node->incarnation, file.data, file.length);
+    tm_text_deinit(&file);
+    tm_block_release(block);
+}
+
+/* As a worker's files are read: checked before it hears of them. */
+static struct tm_copy_file file_check(const struct node *node, const struct stored_file *file)
+{
+    struct tm_copy_file got = {.state = TM_COPY_FILE_BAD};
+    const void *data = NULL;
+    if (file == NULL || tm_copy_file_decode(file->data, file->length, &got.name, &data, NULL) != 0) return got;
+    got.block = tm_block_create(tm_worker_blocks(node->worker), (size_t)got.name.size);
+    assert(got.block != NULL);
+    memcpy(got.block->data, data, (size_t)got.name.size);
+    got.state = TM_COPY_FILE_GOOD;
+    return got;
+}
+
 static void file_read(struct sim *sim, struct event *event)
 {
     struct node *node = &sim->nodes[event->a];
@@ -312,13 +340,12 @@ static void file_read(struct sim *sim, struct event *event)
     const struct stored_file *file = find_file(sim, event->b, (uint32_t)event->c);
     struct tm_outbox out;
     tm_outbox_init(&out);
+    struct tm_copy_file got = {.state = TM_COPY_FILE_LATER};
+    if (!sim->faults.files_down) got = file_check(node, file);
     sim_memory_short(sim);
-    if (sim->faults.files_down)
-        tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, NULL, 0, &out);
-    else
-        tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c,
-                           file == NULL ? (const void *)"" : file->data, file == NULL ? 0 : file->length, &out);
+    tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, &got, &out);
     sim_memory_back(sim);
+    tm_block_release(got.block);
     sim_worker_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }
@@ -451,8 +478,7 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
             send_action(sim, node->id, out, action);
             break;
         case TM_WORKER_FILE_PUT:
-            sim_schedule(sim, at_ms + sim->faults.files_slow_ms, file_stored, node->id, action->number, action->other,
-                         node->incarnation, tm_outbox_data(out, action), action->length);
+            file_put(sim, node, at_ms + sim->faults.files_slow_ms, action->number, (uint32_t)action->other);
             break;
         case TM_WORKER_FILE_GET:
             sim_schedule(sim, at_ms, file_read, node->id, action->number, action->other, node->incarnation, NULL, 0);

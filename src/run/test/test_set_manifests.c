@@ -4,7 +4,7 @@
 
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
-#include "store/copies.h"
+#include "store/copy_file.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -28,7 +28,8 @@ static void test_chunks(void **state)
     struct tm_copies copies;
     struct tm_copy_name name = name_of(1, 2, 30);
     uint64_t received = 0;
-    tm_copies_init(&copies, 1000);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    tm_copies_init(&copies, 1000, pool);
     assert_int_equal(tm_copies_put(&copies, &name, 0, bytes, 10, &received, NULL), 0);
     assert_int_equal(received, 10);
     assert_int_equal(tm_copies_put(&copies, &name, 20, bytes + 20, 10, &received, NULL), 0); /* ahead: not taken */
@@ -38,8 +39,9 @@ static void test_chunks(void **state)
     assert_null(tm_copies_find(&copies, 1, 2));
     assert_int_equal(tm_copies_put(&copies, &name, 10, bytes + 10, sizeof bytes - 10, &received, NULL), 0);
     assert_int_equal(received, sizeof bytes);
-    assert_memory_equal(tm_copies_find(&copies, 1, 2)->data, bytes, sizeof bytes);
+    assert_memory_equal(tm_copies_find(&copies, 1, 2)->block->data, bytes, sizeof bytes);
     tm_copies_deinit(&copies);
+    tm_block_pool_destroy(pool);
 }
 
 static void test_wrong_bytes_and_no_room(void **state)
@@ -49,7 +51,8 @@ static void test_wrong_bytes_and_no_room(void **state)
     struct tm_copy_name name = name_of(1, 2, 30);
     struct tm_error e = {0};
     uint64_t received = 0;
-    tm_copies_init(&copies, sizeof bytes + 5);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    tm_copies_init(&copies, sizeof bytes + 5, pool);
     name.hash.low ^= 1;
     assert_int_equal(tm_copies_put(&copies, &name, 0, bytes, sizeof bytes, &received, &e), -(int)TM_EINPUT);
     assert_error_has(e, "damaged");
@@ -61,13 +64,15 @@ static void test_wrong_bytes_and_no_room(void **state)
     name.size = UINT64_MAX;
     assert_int_equal(tm_copies_put(&copies, &name, 0, bytes, 5, &received, &e), -(int)TM_ELIMIT);
     tm_copies_deinit(&copies);
+    tm_block_pool_destroy(pool);
 }
 
 static void test_keep(void **state)
 {
     (void)state;
     struct tm_copies copies;
-    tm_copies_init(&copies, 10000);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    tm_copies_init(&copies, 10000, pool);
     for (uint64_t set = 1; set <= 6; set++)
         put_whole(&copies, set, 0, set * 10);
     uint64_t keep[] = {2, 4};
@@ -83,28 +88,34 @@ static void test_keep(void **state)
     for (uint64_t set = 1; set <= 6; set++)
         assert_row((tm_copies_find(&copies, set, 0) != NULL) == (set >= 5), "set %d", (int)set);
     tm_copies_deinit(&copies);
+    tm_block_pool_destroy(pool);
 }
 
-static void test_files(void **state)
+/* Our own snapshot stays with us: no byte is copied, and the block lives as long as anyone needs it. */
+static void test_share(void **state)
 {
     (void)state;
-    struct tm_text file;
-    struct tm_copy_name name = name_of(7, 1, 99);
-    struct tm_copy_name back;
-    const void *data = NULL;
-    tm_text_init(&file, 4096);
-    tm_copy_file_encode(&name, bytes, &file);
-    assert_int_equal(tm_copy_file_decode(file.data, file.length, &back, &data, NULL), 0);
-    assert_int_equal(back.step, 99);
-    assert_memory_equal(data, bytes, sizeof bytes);
-    for (size_t cut = 0; cut < file.length; cut++) /* torn anywhere */
-        assert_row(tm_copy_file_decode(file.data, cut, &back, &data, NULL) == -(int)TM_EINPUT, "cut at %zu", cut);
-    for (size_t i = file.length - sizeof bytes; i < file.length; i++) { /* altered anywhere */
-        file.data[i] ^= 0x20;
-        assert_row(tm_copy_file_decode(file.data, file.length, &back, &data, NULL) == -(int)TM_EINPUT, "at %zu", i);
-        file.data[i] ^= 0x20;
-    }
-    tm_text_deinit(&file);
+    struct tm_copies copies;
+    struct tm_block_pool *pool = tm_block_pool_create();
+    struct tm_block *block = tm_block_create(pool, sizeof bytes);
+    struct tm_copy_name name = name_of(1, 2, 30);
+    struct tm_error e = {0};
+    uint64_t received = 0;
+    memcpy(block->data, bytes, sizeof bytes);
+    tm_copies_init(&copies, 2 * sizeof bytes, pool);
+    assert_int_equal(tm_copies_put(&copies, &name, 0, bytes, 5, &received, NULL), 0); /* begun, never finished */
+    assert_int_equal(tm_copies_share(&copies, &name, block, &e), 0);
+    assert_int_equal(tm_copies_share(&copies, &name, block, &e), 0); /* again: the same */
+    assert_int_equal(copies.count, 1);
+    assert_ptr_equal(tm_copies_find(&copies, 1, 2)->block, block);
+    tm_block_release(block);
+    assert_memory_equal(tm_copies_find(&copies, 1, 2)->block->data, bytes, sizeof bytes);
+    put_whole(&copies, 1, 3, 30);
+    name = name_of(1, 4, 30);
+    assert_int_equal(tm_copies_share(&copies, &name, tm_copies_find(&copies, 1, 3)->block, &e), -(int)TM_ELIMIT);
+    assert_error_has(e, "no room");
+    tm_copies_deinit(&copies);
+    tm_block_pool_destroy(pool);
 }
 
 static void test_memory(void **state)
@@ -114,11 +125,20 @@ static void test_memory(void **state)
         struct tm_copies copies;
         struct tm_copy_name name = name_of(1, 2, 30);
         uint64_t received = 0;
-        tm_copies_init(&copies, 1000);
-        rc = tm_copies_put(&copies, &name, 0, bytes, sizeof bytes, &received, NULL);
-        tm_copies_deinit(&copies);
+        struct tm_block_pool *pool = tm_block_pool_create();
+        rc = pool == NULL ? -(int)TM_ENOMEM : 0;
+        if (rc == 0) {
+            tm_copies_init(&copies, 1000, pool);
+            rc = tm_copies_put(&copies, &name, 0, bytes, sizeof bytes, &received, NULL);
+            if (rc == 0) {
+                name.layer = 3;
+                rc = tm_copies_share(&copies, &name, tm_copies_find(&copies, 1, 2)->block, NULL);
+            }
+            tm_copies_deinit(&copies);
+        }
+        tm_block_pool_destroy(pool);
     });
 }
 
-TM_TEST_MAIN(TM_TEST(test_chunks), TM_TEST(test_wrong_bytes_and_no_room), TM_TEST(test_keep), TM_TEST(test_files),
+TM_TEST_MAIN(TM_TEST(test_chunks), TM_TEST(test_wrong_bytes_and_no_room), TM_TEST(test_keep), TM_TEST(test_share),
              TM_TEST(test_memory))

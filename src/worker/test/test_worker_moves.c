@@ -232,10 +232,10 @@ static void test_refused_as_damaged(void **state)
     rig_destroy(&r);
 }
 
-static void file_got(struct rig *r, const void *data, size_t length)
+static void file_got(struct rig *r, const struct tm_copy_file *file)
 {
     rig_call_begin();
-    tm_worker_file_got(r->worker, r->now_ms, SET, 1, data, length, &r->box.out);
+    tm_worker_file_got(r->worker, r->now_ms, SET, 1, file, &r->box.out);
     rig_call_end(r);
 }
 
@@ -254,23 +254,29 @@ static void test_from_a_file(void **state)
     assert_int_equal(r.box.out.actions[asked].number, SET);
     assert_int_equal(r.box.out.actions[asked].other, 1);
     uint8_t bytes[RIG_BYTES];
-    struct tm_text file;
-    struct tm_copy_name name = {.set = SET, .step = BASE, .layer = 1, .hash = rig_hash(1, BASE), .size = RIG_BYTES};
     rig_state(1, BASE, bytes);
-    tm_text_init(&file, 4096);
-    tm_copy_file_encode(&name, bytes, &file);
+    struct tm_copy_file file = {
+        .name = {.set = SET, .step = BASE, .layer = 1, .hash = rig_hash(1, BASE), .size = RIG_BYTES}};
+    file.block = tm_block_create(tm_worker_blocks(r.worker), RIG_BYTES);
+    assert_non_null(file.block);
+    memcpy(file.block->data, bytes, sizeof bytes);
     mailbox_clear(&r.box);
-    file_got(&r, NULL, 0); /* could not be read now */
+    file.state = TM_COPY_FILE_LATER;
+    file_got(&r, &file);
     assert_int_equal(mailbox_count(&r.box, KIND(FETCH_FAILED)), 0);
-    file_got(&r, file.data, file.length - 1); /* torn */
-    file_got(&r, "", 0);                      /* not there */
+    file.state = TM_COPY_FILE_BAD;
+    file_got(&r, &file);
+    file.state = TM_COPY_FILE_GOOD;
+    file.name.hash.low ^= 1; /* whole, but not what was to be there */
+    file_got(&r, &file);
     assert_int_equal(mailbox_count(&r.box, KIND(FETCH_FAILED)), 2);
     assert_int_equal(mailbox_find(&r.box, KIND(FETCH_FAILED), 0)->fetch_failed->source, 0);
     assert_int_equal(r.engine.imports, 0);
-    file_got(&r, file.data, file.length);
+    file.name.hash.low ^= 1;
+    file_got(&r, &file);
     assert_int_equal(r.engine.imports, 1);
     assert_memory_equal(r.engine.bytes[1], bytes, sizeof bytes);
-    tm_text_deinit(&file);
+    tm_block_release(file.block);
     rig_destroy(&r);
 }
 
@@ -419,13 +425,14 @@ static void test_snapshot(void **state)
         if (offset == 0) { /* the file goes at the same time */
             int file = mailbox_action(&r.box, TM_WORKER_FILE_PUT, 0);
             struct tm_copy_name name;
-            const void *data = NULL;
             assert_true(file >= 0);
-            assert_int_equal(tm_copy_file_decode(tm_outbox_data(&r.box.out, &r.box.out.actions[file]),
-                                                 r.box.out.actions[file].length, &name, &data, NULL),
-                             0);
+            assert_int_equal(r.box.out.actions[file].number, 5);
+            struct tm_block *block = tm_worker_file_block(r.worker, 5, (uint32_t)r.box.out.actions[file].other, &name);
             assert_int_equal(name.step, 2);
-            assert_memory_equal(data, bytes, sizeof bytes);
+            assert_true(tm_hash_equal(name.hash, rig_hash(0, 2)));
+            assert_memory_equal(block->data, bytes, sizeof bytes);
+            assert_null(tm_worker_file_block(r.worker, 4, 0, &name)); /* of another set */
+            tm_block_release(block);
         }
         uint64_t received = offset + put->data.len;
         mailbox_clear(&r.box);
@@ -434,7 +441,14 @@ static void test_snapshot(void **state)
     assert_true(rig_look(&r).snapshot_bytes > 0); /* the file is not there yet */
     rig_call_begin();
     tm_worker_file_put(r.worker, r.now_ms, 5, 0, false, &r.box.out);
+    rig_call_end(&r);
     assert_true(rig_look(&r).snapshot_bytes > 0);
+    mailbox_clear(&r.box);
+    rig_tick(&r, 1);
+    assert_true(mailbox_action(&r.box, TM_WORKER_FILE_PUT, 0) < 0);
+    rig_tick(&r, RIG_RESEND_MS); /* the disk was full: it may have room again */
+    assert_true(mailbox_action(&r.box, TM_WORKER_FILE_PUT, 0) >= 0);
+    rig_call_begin();
     tm_worker_file_put(r.worker, r.now_ms, 5, 0, true, &r.box.out);
     rig_call_end(&r);
     assert_int_equal(rig_look(&r).snapshot_bytes, 0);

@@ -67,14 +67,14 @@ static int rig_export(void *context, uint32_t layer, void *out, uint64_t size)
     return 0;
 }
 
-static int rig_import(void *context, uint32_t layer, uint64_t step, const void *data, uint64_t size)
+static int rig_import(void *context, uint32_t layer, uint64_t step, struct tm_block *block)
 {
     struct rig_engine *engine = context;
     (void)step;
     if (engine->no_room) return -(int)TM_ENOMEM;
     engine->have[layer] = true;
     engine->imports++;
-    memcpy(engine->bytes[layer], data, size);
+    memcpy(engine->bytes[layer], block->data, block->size);
     return 0;
 }
 

@@ -1,0 +1,114 @@
+#include "base/env_virtual.h"
+#include "base/test/harness.h"
+#include "worker/copy_files.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { LAYERS = 24, SIZE = 5000 };
+
+struct seen {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t count;
+    size_t good;
+    size_t later;
+};
+
+static void on_done(void *context, const struct tm_copy_file_done *done)
+{
+    struct seen *seen = context;
+    bool good = done->is_put ? done->written
+                             : done->file.state == TM_COPY_FILE_GOOD && done->file.name.layer == done->layer &&
+                                   done->file.block->data[SIZE - 1] == (uint8_t)(done->layer + 1);
+    (void)pthread_mutex_lock(&seen->lock);
+    seen->count++;
+    seen->good += good;
+    seen->later += !done->is_put && done->file.state == TM_COPY_FILE_LATER;
+    (void)pthread_cond_signal(&seen->changed);
+    (void)pthread_mutex_unlock(&seen->lock);
+}
+
+static void await(struct seen *seen, size_t count)
+{
+    (void)pthread_mutex_lock(&seen->lock);
+    while (seen->count < count)
+        (void)pthread_cond_wait(&seen->changed, &seen->lock);
+    (void)pthread_mutex_unlock(&seen->lock);
+}
+
+static void put(struct tm_copy_files *files, struct tm_block_pool *pool, uint32_t layer)
+{
+    struct tm_block *block = tm_block_create(pool, SIZE);
+    assert_non_null(block);
+    memset(block->data, (int)layer + 1, SIZE);
+    struct tm_copy_name name = {
+        .set = 3, .step = 5, .layer = layer, .size = SIZE, .hash = tm_hash_of(block->data, SIZE)};
+    tm_copy_files_put(files, &name, block);
+}
+
+static void test_many_at_once(void **state)
+{
+    (void)state;
+    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    struct tm_copy_files *files = NULL;
+    assert_int_equal(tm_copy_files_create(env, "/copies", on_done, &seen, &files, NULL), 0);
+    for (uint32_t l = 0; l < LAYERS; l++)
+        put(files, pool, l);
+    await(&seen, LAYERS);
+    assert_int_equal(seen.good, LAYERS);
+    for (uint32_t l = 0; l < LAYERS; l++)
+        tm_copy_files_get(files, 3, l, SIZE, pool);
+    tm_copy_files_get(files, 4, 0, SIZE, pool); /* of a set that is not there */
+    await(&seen, 2 * LAYERS + 1);
+    assert_int_equal(seen.good, 2 * LAYERS);
+    assert_int_equal(seen.later, 0);
+    tm_env_virtual_fail_write_at(env, 1);
+    put(files, pool, 0);
+    await(&seen, 2 * LAYERS + 2);
+    assert_int_equal(seen.good, 2 * LAYERS);
+    tm_copy_files_destroy(files);
+    tm_block_pool_destroy(pool);
+    tm_env_virtual_destroy(env);
+}
+
+/* Whatever is under way or waits then, no share is left over. */
+static void test_end_in_between(void **state)
+{
+    (void)state;
+    for (uint32_t rounds = 0; rounds < 8; rounds++) {
+        struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+        struct tm_env *env = tm_env_virtual_create(1);
+        struct tm_block_pool *pool = tm_block_pool_create();
+        struct tm_copy_files *files = NULL;
+        assert_int_equal(tm_copy_files_create(env, rounds == 0 ? "" : "/copies", on_done, &seen, &files, NULL), 0);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            put(files, pool, l / 2);
+            tm_copy_files_get(files, 3, l, SIZE, pool);
+        }
+        await(&seen, rounds);
+        tm_copy_files_destroy(files);
+        tm_block_pool_destroy(pool);
+        tm_env_virtual_destroy(env);
+    }
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    TM_FAIL_EACH_ALLOC({
+        struct tm_copy_files *files = NULL;
+        rc = tm_copy_files_create(tm_env_real(), "", on_done, &seen, &files, NULL);
+        if (rc == 0) tm_copy_files_destroy(files);
+    });
+    char folder[2000];
+    struct tm_copy_files *files = NULL;
+    memset(folder, 'x', sizeof folder);
+    folder[sizeof folder - 1] = '\0';
+    assert_int_equal(tm_copy_files_create(tm_env_real(), folder, on_done, &seen, &files, NULL), -(int)TM_EUSAGE);
+}
+
+TM_TEST_MAIN(TM_TEST(test_many_at_once), TM_TEST(test_end_in_between), TM_TEST(test_memory))
