@@ -213,6 +213,87 @@ static int decide_once(struct test_job *job, const struct tm_policy_info *info)
     return rc;
 }
 
+/* ---- ours, by its formula ---- */
+
+enum { LOOKS = 12, CHANGE_MAX = 5 };
+
+/* The worth of a shape as the head of policy_tidemill.c has it: all jumps, all targets, nothing left out. */
+static double plain_worth(struct test_job *job, const struct tm_view *view, int shape, double trust)
+{
+    const struct tm_shapes *shapes = &job->shapes;
+    double speed = shapes->list[shape].samples_per_s, changing = 0, after[LOOKS + 1] = {0};
+    for (int count = 0; count <= view->forecast->count_max; count++) {
+        double p = view->forecast->steps[0].pmf[count] * trust;
+        int lost = view->after > count ? view->after - count : 0;
+        if (count == view->after || p <= 0) continue;
+        changing += p;
+        for (int k = 1; k < LOOKS; k++) {
+            double best = 0;
+            for (int to = 1; to < (int)shapes->count; to++) {
+                if (shapes->list[to].nodes > count) continue;
+                double ms = tm_migrations_ms(job->migrations, view->after, shape, lost, to);
+                best = fmax(best, shapes->list[to].samples_per_s * (view->interval_s * (LOOKS - k) - ms / 1000));
+            }
+            after[k] += p * best;
+        }
+    }
+    double pause_ms = tm_migrations_ms(job->migrations, view->before, view->standing.shape, view->lost, shape);
+    double worth = -speed * pause_ms / 1000, unchanged = 1;
+    for (int k = 1; k <= LOOKS; k++) {
+        worth += unchanged * (speed * view->interval_s + (k < LOOKS ? after[k] : 0));
+        unchanged *= 1 - changing;
+    }
+    return worth;
+}
+
+/* It looks at few shapes and few of their changes; what it takes must be the best of all nevertheless. */
+static void test_ours_takes_the_best(void **state)
+{
+    (void)state;
+    static const char measured[] = "tidemill-cost: 1\nkind: measured\nreform_ms: 1500\nreform_per_instance_ms: 20\n"
+                                   "link_latency_ms: 5\nlink: 40Mbit/s\nstore: 20Mbit/s\n"
+                                   "models: {test: {stages_max: 4}}\n";
+    const struct tm_policy_info *info = tm_policy_find("tidemill");
+    struct tm_random random = tm_random_make(4, 0);
+    for (int round = 0; round < 120; round++) {
+        struct test_job *job = job_make(9, false, round % 2 == 0 ? COST : measured, 12, deep_speed);
+        int before = 7 + (int)tm_random_below(&random, 6), lost = (int)tm_random_below(&random, 3);
+        struct scene scene;
+        struct tm_forecast forecast = {.count_max = 12};
+        double pmf[13] = {0};
+        struct tm_policy *policy;
+        struct tm_decision got;
+        struct tm_error e = {0};
+        make_scene(&scene, job, info, before, lost, lost == 0 && before < 12, job->shapes.best[before]);
+        double left = 1;
+        for (int count = 0; count <= 12; count++) {
+            int change = count - scene.view.after;
+            if (change == 0 || change > CHANGE_MAX || change < -CHANGE_MAX) continue;
+            double p = left * 0.2 * (double)tm_random_below(&random, 1000) / 1000;
+            pmf[count] = p;
+            left -= p;
+        }
+        pmf[scene.view.after] = left;
+        forecast.steps[0].pmf = pmf;
+        scene.view.forecast = &forecast;
+        scene.view.forecast_from = scene.view.after;
+        scene.view.observed = (int)tm_random_below(&random, 500);
+        double trust = 1 - left > 0.9 ? 1 : scene.view.observed / (scene.view.observed + 80.0);
+        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+        assert_int_equal(tm_policy_decide(policy, &scene.view, &got, &e), 0);
+        double worth = plain_worth(job, &scene.view, got.shape, trust);
+        for (int shape = 1; shape < (int)job->shapes.count; shape++) {
+            if (job->shapes.list[shape].nodes > scene.view.after) continue;
+            double other = plain_worth(job, &scene.view, shape, trust);
+            assert_row(other <= worth + 1e-9 * fabs(worth), "round %d: %dx%d is worth %.12g, %dx%d %.12g", round,
+                       job->shapes.list[got.shape].pipelines, job->shapes.list[got.shape].stages, worth,
+                       job->shapes.list[shape].pipelines, job->shapes.list[shape].stages, other);
+        }
+        tm_policy_destroy(policy);
+        job_drop(job);
+    }
+}
+
 static void test_without_memory(void **state)
 {
     (void)state;
@@ -224,4 +305,5 @@ static void test_without_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_the_table), TM_TEST(test_realise), TM_TEST(test_decisions_fit),
-             TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes), TM_TEST(test_without_memory))
+             TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best),
+             TM_TEST(test_without_memory))
