@@ -75,8 +75,17 @@ def make(seed: int = 1):
     return model, torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 
-def tell(step: int, workers: int, loss: float) -> None:
-    print(f"applied {step} of {workers} loss {loss:.5f} at {time.time():.3f}", flush=True)
+def tell(step: int, workers: int, loss: float, rank: int = 0) -> None:
+    print(f"applied {step} of {workers} loss {loss:.5f} at {time.time():.3f} rank {rank}", flush=True)
+
+
+def tell_result(model: nn.Module, steps: int) -> None:
+    """The loss on data that is the same whoever asks."""
+    dataset = Words()
+    pairs = [dataset[53 * j] for j in range(64)]
+    inputs, targets = (torch.stack(c) for c in zip(*pairs))
+    with torch.no_grad():
+        print(f"after {steps} steps {float(loss_of(model, inputs, targets)):.6f}", flush=True)
 
 
 class Turns:
@@ -114,11 +123,12 @@ def tidemill_loop(words: argparse.Namespace) -> None:
         turns = Turns(words, words.determinism)
         job.after_step(lambda step, loss: turns(step, job.world_size) or os._exit(0))
     else:
-        job.after_step(lambda step, loss: tell(step, job.world_size, loss))
+        job.after_step(lambda step, loss: tell(step, job.world_size, loss, job.rank))
     for inputs, targets in job.batches(Words()):
         with job.step() as step:
             step.backward(loss_of(model, inputs, targets))
-    job.done()
+    if job.done():
+        tell_result(model, words.steps)
 
 
 def ddp_loop(words: argparse.Namespace) -> None:
@@ -165,6 +175,8 @@ def ddp_loop(words: argparse.Namespace) -> None:
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step},
                        words.checkpoint + ".new")
             os.replace(words.checkpoint + ".new", words.checkpoint)
+    if rank == 0 and not words.turns:
+        tell_result(model, words.steps)
     dist.destroy_process_group()
 
 

@@ -1,16 +1,18 @@
-"""Recovery of a small PyTorch job side by side with torchrun elastic (tuned) on this machine.
+"""Recovery of a small PyTorch job side by side with torchrun elastic on this machine.
 
-    build/venv/bin/python bench/torch_recovery.py [BUILD]
+    build/venv/bin/python bench/torch_recovery.py [BUILD] [--with tidemill,tuned,defaults] [--no-loss]
 
 For each: a worker is killed (SIGKILL) -> time to the next step, steps redone, global batch afterwards; a worker joins ->
-time to the first step with it; an instance (agent and worker) is lost -> time to the next step. Then steady state: a step of
-DistributedDataParallel, of fast and of bitwise, interleaved. Prints ratios; absolute times are this machine's.
+time to the first step with it; an instance (agent and worker) is lost; the coordinator is lost and started again; the instance
+where the others meet is lost. Then the effect on what is learnt: the loss on fixed data after as many steps, with and without
+the loss of an instance half way. `tuned` is torchrun with the shortest times that its documentation allows, `defaults` is
+torchrun as it comes. Prints ratios; absolute times are this machine's.
 """
+import argparse
 import os
 import re
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,8 @@ from cluster import Cluster  # noqa: E402
 
 MODEL = str(ROOT / "bench" / "torch_model.py")
 WORKERS, BATCH, MICRO_BATCH, EVERY = 3, 24, 4, 20
+LEARN_STEPS, LOSE_AT = 60, 25
+NEVER_S, NEVER = 90, -1.0
 LINE = re.compile(r"^applied (\d+) of (\d+) loss \S+ at (\S+)", re.M)
 
 
@@ -46,9 +50,10 @@ def wait_for(what, seconds: float, name: str):
 
 
 class TorchRun:
-    """torchrun elastic: agents on this machine, the first hosts the rendezvous; tuned as its documentation allows."""
+    """torchrun elastic: agents on this machine, the first hosts the rendezvous."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tuned: bool = True, steps: int = 100000) -> None:
+        self.tuned, self.steps = tuned, steps
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -57,10 +62,11 @@ class TorchRun:
 
     def start_agent(self) -> int:
         self.number += 1
+        tuned = ["--monitor-interval=0.1", "--rdzv-conf=last_call_timeout=1,join_timeout=60"] if self.tuned else []
         words = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1:4", "--nproc-per-node=1",
-                 "--max-restarts=20", "--monitor-interval=0.1", "--rdzv-backend=c10d", "--rdzv-id=bench",
-                 f"--rdzv-endpoint=127.0.0.1:{self.port}", "--rdzv-conf=last_call_timeout=1,join_timeout=60",
-                 MODEL, "ddp", "--steps=100000", f"--batch={BATCH}", f"--micro-batch={MICRO_BATCH}",
+                 "--max-restarts=20", "--rdzv-backend=c10d", "--rdzv-id=bench",
+                 f"--rdzv-endpoint=127.0.0.1:{self.port}", *tuned,
+                 MODEL, "ddp", f"--steps={self.steps}", f"--batch={BATCH}", f"--micro-batch={MICRO_BATCH}",
                  f"--workers={WORKERS}", f"--checkpoint={self.folder / 'checkpoint.pt'}", f"--every={EVERY}"]
         with open(self.folder / f"agent-{self.number}.log", "ab") as out:
             self.agents[self.number] = subprocess.Popen(
@@ -78,6 +84,12 @@ class TorchRun:
 
     def kill_instance(self) -> None:
         self._end(self.agents.pop(3))
+
+    def kill_head(self) -> None:
+        self._end(self.agents.pop(1))
+
+    def is_over(self) -> bool:
+        return all(process.poll() is not None for process in self.agents.values())
 
     @staticmethod
     def _end(process: subprocess.Popen) -> None:
@@ -100,10 +112,10 @@ class TorchRun:
 
 
 class Tidemill:
-    def __init__(self, build: Path, folder: Path) -> None:
-        words = [sys.executable, MODEL, "tidemill", "--steps=100000", f"--batch={BATCH}", f"--micro-batch={MICRO_BATCH}",
+    def __init__(self, build: Path, folder: Path, steps: int = 100000) -> None:
+        words = [sys.executable, MODEL, "tidemill", f"--steps={steps}", f"--batch={BATCH}", f"--micro-batch={MICRO_BATCH}",
                  "--determinism=fast"]
-        self.cluster = Cluster(build, folder, words, 100000, layers=8, micro_batches=BATCH // MICRO_BATCH)
+        self.cluster = Cluster(build, folder, words, steps, layers=8, micro_batches=BATCH // MICRO_BATCH)
         self.cluster.__enter__()
         self.folder = folder
 
@@ -116,6 +128,18 @@ class Tidemill:
 
     def kill_instance(self) -> None:
         self.cluster.kill_instance(3)
+
+    def kill_coordinator(self) -> None:
+        self.cluster.kill_coordinator()
+        self.cluster.start_coordinator()
+
+    def kill_head(self) -> None:
+        """The instance of rank 0, where the others meet."""
+        now = {n: re.findall(r" rank (\d+)$", self.cluster.log(n), re.M)[-1] for n in self.cluster.agents}
+        self.cluster.kill_instance(next(n for n, rank in now.items() if rank == "0"))
+
+    def is_over(self) -> bool:
+        return self.cluster.coordinator.poll() is not None
 
     def join(self) -> None:
         self.cluster.start_agent(4)
@@ -134,13 +158,15 @@ def measure(system, do, workers: Optional[int]) -> Dict[str, float]:
     def found():
         later = [x for x in steps_of(system.folder) if x[0] > at]
         if workers is not None:
-            later = [x for x in later if x[2] == workers]
+            later = [x for x in later if x[2] == workers and x[1] > highest + 1]
             return later[0] if later else None
         # A step that was about to end does not count: one of fewer workers or one that is done again does.
         counts = [x for x in later if x[2] < before[-1][2] or x[1] < highest - 1]
-        return counts[0] if counts else None
+        return counts[0] if counts else (0, 0, 0) if system.is_over() or time.time() > at + NEVER_S else None
 
     first = wait_for(found, 180, "the next step")
+    if first == (0, 0, 0):
+        return {"seconds": NEVER}
     return {"seconds": first[0] - at, "redone": max(0, highest - first[1] + 1), "workers": first[2]}
 
 
@@ -152,72 +178,92 @@ def recovery(name: str, system) -> Dict[str, Dict[str, float]]:
         wait_for(lambda: [x for x in steps_of(system.folder) if x[2] == WORKERS and x[1] >= EVERY + 8], 240, f"{name}: start")
         out["start"] = {"seconds": min(x[0] for x in steps_of(system.folder) if x[2] == WORKERS) - began}
         out["a worker is killed"] = measure(system, system.kill_worker, None)
-        wait_for(lambda: steps_of(system.folder)[-1][2] == WORKERS, 120, f"{name}: all workers again")
+        wait_for(lambda: steps_of(system.folder)[-1][2] == WORKERS, 150, f"{name}: all workers again")
         time.sleep(1)
         out["an instance joins"] = measure(system, system.join, WORKERS + 1)
         time.sleep(1)
         out["an instance is lost"] = measure(system, system.kill_instance, None)
+        if hasattr(system, "kill_coordinator"):
+            time.sleep(1)
+            now = steps_of(system.folder)[-1][2]
+            out["the coordinator is lost"] = measure(system, system.kill_coordinator, now)
+        time.sleep(1)
+        out["the head is lost"] = measure(system, system.kill_head, None)
     finally:
         system.close()
     return out
 
 
-def steady(build: Path, folder: Path, rounds: int = 3, steps: int = 60) -> None:
-    """Two workers; kinds interleaved, median step of each."""
-    times: Dict[str, List[float]] = {"ddp": [], "fast": [], "bitwise": []}
-    for number in range(rounds):
-        for kind in times:
-            where = folder / f"{kind}-{number}"
-            if kind == "ddp":
-                where.mkdir()
-                with open(where / "ddp.log", "wb") as out:
-                    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", MODEL,
-                                    "ddp", f"--steps={steps}", f"--batch={BATCH}", f"--micro-batch={MICRO_BATCH}",
-                                    "--workers=2"], stdout=out, stderr=out, check=True,
-                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
-            else:
-                words = [sys.executable, MODEL, "tidemill", f"--steps={steps + 20}", f"--batch={BATCH}",
-                         f"--micro-batch={MICRO_BATCH}", f"--determinism={kind}"]
-                with Cluster(build, where, words, steps + 20, layers=8, micro_batches=BATCH // MICRO_BATCH) as c:
-                    c.start_agent(1)
-                    c.start_agent(2)
-                    c.await_end(300)
-            marks = [t for t, s, w in steps_of(where) if w == 2]
-            per_step: List[float] = sorted(set(marks))
-            if kind != "ddp":  # both workers tell: one mark a step
-                first: Dict[int, float] = {}
-                for t, s, w in steps_of(where):
-                    if w == 2:
-                        first.setdefault(s, t)
-                per_step = [first[s] for s in sorted(first)]
-            times[kind] += [b - a for a, b in zip(per_step[5:], per_step[6:])]
-    base = statistics.median(times["ddp"])
-    print(f"\nsteady state, 2 workers, {sum(p.numel() for p in _model().parameters()) / 1e6:.1f} M parameters, median step")
-    for kind, values in times.items():
-        print(f"  {kind:8} {statistics.median(values) * 1e3:8.1f} ms   {statistics.median(values) / base:5.3f} of DDP")
+# ---- the effect on what is learnt ----
 
 
-def _model():
-    sys.path.insert(0, str(ROOT / "bench"))
-    from torch_model import Gpt
+def learn(system, lose: bool) -> float:
+    """The loss on fixed data when all steps are done."""
+    done = re.compile(r"^after (\d+) steps (\S+)", re.M)
 
-    return Gpt()
+    def ended():
+        return [m for path in system.folder.glob("*.log") for m in done.findall(path.read_text(errors="replace"))]
+
+    try:
+        system.start()
+        if lose:
+            wait_for(lambda: [x for x in steps_of(system.folder) if x[1] >= LOSE_AT], 240, "half of the steps")
+            system.kill_instance()
+        return float(wait_for(ended, 240, "the last step")[0][1])
+    finally:
+        system.close()
+
+
+def effect(makers, folder: Path) -> None:
+    print(f"\nloss on fixed data after {LEARN_STEPS} steps, undisturbed and with an instance lost at step {LOSE_AT}")
+    for name, make in makers.items():
+        plain = learn(make(folder / f"{name}-plain", LEARN_STEPS), False)
+        lost = learn(make(folder / f"{name}-lost", LEARN_STEPS), True)
+        print(f"  {name:10} {plain:9.5f}  {lost:9.5f}   difference {lost - plain:+.5f}", flush=True)
+
+
+def cell(row: Optional[Dict[str, float]]) -> str:
+    if row is None:
+        return f"{'-':>12}"
+    return f"{'it ends':>12}" if row["seconds"] == NEVER else f"{row['seconds']:10.2f} s"
+
+
+def table(found: Dict[str, Dict[str, Dict[str, float]]]) -> None:
+    names = list(found)
+    print(f"{'':26}" + "".join(f"{n:>12}" for n in names) + "   steps redone, global batch afterwards")
+    for event in found[names[0]]:
+        rows = {name: found[name].get(event) for name in names}
+        text = f"{event:26}" + "".join(cell(rows[name]) for name in names) + "   "
+        for name, row in rows.items():
+            if row is not None and "redone" in row:
+                batch = BATCH if name == "tidemill" else int(BATCH / WORKERS * row["workers"])
+                text += f"{name} {row['redone']:.0f}, {batch}; "
+        print(text.rstrip("; "), flush=True)
+    for name in names[1:]:
+        ratios = [f"{event} {row['seconds'] / found[names[0]][event]['seconds']:.1f}" for event, row in found[name].items()
+                  if row["seconds"] != NEVER]
+        print(f"torchrun {name} / tidemill: " + ", ".join(ratios))
 
 
 def main() -> None:
-    build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "release").resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", nargs="?", default=str(ROOT / "build" / "release"))
+    parser.add_argument("--with", dest="systems", default="tidemill,tuned")
+    parser.add_argument("--no-loss", action="store_true")
+    parser.add_argument("--no-recovery", action="store_true")
+    words = parser.parse_args()
+    build = Path(words.build).resolve()
+    all_makers = {
+        "tidemill": lambda folder, steps=100000: Tidemill(build, folder, steps),
+        "tuned": lambda folder, steps=100000: TorchRun(folder, True, steps),
+        "defaults": lambda folder, steps=100000: TorchRun(folder, False, steps),
+    }
+    makers = {name: all_makers[name] for name in words.systems.split(",")}
     with tempfile.TemporaryDirectory() as folder:
-        ours = recovery("tidemill", Tidemill(build, Path(folder) / "tidemill"))
-        theirs = recovery("torchrun", TorchRun(Path(folder) / "torchrun"))
-        print(f"{'':24}{'tidemill':>12}{'torchrun':>12}{'ratio':>8}   steps redone   global batch afterwards")
-        for event in ours:
-            a, b = ours[event], theirs[event]
-            row = f"{event:24}{a['seconds']:10.2f} s{b['seconds']:10.2f} s{b['seconds'] / a['seconds']:8.1f}"
-            if "redone" in a:
-                shrunk = int(BATCH / WORKERS * b["workers"])
-                row += f"   {a['redone']:5.0f} / {b['redone']:<5.0f}  {BATCH:5d} / {shrunk}"
-            print(row)
-        steady(build, Path(folder))
+        if not words.no_recovery:
+            table({name: recovery(name, make(Path(folder) / name)) for name, make in makers.items()})
+        if not words.no_loss:
+            effect({n: m for n, m in makers.items() if n != "defaults"}, Path(folder))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Runs every check_*.py beside it and prints the tally. Use: check_all.py BUILD [quick|slow]
 
-Tests whose function bears `slow = True` belong to the full tier (tests/torch_slow/run)."""
+Tests whose function bears `slow = True` belong to the full tier (tests/torch_full/run)."""
 import importlib
 import os
 import sys

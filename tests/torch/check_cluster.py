@@ -52,7 +52,7 @@ def test_kill_notice_join_mlp(build, folder):
             c.start_agent(number)
         c.await_step(5, 2)
         c.kill_worker(2)
-        c.await_step(c.newest()[0] + 4, 1)
+        c.await_step(c.newest()[0] + 4)
         c.await_step(c.newest()[0] + 2, 2)
         c.start_agent(3)
         c.await_step(c.newest()[0] + 2, 3)
@@ -60,6 +60,22 @@ def test_kill_notice_join_mlp(build, folder):
         c.await_step(c.newest()[0] + 4, 2)
         finish(c, build, folder, "mlp", steps)
         assert "called together: notice" in c.events(), c.events()
+
+
+def test_six_workers(build, folder):
+    """Five workers, then six; one is killed, one is lost with its instance, one gets a notice, at once."""
+    steps = 200
+    with begin(build, folder, "mlp", steps) as c:
+        for number in (1, 2, 3, 4, 5):
+            c.start_agent(number)
+        c.await_step(3, 5)
+        c.start_agent(6)
+        c.await_step(c.newest()[0] + 1, 6)
+        c.kill_worker(1)
+        c.kill_instance(2)
+        c.notice(3)
+        c.await_step(c.newest()[0] + 5)
+        finish(c, build, folder, "mlp", steps)
 
 
 def test_head_and_coordinator_gpt(build, folder):

@@ -34,7 +34,7 @@ def test_hf_trainer_kill(build, folder):
     need_transformers()
     words = [python(), SCRIPT, str(folder / "out"), "--gate", str(folder / "cluster" / "gate")]
     variables = {"LOCAL_RANK": "0", "TIDEMILL_DETERMINISM": "bitwise"}  # as an agent sets it
-    with Cluster(build, folder / "cluster", words, 40, layers=4, micro_batches=4, variables=variables) as c:
+    with Cluster(build, folder / "cluster", words, 80, layers=4, micro_batches=4, variables=variables) as c:
         c.start_agent(1)
         c.start_agent(2)
         c.await_step(4, 2)
@@ -51,14 +51,14 @@ def test_hf_trainer_kill(build, folder):
 def test_hf_trainer_alone(build, folder):
     """Callbacks see every step, logs and checkpoints come when they should, and the loss falls."""
     need_transformers()
-    from train_hf import STEPS, train
+    from train_hf import train
     from transformers import GPT2LMHeadModel
 
-    trainer, watch = train(str(folder), save_strategy="steps", save_steps=20, bf16=False)
-    assert watch.steps == list(range(1, STEPS + 1))
+    trainer, watch = train(str(folder), save_strategy="steps", save_steps=20, max_steps=40)
+    assert watch.steps == list(range(1, 41))
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
-    assert len(losses) == STEPS // 10 and losses[-1] < losses[0], losses
-    saved = GPT2LMHeadModel.from_pretrained(folder / f"checkpoint-{STEPS}")
+    assert len(losses) == 4 and losses[-1] < losses[0], losses
+    saved = GPT2LMHeadModel.from_pretrained(folder / "checkpoint-40")
     for name, tensor in trainer.model.state_dict().items():
         assert torch.equal(saved.state_dict()[name], tensor), name
     assert (folder / "checkpoint-20").is_dir() and trainer.is_main

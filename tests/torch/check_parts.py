@@ -1,6 +1,7 @@
 """Parts of the package by themselves, in this process."""
 import ctypes
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -352,6 +353,55 @@ def test_torch_versions(build, folder):
                 refused(tidemill.torch.check_torch, version, "2.6")
     finally:
         torch.__version__ = kept
+
+
+_WATCH = """
+import signal
+from tidemill.session import stay_with_agent
+stay_with_agent()
+print("watching", flush=True)
+while True: signal.pause()
+"""
+
+
+def test_agent_gone_before(build, folder):
+    """A script whose agent died before it could watch it ends when it comes to that, a shell between them or not."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for words in ([sys.executable, "-c", _WATCH], ["sh", "-c", f"{sys.executable} -c '{_WATCH}'; echo went on"]):
+        done = subprocess.run(words, env={**os.environ, "TIDEMILL_AGENT_PID": str(gone.pid)}, start_new_session=True,
+                              stdout=subprocess.PIPE, text=True, timeout=120)
+        assert done.returncode == -signal.SIGKILL and done.stdout == "", done
+
+
+def test_agent_gone_later(build, folder):
+    """The agent is not its parent: a shell is. It goes with the agent all the same, and takes the shell with it."""
+    agent = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    try:
+        worker = subprocess.Popen(["sh", "-c", f"{sys.executable} -c '{_WATCH}'; echo went on"], text=True,
+                                  env={**os.environ, "TIDEMILL_AGENT_PID": str(agent.pid)}, start_new_session=True,
+                                  stdout=subprocess.PIPE)
+        assert worker.stdout.readline() == "watching\n"
+        agent.kill()
+        rest, _ = worker.communicate(timeout=120)
+        assert worker.returncode == -signal.SIGKILL and rest == "", rest
+    finally:
+        agent.kill()
+        agent.wait()
+
+
+def test_one_gpu_for_two(build, folder):
+    """NCCL cannot put two workers on one GPU: said before it is tried, with both workers' names."""
+    from tidemill.session import Peer
+    from tidemill.torch.group import read_endpoint
+
+    assert read_endpoint("h:1#d") == ("h", 1, "d", "") and read_endpoint("[::1]:2#d@GPU-7") == ("[::1]", 2, "d", "GPU-7")
+    job = tidemill.torch.init(steps=1, batch=1)
+    job._host, job._digest = "h", "d"
+    seats = [Peer(n, n, 0, "", f"h:{n}#d@GPU-{n % 2}") for n in (1, 2, 3)]
+    job._check_members(seats[:2])
+    refused(lambda: job._check_members(seats), "workers 1 and 3", "gloo")
+    refused(lambda: tidemill.torch.init(steps=1, batch=1, backend="mpi"), "gloo")
 
 
 def test_settings_of_the_job(build, folder):

@@ -108,8 +108,9 @@ class Cluster:
         self.gate.write_text(str(step))
 
     def await_step(self, step: int, workers: int = 0, seconds: float = 240) -> None:
+        """A step from this one on, by so many workers; where they come later, it is a later step."""
         self.open_gate(step)
-        self.await_(lambda: self.newest()[0] >= step and (not workers or self.newest()[1] == workers), seconds,
+        self.await_(lambda: any(s >= step and workers in (0, w) for s, w in self.applied()), seconds,
                     f"step {step}" + (f" by {workers} workers" if workers else ""))
 
     def await_end(self, seconds: float = 300) -> None:

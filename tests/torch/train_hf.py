@@ -2,7 +2,6 @@
 import argparse
 import hashlib
 import sys
-import time
 
 from tidemill.torch.hf import ElasticTrainer  # before TrainingArguments: it keeps accelerate from looking for others
 
@@ -10,7 +9,9 @@ import torch
 import transformers
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 
-STEPS = 40
+from train_small import Gate
+
+STEPS = 80
 
 
 class Tokens(torch.utils.data.Dataset):
@@ -26,13 +27,12 @@ class Watch(TrainerCallback):
     """Says what was applied; steps beyond the gate's go slowly, so that the test can get a word in."""
 
     def __init__(self, gate):
-        self.gate, self.steps, self.trainer = gate, [], None
+        self.gate, self.steps, self.trainer = Gate(gate), [], None
 
     def on_step_end(self, args, state, control, **_):
         self.steps.append(state.global_step)
         print(f"applied {state.global_step} of {self.trainer.job.world_size}", flush=True)
-        if self.gate and state.global_step > int(open(self.gate).read() or 0):
-            time.sleep(0.3)
+        self.gate.wait(state.global_step, lambda: False)
 
 
 def make(dropout=0.1):
