@@ -17,6 +17,8 @@ STEP, APPLY = 1, 2
 
 
 class Options(ctypes.Structure):
+    """struct tidemill_options."""
+
     _fields_ = [
         ("size", ctypes.c_size_t),
         ("coordinator", ctypes.c_char_p),
@@ -47,6 +49,8 @@ AdvanceLayer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, 
 
 
 class Engine(ctypes.Structure):
+    """struct tidemill_engine: what the library calls."""
+
     _fields_ = [
         ("context", ctypes.c_void_p),
         ("layer_bytes", LayerBytes),
@@ -63,6 +67,8 @@ class Engine(ctypes.Structure):
 
 
 class Peer(ctypes.Structure):
+    """struct tidemill_peer."""
+
     _fields_ = [
         ("instance", ctypes.c_uint64),
         ("pipeline", ctypes.c_uint32),
@@ -73,6 +79,8 @@ class Peer(ctypes.Structure):
 
 
 class Work(ctypes.Structure):
+    """struct tidemill_work."""
+
     _fields_ = [
         ("kind", ctypes.c_int),
         ("generation", ctypes.c_uint64),
@@ -94,6 +102,8 @@ class Work(ctypes.Structure):
 
 
 class Norm(ctypes.Structure):
+    """struct tidemill_norm: a layer's share of the squared norm."""
+
     _fields_ = [("layer", ctypes.c_uint32), ("sum", ctypes.c_double)]
 
 

@@ -237,6 +237,7 @@ class Clock:
         self.cuda = device.type == "cuda"
 
     def mark(self) -> Any:
+        """A moment: of the clock, or of the GPU's stream."""
         if not self.cuda:
             return time.perf_counter()
         event = self.torch.cuda.Event(enable_timing=True)
@@ -244,10 +245,12 @@ class Clock:
         return event
 
     def settle(self) -> None:
+        """Until the GPU has done what it was given."""
         if self.cuda:
             self.torch.cuda.synchronize()
 
     def between_ms(self, first: Any, second: Any) -> float:
+        """From one mark to another; settle first."""
         return first.elapsed_time(second) if self.cuda else (second - first) * 1e3
 
 
@@ -332,6 +335,7 @@ class Profiler:
     # ---- starting and stopping ----
 
     def start(self) -> None:
+        """Begins to watch: hooks are set."""
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         if self.optimizer is not None:
@@ -345,6 +349,7 @@ class Profiler:
             self._discover()
 
     def stop(self) -> None:
+        """Watches no more: all hooks are gone."""
         self._unhook()
         for handle in self._lasting:
             handle.remove()
@@ -557,6 +562,7 @@ class Profiler:
         return tensor
 
     def running_layer(self) -> Layer:
+        """The layer whose forward pass is under way."""
         return self._stack[-1] if self._stack else self.layers[0]
 
     def _hook(self, root_begins: Any, root_ends: Any, begins: Any, ends: Any) -> None:

@@ -24,19 +24,26 @@ APPLY = library.APPLY
 class Engine(Protocol):
     """What a trainer gives (include/tidemill.h). Layers are numbered from 0; addresses are those of memory."""
 
-    def layer_bytes(self, layer: int) -> int: ...
+    def layer_bytes(self, layer: int) -> int:
+        """How many bytes the layer's state takes, always."""
 
-    def init_layer(self, layer: int, address: int, size: int) -> None: ...
+    def init_layer(self, layer: int, address: int, size: int) -> None:
+        """Writes the state that the layer begins with to memory."""
 
-    def read_layer(self, layer: int, address: int, size: int) -> None: ...
+    def read_layer(self, layer: int, address: int, size: int) -> None:
+        """Writes the state that the layer has now to memory."""
 
-    def write_layer(self, layer: int, address: int, size: int) -> None: ...
+    def write_layer(self, layer: int, address: int, size: int) -> None:
+        """Takes the layer's state from memory."""
 
-    def drop_layer(self, layer: int) -> None: ...
+    def drop_layer(self, layer: int) -> None:
+        """The layer is no longer held here."""
 
 
 @dataclass(frozen=True)
 class Peer:
+    """A worker of the generation: where it sits, and where its library and its engine are reached."""
+
     instance: int
     pipeline: int
     stage: int
@@ -142,9 +149,11 @@ class Session:
         return status == 0
 
     def applied(self, step: int) -> None:
+        """The step's update is done: the layers are those of this step."""
         self._lib.tidemill_applied(self._handle, step)
 
     def report_loss(self, step: int, loss: float) -> None:
+        """For the record, the live view and metrics."""
         self._lib.tidemill_report_loss(self._handle, step, loss)
 
     def failed(self, reason: str) -> None:
@@ -161,9 +170,11 @@ class Session:
             self._closed = True  # the handle stays with the thread; the process is about to end
 
     def waiting_for(self, instance: int) -> None:
+        """Says which instance the others wait for, or 0: a hint for who looks for slow ones."""
         self._lib.tidemill_waiting_for(self._handle, instance)
 
     def close(self) -> None:
+        """Leaves the job."""
         if not self._closed:
             self._closed = True
             self._lib.tidemill_close(self._handle)
@@ -179,6 +190,7 @@ class Alone:
         self.losses: Dict[int, float] = {}
 
     def next(self) -> Optional[Work]:
+        """As Session.next."""
         if self._step > self._steps:
             return None
         kind = STEP if self._norm is None else APPLY
@@ -186,29 +198,37 @@ class Alone:
                     (Peer(1, 0, 0, "", ""),), (0, self._layers))
 
     def cancelled(self) -> bool:
+        """Nobody cancels."""
         return False
 
     def held(self, step: int, norms: Mapping[int, float]) -> bool:
+        """As Session.held."""
         self._norm = float(sum(norms[layer] for layer in sorted(norms)))
         return True
 
     def applied(self, step: int) -> None:
+        """As Session.applied."""
         self._norm = None
         self._step = step + 1
 
     def report_loss(self, step: int, loss: float) -> None:
+        """Kept in `losses`."""
         self.losses[step] = loss
 
     def failed(self, reason: str) -> None:
+        """There is nobody to tell."""
         pass
 
     def wait_for_end(self, seconds: float) -> None:
+        """There is nobody to wait for."""
         pass
 
     def waiting_for(self, instance: int) -> None:
+        """There is nobody to wait for."""
         pass
 
     def close(self) -> None:
+        """Nothing is open."""
         pass
 
 

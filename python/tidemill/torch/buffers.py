@@ -70,6 +70,7 @@ class RunningStatistics:
         self._versions = {name: (id(b), b._version) for name, b in self._model.named_buffers()}
 
     def begin_micro_batch(self) -> None:
+        """Scratches start from zero."""
         self._active = True
         self._passes.clear()
         for mean, var in self._scratch.values():
@@ -77,6 +78,7 @@ class RunningStatistics:
             var.zero_()
 
     def end_micro_batch(self, number: int) -> None:
+        """Keeps what this micro-batch made of them."""
         self._active = False
         self._check()
         at = 0
@@ -103,6 +105,7 @@ class RunningStatistics:
             group.wait(group.all_reduce(self._table))
 
     def commit(self) -> None:
+        """The running statistics become those after all micro-batches, in order."""
         at = 0
         for _, module in self._norms:
             n = module.num_features

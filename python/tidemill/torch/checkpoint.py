@@ -43,6 +43,7 @@ def _safetensors() -> Any:
 
 
 def shard_name(kind: str, number: int, count: int) -> str:
+    """The file of one layer of so many."""
     return f"{kind}-{number + 1:05d}-of-{count:05d}.safetensors"
 
 
@@ -76,6 +77,7 @@ def write_index(folder: Path, names: Iterable[Tuple[str, int, int]], count: int,
 
 
 def layer_names(layer: Layer, prefix: str = "") -> List[Tuple[str, int, int]]:
+    """(tensor, bytes, layer) of what a layer holds of the model."""
     slots = [p.slot for p in layer.params] + [b.slot for b in layer.buffers]
     return [(prefix + s.name, s.bytes, layer.number) for s in slots]
 

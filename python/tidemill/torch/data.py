@@ -59,6 +59,7 @@ class MicroBatches:
         self._expected: Optional[Tuple[int, int]] = None
 
     def places(self, step: int, number: int) -> List[Tuple[int, int]]:
+        """(key of its random numbers, item) of each sample of a micro-batch."""
         items = samples.micro_batch_items(self._seed, self.count, self._batch, self._micro_batch, step, number)
         first = number * self._micro_batch
         return [(samples.key_of(self._seed, step, first + j, _DATA), item) for j, item in enumerate(items)]
@@ -69,10 +70,12 @@ class MicroBatches:
         self.restart()
 
     def restart(self) -> None:
+        """What was loaded ahead is thrown away."""
         self._ahead = None
         self._expected = None
 
     def get(self, step: int, number: int) -> Any:
+        """A micro-batch of this worker's share, collated."""
         if self._workers == 0:
             return self._collate([self._dataset[place] for place in self.places(step, number)])
         if self._expected != (step, number):
@@ -85,4 +88,5 @@ class MicroBatches:
         return out
 
     def close(self) -> None:
+        """Ends the processes that load."""
         self._ahead = None

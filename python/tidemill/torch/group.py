@@ -143,10 +143,12 @@ class Group:
         return self._begin(self._group.allreduce, [tensor], options)
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
+        """Begins to send to a member. Wait for it before the tensor changes."""
         assert self._group is not None
         return self._begin(self._group.send, [tensor], to, tag)
 
     def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Any:
+        """Begins to receive from a member, into the tensor."""
         assert self._group is not None
         return self._begin(self._group.recv, [tensor], source, tag)
 

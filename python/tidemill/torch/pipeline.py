@@ -419,6 +419,7 @@ class Pipeline:
     # ---- computing ----
 
     def rank_of(self, work: Work, stage: int) -> int:
+        """Of the worker of this pipeline at another stage."""
         return stage * work.pipelines + work.pipeline
 
     def forward(self, work: Work, number: int, inputs: Tensors) -> Tensors:

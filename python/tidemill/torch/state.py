@@ -83,6 +83,7 @@ class Slot:
 
     @property
     def bytes(self) -> int:
+        """Of the tensor, gaps of its strides included."""
         extent = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride)) if all(self.shape) else 0
         return extent * torch.empty(0, dtype=self.dtype).element_size()
 
@@ -123,11 +124,14 @@ class Param:
 
 @dataclass(eq=False)
 class Buffer:
+    """A buffer of a module, found anew each time: modules may replace it."""
+
     name: str
     owner: Tuple[nn.Module, str]
     slot: Slot
 
     def tensor(self) -> torch.Tensor:
+        """As it is now."""
         module, key = self.owner
         return module._buffers[key]  # type: ignore[return-value]
 
@@ -141,6 +145,7 @@ class Unit:
     buffers: List[Buffer] = field(default_factory=list)
 
     def weight(self) -> int:
+        """Bytes, with the optimizer's state."""
         return sum(p.slot.bytes + sum(s.bytes for s in p.state.values()) for p in self.params) + sum(
             b.slot.bytes for b in self.buffers)
 
@@ -247,10 +252,12 @@ class ModelState:
         self.make_layers(groups)
 
     def make_layers(self, groups: Sequence[Sequence[Unit]], first: int = 0) -> None:
+        """These units become layers, numbered from `first`."""
         self.layers = [Layer(self, first + number, group) for number, group in enumerate(groups)]
 
     @property
     def params(self) -> List[Param]:
+        """Of all layers, in order."""
         return [p for layer in self.layers for p in layer.params]
 
     def digest(self) -> str:
@@ -264,6 +271,7 @@ class ModelState:
     # -- notes of all layers --
 
     def shared_notes(self) -> Any:
+        """Schedule and settings of the optimizer: the same in every layer."""
         schedule = None if self.scheduler is None else to_plain(self.scheduler.state_dict(), "the scheduler")
         groups = []
         for group in self.optimizer.param_groups:
@@ -271,6 +279,7 @@ class ModelState:
         return {"schedule": schedule, "groups": groups}
 
     def load_shared_notes(self, notes: Any) -> None:
+        """Takes what shared_notes gave."""
         if self.scheduler is not None and notes["schedule"] is not None:
             self.scheduler.load_state_dict(from_plain(notes["schedule"]))
         for group, saved in zip(self.optimizer.param_groups, notes["groups"]):
@@ -342,6 +351,7 @@ class Layer:
         self.initial = self._snapshot()
 
     def names(self) -> List[str]:
+        """What it holds, with kinds and shapes."""
         return [f"{s.name} {s.dtype} {s.shape}" for s in self._slots()]
 
     def _slots(self) -> Iterator[Slot]:
@@ -394,6 +404,7 @@ class Layer:
     # -- bytes --
 
     def write_notes(self, step: int, shared: Any) -> None:
+        """The layer is of this step, with these settings."""
         text = json.dumps({"shared": shared, "own": self._own_notes()}, separators=(",", ":")).encode()
         if len(text) > self.notes_bytes:
             raise UsageError(f"the schedule's and the optimizer's settings have grown to {len(text)} bytes; layer "
@@ -403,6 +414,7 @@ class Layer:
         self.step = step
 
     def read_notes(self) -> Any:
+        """What write_notes wrote, here or elsewhere."""
         magic, _, length = struct.unpack_from("<8sQQ", self._head)
         if magic != _MAGIC or length > self.notes_bytes:
             raise UsageError(f"layer {self.number} does not hold a PyTorch layer: was this job started by another engine?")

@@ -22,6 +22,7 @@ _FIRST_BUCKET_BYTES = 1 << 20
 
 
 def check_float32(params: Sequence[Param]) -> None:
+    """Integer sums are of float32 gradients."""
     for p in params:
         if p.tensor.dtype != torch.float32:
             raise UsageError(f"determinism: bitwise needs parameters in float32; {p.name} is {p.tensor.dtype}: use "
@@ -29,6 +30,7 @@ def check_float32(params: Sequence[Param]) -> None:
 
 
 def check_finite(p: Param, largest: float) -> None:
+    """A gradient that is not finite ends the job, by the parameter's name."""
     if not math.isfinite(largest):
         raise JobFailed(f"the gradient of {p.name} is not finite: lower the learning rate, clip, or look at the data of "
                         "this step")
