@@ -203,6 +203,18 @@ class Counts(nn.Module):
         return self.inner(x)
 
 
+def test_pipeline_refusals(build, folder):
+    def pipeline(layers, j=None, **more):
+        return tidemill.torch.Pipeline(j or job(), layers, loss=F.cross_entropy,
+                                       optimizer=lambda layer: torch.optim.SGD(layer.parameters(), 0.1), **more)
+
+    norm = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+    refused(lambda: pipeline([nn.Linear(6, 6), norm]), "layer 1", "BatchNorm", "LayerNorm")
+    refused(lambda: pipeline([]), "1 to")
+    refused(lambda: pipeline([nn.Linear(6, 3)], tied=[((0, "weight"), (0, "nothing"))]), "nothing", "weight, bias")
+    refused(lambda: pipeline([nn.Linear(6, 3)], job(backend="nccl")), "gloo")
+
+
 def test_buffers_that_change(build, folder):
     j, model = job(), Counts()
     j.attach(model, torch.optim.SGD(model.parameters(), 0.1))
