@@ -76,8 +76,15 @@ class TorchRun:
         return self.number
 
     def start(self) -> None:
-        for _ in range(WORKERS):
+        """The first one alone until it hosts the rendezvous: whoever comes first does."""
+        self.start_agent()
+        wait_for(self._is_hosted, 60, "the rendezvous")
+        for _ in range(WORKERS - 1):
             self.start_agent()
+
+    def _is_hosted(self) -> bool:
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def kill_worker(self) -> None:
         os.kill(Cluster._worker_of(self.agents[2].pid), signal.SIGKILL)

@@ -3,8 +3,10 @@
 Tests whose function bears `slow = True` belong to the full tier (tests/torch_full/run)."""
 import importlib
 import os
+import signal
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 
@@ -15,6 +17,7 @@ def main() -> int:
     sys.path.insert(0, str(HERE))
     from cluster import Skipped
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what tests have started ends with them
     build = Path(sys.argv[1])
     tier = sys.argv[2] if len(sys.argv) > 2 else "quick"
     wanted = [w for w in os.environ.get("TORCH_TESTS", "").split(",") if w]
@@ -29,9 +32,11 @@ def main() -> int:
             if not wanted and getattr(function, "slow", False) != (tier == "slow"):
                 continue
             with tempfile.TemporaryDirectory() as folder:
+                began = time.monotonic()
                 try:
                     function(build, Path(folder))
                     passed += 1
+                    print(f"ok {name[5:]} {time.monotonic() - began:.0f} s")
                 except Skipped as why:
                     skipped += 1
                     print(f"skipped {name[5:]}: {why}")
