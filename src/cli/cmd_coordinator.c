@@ -7,6 +7,7 @@
 #include "run/decide_policy.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
+#include "store/copy_file.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -49,6 +50,16 @@ static void find_listen(struct tm_cli *cli, struct place *place)
     (void)snprintf(place->listen, sizeof place->listen, "%s:0", host != NULL ? host : "127.0.0.1");
 }
 
+/* No coordinator was here before: there is no record, nobody has been told an address, and there are no copies. Where
+ * only the record is gone, the job goes on from what the others have. */
+static bool is_fresh(struct tm_cli *cli, const struct place *place)
+{
+    uint64_t set = 0;
+    struct tm_env *env = cli->env;
+    if (env->file_exists(env, place->record) || env->file_exists(env, place->address)) return false;
+    return tm_copy_newest_set(env, place->copies, &set, NULL) == -(int)TM_ENOTFOUND;
+}
+
 static void fill_service(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings,
                          const struct tm_run_work *work, struct tm_coordinator_service *out)
 {
@@ -76,7 +87,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
                         .copies_to_files = true,
                         .sets_kept = 2,
                         .resume = true,
-                        .fresh = !cli->env->file_exists(cli->env, place->record)},
+                        .fresh = is_fresh(cli, place)},
         .listen = place->listen,
         .record = place->record,
         .copy_folder = place->copies,

@@ -10,6 +10,7 @@
 #include "cloud/local_cloud.h"
 #include "run/run_tap.h"
 #include "run/supervisor.h"
+#include "store/copy_file.h"
 #include "wire/tls.h"
 
 #include <errno.h>
@@ -198,6 +199,15 @@ static bool is_there(const struct run *run, enum tm_state_file file)
     return run->cli->env->file_exists(run->cli->env, path);
 }
 
+/* A run's work is in its record or, where that was lost, in its copies. */
+static bool has_work(const struct run *run)
+{
+    char path[TM_STATE_PATH_MAX];
+    uint64_t set = 0;
+    tm_state_path(run->dir, TM_STATE_COPIES, path);
+    return is_there(run, TM_STATE_RECORD) || tm_copy_newest_set(run->cli->env, path, &set, NULL) == 0;
+}
+
 /* The settings of the run that is there, options of this call instead. */
 static int read_resumed(struct run *run, struct tm_error *e)
 {
@@ -209,7 +219,7 @@ static int read_resumed(struct run *run, struct tm_error *e)
     }
     int rc = find_state(run, e);
     if (rc != 0) return rc;
-    if (!is_there(run, TM_STATE_RUN) || !is_there(run, TM_STATE_RECORD))
+    if (!is_there(run, TM_STATE_RUN) || !has_work(run))
         return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to go on with; leave --resume out", run->dir);
     run->resumed = true;
     return tm_run_settings_load(run->cli->env, run->dir, &run->settings, e);
@@ -595,7 +605,7 @@ static int show_plan(struct run *run, struct tm_error *e)
 /* An unfinished run is not thrown away unasked. */
 static int check_folder(const struct run *run, struct tm_error *e)
 {
-    if (run->resumed || tm_given(run->cli, "again") || !is_there(run, TM_STATE_RECORD)) return 0;
+    if (run->resumed || tm_given(run->cli, "again") || !has_work(run)) return 0;
     if (is_there(run, TM_STATE_SUMMARY)) return 0;
     return tm_error_set(e, TM_EEXISTS,
                         "%s: an unfinished run is there; --resume goes on with it, --again removes it, another --state "
