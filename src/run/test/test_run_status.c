@@ -434,8 +434,8 @@ static void test_a_long_command(void **state)
     static struct tm_run_job job;
     (void)snprintf(job.name, sizeof job.name, "long");
     (void)snprintf(job.command, sizeof job.command, "tidemill run ");
-    while (strlen(job.command) < TM_STATUS_COMMAND_MAX - 40)
-        (void)snprintf(job.command + strlen(job.command), 32, "/deep/f\xc3\xb6lder %zu", strlen(job.command));
+    while (strlen(job.command) < TM_STATUS_COMMAND_MAX - 48)
+        (void)snprintf(job.command + strlen(job.command), 40, "/deep/f\xc3\xb6lder %zu", strlen(job.command));
     struct tm_text packed;
     struct tm_arena arena;
     struct tm_error e = {0};
