@@ -69,7 +69,7 @@ void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_on
                                .last_pipelines = c->started.pipelines,
                                .last_stages = c->started.stages,
                                .only_one_replica = runs && one_replica(c),
-                               .since_copy_ms = now_ms - c->copied_ms,
+                               .since_copy_ms = c->newest_set == 0 ? -1 : now_ms - c->copied_ms,
                                .copied_step = durable == NULL ? 0 : durable->step,
                                .copy_ms = durable == NULL ? 0 : durable->took_ms,
                                .step_ms = c->told_step_ms,

@@ -43,7 +43,7 @@ struct tm_run_view {
     size_t last_workers;   /* its members, but for anchors that only keep copies ... */
     size_t last_here;      /* ... and how many of them are usable now */
     bool only_one_replica; /* some layer's state is on one worker alone */
-    int64_t since_copy_ms; /* since the newest whole set's step was applied; -1: there is none */
+    int64_t since_copy_ms; /* since the newest whole set's step was applied, or the last try; -1: there was none yet */
     uint64_t copied_step;  /* of the newest whole set */
     uint64_t copy_ms;      /* what the newest took; 0: not known */
     uint32_t step_ms;      /* of the last step; 0: not known */

@@ -113,6 +113,33 @@ static void test_old_incarnations(void **state)
     rig_destroy(&r);
 }
 
+/* One started and died before it was heard; its hello, with a right answer of then, comes when its successor trains. */
+static void test_one_that_died_unheard(void **state)
+{
+    (void)state;
+    struct coord_rig r;
+    struct tm_peer unheard = {.role = TM_ROLE_WORKER, .id = 2, .incarnation = 4711};
+    setup(&r);
+    rig_begin(&r);
+    rig_hello(&r, unheard, 0, "the token");
+    uint64_t nonce = mailbox_find(&r.box, KIND(CHALLENGE), 0)->challenge->nonce;
+    rig_clear(&r);
+    rig_arrive(&r, 1);
+    rig_arrive(&r, 2);
+    rig_pass(&r, 4000, false);
+    assert_int_equal(rig_look(&r).phase, TM_COORDINATOR_RUNNING);
+    uint64_t generation = rig_look(&r).generation;
+    rig_clear(&r);
+    rig_hello(&r, unheard, nonce, "the token");
+    assert_int_equal(mailbox_count(&r.box, KIND(WELCOME)), 0);
+    assert_int_equal(mailbox_count(&r.box, KIND(CHALLENGE)), 1); /* which a living one could answer */
+    rig_hello(&r, rig_worker(&r, 2), r.fakes[2].nonce, "the token");
+    assert_int_equal(mailbox_count(&r.box, KIND(WELCOME)), 1); /* the successor's own answer still counts */
+    assert_int_equal(rig_look(&r).generation, generation);
+    assert_int_equal(rig_look(&r).workers, 2);
+    rig_destroy(&r);
+}
+
 /* ---- what is on disk before what is said ---- */
 
 static void test_a_fence_is_recorded_first(void **state)
@@ -658,11 +685,12 @@ static void test_the_job_fails(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_refuses_by_token), TM_TEST(test_challenge), TM_TEST(test_strangers),
-             TM_TEST(test_old_incarnations), TM_TEST(test_a_fence_is_recorded_first),
-             TM_TEST(test_a_layout_is_recorded_before_it_starts), TM_TEST(test_resolve),
-             TM_TEST(test_nobody_applied_it), TM_TEST(test_only_missing_layers_move), TM_TEST(test_lease_runs_out),
-             TM_TEST(test_orphans_are_waited_for), TM_TEST(test_the_dead_are_not_waited_for),
-             TM_TEST(test_under_the_minimum), TM_TEST(test_drain), TM_TEST(test_drain_limit),
-             TM_TEST(test_notice_and_false_alarm), TM_TEST(test_a_worker_hangs), TM_TEST(test_a_restart_resumes),
-             TM_TEST(test_a_restart_in_a_change), TM_TEST(test_a_lost_record_is_rebuilt), TM_TEST(test_outnumbered),
-             TM_TEST(test_the_end), TM_TEST(test_the_job_fails))
+             TM_TEST(test_old_incarnations), TM_TEST(test_one_that_died_unheard),
+             TM_TEST(test_a_fence_is_recorded_first), TM_TEST(test_a_layout_is_recorded_before_it_starts),
+             TM_TEST(test_resolve), TM_TEST(test_nobody_applied_it), TM_TEST(test_only_missing_layers_move),
+             TM_TEST(test_lease_runs_out), TM_TEST(test_orphans_are_waited_for),
+             TM_TEST(test_the_dead_are_not_waited_for), TM_TEST(test_under_the_minimum), TM_TEST(test_drain),
+             TM_TEST(test_drain_limit), TM_TEST(test_notice_and_false_alarm), TM_TEST(test_a_worker_hangs),
+             TM_TEST(test_a_restart_resumes), TM_TEST(test_a_restart_in_a_change),
+             TM_TEST(test_a_lost_record_is_rebuilt), TM_TEST(test_outnumbered), TM_TEST(test_the_end),
+             TM_TEST(test_the_job_fails))
