@@ -101,8 +101,8 @@ static int measure_nearness(struct tm_migrations *m, int old_stages, int new_sta
     const struct tm_cut *old = &m->shapes->cuts[old_stages], *cut = &m->shapes->cuts[new_stages];
     const double *before = m->shapes->layer_params_before;
     struct nearness *nearness = &m->nearness[old_stages * (m->shapes->stages_max + 1) + new_stages];
-    nearness->list = tm_calloc((size_t)(old_stages + new_stages), sizeof *nearness->list);
-    nearness->ordered = tm_calloc((size_t)(old_stages + new_stages), sizeof *nearness->ordered);
+    nearness->list = tm_calloc((size_t)old_stages + (size_t)new_stages, sizeof *nearness->list);
+    nearness->ordered = tm_calloc((size_t)old_stages + (size_t)new_stages, sizeof *nearness->ordered);
     nearness->first = tm_calloc((size_t)new_stages + 1, sizeof *nearness->first);
     nearness->whole_ms = tm_calloc((size_t)new_stages, sizeof *nearness->whole_ms);
     if (nearness->list == NULL || nearness->ordered == NULL || nearness->first == NULL || nearness->whole_ms == NULL)
