@@ -498,37 +498,53 @@ void tidemill_close(tidemill *t)
 
 /* ---- the engine's thread ---- */
 
-static int place(struct tidemill *t, uint32_t layer)
+/* The lock is not held while plain memory is filled: heartbeats and files go on. Until it is, whoever wants the layer
+ * gets the block. */
+static int place(struct tidemill *t, uint32_t layer, const struct tm_block *block)
 {
     struct staged_layer *staged = &t->layers[layer];
-    uint64_t bytes = engine_bytes(t, layer);
     if (t->engine.write_layer != NULL) {
         staged->memory = staged;
-        return t->engine.write_layer(t->engine.context, layer, staged->block->data, bytes);
+        return t->engine.write_layer(t->engine.context, layer, block->data, block->size);
     }
-    if (staged->memory == NULL) staged->memory = t->engine.layer_memory(t->engine.context, layer, bytes);
-    if (staged->memory == NULL) return -(int)TM_ENOMEM;
-    memcpy(staged->memory, staged->block->data, bytes);
+    if (staged->memory == NULL) staged->memory = t->engine.layer_memory(t->engine.context, layer, block->size);
+    void *memory = staged->memory;
+    if (memory == NULL) return -(int)TM_ENOMEM;
+    (void)pthread_mutex_unlock(&t->lock);
+    memcpy(memory, block->data, block->size);
+    (void)pthread_mutex_lock(&t->lock);
     return 0;
 }
 
-/* What was fetched goes to its place, what is not ours any more is given up. */
-static int settle(struct tidemill *t)
+static int settle_layer(struct tidemill *t, uint32_t layer)
 {
-    for (uint32_t l = 0; t->unsettled && l < TM_LAYERS_MAX; l++) {
-        struct staged_layer *staged = &t->layers[l];
-        if (staged->dropped && staged->memory != NULL) {
-            t->engine.drop_layer(t->engine.context, l);
-            staged->memory = NULL;
-        }
-        staged->dropped = false;
-        if (staged->block == NULL) continue;
-        if (place(t, l) != 0) return -(int)TM_ENOMEM;
+    struct staged_layer *staged = &t->layers[layer];
+    if (staged->dropped && staged->memory != NULL) {
+        t->engine.drop_layer(t->engine.context, layer);
+        staged->memory = NULL;
+    }
+    staged->dropped = false;
+    if (staged->block == NULL) return 0;
+    struct tm_block *block = tm_block_share(staged->block);
+    int rc = place(t, layer, block);
+    if (rc == 0 && staged->block == block) { /* else it was dropped, or a later one has come: the next time */
         tm_block_release(staged->block);
         staged->block = NULL;
     }
+    tm_block_release(block);
+    return rc;
+}
+
+/* What was fetched goes to its place, what is not ours any more is given up. More may come meanwhile. */
+static int settle(struct tidemill *t)
+{
+    int rc = 0;
     t->unsettled = false;
-    return 0;
+    for (uint32_t l = 0; rc == 0 && l < TM_LAYERS_MAX; l++)
+        rc = settle_layer(t, l);
+    if (rc == 0) return 0;
+    t->unsettled = true;
+    return -(int)TM_ENOMEM;
 }
 
 /* At the end the engine is left with the layers of the last step alone: a spare may hold older ones. */
@@ -540,7 +556,8 @@ static void keep_result(struct tidemill *t)
         if (tm_worker_holds(t->worker, l, &step) && step == last) continue;
         if (t->layers[l].block != NULL || t->layers[l].memory != NULL) engine_drop(t, l);
     }
-    (void)settle(t);
+    while (t->unsettled && settle(t) == 0)
+        continue;
 }
 
 static void give_peers(struct tidemill *t, struct tidemill_work *out)
@@ -568,8 +585,8 @@ int tidemill_next(tidemill *t, struct tidemill_work *out)
 {
     int rc = 0;
     (void)pthread_mutex_lock(&t->lock);
-    while (rc == 0 && !t->due && !t->stopped) {
-        if (t->unsettled) /* while the others still come */
+    while (rc == 0 && !t->stopped && (!t->due || t->unsettled)) {
+        if (t->unsettled) /* while others still come */
             rc = settle(t);
         else
             (void)pthread_cond_wait(&t->changed, &t->lock);
@@ -581,7 +598,6 @@ int tidemill_next(tidemill *t, struct tidemill_work *out)
         if (rc == 1) keep_result(t);
     } else {
         t->due = false;
-        rc = settle(t);
         *out = t->work;
         give_peers(t, out);
         atomic_store(&t->taken, atomic_load(&t->ticket));
