@@ -4,9 +4,13 @@
  * and how long ago, the hour of the day. Experts turn them into distributions: the errors of all contexts, of one, of
  * two together (each shrunk towards the wider one, so that small cells borrow), the same with old errors fading, a
  * simple law of rates and sizes of changes for the time when little has been seen, and "probably nothing happens".
- * Counts are held within 0 and the capacity. Each expert is scored by the CRPS of what it said; the forecast is their
- * mixture, weighted by the scores. Two corrections follow: where the 80% interval has held too little of what came,
- * while things move, the mixture is widened; and the median leaves the last count only where doing so has paid.
+ * Beside them stand what `last` says, "it goes on as it went" with the errors of that, and a walk of changes drawn
+ * from those seen. Each counts twice: as it is, and held below the most ever seen, for a pool may be full or growing.
+ * Each is scored by the CRPS of what it said; the forecast is their mixture, weighted by the scores.
+ *
+ * Three corrections follow. Where the 80% interval has held too much, the middle is given more; where it has held too
+ * little, while things move in ways that cannot be told before, the mixture is widened, for as long as that costs no
+ * more than it gives. And the median leaves the last count only where doing so has paid, and goes on paying.
  *
  * All forecasts are made as counts are observed, so that what is learned does not depend on who asks when.
  * doc/forecast-and-lifetimes.md has the formulas and what was measured. */
@@ -38,11 +42,17 @@ enum expert {
     EXPERT_HALF_BOTH,
     EXPERT_HALF_RATES,
     EXPERT_HOUR,
+    EXPERT_LAST,  /* the errors of all, with nothing else: what `last` says */
+    EXPERT_TREND, /* it goes on as it went, with the errors of that */
+    EXPERT_WALK,  /* as many changes as steps, drawn from those seen */
     EXPERTS,
-    MIXTURE = EXPERTS, /* kept beside the experts, to be scored like them */
+    MIXTURE = EXPERTS, /* kept beside the experts, to be scored like them: the forecast; */
+    PLAIN,             /* before it was widened, */
+    WIDE,              /* and after */
     KEPT
 };
 enum { SCORED_MAX = 8, FEW_ERRORS = 24 };
+enum { WALK_MAX = 3000 }; /* counts times kinds of changes that a step of the walk may take */
 
 /* Chosen on public traces; the mixture makes most of them uncritical. */
 static const double learning_rate = 3;   /* of the experts' weights, per mean score */
@@ -56,6 +66,10 @@ static const double prior_size = 0.25;   /* of a change, times usual_spread; wei
 static const double wide_size = 0.15;    /* of what the mixture is widened by, the same */
 static const double prior_weight = 5;    /* of the law of rates, in independent errors */
 static const double coverage_wanted = 0.8;
+static const double few = 1e-3;         /* weight below which an expert is left out */
+static const double from_others = 0.3;  /* what scores at other steps count in the weights at one */
+static const double trend_handicap = 2; /* in log weight: trends are rare, and dear where they end */
+static const double retreat = 0.002;    /* what a median that left the last count may lose, of the latter's errors */
 
 struct tm_tide {
     int steps;
@@ -77,6 +91,7 @@ struct tm_tide {
     double rate_steps;
     double fade_weight;
     bool changed;
+    int64_t moves[2]; /* how often counts fell, rose, so far */
 
     int scored[SCORED_MAX]; /* steps whose forecasts are kept and scored, 1-based, ascending */
     int scored_count;
@@ -88,22 +103,35 @@ struct tm_tide {
     float *seen_fading;          /* [steps][CONTEXTS_FADING][2 count_max + 1] */
     double *totals;              /* [steps][CONTEXTS] */
     double *totals_fading;
+    float *seen_trend; /* [steps][2 count_max + 1]: errors of "it goes on as it went" */
+    double *totals_trend;
+    double *slopes;      /* ring [steps]: changes an interval */
+    float *changes_seen; /* [2 count_max + 1]: changes from one interval to the next */
+    int kinds_of_change;
+    double *walk; /* [2][count_max + 1]: distribution of the walk after this step, and the next */
 
     float *kept; /* [slots][KEPT][count_max + 1]: cumulated; the slots of scored[i] start at slot_at[i] */
     struct {
         int low, high; /* what was kept of the distributions */
-        int median;    /* of the mixture before the guard */
+        int roof;
+        int median; /* of the mixture before the guard, */
+        int told;   /* and after */
     } * slots;
     int slot_at[SCORED_MAX + 1];
-    double loss[SCORED_MAX][EXPERTS]; /* summed CRPS above that of EXPERT_ALL */
+    double loss[SCORED_MAX][2][EXPERTS]; /* summed CRPS above that of EXPERT_ALL, held below the top; free, held */
     double loss_all[SCORED_MAX];
     double scored_times[SCORED_MAX];
     double covered[SCORED_MAX]; /* fading sum, and its weight */
     double covered_weight[SCORED_MAX];
-    double last_error[SCORED_MAX];  /* summed absolute errors of the last count ... */
-    double median_gain[SCORED_MAX]; /* ... and what the mixture's median would have saved */
+    double loss_plain[SCORED_MAX];   /* summed CRPS of the mixture before corrections */
+    double median_error[SCORED_MAX]; /* summed absolute errors of its median */
+    double gain_squares[SCORED_MAX]; /* of median_gain's parts */
+    double loss_wide[SCORED_MAX];    /* summed CRPS of the widened mixture above that of the plain one */
+    double last_error[SCORED_MAX];   /* summed absolute errors of the last count ... */
+    double median_gain[SCORED_MAX];  /* ... and what the mixture's median would have saved, ... */
+    double told_gain[SCORED_MAX];    /* ... and has saved, where it was told */
 
-    double *scratch; /* [KEPT + 2][count_max + 1] */
+    double *scratch; /* [KEPT][count_max + 1] */
     double *pmf;     /* [steps][count_max + 1]: the forecast */
 };
 
@@ -129,14 +157,17 @@ static void copy_kept(const float *from, int from_max, float *to, int to_max, si
 }
 
 struct room {
-    float *seen, *seen_fading, *kept;
-    double *scratch, *pmf;
+    float *seen, *seen_fading, *seen_trend, *changes_seen, *kept;
+    double *scratch, *pmf, *walk;
 };
 
 static void room_free(struct room *room)
 {
     tm_free(room->seen);
     tm_free(room->seen_fading);
+    tm_free(room->seen_trend);
+    tm_free(room->changes_seen);
+    tm_free(room->walk);
     tm_free(room->kept);
     tm_free(room->scratch);
     tm_free(room->pmf);
@@ -154,24 +185,33 @@ static int widen(struct tm_tide *tide, int count, struct tm_error *e)
     struct room room = {
         .seen = tm_calloc(steps * CONTEXTS * width_of(wide), sizeof *room.seen),
         .seen_fading = tm_calloc(steps * CONTEXTS_FADING * width_of(wide), sizeof *room.seen_fading),
+        .seen_trend = tm_calloc(steps * width_of(wide), sizeof *room.seen_trend),
+        .changes_seen = tm_calloc(width_of(wide), sizeof *room.changes_seen),
+        .walk = tm_calloc(2 * counts, sizeof *room.walk),
         .kept = tm_calloc(slots * KEPT * counts, sizeof *room.kept),
-        .scratch = tm_calloc((KEPT + 2) * counts, sizeof *room.scratch),
+        .scratch = tm_calloc((KEPT)*counts, sizeof *room.scratch),
         .pmf = tm_calloc(steps * counts, sizeof *room.pmf),
     };
-    if (room.seen == NULL || room.seen_fading == NULL || room.kept == NULL || room.scratch == NULL ||
-        room.pmf == NULL) {
+    if (room.seen == NULL || room.seen_fading == NULL || room.seen_trend == NULL || room.changes_seen == NULL ||
+        room.walk == NULL || room.kept == NULL || room.scratch == NULL || room.pmf == NULL) {
         room_free(&room);
         return tm_error_nomem(e);
     }
     if (tide->seen != NULL) {
         copy_errors(tide->seen, tide->count_max, room.seen, wide, steps * CONTEXTS);
         copy_errors(tide->seen_fading, tide->count_max, room.seen_fading, wide, steps * CONTEXTS_FADING);
+        copy_errors(tide->seen_trend, tide->count_max, room.seen_trend, wide, steps);
+        copy_errors(tide->changes_seen, tide->count_max, room.changes_seen, wide, 1);
         copy_kept(tide->kept, tide->count_max, room.kept, wide, slots * KEPT);
     }
-    struct room old = {tide->seen, tide->seen_fading, tide->kept, tide->scratch, tide->pmf};
+    struct room old = {tide->seen, tide->seen_fading, tide->seen_trend, tide->changes_seen,
+                       tide->kept, tide->scratch,     tide->pmf,        tide->walk};
     room_free(&old);
     tide->seen = room.seen;
     tide->seen_fading = room.seen_fading;
+    tide->seen_trend = room.seen_trend;
+    tide->changes_seen = room.changes_seen;
+    tide->walk = room.walk;
     tide->kept = room.kept;
     tide->scratch = room.scratch;
     tide->pmf = room.pmf;
@@ -212,13 +252,15 @@ int tm_tide__create(const struct tm_forecaster_options *options, struct tm_tide 
     tide->contexts = tm_calloc(steps, sizeof *tide->contexts);
     tide->totals = tm_calloc(steps * CONTEXTS, sizeof *tide->totals);
     tide->totals_fading = tm_calloc(steps * CONTEXTS_FADING, sizeof *tide->totals_fading);
+    tide->totals_trend = tm_calloc(steps, sizeof *tide->totals_trend);
+    tide->slopes = tm_calloc(steps, sizeof *tide->slopes);
     int rc = -(int)TM_ENOMEM;
     if (tide->nearest != NULL) {
         choose_scored(tide);
         tide->slots = tm_calloc((size_t)tide->slot_at[tide->scored_count], sizeof *tide->slots);
     }
     if (tide->nearest != NULL && tide->counts != NULL && tide->contexts != NULL && tide->totals != NULL &&
-        tide->totals_fading != NULL && tide->slots != NULL)
+        tide->totals_fading != NULL && tide->totals_trend != NULL && tide->slopes != NULL && tide->slots != NULL)
         rc = widen(tide, options->capacity, e);
     if (rc != 0) {
         tm_tide__destroy(tide);
@@ -231,13 +273,16 @@ int tm_tide__create(const struct tm_forecaster_options *options, struct tm_tide 
 void tm_tide__destroy(struct tm_tide *tide)
 {
     if (tide == NULL) return;
-    struct room room = {tide->seen, tide->seen_fading, tide->kept, tide->scratch, tide->pmf};
+    struct room room = {tide->seen, tide->seen_fading, tide->seen_trend, tide->changes_seen,
+                        tide->kept, tide->scratch,     tide->pmf,        tide->walk};
     room_free(&room);
     tm_free(tide->nearest);
     tm_free(tide->counts);
     tm_free(tide->contexts);
     tm_free(tide->totals);
     tm_free(tide->totals_fading);
+    tm_free(tide->totals_trend);
+    tm_free(tide->slopes);
     tm_free(tide->slots);
     tm_free(tide);
 }
@@ -288,6 +333,18 @@ static double crps_of(const float *cumulated, int low, int high, int count)
 /* The share of a count's own probability that lies between the quantiles 0.1 and 0.9: 0 or 1 but for the counts at
  * whose middle the quantiles cut. On average 0.8 if the forecasts are right, however large the steps of the
  * distribution are. */
+/* The same with what lies above `roof` put there. */
+static double crps_held(const float *cumulated, int low, int high, int roof, int count)
+{
+    if (roof >= high) return crps_of(cumulated, low, high, count);
+    double sum = count < low ? low - count : count > roof ? count - (roof > low ? roof : low) : 0;
+    for (int k = low; k < roof; k++) {
+        double v = (double)cumulated[k] - (k >= count);
+        sum += v * v;
+    }
+    return sum;
+}
+
 static double coverage_of(const float *cumulated, int low, int high, int count)
 {
     if (count < low || count > high) return 0;
@@ -308,17 +365,28 @@ static void score(struct tm_tide *tide, int count)
         const float *kept = tide->kept + slot * KEPT * counts;
         int low = tide->slots[slot].low;
         int high = tide->slots[slot].high;
-        double all = crps_of(kept + EXPERT_ALL * counts, low, high, count);
+        int roof = tide->slots[slot].roof;
+        double all = crps_held(kept + EXPERT_ALL * counts, low, high, roof, count);
         tide->loss_all[i] += all;
         tide->scored_times[i]++;
-        for (int x = 1; x < EXPERTS; x++)
-            tide->loss[i][x] += crps_of(kept + (size_t)x * counts, low, high, count) - all;
+        for (int x = 0; x < EXPERTS; x++) {
+            tide->loss[i][0][x] += crps_of(kept + (size_t)x * counts, low, high, count) - all;
+            tide->loss[i][1][x] += crps_held(kept + (size_t)x * counts, low, high, roof, count) - all;
+        }
+        double plain = crps_of(kept + PLAIN * counts, low, high, count);
+        tide->loss_plain[i] += plain;
+        tide->loss_wide[i] += crps_of(kept + WIDE * counts, low, high, count) - plain;
+        tide->median_error[i] += fabs((double)tide->slots[slot].median - count);
         tide->covered[i] = tide->covered[i] * rate_fading + coverage_of(kept + MIXTURE * counts, low, high, count);
         tide->covered_weight[i] = tide->covered_weight[i] * rate_fading + 1;
         int before = tide->counts[(tide->observed - step) % tide->steps];
         double last_error = fabs((double)before - count);
         tide->last_error[i] += last_error;
-        tide->median_gain[i] += last_error - fabs((double)tide->slots[slot].median - count);
+        double gain = last_error - fabs((double)tide->slots[slot].median - count);
+        tide->median_gain[i] += gain;
+        tide->gain_squares[i] += gain * gain;
+        tide->told_gain[i] += last_error - fabs((double)tide->slots[slot].told - count);
+        if (tide->told_gain[i] < -retreat * tide->last_error[i]) tide->told_gain[i] = tide->median_gain[i] = 0;
     }
 }
 
@@ -335,8 +403,12 @@ static void learn_change(struct tm_tide *tide, int count)
         tide->change_sizes[sign] *= rate_fading;
     }
     if (tide->since_change < 1000) tide->since_change++;
+    float *seen = &tide->changes_seen[change + tide->count_max];
+    tide->kinds_of_change += *seen == 0;
+    *seen += 1;
     if (change == 0) return;
     tide->changed = true;
+    tide->moves[change > 0]++;
     tide->recent_changes++;
     tide->changes[change > 0]++;
     tide->change_sizes[change > 0] += fabs((double)change);
@@ -381,6 +453,29 @@ static void learn_errors(struct tm_tide *tide, int count)
     rescale(tide);
 }
 
+static int trend_of(const struct tm_tide *tide, int count, double slope, int step)
+{
+    double to = count + step * slope;
+    return to < 0 ? 0 : to > tide->count_max ? tide->count_max : (int)lround(to);
+}
+
+static void learn_trend(struct tm_tide *tide, int count)
+{
+    size_t width = width_of(tide->count_max);
+    for (int h = 1; h <= tide->steps && h <= tide->observed; h++) {
+        int64_t then = (tide->observed - h) % tide->steps;
+        int error = count - trend_of(tide, tide->counts[then], tide->slopes[then], h);
+        if (error < tide->error_low) tide->error_low = error;
+        if (error > tide->error_high) tide->error_high = error;
+        int place = error + tide->count_max;
+        tide->seen_trend[(size_t)(h - 1) * width + (size_t)place]++;
+        tide->totals_trend[h - 1]++;
+    }
+    int64_t back = tide->observed < tide->steps ? tide->observed : tide->steps;
+    tide->slopes[tide->observed % tide->steps] =
+        back > 0 ? (double)(count - tide->counts[(tide->observed - back) % tide->steps]) / (double)back : 0;
+}
+
 /* ---- the experts ---- */
 
 /* out = wa a + wb b, over the counts of the forecast. */
@@ -396,14 +491,14 @@ static void clear(const struct tm_tide *tide, double *out)
     memset(out + tide->low, 0, (size_t)(tide->high - tide->low + 1) * sizeof *out);
 }
 
-/* Adds the last count plus each error, times `weight`; what would leave 0..top is put at its edge. */
-static void add_errors(const struct tm_tide *tide, const float *seen, double weight, double *out)
+/* Adds a count plus each error, times `weight`; what would leave the window is put at its edge. */
+static void add_errors(const struct tm_tide *tide, const float *seen, double weight, int from, double *out)
 {
     for (int error = tide->error_low; error <= tide->error_high; error++) {
         double n = (double)seen[error + tide->count_max];
         if (n == 0) continue;
-        int count = tide->last + error;
-        out[count < 0 ? 0 : count > tide->top ? tide->top : count] += weight * n;
+        int count = from + error;
+        out[count < tide->low ? tide->low : count > tide->high ? tide->high : count] += weight * n;
     }
 }
 
@@ -448,8 +543,7 @@ static void rates_expert(const struct tm_tide *tide, int step, double *out)
         double ratio = rates.mean[sign] > 1 ? 1 - 1 / rates.mean[sign] : 0;
         double p = rates.some * rates.share[sign] * (1 - ratio);
         int direction = sign == 0 ? -1 : 1;
-        int high = tide->high < tide->top ? tide->high : tide->top;
-        for (int k = tide->last + direction; k >= tide->low && k <= high && p > 1e-9; k += direction) {
+        for (int k = tide->last + direction; k >= tide->low && k <= tide->high && p > 1e-9; k += direction) {
             out[k] += p;
             left -= p;
             p *= ratio;
@@ -471,7 +565,7 @@ static void all_errors(const struct tm_tide *tide, int step, double *out, double
         all += h == step - 1 ? 0 : tide->totals[(size_t)h * CONTEXTS];
     if (all == 0) return;
     for (int h = enough ? step - 1 : 0; h < (enough ? step : tide->steps); h++)
-        add_errors(tide, tide->seen + (size_t)h * CONTEXTS * width, 1 / all, out);
+        add_errors(tide, tide->seen + (size_t)h * CONTEXTS * width, 1 / all, tide->last, out);
 }
 
 /* The errors of a context, shrunk towards a wider distribution. Overlapping windows: of n errors at step h, n / h are
@@ -482,15 +576,87 @@ static void context_expert(const struct tm_tide *tide, const float *seen, double
     double weight = independent / (independent + shrinkage);
     for (int k = tide->low; k <= tide->high; k++)
         out[k] = (1 - weight) * wider[k];
-    if (total > 0) add_errors(tide, seen, weight / total, out);
+    if (total > 0) add_errors(tide, seen, weight / total, tide->last, out);
 }
 
-static void all_experts(const struct tm_tide *tide, int step, const short *contexts, double **expert, double *spare)
+static void trend_expert(const struct tm_tide *tide, int step, double *out)
+{
+    size_t width = width_of(tide->count_max);
+    int from = trend_of(tide, tide->last, tide->slopes[tide->observed % tide->steps], step);
+    from = from < tide->low ? tide->low : from > tide->high ? tide->high : from;
+    clear(tide, out);
+    bool enough = tide->totals_trend[step - 1] >= FEW_ERRORS;
+    double all = 0;
+    for (int h = enough ? step - 1 : 0; h < (enough ? step : tide->steps); h++)
+        all += tide->totals_trend[h];
+    if (all == 0) {
+        out[from] = 1;
+        return;
+    }
+    for (int h = enough ? step - 1 : 0; h < (enough ? step : tide->steps); h++)
+        add_errors(tide, tide->seen_trend + (size_t)h * width, 1 / all, from, out);
+}
+
+/* One more change than at the step before, drawn from those seen. Where there are too many kinds of them to be done in
+ * time, `instead`. */
+static void walk_expert(const struct tm_tide *tide, int step, const double *instead, double *out)
+{
+    size_t window = (size_t)(tide->high - tide->low + 1) * sizeof *out;
+    if (tide->kinds_of_change * (tide->high - tide->low + 1) > WALK_MAX) {
+        memcpy(out + tide->low, instead + tide->low, window);
+        return;
+    }
+    size_t counts = (size_t)tide->count_max + 1;
+    const double *from = tide->walk + (size_t)((step - 1) % 2) * counts;
+    double *to = tide->walk + (size_t)(step % 2) * counts;
+    if (step == 1) {
+        clear(tide, tide->walk);
+        tide->walk[tide->last] = 1;
+    }
+    clear(tide, to);
+    double total = (double)tide->observed;
+    int low = tide->low;
+    int high = tide->high;
+    if (total == 0) memcpy(to + low, from + low, window);
+    for (int change = tide->error_low; total > 0 && change <= tide->error_high; change++) {
+        double p = (double)tide->changes_seen[change + tide->count_max] / total;
+        if (p == 0) continue;
+        int inner_low = low - change > low ? low - change : low;
+        int inner_high = high - change < high ? high - change : high;
+        for (int k = inner_low; k <= inner_high; k++)
+            to[k + change] += p * from[k];
+        for (int k = low; k < inner_low; k++)
+            to[low] += p * from[k];
+        for (int k = inner_high + 1; k <= high; k++)
+            to[high] += p * from[k];
+    }
+    memcpy(out + low, to + low, window);
+}
+
+/* Which experts a step needs: all where they are scored, else those with weight, and what these are made from. */
+static void find_needed(const struct tm_tide *tide, int step, double weight[2][EXPERTS], bool *needed)
+{
+    bool scored = tide->scored[tide->nearest[step - 1]] == step;
+    for (int x = 0; x < EXPERTS; x++)
+        needed[x] = scored || weight[0][x] >= few || weight[1][x] >= few;
+    needed[EXPERT_BOTH] |= needed[EXPERT_HALF_BOTH];
+    needed[EXPERT_LEVEL] |= needed[EXPERT_BOTH] || needed[EXPERT_HOUR];
+    needed[EXPERT_ACTIVITY] |= needed[EXPERT_BOTH];
+    needed[EXPERT_FADING + FAMILY_LEVEL] |= needed[EXPERT_FADING + FAMILY_BOTH];
+    needed[EXPERT_FADING + FAMILY_ACTIVITY] |= needed[EXPERT_FADING + FAMILY_BOTH];
+}
+
+static void all_experts(const struct tm_tide *tide, int step, const short *contexts, const bool *needed,
+                        double **expert, double *spare)
 {
     size_t width = width_of(tide->count_max);
     double independent;
     rates_expert(tide, step, expert[EXPERT_RATES]);
     all_errors(tide, step, spare, &independent);
+    memcpy(expert[EXPERT_LAST] + tide->low, spare + tide->low, (size_t)(tide->high - tide->low + 1) * sizeof *spare);
+    if (tide->observed == 0) expert[EXPERT_LAST][tide->last] = 1;
+    if (needed[EXPERT_TREND]) trend_expert(tide, step, expert[EXPERT_TREND]);
+    walk_expert(tide, step, expert[EXPERT_LAST], expert[EXPERT_WALK]);
     double prior = independent > 0 ? prior_weight / (prior_weight + independent) : 1;
     blend(tide, expert[EXPERT_ALL], 1 - prior, spare, prior, expert[EXPERT_RATES]);
     for (int fades = 0; fades < 2; fades++) {
@@ -500,6 +666,7 @@ static void all_experts(const struct tm_tide *tide, int step, const short *conte
         const double *totals = fades ? tide->totals_fading : tide->totals;
         double unit = fades ? tide->fade_weight : 1;
         for (int f = fades ? FAMILY_ALL : FAMILY_LEVEL; f <= FAMILY_BOTH; f++) {
+            if (!needed[first + f]) continue;
             size_t row = rows + (size_t)contexts[f];
             const double *wider = expert[EXPERT_ALL];
             if (f == FAMILY_BOTH) {
@@ -523,82 +690,6 @@ static void all_experts(const struct tm_tide *tide, int step, const short *conte
 
 /* ---- the mixture and its corrections ---- */
 
-static void mix(const struct tm_tide *tide, int step, double **expert, double *out)
-{
-    int i = tide->nearest[step - 1];
-    double scale = tide->scored_times[i] > 0 ? tide->loss_all[i] / tide->scored_times[i] + 1e-9 : 1;
-    double weight[EXPERTS];
-    double best = -INFINITY;
-    for (int x = 0; x < EXPERTS; x++) {
-        weight[x] = -learning_rate * tide->loss[i][x] / scale / tide->scored[i] + (x == EXPERT_ALL ? head_start : 0);
-        best = fmax(best, weight[x]);
-    }
-    double sum = 0;
-    for (int x = 0; x < EXPERTS; x++)
-        sum += weight[x] = exp(weight[x] - best);
-    clear(tide, out);
-    for (int x = 0; x < EXPERTS; x++) {
-        double w = weight[x] / sum;
-        if (w < 1e-6) continue;
-        for (int k = tide->low; k <= tide->high; k++)
-            out[k] += w * expert[x][k];
-    }
-    sum = 0;
-    for (int k = tide->low; k <= tide->high; k++)
-        sum += out[k];
-    for (int k = tide->low; k <= tide->high; k++)
-        out[k] /= sum;
-}
-
-/* How much of a wide distribution to add: the more, the less the 80% interval has held lately, while things move. At
- * the beginning of a trace that moves, forecasts are taken to be too narrow. */
-static double widening(const struct tm_tide *tide, int step)
-{
-    int i = tide->nearest[step - 1];
-    double early = 8 * 30 / (30 + fmax(0, (double)tide->observed - 12));
-    double held = 2 * tide->covered[i] / step;
-    double weight = 2 * tide->covered_weight[i] / step;
-    double coverage =
-        (held + early * (tide->changed ? 0.4 : coverage_wanted) + 4 * coverage_wanted) / (weight + early + 4);
-    return fmin(0.6, fmax(0, 2 * (0.77 - coverage))) * fmin(1, tide->recent_changes / 2);
-}
-
-static double wide_mean(const struct tm_tide *tide, int step)
-{
-    int i = tide->nearest[step - 1];
-    double mean_error = tide->scored_times[i] > 0 ? tide->last_error[i] / tide->scored_times[i] : 0;
-    return fmax(fmax(1, 3 * mean_error), wide_size * usual_spread(tide->last));
-}
-
-/* Mixes in a two-sided geometric distribution around the last count, up to somewhat above what was ever seen unless
- * the capacity is known. */
-static void widen_mixture(const struct tm_tide *tide, int step, double *pmf, double *spare)
-{
-    double share = widening(tide, step);
-    if (!(share > 0)) return;
-    double size = wide_mean(tide, step);
-    int high = tide->top + (tide->capacity > 0 ? 0 : (int)size);
-    if (high > tide->high) high = tide->high;
-    double ratio = 1 - 1 / (1 + size);
-    double sum = spare[tide->last] = 1;
-    for (int k = tide->last - 1; k >= tide->low; k--)
-        sum += spare[k] = spare[k + 1] * ratio;
-    for (int k = tide->last + 1; k <= high; k++)
-        sum += spare[k] = spare[k - 1] * ratio;
-    for (int k = tide->low; k <= high; k++)
-        pmf[k] = (1 - share) * pmf[k] + share * spare[k] / sum;
-}
-
-/* Counts that may have probability: where errors have been, and ten times the mean of what the others reckon with. */
-static void set_window(struct tm_tide *tide)
-{
-    struct rates rates = find_rates(tide, tide->steps);
-    double reach = 10 * fmax(fmax(rates.mean[0], rates.mean[1]), wide_mean(tide, tide->steps));
-    reach = fmin(TM_FORECAST_COUNT_MAX, fmax(reach, fmax(-tide->error_low, tide->error_high)));
-    tide->low = tide->last > (int)reach ? tide->last - (int)reach : 0;
-    tide->high = tide->last + (int)reach < tide->count_max ? tide->last + (int)reach : tide->count_max;
-}
-
 static int median_of(const struct tm_tide *tide, const double *pmf)
 {
     double sum = 0;
@@ -609,23 +700,188 @@ static int median_of(const struct tm_tide *tide, const double *pmf)
     return tide->high;
 }
 
-/* The median may leave the last count only where that has paid; else just enough of "nothing happens" is mixed in. */
-static void guard_median(const struct tm_tide *tide, int step, double *pmf, int median)
+/* The mean score of the widest expert, which others are measured by. */
+static double scale_of(const struct tm_tide *tide, int i)
+{
+    return tide->scored_times[i] > 0 ? tide->loss_all[i] / tide->scored_times[i] + 1e-9 : 1;
+}
+
+/* Adds an expert, as it is or with what lies above the top put there. */
+static void add_expert(const struct tm_tide *tide, double weight, const double *expert, bool held, double *out)
+{
+    int high = held && tide->top < tide->high ? tide->top : tide->high;
+    for (int k = tide->low; k <= high; k++)
+        out[k] += weight * expert[k];
+    double above = 0;
+    for (int k = high + 1; k <= tide->high; k++)
+        above += expert[k];
+    out[high] += weight * above;
+}
+
+static void find_weights(const struct tm_tide *tide, int step, double weight[2][EXPERTS])
+{
+    int i = tide->nearest[step - 1];
+    double best = -INFINITY;
+    for (int held = 0; held < 2; held++)
+        for (int x = 0; x < EXPERTS; x++) {
+            double loss = 0;
+            for (int j = 0; j < tide->scored_count; j++)
+                loss += (j == i ? 1 : from_others) * tide->loss[j][held][x] / scale_of(tide, j) / tide->scored[j];
+            double prior = x == EXPERT_ALL ? head_start : x == EXPERT_TREND ? -trend_handicap : 0;
+            weight[held][x] = prior - learning_rate * loss;
+            best = fmax(best, weight[held][x]);
+        }
+    double sum = 0;
+    for (int x = 0; x < 2 * EXPERTS; x++)
+        sum += weight[x / EXPERTS][x % EXPERTS] = exp(weight[x / EXPERTS][x % EXPERTS] - best);
+    for (int x = 0; x < 2 * EXPERTS; x++)
+        weight[x / EXPERTS][x % EXPERTS] /= sum;
+}
+
+static void mix(const struct tm_tide *tide, double weight[2][EXPERTS], double **expert, double *out)
+{
+    clear(tide, out);
+    for (int x = 0; x < 2 * EXPERTS; x++) {
+        double w = weight[x / EXPERTS][x % EXPERTS];
+        if (w >= few) add_expert(tide, w, expert[x % EXPERTS], x >= EXPERTS, out);
+    }
+    double sum = 0;
+    for (int k = tide->low; k <= tide->high; k++)
+        sum += out[k];
+    for (int k = tide->low; k <= tide->high; k++)
+        out[k] /= sum;
+}
+
+/* 0 where changes can be told before, as those of a fleet that grows steadily; 1 where they come by chance: by what the
+ * mixture's scores are of the errors of the last count. */
+static double by_chance(const struct tm_tide *tide)
+{
+    double plain = 0;
+    double lasts = 0;
+    for (int j = 0; j < tide->scored_count; j++) {
+        plain += tide->loss_plain[j];
+        lasts += tide->last_error[j];
+    }
+    return lasts > 0 ? fmin(1, fmax(0, (plain / lasts - 0.3) / 0.3)) : 1;
+}
+
+/* How much of a wide distribution to add: the more, the less the 80% interval has held lately, while things move; the
+ * less, the more that has cost. At the beginning of a trace that moves, forecasts are taken to be too narrow. */
+static double widening(const struct tm_tide *tide, int step)
+{
+    int i = tide->nearest[step - 1];
+    double early = 8 * 30 / (30 + fmax(0, (double)tide->observed - 12));
+    double held = 2 * tide->covered[i] / step;
+    double weight = 2 * tide->covered_weight[i] / step;
+    double coverage =
+        (held + early * (tide->changed ? 0.4 : coverage_wanted) + 4 * coverage_wanted) / (weight + early + 4);
+    double pays = exp(-fmax(0, tide->loss_wide[i]) / scale_of(tide, i) / tide->scored[i]);
+    return pays * by_chance(tide) * fmin(0.6, fmax(0, 2 * (0.77 - coverage))) * fmin(1, tide->recent_changes / 2);
+}
+
+static double wide_mean(const struct tm_tide *tide, int step)
+{
+    int i = tide->nearest[step - 1];
+    double mean_error = tide->scored_times[i] > 0 ? tide->median_error[i] / tide->scored_times[i] : 0;
+    double usual = wide_size * usual_spread(tide->last) * 60 / (60 + (double)tide->observed);
+    return fmax(fmax(1, 3 * mean_error), usual);
+}
+
+/* How much more the middle is given: the 80% interval has held too much lately, over all steps. */
+static double narrowing(const struct tm_tide *tide)
+{
+    double held = coverage_wanted;
+    double weight = 1;
+    for (int j = 0; j < tide->scored_count; j++) {
+        held += 2 * tide->covered[j] / tide->scored[j];
+        weight += 2 * tide->covered_weight[j] / tide->scored[j];
+    }
+    return fmin(0.95, 30 * (held / weight - coverage_wanted));
+}
+
+static void narrow_mixture(const struct tm_tide *tide, double share, double *pmf)
+{
+    int middle = median_of(tide, pmf);
+    for (int k = tide->low; k <= tide->high; k++)
+        pmf[k] *= 1 - share;
+    pmf[middle] += share;
+}
+
+/* Mixes in a two-sided geometric distribution around the median, up to somewhat above what was ever seen unless
+ * the capacity is known. */
+static void widen_mixture(const struct tm_tide *tide, int step, double *pmf, double *spare)
+{
+    double share = widening(tide, step);
+    if (!(share > 0)) return;
+    double size = wide_mean(tide, step);
+    int middle = median_of(tide, pmf);
+    int high = (tide->top > middle ? tide->top : middle) + (tide->capacity > 0 ? 0 : (int)size);
+    if (high > tide->high) high = tide->high;
+    double ratio = 1 - 1 / (1 + size);
+    double sum = spare[middle] = 1;
+    for (int k = middle - 1; k >= tide->low; k--)
+        sum += spare[k] = spare[k + 1] * ratio;
+    for (int k = middle + 1; k <= high; k++)
+        sum += spare[k] = spare[k - 1] * ratio;
+    for (int k = tide->low; k <= high; k++)
+        pmf[k] = (1 - share) * pmf[k] + share * spare[k] / sum;
+    for (int k = high + 1; k <= tide->high; k++)
+        pmf[k] *= 1 - share;
+}
+
+/* Counts that may have probability: where errors have been, and ten times the mean of what the others reckon with. */
+static void set_window(struct tm_tide *tide)
+{
+    struct rates rates = find_rates(tide, tide->steps);
+    double reach = 7 * fmax(fmax(rates.mean[0], rates.mean[1]), wide_mean(tide, tide->steps));
+    reach = fmin(TM_FORECAST_COUNT_MAX, fmax(reach, fmax(-tide->error_low, tide->error_high)));
+    tide->low = tide->last > (int)reach ? tide->last - (int)reach : 0;
+    tide->high = tide->last + (int)reach < tide->count_max ? tide->last + (int)reach : tide->count_max;
+    if (tide->capacity > 0 && tide->high > tide->top) tide->high = tide->top;
+}
+
+/* Leaving the last count has paid: at this step by more than 1% and two windows' errors; or at all steps together by
+ * much more than chance gives; or by something, and counts have only ever moved that way. */
+static bool has_paid(const struct tm_tide *tide, int step, int median)
 {
     int i = tide->nearest[step - 1];
     double times = tide->scored_times[i];
     double needed = 0.01 * tide->last_error[i] + 2 * step * tide->last_error[i] / fmax(times, 1);
-    if (median == tide->last || (times > FEW_ERRORS && tide->median_gain[i] > needed)) return;
+    if (times > FEW_ERRORS && tide->median_gain[i] > needed) return true;
+    double gain = 0;
+    double lasts = 0;
+    double deviations = 0; /* windows overlap: of n gains at step h, n / h are independent */
+    for (int j = 0; j < tide->scored_count; j++) {
+        gain += tide->median_gain[j];
+        lasts += tide->last_error[j];
+        if (tide->gain_squares[j] > 0)
+            deviations += tide->median_gain[j] / sqrt(tide->scored[j] * tide->gain_squares[j]);
+    }
+    if (deviations > 3 && gain > 0.1 * lasts) return true;
+    bool up = median > tide->last;
+    bool one_way = tide->moves[up] >= 8 && tide->moves[!up] == 0 && 2 * tide->observed >= 3 * tide->steps;
+    return one_way && gain > 0.05 * lasts;
+}
+
+/* The median may leave the last count only where that has paid; else it is held there by what lies between the two: no
+ * other change of the distribution is as small. */
+static void guard_median(const struct tm_tide *tide, int step, double *pmf, int median)
+{
+    if (median == tide->last || has_paid(tide, step, median)) return;
     double below = 0;
     for (int k = tide->low; k < tide->last; k++)
         below += pmf[k];
-    double upto = below + pmf[tide->last];
-    double share = upto < 0.5 ? (0.5 - upto) / (1 - upto) + 1e-9 : 1 - 0.4999999 / below;
-    for (int k = tide->low; k <= tide->high; k++)
-        pmf[k] *= 1 - share;
-    pmf[tide->last] += share;
+    int way = median > tide->last ? 1 : -1;
+    double missing = way > 0 ? 0.5 + 1e-9 - below - pmf[tide->last] : below - 0.4999999;
+    for (int k = tide->last + way; k >= tide->low && k <= tide->high && missing > 0; k += way) {
+        double taken = fmin(pmf[k], missing);
+        pmf[k] -= taken;
+        pmf[tide->last] += taken;
+        missing -= taken;
+    }
 }
 
+/* `expert` ends in what was kept before and after widening. */
 static void keep(struct tm_tide *tide, int step, double *const *expert, const double *pmf, int median)
 {
     int i = tide->nearest[step - 1];
@@ -635,30 +891,43 @@ static void keep(struct tm_tide *tide, int step, double *const *expert, const do
     size_t slot = (size_t)place;
     for (int x = 0; x < KEPT; x++) {
         float *kept = tide->kept + (slot * KEPT + (size_t)x) * counts;
-        const double *from = x == MIXTURE ? pmf : expert[x];
+        const double *from = x == MIXTURE ? pmf : expert[x]; /* expert[MIXTURE] is spare room */
         double sum = 0;
         for (int k = tide->low; k <= tide->high; k++)
             kept[k] = (float)(sum += from[k]);
     }
     tide->slots[slot].low = tide->low;
     tide->slots[slot].high = tide->high;
+    tide->slots[slot].roof = tide->top;
     tide->slots[slot].median = median;
+    tide->slots[slot].told = median_of(tide, pmf);
 }
 
 static void forecast(struct tm_tide *tide, const short *contexts)
 {
     size_t counts = (size_t)tide->count_max + 1;
-    double *expert[EXPERTS];
-    for (size_t x = 0; x < EXPERTS; x++)
+    double *expert[KEPT];
+    for (size_t x = 0; x < KEPT; x++)
         expert[x] = tide->scratch + x * counts;
-    double *spare = tide->scratch + EXPERTS * counts;
+    double *spare = expert[MIXTURE];
     set_window(tide);
+    double weight[2][EXPERTS];
+    bool needed[EXPERTS];
+    size_t window = (size_t)(tide->high - tide->low + 1) * sizeof *spare;
     for (int step = 1; step <= tide->steps; step++) {
         double *pmf = tide->pmf + (size_t)(step - 1) * counts;
         memset(pmf, 0, counts * sizeof *pmf);
-        all_experts(tide, step, contexts, expert, spare);
-        mix(tide, step, expert, pmf);
-        widen_mixture(tide, step, pmf, spare);
+        find_weights(tide, step, weight);
+        find_needed(tide, step, weight, needed);
+        all_experts(tide, step, contexts, needed, expert, spare);
+        mix(tide, weight, expert, pmf);
+        memcpy(expert[PLAIN] + tide->low, pmf + tide->low, window);
+        double narrow = narrowing(tide);
+        if (narrow > 0)
+            narrow_mixture(tide, narrow, pmf);
+        else
+            widen_mixture(tide, step, pmf, spare);
+        memcpy(expert[WIDE] + tide->low, pmf + tide->low, window);
         int median = median_of(tide, pmf);
         guard_median(tide, step, pmf, median);
         keep(tide, step, expert, pmf, median);
@@ -667,12 +936,13 @@ static void forecast(struct tm_tide *tide, const short *contexts)
 
 int tm_tide__observe(struct tm_tide *tide, int count, struct tm_error *e)
 {
-    int rc = widen(tide, count, e);
+    int rc = widen(tide, count + tide->error_high, e);
     if (rc != 0) return rc;
     score(tide, count);
     learn_change(tide, count);
     if (count > tide->top) tide->top = count;
     learn_errors(tide, count);
+    learn_trend(tide, count);
     short contexts[FAMILIES];
     find_contexts(tide, count, contexts);
     tide->last = count;
