@@ -58,7 +58,7 @@ def test_pipeline_layouts_change(build, folder):
             c.start_agent(number)
         c.await_(lambda: "layout 2x2" in layouts(c), 240, "2x2")
         c.kill_worker(2)
-        c.await_step(c.newest()[0] + 3, 2)
+        c.await_step(c.newest()[0] + 3)
         c.await_step(c.newest()[0] + 2, 4)
         c.notice(3)
         c.await_step(c.newest()[0] + 3, 2)
