@@ -1,5 +1,6 @@
 #include "base/env.h"
 
+#include "base/alloc.h"
 #include "base/test/tempdir.h"
 
 #include <fcntl.h>
@@ -525,6 +526,83 @@ static void test_marked_processes_are_ended(void **state)
     assert_int_equal(env->process_wait(env, other, LONG_MS, &status, &e), 0);
 }
 
+/* ---- large files, past the page cache or through it ---- */
+
+enum { BLOCKS_BYTES = 9 << 20 }; /* more than one call writes */
+
+struct pieces {
+    const char *from;
+    size_t length;
+    size_t stop_at; /* 0: never */
+};
+
+static int on_piece(void *context, const void *data, size_t length, struct tm_error *e)
+{
+    struct pieces *pieces = context;
+    assert_ptr_equal(data, pieces->from + pieces->length); /* in order, where they belong */
+    pieces->length += length;
+    if (pieces->stop_at != 0 && pieces->length >= pieces->stop_at) return tm_error_set(e, TM_EINPUT, "enough");
+    return 0;
+}
+
+static void blocks_in(const char *folder)
+{
+    struct tm_env *env = tm_env_real();
+    char path[512];
+    struct tm_error e;
+    bool direct = false;
+    size_t length = 0;
+    char *data = tm_alloc_pages(BLOCKS_BYTES);
+    char *back = tm_alloc_pages(BLOCKS_BYTES + 4096);
+    struct pieces pieces = {.from = back};
+    (void)snprintf(path, sizeof path, "%s/new/file", folder);
+    for (size_t i = 0; i < BLOCKS_BYTES; i++)
+        data[i] = (char)(i >> 5);
+    assert_int_equal(env->file_read_blocks(env, path, back, BLOCKS_BYTES, on_piece, &pieces, &length, &e),
+                     -(int)TM_ENOTFOUND);
+    assert_int_equal(env->file_write_blocks(env, path, data, 4096, &direct, &e), 0);
+    assert_int_equal(env->file_write_blocks(env, path, data, BLOCKS_BYTES, &direct, &e), 0); /* replaces it */
+    assert_int_equal(env->file_read_blocks(env, path, back, BLOCKS_BYTES, on_piece, &pieces, &length, &e), 0);
+    assert_int_equal(length, BLOCKS_BYTES);
+    assert_int_equal(pieces.length, BLOCKS_BYTES);
+    assert_memory_equal(back, data, BLOCKS_BYTES);
+    assert_int_equal(env->file_read_blocks(env, path, back, BLOCKS_BYTES - 4096, on_piece, &pieces, &length, &e),
+                     -(int)TM_ELIMIT);
+    pieces = (struct pieces){.from = back, .stop_at = 5000};
+    assert_int_equal(env->file_read_blocks(env, path, back, BLOCKS_BYTES, on_piece, &pieces, &length, &e),
+                     -(int)TM_EINPUT);
+    assert_true(pieces.length < BLOCKS_BYTES);
+    assert_int_equal(env->file_write(env, path, data, 5001, &e), 0); /* an odd end */
+    pieces = (struct pieces){.from = back};
+    assert_int_equal(env->file_read_blocks(env, path, back, BLOCKS_BYTES, on_piece, &pieces, &length, &e), 0);
+    assert_int_equal(length, 5001);
+    assert_int_equal(pieces.length, 5001);
+    tm_free(data);
+    tm_free(back);
+}
+
+static void test_files_in_blocks(void **state)
+{
+    const struct tm_tempdir *dir = *state;
+    struct tm_env *env = tm_env_real();
+    struct tm_error e;
+    char path[512];
+    bool direct = false;
+    blocks_in(dir->path);
+    char memory[] = "/dev/shm/tidemill-test-XXXXXX"; /* a file system that may refuse O_DIRECT */
+    if (mkdtemp(memory) != NULL) {
+        blocks_in(memory);
+        (void)snprintf(path, sizeof path, "%s/new/file", memory);
+        assert_int_equal(env->file_remove(env, path, &e), 0);
+        (void)snprintf(path, sizeof path, "%s/new", memory);
+        assert_int_equal(env->file_remove(env, path, &e), 0); /* nothing is left beside the file */
+        assert_int_equal(env->file_remove(env, memory, &e), 0);
+    }
+    static _Alignas(4096) char page[4096];
+    assert_true(env->file_write_blocks(env, "/proc/no/such", page, sizeof page, &direct, &e) != 0);
+    assert_error_has(e, "/proc/no");
+}
+
 TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes_folders_and_replaces),
              DIR_TEST(test_large_and_empty_files), DIR_TEST(test_files_that_cannot_be_read),
              TM_TEST(test_the_limit_holds_for_devices), DIR_TEST(test_files_that_cannot_be_written),
@@ -533,5 +611,5 @@ TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes
              TM_TEST(test_addresses_that_do_not_work), TM_TEST(test_connecting_without_waiting),
              TM_TEST(test_a_pair_wakes), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
              TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there),
-             DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_unix_sockets),
+             DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_files_in_blocks), DIR_TEST(test_unix_sockets),
              TM_TEST(test_a_group_is_ended_as_a_whole), TM_TEST(test_marked_processes_are_ended))
