@@ -153,7 +153,7 @@ void tm_coord__adopt_sets(struct tm_coordinator *c, struct tm_outbox *out)
         for (size_t p = 0; k->reported == c->generation && p < k->copy_count; p++) {
             const struct copy_held *held = &k->copies[p];
             bool recorded = held->step <= after || c->set_count == SETS_MAX;
-            for (size_t s = 0; s < c->set_count; s++)
+            for (size_t s = 0; c->sets != NULL && s < c->set_count; s++)
                 recorded = recorded || c->sets[s].set >= held->set;
             size_t count = 0;
             struct copy_held *parts = recorded ? NULL : gather(c, held->set, held->step, &count);
