@@ -126,7 +126,7 @@ uint64_t tm_coord__best_base(struct tm_coordinator *c)
     uint64_t step = UINT64_MAX;
     bool skip = TM_PLANTED(durable_ignored);
     while ((step = candidate(c, step)) > 0) {
-        struct layer_sources sources;
+        struct layer_sources sources = {.set = 0};
         uint32_t layer = 0;
         while (layer < c->options.layers && tm_coord__sources(c, layer, step, &sources))
             layer++;

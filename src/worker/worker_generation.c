@@ -27,7 +27,7 @@ static bool hash_layer(struct tm_worker *w, uint32_t layer)
 static bool report_layers(struct tm_worker *w, struct tm_arena *arena, Tmw__Report *body)
 {
     Tmw__LayerState *states = tm_arena_alloc(arena, (w->layer_count + 1) * sizeof *states);
-    body->layers = tm_arena_alloc(arena, (w->layer_count + 1) * sizeof *body->layers);
+    body->layers = tm_arena_alloc(arena, (w->layer_count + 1) * sizeof(Tmw__LayerState *));
     if (states == NULL || body->layers == NULL) return false;
     for (uint32_t l = 0; l < w->layer_count; l++) {
         if (!w->layers[l].have) continue;
@@ -46,7 +46,7 @@ static bool report_layers(struct tm_worker *w, struct tm_arena *arena, Tmw__Repo
 static bool report_copies(const struct tm_worker *w, struct tm_arena *arena, Tmw__Report *body)
 {
     Tmw__CopyPart *parts = tm_arena_alloc(arena, (w->copies.count + 1) * sizeof *parts);
-    body->copies = tm_arena_alloc(arena, (w->copies.count + 1) * sizeof *body->copies);
+    body->copies = tm_arena_alloc(arena, (w->copies.count + 1) * sizeof(Tmw__CopyPart *));
     if (parts == NULL || body->copies == NULL) return false;
     for (size_t i = 0; i < w->copies.count && body->n_copies < TM_MESSAGE_LIST_MAX; i++) {
         const struct tm_copy_part *part = &w->copies.parts[i];
