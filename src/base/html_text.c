@@ -137,8 +137,10 @@ struct tm_html_axis tm_html_time_axis(double end_s)
 size_t tm_html_ticks(const struct tm_html_axis *axis, double ticks[TM_HTML_TICKS_MAX])
 {
     size_t count = 0;
-    for (double i = 0; count < TM_HTML_TICKS_MAX && i * axis->step <= axis->end * (1 + 1e-9); i++)
-        ticks[count++] = i * axis->step;
+    for (; count < TM_HTML_TICKS_MAX; count++) {
+        ticks[count] = (double)count * axis->step;
+        if (ticks[count] > axis->end * (1 + 1e-9)) break;
+    }
     return count;
 }
 

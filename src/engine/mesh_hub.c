@@ -5,6 +5,7 @@
 #include "engine/mesh_hub_internal.h"
 #include "wire/peer_links.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -291,6 +292,7 @@ static bool is_linked(const struct tm_mesh_hub *hub, int rank)
 /* The hello of one who came in is of our generation: answer it. */
 static void admit(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
 {
+    assert(hub->mesh != NULL);
     int rank = rank_of(hub->mesh, link->greeting.from);
     bool wanted = rank > hub->mesh->mesh.rank && !hub->mesh->members[rank].lost && !is_linked(hub, rank);
     link->rank = rank;

@@ -63,8 +63,8 @@ static void count_from(struct counting *counting, int stage, int lost, double wa
 /* Draws without replacement: instance k < pipelines x stages holds stage k mod stages. */
 static void draw_losses(struct counting *counting, int stages, int nodes, int lost)
 {
-    struct tm_random random = tm_random_make(0x7469646d, (uint64_t)(nodes * 4096 + lost));
-    int ids[TM_SHAPE_NODES_MAX];
+    struct tm_random random = tm_random_make(0x7469646d, (uint64_t)nodes * 4096 + (uint64_t)lost);
+    int ids[TM_SHAPE_NODES_MAX] = {0};
     for (int i = 0; i < nodes; i++)
         ids[i] = i;
     counting->survivors.probability = 1.0 / TM_LOSSES_DRAWN;

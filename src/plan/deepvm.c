@@ -115,8 +115,8 @@ static void search_pair(const struct tm_deepvm_data *data, const struct tm_deepv
 static int search_tiering(const struct tm_deepvm_data *data, const struct tm_deepvm_request *request, bool scale,
                           struct best *best, struct tm_error *e)
 {
-    double z[SIMULATION_COUNT_MAX + 1];
-    double k[SIMULATION_COUNT_MAX + 1];
+    double z[SIMULATION_COUNT_MAX + 1] = {0};
+    double k[SIMULATION_COUNT_MAX + 1] = {0};
     for (size_t v = 0; v < data->instance_count; v++) {
         const struct tm_deepvm_instance *gpu = &data->instances[v];
         if (!has_gpu(gpu)) continue;

@@ -54,6 +54,7 @@ static void clear(struct ways *ways, size_t shapes)
 /* Is there a way to the same shape with as many samples and as little left? */
 static bool is_beaten(const struct ways *ways, int shape, double samples, double left_ms)
 {
+    assert(ways->list != NULL || ways->first[shape] == NOTHING);
     for (int i = ways->first[shape]; i != NOTHING; i = ways->list[i].next)
         if (ways->list[i].samples >= samples && ways->list[i].left_ms <= left_ms) return true;
     return false;
@@ -63,6 +64,7 @@ static int keep(struct ways *ways, struct way way, struct tm_error *e)
 {
     if (is_beaten(ways, way.shape, way.samples, way.left_ms)) return 0;
     for (int *link = &ways->first[way.shape]; *link != NOTHING;) {
+        assert(ways->list != NULL);
         struct way *other = &ways->list[*link];
         if (other->samples <= way.samples && other->left_ms >= way.left_ms)
             *link = other->next;

@@ -272,10 +272,8 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
 /* 16 hexadecimal digits. */
 static bool read_job(const char *text, uint64_t *out)
 {
-    int length = 0;
-    unsigned long long number = 0;
-    if (strlen(text) != 16 || sscanf(text, "%16llx%n", &number, &length) != 1 || length != 16) return false;
-    *out = number;
+    if (strlen(text) != 16 || strspn(text, "0123456789abcdefABCDEF") != 16) return false;
+    *out = strtoull(text, NULL, 16);
     return true;
 }
 

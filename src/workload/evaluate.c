@@ -199,7 +199,7 @@ static void summarise(const struct outcome *outcomes, size_t count, double *scra
     out->gpu_bound = count_errors(outcomes, count, NULL, true, scratch);
     for (size_t i = 0; i < count; i++) {
         const char *network = outcomes[i].network;
-        bool seen = false;
+        bool seen = network == NULL;
         for (size_t k = 0; k < out->network_count && !seen; k++)
             seen = strcmp(out->networks[k].network, network) == 0;
         if (seen || out->network_count == TM_EVALUATION_NETWORKS_MAX) continue;

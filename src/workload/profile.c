@@ -205,9 +205,16 @@ static void *get_rows(const struct tm_profile *profile, enum table table)
     return rows;
 }
 
-static size_t *count_of(const struct tm_profile *profile, enum table table)
+static size_t *count_of(struct tm_profile *profile, enum table table)
 {
-    return (size_t *)((char *)(uintptr_t)profile + tables[table].count_at);
+    return (size_t *)((char *)profile + tables[table].count_at);
+}
+
+static size_t row_count(const struct tm_profile *profile, enum table table)
+{
+    size_t count;
+    memcpy(&count, (const char *)profile + tables[table].count_at, sizeof count);
+    return count;
 }
 
 static int append_row(struct tm_profile *profile, enum table table, const void *row)
@@ -508,12 +515,12 @@ static void put_table(const struct tm_profile *profile, enum table table, struct
     const struct column *columns = tables[table].columns;
     size_t column_count = tables[table].column_count;
     const char *rows = get_rows(profile, table);
-    if (*count_of(profile, table) == 0) return;
+    if (row_count(profile, table) == 0) return;
     tm_text_printf(out, "\n%s\n", tables[table].name);
     for (size_t i = 0; i < column_count; i++)
         tm_text_printf(out, "%s%s", i > 0 ? "," : "", columns[i].name);
     tm_text_putc(out, '\n');
-    for (size_t r = 0; r < *count_of(profile, table); r++) {
+    for (size_t r = 0; r < row_count(profile, table); r++) {
         for (size_t i = 0; i < column_count; i++) {
             if (i > 0) tm_text_putc(out, ',');
             put_field(out, &columns[i], rows + r * tables[table].row_size + columns[i].at);
