@@ -149,7 +149,8 @@ static void put_title(struct page *page, const struct tm_picture_options *option
         put(page, TM_YELLOW, options->note);
         end_line(page);
     } else if (s->reason[0] != '\0') {
-        put(page, TM_YELLOW, s->state == TM_JOB_FAILED ? "" : "waits for ");
+        bool ends = s->state == TM_JOB_FAILED || s->state == TM_JOB_STOPPING || s->state == TM_JOB_STOPPED;
+        put(page, TM_YELLOW, ends ? "" : "waits for "); /* else it says why */
         put(page, TM_YELLOW, s->reason);
         end_line(page);
     }
