@@ -121,21 +121,6 @@ struct fleet {
     double spot_usd_h;
 };
 
-static const struct tm_instance *find_instance(struct tm_cli *cli, const struct tm_catalog *catalog, const char *name,
-                                               struct tm_error *e)
-{
-    struct tm_suggest suggest = {.word = name};
-    for (size_t i = 0; i < catalog->instance_count; i++) {
-        const struct tm_instance *instance = &catalog->instances[i];
-        tm_suggest_offer(&suggest, instance->name);
-        if (strcasecmp(instance->name, name) == 0 && tm_given_matches(cli, "cloud", instance->cloud)) return instance;
-    }
-    (void)tm_error_set(e, TM_EUSAGE, "--fleet: no instance type \"%.60s\" in the catalogue%s%s%s", name,
-                       suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
-                       suggest.best != NULL ? "?" : "");
-    return NULL;
-}
-
 static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const char *text, size_t length,
                      struct fleet *fleet, struct tm_error *e)
 {
@@ -150,11 +135,12 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
         return tm_error_set(e, TM_EUSAGE, "--fleet: expected from 1 to 100000 of %s", name);
     if (fleet->group_count == TM_FLEET_GROUPS_MAX)
         return tm_error_set(e, TM_ELIMIT, "--fleet: more than %d kinds of instance", TM_FLEET_GROUPS_MAX);
-    const struct tm_instance *instance = find_instance(cli, catalog, name, e);
-    if (instance == NULL) return -(int)TM_EUSAGE;
+    const struct tm_instance *instance = NULL;
+    int rc = tm_knowledge_instance(cli, catalog, name, &instance, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "--fleet");
     struct tm_fleet_group *group = &fleet->groups[fleet->group_count];
     if (instance->gpus < 1) return tm_error_set(e, TM_EUSAGE, "--fleet: %s has no GPU", instance->name);
-    int rc = tm_knowledge_gpu(catalog, instance->gpu, &group->gpu, e);
+    rc = tm_knowledge_gpu(catalog, instance->gpu, &group->gpu, e);
     if (rc != 0) return rc;
     (void)snprintf(fleet->names[fleet->group_count], sizeof fleet->names[0], "%s", instance->name);
     group->instance = fleet->names[fleet->group_count];

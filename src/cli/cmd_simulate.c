@@ -60,6 +60,15 @@ int tm_cmd_each_value(struct tm_cli *cli, const char *name, void *context,
     return rc;
 }
 
+/* Whether the policy's forecast looks that far ahead; said where it does not. */
+static bool can_look(const struct tm_policy_info *info, int horizon)
+{
+    if (info->forecast < 0 || tm_forecast_looks((enum tm_forecast_method)info->forecast, horizon)) return true;
+    tm_log(TM_LOG_WARN, "policy %s is left out: its forecast looks 5, 7 or more intervals ahead, not %d", info->name,
+           horizon);
+    return false;
+}
+
 static int add_policy(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
 {
     struct request *request = context;
@@ -69,6 +78,7 @@ static int add_policy(struct tm_cli *cli, void *context, const char *name, struc
     for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
         tm_suggest_offer(&suggest, info->name);
         if (strcmp(name, "all") != 0 && strcmp(name, info->name) != 0) continue;
+        if (strcmp(name, "all") == 0 && !can_look(info, request->options.horizon)) continue;
         bool there = false;
         for (size_t i = 0; i < request->policy_count; i++)
             there = there || request->policies[i] == info;
@@ -160,15 +170,8 @@ static int read_prices(struct tm_cli *cli, struct request *request, struct tm_er
     if (tm_given(cli, "instance")) request->instance = tm_given_text(cli, "instance");
     const char *name = request->instance != NULL ? request->instance : "p3.2xlarge";
     const struct tm_instance *found = NULL;
-    struct tm_suggest suggest = {.word = name};
-    for (size_t i = 0; found == NULL && i < request->catalog.instance_count; i++) {
-        tm_suggest_offer(&suggest, request->catalog.instances[i].name);
-        if (strcasecmp(request->catalog.instances[i].name, name) == 0) found = &request->catalog.instances[i];
-    }
-    if (found == NULL && tm_given(cli, "instance"))
-        return tm_error_set(e, TM_EUSAGE, "--instance: no type \"%.60s\" in the catalogue%s%s%s", name,
-                            suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
-                            suggest.best != NULL ? "?" : "");
+    int rc = tm_knowledge_instance(NULL, &request->catalog, name, &found, e);
+    if (rc != 0 && tm_given(cli, "instance")) return tm_error_wrap(e, rc, "--instance");
     double spot = found != NULL ? tm_catalog_cheapest(&request->catalog, found, TM_PRICE_SPOT) : NAN;
     double on_demand = found != NULL ? tm_catalog_cheapest(&request->catalog, found, TM_PRICE_ON_DEMAND) : NAN;
     for (size_t i = 0; i < request->trace_count; i++) {

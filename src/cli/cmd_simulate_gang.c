@@ -212,6 +212,10 @@ static void put_run(struct tm_jsonout *json, const struct request *request, cons
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "policy", run->policy->name);
     tm_jsonout_string(json, "trace", run->trace);
+    tm_jsonout_null(json, "model"); /* hours of work, whatever is trained: no samples are counted */
+    tm_jsonout_null(json, "samples");
+    tm_jsonout_null(json, "samples_per_s");
+    tm_jsonout_null(json, "fraction_of_ideal");
     tm_jsonout_integer(json, "gang", request->options.gang);
     tm_jsonout_object(json, "stall_s");
     tm_jsonout_number(json, "migrate", 0);
@@ -225,8 +229,13 @@ static void put_run(struct tm_jsonout *json, const struct request *request, cons
     put_rounded(json, "on_demand_only_usd", r->on_demand_only_usd);
     put_rounded(json, "spot_hours", r->spot_s / 3600);
     put_rounded(json, "on_demand_hours", r->on_demand_s / 3600);
+    tm_jsonout_null(json, "usd_per_million_samples");
     put_rounded(json, "finished_at_s", r->finished_at_s);
     tm_jsonout_bool(json, "deadline_met", r->deadline_met);
+    tm_jsonout_object(json, "decision_us"); /* not timed: a comparison of a few numbers */
+    tm_jsonout_null(json, "mean");
+    tm_jsonout_null(json, "max");
+    tm_jsonout_end(json);
     tm_jsonout_bool(json, "trace_ended", r->trace_ended);
     tm_jsonout_end(json);
 }

@@ -14,9 +14,7 @@ static int predict(struct tm_cli *cli, const struct tm_catalog *catalog, const s
 {
     struct tm_speed_context *context = &out->predicted;
     const struct tm_instance *instance = NULL;
-    for (size_t i = 0; instance == NULL && i < catalog->instance_count; i++)
-        if (strcasecmp(catalog->instances[i].name, name) == 0) instance = &catalog->instances[i];
-    if (instance == NULL || instance->gpus < 1)
+    if (tm_knowledge_instance(NULL, catalog, name, &instance, NULL) != 0 || instance->gpus < 1)
         return tm_error_set(e, TM_EUSAGE,
                             "%s has no measured layouts, and %s is no GPU instance of the catalogue; "
                             "give --instance",

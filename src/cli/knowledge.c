@@ -34,6 +34,23 @@ int tm_knowledge_profile_gpu(struct tm_cli *cli, const struct tm_catalog *catalo
     return tm_knowledge_gpu(catalog, asked != NULL ? asked : "H200", out, e);
 }
 
+int tm_knowledge_instance(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name,
+                          const struct tm_instance **out, struct tm_error *e)
+{
+    struct tm_suggest suggest = {.word = name};
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        const struct tm_instance *instance = &catalog->instances[i];
+        tm_suggest_offer(&suggest, instance->name);
+        if (strcasecmp(instance->name, name) != 0) continue;
+        if (cli != NULL && !tm_given_matches(cli, "cloud", instance->cloud)) continue;
+        *out = instance;
+        return 0;
+    }
+    return tm_error_set(e, TM_EUSAGE, "no instance type \"%.60s\" in the catalogue%s%s%s", name,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
 static bool find_shipped(struct tm_cli *cli, const char *network, struct tm_model *model)
 {
     char name[128];

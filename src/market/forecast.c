@@ -33,6 +33,12 @@ struct tm_forecaster {
     int count_max;
 };
 
+bool tm_forecast_looks(enum tm_forecast_method method, int horizon)
+{
+    if (horizon < 1 || horizon > TM_FORECAST_STEPS_MAX) return false;
+    return method != TM_FORECAST_PARCAE || tm_parcae__looks(horizon);
+}
+
 /* ---- life ---- */
 
 int tm_forecaster_create(const struct tm_forecaster_options *options, struct tm_forecaster **out_forecaster,

@@ -15,12 +15,16 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { TM_FORECAST_STEPS_MAX = 64, TM_FORECAST_COUNT_MAX = 4096 };
 
 enum tm_forecast_method { TM_FORECAST_LAST, TM_FORECAST_PARCAE, TM_FORECAST_TIDEMILL };
 extern const char *const tm_forecast_methods[]; /* "last", "parcae", "tidemill"; NULL-terminated */
+
+/* Whether a method forecasts that many intervals ahead: parcae has windows for 5, 7 and more alone. */
+bool tm_forecast_looks(enum tm_forecast_method method, int horizon);
 
 struct tm_forecaster_options {
     enum tm_forecast_method method;

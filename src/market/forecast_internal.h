@@ -32,6 +32,7 @@ const double *tm_last_errors__at(const struct tm_last_errors *errors, int step, 
 /* ---- methods ---- */
 
 struct tm_parcae;
+bool tm_parcae__looks(int horizon);
 int tm_parcae__create(const struct tm_forecaster_options *options, struct tm_parcae **out, struct tm_error *e);
 void tm_parcae__destroy(struct tm_parcae *parcae);
 void tm_parcae__observe(struct tm_parcae *parcae, int count, int losses);

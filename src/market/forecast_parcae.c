@@ -93,6 +93,11 @@ static int window_of(int horizon)
     }
 }
 
+bool tm_parcae__looks(int horizon)
+{
+    return window_of(horizon) > 0;
+}
+
 static void remove_spikes(int *x, int n)
 {
     for (int width = SPIKE_MAX; width >= 1; width--) {

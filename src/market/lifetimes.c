@@ -303,16 +303,16 @@ static int read_events(struct reader *reader, struct tm_csv *csv, struct alive *
     double now_s = 0;
     int rc;
     while ((rc = tm_csv_next(csv, e)) > 0) {
-        double ms;
+        int64_t ms;
         struct instance *instance;
         struct tm_slice time = field(csv, 0);
         struct tm_slice what = field(csv, 1);
         bool adds = tm_slice_equals(what, "add");
-        if (csv->field_count != 3 || !tm_number_double(time.data, time.length, &ms) ||
-            (!adds && !tm_slice_equals(what, "remove")))
+        if (csv->field_count != 3 || !tm_number_i64(time.data, time.length, &ms) || ms < 0 ||
+            (!adds && !tm_slice_equals(what, "remove")) || field(csv, 2).length == 0)
             return tm_error_set(e, TM_EINPUT, "%s:%d: expected milliseconds, add or remove, and a name", reader->file,
                                 csv->line);
-        now_s = fmax(now_s, ms / 1000);
+        now_s = fmax(now_s, (double)ms / 1000);
         rc = find_instance(alive, field(csv, 2), &instance, e);
         if (rc == 0 && adds && isnan(instance->since_s)) instance->since_s = now_s;
         if (rc == 0 && !adds && !isnan(instance->since_s)) rc = end_life(reader, instance, now_s, TM_LIFETIME_LOST, e);
