@@ -1,5 +1,5 @@
-/* Counts of instances over time as pools might have them, and as none has: made up from a seed, to see what forecasts
- * make of traces that they were not chosen on. */
+/* Counts of instances over time as pools might have them, and as none has: made up from a seed. The forecast's
+ * constants were chosen with an eye on these kinds, so they are no proof of what it does on others. */
 #ifndef TM_MARKET_TEST_MADE_UP_COUNTS_H
 #define TM_MARKET_TEST_MADE_UP_COUNTS_H
 

@@ -200,10 +200,10 @@ static void test_shared_traces(void **state)
     if (run == 0) skip();
 }
 
-/* Traces that nothing was chosen on: fleets that grow or shrink, steadily or by chance, walks, bursts, cycles, steps,
- * large ones. Against `last` with its errors: CRPS better on three quarters; not more than 2% worse, but on a few, and
- * on those not more than 4%; the median never worse by more than 1%; calibrated. doc/forecast-and-lifetimes.md names
- * the few. */
+/* Made-up traces, which our constants were chosen on, too: fleets that grow or shrink, steadily or by chance, walks,
+ * bursts, cycles, steps, large ones. Against `last` with its errors: CRPS better on three quarters; not more than 2%
+ * worse, but on a few, and on those not more than 4%; the median never worse by more than 1%; calibrated.
+ * doc/forecast-and-lifetimes.md names the few. */
 static void test_made_up_traces(void **state)
 {
     (void)state;
