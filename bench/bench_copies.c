@@ -2,7 +2,7 @@
  *
  * Ours: from a worker's snapshot (a block whose hash was made when it was taken) to a file that is whole, synced and
  * renamed; and back: read and checked by its hash, and once more with the copy to where an engine has its layers. By
- * the worker's own threads, as a worker asks them: four files at a time. The disk: the same bytes, from and to the same
+ * the worker's own threads, as a worker asks them: writes a few files ahead, reads all at once. The disk: the same bytes, from and to the same
  * memory, as files of the same sizes by as many threads with O_DIRECT in calls of 8 MiB, with fdatasync; nothing is
  * hashed, renamed or copied. Files are new in every round, as those of a set are; the old ones are removed in between.
  * Memory that no process has used yet is dear on a virtual machine: the first restore of a worker pays for it, is
@@ -115,7 +115,7 @@ static double ours(struct bench *b)
     double begin_s = now_s();
     for (uint32_t l = 0; l < b->layers; l++) {
         struct tm_copy_name name = {.set = 1, .step = 1, .layer = l, .size = b->length, .hash = b->hash[l]};
-        if (l >= TM_COPY_FILES_AT_ONCE) await(b, &answers, l - TM_COPY_FILES_AT_ONCE + 1);
+        if (b->what == WRITE && l >= TM_COPY_FILES_AT_ONCE) await(b, &answers, l - TM_COPY_FILES_AT_ONCE + 1);
         if (b->what == WRITE)
             tm_copy_files_put(files, &name, tm_block_share(b->snapshot[l]));
         else

@@ -6,7 +6,7 @@
 
 #include "store/copy_file.h"
 
-enum { TM_COPY_FILES_AT_ONCE = 4 };
+enum { TM_COPY_FILES_AT_ONCE = 8 };
 
 struct tm_copy_files;
 
