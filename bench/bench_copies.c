@@ -2,12 +2,12 @@
  *
  * Ours: from a worker's snapshot (a block whose hash was made when it was taken) to a file that is whole, synced and
  * renamed; and back: read and checked by its hash, and once more with the copy to where an engine has its layers. By
- * the worker's own threads, as a worker asks them: writes a few files ahead, reads all at once. The disk: the same bytes, from and to the same
- * memory, as files of the same sizes by as many threads with O_DIRECT in calls of 8 MiB, with fdatasync; nothing is
- * hashed, renamed or copied. Files are new in every round, as those of a set are; the old ones are removed in between.
- * Memory that no process has used yet is dear on a virtual machine: the first restore of a worker pays for it, is
- * printed by itself and counts in no ratio. What a snapshot costs the engine (copied and hashed in one pass, into
- * memory that was used before) is printed too.
+ * the worker's own threads, as a worker asks them: writes a few files ahead, reads all at once. The disk: the same
+ * bytes, from and to the same memory, as files of the same sizes by as many threads with O_DIRECT in calls of 8 MiB,
+ * with fdatasync; nothing is hashed, renamed or copied. Files are new in every round, as those of a set are; the old
+ * ones are removed in between. Memory that no process has used yet is dear on a virtual machine: the first restore of a
+ * worker pays for it, is printed by itself and counts in no ratio. What a snapshot costs the engine (copied and hashed
+ * in one pass, into memory that was used before) is printed too.
  *
  * Use: bench_copies FOLDER [MEGABYTES] [LAYERS] [ROUNDS] */
 #include "base/alloc.h"
