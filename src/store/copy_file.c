@@ -43,10 +43,10 @@ static int read_head(const void *from, struct tm_copy_name *out, struct tm_error
                             "is a copy of format 1, which an earlier version of Tidemill wrote: let that "
                             "version finish the job, or start it anew");
     head[HEAD_BYTES - 1] = '\0';
-    int got =
-        memcmp(head, head_start, sizeof head_start - 1) != 0
-            ? 0
-            : sscanf(head + sizeof head_start - 1,
+    int got = 0;
+    if (memcmp(head, head_start, sizeof head_start - 1) == 0)
+        got = sscanf(/* NOLINT(cert-err34-c): what was read is written again below, and must be the same */
+                     head + sizeof head_start - 1,
                      "set %" SCNu64 " step %" SCNu64 " generation %" SCNu64 " layer %" SCNu32 " bytes %" SCNu64
                      " xxh3-128 %16" SCNx64 "%16" SCNx64,
                      &name.set, &name.step, &name.generation, &name.layer, &name.size, &name.hash.high, &name.hash.low);
