@@ -206,6 +206,7 @@ struct generation_seen {
 struct set_seen {
     uint64_t set, step;
     bool dropped;
+    bool given_up; /* a file of it was damaged, and a generation rightly started below it */
     size_t part_count;
     struct {
         uint32_t layer;

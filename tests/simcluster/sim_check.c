@@ -255,6 +255,30 @@ static bool set_unharmed(struct sim *sim, const struct set_seen *set, const stru
     return true;
 }
 
+static bool has_damaged_file(struct sim *sim, const struct set_seen *set)
+{
+    for (size_t p = 0; p < set->part_count; p++) {
+        const struct stored_file *file = file_of(sim, set->set, set->parts[p].layer);
+        if (set->parts[p].holder == 0 && file != NULL && file->damaged) return true;
+    }
+    return false;
+}
+
+/* No set that can be restored holds a later step. One that was found damaged stays given up, though a slow write that
+ * was tried twice may mend its file long after training went on from an older one. */
+static void check_sets_below(struct sim *sim, const struct tm_roster *roster, uint64_t base)
+{
+    for (size_t i = 0; i < sim->set_count; i++) {
+        struct set_seen *set = &sim->sets[i];
+        if (set->dropped || set->given_up || set->step <= base) continue;
+        if (set_unharmed(sim, set, roster))
+            sim_fail(sim, "durable: generation %llu starts from step %llu, but set %llu holds step %llu",
+                     (ull)roster->generation, (ull)base, (ull)set->set, (ull)set->step);
+        else
+            set->given_up = has_damaged_file(sim, set);
+    }
+}
+
 static void check_owners(struct sim *sim, const struct tm_roster *roster, uint64_t base)
 {
     for (size_t i = 0; i < roster->member_count; i++) {
@@ -299,12 +323,7 @@ static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
     orders_started(sim, event->base_step);
     check_owners(sim, &roster, event->base_step);
     check_survivors(sim, &roster, event->base_step);
-    for (size_t i = 0; i < sim->set_count; i++) {
-        const struct set_seen *set = &sim->sets[i];
-        if (set->dropped || set->step <= event->base_step || !set_unharmed(sim, set, &roster)) continue;
-        sim_fail(sim, "durable: generation %llu starts from step %llu, but set %llu holds step %llu",
-                 (ull)event->generation, (ull)event->base_step, (ull)set->set, (ull)set->step);
-    }
+    check_sets_below(sim, &roster, event->base_step);
     sim->rolled_back += event->rolled_back;
     sim_trace(sim, "generation %llu starts from step %llu: %u pipelines of %u stages, %zu members",
               (ull)event->generation, (ull)event->base_step, roster.pipelines, roster.stages, roster.member_count);
