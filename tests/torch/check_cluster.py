@@ -41,7 +41,8 @@ def finish(cluster: Cluster, build: Path, folder: Path, model: str, steps: int, 
         for name, tensor in alone["model"].items():
             torch.testing.assert_close(result["model"][name], tensor, rtol=1e-2, atol=2e-3)
         assert result["lr"] == alone["lr"]
-        assert abs(result["loss"] - alone["loss"]) < 1e-4
+        if result["loss"] is not None:  # it took part in the last step
+            assert abs(result["loss"] - alone["loss"]) < 1e-4
 
 
 def test_kill_notice_join_mlp(build, folder):
@@ -149,10 +150,10 @@ def test_exception(build, folder):
 
 def test_other_weights(build, folder):
     """Workers that begin with other weights are told so."""
-    with begin(build, folder, "mlp", 30, "bitwise", "--unlike") as c:
+    with begin(build, folder, "mlp", 1000000, "bitwise", "--unlike") as c:  # or the first is done before the second comes
         for number in (1, 2):
             c.start_agent(number)
-        c.await_end(60)
+        c.await_end(120)
         if not any("other first weights" in c.log(n) for n in (1, 2)):
             raise Trouble(c.tail())
 

@@ -144,7 +144,7 @@ class Job:
         self._callbacks: List[Callable[[int, Optional[float]], None]] = []
         self._over = False
         self.committed_step = 0
-        self.last_loss: Optional[float] = None
+        self.last_loss: Optional[float] = None  # of that step; None where this worker got its state from others
         self.generation = 0
         self.rank, self.world_size = 0, 1
         if threads is not None or self.bitwise:
@@ -426,6 +426,8 @@ class Job:
         self.has_result = {layer.step for layer in self._state.layers} == {self.steps}
         if self.has_result:
             self._state.refresh(self.steps)
+            if self.committed_step != self.steps:
+                self.last_loss = None
             self.committed_step = self.steps
 
     has_result = False
