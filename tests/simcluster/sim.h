@@ -206,7 +206,8 @@ struct generation_seen {
 struct set_seen {
     uint64_t set, step;
     bool dropped;
-    bool given_up; /* a file of it was damaged, and a generation rightly started below it */
+    bool given_up;  /* a file of it was damaged, and a generation rightly started below it */
+    bool forgotten; /* the record that named it was lost: that it is dropped is not told any more */
     size_t part_count;
     struct {
         uint32_t layer;

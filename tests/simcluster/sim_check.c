@@ -241,7 +241,8 @@ static bool part_unharmed(struct sim *sim, const struct set_seen *set, size_t p,
     if (member == NULL || member->incarnation != set->parts[p].incarnation) return false;
     if (node->worker == NULL || node->incarnation != set->parts[p].incarnation) return false;
     const struct tm_copy_part *copy = part_at(sim, holder, node->incarnation, set->set, set->parts[p].layer);
-    return copy == NULL || tm_hash_equal(tm_hash_of(copy->block->data, copy->name.size), copy->name.hash);
+    if (copy == NULL) return !(set->forgotten && set != &sim->sets[sim->set_count - 1]); /* a later one replaced it */
+    return tm_hash_equal(tm_hash_of(copy->block->data, copy->name.size), copy->name.hash);
 }
 
 static bool set_unharmed(struct sim *sim, const struct set_seen *set, const struct tm_roster *roster)

@@ -651,6 +651,8 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
     size_t written = sim->record_count;
     record_cut(sim, disk_lost ? 0 : sim->record_synced + (size_t)sim_below(sim, unsynced + 1));
     sim->fault_kinds[FAULT_DISK_LOST] += disk_lost;
+    for (size_t i = 0; disk_lost && i < sim->set_count; i++)
+        sim->sets[i].forgotten = true;
     sim->fault_kinds[FAULT_RECORD_CUT] += !disk_lost && sim->record_count < written;
     sim->record_synced = sim->record_count;
     sim_schedule(sim, sim->now_ms + back_in_ms, coordinator_back, 0, 0, 0, 0, NULL, 0);
