@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BACKOFF_MS = 250, BACKOFF_DOUBLINGS = 4, STEADY_MS = 5000, FAILURES_MAX = 6, DEATH_LIMIT_MS = 5000 };
+enum { BACKOFF_MS = 250, BACKOFF_DOUBLINGS = 2, STEADY_MS = 5000, FAILURES_MAX = 6, DEATH_LIMIT_MS = 5000 };
 enum { LAST_WORDS_MS = 2000 };
 
 struct tm_supervisor {
