@@ -11,6 +11,7 @@
  *
  * Use: bench_copies FOLDER [MEGABYTES] [LAYERS] [ROUNDS] */
 #include "base/alloc.h"
+#include "bench_tools.h"
 #include "worker/copy_files.h"
 
 #include <errno.h>
@@ -42,11 +43,6 @@ static void fail(const char *what)
 {
     (void)fprintf(stderr, "bench_copies: %s: %s\n", what, strerror(errno));
     exit(1);
-}
-
-static double now_s(void)
-{
-    return (double)tm_env_real()->monotonic_ns(tm_env_real()) * 1e-9;
 }
 
 /* ---- ours ---- */
@@ -112,7 +108,7 @@ static double ours(struct bench *b)
     struct answers answers = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     struct tm_copy_files *files = NULL;
     if (tm_copy_files_create(tm_env_real(), b->folder, on_done, &answers, &files, NULL) != 0) fail("copy files");
-    double begin_s = now_s();
+    double begin_s = bench_now_s();
     for (uint32_t l = 0; l < b->layers; l++) {
         struct tm_copy_name name = {.set = 1, .step = 1, .layer = l, .size = b->length, .hash = b->hash[l]};
         if (b->what == WRITE && l >= TM_COPY_FILES_AT_ONCE) await(b, &answers, l - TM_COPY_FILES_AT_ONCE + 1);
@@ -122,7 +118,7 @@ static double ours(struct bench *b)
             tm_copy_files_get(files, 1, l, b->length, b->pool);
     }
     await(b, &answers, b->layers);
-    double took_s = now_s() - begin_s;
+    double took_s = bench_now_s() - begin_s;
     if (answers.good != b->layers) fail("a copy is not what it should be");
     tm_copy_files_destroy(files);
     return took_s;
@@ -166,28 +162,15 @@ static double disk(const struct bench *b)
 {
     struct direct direct = {.b = b, .write = b->what == WRITE};
     pthread_t threads[TM_COPY_FILES_AT_ONCE];
-    double begin_s = now_s();
+    double begin_s = bench_now_s();
     for (size_t i = 0; i < TM_COPY_FILES_AT_ONCE; i++)
         if (pthread_create(&threads[i], NULL, direct_files, &direct) != 0) fail("thread");
     for (size_t i = 0; i < TM_COPY_FILES_AT_ONCE; i++)
         (void)pthread_join(threads[i], NULL);
-    return now_s() - begin_s;
+    return bench_now_s() - begin_s;
 }
 
 /* ---- side by side ---- */
-
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a;
-    const double *y = b;
-    return *x < *y ? -1 : *x > *y ? 1 : 0;
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[count / 2];
-}
 
 static void compare(struct bench *b, enum what what)
 {
@@ -205,9 +188,11 @@ static void compare(struct bench *b, enum what what)
         theirs[i] = i % 2 == 0 ? second_s : first_s;
         ratio[i] = theirs[i] / us[i];
     }
-    double middle = median(ratio, b->rounds);
+    size_t rounds = (size_t)b->rounds;
+    double middle = bench_median(ratio, rounds);
+    bench_sort(ratio, rounds);
     printf("%-18s %6.0f MB/s   O_DIRECT %6.0f MB/s   ratio %.2f (%.2f to %.2f)   target 0.80: %s\n", words[what],
-           mb / median(us, b->rounds), mb / median(theirs, b->rounds), middle, ratio[0], ratio[b->rounds - 1],
+           mb / bench_median(us, rounds), mb / bench_median(theirs, rounds), middle, ratio[0], ratio[rounds - 1],
            middle >= 0.8 ? "met" : "MISSED");
 }
 
@@ -223,18 +208,18 @@ static void prepare(struct bench *b)
             b->engine[l][i] = (uint8_t)((i + l) * 2654435761U >> 13);
         memset(b->snapshot[l]->data, 0, b->length);
     }
-    double begin_s = now_s();
+    double begin_s = bench_now_s();
     for (uint32_t l = 0; l < b->layers; l++)
         b->hash[l] = tm_hash_copy(b->snapshot[l]->data, b->engine[l], b->length);
-    double snapshot_s = now_s() - begin_s;
-    begin_s = now_s();
+    double snapshot_s = bench_now_s() - begin_s;
+    begin_s = bench_now_s();
     for (uint32_t l = 0; l < b->layers; l++)
         if (!tm_hash_equal(tm_hash_of(b->snapshot[l]->data, b->length), b->hash[l])) fail("hash");
-    double hash_s = now_s() - begin_s;
-    begin_s = now_s();
+    double hash_s = bench_now_s() - begin_s;
+    begin_s = bench_now_s();
     for (uint32_t l = 0; l < b->layers; l++)
         memcpy(b->engine[l], b->snapshot[l]->data, b->length);
-    double copy_s = now_s() - begin_s;
+    double copy_s = bench_now_s() - begin_s;
     double mb = (double)b->length * b->layers / 1e6;
     printf("one thread: snapshot (copied and hashed) %.0f MB/s; hash %.0f MB/s; copy %.0f MB/s\n", mb / snapshot_s,
            mb / hash_s, mb / copy_s);

@@ -5,6 +5,7 @@
  * Kinds take turns step by step; a line a kind: KIND, tokens per CPU second (best and median step), wall seconds of a
  * step, GFLOP/s, megabytes sent in a step. */
 #include "base/alloc.h"
+#include "bench_tools.h"
 #include "engine/train_worker.h"
 
 #include <pthread.h>
@@ -127,17 +128,10 @@ static void sgemm_step(const struct tm_engine_options *options, int64_t step, st
     out->wall_s[step] = wall_now() - wall;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a;
-    const double *y = b;
-    return *x < *y ? -1 : *x > *y ? 1 : 0;
-}
-
 static void report(const char *kind, struct measured *m, int64_t steps, double tokens, double flops)
 {
-    qsort(m->cpu_s + 1, (size_t)steps - 1, sizeof(double), ascending); /* the first step warms up */
-    qsort(m->wall_s + 1, (size_t)steps - 1, sizeof(double), ascending);
+    bench_sort(m->cpu_s + 1, (size_t)steps - 1); /* the first step warms up */
+    bench_sort(m->wall_s + 1, (size_t)steps - 1);
     double best = m->cpu_s[1];
     double median = m->cpu_s[1 + (steps - 1) / 2];
     printf("%-8s %9.1f best %9.1f median tokens/cpu-s   wall %.4f s   %.1f GFLOP/s   %.2f MB sent\n", kind,

@@ -4,7 +4,7 @@
  *
  * Use: bench_keeping [FOLDER]; the record goes to a new folder there (/tmp). */
 #include "base/alloc.h"
-#include "base/env.h"
+#include "bench_tools.h"
 #include "store/copies.h"
 #include "store/record.h"
 #include "wire/message.h"
@@ -17,11 +17,6 @@
 
 enum { LAYER_BYTES = 16 << 20, LAYERS = 16, CHUNK_BYTES = 1 << 20, SYNCED = 200, UNSYNCED = 20000 };
 
-static double now_s(void)
-{
-    return (double)tm_env_real()->monotonic_ns(tm_env_real()) * 1e-9;
-}
-
 static void must(int good, const char *what)
 {
     if (good) return;
@@ -33,12 +28,12 @@ static double write_loop_s(const char *path, const void *data, size_t length, in
 {
     int file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
     must(file >= 0, "cannot write files here");
-    double start_s = now_s();
+    double start_s = bench_now_s();
     for (int i = 0; i < rounds; i++) {
         must(write(file, data, length) == (ssize_t)length, "write");
         if (sync) must(fsync(file) == 0, "fsync");
     }
-    double took_s = now_s() - start_s;
+    double took_s = bench_now_s() - start_s;
     (void)close(file);
     (void)unlink(path);
     return took_s;
@@ -52,7 +47,7 @@ static void bench_memory(const uint8_t *layer, uint8_t *room)
     struct tm_block_pool *pool = tm_block_pool_create();
     must(pool != NULL, "no memory");
     tm_copies_init(&copies, (uint64_t)LAYER_BYTES * LAYERS, pool);
-    double put_s = now_s();
+    double put_s = bench_now_s();
     for (uint32_t l = 0; l < LAYERS; l++) {
         name.layer = l;
         for (uint64_t offset = 0; offset < LAYER_BYTES; offset += CHUNK_BYTES) {
@@ -60,10 +55,10 @@ static void bench_memory(const uint8_t *layer, uint8_t *room)
             must(tm_copies_put(&copies, &name, offset, layer + offset, CHUNK_BYTES, &received, NULL) == 0, "put");
         }
     }
-    put_s = now_s() - put_s;
+    put_s = bench_now_s() - put_s;
     tm_copies_deinit(&copies);
     tm_block_pool_destroy(pool);
-    double copy_s = now_s();
+    double copy_s = bench_now_s();
     for (uint32_t l = 0; l < LAYERS; l++) { /* into fresh memory, as a copy is */
         uint8_t *fresh = tm_alloc(LAYER_BYTES);
         must(fresh != NULL, "no memory");
@@ -71,7 +66,7 @@ static void bench_memory(const uint8_t *layer, uint8_t *room)
         room[l] = fresh[l];
         tm_free(fresh);
     }
-    copy_s = now_s() - copy_s;
+    copy_s = bench_now_s() - copy_s;
     printf("copies in memory: %.0f MB in chunks of 1 MiB, hashed, at %.0f MB/s, %.2f of memcpy into fresh memory\n", mb,
            mb / put_s, copy_s / put_s);
 }
@@ -94,11 +89,11 @@ static double record_s(const char *path, const struct tm_text *event, int count,
     struct tm_record *record = NULL;
     struct tm_error e = {.text = ""};
     must(tm_record_open(path, &record, &e) == 0, e.text);
-    double start_s = now_s();
+    double start_s = bench_now_s();
     for (int i = 0; i < count; i++)
         must(tm_record_append(record, event->data, event->length, sync, NULL) == 0, "append");
     must(tm_record_flush(record, NULL) == 0, "flush");
-    double took_s = now_s() - start_s;
+    double took_s = bench_now_s() - start_s;
     tm_record_close(record);
     (void)unlink(path);
     return took_s;

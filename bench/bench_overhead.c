@@ -9,6 +9,7 @@
  * Use: bench_overhead TIDEMILL [ROUNDS [STEPS]] */
 #include "base/alloc.h"
 #include "base/env.h"
+#include "bench_tools.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -31,26 +32,6 @@ static void fail(const char *what, const char *why)
     (void)fprintf(stderr, "bench_overhead: %s: %s\n", what, why);
     if (running > 0) (void)kill(running, SIGTERM);
     exit(1);
-}
-
-static double now_s(void)
-{
-    return (double)tm_env_real()->monotonic_ns(tm_env_real()) * 1e-9;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a;
-    const double *y = b;
-    return *x < *y ? -1 : *x > *y ? 1 : 0;
-}
-
-static double median(const double *values, int count)
-{
-    double sorted[ROUNDS_MAX];
-    memcpy(sorted, values, (size_t)count * sizeof *values);
-    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    return count % 2 != 0 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
 }
 
 /* ---- which process took how much ---- */
@@ -165,7 +146,7 @@ static void find_hash(const char *log, char out[64])
 
 static struct cost run_to_end(char *const *words, const char *log)
 {
-    struct cost cost = {.wall_s = now_s()};
+    struct cost cost = {.wall_s = bench_now_s()};
     struct processes all = {.count = 0};
     struct rusage usage;
     int status = 0;
@@ -176,7 +157,7 @@ static struct cost run_to_end(char *const *words, const char *log)
         if (ended == running) break;
         tm_env_real()->sleep_ms(tm_env_real(), LOOK_MS);
     }
-    cost.wall_s = now_s() - cost.wall_s;
+    cost.wall_s = bench_now_s() - cost.wall_s;
     running = 0;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail(log, "the command failed");
     cost.cpu_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
@@ -258,10 +239,10 @@ static void row(const char *what, const double *plain_s, const double *full_s, i
         least = fmin(least, ratio[i]);
         most = fmax(most, ratio[i]);
     }
-    double middle = median(ratio, rounds);
+    double middle = bench_median(ratio, (size_t)rounds);
     printf("%-24s plain %7.0f   fault tolerant %7.0f   ratio %.3f (%.3f to %.3f)   target 0.970: %s\n", what,
-           TOKENS_STEP / median(plain_s, rounds), TOKENS_STEP / median(full_s, rounds), middle, least, most,
-           middle >= 0.97 ? "met" : "MISSED");
+           TOKENS_STEP / bench_median(plain_s, (size_t)rounds), TOKENS_STEP / bench_median(full_s, (size_t)rounds),
+           middle, least, most, middle >= 0.97 ? "met" : "MISSED");
 }
 
 int main(int argc, char **argv)
@@ -281,7 +262,7 @@ int main(int argc, char **argv)
         if (strcmp(plain.longest.hash, full.longest.hash) != 0) fail("weights", "are not the same");
     }
     printf("fault tolerance without faults, two workers, %d steps of %.0f ms, median of %d turns, same weights:\n",
-           steps, 1000 * median(plain.wall_s, rounds), rounds);
+           steps, 1000 * bench_median(plain.wall_s, (size_t)rounds), rounds);
     row("tokens per CPU second", plain.cpu_s, full.cpu_s, rounds);
     row("tokens per wall second", plain.wall_s, full.wall_s, rounds);
     printf("CPU of the last run, starting and ending included:");

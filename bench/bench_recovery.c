@@ -12,6 +12,7 @@
 #include "api/api_client.h"
 #include "base/alloc.h"
 #include "base/paths.h"
+#include "bench_tools.h"
 #include "run/run_tap.h"
 #include "run/state_folder.h"
 
@@ -46,20 +47,6 @@ static int64_t now_ms(void)
 static void pause_ms(int64_t ms)
 {
     tm_env_real()->sleep_ms(tm_env_real(), ms);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a;
-    const double *y = b;
-    return *x < *y ? -1 : *x > *y ? 1 : 0;
-}
-
-static double median(double *values, size_t count)
-{
-    if (count == 0) return NAN;
-    qsort(values, count, sizeof *values, ascending);
-    return values[count / 2];
 }
 
 /* ---- a run ---- */
@@ -211,7 +198,7 @@ static double undisturbed_step_ms(const struct history *h)
             steps[count++] =
                 (double)(h->told_ms[i] - h->told_ms[i - 1]) / (double)(h->told_step[i] - h->told_step[i - 1]);
     }
-    return median(steps, count);
+    return bench_median(steps, count);
 }
 
 /* ---- victims ---- */
@@ -265,7 +252,7 @@ static void row(const char *what, double *values, size_t count, double target_s,
     double worst = -INFINITY;
     for (size_t i = 0; i < count; i++)
         worst = fmax(worst, values[i]);
-    double middle = median(values, count);
+    double middle = bench_median(values, count);
     printf("%-34s %7.3f s median %7.3f s worst of %-3zu", what, middle, worst, count);
     printf("  target %.1f s: %s", target_s, middle <= target_s ? "met   " : "MISSED");
     if (rival_s > 0) printf("  ratio %.3f of %s (%.0f s)", middle / rival_s, rival, rival_s);
@@ -338,7 +325,7 @@ static void report_coordinator(const struct history *h, const int64_t *killed_ms
     }
     row("coordinator killed: it is back", back, count, 2, 0, "");
     printf("%-34s %5.1f%% of the undisturbed pace meanwhile (median); torchrun: losing the head loses the job\n",
-           "  training went on", 100 * median(pace, count));
+           "  training went on", 100 * bench_median(pace, count));
 }
 
 static void bench_kills(const char *tidemill, const char *folder, int rounds)
@@ -367,7 +354,7 @@ static void bench_kills(const char *tidemill, const char *folder, int rounds)
         found[count++] = detection_s(h, kills.worker_ms[i]);
     }
     printf("an undisturbed step takes %.1f ms; a loss is known after %.0f ms (median)\n", step_ms,
-           1000 * median(found, count));
+           1000 * bench_median(found, count));
     row("instance killed, one of four", instance, (size_t)rounds, 1, 17.5, "torchrun elastic, tuned");
     row("worker killed alone", worker, (size_t)rounds, 0.3, 5, "torchrun elastic, tuned");
     report_coordinator(h, kills.coordinator_ms, rounds, step_ms);
