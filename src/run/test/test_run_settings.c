@@ -12,7 +12,7 @@ static int settings_of(const char *text, struct tm_run_settings *out, struct tm_
     tm_job_init(&job);
     tm_run_settings_init(out);
     int rc = tm_job_parse("job.yaml", text, strlen(text), &job, e);
-    if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/work", out, e);
+    if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/jobs", out, e);
     tm_job_deinit(&job);
     return rc;
 }
@@ -36,7 +36,7 @@ static void defaults_and_what_is_said(void **state)
                "%s", e.text);
     assert_int_equal(s.engine, TM_RUN_COMMAND);
     assert_true(s.checkpoint_restart);
-    assert_string_equal(s.fleet.trace, "/work/my.csv");
+    assert_string_equal(s.fleet.trace, "/jobs/my.csv");
     assert_int_equal(s.fleet.notice_ms, 0);
     assert_int_equal(s.fleet.spot_usd_h_millionths, 500000);
     assert_int_equal(s.fleet.on_demand_usd_h_millionths, TM_FLEET_UNSAID);
