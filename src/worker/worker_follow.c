@@ -238,7 +238,7 @@ void tm_worker__follow_end(struct tm_worker *w)
     w->follow = (struct follow){.number = 0};
 }
 
-const struct tm_peer *tm_worker__follow_peer(const struct tm_worker *w, uint64_t id)
+static const struct tm_peer *follow_peer(const struct tm_worker *w, uint64_t id)
 {
     for (size_t i = 0; i < w->follow.peer_count; i++)
         if (w->follow.peers[i].peer.id == id) return &w->follow.peers[i].peer;
@@ -256,7 +256,7 @@ uint64_t tm_worker__follow_step(const struct tm_worker *w)
 
 static void ask(struct tm_worker *w, struct following_layer *layer, int64_t now_ms, struct tm_outbox *out)
 {
-    const struct tm_peer *to = tm_worker__follow_peer(w, layer->source);
+    const struct tm_peer *to = follow_peer(w, layer->source);
     layer->asked = true;
     layer->asked_ms = now_ms;
     if (to == NULL) return;

@@ -278,7 +278,6 @@ void tm_worker__on_follow_data(struct tm_worker *w, int64_t now_ms, const tm_mes
 void tm_worker__follow_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 void tm_worker__follow_end(struct tm_worker *w);
 void tm_worker__serving_end(struct tm_worker *w);
-const struct tm_peer *tm_worker__follow_peer(const struct tm_worker *w, uint64_t id);
 uint64_t tm_worker__follow_step(const struct tm_worker *w);
 void tm_worker__keep_gradients(struct tm_worker *w, uint64_t step, double norm);
 void tm_worker__tell_followers(struct tm_worker *w, struct tm_outbox *out);
