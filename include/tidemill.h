@@ -17,7 +17,7 @@
  *
  * Meanwhile a thread of the library joins, keeps the lease, votes on steps, moves layers between workers and makes
  * copies. It reads a layer's memory whenever no step is being applied, and never writes to it: what was fetched is put
- * into the engine's memory inside tidemill_next, by the engine's own thread. */
+ * into the engine's memory, or given to it, inside tidemill_next, by the engine's own thread. */
 #ifndef TIDEMILL_H
 #define TIDEMILL_H
 
@@ -78,6 +78,11 @@ struct tidemill_engine {
     int (*read_gradient)(void *context, uint32_t layer, void *out, uint64_t bytes);
     int (*advance_layer)(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
                          const void *gradient, uint64_t gradient_bytes);
+    /* Instead of layer_memory, which is not called then: the layer is in `memory`, on a page of its own, and the engine
+     * keeps it there, so that what was read from a disk or came from a peer is not copied once more. By the engine's
+     * thread, inside tidemill_next. The engine reads and writes it until the layer is given anew (in other memory), is
+     * dropped, or tidemill_close; it is the library's to free. Not 0: no room for what else the layer needs. */
+    int (*take_layer)(void *context, uint32_t layer, void *memory, uint64_t bytes);
 };
 
 enum tidemill_kind { TIDEMILL_STEP = 1, TIDEMILL_APPLY = 2 };

@@ -63,6 +63,7 @@ class Engine(ctypes.Structure):
         ("gradient_bytes", LayerBytes),
         ("read_gradient", MoveLayer),
         ("advance_layer", AdvanceLayer),
+        ("take_layer", MoveLayer),
     ]
 
 

@@ -34,10 +34,10 @@ static int init_layer(void *context, uint32_t layer, void *out, uint64_t bytes)
     return engine->init_layer(engine->context, layer, out, bytes);
 }
 
-static void *layer_memory(void *context, uint32_t layer, uint64_t bytes)
+static int take_layer(void *context, uint32_t layer, void *memory, uint64_t bytes)
 {
     const struct tm_elastic_engine *engine = ((struct elastic *)context)->engine;
-    return engine->layer_memory(engine->context, layer, bytes);
+    return engine->take_layer(engine->context, layer, memory, bytes);
 }
 
 static void drop_layer(void *context, uint32_t layer)
@@ -124,7 +124,7 @@ static int open_library(struct elastic *w, const struct tidemill_options *librar
     struct tidemill_engine engine = {.context = w,
                                      .layer_bytes = layer_bytes,
                                      .init_layer = init_layer,
-                                     .layer_memory = layer_memory,
+                                     .take_layer = take_layer,
                                      .drop_layer = drop_layer,
                                      .cancelled = on_cancelled};
     if (w->engine->advance_layer != NULL) {

@@ -21,7 +21,7 @@ struct tm_elastic_engine {
     const char *kernel_class;
     uint64_t (*layer_bytes)(void *context, uint32_t layer);
     int (*init_layer)(void *context, uint32_t layer, void *out, uint64_t bytes);
-    void *(*layer_memory)(void *context, uint32_t layer, uint64_t bytes);
+    int (*take_layer)(void *context, uint32_t layer, void *memory, uint64_t bytes);
     void (*drop_layer)(void *context, uint32_t layer);
     /* Step work->step up to its reduced gradients: norms of our layers to `norms` (room for all layers). `fresh`: the
      * first step in this mesh, so work's layout may be a new one. The rank of stage s of pipeline p in the mesh is
@@ -41,8 +41,8 @@ struct tm_elastic_engine {
     void (*resume)(void *context); /* before each step: what was cancelled so far does not concern it; NULL: none */
 };
 
-/* 0: the job is finished, and the engine holds its layers of the last step. -TM_EPEER: refused, or the job has failed.
- * `library` is taken but for endpoint and kernel_class. */
+/* 0: the job is finished; the memory of the layers is gone, the engine may still drop them. -TM_EPEER: refused, or the
+ * job has failed. `library` is taken but for endpoint and kernel_class. */
 int tm_elastic_run(struct tm_env *env, const struct tidemill_options *library, const struct tm_elastic_engine *engine,
                    struct tm_error *e);
 

@@ -41,13 +41,10 @@ static int init_layer(void *context, uint32_t layer, void *out, uint64_t bytes)
     return tm_engine_initial_layer(&((struct gpt *)context)->options, (int)layer, out, bytes, NULL);
 }
 
-static void *layer_memory(void *context, uint32_t layer, uint64_t bytes)
+static int take_layer(void *context, uint32_t layer, void *memory, uint64_t bytes)
 {
-    struct gpt *gpt = context;
-    size_t length = 0;
-    if (tm_engine_hold(gpt->engine, (int)layer, NULL) != 0) return NULL;
-    void *memory = tm_layer_state_bytes(tm_engine_layer(gpt->engine, (int)layer), &length);
-    return length == bytes ? memory : NULL;
+    if (bytes != layer_bytes(context, layer)) return -(int)TM_EINTERNAL;
+    return tm_engine_take(((struct gpt *)context)->engine, (int)layer, memory, NULL);
 }
 
 static void drop_layer(void *context, uint32_t layer)
@@ -160,7 +157,7 @@ int tm_elastic_worker(struct tm_env *env, const struct tm_elastic_options *optio
                                            .kernel_class = gpt.kernel_class,
                                            .layer_bytes = layer_bytes,
                                            .init_layer = init_layer,
-                                           .layer_memory = layer_memory,
+                                           .take_layer = take_layer,
                                            .drop_layer = drop_layer,
                                            .prepare = prepare,
                                            .apply = apply,

@@ -73,22 +73,33 @@ struct tm_layer_state *tm_engine_layer(struct tm_engine *engine, int layer)
     return engine->layers[layer].held ? &engine->layers[layer].state : NULL;
 }
 
+/* The state has its memory. */
+static int begin_to_hold(struct tm_engine *engine, struct tm_held_layer *held, struct tm_error *e)
+{
+    int rc = tm_gradients_init(&held->gradients, engine->options.kernels, &held->state, engine->options.determinism,
+                               NULL, e);
+    held->held = rc == 0;
+    if (rc != 0) tm_layer_state_deinit(&held->state);
+    return rc;
+}
+
 int tm_engine_hold(struct tm_engine *engine, int layer, struct tm_error *e)
 {
     struct tm_held_layer *held = &engine->layers[layer];
     if (held->held) return 0;
     int rc = tm_layer_state_init(&held->state, &engine->options.network, layer, e);
-    if (rc != 0) return rc;
-    rc = tm_gradients_init(&held->gradients, engine->options.kernels, &held->state, engine->options.determinism, NULL,
-                           e);
-    if (rc != 0) {
-        tm_layer_state_deinit(&held->state);
-        return rc;
-    }
-    for (size_t t = 0; t < held->state.spec.tensor_count; t++)
+    if (rc == 0) rc = begin_to_hold(engine, held, e);
+    for (size_t t = 0; rc == 0 && t < held->state.spec.tensor_count; t++)
         held->state.scales[t] = tm_fixed_start(tm_engine__addends(engine, layer, t));
-    held->held = true;
-    return 0;
+    return rc;
+}
+
+int tm_engine_take(struct tm_engine *engine, int layer, void *memory, struct tm_error *e)
+{
+    struct tm_held_layer *held = &engine->layers[layer];
+    tm_layer_state_deinit(&held->state);
+    tm_layer_state_place(&held->state, &engine->options.network, layer, memory);
+    return held->held ? 0 : begin_to_hold(engine, held, e);
 }
 
 void tm_engine_start_layer(struct tm_engine *engine, int layer)

@@ -43,6 +43,8 @@ void tm_engine_destroy(struct tm_engine *engine); /* NULL is allowed */
 struct tm_layer_state *tm_engine_layer(struct tm_engine *engine, int layer);
 /* Makes room for a layer: weights unset, to be started or filled by the caller. */
 int tm_engine_hold(struct tm_engine *engine, int layer, struct tm_error *e);
+/* Holds a layer in memory of the caller's (tm_layer_state_bytes), whether or not it was held before. */
+int tm_engine_take(struct tm_engine *engine, int layer, void *memory, struct tm_error *e);
 void tm_engine_start_layer(struct tm_engine *engine, int layer); /* as at the start of training */
 void tm_engine_drop(struct tm_engine *engine, int layer);
 /* The same as one run of bytes (tm_layer_state_bytes) without an engine: a pure function, for any thread. */

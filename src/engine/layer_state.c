@@ -16,19 +16,24 @@ size_t tm_layer_state_size(const struct tm_layer_spec *spec)
     return 3 * spec->floats * sizeof(float) + SCALES_BYTES;
 }
 
+void tm_layer_state_place(struct tm_layer_state *state, const struct tm_network *network, int layer, void *memory)
+{
+    *state = (struct tm_layer_state){.layer = layer, .weights = memory};
+    tm_network_layer(network, layer, &state->spec);
+    state->moment1 = state->weights + state->spec.floats;
+    state->moment2 = state->moment1 + state->spec.floats;
+    state->scales = (void *)(state->moment2 + state->spec.floats);
+}
+
 int tm_layer_state_init(struct tm_layer_state *state, const struct tm_network *network, int layer, struct tm_error *e)
 {
+    struct tm_layer_spec spec;
+    tm_network_layer(network, layer, &spec);
+    unsigned char *memory = tm_calloc(1, tm_layer_state_size(&spec) + ALIGN);
     *state = (struct tm_layer_state){.layer = layer};
-    tm_network_layer(network, layer, &state->spec);
-    size_t floats = state->spec.floats;
-    state->memory = tm_calloc(1, tm_layer_state_size(&state->spec) + ALIGN);
-    if (state->memory == NULL) return tm_error_nomem(e);
-    unsigned char *aligned = state->memory;
-    aligned += (ALIGN - (uintptr_t)aligned % ALIGN) % ALIGN;
-    state->weights = (void *)aligned;
-    state->moment1 = state->weights + floats;
-    state->moment2 = state->moment1 + floats;
-    state->scales = (void *)(state->moment2 + floats);
+    if (memory == NULL) return tm_error_nomem(e);
+    tm_layer_state_place(state, network, layer, memory + (ALIGN - (uintptr_t)memory % ALIGN) % ALIGN);
+    state->memory = memory;
     return 0;
 }
 

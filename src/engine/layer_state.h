@@ -9,7 +9,7 @@
 struct tm_layer_state {
     int layer;
     struct tm_layer_spec spec;
-    void *memory;    /* owned */
+    void *memory;    /* owned; NULL: the tensors are in memory of somebody else's */
     float *weights;  /* spec.floats each, aligned to 64 bytes, one behind the other */
     float *moment1;  /* running mean of gradients */
     float *moment2;  /* running mean of their squares */
@@ -18,6 +18,8 @@ struct tm_layer_state {
 
 /* A layer with memory for its tensors; weights unset, moments 0, scales at their start. */
 int tm_layer_state_init(struct tm_layer_state *state, const struct tm_network *network, int layer, struct tm_error *e);
+/* The same in memory of the caller's, of tm_layer_state_size bytes aligned to 64, which stays as it is. */
+void tm_layer_state_place(struct tm_layer_state *state, const struct tm_network *network, int layer, void *memory);
 void tm_layer_state_deinit(struct tm_layer_state *state); /* may be called twice */
 
 /* Weights as at the start of training, a pure function of the seed: N(0, 0.02) for matrices and embeddings (divided by

@@ -188,8 +188,6 @@ int tm_paced_create(struct tm_env *env, const struct tm_paced_job *job, struct t
 void tm_paced_destroy(struct tm_paced *paced)
 {
     if (paced == NULL) return;
-    for (uint32_t l = 0; paced->layers != NULL && l < paced->layer_count; l++)
-        tm_free(paced->layers[l]);
     tm_free(paced->layers);
     tm_free(paced->words);
     tm_free(paced->gradient);
@@ -199,10 +197,9 @@ void tm_paced_destroy(struct tm_paced *paced)
     tm_free(paced);
 }
 
-void *tm_paced_hold(struct tm_paced *paced, uint32_t layer)
+void tm_paced_take(struct tm_paced *paced, uint32_t layer, void *memory)
 {
-    if (paced->layers[layer] == NULL) paced->layers[layer] = tm_alloc(tm_paced_layer_bytes(&paced->job, layer));
-    return paced->layers[layer];
+    paced->layers[layer] = memory;
 }
 
 void *tm_paced_layer(struct tm_paced *paced, uint32_t layer)
@@ -212,7 +209,6 @@ void *tm_paced_layer(struct tm_paced *paced, uint32_t layer)
 
 void tm_paced_drop(struct tm_paced *paced, uint32_t layer)
 {
-    tm_free(paced->layers[layer]);
     paced->layers[layer] = NULL;
 }
 

@@ -54,8 +54,9 @@ uint64_t tm_paced_layer_bytes(const struct tm_paced_job *job, uint32_t layer);
 /* The state before the first step, of tm_paced_layer_bytes. */
 void tm_paced_init_layer(const struct tm_paced_job *job, uint32_t layer, void *out);
 
-/* The engine's own memory of a layer; NULL: none is held, or no memory. Dropping one that is not held is allowed. */
-void *tm_paced_hold(struct tm_paced *paced, uint32_t layer);
+/* The layer is held in `memory` (tm_paced_layer_bytes), which is the caller's. tm_paced_layer: where; NULL: it is not
+ * held. Dropping one that is not held is allowed. */
+void tm_paced_take(struct tm_paced *paced, uint32_t layer, void *memory);
 void *tm_paced_layer(struct tm_paced *paced, uint32_t layer);
 void tm_paced_drop(struct tm_paced *paced, uint32_t layer);
 

@@ -23,10 +23,11 @@ static int init_layer(void *context, uint32_t layer, void *out, uint64_t bytes)
     return 0;
 }
 
-static void *layer_memory(void *context, uint32_t layer, uint64_t bytes)
+static int take_layer(void *context, uint32_t layer, void *memory, uint64_t bytes)
 {
     (void)bytes;
-    return tm_paced_hold(((struct paced_worker *)context)->paced, layer);
+    tm_paced_take(((struct paced_worker *)context)->paced, layer, memory);
+    return 0;
 }
 
 static void drop_layer(void *context, uint32_t layer)
@@ -103,7 +104,7 @@ int tm_paced_worker(struct tm_env *env, const struct tidemill_options *library, 
                                        .kernel_class = "paced",
                                        .layer_bytes = layer_bytes,
                                        .init_layer = init_layer,
-                                       .layer_memory = layer_memory,
+                                       .take_layer = take_layer,
                                        .drop_layer = drop_layer,
                                        .prepare = prepare,
                                        .apply = apply,

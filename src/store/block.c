@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 
 static const size_t kept_bytes_max = (size_t)1 << 30;
 
@@ -112,6 +111,14 @@ struct tm_block *tm_block_share(struct tm_block *block)
     block->shares++;
     (void)pthread_mutex_unlock(&block->pool->lock);
     return block;
+}
+
+bool tm_block_is_shared(struct tm_block *block)
+{
+    (void)pthread_mutex_lock(&block->pool->lock);
+    bool shared = block->shares > 1;
+    (void)pthread_mutex_unlock(&block->pool->lock);
+    return shared;
 }
 
 /* Never more memory than was needed at one time. */

@@ -8,6 +8,7 @@
 #ifndef TM_STORE_BLOCK_H
 #define TM_STORE_BLOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,8 @@ void tm_block_pool_destroy(struct tm_block_pool *pool);
 struct tm_block *tm_block_create(struct tm_block_pool *pool, size_t size);
 /* One more share of it; returns it. */
 struct tm_block *tm_block_share(struct tm_block *block);
+/* Are there more shares than the caller's? Without any, nobody can make one: the bytes are the caller's to change. */
+bool tm_block_is_shared(struct tm_block *block);
 /* Gives a share back. NULL is allowed. */
 void tm_block_release(struct tm_block *block);
 

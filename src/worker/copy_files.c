@@ -77,7 +77,6 @@ static void carry_out(struct tm_copy_files *files, struct order *order)
     if (!order->is_put) get(files, order, path, &done);
     take_out(files, order);
     files->done(files->context, &done);
-    tm_block_release(done.file.block);
     tm_block_release(order->block);
     tm_free(order);
 }

@@ -6,7 +6,7 @@
 
 #include "store/copy_file.h"
 
-enum { TM_COPY_FILES_AT_ONCE = 8 };
+enum { TM_COPY_FILES_AT_ONCE = 12 };
 
 struct tm_copy_files;
 
@@ -15,7 +15,7 @@ struct tm_copy_file_done {
     uint32_t layer;
     bool is_put;
     bool written;             /* a put: it is stored */
-    struct tm_copy_file file; /* a get; its block is borrowed */
+    struct tm_copy_file file; /* a get; its block is the receiver's to release */
 };
 /* By one of the threads, which holds nothing. It may ask for more. */
 typedef void (*tm_copy_files_done_f)(void *context, const struct tm_copy_file_done *done);

@@ -8,6 +8,7 @@
 #include "wire/peer_links.h"
 #include "wire/tls.h"
 #include "worker/copy_files.h"
+#include "worker/layer_places.h"
 #include "worker/worker.h"
 
 #include <math.h>
@@ -18,12 +19,6 @@
 
 enum { TICK_MS = 50, CHUNK_BYTES = 1 << 20, RESEND_MS = 1000, TEXT_MAX = 1024 };
 static const uint64_t copy_bytes_default = (uint64_t)1 << 30;
-
-struct staged_layer {
-    struct tm_block *block; /* fetched or made, not yet in the engine's memory */
-    bool dropped;           /* the engine is to be told */
-    void *memory;           /* the engine's; where it reads and writes by itself, any address but NULL */
-};
 
 struct peer_texts {
     char address[TM_MEMBER_ADDRESS_MAX];
@@ -51,8 +46,7 @@ struct tidemill {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing;
-    bool heard;     /* a message, in this round */
-    bool unsettled; /* layers were staged or dropped since the engine last looked */
+    bool heard; /* a message, in this round */
     bool stopped;
     int stop_code; /* what tidemill_next returns then */
     bool due;      /* work waits for the engine */
@@ -68,7 +62,7 @@ struct tidemill {
     size_t member_count;
     struct tidemill_peer peers[TM_MEMBERS_MAX]; /* what the engine was given, with its addresses */
     struct peer_texts *texts;
-    struct staged_layer layers[TM_LAYERS_MAX];
+    struct tm_layer_places layers;
 };
 
 /* ---- the machine's engine: everything here runs under the lock ---- */
@@ -82,31 +76,19 @@ static uint64_t engine_bytes(void *context, uint32_t layer)
 static int engine_export(void *context, uint32_t layer, void *out, uint64_t size)
 {
     struct tidemill *t = context;
-    const struct staged_layer *staged = &t->layers[layer];
-    const void *from = staged->block != NULL ? staged->block->data : staged->memory;
-    if (from == NULL) return -(int)TM_EINTERNAL;
-    if (staged->block == NULL && t->engine.read_layer != NULL)
-        return t->engine.read_layer(t->engine.context, layer, out, size) == 0 ? 0 : -(int)TM_EINTERNAL;
-    memcpy(out, from, size);
-    return 0;
+    return tm_layer_places_read(&t->layers, layer, out, size);
 }
 
-/* Where the layer lies, if it is plain memory: then it need not be copied to be looked at. */
 static const void *engine_view(void *context, uint32_t layer)
 {
     struct tidemill *t = context;
-    const struct staged_layer *staged = &t->layers[layer];
-    if (staged->block != NULL) return staged->block->data;
-    return t->engine.read_layer == NULL ? staged->memory : NULL;
+    return tm_layer_places_view(&t->layers, layer);
 }
 
 /* Takes over the caller's share. */
 static void stage(struct tidemill *t, uint32_t layer, struct tm_block *block)
 {
-    tm_block_release(t->layers[layer].block);
-    t->layers[layer].block = block;
-    t->layers[layer].dropped = false;
-    t->unsettled = true;
+    tm_layer_places_stage(&t->layers, layer, block);
     (void)pthread_cond_broadcast(&t->changed);
 }
 
@@ -134,10 +116,7 @@ static int engine_init(void *context, uint32_t layer)
 static void engine_drop(void *context, uint32_t layer)
 {
     struct tidemill *t = context;
-    tm_block_release(t->layers[layer].block);
-    t->layers[layer].block = NULL;
-    t->layers[layer].dropped = true;
-    t->unsettled = true;
+    tm_layer_places_drop(&t->layers, layer);
 }
 
 static void describe(struct tidemill *t, const struct tm_roster *roster)
@@ -328,6 +307,8 @@ static void on_file(void *context, const struct tm_copy_file_done *done)
             tm_worker_file_got(t->worker, now_ms(t), done->set, done->layer, &done->file, &t->out);
         follow_up_elsewhere(t);
     }
+    /* before the engine's thread looks: what nobody else needs is not copied into its place */
+    tm_block_release(done->file.block);
     (void)pthread_mutex_unlock(&t->lock);
 }
 
@@ -412,6 +393,8 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
     t->texts = tm_calloc(TM_MEMBERS_MAX, sizeof *t->texts);
     t->members = tm_calloc(TM_MEMBERS_MAX, sizeof *t->members);
     if (t->worker == NULL || t->texts == NULL || t->members == NULL) return tm_error_nomem(e);
+    if (tm_layer_places_init(&t->layers, &t->engine, TM_LAYERS_MAX, tm_worker_blocks(t->worker), &t->lock) != 0)
+        return tm_error_nomem(e);
     int rc = tm_copy_files_create(t->env, t->copy_folder, on_file, t, &t->files, e);
     if (rc != 0) return rc;
     if (pthread_create(&t->thread, NULL, serve, t) != 0) return tm_error_nomem(e);
@@ -487,8 +470,7 @@ void tidemill_close(tidemill *t)
     tm_links_destroy(t->links);
     tm_tls_destroy(t->tls);
     tm_outbox_deinit(&t->out);
-    for (size_t l = 0; l < TM_LAYERS_MAX; l++)
-        tm_block_release(t->layers[l].block);
+    tm_layer_places_deinit(&t->layers);
     tm_free(t->texts);
     tm_free(t->members);
     (void)pthread_cond_destroy(&t->changed);
@@ -498,55 +480,6 @@ void tidemill_close(tidemill *t)
 
 /* ---- the engine's thread ---- */
 
-/* The lock is not held while plain memory is filled: heartbeats and files go on. Until it is, whoever wants the layer
- * gets the block. */
-static int place(struct tidemill *t, uint32_t layer, const struct tm_block *block)
-{
-    struct staged_layer *staged = &t->layers[layer];
-    if (t->engine.write_layer != NULL) {
-        staged->memory = staged;
-        return t->engine.write_layer(t->engine.context, layer, block->data, block->size);
-    }
-    if (staged->memory == NULL) staged->memory = t->engine.layer_memory(t->engine.context, layer, block->size);
-    void *memory = staged->memory;
-    if (memory == NULL) return -(int)TM_ENOMEM;
-    (void)pthread_mutex_unlock(&t->lock);
-    memcpy(memory, block->data, block->size);
-    (void)pthread_mutex_lock(&t->lock);
-    return 0;
-}
-
-static int settle_layer(struct tidemill *t, uint32_t layer)
-{
-    struct staged_layer *staged = &t->layers[layer];
-    if (staged->dropped && staged->memory != NULL) {
-        t->engine.drop_layer(t->engine.context, layer);
-        staged->memory = NULL;
-    }
-    staged->dropped = false;
-    if (staged->block == NULL) return 0;
-    struct tm_block *block = tm_block_share(staged->block);
-    int rc = place(t, layer, block);
-    if (rc == 0 && staged->block == block) { /* else it was dropped, or a later one has come: the next time */
-        tm_block_release(staged->block);
-        staged->block = NULL;
-    }
-    tm_block_release(block);
-    return rc;
-}
-
-/* What was fetched goes to its place, what is not ours any more is given up. More may come meanwhile. */
-static int settle(struct tidemill *t)
-{
-    int rc = 0;
-    t->unsettled = false;
-    for (uint32_t l = 0; rc == 0 && l < TM_LAYERS_MAX; l++)
-        rc = settle_layer(t, l);
-    if (rc == 0) return 0;
-    t->unsettled = true;
-    return -(int)TM_ENOMEM;
-}
-
 /* At the end the engine is left with the layers of the last step alone: a spare may hold older ones. */
 static void keep_result(struct tidemill *t)
 {
@@ -554,9 +487,9 @@ static void keep_result(struct tidemill *t)
     for (uint32_t l = 0; l < TM_LAYERS_MAX; l++) {
         uint64_t step = 0;
         if (tm_worker_holds(t->worker, l, &step) && step == last) continue;
-        if (t->layers[l].block != NULL || t->layers[l].memory != NULL) engine_drop(t, l);
+        if (tm_layer_places_has(&t->layers, l)) engine_drop(t, l);
     }
-    while (t->unsettled && settle(t) == 0)
+    while (t->layers.unsettled && tm_layer_places_settle(&t->layers) == 0)
         continue;
 }
 
@@ -585,9 +518,9 @@ int tidemill_next(tidemill *t, struct tidemill_work *out)
 {
     int rc = 0;
     (void)pthread_mutex_lock(&t->lock);
-    while (rc == 0 && !t->stopped && (!t->due || t->unsettled)) {
-        if (t->unsettled) /* while others still come */
-            rc = settle(t);
+    while (rc == 0 && !t->stopped && (!t->due || t->layers.unsettled)) {
+        if (t->layers.unsettled) /* while others still come */
+            rc = tm_layer_places_settle(&t->layers);
         else
             (void)pthread_cond_wait(&t->changed, &t->lock);
     }

@@ -27,6 +27,7 @@ static void on_done(void *context, const struct tm_copy_file_done *done)
     seen->later += !done->is_put && done->file.state == TM_COPY_FILE_LATER;
     (void)pthread_cond_signal(&seen->changed);
     (void)pthread_mutex_unlock(&seen->lock);
+    tm_block_release(done->file.block);
 }
 
 static void await(struct seen *seen, size_t count)

@@ -1,0 +1,155 @@
+#include "worker/layer_places.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <string.h>
+
+int tm_layer_places_init(struct tm_layer_places *p, const struct tidemill_engine *engine, uint32_t count,
+                         struct tm_block_pool *pool, pthread_mutex_t *lock)
+{
+    *p = (struct tm_layer_places){.engine = *engine, .pool = pool, .lock = lock};
+    p->places = tm_calloc(count, sizeof *p->places);
+    if (p->places == NULL) return -(int)TM_ENOMEM;
+    p->count = count;
+    return 0;
+}
+
+void tm_layer_places_deinit(struct tm_layer_places *p)
+{
+    for (uint32_t l = 0; l < p->count; l++) {
+        tm_block_release(p->places[l].staged);
+        tm_block_release(p->places[l].given);
+    }
+    tm_free(p->places);
+    *p = (struct tm_layer_places){.count = 0};
+}
+
+void tm_layer_places_stage(struct tm_layer_places *p, uint32_t layer, struct tm_block *block)
+{
+    struct tm_layer_place *place = &p->places[layer];
+    tm_block_release(place->staged);
+    place->staged = block;
+    place->dropped = false;
+    p->unsettled = true;
+}
+
+void tm_layer_places_drop(struct tm_layer_places *p, uint32_t layer)
+{
+    struct tm_layer_place *place = &p->places[layer];
+    tm_block_release(place->staged);
+    place->staged = NULL;
+    place->dropped = true;
+    p->unsettled = true;
+}
+
+bool tm_layer_places_has(const struct tm_layer_places *p, uint32_t layer)
+{
+    return p->places[layer].staged != NULL || p->places[layer].memory != NULL;
+}
+
+const void *tm_layer_places_view(const struct tm_layer_places *p, uint32_t layer)
+{
+    const struct tm_layer_place *place = &p->places[layer];
+    if (place->staged != NULL) return place->staged->data;
+    return p->engine.read_layer == NULL ? place->memory : NULL;
+}
+
+int tm_layer_places_read(const struct tm_layer_places *p, uint32_t layer, void *out, uint64_t size)
+{
+    const void *seen = tm_layer_places_view(p, layer);
+    if (!tm_layer_places_has(p, layer)) return -(int)TM_EINTERNAL;
+    if (seen == NULL) return p->engine.read_layer(p->engine.context, layer, out, size) == 0 ? 0 : -(int)TM_EINTERNAL;
+    memcpy(out, seen, size);
+    return 0;
+}
+
+/* ---- settling ---- */
+
+/* The lock is not held meanwhile: heartbeats and files go on. */
+static void copy_unlocked(struct tm_layer_places *p, void *to, const struct tm_block *block)
+{
+    (void)pthread_mutex_unlock(p->lock);
+    memcpy(to, block->data, block->size);
+    (void)pthread_mutex_lock(p->lock);
+}
+
+/* What is staged becomes a block of ours alone: others may still send or write the one that came. */
+static int make_own(struct tm_layer_places *p, struct tm_layer_place *place)
+{
+    struct tm_block *own = tm_block_create(p->pool, place->staged->size);
+    if (own == NULL) return -(int)TM_ENOMEM;
+    struct tm_block *block = tm_block_share(place->staged);
+    copy_unlocked(p, own->data, block);
+    if (place->staged == block) tm_layer_places_stage(p, (uint32_t)(place - p->places), tm_block_share(own));
+    tm_block_release(block);
+    tm_block_release(own);
+    return 0;
+}
+
+static int give(struct tm_layer_places *p, struct tm_layer_place *place)
+{
+    uint32_t layer = (uint32_t)(place - p->places);
+    if (tm_block_is_shared(place->staged)) {
+        int rc = make_own(p, place);
+        if (rc != 0) return rc;
+        if (place->staged == NULL || tm_block_is_shared(place->staged)) return 0; /* dropped, or another: once more */
+    }
+    struct tm_block *block = place->staged;
+    if (p->engine.take_layer(p->engine.context, layer, block->data, block->size) != 0) return -(int)TM_ENOMEM;
+    tm_block_release(place->given);
+    place->given = block;
+    place->memory = block->data;
+    place->staged = NULL;
+    return 0;
+}
+
+static int write_by_engine(struct tm_layer_places *p, struct tm_layer_place *place)
+{
+    uint32_t layer = (uint32_t)(place - p->places);
+    place->memory = place;
+    int rc = p->engine.write_layer(p->engine.context, layer, place->staged->data, place->staged->size);
+    if (rc != 0) return -(int)TM_ENOMEM;
+    tm_block_release(place->staged);
+    place->staged = NULL;
+    return 0;
+}
+
+static int copy_in(struct tm_layer_places *p, struct tm_layer_place *place)
+{
+    uint32_t layer = (uint32_t)(place - p->places);
+    if (place->memory == NULL) place->memory = p->engine.layer_memory(p->engine.context, layer, place->staged->size);
+    if (place->memory == NULL) return -(int)TM_ENOMEM;
+    struct tm_block *block = tm_block_share(place->staged);
+    copy_unlocked(p, place->memory, block);
+    if (place->staged == block) { /* else it was dropped, or a later one has come: the next time */
+        tm_block_release(place->staged);
+        place->staged = NULL;
+    }
+    tm_block_release(block);
+    return 0;
+}
+
+static int settle_one(struct tm_layer_places *p, struct tm_layer_place *place)
+{
+    if (place->dropped && place->memory != NULL) {
+        p->engine.drop_layer(p->engine.context, (uint32_t)(place - p->places));
+        place->memory = NULL;
+        tm_block_release(place->given);
+        place->given = NULL;
+    }
+    place->dropped = false;
+    if (place->staged == NULL) return 0;
+    if (p->engine.write_layer != NULL) return write_by_engine(p, place);
+    return p->engine.take_layer != NULL ? give(p, place) : copy_in(p, place);
+}
+
+int tm_layer_places_settle(struct tm_layer_places *p)
+{
+    int rc = 0;
+    p->unsettled = false;
+    for (uint32_t l = 0; rc == 0 && l < p->count; l++)
+        rc = settle_one(p, &p->places[l]);
+    if (rc != 0) p->unsettled = true;
+    return rc;
+}
