@@ -4,7 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,11 +41,10 @@ static bool set_direct(int fd)
 int tm_env__file_write_blocks(struct tm_env *env, const char *path, const void *data, size_t length, bool *out_direct,
                               struct tm_error *e)
 {
-    char fresh[4096 + 64];
+    char fresh[TM_ENV__FRESH_MAX];
     int rc = tm_env__make_parents(path, e);
     if (rc != 0) return rc;
-    (void)snprintf(fresh, sizeof fresh, "%s.new-%ld-%016" PRIx64, path, (long)getpid(), env->random_u64(env));
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = tm_env__open_fresh(env, path, fresh);
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
     bool direct = set_direct(fd); /* not when it is opened: where that is refused, a file is left behind */
     int failed = write_all(fd, data, length, &direct) != 0 || fdatasync(fd) != 0;

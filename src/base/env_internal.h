@@ -4,7 +4,11 @@
 
 #include "base/env.h"
 
+enum { TM_ENV__FRESH_MAX = 4096 + 64 };
+
 /* env_real.c */
+/* A new file beside `path`, to be renamed to it once it is whole: its handle (negative: errno) and its name. */
+int tm_env__open_fresh(struct tm_env *env, const char *path, char fresh[TM_ENV__FRESH_MAX]);
 int tm_env__make_parents(const char *path, struct tm_error *e); /* the folders that a file is in */
 void tm_env__sync_folder_of(const char *path); /* a rename lasts only once the folder that holds the name is synced */
 int tm_env__cannot_open(const char *path, int errno_value, struct tm_error *e);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -177,16 +178,20 @@ static int write_straight(const char *path, const struct tm_part *parts, size_t 
     return rc;
 }
 
-static int write_renamed(const char *path, const struct tm_part *parts, size_t count, struct tm_error *e)
+int tm_env__open_fresh(struct tm_env *env, const char *path, char fresh[TM_ENV__FRESH_MAX])
 {
-    char fresh[4096 + 32];
+    (void)snprintf(fresh, TM_ENV__FRESH_MAX, "%s.new-%ld-%016" PRIx64, path, (long)getpid(), env->random_u64(env));
+    return open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+static int write_renamed(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+                         struct tm_error *e)
+{
+    char fresh[TM_ENV__FRESH_MAX];
     int rc = 0;
-    (void)snprintf(fresh, sizeof fresh, "%s.new-%ld-XXXXXX", path, (long)getpid());
-    int fd = mkostemp(fresh, O_CLOEXEC);
+    int fd = tm_env__open_fresh(env, path, fresh);
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
-    mode_t mask = umask(0);
-    (void)umask(mask);
-    int failed = write_all(fd, parts, count) != 0 || fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0;
+    int failed = write_all(fd, parts, count) != 0 || fsync(fd) != 0;
     if (failed) rc = tm_error_errno(e, errno, "writing %s", path);
     if (close(fd) != 0 && rc == 0) rc = tm_error_errno(e, errno, "writing %s", path);
     if (rc == 0 && rename(fresh, path) != 0) rc = tm_error_errno(e, errno, "renaming %s to %s", fresh, path);
@@ -200,14 +205,13 @@ static int write_renamed(const char *path, const struct tm_part *parts, size_t c
 static int real_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
                                  struct tm_error *e)
 {
-    (void)env;
     int rc = tm_env__make_parents(path, e);
     if (rc != 0) return rc;
     struct stat status;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
         return write_straight(path, parts, count, e);
     char *target = realpath(path, NULL); /* the file behind a link; NULL: there is none yet */
-    rc = write_renamed(target != NULL ? target : path, parts, count, e);
+    rc = write_renamed(env, target != NULL ? target : path, parts, count, e);
     free(target); /* realpath's own */
     return rc;
 }
