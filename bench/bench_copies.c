@@ -10,13 +10,15 @@
  * Files are new in every round of writing, as those of a set are; the old ones are removed in between. Memory that no
  * process has used yet is dear on a virtual machine: a first restore, of both, is printed by itself and counts in no
  * ratio. Nor do the rounds of reading after it: behind the disk there may be a cache that learns. What a snapshot costs
- * the engine (copied and hashed in one pass, into memory that was used before) is printed too.
+ * the engine (copied and hashed in one pass, into memory that was used before) is printed too. Sets of up to 1 GB: what
+ * a pool keeps for the next.
  *
  * Use: bench_copies FOLDER [MEGABYTES] [LAYERS] [ROUNDS] */
 #include "base/alloc.h"
 #include "bench_tools.h"
 #include "worker/copy_files.h"
 #include "worker/layer_places.h"
+#include "worker/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,7 +127,7 @@ static double ours(struct bench *b)
     double begin_s = bench_now_s();
     for (uint32_t l = 0; l < b->layers; l++) {
         struct tm_copy_name name = {.set = 1, .step = 1, .layer = l, .size = b->length, .hash = b->hash[l]};
-        if (b->what == WRITE && l >= TM_COPY_FILES_AT_ONCE) await(b, l - TM_COPY_FILES_AT_ONCE + 1);
+        if (b->what == WRITE && l >= TM_WORKER_FILES_AT_ONCE) await(b, l - TM_WORKER_FILES_AT_ONCE + 1);
         if (b->what == WRITE)
             tm_copy_files_put(files, &name, tm_block_share(b->snapshot[l]));
         else

@@ -61,9 +61,9 @@ struct tidemill_engine {
      * memory must stay until drop_layer, also called there. */
     void *(*layer_memory)(void *context, uint32_t layer, uint64_t bytes);
     void (*drop_layer)(void *context, uint32_t layer);
-    /* For engines whose layers are not plain memory (a GPU's); both or none, and then layer_memory is not called. Not
-     * 0: failed. read_layer is called by any thread, but never while a step is applied; write_layer by the engine's,
-     * inside tidemill_next. */
+    /* For engines whose layers are not plain memory (a GPU's); both or none, and then neither layer_memory nor
+     * take_layer is called. Not 0: failed. read_layer is called by any thread, but never while a step is applied;
+     * write_layer by the engine's, inside tidemill_next. */
     int (*read_layer)(void *context, uint32_t layer, void *out, uint64_t bytes);
     int (*write_layer)(void *context, uint32_t layer, const void *data, uint64_t bytes);
     /* The step under way was given up (tidemill_cancelled says so, too): ends whatever the computation waits for, and
@@ -78,10 +78,11 @@ struct tidemill_engine {
     int (*read_gradient)(void *context, uint32_t layer, void *out, uint64_t bytes);
     int (*advance_layer)(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
                          const void *gradient, uint64_t gradient_bytes);
-    /* Instead of layer_memory, which is not called then: the layer is in `memory`, on a page of its own, and the engine
-     * keeps it there, so that what was read from a disk or came from a peer is not copied once more. By the engine's
-     * thread, inside tidemill_next. The engine reads and writes it until the layer is given anew (in other memory), is
-     * dropped, or tidemill_close; it is the library's to free. Not 0: no room for what else the layer needs. */
+    /* Instead of layer_memory, which is not called then: the layer is in `memory`, on a page of its own (or comes there
+     * before tidemill_next returns), and the engine keeps it there, so that what was read from a disk or came from a
+     * peer is not copied once more. By the engine's thread, inside tidemill_next. The engine reads and writes it until
+     * the layer is given anew (in other memory), is dropped, or tidemill_close; it is the library's to free. Not 0: no
+     * room for what else the layer needs. */
     int (*take_layer)(void *context, uint32_t layer, void *memory, uint64_t bytes);
 };
 

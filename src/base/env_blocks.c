@@ -11,6 +11,12 @@
 
 enum { WRITE_BYTES = 8 << 20, READ_BYTES = 4 << 20 }; /* in one call: the kernel keeps the disk busy with it */
 
+/* How much of `left` the next call moves: a little more than usual, rather than a call for a little that is left. */
+static size_t piece_of(size_t left, size_t usual)
+{
+    return left <= usual + usual / 4 ? left : usual;
+}
+
 /* A file system may also refuse when it comes to the first bytes. */
 static bool refuses_direct(int fd, bool *direct)
 {
@@ -24,7 +30,7 @@ static int write_all(int fd, const char *data, size_t length, bool *direct)
 {
     size_t at = 0;
     while (at < length) {
-        size_t piece = length - at < WRITE_BYTES ? length - at : WRITE_BYTES;
+        size_t piece = piece_of(length - at, WRITE_BYTES);
         ssize_t done = pwrite(fd, data + at, piece, (off_t)at);
         if (done < 0 && errno != EINTR && !refuses_direct(fd, direct)) return -1;
         if (done > 0) at += (size_t)done;
@@ -66,7 +72,7 @@ static int read_all(int fd, const char *path, char *data, size_t length, tm_piec
     bool direct = true;
     size_t at = 0;
     while (at < length) {
-        size_t most = length - at < READ_BYTES ? length - at : READ_BYTES;
+        size_t most = piece_of(length - at, READ_BYTES);
         size_t pages = (most + 4095) / 4096 * 4096; /* an odd end is read as if there were more */
         ssize_t got = pread(fd, data + at, pages, (off_t)at);
         if (got < 0 && (errno == EINTR || refuses_direct(fd, &direct))) continue;

@@ -11,8 +11,8 @@ struct tm_block_pool {
     bool open; /* its owner has not destroyed it */
     size_t out_count;
     size_t out_bytes;
-    size_t most_bytes; /* that were out at once */
-    struct tm_block *kept;
+    size_t most_bytes;     /* that were out at once */
+    struct tm_block *kept; /* the latest first */
     size_t kept_bytes;
 };
 
@@ -73,7 +73,17 @@ static struct tm_block *take_kept(struct tm_block_pool *pool, size_t room)
     return NULL;
 }
 
-static struct tm_block *make_block(struct tm_block_pool *pool, size_t room)
+static void free_oldest(struct tm_block_pool *pool)
+{
+    struct tm_block **at = &pool->kept;
+    while ((*at)->next != NULL)
+        at = &(*at)->next;
+    pool->kept_bytes -= (*at)->room;
+    free_block(*at);
+    *at = NULL;
+}
+
+static struct tm_block *try_block(struct tm_block_pool *pool, size_t room)
 {
     struct tm_block *block = tm_alloc(sizeof *block);
     uint8_t *memory = block == NULL ? NULL : tm_alloc_pages(TM_BLOCK_HEAD + room);
@@ -83,6 +93,19 @@ static struct tm_block *make_block(struct tm_block_pool *pool, size_t room)
     }
     *block = (struct tm_block){.data = memory + TM_BLOCK_HEAD, .pool = pool, .room = room};
     return block;
+}
+
+/* None that is kept fits: those of sizes that are not asked for any more go, beyond a quarter more than was needed at
+ * one time. */
+static struct tm_block *make_block(struct tm_block_pool *pool, size_t room)
+{
+    size_t limit = pool->most_bytes + pool->most_bytes / 4;
+    while (pool->kept != NULL && pool->kept_bytes + pool->out_bytes + room > limit)
+        free_oldest(pool);
+    struct tm_block *block = try_block(pool, room);
+    if (block != NULL || pool->kept == NULL) return block;
+    free_kept(pool);
+    return try_block(pool, room);
 }
 
 struct tm_block *tm_block_create(struct tm_block_pool *pool, size_t size)
@@ -121,7 +144,7 @@ bool tm_block_is_shared(struct tm_block *block)
     return shared;
 }
 
-/* Never more memory than was needed at one time. */
+/* With what is out, never more memory than was needed at one time. */
 static bool worth_keeping(const struct tm_block_pool *pool, const struct tm_block *block)
 {
     size_t kept = pool->kept_bytes + block->room;

@@ -1,6 +1,6 @@
-/* Bytes of a layer that do not change any more, shared by whoever still needs them: a snapshot is at the same time what
- * is sent to peers, what is written to a file and what stays here, and what was read from a file is what the engine
- * takes. Nobody copies it.
+/* Bytes of a layer, which do not change while they are shared by all who need them: a snapshot is at the same time what
+ * is sent to peers, what is written to a file and what stays here. What was read from a file is the memory that the
+ * engine then trains in, once nobody else has a share. Nobody copies it.
  *
  * Blocks are laid out for disks that are read and written past the page cache: `data` is on a page, a page of room
  * (TM_BLOCK_HEAD) stands before it, and the room after it ends with a page. They come from a pool, which keeps what was

@@ -66,36 +66,45 @@ int tm_layer_places_read(const struct tm_layer_places *p, uint32_t layer, void *
 
 /* ---- settling ---- */
 
-/* The lock is not held meanwhile: heartbeats and files go on. */
-static void copy_unlocked(struct tm_layer_places *p, void *to, const struct tm_block *block)
+/* To where the engine has the layer. The lock is not held meanwhile: heartbeats and files go on, and whoever wants the
+ * layer gets what is staged. */
+static void copy_staged(struct tm_layer_places *p, struct tm_layer_place *place)
 {
+    struct tm_block *block = tm_block_share(place->staged);
+    void *to = place->memory;
     (void)pthread_mutex_unlock(p->lock);
     memcpy(to, block->data, block->size);
     (void)pthread_mutex_lock(p->lock);
+    if (place->staged == block) { /* else it was dropped, or a later one has come: the next time */
+        tm_block_release(place->staged);
+        place->staged = NULL;
+    }
+    tm_block_release(block);
 }
 
-/* What is staged becomes a block of ours alone: others may still send or write the one that came. */
-static int make_own(struct tm_layer_places *p, struct tm_layer_place *place)
+/* Others may still send or write what came: it stays as it is, and the engine gets a copy. */
+static int give_copy(struct tm_layer_places *p, struct tm_layer_place *place)
 {
-    struct tm_block *own = tm_block_create(p->pool, place->staged->size);
-    if (own == NULL) return -(int)TM_ENOMEM;
-    struct tm_block *block = tm_block_share(place->staged);
-    copy_unlocked(p, own->data, block);
-    if (place->staged == block) tm_layer_places_stage(p, (uint32_t)(place - p->places), tm_block_share(own));
-    tm_block_release(block);
-    tm_block_release(own);
+    if (place->given == NULL) {
+        uint32_t layer = (uint32_t)(place - p->places);
+        struct tm_block *own = tm_block_create(p->pool, place->staged->size);
+        if (own == NULL) return -(int)TM_ENOMEM;
+        if (p->engine.take_layer(p->engine.context, layer, own->data, own->size) != 0) {
+            tm_block_release(own);
+            return -(int)TM_ENOMEM;
+        }
+        place->given = own;
+        place->memory = own->data;
+    }
+    copy_staged(p, place);
     return 0;
 }
 
 static int give(struct tm_layer_places *p, struct tm_layer_place *place)
 {
     uint32_t layer = (uint32_t)(place - p->places);
-    if (tm_block_is_shared(place->staged)) {
-        int rc = make_own(p, place);
-        if (rc != 0) return rc;
-        if (place->staged == NULL || tm_block_is_shared(place->staged)) return 0; /* dropped, or another: once more */
-    }
     struct tm_block *block = place->staged;
+    if (tm_block_is_shared(block)) return give_copy(p, place);
     if (p->engine.take_layer(p->engine.context, layer, block->data, block->size) != 0) return -(int)TM_ENOMEM;
     tm_block_release(place->given);
     place->given = block;
@@ -120,13 +129,7 @@ static int copy_in(struct tm_layer_places *p, struct tm_layer_place *place)
     uint32_t layer = (uint32_t)(place - p->places);
     if (place->memory == NULL) place->memory = p->engine.layer_memory(p->engine.context, layer, place->staged->size);
     if (place->memory == NULL) return -(int)TM_ENOMEM;
-    struct tm_block *block = tm_block_share(place->staged);
-    copy_unlocked(p, place->memory, block);
-    if (place->staged == block) { /* else it was dropped, or a later one has come: the next time */
-        tm_block_release(place->staged);
-        place->staged = NULL;
-    }
-    tm_block_release(block);
+    copy_staged(p, place);
     return 0;
 }
 

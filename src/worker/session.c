@@ -117,6 +117,7 @@ static void engine_drop(void *context, uint32_t layer)
 {
     struct tidemill *t = context;
     tm_layer_places_drop(&t->layers, layer);
+    (void)pthread_cond_broadcast(&t->changed); /* a spare's engine gives it up now, not when it is seated again */
 }
 
 static void describe(struct tidemill *t, const struct tm_roster *roster)
@@ -525,7 +526,7 @@ int tidemill_next(tidemill *t, struct tidemill_work *out)
             (void)pthread_cond_wait(&t->changed, &t->lock);
     }
     if (rc != 0) {
-        /* no room for what was fetched */
+        (void)snprintf(t->reason, sizeof t->reason, "there is no memory for the layers that this worker is to hold");
     } else if (t->stopped) {
         rc = t->stop_code;
         if (rc == 1) keep_result(t);

@@ -21,6 +21,8 @@
 #include "wire/outbox.h"
 #include "wire/roster.h"
 
+enum { TM_WORKER_FILES_AT_ONCE = 8 }; /* that one worker has written */
+
 /* Actions beside TM_ACTION_SEND. Copies in files are named by (set, layer): number and other. */
 enum {
     TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* of what tm_worker_file_block gives; answer with tm_worker_file_put */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { FILES_AT_ONCE = 4, FILE_PATIENCE = 10 };
+enum { FILE_PATIENCE = 10 };
 
 void tm_worker__copy_end(struct tm_worker *w)
 {
@@ -139,7 +139,7 @@ static bool file_may_begin(const struct tm_worker *w, int64_t now_ms)
             under_way += target->id == 0 && target->asked && !target->done && !target->refused &&
                          now_ms - target->sent_ms < FILE_PATIENCE * w->options.resend_ms;
         }
-    return under_way < FILES_AT_ONCE;
+    return under_way < TM_WORKER_FILES_AT_ONCE;
 }
 
 static void part_pump(struct tm_worker *w, struct copy_part_out *part, int64_t now_ms, struct tm_outbox *out)

@@ -91,6 +91,47 @@ static void test_discard_then_do_again(void **state)
     close_lone(&b);
 }
 
+/* Layers in memory of the caller's, given anew after every step, train to the same bits. */
+static void test_layers_in_memory_of_others(void **state)
+{
+    (void)state;
+    struct tm_train_job job = small_job();
+    struct lone a;
+    struct lone b;
+    void *memory[2][16];
+    int layers = tm_network_layers(&job.network);
+    assert_int_equal(open_lone(&a, &job, NULL), 0);
+    assert_int_equal(open_lone(&b, &job, NULL), 0);
+    for (int l = 0; l < layers; l++)
+        for (int i = 0; i < 2; i++)
+            memory[i][l] = tm_alloc_pages(tm_layer_state_size(&tm_engine_layer(a.engine, l)->spec));
+    for (int64_t step = 0; step < 4; step++) {
+        struct tm_step_result result;
+        for (int l = 0; l < layers; l++) {
+            size_t bytes = 0;
+            void *to = memory[step % 2][l];
+            const void *from = tm_layer_state_bytes(tm_engine_layer(a.engine, l), &bytes);
+            memcpy(to, from, bytes);
+            if (step == 2) tm_engine_drop(a.engine, l); /* nothing of it is freed by the engine */
+            if (step == 2) tm_alloc_fail_at(1);
+            if (step == 2) assert_int_equal(tm_engine_take(a.engine, l, to, NULL), -(int)TM_ENOMEM);
+            if (step == 2) assert_null(tm_engine_layer(a.engine, l));
+            assert_int_equal(tm_engine_take(a.engine, l, to, NULL), 0);
+            assert_ptr_equal(tm_layer_state_bytes(tm_engine_layer(a.engine, l), &bytes), to);
+        }
+        assert_int_equal(tm_engine_prepare(a.engine, a.mesh, step, &result, NULL), 0);
+        tm_engine_apply(a.engine, result.clip_factor);
+        assert_int_equal(tm_engine_prepare(b.engine, b.mesh, step, &result, NULL), 0);
+        tm_engine_apply(b.engine, result.clip_factor);
+        assert_true(tm_hash_equal(state_hash(&b, &job), state_hash(&a, &job)));
+    }
+    close_lone(&a);
+    close_lone(&b);
+    for (int l = 0; l < layers; l++)
+        for (int i = 0; i < 2; i++)
+            tm_free(memory[i][l]);
+}
+
 static void test_both_copies_of_the_tied_weight_stay_equal(void **state)
 {
     (void)state;
@@ -390,7 +431,7 @@ static void test_a_layer_advances_elsewhere(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_memory_of_the_process), TM_TEST(test_discard_then_do_again),
-             TM_TEST(test_both_copies_of_the_tied_weight_stay_equal), TM_TEST(test_numbers_that_are_none),
-             TM_TEST(test_memory_is_as_computed), TM_TEST(test_without_memory),
+             TM_TEST(test_layers_in_memory_of_others), TM_TEST(test_both_copies_of_the_tied_weight_stay_equal),
+             TM_TEST(test_numbers_that_are_none), TM_TEST(test_memory_is_as_computed), TM_TEST(test_without_memory),
              TM_TEST(test_resume_and_a_loss_that_is_none), TM_TEST(test_jobs_that_cannot_be),
              TM_TEST(test_texts_that_are_too_short), TM_TEST(test_a_layer_advances_elsewhere))

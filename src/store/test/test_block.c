@@ -46,6 +46,27 @@ static void test_used_again(void **state)
     tm_block_release(again);
 }
 
+/* What is kept in sizes that nobody asks for goes when others are asked for, at the latest when there is no memory. */
+static void test_kept_in_vain(void **state)
+{
+    (void)state;
+    for (int without_memory = 0; without_memory < 2; without_memory++) {
+        struct tm_block_pool *pool = tm_block_pool_create();
+        struct tm_block *few[4];
+        tm_block_release(tm_block_create(pool, 1000000));
+        long kept = tm_alloc_live();
+        for (size_t i = 0; i < TM_COUNT(few); i++) {
+            if (without_memory && i == 0) tm_alloc_fail_at(2);
+            few[i] = tm_block_create(pool, 200000);
+            assert_non_null(few[i]);
+        }
+        assert_int_equal(tm_alloc_live(), kept + 2 * (long)TM_COUNT(few) - 2);
+        for (size_t i = 0; i < TM_COUNT(few); i++)
+            tm_block_release(few[i]);
+        tm_block_pool_destroy(pool);
+    }
+}
+
 enum { ROUNDS = 2000 };
 
 static void *share_and_release(void *argument)
@@ -77,4 +98,4 @@ static void test_threads(void **state)
     assert_int_equal(tm_alloc_live(), live);
 }
 
-TM_TEST_MAIN(TM_TEST(test_layout), TM_TEST(test_used_again), TM_TEST(test_threads))
+TM_TEST_MAIN(TM_TEST(test_layout), TM_TEST(test_used_again), TM_TEST(test_kept_in_vain), TM_TEST(test_threads))

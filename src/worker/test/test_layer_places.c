@@ -152,6 +152,11 @@ static void test_given_or_copied(void **state)
     memset(rig.engine.taken[1], 3, SIZE); /* a step */
     assert_int_equal(shared->data[0], 2);
     assert_reads(&rig, 1, 3);
+    bytes = rig.engine.taken[1];
+    tm_layer_places_stage(&rig.places, 1, tm_block_share(shared)); /* back to it: in the memory that is there */
+    assert_int_equal(tm_layer_places_settle(&rig.places), 0);
+    assert_ptr_equal(rig.engine.taken[1], bytes);
+    assert_reads(&rig, 1, 2);
     tm_block_release(shared);
     close_rig(&rig);
 }
@@ -172,6 +177,22 @@ static void test_no_room(void **state)
         assert_reads(&rig, 0, 5);
         close_rig(&rig);
     }
+    struct rig rig; /* for the copy of what somebody else needs, too */
+    open_rig(&rig, TAKES);
+    struct tm_block *shared = block_of(&rig, 5);
+    tm_layer_places_stage(&rig.places, 0, tm_block_share(shared));
+    for (int fail = 0; fail < 3; fail++) {
+        tm_alloc_fail_at(fail < 2 ? fail + 1 : 0);
+        rig.engine.fail = fail == 2;
+        assert_int_equal(tm_layer_places_settle(&rig.places), -(int)TM_ENOMEM);
+        tm_alloc_fail_at(0);
+        assert_reads(&rig, 0, 5);
+        assert_null(rig.engine.taken[0]);
+    }
+    assert_int_equal(tm_layer_places_settle(&rig.places), 0);
+    assert_reads(&rig, 0, 5);
+    tm_block_release(shared);
+    close_rig(&rig);
     TM_FAIL_EACH_ALLOC({
         struct tm_layer_places places;
         struct tidemill_engine engine = {.context = NULL};
