@@ -85,7 +85,7 @@ static void copy_staged(struct tm_layer_places *p, struct tm_layer_place *place)
 /* Others may still send or write what came: it stays as it is, and the engine gets a copy. */
 static int give_copy(struct tm_layer_places *p, struct tm_layer_place *place)
 {
-    if (place->given == NULL) {
+    if (place->memory == NULL) { /* with take_layer it is what was given */
         uint32_t layer = (uint32_t)(place - p->places);
         struct tm_block *own = tm_block_create(p->pool, place->staged->size);
         if (own == NULL) return -(int)TM_ENOMEM;
