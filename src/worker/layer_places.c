@@ -82,19 +82,26 @@ static void copy_staged(struct tm_layer_places *p, struct tm_layer_place *place)
     tm_block_release(block);
 }
 
+/* Takes over the caller's share, unless the engine has no room. */
+static int hand_over(struct tm_layer_places *p, struct tm_layer_place *place, struct tm_block *block)
+{
+    uint32_t layer = (uint32_t)(place - p->places);
+    if (p->engine.take_layer(p->engine.context, layer, block->data, block->size) != 0) return -(int)TM_ENOMEM;
+    tm_block_release(place->given);
+    place->given = block;
+    place->memory = block->data;
+    return 0;
+}
+
 /* Others may still send or write what came: it stays as it is, and the engine gets a copy. */
 static int give_copy(struct tm_layer_places *p, struct tm_layer_place *place)
 {
-    if (place->memory == NULL) { /* with take_layer it is what was given */
-        uint32_t layer = (uint32_t)(place - p->places);
+    if (place->memory == NULL) {
         struct tm_block *own = tm_block_create(p->pool, place->staged->size);
-        if (own == NULL) return -(int)TM_ENOMEM;
-        if (p->engine.take_layer(p->engine.context, layer, own->data, own->size) != 0) {
+        if (own == NULL || hand_over(p, place, own) != 0) {
             tm_block_release(own);
             return -(int)TM_ENOMEM;
         }
-        place->given = own;
-        place->memory = own->data;
     }
     copy_staged(p, place);
     return 0;
@@ -102,15 +109,10 @@ static int give_copy(struct tm_layer_places *p, struct tm_layer_place *place)
 
 static int give(struct tm_layer_places *p, struct tm_layer_place *place)
 {
-    uint32_t layer = (uint32_t)(place - p->places);
-    struct tm_block *block = place->staged;
-    if (tm_block_is_shared(block)) return give_copy(p, place);
-    if (p->engine.take_layer(p->engine.context, layer, block->data, block->size) != 0) return -(int)TM_ENOMEM;
-    tm_block_release(place->given);
-    place->given = block;
-    place->memory = block->data;
-    place->staged = NULL;
-    return 0;
+    if (tm_block_is_shared(place->staged)) return give_copy(p, place);
+    int rc = hand_over(p, place, place->staged);
+    if (rc == 0) place->staged = NULL;
+    return rc;
 }
 
 static int write_by_engine(struct tm_layer_places *p, struct tm_layer_place *place)

@@ -138,6 +138,7 @@ static void settle(const struct tm_paced_job *job, struct worker *workers, uint3
         for (uint32_t l = workers[i].place.first_layer; l < workers[i].place.last_layer; l++) {
             if (tm_paced_layer(workers[i].paced, l) != NULL) continue;
             void *to = workers[i].memory[l] = realloc(workers[i].memory[l], tm_paced_layer_bytes(job, l));
+            assert_non_null(to);
             tm_paced_take(workers[i].paced, l, to);
             if (start) tm_paced_init_layer(job, l, to);
             for (uint32_t from = 0; !start && from < WORKERS_MAX; from++) {
