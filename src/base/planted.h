@@ -23,6 +23,8 @@
     X(set_torn, "a copy set is called whole when one part is missing")                                                 \
     X(drop_only_set, "the newest whole set is dropped before the next one is whole")                                   \
     X(set_renamed, "a restarted coordinator gives a copy set the number of one that was given up")                     \
+    X(manifest_unmended, "a manifest that a coordinator died before is not written by the next one")                   \
+    X(manifest_untried, "a manifest that could not be written is not tried again")                                     \
     X(durable_ignored, "a roll-back takes an older set than the newest")                                               \
     X(record_unsynced, "a generation takes effect before it is in the record")                                         \
     X(layer_unowned, "a worker drops the last layer when it starts")                                                   \

@@ -24,8 +24,6 @@ struct service {
     struct tm_tls *tls;
     struct tm_outbox out;
     struct tm_set_manifests manifests;
-    struct tm_text newest; /* event of the newest set in files, by the record at the start */
-    uint64_t newest_set;
     int failed; /* the record's error: nothing more may be done */
     struct tm_error error;
     int64_t done_ms;   /* -1: the job is not finished */
@@ -66,7 +64,7 @@ static void carry_out(struct service *s)
             put_event(s, data, action->length, action->number != 0);
             break;
         case TM_COORDINATOR_MANIFEST:
-            tm_set_manifests_put(&s->manifests, action->number, data, action->length);
+            s->failed = tm_set_manifests_put(&s->manifests, action->number, data, action->length, &s->error);
             break;
         case TM_COORDINATOR_FILES_DROP:
             tm_set_manifests_drop(&s->manifests, action->number);
@@ -108,44 +106,8 @@ static int load_event(void *context, uint64_t sequence, const Tmw__RecordEvent *
 {
     struct service *s = context;
     (void)sequence;
-    const Tmw__CopySet *set = event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE ? event->set_whole : NULL;
-    bool in_files = false;
-    for (size_t i = 0; set != NULL && i < set->n_parts; i++)
-        in_files = in_files || set->parts[i]->holder == 0;
-    if (in_files) {
-        tm_text_clear(&s->newest);
-        tm_record_event_pack(event, &s->newest);
-        s->newest_set = set->set;
-    }
-    if (event->body_case == TMW__RECORD_EVENT__BODY_SET_BAD && event->set_bad == s->newest_set) s->newest_set = 0;
-    return tm_coordinator_load(s->coordinator, event, e);
-}
-
-/* The last one may have died between the record's word of a whole set and the files beside it. */
-static void mend_manifest(struct service *s)
-{
-    if (s->newest_set != 0) tm_set_manifests_put(&s->manifests, s->newest_set, s->newest.data, s->newest.length);
-}
-
-/* A damaged one is passed over. */
-static int load_manifest(void *context, const char *path, struct tm_error *e)
-{
-    struct service *s = context;
-    struct tm_text text;
-    struct tm_arena arena;
-    Tmw__RecordEvent *event = NULL;
-    tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
-    tm_arena_init(&arena, 64 << 20);
-    int rc = s->env->file_read(s->env, path, &text, e);
-    if (rc == 0) rc = tm_record_event_unpack(text.data, text.length, &arena, &event, e);
-    if (rc == 0) rc = tm_coordinator_load_manifest(s->coordinator, event, e);
-    if (rc != 0 && rc != -(int)TM_ENOMEM) {
-        tm_log(TM_LOG_WARN, "%s is passed over: %s", path, e == NULL ? "" : e->text);
-        rc = 0;
-    }
-    tm_arena_deinit(&arena);
-    tm_text_deinit(&text);
-    return rc;
+    int rc = tm_set_manifests_saw(&s->manifests, event, e);
+    return rc != 0 ? rc : tm_coordinator_load(s->coordinator, event, e);
 }
 
 /* ---- what is shown ---- */
@@ -213,13 +175,12 @@ static int start(struct service *s, struct tm_error *e)
     s->tap = (struct tm_run_tap){.self = s, .status = tap_status, .events = tap_events, .stop = tap_stop};
     int rc = tm_record_open(s->given->record, &s->record, e);
     if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
-    if (rc == 0) rc = tm_text_status(&s->newest, e);
-    if (rc == 0) mend_manifest(s);
+    if (rc == 0) rc = tm_set_manifests_mend(&s->manifests, e);
     if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
-    if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_each(&s->manifests, load_manifest, s, e);
+    if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
     if (rc == 0 && s->given->address_file != NULL) {
         const char *address = tm_links_address(s->links);
         rc = s->env->file_write(s->env, s->given->address_file, address, strlen(address), e);
@@ -296,7 +257,6 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
 {
     struct service s = {.env = env, .given = service, .done_ms = -1};
     tm_outbox_init(&s.out);
-    tm_text_init(&s.newest, TM_MESSAGE_BYTES_MAX);
     tm_set_manifests_init(&s.manifests, env, service->copy_folder, service->coordinator.layers);
     int rc = start(&s, e);
     if (rc == 0) {
@@ -313,7 +273,6 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     tm_coordinator_destroy(s.coordinator);
     tm_run_watch_destroy(s.watch);
     tm_outbox_deinit(&s.out);
-    tm_text_deinit(&s.newest);
     tm_set_manifests_deinit(&s.manifests);
     return rc;
 }

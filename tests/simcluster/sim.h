@@ -5,6 +5,7 @@
  *
  *   sim_main.c       the program: seeds, scenarios, traces
  *   sim_world.c      time, network, processes
+ *   sim_files.c      the files of copies, and the manifests beside them (run/set_manifests.h over a disk of ours)
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
  *   sim_orders.c     orders from outside: stop, go on
  *   sim_cloud.c      the cloud: what it says, what it does when it is told
@@ -21,6 +22,7 @@
 #include "run/cloud_link.h"
 #include "run/coordinator.h"
 #include "run/decide_policy.h"
+#include "run/set_manifests.h"
 #include "sim/bottleneck.h"
 #include "worker/worker.h"
 
@@ -190,6 +192,8 @@ struct faults {
     int64_t delay_ms_max;
     bool cut[NODES_MAX][NODES_MAX]; /* from, to */
     bool files_down;
+    bool files_full;         /* no file can be written */
+    bool files_unreadable;   /* none can be read */
     int64_t files_slow_ms;   /* a file that is put now is there so much later */
     int64_t memory_short_ms; /* until then, allocations of processes fail now and then */
     int64_t until_ms;        /* after it, nothing goes wrong any more */
@@ -208,6 +212,10 @@ struct set_seen {
     bool dropped;
     bool given_up;  /* a file of it was damaged, and a generation rightly started below it */
     bool forgotten; /* the record that named it was lost: that it is dropped is not told any more */
+    bool bad;       /* says the record: its files may go */
+    bool in_files;
+    bool due;     /* there was a moment to write its manifest: from then on a lost record takes nothing */
+    bool unnamed; /* the record was lost before that */
     size_t part_count;
     struct {
         uint32_t layer;
@@ -278,11 +286,15 @@ struct sim {
     uint64_t coordinator_starts;
     int64_t coordinator_paused_ms;
     int64_t crash_after_actions; /* -1: never */
+    bool crash_before_manifest;
+    bool full_before_manifest; /* for 5 s */
     bool fail_next_sync;
     struct record_entry *record;
     size_t record_count, record_capacity, record_synced;
     struct stored_file *files;
     size_t file_count, file_capacity;
+    struct tm_env files_env;
+    struct tm_set_manifests manifests; /* of the coordinator's process */
     bool finished;
     int64_t finished_ms;
     bool settles;
@@ -364,6 +376,22 @@ extern const char sim_token[];
 double sim_unit(struct sim *sim);
 uint64_t sim_below(struct sim *sim, uint64_t limit);
 
+/* sim_files.c */
+enum { MANIFEST = -1 };           /* as a layer's number */
+void files_open(struct sim *sim); /* by the coordinator's process */
+void files_deinit(struct sim *sim);
+bool files_readable(const struct sim *sim);
+bool files_writable(const struct sim *sim);
+struct stored_file *files_find(const struct sim *sim, uint64_t set, uint32_t layer);
+/* By a worker: what the file will hold is fixed now; a crash or a fault decides whether it ever does. */
+void files_put(struct sim *sim, struct node *node, int64_t at_ms, uint64_t set, uint32_t layer);
+void files_get(struct sim *sim, const struct node *node, int64_t at_ms, uint64_t set, uint32_t layer);
+void files_drop(struct sim *sim, uint64_t set);
+void files_retry(struct sim *sim);
+void files_mended(struct sim *sim);                /* all manifests could have been written just now */
+uint64_t files_newest_step(const struct sim *sim); /* for who reads the weights; 0: none */
+void files_forgotten(struct sim *sim);             /* the record is lost */
+
 /* sim_cloud.c */
 void cloud_start(struct sim *sim);
 void cloud_receive(struct sim *sim, const tm_message *message, struct tm_outbox *out);
@@ -409,6 +437,7 @@ bool sim_links_run(uint64_t seed, uint64_t *faults, uint64_t *messages);
 void faults_plan(struct sim *sim);
 void faults_stop(struct sim *sim, struct event *event);
 void fault_cut(struct sim *sim, uint64_t from, uint64_t to, int64_t for_ms);
+void fault_files_full(struct sim *sim, int64_t for_ms);
 void fault_notice(struct sim *sim, struct node *node, int64_t left_ms, int64_t told_ms);
 void fault_notice_undone(struct sim *sim, struct node *node);
 struct scenario {

@@ -165,19 +165,12 @@ static const struct tm_copy_part *part_at(struct sim *sim, uint64_t holder, uint
     return tm_copies_find(tm_worker_look(node->worker, 0).copies, set, layer);
 }
 
-static const struct stored_file *file_of(const struct sim *sim, uint64_t set, uint32_t layer)
-{
-    for (size_t i = 0; i < sim->file_count; i++)
-        if (sim->files[i].set == set && sim->files[i].layer == layer) return &sim->files[i];
-    return NULL;
-}
-
 static void check_part(struct sim *sim, const Tmw__CopyPart *part)
 {
     const void *data = NULL;
     size_t length = 0;
     if (part->holder == 0) {
-        const struct stored_file *file = file_of(sim, part->set, part->layer);
+        const struct stored_file *file = files_find(sim, part->set, part->layer);
         struct tm_copy_name name;
         if (file != NULL && file->damaged) return;
         if (file == NULL || tm_copy_file_decode(file->data, file->length, &name, &data, NULL) != 0) {
@@ -220,6 +213,7 @@ static void check_set(struct sim *sim, const Tmw__CopySet *set)
         size_t at = seen->part_count < LAYERS_MAX * 4 ? seen->part_count++ : seen->part_count - 1;
         seen->parts[at].layer = part->layer;
         seen->parts[at].holder = part->holder;
+        seen->in_files = seen->in_files || part->holder == 0;
         seen->parts[at].incarnation = part->holder_incarnation;
         seen->parts[at].hash = (struct tm_hash){.low = part->hash_low, .high = part->hash_high};
     }
@@ -228,13 +222,19 @@ static void check_set(struct sim *sim, const Tmw__CopySet *set)
     sim_trace(sim, "copy set %llu of step %llu is whole", (ull)set->set, (ull)set->step);
 }
 
+static void check_bad(struct sim *sim, uint64_t set)
+{
+    for (size_t i = 0; i < sim->set_count; i++)
+        if (sim->sets[i].set == set) sim->sets[i].bad = true;
+}
+
 /* Nothing that we did stands against restoring this part: its file or its holder's process is as it was. */
 static bool part_unharmed(struct sim *sim, const struct set_seen *set, size_t p, const struct tm_roster *roster)
 {
     uint64_t holder = set->parts[p].holder;
     if (holder == 0) {
-        const struct stored_file *file = file_of(sim, set->set, set->parts[p].layer);
-        return file == NULL || !file->damaged;
+        const struct stored_file *file = files_find(sim, set->set, set->parts[p].layer);
+        return !set->unnamed && (file == NULL || !file->damaged);
     }
     const struct tm_member *member = tm_roster_find(roster, holder);
     const struct node *node = &sim->nodes[holder];
@@ -259,7 +259,7 @@ static bool set_unharmed(struct sim *sim, const struct set_seen *set, const stru
 static bool has_damaged_file(struct sim *sim, const struct set_seen *set)
 {
     for (size_t p = 0; p < set->part_count; p++) {
-        const struct stored_file *file = file_of(sim, set->set, set->parts[p].layer);
+        const struct stored_file *file = files_find(sim, set->set, set->parts[p].layer);
         if (set->parts[p].holder == 0 && file != NULL && file->damaged) return true;
     }
     return false;
@@ -271,7 +271,7 @@ static void check_sets_below(struct sim *sim, const struct tm_roster *roster, ui
 {
     for (size_t i = 0; i < sim->set_count; i++) {
         struct set_seen *set = &sim->sets[i];
-        if (set->dropped || set->given_up || set->step <= base) continue;
+        if (set->dropped || set->bad || set->given_up || set->step <= base) continue;
         if (set_unharmed(sim, set, roster))
             sim_fail(sim, "durable: generation %llu starts from step %llu, but set %llu holds step %llu",
                      (ull)roster->generation, (ull)base, (ull)set->set, (ull)set->step);
@@ -346,6 +346,8 @@ void check_record(struct sim *sim, const void *data, size_t length)
         sim_trace(sim, "generation %llu fences: %s", (ull)event->generation->generation, event->generation->why);
     else if (event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
         check_set(sim, event->set_whole);
+    else if (event->body_case == TMW__RECORD_EVENT__BODY_SET_BAD)
+        check_bad(sim, event->set_bad);
     if (event != NULL) events_take(sim, event);
     tm_arena_deinit(&arena);
 }
@@ -474,6 +476,8 @@ void check_end(struct sim *sim)
     }
     if (sim->highest_applied != sim->steps)
         sim_fail(sim, "steps: finished at step %llu of %llu", (ull)sim->highest_applied, (ull)sim->steps);
+    if (sim->coordinator_options.copies_to_files && files_newest_step(sim) != sim->steps)
+        sim_fail(sim, "finish: the newest manifest is of step %llu, not the last", (ull)files_newest_step(sim));
     check_bill(sim);
     events_check(sim);
     size_t lives = 1; /* the cloud */

@@ -118,6 +118,19 @@ static void files_up(struct sim *sim, struct event *event)
     sim->faults.files_slow_ms = 0;
 }
 
+static void files_have_room(struct sim *sim, struct event *event)
+{
+    (void)event;
+    sim->faults.files_full = false;
+}
+
+void fault_files_full(struct sim *sim, int64_t for_ms)
+{
+    sim_trace(sim, "the disk for copies is full for %lld ms", (long long)for_ms);
+    sim->faults.files_full = true;
+    sim_schedule(sim, sim->now_ms + for_ms, files_have_room, 0, 0, 0, 0, NULL, 0);
+}
+
 static void damage_file(struct sim *sim)
 {
     if (sim->file_count == 0) return;
@@ -340,7 +353,7 @@ void faults_stop(struct sim *sim, struct event *event)
     sim_trace(sim, "---- faults stop ----");
     sim->faults.loss = sim->faults.duplicate = sim->faults.long_delay = 0;
     sim->faults.delay_ms_max = 0;
-    sim->faults.files_down = false;
+    sim->faults.files_down = sim->faults.files_full = sim->faults.files_unreadable = false;
     sim->faults.files_slow_ms = 0;
     sim->faults.memory_short_ms = 0;
     sim->fail_next_sync = false;

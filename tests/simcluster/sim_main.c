@@ -6,6 +6,7 @@
 #include "sim.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/number.h"
 
 #include <stdio.h>
@@ -208,6 +209,7 @@ int main(int argc, char **argv)
                 argv[0]);
         return 2;
     }
+    tm_log_set_level(TM_LOG_ERROR); /* what is warned of is what we do to them */
     if (arguments.links > 0) return run_links(&arguments);
     if (arguments.list) {
         for (size_t i = 0; i < scenario_count; i++)

@@ -429,6 +429,41 @@ static void late_files(struct sim *sim)
     expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "files of a set are not its own");
 }
 
+/* The coordinator dies between the record's word of a whole set and its manifest; the next one loses the record, and
+ * all who train are lost: the set must be found by its manifest. */
+static void killed_before_manifest(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 20);
+    sim->crash_before_manifest = true;
+    for (int i = 0; i < 4000 && sim->crash_before_manifest && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, !sim->crash_before_manifest, "no set becomes whole");
+    uint64_t durable = sim->sets[sim->set_count - 1].step;
+    for_ms(sim, 1500); /* the next one has begun */
+    sim_coordinator_crash(sim, true, 1000);
+    for (uint64_t n = 1; n <= 4; n++)
+        take(sim, n);
+    for (int i = 0; i < 4; i++)
+        (void)sim_add_instance(sim);
+    size_t before = sim->generation_count;
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "the newest set is not found");
+}
+
+/* The disk is full when the last set's manifest is due: it is written when there is room, for who reads the weights. */
+static void full_at_the_end(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 58);
+    for_ms(sim, 500);
+    sim->full_before_manifest = true;
+    until_step(sim, 60);
+    for_ms(sim, 20000);
+    expect(sim, !sim->full_before_manifest, "no set becomes whole");
+}
+
 /* A stage is lost while the next copy set is being made: the last whole one is still there. */
 static void lost_before_whole(struct sim *sim)
 {
@@ -622,6 +657,9 @@ const struct scenario scenarios[] = {
     {"disk-lost-memory", "the coordinator's disk is lost, copies only in peers' memory", without_files, disk_lost},
     {"restart", "a restarted coordinator resumes the same generation", NULL, restart_same_generation},
     {"lost-in-copy", "a source and a holder are lost in the middle of a copy", NULL, lost_in_copy},
+    {"killed-before-manifest", "the coordinator dies between a set's record and its manifest, the record is lost next",
+     only_files, killed_before_manifest},
+    {"full-at-the-end", "the disk is full when the last set's manifest is due", NULL, full_at_the_end},
     {"lost-before-whole", "a stage is lost while the next copy set is made", without_files, lost_before_whole},
     {"two-notices", "two notices at once", NULL, two_notices},
     {"false-alarm", "notices that do not come true, taken back or not", NULL, false_alarm},

@@ -14,6 +14,7 @@ enum {
     AFTERMATH_MS = 45000,
     SETTLE_MS = 45000,
     POLICY_NODES_MAX = 16,
+    FLUSH_TICKS = 5, /* as the program flushes its record once a second */
     ANCHOR_DICE = 9001
 };
 const char sim_token[] = "a token that only members of the job know";
@@ -268,99 +269,6 @@ void sim_cloud_actions(struct sim *sim, struct tm_outbox *out)
         send_action(sim, 0, out, &out->actions[i]);
 }
 
-/* ---- files ---- */
-
-static struct stored_file *find_file(struct sim *sim, uint64_t set, uint32_t layer)
-{
-    for (size_t i = 0; i < sim->file_count; i++)
-        if (sim->files[i].set == set && sim->files[i].layer == layer) return &sim->files[i];
-    return NULL;
-}
-
-static void file_stored(struct sim *sim, struct event *event)
-{
-    struct node *node = &sim->nodes[event->a];
-    bool stored = !sim->faults.files_down;
-    if (stored) {
-        struct stored_file *file = find_file(sim, event->b, (uint32_t)event->c);
-        if (file == NULL) {
-            int rc = tm_grow((void **)&sim->files, &sim->file_capacity, sim->file_count + 1, sizeof *sim->files, 65536);
-            assert(rc == 0);
-            file = &sim->files[sim->file_count++];
-            *file = (struct stored_file){.set = event->b, .layer = (uint32_t)event->c};
-        }
-        tm_free(file->data);
-        file->data = event->data;
-        file->length = event->length;
-        file->damaged = false;
-        event->data = NULL;
-    }
-    if (node->worker == NULL || node->incarnation != event->d) return;
-    struct tm_outbox out;
-    tm_outbox_init(&out);
-    sim_memory_short(sim);
-    tm_worker_file_put(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, stored, &out);
-    sim_memory_back(sim);
-    sim_worker_actions(sim, node, &out);
-    tm_outbox_deinit(&out);
-}
-
-/* What the file will hold is fixed now; a crash or a fault decides whether it ever does. */
-static void file_put(struct sim *sim, struct node *node, int64_t at_ms, uint64_t set, uint32_t layer)
-{
-    struct tm_copy_name name;
-    struct tm_text file;
-    struct tm_block *block = tm_worker_file_block(node->worker, set, layer, &name);
-    assert(block != NULL);
-    tm_text_init(&file, tm_copy_file_length(name.size));
-    tm_copy_file_encode(&name, block->data, &file);
-    assert(tm_text_status(&file, NULL) == 0);
-    sim_schedule(sim, at_ms, file_stored, node->id, set, layer, node->incarnation, file.data, file.length);
-    tm_text_deinit(&file);
-    tm_block_release(block);
-}
-
-/* As a worker's files are read: checked before it hears of them. */
-static struct tm_copy_file file_check(const struct node *node, const struct stored_file *file)
-{
-    struct tm_copy_file got = {.state = TM_COPY_FILE_BAD};
-    const void *data = NULL;
-    if (file == NULL || tm_copy_file_decode(file->data, file->length, &got.name, &data, NULL) != 0) return got;
-    got.block = tm_block_create(tm_worker_blocks(node->worker), (size_t)got.name.size);
-    assert(got.block != NULL);
-    memcpy(got.block->data, data, (size_t)got.name.size);
-    got.state = TM_COPY_FILE_GOOD;
-    return got;
-}
-
-static void file_read(struct sim *sim, struct event *event)
-{
-    struct node *node = &sim->nodes[event->a];
-    if (node->worker == NULL || node->incarnation != event->d) return;
-    const struct stored_file *file = find_file(sim, event->b, (uint32_t)event->c);
-    struct tm_outbox out;
-    tm_outbox_init(&out);
-    struct tm_copy_file got = {.state = TM_COPY_FILE_LATER};
-    if (!sim->faults.files_down) got = file_check(node, file);
-    sim_memory_short(sim);
-    tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, &got, &out);
-    sim_memory_back(sim);
-    tm_block_release(got.block);
-    sim_worker_actions(sim, node, &out);
-    tm_outbox_deinit(&out);
-}
-
-static void drop_files(struct sim *sim, uint64_t set)
-{
-    for (size_t i = sim->file_count; i-- > 0;) {
-        if (sim->files[i].set != set) continue;
-        tm_free(sim->files[i].data);
-        sim->files[i] = sim->files[--sim->file_count];
-    }
-    for (size_t i = 0; i < sim->set_count; i++)
-        if (sim->sets[i].set == set) sim->sets[i].dropped = true;
-}
-
 /* ---- workers ---- */
 
 static void disconnected(struct sim *sim, struct event *event)
@@ -478,10 +386,10 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
             send_action(sim, node->id, out, action);
             break;
         case TM_WORKER_FILE_PUT:
-            file_put(sim, node, at_ms + sim->faults.files_slow_ms, action->number, (uint32_t)action->other);
+            files_put(sim, node, at_ms + sim->faults.files_slow_ms, action->number, (uint32_t)action->other);
             break;
         case TM_WORKER_FILE_GET:
-            sim_schedule(sim, at_ms, file_read, node->id, action->number, action->other, node->incarnation, NULL, 0);
+            files_get(sim, node, at_ms, action->number, (uint32_t)action->other);
             break;
         case TM_WORKER_STOP:
             sim_trace(sim, "worker %llu stops in order", (unsigned long long)node->id);
@@ -621,18 +529,6 @@ static void record_cut(struct sim *sim, size_t count)
     if (sim->record_synced > count) sim->record_synced = count;
 }
 
-/* Manifests are files beside the parts; layer UINT32_MAX names them. */
-static void manifest_put(struct sim *sim, uint64_t set, const void *data, size_t length)
-{
-    struct event event = {.a = 0, .b = set, .c = UINT32_MAX, .data = tm_alloc(length + 1), .length = length};
-    assert(event.data != NULL);
-    memcpy(event.data, data, length);
-    bool down = sim->faults.files_down;
-    sim->faults.files_down = false; /* the program tries again until it is there */
-    file_stored(sim, &event);
-    sim->faults.files_down = down;
-}
-
 static void coordinator_back(struct sim *sim, struct event *event)
 {
     (void)event;
@@ -645,14 +541,14 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
     sim_trace(sim, "coordinator dies%s", disk_lost ? ", its disk too" : "");
     tm_coordinator_destroy(sim->coordinator);
     sim->coordinator = NULL;
+    tm_set_manifests_deinit(&sim->manifests);
     sim->crash_after_actions = -1;
     sim->coordinator_paused_ms = 0;
     size_t unsynced = sim->record_count - sim->record_synced; /* any part of it may have reached the disk */
     size_t written = sim->record_count;
     record_cut(sim, disk_lost ? 0 : sim->record_synced + (size_t)sim_below(sim, unsynced + 1));
     sim->fault_kinds[FAULT_DISK_LOST] += disk_lost;
-    for (size_t i = 0; disk_lost && i < sim->set_count; i++)
-        sim->sets[i].forgotten = true;
+    if (disk_lost) files_forgotten(sim);
     sim->fault_kinds[FAULT_RECORD_CUT] += !disk_lost && sim->record_count < written;
     sim->record_synced = sim->record_count;
     sim_schedule(sim, sim->now_ms + back_in_ms, coordinator_back, 0, 0, 0, 0, NULL, 0);
@@ -697,10 +593,19 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
             check_record(sim, tm_outbox_data(out, action), action->length);
             break;
         case TM_COORDINATOR_MANIFEST:
-            manifest_put(sim, action->number, tm_outbox_data(out, action), action->length);
+            if (sim->crash_before_manifest) {
+                sim->crash_before_manifest = false;
+                sim_coordinator_crash(sim, false, 1000);
+                return;
+            }
+            if (sim->full_before_manifest) fault_files_full(sim, 5000);
+            sim->full_before_manifest = false;
+            (void)tm_set_manifests_put(&sim->manifests, action->number, tm_outbox_data(out, action), action->length,
+                                       NULL); /* there is memory here */
+            files_mended(sim);
             break;
         case TM_COORDINATOR_FILES_DROP:
-            drop_files(sim, action->number);
+            files_drop(sim, action->number);
             break;
         case TM_COORDINATOR_DONE:
             orders_done(sim);
@@ -714,7 +619,7 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
 static void coordinator_tick(struct sim *sim, struct event *event)
 {
     if (sim->coordinator == NULL || sim->coordinator_starts != event->a) return;
-    sim_schedule(sim, sim->now_ms + TICK_MS, coordinator_tick, event->a, 0, 0, 0, NULL, 0);
+    sim_schedule(sim, sim->now_ms + TICK_MS, coordinator_tick, event->a, event->b + 1, 0, 0, NULL, 0);
     if (sim->coordinator_paused_ms > sim->now_ms) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
@@ -723,6 +628,7 @@ static void coordinator_tick(struct sim *sim, struct event *event)
     sim_memory_back(sim);
     sim_coordinator_actions(sim, &out);
     tm_outbox_deinit(&out);
+    if (sim->coordinator != NULL && event->b % FLUSH_TICKS == 0) files_retry(sim);
     check_now(sim);
 }
 
@@ -794,18 +700,14 @@ static int load_all(struct sim *sim, struct tm_error *e)
         Tmw__RecordEvent *event = NULL;
         tm_arena_init(&arena, 64 << 20);
         rc = tm_record_event_unpack(sim->record[i].data, sim->record[i].length, &arena, &event, e);
+        if (rc == 0) rc = tm_set_manifests_saw(&sim->manifests, event, e);
         if (rc == 0) rc = tm_coordinator_load(sim->coordinator, event, e);
         tm_arena_deinit(&arena);
     }
-    for (size_t i = 0; rc == 0 && tm_coordinator_rebuilds(sim->coordinator) && i < sim->file_count; i++) {
-        struct tm_arena arena;
-        Tmw__RecordEvent *event = NULL;
-        if (sim->files[i].layer != UINT32_MAX) continue;
-        tm_arena_init(&arena, 64 << 20);
-        rc = tm_record_event_unpack(sim->files[i].data, sim->files[i].length, &arena, &event, e);
-        if (rc == 0) rc = tm_coordinator_load_manifest(sim->coordinator, event, e);
-        tm_arena_deinit(&arena);
-    }
+    if (rc == 0) rc = tm_set_manifests_mend(&sim->manifests, e);
+    if (rc == 0) files_mended(sim);
+    if (rc == 0 && tm_coordinator_rebuilds(sim->coordinator))
+        rc = tm_set_manifests_load(&sim->manifests, sim->coordinator, e);
     return rc;
 }
 
@@ -825,12 +727,15 @@ void sim_coordinator_start(struct sim *sim)
     tm_outbox_init(&out);
     sim_memory_short(sim);
     sim->coordinator = tm_coordinator_create(&sim->coordinator_options, &decider);
+    files_open(sim);
     int rc = sim->coordinator == NULL ? -(int)TM_ENOMEM : load_all(sim, &e);
     if (rc == 0) tm_coordinator_begin(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
     sim_memory_back(sim);
     sim_trace(sim, "coordinator starts with %zu events of record", sim->record_count);
-    if (rc == -(int)TM_ENOMEM) tm_outbox_fail(&out, rc);
-    if (rc != 0 && rc != -(int)TM_ENOMEM) sim_fail(sim, "the record cannot be read: %s", e.text);
+    bool unreadable = rc == -(int)TM_EIO && !files_readable(sim); /* it ends, and is started again */
+    if (rc == -(int)TM_ENOMEM || unreadable) tm_outbox_fail(&out, rc);
+    if (rc != 0 && rc != -(int)TM_ENOMEM && !unreadable) sim_fail(sim, "the record cannot be read: %s", e.text);
+    if (sim->coordinator == NULL) tm_set_manifests_deinit(&sim->manifests);
     if (sim->coordinator == NULL)
         sim_schedule(sim, sim->now_ms + 500, coordinator_back, 0, 0, 0, 0, NULL, 0);
     else
@@ -910,6 +815,7 @@ bool sim_begin(struct sim *sim)
 
 void sim_deinit(struct sim *sim)
 {
+    if (sim->coordinator != NULL) tm_set_manifests_deinit(&sim->manifests);
     tm_coordinator_destroy(sim->coordinator);
     tm_policy_decider_destroy(sim->policy);
     tm_migrations_destroy(sim->migrations);
@@ -921,9 +827,7 @@ void sim_deinit(struct sim *sim)
     tm_free(sim->heap);
     record_cut(sim, 0);
     tm_free(sim->record);
-    while (sim->file_count > 0)
-        tm_free(sim->files[--sim->file_count].data);
-    tm_free(sim->files);
+    files_deinit(sim);
     tm_free(sim->oracle);
     tm_free(sim->held);
     tm_roster_deinit(&sim->last_roster);
