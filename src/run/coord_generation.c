@@ -434,6 +434,34 @@ static bool durable_reachable(struct tm_coordinator *c, int64_t now_ms, uint64_t
     return tm_coord__newest_good(c) == NULL || base >= tm_coord__newest_good(c)->step;
 }
 
+/* The highest step that is known to have been applied: by heartbeats, or by reports of those who trained last. */
+static uint64_t known_progress(const struct tm_coordinator *c)
+{
+    uint64_t applied = c->applied;
+    for (size_t i = 0; i < c->known_count; i++) {
+        const struct known *k = &c->known[i];
+        if (has_reported(c, k) && of_the_last(c, k) && k->report_applied > applied) applied = k->report_applied;
+    }
+    return applied;
+}
+
+/* Progress is not given up while a member may only be silent: it stood still, or a link was cut for a while, and it has
+ * the layers that are missing. One that is known to be dead is not waited for; any other for the orphan time, in which
+ * it trusts in our coming back as we do in its. */
+static bool progress_reachable(struct tm_coordinator *c, int64_t now_ms, uint64_t base)
+{
+    if (base >= known_progress(c) || TM_PLANTED(silent_forgotten)) return true;
+    for (size_t i = 0; i < c->started.member_count; i++) {
+        const struct tm_member *member = &c->started.members[i];
+        const struct known *k = tm_coord__member(c, member);
+        if (member->spare || c->started_dead[i] || (k != NULL && has_reported(c, k))) continue;
+        int64_t until_ms = k != NULL ? k->silent_until_ms : 0; /* not heard since we began */
+        if (until_ms == 0) until_ms = c->begun_ms + tm_coord__surely_ms(c->options.orphan_ms);
+        if (now_ms <= until_ms) return false;
+    }
+    return true;
+}
+
 void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     if (c->phase != TM_COORDINATOR_COLLECTING) return;
@@ -452,6 +480,8 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     uint64_t base = tm_coord__best_base(c);
     c->waiting = "holders of the newest copy set";
     if (!durable_reachable(c, now_ms, base, out)) return;
+    c->waiting = "members that are silent, and may hold newer steps";
+    if (!progress_reachable(c, now_ms, base)) return;
     c->starved = false;
     if (tm_coord__seat(c, now_ms, &decision, base) != 0) return; /* memory: tried again at the next tick */
     c->base = base;
@@ -530,6 +560,8 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
         else
             i++;
     }
+    for (size_t i = 0; i < c->known_count; i++)
+        c->known[i].silent_until_ms = 0;
     for (size_t i = 0; i < c->roster.member_count; i++)
         send_start(c, &c->roster.members[i], out);
 }

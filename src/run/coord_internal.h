@@ -64,8 +64,9 @@ struct known {
     int64_t heard_ms;
     int64_t acked_ms; /* our last word to it */
     int64_t joined_ms;
-    int64_t cut_ms;   /* when its connection was lost, and its agent's was not; 0: it was not */
-    int64_t asked_ms; /* when it was last told what it has not done yet */
+    int64_t cut_ms;          /* when its connection was lost, and its agent's was not; 0: it was not */
+    int64_t silent_until_ms; /* it was lost since the last start: what it may hold is waited for until then; 0: not */
+    int64_t asked_ms;        /* when it was last told what it has not done yet */
 
     /* from heartbeats */
     uint64_t generation;
@@ -326,6 +327,8 @@ size_t tm_coord__release_list(const struct tm_coordinator *c, uint64_t list[RELE
 void tm_coord__watch(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, struct tm_outbox *out);
 void tm_coord__process_dead(struct tm_coordinator *c, uint64_t id, uint64_t incarnation);
+/* Its connection was closed: one that lives is back at once. */
+void tm_coord__closed(struct tm_coordinator *c, int64_t now_ms, struct known *k, struct tm_outbox *out);
 /* Whom a member waits for in the end. */
 struct known *tm_coord__root_of(struct tm_coordinator *c, struct known *k);
 void tm_coord__stalled(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);

@@ -13,9 +13,22 @@ void tm_coord__process_dead(struct tm_coordinator *c, uint64_t id, uint64_t inca
             c->started_dead[i] = true;
 }
 
+/* Only the first time since the last start: who comes and goes is not waited for without end. */
+static void silent(struct known *k, int64_t now_ms, int64_t for_ms)
+{
+    if (k->silent_until_ms == 0) k->silent_until_ms = now_ms + for_ms;
+}
+
+void tm_coord__closed(struct tm_coordinator *c, int64_t now_ms, struct known *k, struct tm_outbox *out)
+{
+    silent(k, now_ms, c->options.lease_ms);
+    tm_coord__lost(c, now_ms, k, false, out);
+}
+
 void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, struct tm_outbox *out)
 {
     bool was_registered = k->registered;
+    silent(k, now_ms, tm_coord__surely_ms(c->options.orphan_ms));
     k->registered = TM_PLANTED(lease_forever) && k->peer.role == TM_ROLE_AGENT;
     k->ready = false;
     k->reported = 0;
@@ -40,6 +53,7 @@ void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known
     /* Longer each time, to a limit: a link that stays cut is not to be tried again and again. */
     if (k->quarantines < QUARANTINES_COUNTED) k->quarantines++;
     k->quarantine_until_ms = now_ms + c->options.quarantine_ms * (int64_t)k->quarantines;
+    silent(k, now_ms, tm_coord__surely_ms(c->options.orphan_ms)); /* its report is not waited for as others' are */
     struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, k->peer.id);
     if (restart && agent != NULL) agent->restart_incarnation = k->peer.incarnation;
 }
@@ -55,7 +69,10 @@ static void watch_leases(struct tm_coordinator *c, int64_t now_ms, struct tm_out
         bool seated = member != NULL && !member->spare && member->incarnation == k->peer.incarnation;
         /* After a restart, members of the running generation are awaited though they hold no lease yet. */
         if (!k->registered && !(seated && tm_coord__runs(c)) && k->told_here == 0) continue;
-        tm_coord__lost(c, now_ms, k, false, out);
+        if (cut)
+            tm_coord__closed(c, now_ms, k, out);
+        else
+            tm_coord__lost(c, now_ms, k, false, out);
     }
 }
 

@@ -367,9 +367,9 @@ void tm_coordinator_disconnected(struct tm_coordinator *c, int64_t now_ms, const
         k->cut_ms = now_ms;
         return;
     }
-    tm_coord__lost(c, now_ms, k, false, out);
+    tm_coord__closed(c, now_ms, k, out);
     if (peer->role == TM_ROLE_AGENT && worker != NULL && worker->registered && worker->cut_ms != 0)
-        tm_coord__lost(c, now_ms, worker, false, out);
+        tm_coord__closed(c, now_ms, worker, out);
 }
 
 void tm_coordinator_dead(struct tm_coordinator *c, int64_t now_ms, const struct tm_peer *peer, struct tm_outbox *out)

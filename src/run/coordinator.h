@@ -21,7 +21,8 @@
  *  - Members differ by at most one step, and whoever is behind holds the gradients of the step the others applied. So
  * if any survivor applied it, all apply it (Resolve, with the norm that it was applied with); else it is redone.
  *  - The base is the newest step at which every layer is found, live or in copies, with one hash. It is never below the
- *    newest whole copy set while the holders of that set may still be there.
+ *    newest whole copy set while the holders of that set may still be there; nor, for the orphan time, below what was
+ *    applied while a member of the last generation may only be silent.
  *
  * A lost record is rebuilt: for the orphan time the coordinator only listens; then no worker that it has not heard of
  * can be training, and it goes on in a new epoch (the upper half of a generation's number): above the highest heard of,

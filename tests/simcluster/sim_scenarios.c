@@ -261,6 +261,51 @@ static void stopped_and_continued(struct sim *sim)
     expect(sim, sim->rolled_back == 0, "steps are rolled back");
 }
 
+/* Everything stands still for 10 s, and one of the only two that hold the newest steps for a moment longer. The third
+ * could go on with the other from the last copy set at once. */
+static void all_stand_still(struct sim *sim)
+{
+    start_with(sim, 3);
+    until_step(sim, 23);
+    for (uint64_t n = 0; n < sim->node_count; n++)
+        sim->nodes[n].paused_ms = sim->nodes[n].agent_paused_ms = sim->now_ms + 10000;
+    sim->coordinator_paused_ms = sim->cloud_paused_ms = sim->now_ms + 10000;
+    sim->nodes[tm_roster_at(roster(sim), 0, 1)->id].paused_ms += 3500;
+    uint64_t reached = sim->highest_applied;
+    for_ms(sim, 30000);
+    expect(sim, sim->highest_applied > reached + 5, "training does not go on");
+    expect(sim, sim->rolled_back == 0, "steps are rolled back though nobody was lost");
+}
+
+/* Of the only two that hold the newest steps, one is not heard for 10 s, and one does not hear. */
+static void silent_member(struct sim *sim)
+{
+    start_with(sim, 3);
+    until_step(sim, 20);
+    fault_cut(sim, tm_roster_at(roster(sim), 0, 1)->id, 0, 10000);
+    for_ms(sim, 30000);
+    expect(sim, sim->rolled_back == 0, "steps are rolled back though nobody was lost");
+    fault_cut(sim, 0, tm_roster_at(roster(sim), 0, 0)->id, 10000);
+    for_ms(sim, 30000);
+    expect(sim, sim->rolled_back == 0, "steps are rolled back though nobody was lost");
+}
+
+/* It never comes back, and nobody says that it is dead: after the orphan time the newest copy set is gone on from. */
+static void silent_for_good(struct sim *sim)
+{
+    start_with(sim, 3);
+    until_step(sim, 20);
+    uint64_t silent = tm_roster_at(roster(sim), 0, 1)->id;
+    size_t before = sim->generation_count;
+    int64_t cut_ms = sim->now_ms;
+    fault_cut(sim, silent, 0, 100000);
+    fault_cut(sim, 0, silent, 100000);
+    for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
+        for_ms(sim, 20);
+    expect(sim, sim->generation_count > before, "no new generation");
+    expect(sim, sim->now_ms < cut_ms + 30000, "one that never comes back is waited for too long");
+}
+
 static void one_way_link(struct sim *sim)
 {
     start_with(sim, 4);
@@ -665,6 +710,9 @@ const struct scenario scenarios[] = {
     {"false-alarm", "notices that do not come true, taken back or not", NULL, false_alarm},
     {"hang", "a worker hangs without dying", without_copies, hang},
     {"stopped", "a worker stands still for 10 s, then goes on", NULL, stopped_and_continued},
+    {"all-still", "everything stands still for 10 s, then goes on", NULL, all_stand_still},
+    {"silent", "a member with the newest steps is not heard for 10 s, or does not hear", NULL, silent_member},
+    {"silent-for-good", "it never comes back, and nobody says that it is dead", NULL, silent_for_good},
     {"one-way-link", "a link is cut one way", NULL, one_way_link},
     {"old-duplicates", "messages of an old generation come again", without_copies, old_duplicates},
     {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},
