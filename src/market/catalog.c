@@ -326,6 +326,9 @@ int tm_catalog_load_shipped(struct tm_catalog *catalog, struct tm_error *e)
     return rc == 0 ? tm_catalog_finish(catalog, e) : rc;
 }
 
+static const char way_on[] = "; this is the catalogue of your own imports: mend it by hand, or call tidemill catalog "
+                             "import again: it leaves out what cannot be read, and keeps the damaged file beside it";
+
 int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e)
 {
     struct tm_arena arena;
@@ -338,8 +341,10 @@ int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bo
     if (path == NULL && (path_needed || no_path.code == TM_ENOMEM))
         rc = tm_error_set(e, no_path.code, "%s", no_path.text);
     if (path != NULL && env->file_exists(env, path)) {
-        rc = tm_content_read(env, path, &text, e);
-        if (rc == 0) rc = tm_catalog_parse(catalog, path, tm_text_string(&text), text.length, true, e);
+        struct tm_error damage = {0};
+        rc = tm_content_read(env, path, &text, &damage);
+        if (rc == 0) rc = tm_catalog_parse(catalog, path, tm_text_string(&text), text.length, true, &damage);
+        if (rc != 0) rc = tm_error_set(e, damage.code, "%s%s", damage.text, rc == -(int)TM_EINPUT ? way_on : "");
     }
     tm_text_deinit(&text);
     tm_arena_deinit(&arena);

@@ -106,6 +106,11 @@ int tm_catalog_load_shipped(struct tm_catalog *catalog, struct tm_error *e);
 /* Adds what a catalogue file says; rows of the same key replace what is there. */
 int tm_catalog_parse(struct tm_catalog *catalog, const char *file, const char *text, size_t length, bool imported,
                      struct tm_error *e);
+/* The same of a damaged file of imports: rows that cannot be read are told to `lost` (line and reason) and left out.
+ * -TM_EINPUT: it is no catalogue at all. */
+typedef void (*tm_catalog_lost_f)(void *context, int line, const struct tm_error *error);
+int tm_catalog_salvage(struct tm_catalog *catalog, const char *file, const char *text, size_t length,
+                       tm_catalog_lost_f lost, void *context, struct tm_error *e);
 /* Adds the user's imports, if there are any. path_needed: that no folder for them is known is an error. */
 int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e);
 /* Lays bands and newer prices over the offers, drops shipped offers that imports hide, finds as_of. Call once after

@@ -227,6 +227,7 @@ static int enter_section(struct reader *reader)
 {
     struct tm_slice name = tm_slice_trim(reader->csv->fields[0]);
     reader->has_header = false;
+    reader->section = NULL; /* rows of an unknown table belong to no other */
     for (size_t i = 0; i < SECTION_COUNT; i++) {
         if (name.length != strlen(sections[i].name) + 2 ||
             memcmp(name.data + 1, sections[i].name, name.length - 2) != 0)
@@ -263,21 +264,58 @@ static int take_row(struct reader *reader)
     return reader->has_header ? reader->section->take(reader) : read_header(reader);
 }
 
+/* 1: there may be more; 0: the end. */
+static int take_next(struct reader *reader)
+{
+    int rc = tm_csv_next(reader->csv, reader->e);
+    if (rc == -(int)TM_ELIMIT) { /* a row too long is a bad row; a full catalogue is none */
+        reader->e->code = TM_EINPUT;
+        rc = -(int)TM_EINPUT;
+    }
+    int taken = rc == 1 ? take_row(reader) : 0;
+    return taken != 0 ? taken : rc;
+}
+
+/* lost NULL: the first row that cannot be read is an error. */
+static int parse(struct reader *reader, const char *file, const char *text, size_t length, tm_catalog_lost_f lost,
+                 void *context)
+{
+    struct tm_csv *csv = reader->csv;
+    tm_csv_init(csv, file, text, length);
+    csv->comments = true;
+    int rc = tm_csv_next(csv, reader->e);
+    if (rc >= 0 && (rc == 0 || csv->field_count != 1 || !tm_slice_equals(tm_slice_trim(csv->fields[0]), heading)))
+        rc = tm_error_set(reader->e, TM_EINPUT, "%s:1: expected \"%s\" in the first line", file, heading);
+    while (rc >= 0 && (rc = take_next(reader)) != 0) {
+        if (rc != -(int)TM_EINPUT || lost == NULL) continue;
+        lost(context, csv->line, reader->e);
+        rc = 1;
+    }
+    return rc;
+}
+
+static int parse_into(struct tm_catalog *catalog, const char *file, const char *text, size_t length, bool imported,
+                      tm_catalog_lost_f lost, void *context, struct tm_error *e)
+{
+    struct tm_error here = {0};
+    struct tm_csv *csv = tm_alloc(sizeof *csv);
+    if (csv == NULL) return tm_error_nomem(e);
+    struct reader reader = {.catalog = catalog, .csv = csv, .e = &here, .imported = imported};
+    int rc = parse(&reader, file, text, length, lost, context);
+    tm_free(csv);
+    return rc == 0 ? 0 : tm_error_set(e, here.code, "%s", here.text);
+}
+
 int tm_catalog_parse(struct tm_catalog *catalog, const char *file, const char *text, size_t length, bool imported,
                      struct tm_error *e)
 {
-    struct tm_csv *csv = tm_alloc(sizeof *csv);
-    if (csv == NULL) return tm_error_nomem(e);
-    struct reader reader = {.catalog = catalog, .csv = csv, .e = e, .imported = imported};
-    tm_csv_init(csv, file, text, length);
-    csv->comments = true;
-    int rc = tm_csv_next(csv, e);
-    if (rc >= 0 && (rc == 0 || csv->field_count != 1 || !tm_slice_equals(tm_slice_trim(csv->fields[0]), heading)))
-        rc = tm_error_set(e, TM_EINPUT, "%s:1: expected \"%s\" in the first line", file, heading);
-    while (rc >= 0 && (rc = tm_csv_next(csv, e)) == 1)
-        rc = take_row(&reader);
-    tm_free(csv);
-    return rc;
+    return parse_into(catalog, file, text, length, imported, NULL, NULL, e);
+}
+
+int tm_catalog_salvage(struct tm_catalog *catalog, const char *file, const char *text, size_t length,
+                       tm_catalog_lost_f lost, void *context, struct tm_error *e)
+{
+    return parse_into(catalog, file, text, length, true, lost, context, e);
 }
 
 /* ---- writing ---- */

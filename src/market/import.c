@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OWN_FILE "catalog.tmcat"
+#define DAMAGED  ".damaged"
+
 enum { REPORT_BYTES_MAX = 1 << 20 };
 
 const char *const tm_import_formats[] = {"auto", "skypilot", "advisor", "prices", NULL};
@@ -46,12 +49,18 @@ void tm_import__issue(struct tm_import *import, int line, bool rejected, const c
         (struct tm_import_issue){.file = file, .line = line, .rejected = rejected, .text = copy};
 }
 
-void tm_import__bad_row(struct tm_import *import, int line, const struct tm_error *error)
+/* Without the place, which the issue names itself. */
+static const char *words_of(const struct tm_import *import, int line, const struct tm_error *error)
 {
     char place[600];
     int length = snprintf(place, sizeof place, "%.500s:%d: ", import->file, line);
-    bool placed = strncmp(error->text, place, (size_t)length) == 0; /* the issue names the place itself */
-    tm_import__issue(import, line, true, "%s", error->text + (placed ? length : 0));
+    bool placed = strncmp(error->text, place, (size_t)length) == 0;
+    return error->text + (placed ? length : 0);
+}
+
+void tm_import__bad_row(struct tm_import *import, int line, const struct tm_error *error)
+{
+    tm_import__issue(import, line, true, "%s", words_of(import, line, error));
 }
 
 /* "YYYY-MM-DD" or "YYYY-MM" in the file name, else the newest day in the file where that is known, else today. */
@@ -214,7 +223,50 @@ static int import_file(struct tm_import *import, const char *path, struct tm_err
     return rc;
 }
 
-/* ---- saving ---- */
+/* ---- the user's own ---- */
+
+static void note_lost(void *context, int line, const struct tm_error *error)
+{
+    struct tm_import *import = context;
+    tm_import__issue(import, line, false, "row of your own catalogue left out: %s", words_of(import, line, error));
+}
+
+/* A damaged catalogue must not keep the user from importing: what can be read of it stays, and the file is kept. */
+static int salvage(struct tm_import *import, const char *path, struct tm_error *e)
+{
+    struct tm_error damage = {0};
+    struct tm_text text;
+    tm_catalog_deinit(import->user);
+    tm_catalog_init(import->user);
+    tm_text_init(&text, TM_CATALOG_BYTES_MAX);
+    import->file = path;
+    import->damaged = true;
+    int rc = tm_content_read(import->env, path, &text, &damage);
+    if (rc == 0)
+        rc = tm_catalog_salvage(import->user, path, tm_text_string(&text), text.length, note_lost, import, &damage);
+    if (rc == -(int)TM_EINPUT) { /* nothing in it is of use */
+        tm_import__issue(import, 0, false, "left out: %s", damage.text);
+        rc = 0;
+    }
+    tm_text_deinit(&text);
+    if (rc != 0) return tm_error_set(e, damage.code, "%s", damage.text);
+    tm_import__issue(import, 0, false, "damaged; it is kept as %s%s", tm_path_base(path), DAMAGED);
+    return 0;
+}
+
+static int read_own(struct tm_import *import, struct tm_error *e)
+{
+    struct tm_arena arena;
+    struct tm_error here = {0};
+    tm_arena_init(&arena, 1 << 16);
+    int rc = tm_catalog_parse_imported(import->env, import->user, true, &here);
+    if (rc == -(int)TM_EINPUT) {
+        const char *path = tm_path(import->env, TM_PATH_DATA, OWN_FILE, &arena, &here);
+        rc = path == NULL ? -(int)here.code : salvage(import, path, &here);
+    }
+    tm_arena_deinit(&arena);
+    return rc == 0 ? 0 : tm_error_set(e, here.code, "%s", here.text);
+}
 
 static int save(struct tm_env *env, const char *name, struct tm_text *text, struct tm_error *e)
 {
@@ -229,31 +281,60 @@ static int save(struct tm_env *env, const char *name, struct tm_text *text, stru
     return rc;
 }
 
+static int keep_damaged(struct tm_env *env, struct tm_error *e)
+{
+    struct tm_arena arena;
+    struct tm_text text;
+    tm_arena_init(&arena, 1 << 16);
+    tm_text_init(&text, TM_CATALOG_BYTES_MAX);
+    const char *path = tm_path(env, TM_PATH_DATA, OWN_FILE, &arena, e);
+    int rc = path == NULL ? -(int)TM_ENOMEM : env->file_read(env, path, &text, e);
+    if (rc == 0) rc = save(env, OWN_FILE DAMAGED, &text, e);
+    tm_text_deinit(&text);
+    tm_arena_deinit(&arena);
+    return rc;
+}
+
+/* What every later command will read must be readable before it takes the old file's place. */
+static int read_back(const struct tm_text *text, struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    struct tm_error here = {0};
+    tm_catalog_init(&catalog);
+    int rc = tm_text_status(text, e);
+    if (rc == 0 && tm_catalog_parse(&catalog, "new " OWN_FILE, text->data, text->length, true, &here) != 0)
+        rc = here.code == TM_ENOMEM
+                 ? tm_error_nomem(e)
+                 : tm_error_set(e, TM_EINPUT, "nothing was imported: the result would not read back: %s", here.text);
+    tm_catalog_deinit(&catalog);
+    return rc;
+}
+
 /* The history goes first: it is read only through the prices that the catalogue, written last, names. */
 static int save_all(struct tm_import *import, struct tm_error *e)
 {
-    struct tm_text text;
-    tm_text_init(&text, TM_PRICE_HISTORY_BYTES_MAX);
-    int rc = 0;
-    if (import->history_changed) {
+    struct tm_text history;
+    struct tm_text catalog;
+    tm_text_init(&history, TM_PRICE_HISTORY_BYTES_MAX);
+    tm_text_init(&catalog, TM_CATALOG_BYTES_MAX); /* what is written can be read again */
+    tm_catalog_print(import->user, &catalog);
+    int rc = read_back(&catalog, e);
+    if (rc == 0 && import->history_changed) {
         rc = tm_price_history_sort(import->history, e);
-        if (rc == 0) tm_price_history_print(import->history, &text);
-        if (rc == 0) rc = save(import->env, "spot-prices.csv", &text, e);
-        tm_text_clear(&text);
+        if (rc == 0) tm_price_history_print(import->history, &history);
+        if (rc == 0) rc = save(import->env, "spot-prices.csv", &history, e);
     }
-    text.max = TM_CATALOG_BYTES_MAX; /* what is written can be read again */
-    if (rc == 0) {
-        tm_catalog_print(import->user, &text);
-        rc = save(import->env, "catalog.tmcat", &text, e);
-    }
-    tm_text_deinit(&text);
+    if (rc == 0 && import->damaged) rc = keep_damaged(import->env, e);
+    if (rc == 0) rc = save(import->env, OWN_FILE, &catalog, e);
+    tm_text_deinit(&history);
+    tm_text_deinit(&catalog);
     return rc;
 }
 
 static int import_all(struct tm_import *import, const char *const *paths, size_t path_count, struct tm_error *e)
 {
     struct tm_import_report *report = import->report;
-    int rc = tm_catalog_parse_imported(import->env, import->user, true, e);
+    int rc = read_own(import, e);
     for (size_t i = 0; rc == 0 && i < path_count; i++)
         rc = import_file(import, paths[i], e);
     if (rc != 0) return rc;
@@ -276,8 +357,12 @@ int tm_import_files(struct tm_env *env, const struct tm_import_options *options,
     tm_catalog_init(&user);
     tm_catalog_init(&shipped);
     tm_price_history_init(&history);
-    struct tm_import import = {
-        .env = env, .options = options, .report = report, .user = &user, .shipped = &shipped, .history = &history};
+    struct tm_import import = {.env = env,
+                               .options = options,
+                               .report = report,
+                               .user = &user,
+                               .shipped = options->known != NULL ? options->known : &shipped,
+                               .history = &history};
     int rc = options->known != NULL ? 0 : tm_catalog_load_shipped(&shipped, e);
     if (rc == 0) rc = import_all(&import, paths, path_count, e);
     tm_price_history_deinit(&history);

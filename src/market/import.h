@@ -1,6 +1,8 @@
 /* Importing other people's catalogues into the user's own: SkyPilot's CSV, the AWS Spot Advisor's JSON, price
  * histories. Rows are checked one by one: a bad one is listed with line and reason, the rest is kept. The user's
- * catalogue is replaced whole at the end, or not at all; a price history is written, whole too, just before it. */
+ * catalogue is replaced whole at the end, once it has been read back, or not at all; a price history is written, whole
+ * too, just before it. Of a catalogue of the user's that is damaged, what can be read stays; the damaged file is kept
+ * as `catalog.tmcat.damaged`. */
 #ifndef TM_MARKET_IMPORT_H
 #define TM_MARKET_IMPORT_H
 

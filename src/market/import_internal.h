@@ -14,6 +14,7 @@ struct tm_import {
     const struct tm_catalog *shipped; /* to look up GPUs and instance types */
     struct tm_price_history *history;
     bool history_changed;
+    bool damaged;     /* the user's file: it is kept beside the new one */
     const char *file; /* in hand */
     const char *text;
     size_t length;

@@ -76,7 +76,7 @@ static const struct {
     {"K80", 2, "n1-standard-16"},         {"K80", 4, "n1-standard-32"},        {"K80", 8, "n1-standard-64"},
 };
 
-enum { GCP_HOST_COUNT = sizeof gcp_hosts / sizeof *gcp_hosts };
+enum { GCP_HOST_COUNT = sizeof gcp_hosts / sizeof *gcp_hosts, NAME_MAX_BYTES = 200 };
 
 static const double FIGURE_MAX = 1e9; /* of any figure: sums of two stay far from infinity */
 
@@ -219,7 +219,7 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
         return reject(reader, row->line, "not as many columns as the header");
     for (int c = 0; c < COLUMN_COUNT; c++) {
         struct tm_slice text = field(reader, (enum column)c);
-        if (c != COL_INFO && (text.length > 200 || !tm_slice_is_plain(text)))
+        if (c != COL_INFO && (text.length > NAME_MAX_BYTES || !tm_slice_is_plain(text)))
             return reject(reader, row->line, "field too long, or with control characters");
     }
     row->instance = intern(reader, field(reader, COL_INSTANCE));
@@ -248,7 +248,9 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
         return reject(reader, row->line, "AcceleratorName and AcceleratorCount do not agree");
     row->gpu_memory_gib = read_gpu_memory(field(reader, COL_INFO));
     int rc = correct_row(reader, row, e);
-    return rc < 0 ? rc : 1;
+    if (rc < 0) return rc;
+    if (row->gpu[0] != '\0' && row->gpus == 0) return reject(reader, row->line, "a type with GPUs, and none given");
+    return 1;
 }
 
 static void warn_of_unknown_gpu(struct sky_reader *reader, const struct sky_row *row, const struct tm_gpu *gpu)
@@ -326,12 +328,14 @@ static int host_key(const char *zone, const char *host, char key[512])
 static int join(struct sky_reader *reader, const struct sky_row *accelerator, const struct sky_row *host, bool shared,
                 struct tm_error *e)
 {
-    char name[256];
+    char name[512];
     struct sky_row whole = *accelerator;
     if (shared) /* the same VM may carry other GPUs */
         (void)snprintf(name, sizeof name, "%s+%gx%s", host->instance, accelerator->gpus, accelerator->gpu);
     else
         (void)snprintf(name, sizeof name, "%s", host->instance);
+    if (strlen(name) > NAME_MAX_BYTES)
+        return reject(reader, accelerator->line, "the names of host and accelerator are too long together");
     whole.instance = tm_catalog_string(reader->import->user, name, strlen(name));
     if (whole.instance == NULL) return tm_error_nomem(e);
     whole.vcpus = host->vcpus;

@@ -288,13 +288,80 @@ static void test_all_files_or_none(void **state)
     free(history);
 }
 
-static void test_a_damaged_user_file_is_not_overwritten(void **state)
+/* A type whose GPU we know better than the file: what the file lacks must not become half a row of ours. */
+static void test_corrected_rows_read_back(void **state)
 {
     struct fixture *f = *state;
-    put(f, "/d/catalog.tmcat", "something of the user's\n");
-    assert_int_equal(import_text(f, "/in/a.csv", AWS_HEAD AWS_GOOD), -TM_EINPUT);
-    assert_error_has(f->e, "/d/catalog.tmcat:1: expected \"tidemill-catalog 1\"");
-    assert_string_equal(content(f, "/d/catalog.tmcat"), "something of the user's\n");
+    import_good(f, "/in/azure.csv",
+                AZURE_HEAD "Standard_NC24ads_A100_v4,,,24,220,,3.67,1.1,eastus,V2\n"
+                           "Standard_ND96isr_H100_v5,,,96,1900,,98.32,39.5,eastus,V2\n"
+                           "Standard_NC6s_v3,V100,1.0,6.0,112,V100,3.06,,eastus,V1\n");
+    check_counts(f, 3, 2, 1, 1);
+    assert_string_equal(f->report->issues[0].text, "a type with GPUs, and none given");
+    assert_int_equal(f->report->issues[0].line, 2);
+    static const char *const lines[] = {"\nazure,Standard_ND96isr_H100_v5,H100,8,96,1900,", NULL};
+    check_has(f, "/d/catalog.tmcat", lines);
+    assert_null(strstr(content(f, "/d/catalog.tmcat"), "NC24ads"));
+    import_good(f, "/in/again.csv", AWS_HEAD AWS_GOOD);
+}
+
+static void test_long_names_read_back(void **state)
+{
+    struct fixture *f = *state;
+    char text[2000];
+    char host[190];
+    memset(host, 'x', sizeof host);
+    memcpy(host, "n1-", 3);
+    host[sizeof host - 1] = '\0';
+    (void)snprintf(text, sizeof text,
+                   GCP_HEAD ",,,V100,1.0,,us-central1,us-central1-a,3,1\n"
+                            "n1-standard-8,8,30,,,,us-central1,us-central1-b,0.5,0.25\n"
+                            "%s%s,8,30,,,,us-central1,us-central1-a,0.5,0.25\n",
+                   host, "yyyyyyyyyy");
+    import_good(f, "/in/gcp.csv", text);
+    assert_int_equal(f->report->rejected, 1);
+    assert_non_null(strstr(f->report->issues[0].text, "too long together"));
+    import_good(f, "/in/again.csv", AWS_HEAD AWS_GOOD);
+}
+
+static void test_a_damaged_user_file_is_kept_and_mended(void **state)
+{
+    struct fixture *f = *state;
+    static const char bad_row[] =
+        "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,t\n"
+        "[instance]\ncloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source\n"
+        "azure,bad,A100,0,1,1,1,,s\naws,good.1,,,2,4,,,s\n[mystery]\na,b\n1,2\n"
+        "[offer]\ncloud,region,zone,instance,on_demand,spot,source\n"
+        "azure,eastus,,bad,1,,s\naws,r,,good.1,1,,s\n\"open\n";
+    static const struct {
+        const char *text;
+        const char *words; /* of the first issue */
+        int line;
+        size_t warned;
+        bool good; /* the good row is still there */
+    } rows[] = {
+        {"something of the user's\n", "left out: /d/catalog.tmcat:1: expected \"tidemill-catalog 1\"", 0, 2, false},
+        {"", "left out: /d/catalog.tmcat", 0, 2, false},
+        {bad_row, "row of your own catalogue left out: gpus: expected a number of GPUs where there is a GPU", 7, 7,
+         true},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        put(f, "/d/catalog.tmcat", rows[i].text);
+        import_good(f, "/in/a.csv", AWS_HEAD AWS_GOOD);
+        const struct tm_import_report *r = f->report;
+        assert_row(r->warned == rows[i].warned && r->rejected == 0, "row %zu: %zu, %zu", i, r->warned, r->rejected);
+        assert_row(strstr(r->issues[0].text, rows[i].words) != NULL && r->issues[0].line == rows[i].line,
+                   "row %zu: %d: %s", i, r->issues[0].line, r->issues[0].text);
+        assert_non_null(strstr(r->issues[r->issue_count - 1].text, "it is kept as catalog.tmcat.damaged"));
+        assert_string_equal(content(f, "/d/catalog.tmcat.damaged"), rows[i].text);
+        assert_int_equal(strstr(content(f, "/d/catalog.tmcat"), "\naws,r,,good.1,1,,s\n") != NULL, rows[i].good);
+        assert_non_null(strstr(content(f, "/d/catalog.tmcat"), "\naws,us-east-1,us-east-1a,p3.16xlarge,24.48,"));
+        import_good(f, "/in/a.csv", AWS_HEAD AWS_GOOD);
+        assert_int_equal(f->report->issue_count, 0); /* it is whole again */
+    }
+    put(f, "/d/catalog.tmcat", "damaged\n");
+    assert_int_equal(import_text(f, "/in/a.csv", "what,is,this\n"), -TM_EINPUT); /* a failed import touches nothing */
+    assert_string_equal(content(f, "/d/catalog.tmcat"), "damaged\n");
     assert_int_equal(tm_env_virtual_set_variable(f->env, "TIDEMILL_DATA_DIR", NULL), 0);
     assert_int_equal(import_text(f, "/in/a.csv", AWS_HEAD AWS_GOOD), -TM_ENOTFOUND);
     assert_error_has(f->e, "set TIDEMILL_DATA_DIR or HOME");
@@ -518,9 +585,10 @@ static void test_more_issues_than_are_kept(void **state)
 }
 
 /* From nothing to nothing: a world, an old catalogue, one import. A failure must leave the old catalogue. */
-static int import_once(const char *cloud, const char *text)
+#define OLD "tidemill-catalog 1\n\n[source]\nname,as_of,text\nold,2020-01-01,x\n"
+
+static int import_once(const char *cloud, const char *old, const char *text)
 {
-    static const char old[] = "tidemill-catalog 1\n\n[source]\nname,as_of,text\nold,2020-01-01,x\n";
     const char *path = "/in/x.csv";
     struct tm_import_options options = {.cloud = cloud, .as_of = "2024-01-01"};
     struct tm_import_report *report = calloc(1, sizeof *report);
@@ -530,7 +598,7 @@ static int import_once(const char *cloud, const char *text)
     tm_import_report_init(report);
     int rc = env == NULL ? -TM_ENOMEM : tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/d");
     if (rc == 0) rc = env->file_write(env, path, text, strlen(text), NULL);
-    if (rc == 0) rc = env->file_write(env, "/d/catalog.tmcat", old, sizeof old - 1, NULL);
+    if (rc == 0) rc = env->file_write(env, "/d/catalog.tmcat", old, strlen(old), NULL);
     if (rc == 0) {
         rc = tm_import_files(env, &options, &path, 1, report, NULL);
         if (rc != 0 && env->file_read(env, "/d/catalog.tmcat", &after, NULL) == 0 &&
@@ -556,8 +624,9 @@ static void test_without_memory(void **state)
     static const char gcp[] = GCP_HEAD ",,,A100,1.0,,us-central1,us-central1-a,3,1\n"
                                        "a2-highgpu-1g,12.0,85.0,,,,us-central1,us-central1-a,0.5,0.25\n";
     for (size_t i = 0; i < TM_COUNT(texts); i++)
-        TM_FAIL_EACH_ALLOC(rc = import_once("aws", texts[i]));
-    TM_FAIL_EACH_ALLOC(rc = import_once(NULL, gcp));
+        TM_FAIL_EACH_ALLOC(rc = import_once("aws", OLD, texts[i]));
+    TM_FAIL_EACH_ALLOC(rc = import_once(NULL, OLD, gcp));
+    TM_FAIL_EACH_ALLOC(rc = import_once("aws", OLD "bad\n", texts[0])); /* of a damaged one, too */
 }
 
 #define FIXTURE_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -565,7 +634,8 @@ static void test_without_memory(void **state)
 TM_TEST_MAIN(FIXTURE_TEST(test_aws), FIXTURE_TEST(test_gcp_host_and_accelerator), FIXTURE_TEST(test_azure_and_lambda),
              FIXTURE_TEST(test_bad_rows_are_named_and_the_rest_is_kept), FIXTURE_TEST(test_strict),
              FIXTURE_TEST(test_importing_again_replaces), FIXTURE_TEST(test_all_files_or_none),
-             FIXTURE_TEST(test_a_damaged_user_file_is_not_overwritten), FIXTURE_TEST(test_advisor),
+             FIXTURE_TEST(test_corrected_rows_read_back), FIXTURE_TEST(test_long_names_read_back),
+             FIXTURE_TEST(test_a_damaged_user_file_is_kept_and_mended), FIXTURE_TEST(test_advisor),
              FIXTURE_TEST(test_prices), FIXTURE_TEST(test_prices_packed),
              FIXTURE_TEST(test_tables_beside_the_catalogue), FIXTURE_TEST(test_formats_asked_for),
              FIXTURE_TEST(test_files_that_cannot_be_read), FIXTURE_TEST(test_cloud_and_date),
