@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { STEP_LIMIT_MS = 2000 };
+enum { STEP_LIMIT_MS = 2000, TRIES = 5 };
 
 struct tm_api_client {
     struct tm_env *env;
@@ -69,8 +69,14 @@ int tm_api_ask(struct tm_api_client *client, const char *method, const char *tar
 {
     char address[TM_ADDRESS_MAX];
     struct tm_http_head head;
-    int rc = prepare(client, method, target, address, e);
-    if (rc == 0) rc = tm_http_call_wait(&client->call, address, timeout_ms, &head, body, e);
+    int rc = -1;
+    bool crowded =
+        true; /* closed before our request was heard: many connect at once, and the next try may be luckier */
+    for (int i = 0; crowded && i < TRIES; i++) {
+        rc = prepare(client, method, target, address, e);
+        if (rc == 0) rc = tm_http_call_wait(&client->call, address, timeout_ms, &head, body, e);
+        crowded = rc == -(int)TM_EPEER && client->call.sent > 0 && client->call.received.length == 0;
+    }
     if (rc == 0) rc = check_answer(&head, body, e);
     return rc;
 }

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { REQUEST_LIMIT_MS = 5000 };
+enum { REQUEST_LIMIT_MS = 5000, ACCEPTS_AT_ONCE = 1024 };
 
 struct listener {
     struct tm_http_listener given; /* answer NULL: free */
@@ -21,6 +21,7 @@ struct connection {
     int handle;
     int listener;
     int64_t until_ms;  /* READING, SENDING: given up then; HOLDING: answered then */
+    uint64_t number;   /* in the order of their coming */
     uint64_t version;  /* HOLDING: answered when it changes */
     struct tm_text in; /* the request so far */
     struct tm_text out;
@@ -32,6 +33,7 @@ struct tm_http_server {
     struct tm_http_limits limits;
     struct listener *listeners;
     struct connection *connections;
+    uint64_t accepted;
 };
 
 static int64_t monotonic_ms(const struct tm_http_server *server)
@@ -108,30 +110,6 @@ void tm_http_server_close(struct tm_http_server *server, int number)
 
 /* ---- serving ---- */
 
-static struct connection *free_connection(struct tm_http_server *server)
-{
-    for (size_t i = 0; i < server->limits.connections; i++) {
-        if (!server->connections[i].open) return &server->connections[i];
-    }
-    return NULL;
-}
-
-static void accept_some(struct tm_http_server *server, int number)
-{
-    struct listener *listener = &server->listeners[number];
-    struct tm_env *env = server->env;
-    while (listener->connections < server->limits.connections_each) {
-        struct connection *connection = free_connection(server);
-        int handle = 0;
-        if (connection == NULL || env->net_accept(env, listener->handle, &handle, NULL) != 0) return;
-        *connection = (struct connection){.open = true, .handle = handle, .listener = number};
-        connection->until_ms = monotonic_ms(server) + REQUEST_LIMIT_MS;
-        tm_text_init(&connection->in, TM_HTTP_HEAD_MAX);
-        tm_text_init(&connection->out, server->limits.response_max);
-        listener->connections++;
-    }
-}
-
 static uint64_t version_of(const struct listener *listener)
 {
     return listener->given.version == NULL ? 0 : *listener->given.version;
@@ -169,7 +147,7 @@ static void answer(struct tm_http_server *server, struct connection *connection,
 static bool read_more(struct tm_http_server *server, struct connection *connection)
 {
     struct tm_env *env = server->env;
-    char buffer[2048];
+    char buffer[TM_HTTP_HEAD_MAX]; /* all of a request that has come: see make_room */
     size_t got = 0;
     int rc = env->net_receive(env, connection->handle, buffer, sizeof buffer, &got, NULL);
     if (rc == -(int)TM_EBUSY) return true;
@@ -207,6 +185,72 @@ static bool serve_one(struct tm_http_server *server, struct connection *connecti
     return connection->progress == HOLDING || !late;
 }
 
+static struct connection *free_connection(struct tm_http_server *server)
+{
+    for (size_t i = 0; i < server->limits.connections; i++) {
+        if (!server->connections[i].open) return &server->connections[i];
+    }
+    return NULL;
+}
+
+/* Whose request is not whole yet, so that nothing is known of them: strangers, as far as we can tell. */
+static struct connection *oldest_stranger(const struct tm_http_server *server, int listener)
+{
+    struct connection *oldest = NULL;
+    for (size_t i = 0; i < server->limits.connections; i++) {
+        struct connection *one = &server->connections[i];
+        if (!one->open || one->progress != READING || (listener >= 0 && one->listener != listener)) continue;
+        if (oldest == NULL || one->number < oldest->number) oldest = one;
+    }
+    return oldest;
+}
+
+static bool is_full(struct tm_http_server *server, int number)
+{
+    return server->listeners[number].connections >= server->limits.connections_each || free_connection(server) == NULL;
+}
+
+/* Whom to send away for somebody new; NULL: all have spoken. */
+static struct connection *dispensable(struct tm_http_server *server, int number)
+{
+    bool own = server->listeners[number].connections >= server->limits.connections_each;
+    return oldest_stranger(server, own ? number : -1);
+}
+
+/* If need be, sends away those who had the time to speak and did not. */
+static bool make_room(struct tm_http_server *server, int number)
+{
+    struct connection *oldest = NULL;
+    while (is_full(server, number) && (oldest = dispensable(server, number)) != NULL) {
+        bool lives = serve_one(server, oldest); /* it may have spoken since */
+        if (!lives || oldest->progress == READING) drop(server, oldest);
+    }
+    return !is_full(server, number);
+}
+
+/* Who comes is served before the next one: a request that is whole cannot be driven out by a crowd behind it. */
+static void accept_some(struct tm_http_server *server, int number)
+{
+    struct listener *listener = &server->listeners[number];
+    struct tm_env *env = server->env;
+    for (int i = 0; i < ACCEPTS_AT_ONCE && (!is_full(server, number) || dispensable(server, number) != NULL); i++) {
+        int handle = 0;
+        if (env->net_accept(env, listener->handle, &handle, NULL) != 0) return;
+        if (!make_room(server, number)) {
+            env->net_close(env, handle);
+            return;
+        }
+        struct connection *connection = free_connection(server);
+        *connection = (struct connection){.open = true, .handle = handle, .listener = number};
+        connection->number = server->accepted++;
+        connection->until_ms = monotonic_ms(server) + REQUEST_LIMIT_MS;
+        tm_text_init(&connection->in, TM_HTTP_HEAD_MAX);
+        tm_text_init(&connection->out, server->limits.response_max);
+        listener->connections++;
+        if (!serve_one(server, connection)) drop(server, connection);
+    }
+}
+
 void tm_http_server_serve(struct tm_http_server *server)
 {
     for (size_t i = 0; i < server->limits.listeners; i++) {
@@ -233,8 +277,8 @@ size_t tm_http_server_watch(const struct tm_http_server *server, int *handles, s
     }
     for (size_t i = 0; i < server->limits.listeners; i++) {
         const struct listener *listener = &server->listeners[i];
-        if (listener->given.answer != NULL && listener->connections < server->limits.connections_each && count < max)
-            handles[count++] = listener->handle;
+        bool room = listener->connections < server->limits.connections_each || oldest_stranger(server, (int)i) != NULL;
+        if (listener->given.answer != NULL && room && count < max) handles[count++] = listener->handle;
     }
     *out_wait_ms = wait_ms;
     return count;

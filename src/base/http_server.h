@@ -2,7 +2,10 @@
  * served by the caller's own loop.
  *
  * Bounded: connections in all and for each listener, one head each (http.h) and five seconds to send it, one answer a
- * connection and five seconds to take it. A request may be held until something changes (a long poll). */
+ * connection and five seconds to take it. A request may be held until something changes (a long poll).
+ *
+ * Nobody can shut others out by connections that say nothing: where there is no room for a new one, the oldest whose
+ * request is not whole is closed; who has asked is never closed for others. */
 #ifndef TM_BASE_HTTP_SERVER_H
 #define TM_BASE_HTTP_SERVER_H
 

@@ -248,6 +248,60 @@ static void test_a_call_gives_up(void **state)
     end(&w);
 }
 
+/* Connections that say nothing, or half of it, keep nobody out; who has asked stays. */
+static void test_a_crowd_of_slow_ones(void **state)
+{
+    (void)state;
+    static const char half[] = "GET /here HTTP/1.1\r\n";
+    struct world w;
+    struct tm_http_call held;
+    struct tm_http_call call;
+    struct tm_http_head head;
+    struct tm_text body;
+    begin(&w);
+    tm_http_call_init(&held, w.env, 65536);
+    tm_http_call_init(&call, w.env, 65536);
+    tm_text_init(&body, 65536);
+    tm_text_puts(&held.request, "GET /held HTTP/1.1\r\n");
+    assert_int_equal(tm_http_call_begin(&held, w.bound, NULL), 0);
+    assert_int_equal(tm_http_call_step(&held, &head, &body, NULL), -(int)TM_EBUSY);
+    tm_http_server_serve(w.server);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 40; i++) {
+            int handle = -1;
+            size_t done = 0;
+            assert_int_equal(w.env->net_connect(w.env, w.bound, &handle, NULL), 0);
+            if (i % 2 == 0) (void)w.env->net_send(w.env, handle, half, sizeof half - 1, &done, NULL);
+            if (i == 20) { /* amid the crowd, and heard */
+                tm_http_call_clear(&call);
+                tm_text_puts(&call.request, half);
+                assert_int_equal(tm_http_call_begin(&call, w.bound, NULL), 0);
+                assert_int_equal(tm_http_call_step(&call, &head, &body, NULL), -(int)TM_EBUSY);
+            }
+            if (round == 1) tm_http_server_serve(w.server);
+        }
+        tm_http_server_serve(w.server);
+        tm_text_clear(&body);
+        assert_int_equal(tm_http_call_step(&call, &head, &body, NULL), 0);
+        assert_string_equal(tm_text_string(&body), "first");
+        assert_int_equal(tm_http_call_step(&held, &head, &body, NULL), -(int)TM_EBUSY);
+    }
+    w.shop.version++;
+    tm_http_server_serve(w.server);
+    tm_text_clear(&body);
+    assert_int_equal(tm_http_call_step(&held, &head, &body, NULL), 0);
+    assert_string_equal(tm_text_string(&body), "later");
+    tm_env_virtual_advance(w.env, 5000); /* those who are left have had their time */
+    tm_http_server_serve(w.server);
+    int handles[8];
+    int64_t wait_ms = 0;
+    assert_int_equal(tm_http_server_watch(w.server, handles, TM_COUNT(handles), &wait_ms), 1);
+    tm_text_deinit(&body);
+    tm_http_call_deinit(&held);
+    tm_http_call_deinit(&call);
+    end(&w);
+}
+
 static int serve_once(void)
 {
     struct tm_env *env = tm_env_virtual_create(1);
@@ -291,4 +345,5 @@ static void test_memory(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_requests), TM_TEST(test_targets_and_headers), TM_TEST(test_bodies), TM_TEST(test_a_call),
-             TM_TEST(test_held), TM_TEST(test_a_call_gives_up), TM_TEST(test_memory))
+             TM_TEST(test_held), TM_TEST(test_a_call_gives_up), TM_TEST(test_a_crowd_of_slow_ones),
+             TM_TEST(test_memory))
