@@ -628,6 +628,7 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                                     .request = &plan->request,
                                     .result = &plan->result,
                                     .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
+                                    .supply = &plan->supply,
                                     .judge = plan->judge == JUDGE_REPLAY ? "replaying the trace from 16 starts"
                                                                          : "a closed form over random losses"};
     if (tm_given(cli, "running")) report.running = &plan->replan;

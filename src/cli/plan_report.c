@@ -399,6 +399,48 @@ int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report
 
 /* ---- nothing ---- */
 
+/* Why there is nothing to choose from. */
+static void put_empty_supply(const struct tm_supply_types *seen, const struct tm_plan_request *request,
+                             struct tm_text *out)
+{
+    static const char *const prices[] = {"price", "spot price", "on-demand price"};
+    const char *join = ": ";
+    if (seen->allowed == 0) {
+        tm_text_puts(out,
+                     "; no offer of an instance type with GPUs is allowed (--cloud, --region, --gpu and the like)");
+        return;
+    }
+    tm_text_printf(out, "; of %zu instance types with GPUs that are allowed none can be used", seen->allowed);
+    if (seen->unpriced > 0) {
+        tm_text_printf(out, "%s%zu have no %s%s", join, seen->unpriced, prices[request->market],
+                       request->market == TM_PLAN_MIXED ? "" : " (try --market mixed)");
+        join = ", ";
+    }
+    if (seen->gpu_unknown > 0) {
+        tm_text_printf(out, "%sof %zu the GPU's figures are not known", join, seen->gpu_unknown);
+        join = ", ";
+    }
+    if (seen->unfit > 0) {
+        tm_text_printf(out, "%sthe model does not fit into %zu", join, seen->unfit);
+        join = ", ";
+    }
+    if (seen->network_unknown > 0)
+        tm_text_printf(out,
+                       "%sof %zu the network bandwidth is not known (tidemill catalog import takes a CSV with "
+                       "cloud,instance_type,network_gbps)",
+                       join, seen->network_unknown);
+}
+
+static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
+{
+    if (report->supply->pool_count == 0)
+        put_empty_supply(&report->supply->seen, report->request, out);
+    else if (report->result->fleets == 0)
+        tm_text_puts(out, "; the model fits into none of them");
+    else
+        tm_text_puts(out, "; relaxing one constraint alone does not help: relax two of them");
+}
+
 int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error *e)
 {
     const struct tm_plan_relaxation *relax = report->relax;
@@ -415,10 +457,7 @@ int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error 
     if (relax->quotas) tm_text_puts(&words, "; without --quota there is one");
     if (relax->market) tm_text_puts(&words, "; with --market mixed there is one");
     if (relax->probability > 0) tm_text_printf(&words, "; with --probability %.2f there is one", relax->probability);
-    if (words.length == 0)
-        tm_text_puts(&words, report->result->fleets == 0
-                                 ? "; the model fits into none of them, or no offer is allowed"
-                                 : "; relaxing one constraint alone does not help: relax two of them");
+    if (words.length == 0) put_reason(report, &words);
     int rc = tm_error_set(e, TM_ENONE, "no fleet satisfies all constraints%s", tm_text_string(&words));
     tm_text_deinit(&words);
     return rc;

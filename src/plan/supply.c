@@ -35,16 +35,24 @@ struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu)
 /* ---- types ---- */
 
 /* False: its GPU or its network is not known, so nothing can be predicted. */
-static bool group_of(const struct tm_catalog *catalog, const struct tm_instance *instance, struct tm_fleet_group *group)
+static bool group_of(const struct tm_catalog *catalog, const struct tm_instance *instance, struct tm_fleet_group *group,
+                     struct tm_supply_types *seen)
 {
     const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
-    if (gpu == NULL || instance->gpus < 1 || !(instance->network_gbps > 0)) return false;
+    if (gpu == NULL || !(gpu->memory_gbyte_s > 0) || instance->gpus < 1) {
+        seen->gpu_unknown++;
+        return false;
+    }
+    if (!(instance->network_gbps > 0)) {
+        seen->network_unknown++;
+        return false;
+    }
     *group = (struct tm_fleet_group){.instance = instance->name,
                                      .gpu = tm_plan_gpu_figures(gpu),
                                      .gpus_per_node = (int)instance->gpus,
                                      .network_bit_s = instance->network_gbps * 1e9};
     if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
-    return group->gpu.memory_bytes_s > 0;
+    return true;
 }
 
 static enum tm_precision precision_of(const struct tm_gpu_figures *gpu, int asked)
@@ -353,19 +361,25 @@ static void find_anchors(const struct tm_supply_request *request, struct tm_supp
 
 /* ---- all of it ---- */
 
+/* What becomes of a type: its number, or: */
+static const size_t NOT_SEEN = SIZE_MAX;
+static const size_t NO_PRICE = SIZE_MAX - 1; /* as yet */
+static const size_t NO_USE = SIZE_MAX - 2;
+
 static int add_type(const struct tm_supply_request *request, const struct tm_instance *instance,
                     struct tm_supply *supply, size_t *out_index, struct tm_error *e)
 {
     struct tm_plan_type type = {.instance = instance, .slowdown = 1};
     void *types = supply->types;
-    *out_index = SIZE_MAX;
-    if (!group_of(supply->catalog, instance, &type.group)) return 0;
+    *out_index = NO_USE;
+    if (!group_of(supply->catalog, instance, &type.group, &supply->seen)) return 0;
     type.precision = precision_of(&type.group.gpu, request->precision);
     int rc = tm_grow(&types, &supply->type_capacity, supply->type_count + 1, sizeof type, TM_CATALOG_ROWS_MAX);
     supply->types = types;
     if (rc != 0) return tm_error_nomem(e);
     rc = find_rates(request, &type, e);
     if (rc != 0 || type.rate_count == 0) {
+        supply->seen.unfit++;
         tm_free(type.rates);
         return rc;
     }
@@ -374,26 +388,35 @@ static int add_type(const struct tm_supply_request *request, const struct tm_ins
     return 0;
 }
 
+static int take_offer(const struct tm_supply_request *request, const struct tm_offer *offer, struct tm_supply *supply,
+                      size_t *type, struct tm_error *e)
+{
+    const struct tm_instance *instance = &supply->catalog->instances[offer->instance];
+    if (!(instance->gpus > 0)) return 0;
+    if (request->allowed != NULL && !request->allowed(request->allowed_context, instance, offer, false)) return 0;
+    if (*type == NOT_SEEN) {
+        supply->seen.allowed++;
+        *type = NO_PRICE;
+    }
+    if (isnan(usable_price(request->spot, offer->spot_usd_h)) &&
+        isnan(usable_price(request->on_demand, offer->on_demand_usd_h)))
+        return 0;
+    int rc = *type == NO_PRICE ? add_type(request, instance, supply, type, e) : 0;
+    return rc == 0 && *type != NO_USE ? add_pool(request, offer, *type, supply, e) : rc;
+}
+
 int tm_supply_make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
                    struct tm_error *e)
 {
-    size_t *type_of = tm_alloc((catalog->instance_count + 1) * sizeof *type_of); /* SIZE_MAX - 1: not looked at yet */
+    size_t *type_of = tm_alloc((catalog->instance_count + 1) * sizeof *type_of);
     int rc = type_of != NULL ? 0 : tm_error_nomem(e);
     supply->catalog = catalog;
     for (size_t i = 0; rc == 0 && i < catalog->instance_count; i++)
-        type_of[i] = SIZE_MAX - 1;
-    for (size_t i = 0; rc == 0 && i < catalog->offer_count; i++) {
-        const struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance *instance = &catalog->instances[offer->instance];
-        if (isnan(usable_price(request->spot, offer->spot_usd_h)) &&
-            isnan(usable_price(request->on_demand, offer->on_demand_usd_h)))
-            continue;
-        if (instance->gpus < 1) continue;
-        if (request->allowed != NULL && !request->allowed(request->allowed_context, instance, offer, false)) continue;
-        size_t *type = &type_of[offer->instance];
-        if (*type == SIZE_MAX - 1) rc = add_type(request, instance, supply, type, e);
-        if (rc == 0 && *type != SIZE_MAX) rc = add_pool(request, offer, *type, supply, e);
-    }
+        type_of[i] = NOT_SEEN;
+    for (size_t i = 0; rc == 0 && i < catalog->offer_count; i++)
+        rc = take_offer(request, &catalog->offers[i], supply, &type_of[catalog->offers[i].instance], e);
+    for (size_t i = 0; rc == 0 && i < catalog->instance_count; i++)
+        supply->seen.unpriced += type_of[i] == NO_PRICE;
     if (rc == 0) rc = make_regions(supply, e);
     if (rc == 0) find_anchors(request, supply);
     tm_free(type_of);

@@ -49,8 +49,18 @@ struct tm_plan_region {
     size_t anchor_count;
 };
 
+/* Instance types with GPUs that were allowed, and why some of them are of no use. */
+struct tm_supply_types {
+    size_t allowed;
+    size_t unpriced;        /* have no price that is allowed: no spot price, say */
+    size_t gpu_unknown;     /* the catalogue has no figures of their GPU, or they have less than a whole one */
+    size_t network_unknown; /* nor of their network, without which no step can be predicted */
+    size_t unfit;           /* the model does not fit, or not at this precision */
+};
+
 struct tm_supply {
     const struct tm_catalog *catalog;
+    struct tm_supply_types seen;
     struct tm_plan_type *types;
     size_t type_count, type_capacity;
     struct tm_plan_pool *pools;
