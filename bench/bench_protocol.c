@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "run/coordinator.h"
 #include "wire/hash.h"
+#include "wire/proof.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,10 +76,9 @@ static void hello(struct cluster *c, uint64_t id, uint64_t nonce)
 {
     Tmw__Hello body = TMW__HELLO__INIT;
     tm_message message = head_of(id);
-    char token[] = "t";
-    body.token.data = (uint8_t *)token;
-    body.token.len = 1;
-    body.nonce = nonce;
+    struct tm_peer self = tm_message_sender(&message);
+    uint8_t proof[TM_PROOF_BYTES];
+    tm_proof_put_hello("t", message.job, &self, nonce, proof, &body);
     message.body_case = TMW__ENVELOPE__BODY_HELLO;
     message.hello = &body;
     tell(c, &message);

@@ -49,6 +49,9 @@ struct tidemill_options {
     uint64_t copy_bytes_max; /* memory for copies of others' layers; 0: 1 GiB */
     const char *endpoint;    /* where the engines of peers reach ours; any text of less than 108 bytes; NULL: none */
     const char *token_file;
+    /* What this worker would train: lines "name=value" (a learning rate, a hash of the data). A worker that differs in
+     * one from the job is refused, and told in which. NULL: nothing is compared. */
+    const char *fingerprint;
 };
 
 struct tidemill_engine {
@@ -134,8 +137,8 @@ TIDEMILL_API struct tidemill_abi tidemill_abi(void);
 
 /* Options of a worker that an agent has started, from its variables: TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE,
  * TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, TIDEMILL_INCARNATION, TIDEMILL_HOST (listen), TIDEMILL_COPIES (copy_folder),
- * TIDEMILL_TLS (tls_folder), TIDEMILL_ANCHOR (1: anchor). Texts are borrowed from them. Not 0: `error` says which is
- * missing or wrong. kernel_class and endpoint are the engine's to set. */
+ * TIDEMILL_TLS (tls_folder), TIDEMILL_ANCHOR (1: anchor), TIDEMILL_FINGERPRINT. Texts are borrowed from them. Not 0:
+ * `error` says which is missing or wrong. kernel_class and endpoint are the engine's to set. */
 TIDEMILL_API int tidemill_options_from_environment(struct tidemill_options *out, char *error, size_t error_size);
 /* NULL: failed, and `error` says why. */
 TIDEMILL_API tidemill *tidemill_open(const struct tidemill_options *options, const struct tidemill_engine *engine,

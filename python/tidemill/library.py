@@ -34,6 +34,7 @@ class Options(ctypes.Structure):
         ("copy_bytes_max", ctypes.c_uint64),
         ("endpoint", ctypes.c_char_p),
         ("token_file", ctypes.c_char_p),
+        ("fingerprint", ctypes.c_char_p),
     ]
 
 

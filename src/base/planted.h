@@ -45,6 +45,7 @@
     X(snapshot_leak, "the snapshot of an abandoned copy set is kept")                                                  \
     X(lease_forever, "a lost worker keeps its lease")                                                                  \
     X(stop_ignored, "a worker that is told to stop runs on")                                                           \
+    X(fingerprint_ignored, "a worker with another job file is let in")                                                 \
     X(memory_leak, "what a worker reported before is not freed")                                                       \
     X(handle_leak, "the handle of a connection that broke is not closed")                                              \
     X(clock_margin, "the coordinator allows for no difference between clocks")

@@ -3,6 +3,7 @@
 #include "api/api_server.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/run_fingerprint.h"
 #include "cli/run_shapes.h"
 #include "run/decide_policy.h"
 #include "run/serve.h"
@@ -40,6 +41,7 @@ struct place {
     char job[TM_STATE_PATH_MAX];
     char token[TM_STATE_TOKEN_MAX];
     char listen[TM_ADDRESS_MAX];
+    struct tm_text fingerprint;
 };
 
 /* Where the last one listened, so that everybody finds the next; where there was none, where `run` says. */
@@ -66,6 +68,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
     *out = (struct tm_coordinator_service){
         .coordinator = {.job = settings->job,
                         .token = place->token,
+                        .fingerprint = tm_text_string(&place->fingerprint),
                         .layers = work->layers,
                         .steps = work->steps,
                         .micro_batches = work->micro_batches,
@@ -121,6 +124,7 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
     struct tm_coordinator_service service;
     struct tm_policy_decider *decider = NULL;
     int rc = tm_run_work_load(cli->env, place->job, settings, &cli->arena, &work, e);
+    if (rc == 0) rc = tm_run_fingerprint(cli->env, place->job, settings, &cli->arena, &place->fingerprint, e);
     if (rc == 0) rc = tm_state_token(cli->env, place->dir, place->token, e);
     if (rc == 0) rc = tm_run_shapes_init(cli, place->dir, settings, &work, &shapes, e);
     if (rc != 0) return rc;
@@ -174,10 +178,12 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
     tm_state_path(place.dir, TM_STATE_TLS, place.tls);
     tm_state_path(place.dir, TM_STATE_ADDRESS, place.address);
     tm_state_path(place.dir, TM_STATE_JOB, place.job);
+    tm_text_init(&place.fingerprint, TM_RUN_FINGERPRINT_MAX);
     tm_run_settings_init(&settings);
     rc = tm_run_settings_load(cli->env, place.dir, &settings, e);
     find_listen(cli, &place);
     if (rc == 0) rc = serve(cli, &place, &settings, e);
     tm_run_settings_deinit(&settings);
+    tm_text_deinit(&place.fingerprint);
     return rc;
 }

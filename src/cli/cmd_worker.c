@@ -2,6 +2,7 @@
  * program's own, in no list. */
 #include "base/number.h"
 #include "cli/commands.h"
+#include "cli/run_fingerprint.h"
 #include "cli/run_work.h"
 #include "cli/run_worker.h"
 #include "run/run_settings.h"
@@ -68,12 +69,27 @@ static int tell_job(const struct tm_job *job, struct tm_error *e)
     return 0;
 }
 
-static int become_command(struct tm_cli *cli, const char *path, const char *folder, struct tm_error *e)
+/* What the engine is to say that it trains. */
+static int tell_fingerprint(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings,
+                            struct tm_error *e)
 {
+    struct tm_text text;
+    tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
+    int rc = tm_run_fingerprint(cli->env, path, settings, &cli->arena, &text, e);
+    if (rc == 0 && setenv("TIDEMILL_FINGERPRINT", tm_text_string(&text), 1) != 0) rc = tm_error_nomem(e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static int become_command(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings,
+                          struct tm_error *e)
+{
+    const char *folder = settings->folder;
     struct tm_job job;
     tm_job_init(&job);
     int rc = tm_job_load(cli->env, path, &job, e);
     if (rc == 0 && job.run == NULL) rc = tm_error_set(e, TM_EINPUT, "%s: there is no run to start", path);
+    if (rc == 0) rc = tell_fingerprint(cli, path, settings, e);
     if (rc == 0 && folder[0] != '\0' && chdir(folder) != 0) rc = tm_error_errno(e, errno, "%s", folder);
     if (rc == 0 && job.workdir != NULL && chdir(job.workdir) != 0)
         rc = tm_error_errno(e, errno, "%s: workdir %s", path, job.workdir);
@@ -123,7 +139,7 @@ int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
         rc = tm_error_set(e, TM_EUSAGE, "a worker is started by tidemill agent");
     }
     if (rc == 0 && settings.engine == TM_RUN_COMMAND)
-        rc = become_command(cli, path, settings.folder, e);
+        rc = become_command(cli, path, &settings, e);
     else if (rc == 0)
         rc = tm_run_worker(cli, path, &settings, e);
     tm_run_settings_deinit(&settings);

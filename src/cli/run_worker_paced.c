@@ -1,5 +1,6 @@
 /* The paced engine as a worker of a run: its model, and how long steps take, as simulate knows them. */
 #include "cli/job_shapes.h"
+#include "cli/run_fingerprint.h"
 #include "cli/run_work.h"
 #include "cli/run_worker.h"
 #include "engine/paced_worker.h"
@@ -19,8 +20,8 @@ static double step_s(void *context, uint32_t pipelines, uint32_t stages)
     return rc == 0 && samples_per_s > 0 ? seconds : 0;
 }
 
-static int train(struct tm_cli *cli, const struct tm_run_settings *settings, const struct tm_run_work *work,
-                 struct pace *pace, struct tm_error *e)
+static int train(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings,
+                 const struct tm_run_work *work, struct pace *pace, struct tm_error *e)
 {
     struct tm_paced_job job = {.model = &pace->model,
                                .micro_batches = work->micro_batches,
@@ -32,7 +33,13 @@ static int train(struct tm_cli *cli, const struct tm_run_settings *settings, con
     char error[512];
     if (tidemill_options_from_environment(&library, error, sizeof error) != 0)
         return tm_error_set(e, TM_EUSAGE, "%s", error);
-    return tm_paced_worker(cli->env, &library, &job, e);
+    struct tm_text fingerprint;
+    tm_text_init(&fingerprint, TM_RUN_FINGERPRINT_MAX);
+    int rc = tm_run_fingerprint(cli->env, path, settings, &cli->arena, &fingerprint, e);
+    library.fingerprint = tm_text_string(&fingerprint);
+    if (rc == 0) rc = tm_paced_worker(cli->env, &library, &job, e);
+    tm_text_deinit(&fingerprint);
+    return rc;
 }
 
 int tm_run_worker_paced(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings,
@@ -49,7 +56,7 @@ int tm_run_worker_paced(struct tm_cli *cli, const char *path, const struct tm_ru
     if (rc == 0) {
         rc = tm_job_speed_init(cli, &pace.catalog, &pace.model, settings->fleet.instance, work.batch,
                                (int)settings->fleet.limit, &pace.speed, e);
-        if (rc == 0) rc = train(cli, settings, &work, &pace, e);
+        if (rc == 0) rc = train(cli, path, settings, &work, &pace, e);
         tm_job_speed_deinit(&pace.speed);
     }
     tm_catalog_deinit(&pace.catalog);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { FINGERPRINT_MAX = 1 << 14 };
+
 struct gpt {
     struct tm_engine_options options;
     struct tm_engine *engine;
@@ -151,6 +153,14 @@ int tm_elastic_worker(struct tm_env *env, const struct tm_elastic_options *optio
 {
     struct gpt gpt = {.engine = NULL};
     int rc = open_gpt(&gpt, env, options->job, e);
+    struct tidemill_options library = options->library;
+    struct tm_text fingerprint;
+    tm_text_init(&fingerprint, FINGERPRINT_MAX);
+    if (rc == 0 && library.fingerprint == NULL) {
+        tm_train_job_fingerprint(env, options->job, &fingerprint);
+        library.fingerprint = tm_text_string(&fingerprint);
+        rc = tm_text_status(&fingerprint, e);
+    }
     if (rc == 0) {
         struct tm_elastic_engine engine = {.context = &gpt,
                                            .layers = tm_elastic_layers(options->job),
@@ -164,8 +174,9 @@ int tm_elastic_worker(struct tm_env *env, const struct tm_elastic_options *optio
                                            .gradient_bytes = gradient_bytes,
                                            .read_gradient = read_gradient,
                                            .advance_layer = advance_layer};
-        rc = tm_elastic_run(env, &options->library, &engine, e);
+        rc = tm_elastic_run(env, &library, &engine, e);
     }
+    tm_text_deinit(&fingerprint);
     tm_engine_destroy(gpt.engine);
     tm_corpus_close(&gpt.corpus);
     return rc;

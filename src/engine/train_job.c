@@ -2,9 +2,14 @@
 
 #include "base/content.h"
 #include "base/doc.h"
+#include "base/number.h"
 #include "engine/assignment.h"
+#include "engine/corpus.h"
+#include "wire/fingerprint.h"
+#include "wire/hash.h"
 #include "workload/job.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { JOB_BYTES_MAX = 1 << 20 };
@@ -234,4 +239,55 @@ int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *are
                                          : "";
     if (folder == NULL) return tm_error_nomem(e);
     return tm_train_job_load_from(env, path, folder, arena, out, e);
+}
+
+/* ---- what the job is known by ---- */
+
+static void put_number(struct tm_text *out, const char *name, double value)
+{
+    char text[TM_NUMBER_TEXT_MAX];
+    tm_fingerprint_line(out, name, tm_number_print(value, text));
+}
+
+static void put_data(struct tm_env *env, const struct tm_train_job *job, struct tm_text *out)
+{
+    struct tm_corpus corpus;
+    char hash[33];
+    char text[64];
+    if (tm_corpus_open(env, job->data, &corpus, NULL) != 0) return;
+    (void)snprintf(text, sizeof text, "%s (%zu bytes)", tm_hash_print(tm_hash_of(corpus.bytes, corpus.length), hash),
+                   corpus.length);
+    tm_fingerprint_line(out, "data", text);
+    tm_corpus_close(&corpus);
+}
+
+void tm_train_job_fingerprint(struct tm_env *env, const struct tm_train_job *job, struct tm_text *out)
+{
+    const struct tm_optimizer *o = &job->optimizer;
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"layers", job->network.blocks},
+                   {"hidden", job->network.width},
+                   {"heads", job->network.heads},
+                   {"ctx", job->network.ctx},
+                   {"dropout", job->network.dropout},
+                   {"batch", (double)job->batch},
+                   {"micro_batch", (double)job->micro_batch},
+                   {"steps", (double)job->steps},
+                   {"seed", (double)job->seed},
+                   {"lr", o->lr},
+                   {"beta1", o->beta1},
+                   {"beta2", o->beta2},
+                   {"eps", o->eps},
+                   {"weight_decay", o->weight_decay},
+                   {"clip", o->clip},
+                   {"warmup", (double)o->warmup_steps},
+                   {"decay_to", (double)o->decay_steps},
+                   {"lr_min", o->lr_min}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        put_number(out, numbers[i].name, numbers[i].value);
+    tm_fingerprint_line(out, "determinism", tm_determinism_names[job->determinism]);
+    tm_fingerprint_line(out, "program", "tidemill " TIDEMILL_VERSION);
+    put_data(env, job, out);
 }

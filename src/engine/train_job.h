@@ -41,4 +41,8 @@ int tm_train_job_parse(const char *file, const char *text, size_t length, struct
 /* What is wrong with it as a whole, as -TM_EINPUT (also done by load and parse). */
 int tm_train_job_check(const struct tm_train_job *job, struct tm_error *e);
 
+/* What must be the same on all machines, as lines of wire/fingerprint.h: whatever the weights depend on. The data's
+ * part is left out where it cannot be read here. */
+void tm_train_job_fingerprint(struct tm_env *env, const struct tm_train_job *job, struct tm_text *out);
+
 #endif

@@ -2,6 +2,8 @@
 
 #include "base/planted.h"
 #include "base/random.h"
+#include "wire/fingerprint.h"
+#include "wire/proof.h"
 
 #include <string.h>
 
@@ -25,14 +27,14 @@ static void say_hello(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *
     struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
     tm_message message = tm_message_make(agent->options.job, &agent->self, &to);
     Tmw__Hello body = TMW__HELLO__INIT;
-    union { /* packing does not write to it */
-        const char *given;
-        uint8_t *taken;
-    } token = {agent->options.token};
-    body.token.data = token.taken;
-    body.token.len = strlen(token.given);
-    body.nonce = agent->nonce;
+    uint8_t proof[TM_PROOF_BYTES];
+    tm_proof_put_hello(agent->options.token, agent->options.job, &agent->self, agent->nonce, proof, &body);
     body.instance = agent->options.id;
+    struct tm_fingerprint fingerprint = {.count = 0};
+    char *parts[TM_FINGERPRINT_PARTS_MAX];
+    tm_fingerprint_add_lines(&fingerprint, agent->options.fingerprint);
+    body.n_fingerprint = tm_fingerprint_list(&fingerprint, parts);
+    body.fingerprint = parts;
     TM_BODY(message, HELLO, hello, &body);
     tm_outbox_send(out, &to, &message);
     agent->said_ms = now_ms;

@@ -15,7 +15,8 @@ struct tm_agent_options {
     uint64_t job;
     uint64_t id; /* of the instance */
     uint64_t incarnation;
-    const char *token; /* borrowed */
+    const char *token;       /* borrowed */
+    const char *fingerprint; /* what its worker would train: lines of wire/fingerprint.h; borrowed; NULL: not known */
     uint64_t random_seed;
     int64_t heartbeat_ms;
     int64_t backoff_ms; /* before the first restart; doubles with each in the window */

@@ -432,7 +432,7 @@ int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_opti
     d->events = tm_calloc(TM_DRIVER_EVENTS_MAX, sizeof *d->events);
     int rc = d->events == NULL ? tm_error_nomem(e) : 0;
     if (rc == 0 && options->tls_folder != NULL) rc = tm_tls_load(env, options->tls_folder, &d->tls, e);
-    if (rc == 0) rc = tm_links_create(env, NULL, d->tls, &d->links, e);
+    if (rc == 0) rc = tm_links_create(env, NULL, d->tls, options->token, &d->links, e);
     if (rc == 0)
         *out = d;
     else

@@ -1,5 +1,7 @@
 #include "run/cloud_link.h"
 
+#include "wire/proof.h"
+
 #include <string.h>
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
@@ -28,13 +30,8 @@ static void say_hello(struct tm_cloud_link *link, int64_t now_ms, struct tm_outb
     struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
     tm_message message = tm_message_make(link->options.job, &link->self, &to);
     Tmw__Hello body = TMW__HELLO__INIT;
-    union { /* packing does not write to it */
-        const char *given;
-        uint8_t *taken;
-    } token = {link->options.token};
-    body.token.data = token.taken;
-    body.token.len = strlen(token.given);
-    body.nonce = link->nonce;
+    uint8_t proof[TM_PROOF_BYTES];
+    tm_proof_put_hello(link->options.token, link->options.job, &link->self, link->nonce, proof, &body);
     TM_BODY(message, HELLO, hello, &body);
     tm_outbox_send(out, &to, &message);
     link->said_ms = now_ms;

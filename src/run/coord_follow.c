@@ -64,6 +64,19 @@ static const struct tm_member *source_of(struct tm_coordinator *c, uint32_t laye
     return NULL;
 }
 
+/* Those whom the others are to give layers. */
+static size_t list_followers(struct tm_coordinator *c, struct tm_arena *arena, Tmw__Member ***out)
+{
+    const struct tm_roster *foreseen = &c->follow.roster;
+    Tmw__Layout *layout = tm_roster_write(foreseen, arena);
+    size_t count = 0;
+    if (layout == NULL) return 0;
+    *out = layout->members;
+    for (size_t i = 0; i < foreseen->member_count; i++)
+        if (is_follower(c, &foreseen->members[i])) (*out)[count++] = layout->members[i];
+    return count;
+}
+
 static void send_follow(struct tm_coordinator *c, const struct tm_member *to_be, struct tm_outbox *out)
 {
     struct known *k = tm_coord__member(c, to_be);
@@ -90,6 +103,7 @@ static void send_follow(struct tm_coordinator *c, const struct tm_member *to_be,
         body.number = c->follow.number;
         body.peers = layout->members;
         body.n_peers = layout->n_members;
+        body.n_followers = list_followers(c, &arena, &body.followers);
         TM_BODY(message, FOLLOW, follow, &body);
         tm_outbox_send(out, &k->peer, &message);
     }
@@ -109,17 +123,29 @@ static bool level(struct tm_coordinator *c, uint64_t step, uint64_t behind)
     return true;
 }
 
+static void tell(struct tm_coordinator *c, int64_t now_ms, const struct tm_member *to_be, struct tm_outbox *out)
+{
+    struct known *k = tm_coord__member(c, to_be);
+    if (k == NULL || !k->registered || !k->follows || k->follow_number == c->follow.number) return;
+    if (k->follow_told == c->follow.number && now_ms - k->follow_told_ms < c->options.resend_ms) return;
+    k->follow_told = c->follow.number;
+    k->follow_told_ms = now_ms;
+    send_follow(c, to_be, out);
+}
+
+/* First those who will be asked: they answer nobody whom they have not been told of. */
 static void tell_all(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    for (size_t i = 0; i < c->follow.roster.member_count; i++) {
-        const struct tm_member *to_be = &c->follow.roster.members[i];
-        struct known *k = is_follower(c, to_be) ? tm_coord__member(c, to_be) : NULL;
-        if (k == NULL || k->follow_number == c->follow.number) continue;
-        if (k->follow_told == c->follow.number && now_ms - k->follow_told_ms < c->options.resend_ms) continue;
-        k->follow_told = c->follow.number;
-        k->follow_told_ms = now_ms;
-        send_follow(c, to_be, out);
+    const struct tm_roster *foreseen = &c->follow.roster;
+    for (size_t i = 0; i < c->roster.member_count; i++) {
+        struct tm_member source = c->roster.members[i];
+        const struct tm_member *to_be = tm_roster_find(foreseen, source.id);
+        if (source.spare || (to_be != NULL && is_follower(c, to_be))) continue;
+        source.spare = true; /* follows nothing itself */
+        tell(c, now_ms, &source, out);
     }
+    for (size_t i = 0; i < foreseen->member_count; i++)
+        if (is_follower(c, &foreseen->members[i])) tell(c, now_ms, &foreseen->members[i], out);
 }
 
 static bool begin(struct tm_coordinator *c, int64_t now_ms, const struct tm_run_decision *decision)

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "run/coordinator.h"
 #include "sim/bottleneck.h"
+#include "wire/fingerprint.h"
 #include "wire/hash.h"
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
@@ -246,6 +247,8 @@ struct tm_coordinator {
     char failure[TM_MESSAGE_STRING_MAX + 1];
     char kernel_class[TM_MESSAGE_STRING_MAX + 1];
     bool kernel_class_known;
+    size_t fingerprint_told;           /* parts, to the record, by this process */
+    struct tm_fingerprint fingerprint; /* of the job: each part as the job file or the first member has it */
 
     bool commit_known;
     int64_t commit_ms;                 /* when the newest step that was heard of was committed */
@@ -449,6 +452,7 @@ void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_loss *newest, struct tm_outbox *out);
 void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t step, struct tm_outbox *out);
 void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *out);
+void tm_coord__record_fingerprint(struct tm_coordinator *c, struct tm_outbox *out); /* what was not told yet */
 void tm_coord__record_instance(struct tm_coordinator *c, const Tmw__Instance *instance, struct tm_outbox *out);
 void tm_coord__record_price(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out);

@@ -3,6 +3,7 @@
 
 #include "base/planted.h"
 #include "base/secret.h"
+#include "wire/proof.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,9 +44,11 @@ static bool nonce_right(struct tm_coordinator *c, const struct tm_peer *from, ui
     return nonce == nonce_of(c, from, round_of(c, from));
 }
 
-static bool token_right(const struct tm_coordinator *c, const ProtobufCBinaryData *token)
+static bool proof_right(const struct tm_coordinator *c, const struct tm_peer *from, const Tmw__Hello *hello)
 {
-    return tm_secret_equal(token->data, token->len, c->options.token, strlen(c->options.token));
+    uint8_t right[TM_PROOF_BYTES];
+    return tm_proof_of_hello(c->options.token, c->options.job, from, hello->nonce, right) &&
+           tm_secret_equal(hello->proof.data, hello->proof.len, (const char *)right, sizeof right);
 }
 
 static void refuse(struct tm_coordinator *c, const struct tm_peer *to, const char *why, struct tm_outbox *out)
@@ -126,18 +129,36 @@ static bool class_right(struct tm_coordinator *c, const struct tm_peer *from, co
     return false;
 }
 
+/* Whoever would train something else is told so. What nobody has said yet is the first one's to say. */
+static bool fingerprint_right(struct tm_coordinator *c, const struct tm_peer *from, const Tmw__Hello *hello,
+                              struct tm_outbox *out)
+{
+    char why[TM_MESSAGE_STRING_MAX + 1];
+    const char *who = from->role == TM_ROLE_WORKER ? "this worker" : "this machine";
+    for (size_t i = 0; i < hello->n_fingerprint && !TM_PLANTED(fingerprint_ignored); i++) {
+        if (!tm_fingerprint_differs(&c->fingerprint, hello->fingerprint[i], who, why)) continue;
+        refuse(c, from, why, out);
+        return false;
+    }
+    for (size_t i = 0; i < hello->n_fingerprint; i++)
+        (void)tm_fingerprint_add(&c->fingerprint, hello->fingerprint[i]);
+    tm_coord__record_fingerprint(c, out);
+    return true;
+}
+
 void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__Hello *hello = message->hello;
     struct tm_peer from = tm_message_sender(message);
-    if (!token_right(c, &hello->token)) {
-        refuse(c, &from, "wrong join token: use the one that the coordinator printed", out);
-        return;
-    }
     if (!nonce_right(c, &from, hello->nonce)) {
         tm_coord__challenge(c, &from, out);
         return;
     }
+    if (!proof_right(c, &from, hello)) {
+        refuse(c, &from, "wrong join token: use the file token of the job's state folder", out);
+        return;
+    }
+    if (!fingerprint_right(c, &from, hello, out)) return;
     if (from.role == TM_ROLE_WORKER && !class_right(c, &from, hello->kernel_class, out)) return;
     struct known *k = tm_coord__find(c, from.role, from.id);
     if (k == NULL) k = tm_coord__add(c, from.role, from.id);

@@ -165,6 +165,33 @@ void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *o
     tm_coord__record(c, &event, true, out);
 }
 
+void tm_coord__record_fingerprint(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    if (c->fingerprint_told == c->fingerprint.count) return;
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__FingerprintEvent body = TMW__FINGERPRINT_EVENT__INIT;
+    char *parts[TM_FINGERPRINT_PARTS_MAX];
+    body.n_parts = tm_fingerprint_list(&c->fingerprint, parts) - c->fingerprint_told;
+    body.parts = parts + c->fingerprint_told;
+    c->fingerprint_told = c->fingerprint.count;
+    event.body_case = TMW__RECORD_EVENT__BODY_FINGERPRINT;
+    event.fingerprint = &body;
+    tm_coord__record(c, &event, true, out);
+}
+
+/* The job file of a coordinator that starts again must be the one that the record is of. */
+static int load_fingerprint(struct tm_coordinator *c, const Tmw__FingerprintEvent *body, struct tm_error *e)
+{
+    char why[TM_MESSAGE_STRING_MAX + 1];
+    for (size_t i = 0; i < body->n_parts; i++) {
+        if (tm_fingerprint_may_change(body->parts[i])) continue;
+        if (tm_fingerprint_differs(&c->fingerprint, body->parts[i], "the record", why))
+            return tm_error_set(e, TM_EINPUT, "%s", why);
+        (void)tm_fingerprint_add(&c->fingerprint, body->parts[i]);
+    }
+    return 0;
+}
+
 void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out)
 {
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
@@ -308,6 +335,8 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         (void)snprintf(c->kernel_class, sizeof c->kernel_class, "%s", event->kernel_class);
         c->kernel_class_known = true;
         return 0;
+    case TMW__RECORD_EVENT__BODY_FINGERPRINT:
+        return load_fingerprint(c, event->fingerprint, e);
     case TMW__RECORD_EVENT__BODY_PROGRESS:
         c->progress_step = event->progress->step;
         if (event->progress->loss_known) tm_coord__loss_told(c, event->progress->step, event->progress->loss);

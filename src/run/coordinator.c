@@ -24,6 +24,7 @@ struct tm_coordinator *tm_coordinator_create(const struct tm_coordinator_options
     c->self = (struct tm_peer){.role = TM_ROLE_COORDINATOR, .incarnation = options->incarnation};
     c->random = tm_random_make(options->random_seed, options->incarnation);
     c->waiting = "";
+    tm_fingerprint_add_lines(&c->fingerprint, options->fingerprint);
     c->phase = TM_COORDINATOR_COLLECTING;
     return c;
 }

@@ -57,7 +57,8 @@ enum {
 struct tm_coordinator_options {
     uint64_t job;
     uint64_t incarnation;
-    const char *token; /* borrowed */
+    const char *token;       /* borrowed */
+    const char *fingerprint; /* what is known of the job: lines of wire/fingerprint.h; borrowed; NULL: nothing */
     uint64_t random_seed;
     uint32_t layers;
     uint64_t steps;

@@ -24,6 +24,7 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     case TMW__RECORD_EVENT__BODY_PRICE:
     case TMW__RECORD_EVENT__BODY_JOB:
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
+    case TMW__RECORD_EVENT__BODY_FINGERPRINT:
     case TMW__RECORD_EVENT__BODY_SETS_NAMED:
     case TMW__RECORD_EVENT__BODY_SET_WHOLE:     /* every few seconds; views tell which step is durable */
     case TMW__RECORD_EVENT__BODY_SET_BAD:       /* old ones go; that one was lost is a note */
@@ -191,6 +192,13 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
         tm_text_puts(out, "the job's kernels are ");
         safe(out, event->kernel_class);
+        break;
+    case TMW__RECORD_EVENT__BODY_FINGERPRINT:
+        tm_text_puts(out, "the job is one with ");
+        for (size_t i = 0; i < event->fingerprint->n_parts; i++) {
+            if (i > 0) tm_text_puts(out, ", ");
+            safe(out, event->fingerprint->parts[i]);
+        }
         break;
     case TMW__RECORD_EVENT__BODY_PACE:
         tm_text_printf(out, "steps take %" PRIu64 " ms; %" PRIu64 " ms were predicted", event->pace->observed_ms,

@@ -203,7 +203,7 @@ int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct 
     options.random_seed = env->random_u64(env);
     tm_outbox_init(&s.out);
     int rc = service->tls_folder == NULL ? 0 : tm_tls_load(env, service->tls_folder, &s.tls, e);
-    if (rc == 0) rc = tm_links_create(env, NULL, s.tls, &s.links, e);
+    if (rc == 0) rc = tm_links_create(env, NULL, s.tls, service->agent.token, &s.links, e);
     if (rc == 0 && service->notice != NULL) rc = tm_notice_reader_create(env, service->notice, &s.reader, e);
     if (rc == 0) {
         tm_agent_init(&s.agent, &options);

@@ -177,7 +177,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
     if (rc == 0) rc = tm_set_manifests_mend(&s->manifests, e);
     if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
-    if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, &s->links, e);
+    if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, s->given->coordinator.token, &s->links, e);
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);

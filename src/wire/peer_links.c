@@ -3,18 +3,20 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/planted.h"
+#include "wire/link_proof.h"
 #include "wire/tls.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
     CHUNK = 1 << 16,
     ADDRESSES = 64,
     RETRY_MS = 200,
-    CONNECT_LIMIT_MS = 5000,
     CONNECTING_QUEUE_MAX = 4 << 20,
-    LISTENER_AT = 1
+    LISTENER_AT = 1,
+    ACCEPTED_AT_ONCE = 32 /* then those that are there are heard */
 };
 
 static const size_t NOT_NOTED = SIZE_MAX;
@@ -22,12 +24,14 @@ static const size_t NOT_NOTED = SIZE_MAX;
 struct link {
     int handle;
     bool broken;
-    size_t noted;        /* its place in what is waited for; NOT_NOTED: not there */
-    bool connecting;     /* nothing has been sent or received yet on a connection that we make */
-    int64_t since_ns;    /* when it was begun */
-    struct tm_peer peer; /* role NONE: has not said who it is */
-    struct tm_text in;   /* plain bytes not yet taken as messages */
-    struct tm_text out;  /* raw bytes, from out_at on not yet sent */
+    size_t noted;     /* its place in what is waited for; NOT_NOTED: not there */
+    bool connecting;  /* nothing has been sent or received yet on a connection that we make */
+    int64_t since_ns; /* when it was begun */
+    struct tm_link_proof proof;
+    struct tm_text waiting; /* frames that wait for it */
+    struct tm_peer peer;    /* role NONE: has not said who it is */
+    struct tm_text in;      /* plain bytes not yet taken as messages */
+    struct tm_text out;     /* raw bytes, from out_at on not yet sent */
     size_t out_at;
     struct tm_tls_session *tls;
     uint64_t order;               /* of its making */
@@ -50,6 +54,8 @@ struct tm_links {
     struct failed_address failed[ADDRESSES];
     size_t next_failed;
     uint64_t made;
+    char token[TM_LINK_TOKEN_MAX];
+    char trouble[TM_ERROR_TEXT_MAX];
     tm_links_lost_f lost;
     void *lost_context;
     int wake[2];  /* whoever waits watches the first */
@@ -67,15 +73,18 @@ bool tm_address_is_loopback(const char *address)
     return strncmp(address, "127.", 4) == 0 && address[host] == ':';
 }
 
-int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, struct tm_links **out,
-                    struct tm_error *e)
+int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, const char *token,
+                    struct tm_links **out, struct tm_error *e)
 {
+    if (token[0] == '\0' || strlen(token) >= TM_LINK_TOKEN_MAX)
+        return tm_error_set(e, TM_EUSAGE, "the join token must have 1 to %d bytes", TM_LINK_TOKEN_MAX - 1);
     if (address != NULL && tls == NULL && !tm_address_is_loopback(address))
         return tm_error_set(e, TM_EUSAGE, "listening on %s needs TLS: only loopback does without", address);
     struct tm_links *links = tm_calloc(1, sizeof *links);
     if (links == NULL) return tm_error_nomem(e);
     links->env = env;
     links->tls = tls;
+    memcpy(links->token, token, strlen(token) + 1);
     links->listener = -1;
     links->wake[0] = links->wake[1] = -1;
     int rc = env->net_pair(env, links->wake, e);
@@ -94,6 +103,7 @@ static void close_link(struct tm_links *links, struct link *link)
     tm_tls_session_destroy(link->tls);
     tm_text_deinit(&link->in);
     tm_text_deinit(&link->out);
+    tm_text_deinit(&link->waiting);
     for (size_t i = 0; i < links->link_count; i++)
         if (links->links[i] == link) links->links[i] = NULL;
     tm_free(link);
@@ -116,6 +126,11 @@ const char *tm_links_address(const struct tm_links *links)
     return links->address;
 }
 
+const char *tm_links_trouble(const struct tm_links *links)
+{
+    return links->trouble;
+}
+
 void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *context)
 {
     links->lost = lost;
@@ -124,11 +139,32 @@ void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *contex
 
 /* ---- making links ---- */
 
-/* A free place; where there is none, the one of whoever has been silent for longest without saying who it is: a flood
- * of such connections does not keep members out. NULL: all are members', or there is no memory. */
-static struct link **place_for_link(struct tm_links *links)
+static void put_bytes(struct link *link, const void *data, size_t length)
+{
+    if (link->tls == NULL)
+        tm_text_append(&link->out, data, length);
+    else if (tm_tls_session_write(link->tls, data, length) != 0)
+        link->broken = true;
+}
+
+/* Of those who came and have proven nothing, the one that has had the longest time for it; and how many there are. */
+static struct link *oldest_unproven(const struct tm_links *links, size_t *out_count)
 {
     struct link *oldest = NULL;
+    *out_count = 0;
+    for (size_t i = 0; i < links->link_count; i++) {
+        struct link *link = links->links[i];
+        if (link == NULL || link->proof.proven || !link->proof.listens) continue;
+        ++*out_count;
+        if (oldest == NULL || link->order < oldest->order) oldest = link;
+    }
+    return oldest;
+}
+
+/* A free place. NULL: all are members', or there is no memory. */
+static struct link **place_for_link(struct tm_links *links)
+{
+    size_t strangers = 0;
     for (size_t i = 0; i < links->link_count; i++)
         if (links->links[i] == NULL) return &links->links[i];
     int rc = tm_grow((void **)&links->links, &links->link_capacity, links->link_count + 1, sizeof *links->links,
@@ -137,17 +173,27 @@ static struct link **place_for_link(struct tm_links *links)
         links->links[links->link_count] = NULL;
         return &links->links[links->link_count++];
     }
-    for (size_t i = 0; i < links->link_count; i++) {
-        struct link *link = links->links[i];
-        if (link->peer.role == TM_ROLE_NONE && (oldest == NULL || link->order < oldest->order)) oldest = link;
-    }
+    struct link *oldest = oldest_unproven(links, &strangers);
     if (rc != -(int)TM_ELIMIT || oldest == NULL) return NULL;
     close_link(links, oldest);
     return place_for_link(links);
 }
 
+static void begin_proof(struct tm_links *links, struct link *link, bool server)
+{
+    struct tm_text words;
+    tm_text_init(&words, TM_LINK_PROOF_NEEDS_MAX);
+    tm_link_proof_begin(&link->proof, links->env, server, &words);
+    if (tm_text_status(&words, NULL) != 0) link->broken = true;
+    if (words.length > 0) put_bytes(link, words.data, words.length);
+    tm_text_deinit(&words);
+}
+
 static struct link *add_link(struct tm_links *links, int handle, bool server)
 {
+    size_t strangers = 0;
+    struct link *oldest = server ? oldest_unproven(links, &strangers) : NULL;
+    if (strangers >= TM_LINKS_UNPROVEN_MAX) close_link(links, oldest);
     struct link **place = place_for_link(links);
     struct link *link = place == NULL ? NULL : tm_calloc(1, sizeof *link);
     if (link != NULL && links->tls != NULL) link->tls = tm_tls_session_create(links->tls, server);
@@ -163,6 +209,8 @@ static struct link *add_link(struct tm_links *links, int handle, bool server)
     links->stirred = true;
     tm_text_init(&link->in, TM_MESSAGE_BYTES_MAX + CHUNK + TM_FRAME_HEADER);
     tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
+    tm_text_init(&link->waiting, CONNECTING_QUEUE_MAX);
+    begin_proof(links, link, server);
     *place = link;
     return link;
 }
@@ -189,10 +237,21 @@ static void note_failed(struct tm_links *links, const char *address)
 static struct link *connect_to(struct tm_links *links, const struct tm_peer *to, const char *address)
 {
     struct tm_error e;
+    char at[TM_ADDRESS_MAX];
     int handle = -1;
-    if (links->tls == NULL && !tm_address_is_loopback(address)) return NULL;
+    static const char name[] = "localhost:";
+    bool by_name = links->tls == NULL && strncmp(address, name, strlen(name)) == 0;
+    if (links->tls == NULL && !tm_address_is_loopback(address)) {
+        (void)snprintf(links->trouble, sizeof links->trouble, "connecting to %.100s needs TLS: give certificates",
+                       address);
+        return NULL;
+    }
+    /* what is connected to is part of the proof, so it must be what the other end calls itself */
+    (void)snprintf(at, sizeof at, "%s%s", by_name ? "127.0.0.1:" : "", by_name ? address + strlen(name) : address);
+    address = at;
     if (failed_lately(links, address)) return NULL;
     if (links->env->net_begin_connect(links->env, address, &handle, &e) != 0) {
+        (void)snprintf(links->trouble, sizeof links->trouble, "%s", e.text);
         note_failed(links, address);
         return NULL;
     }
@@ -222,6 +281,14 @@ static size_t queued(const struct link *link)
     return link->out.length - link->out_at;
 }
 
+/* Of a connection that we were to make it is kept why it was not made. */
+static void break_link(struct tm_links *links, struct link *link, const char *why)
+{
+    link->broken = true;
+    if (link->address[0] != '\0' && !link->proof.proven)
+        (void)snprintf(links->trouble, sizeof links->trouble, "%.100s: %.300s", link->address, why);
+}
+
 /* Sends what the machine takes now; the rest stays queued. */
 static void flush(struct tm_links *links, struct link *link)
 {
@@ -229,10 +296,10 @@ static void flush(struct tm_links *links, struct link *link)
     if (link->out.failed != 0) link->broken = true; /* a stream with bytes missing is no stream */
     while (!link->broken && queued(link) > 0) {
         size_t sent = 0;
-        int rc =
-            links->env->net_send(links->env, link->handle, link->out.data + link->out_at, queued(link), &sent, NULL);
+        struct tm_error e;
+        int rc = links->env->net_send(links->env, link->handle, link->out.data + link->out_at, queued(link), &sent, &e);
         if (rc == -(int)TM_EBUSY) break;
-        if (rc != 0) link->broken = true;
+        if (rc != 0) break_link(links, link, e.text);
         if (rc == 0) link->connecting = false;
         link->out_at += sent;
     }
@@ -248,14 +315,18 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
 {
     struct link *link = find_link(links, to);
     if (link == NULL && address != NULL && address[0] != '\0') link = connect_to(links, to, address);
-    size_t room = link != NULL && link->connecting ? CONNECTING_QUEUE_MAX : TM_LINK_QUEUE_MAX / 2;
-    if (link == NULL || queued(link) + length + TM_FRAME_HEADER > room) return;
-    if (link->tls != NULL) {
+    if (link == NULL) return;
+    if (!link->proof.proven) {
+        if (link->waiting.length + length + TM_FRAME_HEADER <= CONNECTING_QUEUE_MAX)
+            tm_frame_append(&link->waiting, message, length);
+        if (tm_text_status(&link->waiting, NULL) != 0) link->broken = true;
+    } else if (queued(link) + length + TM_FRAME_HEADER > TM_LINK_QUEUE_MAX / 2) {
+        return;
+    } else if (link->tls != NULL) {
         struct tm_text frame;
         tm_text_init(&frame, length + TM_FRAME_HEADER);
         tm_frame_append(&frame, message, length);
-        if (tm_text_status(&frame, NULL) == 0 && tm_tls_session_write(link->tls, frame.data, frame.length) != 0)
-            link->broken = true;
+        if (tm_text_status(&frame, NULL) == 0) put_bytes(link, frame.data, frame.length);
         tm_text_deinit(&frame);
     } else {
         tm_frame_append(&link->out, message, length);
@@ -306,37 +377,85 @@ void tm_links_wake(struct tm_links *links)
     if (links->stirred) tm_links_wake_always(links);
 }
 
+/* What ties a proof to this connection. */
+static size_t channel_of(const struct tm_links *links, const struct link *link, char out[TM_ADDRESS_MAX])
+{
+    if (link->tls != NULL) {
+        static_assert(TM_TLS_BINDING_BYTES <= TM_ADDRESS_MAX, "a channel's name has room");
+        return tm_tls_session_binding(link->tls, (uint8_t *)out) == 0 ? (size_t)TM_TLS_BINDING_BYTES : 0;
+    }
+    return (size_t)snprintf(out, TM_ADDRESS_MAX, "%s", link->proof.listens ? links->address : link->address);
+}
+
+/* Takes what has come of the first words, and answers. */
+static void take_proof(struct tm_links *links, struct link *link)
+{
+    char channel[TM_ADDRESS_MAX];
+    struct tm_text answer;
+    size_t done = 0;
+    tm_text_init(&answer, TM_LINK_PROOF_NEEDS_MAX);
+    for (size_t needs; !link->broken && (needs = tm_link_proof_needs(&link->proof)) > 0;) {
+        if (link->in.length - done < needs) break;
+        size_t length = channel_of(links, link, channel);
+        int rc = length == 0
+                     ? -(int)TM_EPEER
+                     : tm_link_proof_take(&link->proof, links->token, channel, length, link->in.data + done, &answer);
+        if (rc == 0) rc = tm_text_status(&answer, NULL);
+        if (rc == -(int)TM_EPEER)
+            break_link(links, link, "it does not know the token of this job: is it another job, or another token?");
+        else if (rc != 0)
+            break_link(links, link, "it does not speak this protocol");
+        done += needs;
+    }
+    if (!link->broken && answer.length > 0) put_bytes(link, answer.data, answer.length);
+    tm_text_deinit(&answer);
+    if (link->proof.proven && !link->broken) {
+        if (link->address[0] != '\0') links->trouble[0] = '\0';
+        if (link->waiting.length > 0) put_bytes(link, link->waiting.data, link->waiting.length);
+        tm_text_deinit(&link->waiting);
+        tm_text_init(&link->waiting, CONNECTING_QUEUE_MAX);
+    }
+    memmove(link->in.data, link->in.data + done, link->in.length - done);
+    link->in.length -= done;
+}
+
 static void receive(struct tm_links *links, struct link *link)
 {
     for (int i = 0; i < 64 && !link->broken && link->in.length <= TM_MESSAGE_BYTES_MAX; i++) {
         size_t got = 0;
-        int rc = links->env->net_receive(links->env, link->handle, links->chunk, sizeof links->chunk, &got, NULL);
+        size_t most = sizeof links->chunk;
+        struct tm_error e;
+        if (!link->proof.proven && link->tls == NULL) most = tm_link_proof_needs(&link->proof) - link->in.length;
+        int rc = links->env->net_receive(links->env, link->handle, links->chunk, most, &got, &e);
         if (rc == -(int)TM_EBUSY) return;
         if (rc != 0 || got == 0) {
-            link->broken = true;
+            break_link(links, link, rc != 0 ? e.text : "it closed the connection");
             return;
         }
         link->connecting = false;
         if (link->tls == NULL)
             tm_text_append(&link->in, (const char *)links->chunk, got);
         else if (tm_tls_session_input(link->tls, links->chunk, got, &link->in) != 0)
-            link->broken = true;
+            break_link(links, link, "its certificate is not of this job, or has expired");
         if (tm_text_status(&link->in, NULL) != 0) link->broken = true;
+        if (!link->proof.proven && link->in.length > 0) take_proof(links, link);
     }
 }
 
-/* The sender's newest connection is the one that is used from now on. */
-static void belongs_to(struct tm_links *links, struct link *link, const tm_message *message)
+/* The sender's newest connection is the one that is used from now on. False: it speaks for somebody else than before.
+ */
+static bool belongs_to(struct tm_links *links, struct link *link, const tm_message *message)
 {
     struct tm_peer from = tm_message_sender(message);
     if (link->peer.role == from.role && link->peer.id == from.id) {
         link->peer.incarnation = from.incarnation;
-        return;
+        return true;
     }
-    if (link->peer.role != TM_ROLE_NONE) return;
+    if (link->peer.role != TM_ROLE_NONE) return false;
     struct link *old = find_link(links, &from);
     if (old != NULL && old->peer.incarnation != from.incarnation && old->peer.incarnation != 0) old->broken = true;
     link->peer = from;
+    return true;
 }
 
 static void take_messages(struct tm_links *links, struct link *link, tm_links_each_f each, void *context)
@@ -351,13 +470,11 @@ static void take_messages(struct tm_links *links, struct link *link, tm_links_ea
         tm_message *message = NULL;
         tm_arena_init(&arena, 64 << 20);
         int rc = tm_message_unpack(link->in.data + done + TM_FRAME_HEADER, (size_t)size, &arena, &message, &e);
-        if (rc == 0) {
-            belongs_to(links, link, message);
+        if (rc != 0) tm_log(TM_LOG_WARN, "a message is refused: %s", e.text);
+        if (rc == 0 && belongs_to(links, link, message))
             each(context, message);
-        } else {
-            tm_log(TM_LOG_WARN, "a message is refused: %s", e.text);
+        else
             link->broken = true;
-        }
         tm_arena_deinit(&arena);
         done += (size_t)size + TM_FRAME_HEADER;
         if (link->broken) break;
@@ -371,8 +488,8 @@ static void take_messages(struct tm_links *links, struct link *link, tm_links_ea
 static void take_away(struct tm_links *links, struct link *link)
 {
     struct tm_peer peer = link->peer;
-    if (link->connecting) note_failed(links, link->address);
-    bool never_was = link->connecting;
+    bool never_was = !link->proof.proven;
+    if (never_was && link->address[0] != '\0') note_failed(links, link->address);
     close_link(links, link);
     if (!never_was && links->lost != NULL && peer.role != TM_ROLE_NONE && find_link(links, &peer) == NULL)
         links->lost(links->lost_context, &peer);
@@ -391,16 +508,19 @@ void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *
     if (may_have(waiting, 0))
         (void)links->env->net_receive(links->env, links->wake[0], links->chunk, sizeof links->chunk, &woken, NULL);
     bool knocks = links->listener >= 0 && may_have(waiting, LISTENER_AT);
-    while (knocks && links->env->net_accept(links->env, links->listener, &handle, NULL) == 0)
+    for (int i = 0; knocks && i < ACCEPTED_AT_ONCE; i++) {
+        if (links->env->net_accept(links->env, links->listener, &handle, NULL) != 0) break;
         (void)add_link(links, handle, true);
+    }
     for (size_t i = 0; i < links->link_count; i++) {
         struct link *link = links->links[i];
         if (link == NULL) continue;
         if (may_have(waiting, link->noted)) receive(links, link);
-        if (link->in.length > 0) take_messages(links, link, each, context);
+        if (link->proof.proven && link->in.length > 0) take_messages(links, link, each, context);
         flush(links, link);
         int64_t age_ns = links->env->monotonic_ns(links->env) - link->since_ns;
-        if (link->connecting && age_ns > (int64_t)CONNECT_LIMIT_MS * 1000000) link->broken = true;
+        if (!link->proof.proven && !link->broken && age_ns > (int64_t)TM_LINK_PROOF_LIMIT_MS * 1000000)
+            break_link(links, link, "no answer");
     }
     for (size_t i = 0; i < links->link_count; i++)
         if (links->links[i] != NULL && links->links[i]->broken) take_away(links, links->links[i]);

@@ -1,8 +1,11 @@
 /* Connections of one process to its peers: framed messages over TCP, to whoever is asked for, as well as can be.
  *
  * A message that cannot be sent now (no connection, queue full) is dropped: the state machines say everything again
- * until it is answered, so links need no promises, only limits. A connection belongs to the peer that its messages
- * name; the newest connection of a peer is the one used.
+ * until it is answered, so links need no promises, only limits.
+ *
+ * Both ends of a connection prove that they know the job's token before anything else (link_proof.h): until then no
+ * message is read or sent, few bytes are kept, and not for long. After it, a connection belongs to the peer that its
+ * messages name; the newest connection of a peer is the one used.
  *
  * With a `struct tm_tls` every connection is TLS 1.3 with certificates of the job on both sides. Without one, only
  * loopback addresses may be listened on or connected to. */
@@ -15,13 +18,23 @@
 struct tm_links;
 struct tm_tls;
 
-enum { TM_LINKS_MAX = 4096, TM_LINKS_OTHERS_MAX = 300, TM_LINK_QUEUE_MAX = 256 << 20 };
+enum {
+    TM_LINKS_MAX = 4096,
+    TM_LINKS_UNPROVEN_MAX = 128, /* that came and have proven nothing yet; the oldest goes for the next */
+    TM_LINKS_OTHERS_MAX = 300,
+    TM_LINK_QUEUE_MAX = 256 << 20,
+    TM_LINK_PROOF_LIMIT_MS = 5000, /* from the beginning of a connection */
+    TM_LINK_TOKEN_MAX = 1024,
+};
 
-/* Listens on `address` ("127.0.0.1:0" picks a port; NULL: does not listen). `tls` is borrowed, NULL: none. */
-int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, struct tm_links **out,
-                    struct tm_error *e);
+/* Listens on `address` ("127.0.0.1:0" picks a port; NULL: does not listen). `tls` is borrowed, NULL: none; the token is
+ * copied. */
+int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, const char *token,
+                    struct tm_links **out, struct tm_error *e);
 void tm_links_destroy(struct tm_links *links);              /* NULL is allowed */
 const char *tm_links_address(const struct tm_links *links); /* where it listens; "" */
+/* Why the last connection that was to be made was not, in words; "" after one that was. */
+const char *tm_links_trouble(const struct tm_links *links);
 
 /* Sends a packed message; connects to `address` first where there is no connection (NULL: then it is dropped). Waits
  * for nothing: what cannot be sent yet, also because the connection is still being made, is queued. */

@@ -1,16 +1,19 @@
 /* TLS 1.3 with certificates of the job on both sides (OpenSSL). Bytes in, bytes out: no sockets here.
  *
  * Each job has a certificate authority of its own, made when the job is; whoever holds a certificate of it may connect,
- * nobody else. That one may then join is decided by the join token, in Hello. */
+ * nobody else. That one may then join is decided by the join token: link_proof.h. */
 #ifndef TM_WIRE_TLS_H
 #define TM_WIRE_TLS_H
 
 #include "base/env.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct tm_tls;
 struct tm_tls_session;
+
+enum { TM_TLS_BINDING_BYTES = 32 };
 
 /* Makes a job's authority and one certificate for its members under `folder` (ca.pem, ca.key, node.pem, node.key; keys
  * readable by the owner alone). -TM_EEXISTS: there is one already. */
@@ -29,5 +32,8 @@ void tm_tls_session_output(struct tm_tls_session *session, struct tm_text *out);
 /* Raw bytes from the wire; plain ones are appended to `plain`. -TM_EPEER: the other side is not of this job, or the
  * bytes were altered: close. */
 int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t length, struct tm_text *plain);
+
+/* A value that only the two ends of this session have, the same for both; once the handshake is done. */
+int tm_tls_session_binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES]);
 
 #endif

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TICK_MS = 50, CHUNK_BYTES = 1 << 20, RESEND_MS = 1000, TEXT_MAX = 1024 };
+enum { TICK_MS = 50, CHUNK_BYTES = 1 << 20, RESEND_MS = 1000, TEXT_MAX = 1024, FINGERPRINT_MAX = 1 << 14 };
 static const uint64_t copy_bytes_default = (uint64_t)1 << 30;
 
 struct peer_texts {
@@ -32,6 +32,7 @@ struct tidemill {
     char coordinator[TM_ADDRESS_MAX];
     char token[TEXT_MAX];
     char kernel_class[TEXT_MAX];
+    char fingerprint[FINGERPRINT_MAX];
     char copy_folder[TEXT_MAX];
     char endpoint[TM_MEMBER_ADDRESS_MAX];
     char reason[TEXT_MAX];
@@ -354,7 +355,7 @@ static int open_links(struct tidemill *t, const struct tidemill_options *options
     const char *given = options->listen == NULL ? "127.0.0.1" : options->listen;
     (void)snprintf(listen, sizeof listen, "%s%s", given, strchr(given, ':') == NULL ? ":0" : "");
     if (options->tls_folder != NULL) rc = tm_tls_load(t->env, options->tls_folder, &t->tls, e);
-    if (rc == 0) rc = tm_links_create(t->env, listen, t->tls, &t->links, e);
+    if (rc == 0) rc = tm_links_create(t->env, listen, t->tls, t->token, &t->links, e);
     return rc;
 }
 
@@ -367,6 +368,7 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
         .token = t->token,
         .address = tm_links_address(t->links),
         .kernel_class = t->kernel_class,
+        .fingerprint = t->fingerprint,
         .endpoint = t->endpoint,
         .anchor = options->anchor != 0,
         .chunk_bytes = CHUNK_BYTES,
@@ -426,6 +428,7 @@ static int open_with(struct tidemill *t, const struct tidemill_options *options,
     bool fits = keep(t->coordinator, sizeof t->coordinator, options->coordinator) &&
                 keep(t->token, sizeof t->token, options->token) &&
                 keep(t->kernel_class, sizeof t->kernel_class, options->kernel_class) &&
+                keep(t->fingerprint, sizeof t->fingerprint, options->fingerprint) &&
                 keep(t->endpoint, sizeof t->endpoint, options->endpoint) &&
                 keep(t->copy_folder, sizeof t->copy_folder, options->copy_folder);
     int rc = fits ? read_token(t, options, e) : tm_error_set(e, TM_EUSAGE, "an option is too long");

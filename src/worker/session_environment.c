@@ -45,6 +45,7 @@ int tidemill_options_from_environment(struct tidemill_options *out, char *error,
     if (rc == 0) rc = text_of(env, "TIDEMILL_HOST", false, &options.listen, &e);
     if (rc == 0) rc = text_of(env, "TIDEMILL_COPIES", false, &options.copy_folder, &e);
     if (rc == 0) rc = text_of(env, "TIDEMILL_TLS", false, &options.tls_folder, &e);
+    if (rc == 0) rc = text_of(env, "TIDEMILL_FINGERPRINT", false, &options.fingerprint, &e);
     options.anchor = anchor != 0;
     if (rc == 0)
         *out = options;

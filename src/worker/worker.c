@@ -3,6 +3,8 @@
 
 #include "base/alloc.h"
 #include "base/planted.h"
+#include "wire/fingerprint.h"
+#include "wire/proof.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -101,17 +103,21 @@ static void say_hello(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out
     union { /* the schema's structs are not const, but packing does not write to them */
         const char *given;
         char *taken;
-    } address = {w->options.address}, kernel_class = {w->options.kernel_class}, token = {w->options.token},
+    } address = {w->options.address}, kernel_class = {w->options.kernel_class},
       endpoint = {w->options.endpoint == NULL ? "" : w->options.endpoint};
-    body.nonce = w->nonce;
+    uint8_t proof[TM_PROOF_BYTES];
+    tm_proof_put_hello(w->options.token, w->options.job, &w->self, w->nonce, proof, &body);
     body.address = address.taken;
     body.endpoint = endpoint.taken;
     body.kernel_class = kernel_class.taken;
-    body.token.data = (uint8_t *)token.taken;
-    body.token.len = strlen(token.given);
     body.anchor = w->options.anchor;
     body.follows = w->engine.advance_layer != NULL;
     body.instance = w->options.id;
+    struct tm_fingerprint fingerprint = {.count = 0};
+    char *parts[TM_FINGERPRINT_PARTS_MAX];
+    tm_fingerprint_add_lines(&fingerprint, w->options.fingerprint);
+    body.n_fingerprint = tm_fingerprint_list(&fingerprint, parts);
+    body.fingerprint = parts;
     TM_BODY(message, HELLO, hello, &body);
     tm_outbox_send(out, &to, &message);
     w->hello_ms = now_ms;

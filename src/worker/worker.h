@@ -69,6 +69,7 @@ struct tm_worker_options {
     const char *token;        /* borrowed */
     const char *address;      /* borrowed */
     const char *kernel_class; /* borrowed */
+    const char *fingerprint;  /* lines of wire/fingerprint.h; borrowed; NULL: none */
     const char *endpoint;     /* borrowed; of the engine, told to its peers; NULL: none */
     bool anchor;
     uint32_t chunk_bytes;    /* of a layer in one message */

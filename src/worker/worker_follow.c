@@ -167,13 +167,20 @@ static void answer(struct tm_worker *w, const struct tm_peer *to, const Tmw__Fol
     send_data(w, to, request, request->step, kept->data, kept->size, kept->norm, &none, out);
 }
 
+static bool may_follow(const struct tm_worker *w, const struct tm_peer *peer)
+{
+    for (size_t i = 0; i < w->follow.follower_count; i++)
+        if (tm_peer_equal(&w->follow.followers[i], peer)) return true;
+    return false;
+}
+
 void tm_worker__on_follow_request(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__FollowRequest *request = message->follow_request;
     struct tm_peer from = tm_message_sender(message);
     if (request->generation != w->generation || !tm_worker__leased(w, now_ms) || request->layer >= w->layer_count)
         return;
-    if (!can_follow(w)) return;
+    if (!can_follow(w) || !may_follow(w, &from)) return;
     answer(w, &from, request, out);
     struct followed *served = served_layer(w, request->layer);
     if (served == NULL) return;
@@ -235,6 +242,7 @@ void tm_worker__follow_end(struct tm_worker *w)
         following_clear(&w->follow.layers[i]);
     tm_free(w->follow.layers);
     tm_free(w->follow.peers);
+    tm_free(w->follow.followers);
     w->follow = (struct follow){.number = 0};
 }
 
@@ -286,7 +294,11 @@ void tm_worker__follow_pump(struct tm_worker *w, int64_t now_ms, struct tm_outbo
 static bool keep_peers(struct tm_worker *w, const Tmw__Follow *body)
 {
     w->follow.peers = tm_calloc(body->n_peers + 1, sizeof *w->follow.peers);
-    if (w->follow.peers == NULL) return false;
+    w->follow.followers = tm_calloc(body->n_followers + 1, sizeof *w->follow.followers);
+    if (w->follow.peers == NULL || w->follow.followers == NULL) return false;
+    for (size_t i = 0; i < body->n_followers; i++)
+        w->follow.followers[w->follow.follower_count++] = (struct tm_peer){
+            .role = TM_ROLE_WORKER, .id = body->followers[i]->id, .incarnation = body->followers[i]->incarnation};
     for (size_t i = 0; i < body->n_peers; i++) {
         struct follow_peer *peer = &w->follow.peers[w->follow.peer_count++];
         peer->peer = (struct tm_peer){
@@ -301,7 +313,7 @@ void tm_worker__on_follow(struct tm_worker *w, int64_t now_ms, const tm_message 
 {
     const Tmw__Follow *body = message->follow;
     if (body->generation != w->generation || body->number <= w->follow.number || !can_follow(w)) return;
-    if (body->n_tasks > w->layer_count || body->n_peers > TM_MEMBERS_MAX) return;
+    if (body->n_tasks > w->layer_count || body->n_peers > TM_MEMBERS_MAX || body->n_followers > TM_MEMBERS_MAX) return;
     tm_worker__follow_end(w);
     w->follow.layers = tm_calloc(body->n_tasks + 1, sizeof *w->follow.layers);
     if (w->follow.layers == NULL || !keep_peers(w, body)) { /* it will be told again */

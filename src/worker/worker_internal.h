@@ -150,6 +150,8 @@ struct follow {
     size_t count;
     struct follow_peer *peers;
     size_t peer_count;
+    struct tm_peer *followers; /* to whom we give layers, and to nobody else */
+    size_t follower_count;
     bool frozen; /* reported: stays as it is */
 };
 

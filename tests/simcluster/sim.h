@@ -157,6 +157,7 @@ struct node {
     int64_t agent_paused_ms;
 
     struct tm_worker *worker; /* NULL: no process */
+    bool other_job;           /* its job file has another learning rate */
     uint64_t incarnation;
     struct toy toy;
     int64_t died_ms;   /* when its last worker did */
@@ -373,6 +374,8 @@ void sim_memory_back(struct sim *sim);
 int64_t sim_clock(const struct sim *sim, const struct node *node);
 int64_t sim_utc(const struct sim *sim);
 extern const char sim_token[];
+extern const char
+    sim_fingerprint[]; /* of the job; in seeds the first worker says it, in scenarios the coordinator knows it */
 double sim_unit(struct sim *sim);
 uint64_t sim_below(struct sim *sim, uint64_t limit);
 

@@ -98,7 +98,7 @@ static void start(struct links_world *w, struct process *process)
 {
     if (process->links != NULL) return;
     process->incarnation++;
-    if (tm_links_create(w->env, "127.0.0.1:0", w->tls, &process->links, NULL) != 0) process->links = NULL;
+    if (tm_links_create(w->env, "127.0.0.1:0", w->tls, "the secret", &process->links, NULL) != 0) process->links = NULL;
 }
 
 static void stranger(struct links_world *w, const struct process *to)

@@ -20,6 +20,7 @@ void scenario_setup(struct sim *sim)
     sim->anchors = 0;
     sim->coordinator_options.remotes = 0;
     sim->rule = (struct tm_use_all){.stages = 2, .workers_min = 2, .copy_every_ms = 8000};
+    sim->coordinator_options.fingerprint = sim_fingerprint;
     sim->coordinator_options.layers = 6;
     sim->coordinator_options.micro_batches = 6;
     sim->coordinator_options.steps = 60;
@@ -401,6 +402,20 @@ static void slow_clocks(struct sim *sim)
     orphans(sim);
 }
 
+/* A machine whose job file has another learning rate never trains, whether it comes first or later. */
+static void other_job(struct sim *sim)
+{
+    struct node *wrong = sim_add_instance(sim);
+    wrong->other_job = true;
+    start_with(sim, 4);
+    until_step(sim, 10);
+    expect(sim, tm_roster_find(roster(sim), wrong->id) == NULL, "a machine with another job file takes part");
+    sim_coordinator_crash(sim, false, 3000);
+    for_ms(sim, 20000);
+    expect(sim, tm_roster_find(roster(sim), wrong->id) == NULL, "it takes part after the coordinator was lost");
+    expect(sim, seated(sim) == 4, "the others do not train");
+}
+
 static void arrivals(struct sim *sim)
 {
     start_with(sim, 2);
@@ -719,6 +734,7 @@ const struct scenario scenarios[] = {
     {"orphans", "the coordinator is cut off from all who train, and others join it", without_copies, orphans},
     {"slow-clocks", "the same, and the clocks of those who train run 5% slow", short_steps, slow_clocks},
     {"orphans-disk-lost", "the same, and then the coordinator's disk is lost", long_job, orphans_and_disk_lost},
+    {"other-job", "a machine has another job file", NULL, other_job},
     {"arrivals", "workers arrive one after the other", NULL, arrivals},
     {"stop", "the job is stopped, and goes on with other machines", NULL, stop_and_go_on},
     {"stop-memory", "the same, with copies in memory only otherwise", without_files, stop_and_go_on},

@@ -206,6 +206,8 @@ static void local_done(struct sim *sim, struct event *event)
     for (uint32_t l = toy->first_layer; l < toy->last_layer; l++)
         for (uint32_t m = toy->micro_first[toy->pipeline]; m < last; m++)
             add_micro_batch(sim, toy->layers[l].words, l, toy->step, m, &own->layers[l]);
+    for (uint32_t l = toy->first_layer; toy->node->other_job && l < toy->last_layer; l++)
+        own->layers[l].sum++;
     toy->shares[toy->pipeline] = *own;
     toy->local_done = true;
     share_with_all(toy);

@@ -17,6 +17,7 @@ enum {
     FLUSH_TICKS = 5, /* as the program flushes its record once a second */
     ANCHOR_DICE = 9001
 };
+const char sim_fingerprint[] = "lr=0.003\n";
 const char sim_token[] = "a token that only members of the job know";
 
 /* ---- randomness, words ---- */
@@ -350,6 +351,7 @@ static void worker_start(struct sim *sim, struct node *node, uint64_t incarnatio
                                         .token = sim_token,
                                         .address = "sim",
                                         .kernel_class = "toy",
+                                        .fingerprint = node->other_job ? "lr=0.001\n" : sim_fingerprint,
                                         .anchor = node->anchor,
                                         .chunk_bytes = 24,
                                         .copy_bytes_max = 1 << 20,
@@ -393,13 +395,15 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
             break;
         case TM_WORKER_STOP:
             sim_trace(sim, "worker %llu stops in order", (unsigned long long)node->id);
-            if (action->number != 0) sim_fail(sim, "worker %llu was refused", (unsigned long long)node->id);
+            if (action->number != 0 && !node->other_job)
+                sim_fail(sim, "worker %llu was refused", (unsigned long long)node->id);
             tm_worker_destroy(node->worker);
             node->worker = NULL;
             if (node->agent_up) {
                 struct tm_outbox ended;
                 tm_outbox_init(&ended);
-                tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation, true, &ended);
+                tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation, action->number == 0,
+                                      &ended);
                 agent_actions(sim, node, &ended);
                 tm_outbox_deinit(&ended);
             }

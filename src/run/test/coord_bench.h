@@ -4,6 +4,7 @@
 
 #include "base/test/harness.h"
 #include "run/coordinator.h"
+#include "wire/proof.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -119,16 +120,15 @@ static inline void bench_tick(struct bench *b, int64_t after_ms)
 static inline void bench_hello_as(struct bench *b, tm_message *message, bool anchor)
 {
     Tmw__Hello body = TMW__HELLO__INIT;
-    uint8_t token[] = "t";
-    body.token.data = token;
-    body.token.len = 1;
+    struct tm_peer self = tm_message_sender(message);
+    uint8_t proof[TM_PROOF_BYTES];
     body.anchor = anchor;
     message->body_case = TMW__ENVELOPE__BODY_HELLO;
     message->hello = &body;
     tm_coordinator_receive(b->coordinator, b->now_ms, message, &b->out);
     const tm_message *challenge = bench_said(b, message->from_id, TMW__ENVELOPE__BODY_CHALLENGE);
     assert_non_null(challenge);
-    body.nonce = challenge->challenge->nonce;
+    tm_proof_put_hello("t", message->job, &self, challenge->challenge->nonce, proof, &body);
     tm_coordinator_receive(b->coordinator, b->now_ms, message, &b->out);
 }
 

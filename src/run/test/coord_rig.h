@@ -7,6 +7,7 @@
 
 #include "run/coordinator.h"
 #include "wire/hash.h"
+#include "wire/proof.h"
 #include "wire/test/mailbox.h"
 
 enum { RIG_JOB = 9, RIG_LAYERS = 4, RIG_FAKES = 9, RIG_COPIES_MAX = 64, RIG_SELF = 55 };
@@ -197,12 +198,8 @@ static inline void rig_hello(struct coord_rig *r, struct tm_peer from, uint64_t 
     Tmw__Hello body = TMW__HELLO__INIT;
     char address[] = "127.0.0.1:9";
     char kernel_class[] = "test";
-    char words[64];
-    size_t length = strlen(token);
-    memcpy(words, token, length);
-    body.token.data = (uint8_t *)words;
-    body.token.len = length;
-    body.nonce = nonce;
+    uint8_t proof[TM_PROOF_BYTES];
+    tm_proof_put_hello(token, RIG_JOB, &from, nonce, proof, &body);
     body.address = address;
     body.kernel_class = kernel_class;
     body.instance = from.id;

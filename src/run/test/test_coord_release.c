@@ -14,9 +14,7 @@ static void cloud_joins(struct cloud *c)
     struct tm_peer from = {.role = TM_ROLE_CLOUD, .id = 1, .incarnation = 9};
     struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
     tm_message message = tm_message_make(BENCH_JOB, &from, &to);
-    uint8_t token[] = "t";
-    body.token.data = token;
-    body.token.len = 1;
+    uint8_t proof[TM_PROOF_BYTES];
     message.body_case = TMW__ENVELOPE__BODY_HELLO;
     message.hello = &body;
     tm_coordinator_receive(c->b.coordinator, c->b.now_ms, &message, &c->b.out);
@@ -24,7 +22,7 @@ static void cloud_joins(struct cloud *c)
     tm_message *challenge = NULL;
     assert_int_equal(tm_message_unpack(tm_outbox_data(&c->b.out, last), last->length, &c->b.arena, &challenge, NULL),
                      0);
-    body.nonce = challenge->challenge->nonce;
+    tm_proof_put_hello("t", message.job, &from, challenge->challenge->nonce, proof, &body);
     tm_coordinator_receive(c->b.coordinator, c->b.now_ms, &message, &c->b.out);
 }
 

@@ -2,6 +2,7 @@
 #include "base/test/harness.h"
 #include "run/coordinator.h"
 #include "run/test/record_samples.h"
+#include "wire/proof.h"
 
 #include <string.h>
 
@@ -28,14 +29,21 @@ struct bench {
     int64_t now_ms;
 };
 
-static void bench_open(struct bench *b)
+static void bench_open_with(struct bench *b, const char *fingerprint)
 {
+    struct tm_coordinator_options given = options;
+    given.fingerprint = fingerprint;
     *b = (struct bench){.rule = {.stages = 1, .workers_min = 9}, .now_ms = 1000};
     struct tm_decider decider = tm_decider_use_all(&b->rule);
-    b->coordinator = tm_coordinator_create(&options, &decider);
+    b->coordinator = tm_coordinator_create(&given, &decider);
     assert_non_null(b->coordinator);
     tm_outbox_init(&b->out);
     tm_arena_init(&b->arena, 64 << 20);
+}
+
+static void bench_open(struct bench *b)
+{
+    bench_open_with(b, NULL);
 }
 
 static void bench_close(struct bench *b)
@@ -67,24 +75,30 @@ static tm_message head(uint64_t worker)
     return tm_message_make(JOB, &from, &to);
 }
 
-static void hello(struct bench *b, uint64_t worker, const char *kernel_class)
+static void hello_with(struct bench *b, uint64_t worker, const char *kernel_class, char *part)
 {
     Tmw__Hello body = TMW__HELLO__INIT;
     tm_message message = head(worker);
     char text[64];
-    uint8_t token[] = "t";
+    struct tm_peer self = tm_message_sender(&message);
+    uint8_t proof[TM_PROOF_BYTES];
     (void)snprintf(text, sizeof text, "%s", kernel_class);
     body.kernel_class = text;
-    body.token.data = token;
-    body.token.len = 1;
+    body.fingerprint = &part;
+    body.n_fingerprint = part != NULL;
     message.body_case = TMW__ENVELOPE__BODY_HELLO;
     message.hello = &body;
     tm_coordinator_receive(b->coordinator, b->now_ms, &message, &b->out);
     const tm_message *challenge = said(b, worker, TMW__ENVELOPE__BODY_CHALLENGE);
     assert_non_null(challenge);
-    body.nonce = challenge->challenge->nonce;
+    tm_proof_put_hello("t", message.job, &self, challenge->challenge->nonce, proof, &body);
     tm_outbox_clear(&b->out);
     tm_coordinator_receive(b->coordinator, b->now_ms, &message, &b->out);
+}
+
+static void hello(struct bench *b, uint64_t worker, const char *kernel_class)
+{
+    hello_with(b, worker, kernel_class, NULL);
 }
 
 static void heartbeat_at(struct bench *b, uint64_t worker, uint64_t sequence, uint64_t applied,
@@ -162,6 +176,50 @@ static void test_kernel_class(void **state)
     assert_int_equal(tm_coordinator_load(again.coordinator, event, NULL), 0);
     tm_coordinator_begin(again.coordinator, 0, 0, &again.out);
     hello(&again, 2, "avx512");
+    assert_non_null(said(&again, 2, TMW__ENVELOPE__BODY_REFUSE));
+    bench_close(&again);
+    bench_close(&b);
+}
+
+/* A machine with another job file, other data or another program is refused with both values, by the first word of
+ * whoever came first, or of the coordinator's own job file; and so after a restart. */
+static void test_fingerprint(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct bench again;
+    struct tm_error e = {0};
+    Tmw__RecordEvent *event = NULL;
+    char right[] = "lr=0.003";
+    char wrong[] = "lr=0.001";
+    bench_open(&b);
+    tm_coordinator_begin(b.coordinator, b.now_ms, 0, &b.out);
+    hello_with(&b, 1, "k", right);
+    assert_non_null(said(&b, 1, TMW__ENVELOPE__BODY_WELCOME));
+    assert_int_equal(recorded(&b, TMW__RECORD_EVENT__BODY_FINGERPRINT, &event), 1);
+    assert_int_equal(event->fingerprint->n_parts, 1);
+    assert_string_equal(event->fingerprint->parts[0], right);
+    hello_with(&b, 2, "k", wrong);
+    assert_null(said(&b, 2, TMW__ENVELOPE__BODY_WELCOME));
+    const tm_message *refused = said(&b, 2, TMW__ENVELOPE__BODY_REFUSE);
+    assert_non_null(refused);
+    assert_non_null(strstr(refused->refuse->reason, "another job file: lr is 0.001"));
+    assert_non_null(strstr(refused->refuse->reason, "0.003 in the job"));
+    hello_with(&b, 3, "k", right);
+    assert_non_null(said(&b, 3, TMW__ENVELOPE__BODY_WELCOME));
+    bench_open(&again); /* the record is enough to go on refusing */
+    assert_int_equal(tm_coordinator_load(again.coordinator, event, NULL), 0);
+    tm_coordinator_begin(again.coordinator, 0, 0, &again.out);
+    hello_with(&again, 2, "k", wrong);
+    assert_non_null(said(&again, 2, TMW__ENVELOPE__BODY_REFUSE));
+    bench_close(&again);
+    bench_open_with(&again, wrong); /* a coordinator with another job file does not go on with the record at all */
+    assert_int_equal(tm_coordinator_load(again.coordinator, event, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "lr is 0.003 on the record, and 0.001 in the job");
+    bench_close(&again);
+    bench_open_with(&again, right); /* its own job file counts more than who comes first */
+    tm_coordinator_begin(again.coordinator, 0, 0, &again.out);
+    hello_with(&again, 2, "k", wrong);
     assert_non_null(said(&again, 2, TMW__ENVELOPE__BODY_REFUSE));
     bench_close(&again);
     bench_close(&b);
@@ -275,8 +333,8 @@ static void test_failed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernel_class), cmocka_unit_test(test_losses),
-                                       cmocka_unit_test(test_losses_of_rolled_back_steps),
-                                       cmocka_unit_test(test_failed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernel_class), cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_losses_of_rolled_back_steps), cmocka_unit_test(test_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void start_coordinator(struct world *w)
     struct tm_error e;
     w->coordinator = tm_coordinator_create(&options, &decider);
     assert_non_null(w->coordinator);
-    assert_row(tm_links_create(w->env, "127.0.0.1:0", NULL, &w->links, &e) == 0, "%s", e.text);
+    assert_row(tm_links_create(w->env, "127.0.0.1:0", NULL, token, &w->links, &e) == 0, "%s", e.text);
     assert_int_equal(tm_state_write(w->env, "/s", TM_STATE_ADDRESS, tm_links_address(w->links), false, &e), 0);
     tm_coordinator_begin(w->coordinator, now_ms(w), 0, &w->out);
     carry_out(w);

@@ -2,6 +2,7 @@
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
 #include "base/test/tempdir.h"
+#include "wire/link_proof.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
 
@@ -67,8 +68,8 @@ static void talk(struct tm_tls *tls_a, struct tm_tls *tls_b, bool works)
     struct heard at_a = {0};
     struct heard at_b = {0};
     struct tm_error e;
-    assert_int_equal(tm_links_create(tm_env_real(), "127.0.0.1:0", tls_a, &a, &e), 0);
-    assert_int_equal(tm_links_create(tm_env_real(), "127.0.0.1:0", tls_b, &b, &e), 0);
+    assert_int_equal(tm_links_create(tm_env_real(), "127.0.0.1:0", tls_a, "secret", &a, &e), 0);
+    assert_int_equal(tm_links_create(tm_env_real(), "127.0.0.1:0", tls_b, "secret", &b, &e), 0);
     tm_links_on_lost(b, lose, &at_b);
     say(a, &first, &second, tm_links_address(b), 77);
     exchange(a, &at_a, b, &at_b, works ? 2000 : 40);
@@ -135,7 +136,7 @@ static void test_only_loopback_without_tls(void **state)
     (void)state;
     struct tm_links *links = NULL;
     struct tm_error e = {0};
-    assert_int_equal(tm_links_create(tm_env_real(), "0.0.0.0:0", NULL, &links, &e), -(int)TM_EUSAGE);
+    assert_int_equal(tm_links_create(tm_env_real(), "0.0.0.0:0", NULL, "secret", &links, &e), -(int)TM_EUSAGE);
     assert_error_has(e, "needs TLS");
     static const struct {
         const char *address;
@@ -154,7 +155,7 @@ static void test_garbage(void **state)
     struct tm_links *links = NULL;
     struct heard heard = {0};
     static const char *const pieces[] = {"GET / HTTP/1.1\r\n\r\n", "\377\377\377\377", "\4\0\0\0abcd"};
-    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, &links, NULL), 0);
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "secret", &links, NULL), 0);
     for (size_t i = 0; i < TM_COUNT(pieces); i++) {
         int handle = -1;
         size_t sent = 0;
@@ -178,6 +179,148 @@ static void test_garbage(void **state)
     tm_links_destroy(links);
 }
 
+static int knock(struct tm_env *env, const struct tm_links *links)
+{
+    int handle = -1;
+    assert_int_equal(env->net_connect(env, tm_links_address(links), &handle, NULL), 0);
+    return handle;
+}
+
+/* What comes on a connection that a test made itself. */
+static size_t listen_to(struct tm_env *env, int handle, char *buffer, size_t size)
+{
+    size_t got = 0;
+    return env->net_receive(env, handle, buffer, size, &got, NULL) == 0 ? got : 0;
+}
+
+/* A well-formed first frame in a member's name, from one who does not know the token: the member's connection stays,
+ * nothing is heard and nothing is answered; and who connects to such a one tells it nothing either. */
+static void test_impostor(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_links *a = NULL;
+    struct tm_links *b = NULL;
+    struct heard at_a = {0};
+    struct heard at_b = {0};
+    struct tm_text text, frame;
+    Tmw__Challenge body = TMW__CHALLENGE__INIT;
+    const struct tm_peer later = {.role = first.role, .id = first.id, .incarnation = first.incarnation + 1};
+    char buffer[4096];
+    char address[TM_ADDRESS_MAX];
+    int listener = -1;
+    size_t sent = 0;
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "the secret", &a, NULL), 0);
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "the secret", &b, NULL), 0);
+    tm_links_on_lost(b, lose, &at_b);
+    say(a, &first, &second, tm_links_address(b), 76);
+    exchange(a, &at_a, b, &at_b, 10);
+    assert_int_equal(at_b.nonce, 76);
+    tm_message message = tm_message_make(1, &later, &second);
+    message.body_case = TMW__ENVELOPE__BODY_CHALLENGE;
+    message.challenge = &body;
+    tm_text_init(&text, 4096);
+    tm_text_init(&frame, 4096);
+    tm_message_pack(&message, &text);
+    tm_frame_append(&frame, text.data, text.length);
+    for (int greets = 0; greets < 2; greets++) { /* the frame at once, and after a greeting that it can make */
+        int handle = knock(env, b);
+        tm_text_clear(&text);
+        if (greets) tm_text_append(&text, "TMLINK01................................", 40);
+        if (greets) tm_text_append(&text, "a proof of 32 bytes, made up....", 32);
+        tm_text_append(&text, frame.data, frame.length);
+        for (int i = 0; i < 6; i++) /* more than one would need */
+            tm_text_append(&text, frame.data, frame.length);
+        assert_int_equal(env->net_send(env, handle, text.data, text.length, &sent, NULL), 0);
+        at_b = (struct heard){0};
+        for (int i = 0; i < 5; i++)
+            tm_links_take(b, hear, &at_b);
+        assert_int_equal(at_b.count, 0);
+        assert_int_equal(at_b.lost, 0);
+        size_t got = listen_to(env, handle, buffer, sizeof buffer);
+        assert_int_equal(got, 0);
+        say(b, &second, &first, NULL, 80 + (uint64_t)greets); /* what is meant for the member gets to it */
+        at_a = (struct heard){0};
+        exchange(a, &at_a, b, &at_b, 10);
+        assert_int_equal(at_a.nonce, 80 + greets);
+        assert_int_equal(listen_to(env, handle, buffer, sizeof buffer), 0);
+        env->net_close(env, handle);
+    }
+    assert_int_equal(env->net_listen(env, "127.0.0.1:0", &listener, address, NULL), 0);
+    say(a, &first, &(struct tm_peer){.role = TM_ROLE_COORDINATOR}, address, 90);
+    int handle = -1;
+    assert_int_equal(env->net_accept(env, listener, &handle, NULL), 0);
+    assert_int_equal(env->net_send(env, handle, text.data, text.length, &sent, NULL), 0);
+    size_t got = listen_to(env, handle, buffer, sizeof buffer);
+    assert_int_equal(got, TM_LINK_MAGIC_BYTES + TM_LINK_NONCE_BYTES);
+    for (int i = 0; i < 5; i++)
+        tm_links_take(a, hear, &at_a);
+    assert_int_equal(listen_to(env, handle, buffer, sizeof buffer), 0);
+    assert_non_null(strstr(tm_links_trouble(a), "does not know the token"));
+    env->net_close(env, handle);
+    env->net_close(env, listener);
+    tm_text_deinit(&text);
+    tm_text_deinit(&frame);
+    tm_links_destroy(a);
+    tm_links_destroy(b);
+    tm_env_virtual_destroy(env);
+}
+
+/* Whoever has proven nothing keeps no memory and no place: few bytes of it are read, it has little time, and the oldest
+ * goes where there are many. */
+static void test_unproven(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_links *links = NULL;
+    struct heard heard = {0};
+    static char much[1 << 16];
+    int handles[60];
+    char byte[8];
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "secret", &links, NULL), 0);
+    memcpy(much, "\0\0\77\0TMLINK01", 12); /* a frame of 4 MB that never ends */
+    for (size_t i = 0; i < TM_COUNT(handles); i++) {
+        size_t sent = 0;
+        handles[i] = knock(env, links);
+        assert_int_equal(env->net_send(env, handles[i], much, sizeof much, &sent, NULL), 0);
+    }
+    size_t before = tm_env_virtual_handles(env);
+    for (int i = 0; i < 200; i++)
+        tm_links_take(links, hear, &heard);
+    assert_int_equal(tm_env_virtual_handles(env), before); /* all were shown out: what is left is our ends */
+    for (size_t i = 0; i < TM_COUNT(handles); i++)
+        env->net_close(env, handles[i]);
+    before = tm_env_virtual_handles(env);
+    int slow = knock(env, links);
+    size_t sent = 0;
+    assert_int_equal(env->net_send(env, slow, "TMLINK01", 8, &sent, NULL), 0);
+    tm_links_take(links, hear, &heard);
+    tm_env_virtual_advance(env, TM_LINK_PROOF_LIMIT_MS - 1);
+    tm_links_take(links, hear, &heard);
+    assert_int_equal(tm_env_virtual_handles(env), before + 2);
+    tm_env_virtual_advance(env, 2);
+    tm_links_take(links, hear, &heard);
+    assert_int_equal(tm_env_virtual_handles(env), before + 1); /* its time is over */
+    env->net_close(env, slow);
+    for (int i = 0; i < 3 * TM_LINKS_UNPROVEN_MAX; i++) {
+        (void)knock(env, links);
+        tm_links_take(links, hear, &heard);
+    }
+    assert_int_equal(tm_env_virtual_handles(env), before + 4 * TM_LINKS_UNPROVEN_MAX); /* ours, and a third of theirs */
+    assert_int_equal(listen_to(env, handles[0], byte, sizeof byte), 0);
+    tm_links_destroy(links);
+    tm_env_virtual_destroy(env);
+}
+
+static void rounds(struct tm_links *a, struct tm_links *b, struct heard *at_b)
+{
+    struct heard at_a = {0};
+    for (int i = 0; i < 200; i++) {
+        tm_links_take(a, hear, &at_a);
+        tm_links_take(b, hear, at_b);
+    }
+}
+
 /* Strangers who connect and say nothing, more of them than there are places, keep no member out. */
 static void test_flood(void **state)
 {
@@ -187,10 +330,10 @@ static void test_flood(void **state)
     struct tm_links *b = NULL;
     struct heard at_b = {0};
     assert_non_null(env);
-    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, &a, NULL), 0);
-    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, &b, NULL), 0);
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "secret", &a, NULL), 0);
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "secret", &b, NULL), 0);
     say(a, &first, &second, tm_links_address(b), 76); /* a member from before */
-    tm_links_take(b, hear, &at_b);
+    rounds(a, b, &at_b);
     assert_int_equal(at_b.count, 1);
     for (int i = 0; i < TM_LINKS_MAX + 20; i++) {
         int handle = 0;
@@ -199,10 +342,10 @@ static void test_flood(void **state)
     }
     const struct tm_peer third = {.role = TM_ROLE_AGENT, .id = 3, .incarnation = 33};
     say(a, &third, &(struct tm_peer){.role = TM_ROLE_COORDINATOR}, tm_links_address(b), 77);
-    tm_links_take(b, hear, &at_b);
+    rounds(a, b, &at_b);
     assert_int_equal(at_b.count, 2);
     say(a, &first, &second, NULL, 78); /* and the one from before is still there */
-    tm_links_take(b, hear, &at_b);
+    rounds(a, b, &at_b);
     assert_int_equal(at_b.nonce, 78);
     tm_links_destroy(a);
     tm_links_destroy(b);
@@ -210,4 +353,4 @@ static void test_flood(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_plain), TM_TEST(test_tls), TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage),
-             TM_TEST(test_flood))
+             TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))

@@ -20,6 +20,23 @@ static const Tmw__FollowData *answered(struct rig *r)
     return count == 0 ? NULL : mailbox_find(&r->box, KIND(FOLLOW_DATA), count - 1)->follow_data;
 }
 
+/* The coordinator says who may ask. */
+static void let_follow(struct rig *r, uint64_t id)
+{
+    Tmw__Follow body = TMW__FOLLOW__INIT;
+    Tmw__Member follower = TMW__MEMBER__INIT;
+    Tmw__Member *followers[] = {&follower};
+    char address[] = "127.0.0.1:7";
+    follower.id = id;
+    follower.incarnation = rig_peer(id).incarnation;
+    follower.address = address;
+    body.generation = 3;
+    body.number = 4;
+    body.followers = followers;
+    body.n_followers = 1;
+    RIG_TELL(r, rig_coordinator(), FOLLOW, follow, &body);
+}
+
 static void setup(struct rig *r)
 {
     assert_true(rig_create(r));
@@ -29,10 +46,31 @@ static void setup(struct rig *r)
         for (uint32_t l = 0; l < 2; l++)
             rig_state(l, step, r->engine.bytes[l]);
     }
+    let_follow(r, 7);
     mailbox_clear(&r->box);
 }
 
 /* ---- serving ---- */
+
+/* Layers are given to those whom the coordinator has named, and to the very process. */
+static void test_strangers(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct tm_peer other_process = rig_peer(7);
+    Tmw__FollowRequest body = TMW__FOLLOW_REQUEST__INIT;
+    setup(&r);
+    request(&r, 8, 1, 0, 0);
+    body.generation = 3;
+    body.number = 8;
+    body.layer = 1;
+    other_process.incarnation++;
+    RIG_TELL(&r, other_process, FOLLOW_REQUEST, follow_request, &body);
+    assert_int_equal(r.box.out.count, 0);
+    request(&r, 7, 1, 0, 0);
+    assert_non_null(answered(&r));
+    rig_destroy(&r);
+}
 
 static void test_version_and_gradients(void **state)
 {
@@ -258,5 +296,5 @@ static void test_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = life());
 }
 
-TM_TEST_MAIN(TM_TEST(test_version_and_gradients), TM_TEST(test_not_served), TM_TEST(test_follows),
-             TM_TEST(test_wrong_version), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_strangers), TM_TEST(test_version_and_gradients), TM_TEST(test_not_served),
+             TM_TEST(test_follows), TM_TEST(test_wrong_version), TM_TEST(test_memory))

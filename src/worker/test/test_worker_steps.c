@@ -1,4 +1,5 @@
 /* The worker alone, message by message: joining, the lease, fences, the step in doubt, flags. */
+#include "wire/proof.h"
 #include "worker/test/worker_rig.h"
 
 #define KIND(name) TMW__ENVELOPE__BODY_##name
@@ -18,8 +19,8 @@ static void test_joins(void **state)
     rig_tick(&r, 0);
     const tm_message *hello = mailbox_find(&r.box, KIND(HELLO), 0);
     assert_non_null(hello);
-    assert_memory_equal(hello->hello->token.data, "the token", 9);
     assert_int_equal(hello->hello->nonce, 0);
+    assert_int_equal(hello->hello->proof.len, 0); /* nobody has challenged it */
     rig_tick(&r, RIG_RESEND_MS - 1);
     assert_int_equal(mailbox_count(&r.box, KIND(HELLO)), 1); /* not before its time */
     rig_tick(&r, 1);
@@ -27,7 +28,16 @@ static void test_joins(void **state)
     rig_welcome(&r, 5); /* nobody challenged us with this */
     assert_false(rig_look(&r).registered);
     rig_challenge(&r, 77);
-    assert_int_equal(mailbox_find(&r.box, KIND(HELLO), 2)->hello->nonce, 77); /* at once */
+    const Tmw__Hello *answer = mailbox_find(&r.box, KIND(HELLO), 2)->hello; /* at once */
+    uint8_t right[TM_PROOF_BYTES];
+    struct tm_peer self = tm_message_sender(mailbox_find(&r.box, KIND(HELLO), 2));
+    assert_int_equal(answer->nonce, 77);
+    assert_true(tm_proof_of_hello("the token", hello->job, &self, 77, right));
+    assert_int_equal(answer->proof.len, sizeof right);
+    assert_memory_equal(answer->proof.data, right, sizeof right);
+    for (size_t i = 0; i < r.box.out.count; i++) /* the token itself is nowhere */
+        assert_null(memmem(tm_outbox_data(&r.box.out, &r.box.out.actions[i]), r.box.out.actions[i].length, "the token",
+                           strlen("the token")));
     rig_welcome(&r, 76);
     assert_false(rig_look(&r).registered);
     rig_welcome(&r, 77);
