@@ -6,7 +6,9 @@
  *   sim_main.c       the program: seeds, scenarios, traces
  *   sim_world.c      time, network, processes
  *   sim_files.c      the files of copies, and the manifests beside them (run/set_manifests.h over a disk of ours)
+ *   sim_hostile.c    strangers: frames of theirs, and of ours that they kept
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
+ *   sim_split.c      two coordinators of one job
  *   sim_orders.c     orders from outside: stop, go on
  *   sim_cloud.c      the cloud: what it says, what it does when it is told
  *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
@@ -30,9 +32,9 @@
 #include <stdint.h>
 
 enum {
-    NODES_MAX = 64, /* instances in one run; number 0 is the coordinator's machine */
+    NODES_MAX = 256, /* instances in one run; number 0 is the coordinator's machine */
     LAYERS_MAX = 12,
-    MICRO_MAX = 16,
+    MICRO_MAX = 32,
     STEPS_MAX = 400,
     WORDS_MAX = 10, /* of a layer's state */
     GENERATIONS_MAX = 4096,
@@ -40,6 +42,7 @@ enum {
     TICK_MS = 200,
     CAPTURED_MAX = 4000,
     PAUSES_SEEN_MAX = 256,
+    OVERHEARD_MAX = 48,
 };
 
 struct sim;
@@ -50,6 +53,8 @@ struct sim;
     X(MESSAGE_DOUBLED, "doubled")                                                                                      \
     X(MESSAGE_LATE, "late by up to 40 s")                                                                              \
     X(MESSAGE_OVERTAKEN, "overtaken by a later one")                                                                   \
+    X(MESSAGE_REPLAYED, "that come again much later")                                                                  \
+    X(STRANGER, "frames of strangers")                                                                                 \
     X(LINK_CUT, "links cut one way")                                                                                   \
     X(PARTITION, "partitions")                                                                                         \
     X(CONNECTION_LOST, "connections of living processes lost")                                                         \
@@ -57,6 +62,8 @@ struct sim;
     X(AGENT_KILLED, "agents killed")                                                                                   \
     X(COORDINATOR_KILLED, "coordinators killed")                                                                       \
     X(COORDINATOR_KILLED_BETWEEN, "killed between a write and what follows it")                                        \
+    X(COORDINATOR_SECOND, "second coordinators on one record")                                                         \
+    X(COORDINATOR_MOVED, "coordinators that another one took over from")                                               \
     X(CLOUD_KILLED, "the cloud's program started anew")                                                                \
     X(WORKER_STILL, "workers that stand still")                                                                        \
     X(AGENT_STILL, "agents that stand still")                                                                          \
@@ -74,10 +81,13 @@ struct sim;
     X(NOTICE_RIGHT, "that come true")                                                                                  \
     X(SUPPLY, "changes of the supply")                                                                                 \
     X(SYNC_FAILED, "syncs that fail")                                                                                  \
+    X(RECORD_FULL, "disks of the coordinator full for long")                                                           \
     X(RECORD_CUT, "records without their last events")                                                                 \
     X(DISK_LOST, "disks lost")                                                                                         \
     X(FILES_DOWN, "times without files")                                                                               \
     X(FILES_SLOW, "with slow files")                                                                                   \
+    X(FILES_FULL, "disks for copies full for long")                                                                    \
+    X(FILES_UNREADABLE, "unreadable for long")                                                                         \
     X(FILE_TORN, "files torn")                                                                                         \
     X(FILE_DAMAGED, "files damaged")                                                                                   \
     X(COPY_DAMAGED, "copies in memory damaged")                                                                        \
@@ -193,11 +203,12 @@ struct faults {
     int64_t delay_ms_max;
     bool cut[NODES_MAX][NODES_MAX]; /* from, to */
     bool files_down;
-    bool files_full;         /* no file can be written */
-    bool files_unreadable;   /* none can be read */
-    int64_t files_slow_ms;   /* a file that is put now is there so much later */
-    int64_t memory_short_ms; /* until then, allocations of processes fail now and then */
-    int64_t until_ms;        /* after it, nothing goes wrong any more */
+    int64_t files_full_ms;       /* until then no file can be written, ... */
+    int64_t files_unreadable_ms; /* ... or read */
+    int64_t record_full_ms;      /* ... or the record written */
+    int64_t files_slow_ms;       /* a file that is put now is there so much later */
+    int64_t memory_short_ms;     /* until then, allocations of processes fail now and then */
+    int64_t until_ms;            /* after it, nothing goes wrong any more */
     bool over;
     int64_t utc_jump_ms;
 };
@@ -233,7 +244,7 @@ struct pause_seen { /* as an event tells it, and as it was */
 
 struct held_seen { /* who held a step in a generation */
     uint64_t generation, step;
-    uint64_t nodes; /* bit n: node n */
+    uint64_t nodes[NODES_MAX / 64]; /* bit n: node n */
     int64_t first_ms;
 };
 
@@ -246,8 +257,32 @@ struct event {
     size_t length;
 };
 
+/* What whoever starts the world has chosen. */
+struct choice {
+    bool off[FAULT_KINDS];
+    double scale; /* so many times as many faults as usual */
+    size_t nodes; /* at the start; 0: a few, by dice */
+};
+
+struct overheard { /* a frame that somebody has kept */
+    uint64_t from, to, role;
+    uint8_t *data; /* owned; NULL: none yet */
+    size_t length;
+};
+
+/* A coordinator whose record another one has now: its disk was moved to another machine, say, while it stood still. */
+struct outlived {
+    struct tm_coordinator *coordinator; /* NULL: none */
+    struct tm_set_manifests manifests;
+    uint64_t incarnation;
+    int64_t paused_ms; /* it stands still until then */
+    int64_t dirty_ms;  /* since when it has something to write, which will fail; 0: nothing */
+    bool writes;       /* planted: it can */
+};
+
 struct sim {
     uint64_t seed;
+    const struct choice *choice;
     bool trace;
     int64_t now_ms;
     struct tm_random random; /* of the world */
@@ -284,6 +319,7 @@ struct sim {
     struct node nodes[NODES_MAX];
     size_t node_count;                  /* 1 + instances ever */
     struct tm_coordinator *coordinator; /* NULL: down */
+    struct outlived outlived;
     uint64_t coordinator_starts;
     int64_t coordinator_paused_ms;
     int64_t crash_after_actions; /* -1: never */
@@ -317,6 +353,9 @@ struct sim {
     uint64_t layers_moved; /* chunks that were fetched in a change of generation */
     bool capturing;        /* keeps workers' messages, to send them again later */
     size_t captured_count;
+    struct tm_random odd; /* dice of their own for strangers and what they keep */
+    struct overheard overheard[OVERHEARD_MAX];
+    size_t fleet_max; /* instances beyond which none come by themselves */
 
     /* checkers */
     char failure[512];
@@ -350,9 +389,10 @@ void sim_trace(struct sim *sim, const char *format, ...) __attribute__((format(p
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_send(struct sim *sim, uint64_t from_node, uint64_t to_node, void (*run)(struct sim *, struct event *),
               uint64_t role, uint64_t extra, const void *data, size_t length);
-void sim_init(struct sim *sim, uint64_t seed); /* chooses the job by the seed */
+void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice); /* chooses the job by the seed */
 bool sim_begin(struct sim *sim);
 void sim_replay_captured(struct sim *sim);
+void sim_deliver_at(struct sim *sim, int64_t at_ms, const struct overheard *frame); /* past all faults of the network */
 uint64_t sim_steps_redone(const struct sim *sim);
 void sim_deinit(struct sim *sim);
 void sim_run_until(struct sim *sim, int64_t until_ms); /* or a failure, or the end of the job and its aftermath */
@@ -364,6 +404,10 @@ void sim_worker_kill(struct sim *sim, struct node *node);
 void sim_damage_part(struct node *node, struct tm_copy_part *part, uint64_t at); /* sim_faults.c */
 void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms);
 void sim_coordinator_start(struct sim *sim);
+void sim_coordinator_start_in(struct sim *sim, int64_t in_ms);
+void sim_record_left(struct sim *sim, bool disk_lost); /* as the next coordinator finds it */
+void sim_record_put(struct sim *sim, const void *data, size_t length, bool sync);
+void sim_say(struct sim *sim, uint64_t from_node, const struct tm_outbox *out, const struct tm_action *action);
 void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms);
 void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out);
 void sim_agents_again(struct sim *sim);
@@ -379,6 +423,23 @@ extern const char
 double sim_unit(struct sim *sim);
 uint64_t sim_below(struct sim *sim, uint64_t limit);
 
+/* sim_hostile.c: who is not of the job */
+void hostile_overhears(struct sim *sim, uint64_t from, uint64_t to, uint64_t role, const void *data, size_t length);
+void hostile_replays(struct sim *sim);
+void hostile_speaks(struct sim *sim);
+bool hostile_is(const struct tm_peer *peer);
+/* One of ours answers a stranger. */
+void hostile_answered(struct sim *sim, uint64_t from_node, const struct tm_peer *to, const void *data, size_t length);
+void hostile_check(struct sim *sim, const Tmw__RecordEvent *event);
+void hostile_deinit(struct sim *sim);
+
+/* sim_split.c: two coordinators of one job */
+void split_second(struct sim *sim); /* one is started while the other lives: the record's lock refuses it */
+void split_move(struct sim *sim,
+                int64_t back_in_ms); /* another one takes over, and the old one is back after a while */
+bool split_takes(struct sim *sim, const struct event *event); /* is this message for the old one? Then it has it. */
+void split_end(struct sim *sim);
+
 /* sim_files.c */
 enum { MANIFEST = -1 };           /* as a layer's number */
 void files_open(struct sim *sim); /* by the coordinator's process */
@@ -389,7 +450,7 @@ struct stored_file *files_find(const struct sim *sim, uint64_t set, uint32_t lay
 /* By a worker: what the file will hold is fixed now; a crash or a fault decides whether it ever does. */
 void files_put(struct sim *sim, struct node *node, int64_t at_ms, uint64_t set, uint32_t layer);
 void files_get(struct sim *sim, const struct node *node, int64_t at_ms, uint64_t set, uint32_t layer);
-void files_drop(struct sim *sim, uint64_t set);
+void files_drop(struct sim *sim, struct tm_set_manifests *manifests, uint64_t set);
 void files_retry(struct sim *sim);
 void files_mended(struct sim *sim);                /* all manifests could have been written just now */
 uint64_t files_newest_step(const struct sim *sim); /* for who reads the weights; 0: none */
@@ -437,6 +498,8 @@ void events_check(struct sim *sim);
 bool sim_links_run(uint64_t seed, uint64_t *faults, uint64_t *messages);
 
 /* sim_faults.c */
+bool fault_may(const struct sim *sim, enum sim_fault_kind kind); /* was it chosen? */
+bool fault_comes(struct sim *sim, enum sim_fault_kind kind);     /* ... then it is counted */
 void faults_plan(struct sim *sim);
 void faults_stop(struct sim *sim, struct event *event);
 void fault_cut(struct sim *sim, uint64_t from, uint64_t to, int64_t for_ms);

@@ -23,9 +23,14 @@ static struct held_seen *held_of(struct sim *sim, uint64_t generation, uint64_t 
     return &sim->held[sim->held_count++];
 }
 
+static bool has_held(const struct held_seen *held, uint64_t node)
+{
+    return (held->nodes[node / 64] >> node % 64 & 1) != 0;
+}
+
 void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step)
 {
-    held_of(sim, generation, step)->nodes |= (uint64_t)1 << node->id;
+    held_of(sim, generation, step)->nodes[node->id / 64] |= (uint64_t)1 << node->id % 64;
 }
 
 /* Only a step that all members of its generation hold may be applied, and only while no later generation has gone on.
@@ -35,7 +40,7 @@ static bool all_held(struct sim *sim, struct node *node, uint64_t generation, ui
     struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
     const struct held_seen *held = held_of(sim, generation, step);
     for (size_t i = 0; i < view.roster->member_count; i++)
-        if (!view.roster->members[i].spare && (held->nodes >> view.roster->members[i].id & 1) == 0) return false;
+        if (!view.roster->members[i].spare && !has_held(held, view.roster->members[i].id)) return false;
     return true;
 }
 
@@ -45,7 +50,7 @@ static void check_generation_of(struct sim *sim, struct node *node, uint64_t gen
     const struct held_seen *held = held_of(sim, generation, step);
     for (size_t i = 0; i < view.roster->member_count; i++) {
         const struct tm_member *member = &view.roster->members[i];
-        if (!member->spare && (held->nodes >> member->id & 1) == 0)
+        if (!member->spare && !has_held(held, member->id))
             sim_fail(sim,
                      "one generation: worker %llu applies step %llu of generation %llu, which worker %llu does not "
                      "hold",
@@ -348,6 +353,7 @@ void check_record(struct sim *sim, const void *data, size_t length)
         check_set(sim, event->set_whole);
     else if (event->body_case == TMW__RECORD_EVENT__BODY_SET_BAD)
         check_bad(sim, event->set_bad);
+    if (event != NULL) hostile_check(sim, event);
     if (event != NULL) events_take(sim, event);
     tm_arena_deinit(&arena);
 }

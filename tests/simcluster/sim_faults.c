@@ -8,9 +8,16 @@
 
 /* ---- single faults ---- */
 
-static void count(struct sim *sim, enum sim_fault_kind kind)
+bool fault_may(const struct sim *sim, enum sim_fault_kind kind)
 {
+    return !sim->choice->off[kind];
+}
+
+bool fault_comes(struct sim *sim, enum sim_fault_kind kind)
+{
+    if (!fault_may(sim, kind)) return false;
     sim->fault_kinds[kind]++;
+    return true;
 }
 
 static struct node *any_node(struct sim *sim)
@@ -41,7 +48,7 @@ static void taken(struct sim *sim, struct event *event)
     struct node *node = &sim->nodes[event->a];
     if (!node->up || (sim->faults.until_ms > 0 && sim->now_ms >= sim->faults.until_ms)) return;
     sim_instance_gone(sim, node);
-    if (sim->cloud_passive && nodes_up(sim) < 9 && sim_unit(sim) < 0.8)
+    if (sim->cloud_passive && nodes_up(sim) < sim->fleet_max && sim_unit(sim) < 0.8)
         sim_schedule(sim, sim->now_ms + 1000 + (int64_t)sim_below(sim, 20000), arrive, 0, 0, 0, 0, NULL, 0);
 }
 
@@ -50,9 +57,9 @@ static void spot_lost(struct sim *sim, struct event *event)
 {
     (void)event;
     if (sim->now_ms >= sim->faults.until_ms || sim->finished) return;
+    if (!fault_comes(sim, FAULT_SPOT_LOST)) return;
     sim_trace(sim, "all spot instances are taken");
     sim->fault_count++;
-    count(sim, FAULT_SPOT_LOST);
     for (size_t i = 1; i < sim->node_count; i++) {
         if (!sim->nodes[i].up || !sim->nodes[i].spot) continue;
         sim_instance_gone(sim, &sim->nodes[i]);
@@ -105,10 +112,10 @@ void fault_cut(struct sim *sim, uint64_t from, uint64_t to, int64_t for_ms)
 static void partition(struct sim *sim, int64_t for_ms)
 {
     uint64_t side = tm_random_u64(&sim->random);
-    count(sim, FAULT_PARTITION);
+    if (!fault_comes(sim, FAULT_PARTITION)) return;
     for (uint64_t i = 0; i < sim->node_count; i++)
         for (uint64_t k = 0; k < sim->node_count; k++)
-            if ((side >> i & 1) != (side >> k & 1)) fault_cut(sim, i, k, for_ms);
+            if ((side >> i % 64 & 1) != (side >> k % 64 & 1)) fault_cut(sim, i, k, for_ms);
 }
 
 static void files_up(struct sim *sim, struct event *event)
@@ -118,17 +125,30 @@ static void files_up(struct sim *sim, struct event *event)
     sim->faults.files_slow_ms = 0;
 }
 
-static void files_have_room(struct sim *sim, struct event *event)
-{
-    (void)event;
-    sim->faults.files_full = false;
-}
-
 void fault_files_full(struct sim *sim, int64_t for_ms)
 {
     sim_trace(sim, "the disk for copies is full for %lld ms", (long long)for_ms);
-    sim->faults.files_full = true;
-    sim_schedule(sim, sim->now_ms + for_ms, files_have_room, 0, 0, 0, 0, NULL, 0);
+    sim->faults.files_full_ms = sim->now_ms + for_ms;
+}
+
+/* Nobody mends it for long. */
+static void disk_fault(struct sim *sim)
+{
+    int64_t for_ms = 20000 + (int64_t)tm_random_below(&sim->odd, 100000);
+    switch (tm_random_below(&sim->odd, 3)) {
+    case 0:
+        if (fault_comes(sim, FAULT_FILES_FULL)) fault_files_full(sim, for_ms);
+        break;
+    case 1:
+        if (!fault_comes(sim, FAULT_FILES_UNREADABLE)) break;
+        sim_trace(sim, "copies in files cannot be read for %lld ms", (long long)for_ms);
+        sim->faults.files_unreadable_ms = sim->now_ms + for_ms;
+        break;
+    default:
+        if (!fault_comes(sim, FAULT_RECORD_FULL)) break;
+        sim_trace(sim, "the coordinator's disk is full for %lld ms", (long long)for_ms);
+        sim->faults.record_full_ms = sim->now_ms + for_ms;
+    }
 }
 
 static void damage_file(struct sim *sim)
@@ -136,9 +156,9 @@ static void damage_file(struct sim *sim)
     if (sim->file_count == 0) return;
     struct stored_file *file = &sim->files[sim_below(sim, sim->file_count)];
     if (file->length == 0 || file->layer == UINT32_MAX) return;
-    sim_trace(sim, "file of set %llu, layer %u is damaged", (unsigned long long)file->set, file->layer);
     bool torn = sim_unit(sim) < 0.5;
-    count(sim, torn ? FAULT_FILE_TORN : FAULT_FILE_DAMAGED);
+    if (!fault_comes(sim, torn ? FAULT_FILE_TORN : FAULT_FILE_DAMAGED)) return;
+    sim_trace(sim, "file of set %llu, layer %u is damaged", (unsigned long long)file->set, file->layer);
     if (torn)
         file->length = (size_t)sim_below(sim, file->length);
     else
@@ -164,11 +184,10 @@ static void damage_copy(struct sim *sim)
     const struct tm_copies *copies = tm_worker_look(node->worker, 0).copies;
     if (copies->count == 0) return;
     struct tm_copy_part *part = &copies->parts[sim_below(sim, copies->count)];
-    if (!part->complete) return;
+    if (!part->complete || !fault_comes(sim, FAULT_COPY_DAMAGED)) return;
     sim_trace(sim, "copy of set %llu, layer %u at worker %llu is damaged", (unsigned long long)part->name.set,
               part->name.layer, (unsigned long long)node->id);
     sim_damage_part(node, part, sim_below(sim, part->name.size));
-    count(sim, FAULT_COPY_DAMAGED);
 }
 
 static void recover_speed(struct sim *sim, struct event *event)
@@ -183,31 +202,30 @@ static void notice_fault(struct sim *sim, struct node *node)
     int64_t left_ms = 5000 + (int64_t)sim_below(sim, 60000);
     switch (sim_below(sim, 6)) {
     case 0: /* too late to be of use */
-        count(sim, FAULT_NOTICE_LATE);
+        if (!fault_comes(sim, FAULT_NOTICE_LATE)) break;
         fault_notice(sim, node, 100, 100);
         break;
     case 1: /* false: nothing happens, and nobody takes it back until the end */
-        count(sim, FAULT_NOTICE_FALSE);
+        if (!fault_comes(sim, FAULT_NOTICE_FALSE)) break;
         fault_notice(sim, node, -1, left_ms);
         sim_schedule(sim, sim->now_ms + left_ms, notice, node->id, 0, 0, 0, NULL, 0);
         break;
     case 2: /* taken back */
-        count(sim, FAULT_NOTICE_UNDONE);
+        if (!fault_comes(sim, FAULT_NOTICE_UNDONE)) break;
         fault_notice(sim, node, -1, left_ms);
         sim_schedule(sim, sim->now_ms + left_ms / 3, notice, node->id, 0, 0, 0, NULL, 0);
         break;
     case 3: /* twice */
-        count(sim, FAULT_NOTICE_TWICE);
+        if (!fault_comes(sim, FAULT_NOTICE_TWICE)) break;
         fault_notice(sim, node, left_ms, left_ms);
         sim_schedule(sim, sim->now_ms + left_ms / 2, notice, node->id, (uint64_t)(left_ms / 2 + 1), 0, 0, NULL, 0);
         break;
     case 4: /* comes true sooner than it said */
-        count(sim, FAULT_NOTICE_SHORT);
+        if (!fault_comes(sim, FAULT_NOTICE_SHORT)) break;
         fault_notice(sim, node, left_ms / 4, left_ms);
         break;
     default:
-        count(sim, FAULT_NOTICE_RIGHT);
-        fault_notice(sim, node, left_ms, left_ms);
+        if (fault_comes(sim, FAULT_NOTICE_RIGHT)) fault_notice(sim, node, left_ms, left_ms);
     }
 }
 
@@ -215,15 +233,15 @@ static void node_fault(struct sim *sim, uint64_t kind, struct node *node)
 {
     switch (kind) {
     case 0:
-        count(sim, FAULT_WORKER_KILLED);
+        if (!fault_comes(sim, FAULT_WORKER_KILLED)) break;
         sim_worker_kill(sim, node);
         break;
     case 1:
-        count(sim, FAULT_AGENT_KILLED);
+        if (!fault_comes(sim, FAULT_AGENT_KILLED)) break;
         sim_agent_kill(sim, node, 500 + (int64_t)sim_below(sim, 10000));
         break;
     case 2:
-        count(sim, FAULT_INSTANCE_TAKEN);
+        if (!fault_comes(sim, FAULT_INSTANCE_TAKEN)) break;
         sim_schedule(sim, sim->now_ms, taken, node->id, 0, 0, 0, NULL, 0);
         break;
     case 3:
@@ -231,33 +249,33 @@ static void node_fault(struct sim *sim, uint64_t kind, struct node *node)
         notice_fault(sim, node);
         break;
     case 5:
-        count(sim, FAULT_WORKER_STILL);
+        if (!fault_comes(sim, FAULT_WORKER_STILL)) break;
         node->paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 25000);
         break;
     case 6:
-        count(sim, FAULT_WORKER_HANGS);
+        if (!fault_comes(sim, FAULT_WORKER_HANGS)) break;
         node->hangs = node->worker != NULL;
         break;
     case 7:
-        count(sim, FAULT_WORKER_SLOW);
+        if (!fault_comes(sim, FAULT_WORKER_SLOW)) break;
         node->slow = 2 + (double)sim_below(sim, 8);
         sim_schedule(sim, sim->now_ms + 20000, recover_speed, node->id, 0, 0, 0, NULL, 0);
         break;
     case 8: /* of one that lives */
-        count(sim, FAULT_CONNECTION_LOST);
+        if (!fault_comes(sim, FAULT_CONNECTION_LOST)) break;
         if (node->worker != NULL) sim_disconnect(sim, node, TM_ROLE_WORKER);
         if (node->agent_up && sim_unit(sim) < 0.5) sim_disconnect(sim, node, TM_ROLE_AGENT);
         break;
     default:
-        count(sim, FAULT_AGENT_STILL);
-        node->agent_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 15000);
+        if (fault_comes(sim, FAULT_AGENT_STILL))
+            node->agent_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 15000);
     }
 }
 
 static void files_fault(struct sim *sim)
 {
     bool slow = sim_unit(sim) < 0.3;
-    count(sim, slow ? FAULT_FILES_SLOW : FAULT_FILES_DOWN);
+    if (!fault_comes(sim, slow ? FAULT_FILES_SLOW : FAULT_FILES_DOWN)) return;
     if (slow)
         sim->faults.files_slow_ms = (int64_t)sim_below(sim, 30000);
     else
@@ -268,7 +286,7 @@ static void files_fault(struct sim *sim)
 static void cloud_fault(struct sim *sim)
 {
     bool killed = sim_unit(sim) < 0.3;
-    count(sim, killed ? FAULT_CLOUD_KILLED : FAULT_CLOUD_STILL);
+    if (!fault_comes(sim, killed ? FAULT_CLOUD_KILLED : FAULT_CLOUD_STILL)) return;
     if (killed)
         cloud_start(sim); /* its program died, and is another one now */
     else
@@ -281,22 +299,23 @@ static void world_fault(struct sim *sim, uint64_t kind)
     uint64_t b = sim_below(sim, sim->node_count);
     switch (kind) {
     case 0:
-        count(sim, FAULT_COORDINATOR_KILLED);
-        sim_coordinator_crash(sim, sim_unit(sim) < 0.15, 200 + (int64_t)sim_below(sim, 30000));
+        if (!fault_comes(sim, FAULT_COORDINATOR_KILLED)) break;
+        sim_coordinator_crash(sim, sim_unit(sim) < 0.15 && fault_may(sim, FAULT_DISK_LOST),
+                              200 + (int64_t)sim_below(sim, 30000));
         break;
     case 1: /* counted when it comes to it, as is a sync that fails */
-        sim->crash_after_actions = (int64_t)sim_below(sim, 12);
+        if (fault_may(sim, FAULT_COORDINATOR_KILLED_BETWEEN)) sim->crash_after_actions = (int64_t)sim_below(sim, 12);
         break;
     case 2:
-        sim->fail_next_sync = true;
+        sim->fail_next_sync = fault_may(sim, FAULT_SYNC_FAILED);
         break;
     case 3:
-        count(sim, FAULT_COORDINATOR_STILL);
+        if (!fault_comes(sim, FAULT_COORDINATOR_STILL)) break;
         sim->coordinator_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 12000);
         break;
     case 4:
         if (a == b) break;
-        count(sim, FAULT_LINK_CUT);
+        if (!fault_comes(sim, FAULT_LINK_CUT)) break;
         fault_cut(sim, a, b, 2000 + (int64_t)sim_below(sim, 40000)); /* one way */
         break;
     case 5:
@@ -312,21 +331,22 @@ static void world_fault(struct sim *sim, uint64_t kind)
         damage_copy(sim);
         break;
     case 9:
-        count(sim, FAULT_CLOCK_JUMP);
+        if (!fault_comes(sim, FAULT_CLOCK_JUMP)) break;
         sim->faults.utc_jump_ms = (int64_t)sim_below(sim, 7200000) - 3600000;
         break;
     case 10:
-        sim->faults.memory_short_ms = sim->now_ms + 200 + (int64_t)sim_below(sim, 4000);
+        if (fault_may(sim, FAULT_MEMORY))
+            sim->faults.memory_short_ms = sim->now_ms + 200 + (int64_t)sim_below(sim, 4000);
         break;
     case 11:
         cloud_fault(sim);
         break;
     case 12:
-        count(sim, FAULT_SUPPLY);
-        sim->supply = 1 + (size_t)sim_below(sim, 9);
+        if (!fault_comes(sim, FAULT_SUPPLY)) break;
+        sim->supply = 1 + (size_t)sim_below(sim, sim->fleet_max);
         break;
     default:
-        if (nodes_up(sim) < 8) (void)sim_add_instance(sim);
+        if (nodes_up(sim) + 1 < sim->fleet_max) (void)sim_add_instance(sim);
     }
 }
 
@@ -344,6 +364,31 @@ static void next_fault(struct sim *sim, struct event *event)
                  0, NULL, 0);
 }
 
+/* Rarer than the others, and longer. From dice of their own, so that a seed without them is what it was. */
+static void next_odd_fault(struct sim *sim, struct event *event)
+{
+    if (sim->now_ms >= sim->faults.until_ms || sim->finished) return;
+    sim->fault_count++;
+    switch (tm_random_below(&sim->odd, 5)) {
+    case 0:
+        disk_fault(sim);
+        break;
+    case 3:
+        split_second(sim);
+        break;
+    case 4:
+        split_move(sim, tm_random_unit(&sim->odd) < 0.3 ? 0 : 500 + (int64_t)tm_random_below(&sim->odd, 60000));
+        break;
+    case 1:
+        hostile_replays(sim);
+        break;
+    default:
+        hostile_speaks(sim);
+    }
+    sim_schedule(sim, sim->now_ms + (int64_t)tm_random_exponential(&sim->odd, (double)event->a), next_odd_fault,
+                 event->a, 0, 0, 0, NULL, 0);
+}
+
 /* Everything is mended, and there are machines enough: from here on the job must get on. */
 void faults_stop(struct sim *sim, struct event *event)
 {
@@ -353,13 +398,15 @@ void faults_stop(struct sim *sim, struct event *event)
     sim_trace(sim, "---- faults stop ----");
     sim->faults.loss = sim->faults.duplicate = sim->faults.long_delay = 0;
     sim->faults.delay_ms_max = 0;
-    sim->faults.files_down = sim->faults.files_full = sim->faults.files_unreadable = false;
+    sim->faults.files_down = false;
+    sim->faults.files_full_ms = sim->faults.files_unreadable_ms = sim->faults.record_full_ms = 0;
     sim->faults.files_slow_ms = 0;
     sim->faults.memory_short_ms = 0;
     sim->fail_next_sync = false;
     sim->crash_after_actions = -1;
     sim->supply = NODES_MAX;
     sim->cloud_paused_ms = 0;
+    split_end(sim);
     memset(sim->faults.cut, 0, sizeof sim->faults.cut);
     for (size_t i = 1; i < sim->node_count; i++) {
         struct node *node = &sim->nodes[i];
@@ -374,24 +421,38 @@ void faults_stop(struct sim *sim, struct event *event)
         continue;
 }
 
-void faults_plan(struct sim *sim)
+/* Messages, all through the run. */
+static void plan_network(struct sim *sim)
 {
     static const double losses[] = {0, 0, 0.01, 0.05, 0.2};
     struct faults *faults = &sim->faults;
-    size_t count = 2 + (size_t)sim_below(sim, 6);
+    double loss = losses[sim_below(sim, 5)];
+    double duplicate = losses[sim_below(sim, 5)];
+    double long_delay = sim_unit(sim) < 0.3 ? 0.002 : 0;
+    faults->loss = fault_may(sim, FAULT_MESSAGE_LOST) ? loss : 0;
+    faults->duplicate = fault_may(sim, FAULT_MESSAGE_DOUBLED) ? duplicate : 0;
+    faults->long_delay = fault_may(sim, FAULT_MESSAGE_LATE) ? long_delay : 0;
+    faults->delay_ms_max = sim_unit(sim) < 0.4 ? 400 : 0;
+}
+
+void faults_plan(struct sim *sim)
+{
+    struct faults *faults = &sim->faults;
+    size_t few = 2 + (size_t)sim_below(sim, 6);
+    size_t count = sim->choice->nodes > 0 ? sim->choice->nodes : few;
     for (size_t i = 0; i < count + sim->anchors; i++) {
         struct node *node = sim_add_instance(sim);
         node->anchor = sim_unit(sim) < 0.15 || i < sim->anchors;
         node->spot = i >= sim->anchors;
         node->clock_ppm = (int64_t)sim_below(sim, 60000) - 30000;
     }
-    faults->loss = losses[sim_below(sim, 5)];
-    faults->duplicate = losses[sim_below(sim, 5)];
-    faults->long_delay = sim_unit(sim) < 0.3 ? 0.002 : 0;
-    faults->delay_ms_max = sim_unit(sim) < 0.4 ? 400 : 0;
+    plan_network(sim);
     faults->until_ms = 60000 + (int64_t)sim_below(sim, 180000);
-    uint64_t mean_ms = 2000 + sim_below(sim, 20000);
-    sim_schedule(sim, 5000, next_fault, mean_ms, 0, 0, 0, NULL, 0);
+    double mean_ms = (2000 + (double)sim_below(sim, 20000)) / sim->choice->scale;
+    double odd_ms = (20000 + (double)tm_random_below(&sim->odd, 100000)) / sim->choice->scale;
+    sim_schedule(sim, 5000, next_fault, (uint64_t)mean_ms + 1, 0, 0, 0, NULL, 0);
+    sim_schedule(sim, 5000 + (int64_t)tm_random_below(&sim->odd, 60000), next_odd_fault, (uint64_t)odd_ms + 1, 0, 0, 0,
+                 NULL, 0);
     bool stops = sim_unit(sim) < 0.25;
     if (stops)
         orders_stop(sim, 5000 + (int64_t)sim_below(sim, (uint64_t)faults->until_ms),

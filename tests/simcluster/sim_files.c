@@ -11,12 +11,12 @@
 
 bool files_readable(const struct sim *sim)
 {
-    return !sim->faults.files_down && !sim->faults.files_unreadable;
+    return !sim->faults.files_down && sim->faults.files_unreadable_ms <= sim->now_ms;
 }
 
 bool files_writable(const struct sim *sim)
 {
-    return !sim->faults.files_down && !sim->faults.files_full;
+    return !sim->faults.files_down && sim->faults.files_full_ms <= sim->now_ms;
 }
 
 /* ---- files ---- */
@@ -135,9 +135,9 @@ void files_open(struct sim *sim)
     tm_set_manifests_init(&sim->manifests, &sim->files_env, "copies", sim->layers);
 }
 
-void files_drop(struct sim *sim, uint64_t set)
+void files_drop(struct sim *sim, struct tm_set_manifests *manifests, uint64_t set)
 {
-    tm_set_manifests_drop(&sim->manifests, set);
+    tm_set_manifests_drop(manifests, set);
     for (size_t i = 0; i < sim->set_count; i++)
         if (sim->sets[i].set == set && files_find(sim, set, (uint32_t)MANIFEST) == NULL) sim->sets[i].dropped = true;
 }

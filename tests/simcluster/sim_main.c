@@ -1,8 +1,4 @@
-/* build/tidemill-simcluster --seed N [--trace]      replays one seed: exit 0 where all checkers hold, else 1
- * build/tidemill-simcluster --seeds N [--from A]    N seeds from A on (1); prints what they covered
- *                           [--until TEXT]          ... stops at the first failure that holds TEXT
- * build/tidemill-simcluster --links N [--from A]    N seeds of connections alone (sim_links.c)
- * build/tidemill-simcluster --scenario NAME         one of the named scenarios; --list names them */
+/* The program: seeds, scenarios, traces. --help says how it is called. */
 #include "sim.h"
 
 #include "base/alloc.h"
@@ -22,7 +18,15 @@ static const char *const bug_names[] = {
 };
 #endif
 
-enum { STOP_BOUND_MS = 90000 };
+enum { STOP_BOUND_MS = 90000, NODES_MOST = 64 };
+
+struct arguments {
+    uint64_t seed, seeds, links, from;
+    const char *scenario;
+    const char *until; /* stop at the first failure that holds this */
+    struct choice choice;
+    bool trace, list, help, one;
+};
 
 struct totals {
     uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back;
@@ -68,12 +72,12 @@ static bool finish(struct sim *sim, long live, struct totals *totals)
     return false;
 }
 
-static bool run_seed(uint64_t seed, bool trace, struct totals *totals)
+static bool run_seed(uint64_t seed, const struct arguments *arguments, struct totals *totals)
 {
     static struct sim sim; /* large */
     long live = tm_alloc_live();
-    sim_init(&sim, seed);
-    sim.trace = trace;
+    sim_init(&sim, seed, &arguments->choice);
+    sim.trace = arguments->trace;
     if (!sim_begin(&sim)) return false;
     faults_plan(&sim);
     sim_run_until(&sim, bound_ms(&sim));
@@ -83,10 +87,11 @@ static bool run_seed(uint64_t seed, bool trace, struct totals *totals)
 static bool run_scenario(const char *name, uint64_t seed, bool trace, struct totals *totals)
 {
     static struct sim sim;
+    static const struct choice usual = {.scale = 1};
     for (size_t i = 0; i < scenario_count; i++) {
         if (strcmp(scenarios[i].name, name) != 0) continue;
         long live = tm_alloc_live();
-        sim_init(&sim, seed);
+        sim_init(&sim, seed, &usual);
         sim.trace = trace;
         scenario_setup(&sim);
         if (scenarios[i].setup != NULL) scenarios[i].setup(&sim);
@@ -114,53 +119,131 @@ static void print_totals(const struct totals *totals)
         (unsigned long long)totals->rolled_back);
 }
 
+static const char *const kind_words[] = {
+#define WORDS(name, text) text,
+    SIM_FAULTS(WORDS)
+#undef WORDS
+};
+static const char *const kind_names[] = {
+#define NAMES(name, text) #name,
+    SIM_FAULTS(NAMES)
+#undef NAMES
+};
+
 /* How often each kind of fault was there; 0 is for the eye of whoever changes the dice. */
 static void print_kinds(const struct totals *totals)
 {
-    static const char *const words[] = {
-#define WORDS(name, text) text,
-        SIM_FAULTS(WORDS)
-#undef WORDS
-    };
     printf("faults:");
     for (size_t i = 0; i < FAULT_KINDS; i++)
-        printf("%s %llu %s", i == 0 ? "" : ",", (unsigned long long)totals->kinds[i], words[i]);
+        printf("%s %llu %s", i == 0 ? "" : ",", (unsigned long long)totals->kinds[i], kind_words[i]);
     printf("\n");
 }
 
-struct arguments {
-    uint64_t seed, seeds, links, from;
-    const char *scenario;
-    const char *until; /* stop at the first failure that holds this */
-    bool trace, list, one;
-};
+/* ---- how it is called ---- */
+
+/* MESSAGE_LOST is message-lost to who types it. */
+static void option_name(size_t kind, char out[64])
+{
+    size_t length = strnlen(kind_names[kind], 63);
+    for (size_t i = 0; i < length; i++)
+        out[i] = (char)(kind_names[kind][i] == '_' ? '-' : kind_names[kind][i] - 'A' + 'a');
+    out[length] = '\0';
+}
+
+static void print_help(void)
+{
+    printf(
+        "tidemill-simcluster: a whole cluster in one process, on a virtual clock, with faults by seed\n\n"
+        "  --seed N [--trace]       replay one seed: exit 0 where all checkers hold, else 1\n"
+        "  --seeds N [--from A]     N seeds from A on (1); prints what they covered\n"
+        "    [--until TEXT]         ... stops at the first failure that holds TEXT\n"
+        "  --links N [--from A]     N seeds of connections alone\n"
+        "  --scenario NAME          one of the named scenarios, with --seed N and --trace\n"
+        "  --list                   names them\n\n"
+        "With --seed and --seeds (a seed is the same run only with the same of these):\n"
+        "  --nodes N                begin with N instances, up to 64 (else 2 to 9, by dice)\n"
+        "  --faults X               so many times as many faults as usual: 0 to 100, 0.5 is half\n"
+        "  --faults LIST            only these kinds, with commas: a name below, or how several begin (message,file)\n"
+        "  --faults no-LIST         all but these\n\n"
+        "Kinds of faults:\n");
+    for (size_t i = 0; i < FAULT_KINDS; i++) {
+        char name[64];
+        option_name(i, name);
+        printf("  %-28s %s\n", name, kind_words[i]);
+    }
+}
+
+/* A number, or names with commas; "no-" before them turns them round. */
+static bool read_faults(const char *value, struct choice *out)
+{
+    char *end = NULL;
+    double scale = strtod(value, &end);
+    if (*value != '\0' && *end == '\0') {
+        out->scale = scale;
+        for (size_t i = 0; i < FAULT_KINDS; i++)
+            out->off[i] = out->off[i] || scale == 0;
+        if (scale == 0) out->scale = 1;
+        return scale >= 0 && scale <= 100;
+    }
+    bool without = strncmp(value, "no-", 3) == 0;
+    if (without) value += 3;
+    for (size_t i = 0; i < FAULT_KINDS; i++)
+        out->off[i] = !without;
+    while (*value != '\0') {
+        size_t length = strcspn(value, ",");
+        size_t found = 0;
+        for (size_t i = 0; i < FAULT_KINDS; i++) {
+            char name[64];
+            option_name(i, name);
+            if (length == 0 || strncmp(name, value, length) != 0) continue;
+            if (name[length] != '\0' && name[length] != '-') continue;
+            out->off[i] = without;
+            found++;
+        }
+        if (found == 0) return false;
+        value += length + (value[length] == ',');
+    }
+    return true;
+}
+
+/* What has no value; false: it is another one. */
+static bool read_flag(const char *word, struct arguments *out)
+{
+    out->trace = out->trace || strcmp(word, "--trace") == 0;
+    out->list = out->list || strcmp(word, "--list") == 0;
+    out->help = out->help || strcmp(word, "--help") == 0;
+    return strcmp(word, "--trace") == 0 || strcmp(word, "--list") == 0 || strcmp(word, "--help") == 0;
+}
+
+static bool read_number(const char *word, const char *value, struct arguments *out)
+{
+    char *end = NULL;
+    uint64_t number = strtoull(value, &end, 10);
+    if (*value == '\0' || *end != '\0') return false;
+    if (strcmp(word, "--seed") == 0) {
+        out->seed = number;
+        out->one = true;
+    } else if (strcmp(word, "--seeds") == 0) {
+        out->seeds = number;
+    } else if (strcmp(word, "--links") == 0) {
+        out->links = number;
+    } else if (strcmp(word, "--from") == 0) {
+        out->from = number;
+    } else if (strcmp(word, "--nodes") == 0 && number >= 2 && number <= NODES_MOST) {
+        out->choice.nodes = (size_t)number;
+    } else {
+        return false;
+    }
+    return true;
+}
 
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
-    *out = (struct arguments){.from = 1};
+    *out = (struct arguments){.from = 1, .choice = {.scale = 1}};
     for (int i = 1; i < argc; i++) {
+        if (read_flag(argv[i], out)) continue;
         const char *value = i + 1 < argc ? argv[i + 1] : "";
-        char *end = NULL;
-        uint64_t number = strtoull(value, &end, 10);
-        bool is_number = *value != '\0' && *end == '\0';
-        if (strcmp(argv[i], "--trace") == 0) {
-            out->trace = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--list") == 0) {
-            out->list = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--seed") == 0 && is_number) {
-            out->seed = number;
-            out->one = true;
-        } else if (strcmp(argv[i], "--seeds") == 0 && is_number) {
-            out->seeds = number;
-        } else if (strcmp(argv[i], "--links") == 0 && is_number) {
-            out->links = number;
-        } else if (strcmp(argv[i], "--from") == 0 && is_number) {
-            out->from = number;
-        } else if (strcmp(argv[i], "--until") == 0 && *value != '\0') {
+        if (strcmp(argv[i], "--until") == 0 && *value != '\0') {
             out->until = value;
         } else if (strcmp(argv[i], "--scenario") == 0 && *value != '\0') {
             out->scenario = value;
@@ -169,19 +252,30 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
             for (int b = 0; b < TM_BUG_COUNT; b++)
                 if (strcmp(bug_names[b], value) == 0) tm_planted_bug = (enum tm_planted_bug)b;
 #endif
-        } else {
+        } else if (strcmp(argv[i], "--faults") == 0) {
+            if (!read_faults(value, &out->choice)) return false;
+        } else if (!read_number(argv[i], value, out)) {
             return false;
         }
         i++;
     }
-    return out->one || out->seeds > 0 || out->links > 0 || out->scenario != NULL || out->list;
+    return out->one || out->seeds > 0 || out->links > 0 || out->scenario != NULL || out->list || out->help;
 }
 
-static void run_seeds(const struct arguments *arguments, struct totals *totals)
+/* The options that make the same seed the same run. */
+static void print_replay(uint64_t seed, int argc, char **argv)
+{
+    printf("  replay: build/tidemill-simcluster --seed %llu", (unsigned long long)seed);
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--nodes") == 0 || strcmp(argv[i], "--faults") == 0) printf(" %s %s", argv[i], argv[i + 1]);
+    printf(" --trace\n");
+}
+
+static void run_seeds(const struct arguments *arguments, int argc, char **argv, struct totals *totals)
 {
     for (uint64_t seed = arguments->from; seed < arguments->from + arguments->seeds; seed++) {
-        if (run_seed(seed, false, totals)) continue;
-        printf("  replay: build/tidemill-simcluster --seed %llu --trace\n", (unsigned long long)seed);
+        if (run_seed(seed, arguments, totals)) continue;
+        print_replay(seed, argc, argv);
         if (arguments->until != NULL && strstr(totals->last_failure, arguments->until) != NULL) return;
     }
 }
@@ -203,11 +297,12 @@ int main(int argc, char **argv)
     struct arguments arguments;
     struct totals totals = {0};
     if (!read_arguments(argc, argv, &arguments)) {
-        fprintf(stderr,
-                "use: %s --seed N [--trace] | --seeds N [--from A] | --links N [--from A] | --scenario NAME [--seed N] "
-                "[--trace] | --list\n",
-                argv[0]);
+        fprintf(stderr, "%s: not understood; --help says what there is\n", argv[0]);
         return 2;
+    }
+    if (arguments.help) {
+        print_help();
+        return 0;
     }
     tm_log_set_level(TM_LOG_ERROR); /* what is warned of is what we do to them */
     if (arguments.links > 0) return run_links(&arguments);
@@ -222,9 +317,9 @@ int main(int argc, char **argv)
         return good ? 0 : 1;
     }
     if (arguments.one) {
-        (void)run_seed(arguments.seed, arguments.trace, &totals);
+        (void)run_seed(arguments.seed, &arguments, &totals);
     } else {
-        run_seeds(&arguments, &totals);
+        run_seeds(&arguments, argc, argv, &totals);
     }
     print_kinds(&totals);
     print_totals(&totals);

@@ -15,7 +15,8 @@ enum {
     SETTLE_MS = 45000,
     POLICY_NODES_MAX = 16,
     FLUSH_TICKS = 5, /* as the program flushes its record once a second */
-    ANCHOR_DICE = 9001
+    ANCHOR_DICE = 9001,
+    ODD_DICE = 9002
 };
 const char sim_fingerprint[] = "lr=0.003\n";
 const char sim_token[] = "a token that only members of the job know";
@@ -155,13 +156,17 @@ void sim_send(struct sim *sim, uint64_t from_node, uint64_t to_node, void (*run)
     sim->messages++;
     if (sim->capturing && role == TM_ROLE_WORKER && run == deliver && sim->captured_count++ < CAPTURED_MAX)
         sim_schedule(sim, sim->now_ms + 100000000, run, from_node, to_node, role, extra, data, length);
-    if (to_node >= sim->node_count || sim->faults.cut[from_node][to_node]) return;
+    if (to_node >= sim->node_count) return;
+    if (run == deliver) hostile_overhears(sim, from_node, to_node, role, data, length);
+    if (sim->faults.cut[from_node][to_node]) return;
     if (sim->faults.loss > 0 && sim_unit(sim) < sim->faults.loss) {
         sim->fault_count++;
         sim->fault_kinds[FAULT_MESSAGE_LOST]++;
         return;
     }
     int64_t at_ms = sim->now_ms + delay_of(sim);
+    if (at_ms < sim->last_at_ms[from_node][to_node] && !fault_may(sim, FAULT_MESSAGE_OVERTAKEN))
+        at_ms = sim->last_at_ms[from_node][to_node];
     sim->fault_kinds[FAULT_MESSAGE_OVERTAKEN] += at_ms < sim->last_at_ms[from_node][to_node];
     sim->last_at_ms[from_node][to_node] = at_ms;
     sim_schedule(sim, at_ms, run, from_node, to_node, role, extra, data, length);
@@ -188,6 +193,11 @@ void sim_replay_captured(struct sim *sim)
     }
 }
 
+void sim_deliver_at(struct sim *sim, int64_t at_ms, const struct overheard *frame)
+{
+    sim_schedule(sim, at_ms, deliver, frame->from, frame->to, frame->role, 0, frame->data, frame->length);
+}
+
 static const char *role_name(uint64_t role)
 {
     static const char *const names[] = {"nobody", "coordinator", "agent", "worker", "cloud"};
@@ -203,6 +213,7 @@ static struct node *node_of(struct sim *sim, uint64_t id)
 static void deliver(struct sim *sim, struct event *event)
 {
     struct node *node = &sim->nodes[event->b];
+    if (event->c == TM_ROLE_COORDINATOR && split_takes(sim, event)) return;
     int64_t paused_ms = event->c == TM_ROLE_COORDINATOR ? sim->coordinator_paused_ms
                         : event->c == TM_ROLE_AGENT     ? node->agent_paused_ms
                                                         : node->paused_ms;
@@ -223,7 +234,8 @@ static void deliver(struct sim *sim, struct event *event)
     } else if (rc != 0) {
         sim_fail(sim, "a message of ours is refused: %s", e.text);
     } else if (event->c == TM_ROLE_COORDINATOR && sim->coordinator != NULL) {
-        if (message->body_case == TMW__ENVELOPE__BODY_REPORT)
+        struct tm_peer from = tm_message_sender(message);
+        if (message->body_case == TMW__ENVELOPE__BODY_REPORT && !hostile_is(&from))
             check_report(sim, node_of(sim, event->a), message->from_incarnation, message->report);
         if (sim->trace && message->body_case != TMW__ENVELOPE__BODY_HEARTBEAT &&
             message->body_case != TMW__ENVELOPE__BODY_AGENT_HEARTBEAT &&
@@ -256,18 +268,19 @@ static void deliver(struct sim *sim, struct event *event)
 }
 
 /* The cloud's program runs on the coordinator's machine. */
-static void send_action(struct sim *sim, uint64_t from_node, const struct tm_outbox *out,
-                        const struct tm_action *action)
+void sim_say(struct sim *sim, uint64_t from_node, const struct tm_outbox *out, const struct tm_action *action)
 {
     bool there = action->to.role == TM_ROLE_COORDINATOR || action->to.role == TM_ROLE_CLOUD;
     uint64_t to_node = there ? 0 : action->to.id;
+    if (hostile_is(&action->to))
+        hostile_answered(sim, from_node, &action->to, tm_outbox_data(out, action), action->length);
     sim_send(sim, from_node, to_node, deliver, action->to.role, 0, tm_outbox_data(out, action), action->length);
 }
 
 void sim_cloud_actions(struct sim *sim, struct tm_outbox *out)
 {
     for (size_t i = 0; i < out->count; i++)
-        send_action(sim, 0, out, &out->actions[i]);
+        sim_say(sim, 0, out, &out->actions[i]);
 }
 
 /* ---- workers ---- */
@@ -385,7 +398,7 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
         int64_t at_ms = sim->now_ms + 20 + (int64_t)sim_below(sim, 200);
         switch (action->kind) {
         case TM_ACTION_SEND:
-            send_action(sim, node->id, out, action);
+            sim_say(sim, node->id, out, action);
             break;
         case TM_WORKER_FILE_PUT:
             files_put(sim, node, at_ms + sim->faults.files_slow_ms, action->number, (uint32_t)action->other);
@@ -425,7 +438,7 @@ static void agent_actions(struct sim *sim, struct node *node, struct tm_outbox *
     }
     for (size_t i = 0; i < out->count; i++) {
         const struct tm_action *action = &out->actions[i];
-        if (action->kind == TM_ACTION_SEND) send_action(sim, node->id, out, action);
+        if (action->kind == TM_ACTION_SEND) sim_say(sim, node->id, out, action);
         if (action->kind == TM_AGENT_START_WORKER && node->worker == NULL) worker_start(sim, node, action->number);
         if (action->kind == TM_AGENT_END_WORKER && node->worker != NULL && node->incarnation == action->number)
             sim_worker_kill(sim, node);
@@ -533,10 +546,36 @@ static void record_cut(struct sim *sim, size_t count)
     if (sim->record_synced > count) sim->record_synced = count;
 }
 
+void sim_record_put(struct sim *sim, const void *data, size_t length, bool sync)
+{
+    record_append(sim, data, length);
+    if (sync) sim->record_synced = sim->record_count;
+    check_record(sim, data, length);
+}
+
 static void coordinator_back(struct sim *sim, struct event *event)
 {
     (void)event;
     sim_coordinator_start(sim);
+}
+
+void sim_coordinator_start_in(struct sim *sim, int64_t in_ms)
+{
+    sim_schedule(sim, sim->now_ms + in_ms, coordinator_back, 0, 0, 0, 0, NULL, 0);
+}
+
+/* Of what was not synced, any part may have reached the disk. */
+void sim_record_left(struct sim *sim, bool disk_lost)
+{
+    size_t unsynced = sim->record_count - sim->record_synced;
+    size_t written = sim->record_count;
+    size_t kept = 0;
+    if (!disk_lost) kept = fault_may(sim, FAULT_RECORD_CUT) ? (size_t)sim_below(sim, unsynced + 1) : unsynced;
+    record_cut(sim, disk_lost ? 0 : sim->record_synced + kept);
+    sim->fault_kinds[FAULT_DISK_LOST] += disk_lost;
+    if (disk_lost) files_forgotten(sim);
+    sim->fault_kinds[FAULT_RECORD_CUT] += !disk_lost && sim->record_count < written;
+    sim->record_synced = sim->record_count;
 }
 
 void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
@@ -548,14 +587,22 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
     tm_set_manifests_deinit(&sim->manifests);
     sim->crash_after_actions = -1;
     sim->coordinator_paused_ms = 0;
-    size_t unsynced = sim->record_count - sim->record_synced; /* any part of it may have reached the disk */
-    size_t written = sim->record_count;
-    record_cut(sim, disk_lost ? 0 : sim->record_synced + (size_t)sim_below(sim, unsynced + 1));
-    sim->fault_kinds[FAULT_DISK_LOST] += disk_lost;
-    if (disk_lost) files_forgotten(sim);
-    sim->fault_kinds[FAULT_RECORD_CUT] += !disk_lost && sim->record_count < written;
-    sim->record_synced = sim->record_count;
-    sim_schedule(sim, sim->now_ms + back_in_ms, coordinator_back, 0, 0, 0, 0, NULL, 0);
+    sim_record_left(sim, disk_lost);
+    sim_coordinator_start_in(sim, back_in_ms);
+}
+
+static bool record_full(const struct sim *sim)
+{
+    return sim->faults.record_full_ms > sim->now_ms;
+}
+
+/* Once a second the program writes what it had no need to sync. */
+static void flush(struct sim *sim)
+{
+    if (record_full(sim) && sim->record_count > sim->record_synced)
+        sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
+    else
+        files_retry(sim);
 }
 
 void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
@@ -576,7 +623,7 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
         if (sim->crash_after_actions > 0) sim->crash_after_actions--;
         switch (action->kind) {
         case TM_ACTION_SEND:
-            send_action(sim, 0, out, action);
+            sim_say(sim, 0, out, action);
             break;
         case TM_COORDINATOR_RECORD:
             record_append(sim, tm_outbox_data(out, action), action->length);
@@ -584,10 +631,10 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
                 check_record(sim, tm_outbox_data(out, action), action->length);
                 break;
             }
-            if (sim->fail_next_sync) { /* the disk fails: the program ends, and is started again */
+            if (sim->fail_next_sync || record_full(sim)) { /* the program ends, and is started again */
                 size_t written = sim->record_count;
+                sim->fault_kinds[FAULT_SYNC_FAILED] += sim->fail_next_sync;
                 sim->fail_next_sync = false;
-                sim->fault_kinds[FAULT_SYNC_FAILED]++;
                 sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
                 if (sim->record_count == written) /* it reached the disk all the same: so it was */
                     check_record(sim, tm_outbox_data(out, action), action->length);
@@ -609,7 +656,7 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
             files_mended(sim);
             break;
         case TM_COORDINATOR_FILES_DROP:
-            files_drop(sim, action->number);
+            files_drop(sim, &sim->manifests, action->number);
             break;
         case TM_COORDINATOR_DONE:
             orders_done(sim);
@@ -632,7 +679,7 @@ static void coordinator_tick(struct sim *sim, struct event *event)
     sim_memory_back(sim);
     sim_coordinator_actions(sim, &out);
     tm_outbox_deinit(&out);
-    if (sim->coordinator != NULL && event->b % FLUSH_TICKS == 0) files_retry(sim);
+    if (sim->coordinator != NULL && event->b % FLUSH_TICKS == 0) flush(sim);
     check_now(sim);
 }
 
@@ -735,6 +782,7 @@ void sim_coordinator_start(struct sim *sim)
     int rc = sim->coordinator == NULL ? -(int)TM_ENOMEM : load_all(sim, &e);
     if (rc == 0) tm_coordinator_begin(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
     sim_memory_back(sim);
+    sim->rent_off_ms = sim->now_ms; /* nobody could order before */
     sim_trace(sim, "coordinator starts with %zu events of record", sim->record_count);
     bool unreadable = rc == -(int)TM_EIO && !files_readable(sim); /* it ends, and is started again */
     if (rc == -(int)TM_ENOMEM || unreadable) tm_outbox_fail(&out, rc);
@@ -762,10 +810,25 @@ static void draw_anchors(struct sim *sim)
     if (sim->coordinator_options.copies == 0) sim->coordinator_options.copies = 1;
 }
 
-void sim_init(struct sim *sim, uint64_t seed)
+/* A fleet as large as was asked for: enough micro-batches for all, and little else that depends on how many they are.
+ */
+static void draw_fleet(struct sim *sim)
 {
-    *sim = (struct sim){.seed = seed, .crash_after_actions = -1, .node_count = 1};
+    size_t nodes = sim->choice->nodes;
+    sim->fleet_max = nodes > 8 ? nodes + 1 : 9;
+    if (nodes == 0) return;
+    size_t pipelines = nodes / sim->stages + 1;
+    sim->micro_batches = pipelines < MICRO_MAX ? (uint32_t)pipelines + 4 : MICRO_MAX;
+    if (sim->micro_batches > MICRO_MAX) sim->micro_batches = MICRO_MAX;
+    if (nodes > POLICY_NODES_MAX) sim->by_policy = false;
+    if (sim->rule.workers_max > 0) sim->rule.workers_max = (uint32_t)nodes;
+}
+
+void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
+{
+    *sim = (struct sim){.seed = seed, .choice = choice, .crash_after_actions = -1, .node_count = 1};
     sim->random = tm_random_make(seed, 1);
+    sim->odd = tm_random_make(seed, ODD_DICE);
     sim->layers = 3 + (uint32_t)sim_below(sim, 6);
     sim->micro_batches = 4 + (uint32_t)sim_below(sim, 6);
     sim->stages = 1 + (uint32_t)sim_below(sim, 3);
@@ -784,6 +847,7 @@ void sim_init(struct sim *sim, uint64_t seed)
     }
     sim->cloud_passive = sim->rule.workers_max == 0;
     sim->fixed_copies = sim_unit(sim) < 0.5;
+    draw_fleet(sim);
     sim->coordinator_options = (struct tm_coordinator_options){.job = 42,
                                                                .token = sim_token,
                                                                .random_seed = seed,
@@ -819,6 +883,7 @@ bool sim_begin(struct sim *sim)
 
 void sim_deinit(struct sim *sim)
 {
+    split_end(sim);
     if (sim->coordinator != NULL) tm_set_manifests_deinit(&sim->manifests);
     tm_coordinator_destroy(sim->coordinator);
     tm_policy_decider_destroy(sim->policy);
@@ -832,6 +897,7 @@ void sim_deinit(struct sim *sim)
     record_cut(sim, 0);
     tm_free(sim->record);
     files_deinit(sim);
+    hostile_deinit(sim);
     tm_free(sim->oracle);
     tm_free(sim->held);
     tm_roster_deinit(&sim->last_roster);
