@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { ADDRESS_WAIT_MS = 60000, LOOK_MS = 20, WORDS_MAX = 48, VARIABLES_MAX = 16, LOCAL_POLL_MS = 100 };
+enum { ADDRESS_WAIT_MS = 60000, LOOK_MS = 20, WORDS_MAX = 48, VARIABLES_MAX = 20, LOCAL_POLL_MS = 100 };
 
 static const char *const notice_names[] = {"aws", "gcp", "azure", "local", "none", NULL};
 enum { NOTICE_LOCAL = TM_NOTICE_CLOUDS, NOTICE_NONE };
@@ -57,7 +57,9 @@ struct request {
     bool anchor;
     int notice;
     bool restarts_all; /* checkpoint-restart: workers are ended all the time */
+    bool chaos;        /* and some by its schedule */
     char worker_file[TM_STATE_PATH_MAX];
+    char output[TM_STATE_PATH_MAX];
 };
 
 static const char *state_path(struct tm_cli *cli, const char *dir, enum tm_state_file file)
@@ -90,6 +92,7 @@ static int from_state(struct tm_cli *cli, struct request *r, struct tm_error *e)
         r->copies = state_path(cli, r->state, TM_STATE_COPIES);
         if (settings.netns) r->tls = state_path(cli, r->state, TM_STATE_TLS);
         r->restarts_all = settings.checkpoint_restart;
+        r->chaos = settings.chaos >= 0;
         r->notice = NOTICE_LOCAL;
         if (r->token_file == NULL || r->copies == NULL || (settings.netns && r->tls == NULL)) rc = tm_error_nomem(e);
     }
@@ -182,7 +185,8 @@ static int make_variables(struct tm_cli *cli, const struct request *r, const cha
     out[count++] = tm_arena_printf(arena, "TIDEMILL_TLS=%s", r->tls != NULL ? r->tls : "");
     out[count++] = tm_arena_printf(arena, "TIDEMILL_STATE=%s", r->state != NULL ? r->state : "");
     out[count++] = r->anchor ? "TIDEMILL_ANCHOR=1" : "TIDEMILL_ANCHOR=0";
-    out[count++] = "LOCAL_RANK=0"; /* what torchrun's scripts look for; rank and world change with generations */
+    out[count++] = "PYTHONUNBUFFERED=1"; /* what a script prints is shown while it runs */
+    out[count++] = "LOCAL_RANK=0";       /* what torchrun's scripts look for; rank and world change with generations */
     out[count++] = "LOCAL_WORLD_SIZE=1";
     out[count++] = tm_arena_printf(arena, "TORCHELASTIC_RUN_ID=%016" PRIx64, r->number);
     out[count] = NULL;
@@ -206,6 +210,7 @@ static void fill_service(struct tm_cli *cli, struct request *r, const struct tm_
                                      .notice = r->notice == NOTICE_NONE ? NULL : notice,
                                      .notice_ms = 30000,
                                      .terminating = &terminating};
+    out->agent.kills_expected = r->restarts_all || r->chaos;
     if (r->restarts_all) {
         out->agent.backoff_ms = 1;
         out->agent.restarts_max = 1U << 30;
@@ -213,6 +218,9 @@ static void fill_service(struct tm_cli *cli, struct request *r, const struct tm_
     if (r->state == NULL) return;
     tm_state_worker_path(r->state, (uint64_t)r->instance, r->worker_file);
     out->worker_file = r->worker_file;
+    tm_state_output_path(r->state, (uint64_t)r->instance, r->output);
+    out->output = r->output;
+    out->output_name = r->output + strlen(r->state) + 1;
     (void)cli;
 }
 

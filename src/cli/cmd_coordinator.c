@@ -89,6 +89,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
                         .remotes = settings->fleet.on_demand_trains != 0 ? 0 : (uint32_t)settings->fleet.on_demand,
                         .copies_to_files = true,
                         .sets_kept = 2,
+                        .failures_max = (uint32_t)settings->failures_max,
                         .resume = true,
                         .fresh = is_fresh(cli, place)},
         .listen = place->listen,

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/live_view.h"
 #include "cli/run_costs.h"
+#include "cli/run_output.h"
 #include "cli/run_plan.h"
 #include "cli/run_result.h"
 #include "cli/run_summary.h"
@@ -22,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { OUTPUT_BYTES_MAX = 4 << 20 };
 enum { STEP_MS = 100, SAVE_LIMIT_MS = 60000, ANSWER_MAX = 64, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
 
 const struct tm_option tm_run_command_options[] = {
@@ -79,6 +81,7 @@ struct run {
     struct tm_cloud *cloud;
     struct tm_supervisor *supervisor;
     struct tm_live_view *view; /* NULL: nothing is shown */
+    struct tm_run_output *output;
 };
 
 /* What people see on the way; the one document of --json stays alone on standard output. */
@@ -427,6 +430,17 @@ static void open_view(struct run *run)
     if (cli->quiet) return;
     struct tm_term term = cli->json ? tm_term_detect(cli->env, STDERR_FILENO, TM_COLOR_NEVER) : cli->term;
     run->view = tm_live_view_of_run(cli->env, term, run->dir, cli->json ? write_aside : NULL, NULL);
+    run->output = tm_run_output_create(run->dir);
+}
+
+static void show_output(struct run *run, bool last)
+{
+    struct tm_text lines;
+    if (run->view == NULL || run->output == NULL) return;
+    tm_text_init(&lines, OUTPUT_BYTES_MAX);
+    tm_run_output_take(run->output, last, &lines);
+    tm_live_view_put(run->view, &lines);
+    tm_text_deinit(&lines);
 }
 
 static int supervise(struct run *run, struct tm_error *e)
@@ -438,6 +452,7 @@ static int supervise(struct run *run, struct tm_error *e)
     while (rc == 0 && !tm_supervisor_ended(run->supervisor)) {
         rc = tm_supervisor_step(run->supervisor, STEP_MS, e);
         if (run->view != NULL) tm_live_view_step(run->view);
+        show_output(run, false);
         if (rc == 0 && run->cloud->now_ms(run->cloud) >= end_ms) {
             tm_supervisor_stop(run->supervisor);
             end_ms = INT64_MAX;
@@ -465,6 +480,7 @@ static int let_save(struct run *run, struct tm_error *e)
             here += tm_instance_is_here(&all[i]);
         if (here == 0) break;
         rc = run->cloud->next(run->cloud, STEP_MS, &event, e);
+        show_output(run, false);
         if (rc == -(int)TM_ETIMEOUT) rc = 0;
     }
     return rc == -(int)TM_ENONE ? 0 : rc;
@@ -561,12 +577,14 @@ static int end_all(struct run *run, int rc, struct tm_error *e)
         }
     }
     run->cloud = NULL;
+    show_output(run, true);
     return rc;
 }
 
 static void free_all(struct run *run)
 {
     tm_live_view_destroy(run->view);
+    tm_run_output_destroy(run->output);
     if (run->owned) tm_state_disown(run->cli->env, run->dir);
     tm_trace_deinit(&run->trace);
     tm_run_plan_deinit(&run->plan);

@@ -294,7 +294,11 @@ const struct tm_command tm_commands[] = {
             "and go; the keys engine, policy and fleet of the job file (tidemill-job(5)) say what is rented, options "
             "count more.\n\n"
             "Ctrl-C stops with a copy of everything, a second one at once; --resume goes on, on any layout. Everything "
-            "lies in the state folder. tidemill status, events and stop work on a run from another terminal.\n\n"
+            "lies in the state folder. tidemill status, events and stop work on a run from another terminal. What "
+            "workers "
+            "print is shown, behind the number of their instance. A job whose workers fail three times without a new "
+            "step "
+            "(max_failures) fails, says why and gives everything back.\n\n"
             "With --policy checkpoint the whole fleet stops at each change and restarts from the newest copy in files, "
             "for comparison. Exit status: 0 finished or stopped as asked, 1 failed, 2 wrong use or bad input, 3 no "
             "layout can train it.",

@@ -135,18 +135,28 @@ static void draw(struct tm_live_view *view, const struct tm_run_status *status, 
     tm_text_deinit(&frame);
 }
 
-/* A line of the log stands above the picture, which is drawn again below it. */
-static void say(void *context, enum tm_log_level level, const char *line)
+/* They stand above the picture, which is drawn again below them. */
+void tm_live_view_put(struct tm_live_view *view, const struct tm_text *lines)
 {
-    struct tm_live_view *view = context;
     struct tm_text text;
+    if (lines->length == 0) return;
     tm_text_init(&text, FRAME_BYTES);
     if (view->drawn > 0) tm_text_printf(&text, "\033[%zuA\r\033[J", view->drawn);
-    tm_text_printf(&text, "%s: %s\n", tm_log_level_name(level), line);
+    tm_text_append(&text, tm_text_string(lines), lines->length);
     view->drawn = 0;
     emit(view, &text);
     tm_text_deinit(&text);
-    if (view->heard) draw(view, &view->status, "", false);
+    if (view->heard && view->options.term.is_terminal) draw(view, &view->status, "", false);
+}
+
+/* A line of the log. */
+static void say(void *context, enum tm_log_level level, const char *line)
+{
+    struct tm_text text;
+    tm_text_init(&text, FRAME_BYTES);
+    tm_text_printf(&text, "%s: %s\n", tm_log_level_name(level), line);
+    tm_live_view_put(context, &text);
+    tm_text_deinit(&text);
 }
 
 /* ---- elsewhere ---- */

@@ -42,6 +42,8 @@ struct tm_live_view *tm_live_view_of_run(struct tm_env *env, struct tm_term term
 void tm_live_view_destroy(struct tm_live_view *view); /* NULL is allowed */
 
 void tm_live_view_step(struct tm_live_view *view);
+/* Whole lines that stay: on a terminal they stand above the picture. */
+void tm_live_view_put(struct tm_live_view *view, const struct tm_text *lines);
 /* Draws `status` (NULL: the last one heard) for the last time. */
 void tm_live_view_finish(struct tm_live_view *view, const struct tm_run_status *status);
 /* The last one heard; borrowed; NULL: none. */

@@ -25,7 +25,19 @@ static void put_title(const struct tm_term *term, struct tm_text *out, const cha
     tm_text_fill(out, ' ', 11 - strlen(title));
 }
 
-static void put_head(const struct tm_run_status *s, const struct tm_term *term, struct tm_text *out)
+/* What the worker wrote last, line by line as it wrote it. */
+static void put_output(const struct tm_run_status *s, const char *dir, const struct tm_term *term, struct tm_text *out)
+{
+    for (size_t i = 0; i < s->output.count; i++) {
+        put_title(term, out, i == 0 ? "its output" : "");
+        tm_text_printf(out, "%s\n", s->output.text[i]);
+    }
+    if (s->output_file[0] == '\0') return;
+    put_title(term, out, "all of it");
+    tm_text_printf(out, "%s/%s\n", dir, s->output_file);
+}
+
+static void put_head(const struct tm_run_status *s, const char *dir, const struct tm_term *term, struct tm_text *out)
 {
     bool good = s->state == TM_JOB_FINISHED || s->state == TM_JOB_STOPPED;
     tm_term_put(term, out, TM_BOLD, s->job.name);
@@ -38,6 +50,7 @@ static void put_head(const struct tm_run_status *s, const struct tm_term *term, 
         put_title(term, out, "why");
         tm_text_printf(out, "%s\n", s->reason);
     }
+    if (s->state == TM_JOB_FAILED) put_output(s, dir, term, out);
 }
 
 static void put_time_and_bill(const struct tm_run_status *s, const struct tm_run_predictions *predicted,
@@ -91,7 +104,7 @@ void tm_run_summary_print(const struct tm_run_status *s, const struct tm_run_pre
                           const struct tm_term *term, struct tm_text *out)
 {
     bool goes_on = s->state != TM_JOB_FINISHED && s->state != TM_JOB_FAILED;
-    put_head(s, term, out);
+    put_head(s, dir, term, out);
     put_time_and_bill(s, predicted, term, out);
     put_changes(s, term, out);
     put_title(term, out, "report");

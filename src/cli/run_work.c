@@ -1,7 +1,19 @@
 #include "cli/run_work.h"
 
-static int of_command(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_run_work *out,
-                      struct tm_error *e)
+/* Where `run` is called in must be there before anything is rented for it. */
+static int check_workdir(struct tm_env *env, const char *path, const char *folder, const struct tm_job *job,
+                         struct tm_arena *arena, struct tm_error *e)
+{
+    if (job->workdir == NULL) return 0;
+    bool absolute = job->workdir[0] == '/' || folder[0] == '\0';
+    const char *full = absolute ? job->workdir : tm_arena_printf(arena, "%s/%s", folder, job->workdir);
+    if (full == NULL) return tm_error_nomem(e);
+    if (env->file_exists(env, full)) return 0;
+    return tm_error_set(e, TM_EINPUT, "%s: workdir: there is no folder %s", path, full);
+}
+
+static int of_command(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                      struct tm_run_work *out, struct tm_error *e)
 {
     struct tm_job job;
     tm_job_init(&job);
@@ -13,6 +25,7 @@ static int of_command(struct tm_env *env, const char *path, struct tm_arena *are
     if (rc == 0 && (job.batch % micro_batch != 0 || job.batch / micro_batch > 1 << 20))
         rc = tm_error_set(e, TM_EINPUT, "%s: batch: must be a multiple of micro_batch (%lld), got %lld", path,
                           (long long)micro_batch, (long long)job.batch);
+    if (rc == 0) rc = check_workdir(env, path, folder, &job, arena, e);
     if (rc == 0) {
         *out = (struct tm_run_work){.layers = (uint32_t)layers,
                                     .steps = (uint64_t)job.steps,
@@ -36,7 +49,7 @@ int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_s
     case TM_RUN_GPT:
         return tm_run_work_gpt(env, path, settings->folder, arena, out, e);
     case TM_RUN_COMMAND:
-        return of_command(env, path, arena, out, e);
+        return of_command(env, path, settings->folder, arena, out, e);
     case TM_RUN_PACED:
         return tm_run_work_paced(env, path, settings->folder, arena, out, e);
     }

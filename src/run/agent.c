@@ -5,6 +5,8 @@
 #include "wire/fingerprint.h"
 #include "wire/proof.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
@@ -13,7 +15,7 @@
         (message).field = (pointer);                                                                                   \
     } while (0)
 
-enum { NEVER_MS = -1, SILENT_HEARTBEATS = 6, BACKOFF_DOUBLINGS_MAX = 6 };
+enum { NEVER_MS = -1, SILENT_HEARTBEATS = 6, BACKOFF_DOUBLINGS_MAX = 6, SIGNAL_STATUS = 128 };
 
 void tm_agent_init(struct tm_agent *agent, const struct tm_agent_options *options)
 {
@@ -40,14 +42,31 @@ static void say_hello(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *
     agent->said_ms = now_ms;
 }
 
+/* The lines only until somebody has heard them; whether it failed always, for a coordinator that is new. */
+static void tell_end(struct tm_agent *agent, int64_t now_ms, Tmw__AgentHeartbeat *body, char *lines[TM_LAST_LINES])
+{
+    body->ended_incarnation = agent->ended;
+    if (agent->ended == 0) return;
+    body->ended_status = (uint32_t)agent->ended_status;
+    body->ended_failed = agent->ended_failed;
+    body->ended_ran_ms = (uint64_t)agent->ended_ran_ms;
+    body->ended_ago_ms = (uint64_t)(now_ms - agent->ended_ms);
+    if (agent->ended_sequence == 0) agent->ended_sequence = agent->sequence;
+    if (!agent->ended_failed || agent->acked >= agent->ended_sequence) return;
+    body->n_ended_lines = tm_last_lines_point(&agent->ended_lines, lines);
+    body->ended_lines = lines;
+    body->ended_file = agent->ended_file;
+}
+
 static void heartbeat(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
 {
+    char *lines[TM_LAST_LINES];
     tm_message message = tm_message_make(agent->options.job, &agent->self, &agent->coordinator);
     Tmw__AgentHeartbeat body = TMW__AGENT_HEARTBEAT__INIT;
     body.sequence = ++agent->sequence;
     body.worker_runs = agent->worker != 0;
     body.worker_incarnation = agent->worker;
-    body.ended_incarnation = agent->ended;
+    tell_end(agent, now_ms, &body, lines);
     body.restarts = (uint32_t)agent->restart_count;
     body.gave_up = agent->gave_up;
     body.instance = agent->options.id;
@@ -72,6 +91,7 @@ static void start_worker(struct tm_agent *agent, int64_t now_ms, struct tm_outbo
         tm_random_make(agent->options.random_seed ^ agent->options.incarnation, agent->options.id);
     random.position = ++agent->starts;
     agent->worker = tm_random_u64(&random) | 1;
+    agent->started_ms = now_ms;
     tm_outbox_add(out, TM_AGENT_START_WORKER, NULL, 0, agent->worker, 0);
 }
 
@@ -85,13 +105,33 @@ static uint32_t count_restart(struct tm_agent *agent, int64_t now_ms)
     return recent;
 }
 
-void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t incarnation, bool in_order,
-                           struct tm_outbox *out)
+/* Is it the program's own fault, as far as can be seen from here? */
+static bool is_failure(const struct tm_agent *agent, const struct tm_worker_end *end)
+{
+    if (end->status == 0 || agent->stopped || agent->noticed || agent->ending == agent->ended) return false;
+    if (end->status == SIGNAL_STATUS + SIGTERM) return false; /* the machine goes down, or somebody wants it to end */
+    return !(agent->options.kills_expected && end->status == SIGNAL_STATUS + SIGKILL);
+}
+
+static void remember_end(struct tm_agent *agent, int64_t now_ms, const struct tm_worker_end *end)
+{
+    agent->ended_ms = now_ms;
+    agent->ended_ran_ms = now_ms > agent->started_ms ? now_ms - agent->started_ms : 0;
+    agent->ended_status = end->status;
+    agent->ended_failed = is_failure(agent, end);
+    agent->ended_sequence = 0;
+    tm_last_lines_of(end->output, end->output == NULL ? 0 : end->output_length, &agent->ended_lines);
+    (void)snprintf(agent->ended_file, sizeof agent->ended_file, "%s", end->file == NULL ? "" : end->file);
+}
+
+void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t incarnation,
+                           const struct tm_worker_end *end, struct tm_outbox *out)
 {
     if (agent->worker != incarnation || incarnation == 0) return;
     agent->worker = 0;
     agent->ended = incarnation;
-    if (in_order) {
+    remember_end(agent, now_ms, end);
+    if (end->status == 0) {
         agent->stopped = true;
     } else {
         uint32_t recent = count_restart(agent, now_ms);
@@ -125,8 +165,10 @@ static void on_order(struct tm_agent *agent, const Tmw__AgentOrder *order, struc
 {
     if (order->sequence <= agent->acked || order->sequence > agent->sequence) return;
     agent->acked = order->sequence;
-    if (order->restart_worker && agent->worker != 0 && agent->worker == order->worker_incarnation)
+    if (order->restart_worker && agent->worker != 0 && agent->worker == order->worker_incarnation) {
+        agent->ending = agent->worker;
         tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
+    }
     if (!order->stop) return;
     agent->stopped = true;
     if (agent->worker != 0 && !TM_PLANTED(stop_ignored))
@@ -149,6 +191,7 @@ void tm_agent_receive(struct tm_agent *agent, int64_t now_ms, const tm_message *
         agent->coordinator.incarnation = message->from_incarnation;
         agent->registered = true;
         agent->acked = agent->sequence;
+        agent->ended_sequence = 0; /* this one has not heard of it */
         heartbeat(agent, now_ms, out);
         break;
     case TMW__ENVELOPE__BODY_REFUSE:

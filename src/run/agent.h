@@ -3,6 +3,7 @@
 #ifndef TM_RUN_AGENT_H
 #define TM_RUN_AGENT_H
 
+#include "wire/last_lines.h"
 #include "wire/outbox.h"
 
 enum {
@@ -22,6 +23,15 @@ struct tm_agent_options {
     int64_t backoff_ms; /* before the first restart; doubles with each in the window */
     uint32_t restarts_max;
     int64_t restart_window_ms;
+    bool kills_expected; /* whoever runs the job kills workers on purpose: SIGKILL is no failure of theirs */
+};
+
+/* How a worker's process ended. */
+struct tm_worker_end {
+    int status;         /* 0: in order; 128 + N: signal N */
+    const char *output; /* the end of what it wrote, borrowed; NULL: not known */
+    size_t output_length;
+    const char *file; /* where all of it is, below the job's state folder, borrowed; NULL: not known */
 };
 
 enum { TM_AGENT_RESTARTS_KEPT = 16 };
@@ -38,7 +48,16 @@ struct tm_agent {
     uint64_t acked;
     uint64_t worker; /* incarnation of the running one; 0: none runs */
     uint64_t starts;
-    uint64_t ended; /* incarnation of the one that ended last */
+    uint64_t ended;  /* incarnation of the one that ended last */
+    uint64_t ending; /* of the one that was to be ended by order */
+    int64_t started_ms;
+    int64_t ended_ms;
+    int64_t ended_ran_ms;
+    int ended_status;
+    bool ended_failed;
+    uint64_t ended_sequence; /* of the first heartbeat that tells of it */
+    struct tm_last_lines ended_lines;
+    char ended_file[TM_MESSAGE_STRING_MAX + 1];
     int64_t start_at_ms;
     int64_t restarts_ms[TM_AGENT_RESTARTS_KEPT];
     size_t restart_count;
@@ -52,8 +71,8 @@ void tm_agent_init(struct tm_agent *agent, const struct tm_agent_options *option
 
 void tm_agent_tick(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out);
 void tm_agent_receive(struct tm_agent *agent, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
-void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t incarnation, bool in_order,
-                           struct tm_outbox *out);
+void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t incarnation,
+                           const struct tm_worker_end *end, struct tm_outbox *out);
 /* The cloud's word, or SIGTERM: the instance goes in `left_ms`. Said again, the newest word counts; a notice taken back
  * (`left_ms` < 0) is undone. */
 void tm_agent_notice(struct tm_agent *agent, int64_t now_ms, int64_t left_ms, struct tm_outbox *out);

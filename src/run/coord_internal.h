@@ -8,6 +8,7 @@
 #include "sim/bottleneck.h"
 #include "wire/fingerprint.h"
 #include "wire/hash.h"
+#include "wire/last_lines.h"
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
     do {                                                                                                               \
@@ -28,7 +29,8 @@ enum {
     LOSSES_MAX = 256,
     PROGRESS_EVERY_MS = 1000,
     PACE_STEPS_MAX = 64,
-    RELEASES_MAX = 64
+    RELEASES_MAX = 64,
+    FAILURES_KEPT = 64
 };
 
 struct layer_report {
@@ -110,6 +112,8 @@ struct known {
     /* agents and the cloud */
     uint64_t agent_sequence;      /* of the newest word */
     uint64_t restart_incarnation; /* of the worker to end; 0: none */
+    uint64_t refused;             /* incarnation of the worker that was refused last */
+    uint64_t failed_in; /* its worker failed when this many times (+ 1) failures had been overcome; 0: never */
 };
 
 struct copy_set {
@@ -245,6 +249,15 @@ struct tm_coordinator {
     uint64_t progress_step; /* the newest in the record */
     int64_t progress_ms;    /* when it was put there */
     char failure[TM_MESSAGE_STRING_MAX + 1];
+
+    uint64_t highest;               /* step that was ever heard to be committed */
+    uint32_t failures;              /* tries since that ended badly, ... */
+    uint64_t failures_past;         /* how often a new step came after some */
+    uint64_t failed_step;           /* ... when this was the highest, ... */
+    int64_t failed_ms;              /* ... the last one then: who was started before is of the same try */
+    uint64_t failed[FAILURES_KEPT]; /* incarnations whose end has been heard of */
+    size_t failed_next;
+
     char kernel_class[TM_MESSAGE_STRING_MAX + 1];
     bool kernel_class_known;
     size_t fingerprint_told;           /* parts, to the record, by this process */
@@ -409,9 +422,22 @@ void tm_coord__loss_told(struct tm_coordinator *c, uint64_t step, double loss);
 void tm_coord__losses_heard(struct tm_coordinator *c, const Tmw__Heartbeat *body);
 void tm_coord__losses_forget(struct tm_coordinator *c, uint64_t base);
 void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last, struct tm_outbox *out);
-void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const char *reason, uint64_t worker, uint64_t step,
-                    struct tm_outbox *out);
+struct why_failed {
+    const char *reason;
+    uint64_t worker;
+    uint64_t step;
+    char *const *lines; /* the last of a traceback or of its output */
+    size_t line_count;
+    const char *file; /* with all of it; "": not known */
+};
+void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const struct why_failed *why, struct tm_outbox *out);
 bool tm_coord__ended(const struct tm_coordinator *c);
+
+/* coord_failure.c: workers that end by themselves, and when to give up */
+void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *body,
+                             struct tm_outbox *out);
+void tm_coord__progress_made(struct tm_coordinator *c, uint64_t step); /* committed, now or in the record */
+void tm_coord__load_failure(struct tm_coordinator *c, const Tmw__FailureEvent *body);
 
 /* coord_observe.c */
 void tm_coord__observe_start(struct tm_coordinator *c, int64_t now_ms);
@@ -450,7 +476,7 @@ void tm_coord__record_sets_named(struct tm_coordinator *c, struct tm_outbox *out
 void tm_coord__record_bad(struct tm_coordinator *c, uint64_t set, struct tm_outbox *out);
 void tm_coord__record_finished(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_loss *newest, struct tm_outbox *out);
-void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t step, struct tm_outbox *out);
+void tm_coord__record_failed(struct tm_coordinator *c, const struct why_failed *why, struct tm_outbox *out);
 void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__record_fingerprint(struct tm_coordinator *c, struct tm_outbox *out); /* what was not told yet */
 void tm_coord__record_instance(struct tm_coordinator *c, const Tmw__Instance *instance, struct tm_outbox *out);

@@ -146,6 +146,15 @@ static bool fingerprint_right(struct tm_coordinator *c, const struct tm_peer *fr
     return true;
 }
 
+static bool fits(struct tm_coordinator *c, const struct tm_peer *from, const Tmw__Hello *hello, struct tm_outbox *out)
+{
+    bool right = fingerprint_right(c, from, hello, out) &&
+                 (from->role != TM_ROLE_WORKER || class_right(c, from, hello->kernel_class, out));
+    struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, from->id);
+    if (!right && from->role == TM_ROLE_WORKER && agent != NULL) agent->refused = from->incarnation;
+    return right;
+}
+
 void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__Hello *hello = message->hello;
@@ -158,8 +167,7 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         refuse(c, &from, "wrong join token: use the file token of the job's state folder", out);
         return;
     }
-    if (!fingerprint_right(c, &from, hello, out)) return;
-    if (from.role == TM_ROLE_WORKER && !class_right(c, &from, hello->kernel_class, out)) return;
+    if (!fits(c, &from, hello, out)) return;
     struct known *k = tm_coord__find(c, from.role, from.id);
     if (k == NULL) k = tm_coord__add(c, from.role, from.id);
     if (k == NULL) { /* for want of memory it is not answered, and asks again */
@@ -263,9 +271,18 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
         tm_coord__commit_heard(c, now_ms, body->applied, body->applied_ago_ms);
         c->applied = body->applied;
         c->applied_ms = now_ms;
+        tm_coord__progress_made(c, body->applied);
     }
     tm_coord__losses_heard(c, body);
-    if (body->failure[0] != '\0') tm_coord__fail(c, now_ms, body->failure, k->peer.id, body->applied + 1, out);
+    if (body->failure[0] != '\0') {
+        struct why_failed why = {.reason = body->failure,
+                                 .worker = k->peer.id,
+                                 .step = body->applied + 1,
+                                 .lines = body->failure_lines,
+                                 .line_count = body->n_failure_lines,
+                                 .file = ""};
+        tm_coord__fail(c, now_ms, &why, out);
+    }
     if (tm_coord__ended(c)) {
         tm_coord__stop_worker(c, k, out);
         return;
@@ -290,6 +307,7 @@ void tm_coord__on_agent(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     if (body->ended_incarnation != 0) tm_coord__process_dead(c, message->from_id, body->ended_incarnation);
     if (worker != NULL && worker->peer.incarnation == body->ended_incarnation && body->ended_incarnation != 0)
         tm_coord__lost(c, now_ms, worker, true, out);
+    tm_coord__worker_failed(c, now_ms, message->from_id, body, out);
     if (worker == NULL) worker = tm_coord__add(c, TM_ROLE_WORKER, message->from_id);
     if (worker != NULL) {
         if (worker->noticed != (body->notice != 0)) c->changed_ms = now_ms;

@@ -63,12 +63,11 @@ void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last
     tm_coord__record_progress(c, newest, out);
 }
 
-void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const char *reason, uint64_t worker, uint64_t step,
-                    struct tm_outbox *out)
+void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const struct why_failed *why, struct tm_outbox *out)
 {
     if (tm_coord__ended(c)) return;
-    (void)snprintf(c->failure, sizeof c->failure, "%s", reason);
-    tm_coord__record_failed(c, worker, step, out);
+    (void)snprintf(c->failure, sizeof c->failure, "%s", why->reason);
+    tm_coord__record_failed(c, why, out);
     tm_coord__enter(c, TM_COORDINATOR_FAILED, now_ms);
     for (size_t i = 0; i < c->known_count; i++)
         if (c->known[i].peer.role == TM_ROLE_WORKER && c->known[i].registered)

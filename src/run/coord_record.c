@@ -145,13 +145,20 @@ void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_lo
     tm_coord__record(c, &event, false, out);
 }
 
-void tm_coord__record_failed(struct tm_coordinator *c, uint64_t worker, uint64_t step, struct tm_outbox *out)
+void tm_coord__record_failed(struct tm_coordinator *c, const struct why_failed *why, struct tm_outbox *out)
 {
+    char *lines[TM_LAST_LINES];
+    char file[TM_MESSAGE_STRING_MAX + 1];
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__FailedEvent body = TMW__FAILED_EVENT__INIT;
     body.reason = c->failure;
-    body.worker = worker;
-    body.step = step;
+    body.worker = why->worker;
+    body.step = why->step;
+    for (size_t i = 0; i < why->line_count && i < TM_LAST_LINES; i++)
+        lines[body.n_lines++] = why->lines[i];
+    body.lines = lines;
+    (void)snprintf(file, sizeof file, "%s", why->file);
+    body.file = file;
     event.body_case = TMW__RECORD_EVENT__BODY_FAILED;
     event.failed = &body;
     tm_coord__record(c, &event, true, out);
@@ -339,7 +346,11 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         return load_fingerprint(c, event->fingerprint, e);
     case TMW__RECORD_EVENT__BODY_PROGRESS:
         c->progress_step = event->progress->step;
+        tm_coord__progress_made(c, event->progress->step);
         if (event->progress->loss_known) tm_coord__loss_told(c, event->progress->step, event->progress->loss);
+        return 0;
+    case TMW__RECORD_EVENT__BODY_FAILURE:
+        tm_coord__load_failure(c, event->failure);
         return 0;
     case TMW__RECORD_EVENT__BODY_ARRIVAL:
     case TMW__RECORD_EVENT__BODY_LOSS:

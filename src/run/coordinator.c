@@ -218,6 +218,7 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
     c->applied_ms = now_ms;
     c->changed_ms = now_ms;
     c->copied_ms = now_ms;
+    c->failed_ms = now_ms;
     for (size_t i = 0; i < c->known_count; i++) /* whom events say to be here gets the time to say so */
         c->known[i].heard_ms = now_ms + c->options.lease_ms;
     if (c->loaded_finished || c->failure[0] != '\0') {

@@ -43,7 +43,8 @@ enum tm_coordinator_phase {
     TM_COORDINATOR_STOPPING, /* ordered: all stop at a common step, and it is written to files */
     TM_COORDINATOR_STOPPED,
     TM_COORDINATOR_FINISHED,
-    TM_COORDINATOR_FAILED /* an engine said that the job itself is wrong: nothing is tried again */
+    TM_COORDINATOR_FAILED /* an engine said that the job itself is wrong, or it failed too often: nothing is tried again
+                           */
 };
 
 /* Actions beside TM_ACTION_SEND. */
@@ -81,8 +82,10 @@ struct tm_coordinator_options {
     uint32_t remotes;           /* so many anchors keep copies and do not train (tiering); the others train */
     bool copies_to_files;
     uint32_t sets_kept;
-    bool fresh;  /* a new job: an empty record is no loss */
-    bool resume; /* go on with a job that the record calls stopped; else it stays so */
+    uint32_t
+        failures_max; /* so many tries that end without a new step, and the job fails (coord_failure.c); 0: never */
+    bool fresh;       /* a new job: an empty record is no loss */
+    bool resume;      /* go on with a job that the record calls stopped; else it stays so */
 };
 
 struct tm_coordinator;

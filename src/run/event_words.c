@@ -1,6 +1,7 @@
 /* Single events of the record, for people (words) and for machines (JSON, field by field from the schema). */
 #include "run/run_status.h"
 
+#include "base/end_words.h"
 #include "base/term.h"
 
 #include <inttypes.h>
@@ -172,6 +173,15 @@ static void note_words(const Tmw__NoteEvent *body, struct tm_text *out)
         tm_text_printf(out, " (%" PRIu64 ")", body->value > UINT32_MAX ? body->value & UINT32_MAX : body->value);
 }
 
+static void failure_words(const Tmw__FailureEvent *body, struct tm_text *out)
+{
+    char ended[TM_END_WORDS_MAX];
+    tm_text_printf(out, "worker %" PRIu64 " %s: failure %u", body->instance, tm_end_words(body->status, ended),
+                   body->failures);
+    if (body->failures_max > 0) tm_text_printf(out, " of %u", body->failures_max);
+    tm_text_puts(out, " without a new step");
+}
+
 static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
 {
     switch (event->body_case) {
@@ -188,6 +198,9 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
         tm_text_printf(out, "failed at step %" PRIu64 " on worker %" PRIu64 ": ", event->failed->step,
                        event->failed->worker);
         safe(out, event->failed->reason);
+        break;
+    case TMW__RECORD_EVENT__BODY_FAILURE:
+        failure_words(event->failure, out);
         break;
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
         tm_text_puts(out, "the job's kernels are ");

@@ -11,13 +11,14 @@
 #include <string.h>
 
 enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, SPEED = 60, NOTICE_MS = 120000, ON_DEMAND_START_MS = 90000 };
-enum { CHAOS_MEAN_MS = 3000 };
+enum { CHAOS_MEAN_MS = 3000, FAILURES = 3 };
 
 const char *const tm_run_engine_names[] = {"gpt", "paced", "command", NULL};
 
 void tm_run_settings_init(struct tm_run_settings *settings)
 {
-    *settings = (struct tm_run_settings){.fleet = tm_job_fleet_unsaid(), .chaos = TM_FLEET_UNSAID};
+    *settings =
+        (struct tm_run_settings){.fleet = tm_job_fleet_unsaid(), .chaos = TM_FLEET_UNSAID, .failures_max = FAILURES};
     tm_arena_init(&settings->arena, SETTINGS_BYTES_MAX);
 }
 
@@ -91,6 +92,7 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     settings->policy = tm_arena_strdup(arena, job->policy != NULL ? job->policy : "tidemill");
     settings->engine = job->engine == TM_JOB_ENGINE_PACED ? TM_RUN_PACED : TM_RUN_GPT;
     if (job->run != NULL && job->engine == TM_FLEET_UNSAID) settings->engine = TM_RUN_COMMAND;
+    settings->failures_max = job->max_failures == TM_FLEET_UNSAID ? FAILURES : job->max_failures;
     settings->deadline_ms = job->deadline_ms;
     settings->budget_usd_millionths = job->budget_usd_millionths;
     settings->copy_every_ms = (int64_t)((double)job->checkpoint_interval_ms / fleet.speed);
@@ -189,6 +191,7 @@ static const struct tm_field fields[] = {
     {.key = "policy", .type = TM_FIELD_STRING, AT(policy), .required = true},
     {.key = "fleet", .type = TM_FIELD_MAP, AT(fleet), .fields = tm_job_fleet_fields, .required = true},
     {.key = "copy_every", .type = TM_FIELD_DURATION, AT(copy_every_ms)},
+    {.key = "max_failures", .type = TM_FIELD_INTEGER, AT(failures_max), .min = 0, .max = 1000},
     {.key = "deadline", .type = TM_FIELD_DURATION, AT(deadline_ms)},
     {.key = "budget", .type = TM_FIELD_MONEY, AT(budget_usd_millionths)},
     {.key = "step_core_s", .type = TM_FIELD_NUMBER, AT(step_core_s), .min = 0, .max = 1e9},
@@ -255,6 +258,7 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     tm_jsonout_string(&json, "policy", settings->policy);
     print_fleet(&json, &settings->fleet);
     put_ms(&json, "copy_every", settings->copy_every_ms);
+    tm_jsonout_integer(&json, "max_failures", settings->failures_max);
     put_ms(&json, "deadline", settings->deadline_ms);
     put_usd(&json, "budget", settings->budget_usd_millionths);
     tm_jsonout_number(&json, "step_core_s", settings->step_core_s);

@@ -30,6 +30,7 @@ struct tm_run_settings {
     bool no_losses;                /* what came stays */
     bool netns;                    /* each instance in a network namespace of its own ... */
     int64_t link_bit_s;            /* ... with a link of this rate; 0: not shaped */
+    int64_t failures_max;          /* tries without a new step until the job fails; 0: no limit */
     int64_t chaos;                 /* seed of the faults; TM_FLEET_UNSAID: none */
     int64_t chaos_mean_ms;         /* between two */
     int64_t chaos_kinds;           /* bits by enum tm_fault_kind; 0: all */

@@ -177,12 +177,25 @@ static void write_events(const struct tm_run_status *s, struct tm_jsonout *json)
     tm_jsonout_end(json);
 }
 
+/* Of a job that failed. */
+static void write_output(const struct tm_run_status *s, struct tm_jsonout *json)
+{
+    if (s->output.count > 0) {
+        tm_jsonout_list(json, "output");
+        for (size_t i = 0; i < s->output.count; i++)
+            tm_jsonout_string(json, NULL, s->output.text[i]);
+        tm_jsonout_end(json);
+    }
+    if (s->output_file[0] != '\0') tm_jsonout_string(json, "output_file", s->output_file);
+}
+
 void tm_run_status_write(const struct tm_run_status *s, struct tm_jsonout *json)
 {
     tm_jsonout_object(json, NULL);
     write_job(&s->job, json);
     tm_jsonout_string(json, "state", tm_job_state_name(s->state));
     tm_jsonout_string(json, "reason", s->reason);
+    write_output(s, json);
     tm_jsonout_bool(json, "live", s->live);
     count(json, "sequence", s->sequence);
     tm_jsonout_integer(json, "utc_ms", s->utc_ms);

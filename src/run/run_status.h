@@ -34,6 +34,7 @@
 #include "base/jsonout.h"
 #include "cloud/cloud.h"
 #include "run/coordinator.h"
+#include "wire/last_lines.h"
 
 enum {
     TM_STATUS_NAME_MAX = 64,
@@ -103,9 +104,11 @@ struct tm_run_status {
     struct tm_run_job job;
     enum tm_job_state state;
     char reason[TM_STATUS_TEXT_MAX]; /* of the state, or what is waited for; "" */
-    bool live;                       /* a coordinator said so; else: the record's last word */
-    uint64_t sequence;               /* of the last event */
-    int64_t utc_ms;                  /* now, or of the last event */
+    struct tm_last_lines output;     /* TM_JOB_FAILED: the last that the worker wrote that ended it; safe to print */
+    char output_file[TM_STATUS_TEXT_MAX]; /* where all of it is, below the state folder; "": not known */
+    bool live;                            /* a coordinator said so; else: the record's last word */
+    uint64_t sequence;                    /* of the last event */
+    int64_t utc_ms;                       /* now, or of the last event */
     int64_t begun_utc_ms;
 
     uint64_t committed;

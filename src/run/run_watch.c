@@ -443,6 +443,20 @@ static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
     job->speed = body->speed > 0 && isfinite(body->speed) ? body->speed : 1;
 }
 
+static void take_failed(struct tm_run_watch *watch, int64_t at_ms, const Tmw__FailedEvent *body)
+{
+    struct tm_run_status *s = &watch->status;
+    set_state(watch, at_ms, TM_JOB_FAILED);
+    copy_text(s->reason, sizeof s->reason, body->reason);
+    copy_text(s->output_file, sizeof s->output_file, body->file);
+    tm_last_lines_read(body->lines, body->n_lines, &s->output);
+    for (size_t i = 0; i < s->output.count; i++) {
+        char line[sizeof s->output.text[i]];
+        memcpy(line, s->output.text[i], sizeof line);
+        copy_text(s->output.text[i], sizeof s->output.text[i], line);
+    }
+}
+
 static int take_body(struct tm_run_watch *watch, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     struct tm_run_status *s = &watch->status;
@@ -462,8 +476,7 @@ static int take_body(struct tm_run_watch *watch, const Tmw__RecordEvent *event, 
         take_progress(watch, at_ms, event->progress);
         return 0;
     case TMW__RECORD_EVENT__BODY_FAILED:
-        set_state(watch, at_ms, TM_JOB_FAILED);
-        copy_text(s->reason, sizeof s->reason, event->failed->reason);
+        take_failed(watch, at_ms, event->failed);
         return 0;
     case TMW__RECORD_EVENT__BODY_ARRIVAL:
         return take_arrival(watch, event->arrival, e);

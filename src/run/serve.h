@@ -33,6 +33,8 @@ struct tm_agent_service {
      * TIDEMILL_INCARNATION and TIDEMILL_AGENT_PID beside `variables` (NULL ends them; NULL: none). */
     const char *const *worker;
     const char *const *variables;
+    const char *output;                     /* a file that the worker's outputs go to; NULL: the agent's own outputs */
+    const char *output_name;                /* of it, below the job's state folder, for people elsewhere; NULL: none */
     const char *worker_file;                /* its pid and start are written there; NULL: not */
     const struct tm_notice_options *notice; /* where the cloud says that the instance goes; NULL: nowhere */
     int64_t notice_ms;                      /* how long SIGTERM leaves */

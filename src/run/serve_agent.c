@@ -10,7 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WAIT_MS = 50, WORDS_MAX = 64, VARIABLES_MAX = 128, DEATH_LIMIT_MS = 5000, LINGER_MS = 60000 };
+enum {
+    WAIT_MS = 50,
+    WORDS_MAX = 64,
+    VARIABLES_MAX = 128,
+    DEATH_LIMIT_MS = 5000,
+    LINGER_MS = 60000,
+    OUTPUT_BYTES = 16 << 10
+};
+enum { STATUS_NOT_FOUND = 127 };
 
 struct service {
     struct tm_env *env;
@@ -24,6 +32,7 @@ struct service {
     int handle;    /* ready when it has ended; -1: none */
     bool went_bad; /* refused, or the worker fails again and again */
     uint64_t incarnation;
+    size_t output_begin; /* of its output file: what stands before is of earlier ones */
     bool ends;
     int heard; /* of SIGTERM */
 };
@@ -65,10 +74,21 @@ static int start_process(struct service *s, uint64_t incarnation, struct tm_erro
     variables[count++] = variable;
     variables[count++] = parent; /* who has lost its agent before it could watch it knows it by this */
     variables[count] = NULL;
-    struct tm_process_options options = {.argv = words, .variables = variables, .group = true};
+    struct tm_process_options options = {
+        .argv = words, .variables = variables, .group = true, .output = s->given->output};
     int rc = s->env->process_start_with(s->env, &options, &s->worker, e);
     if (rc == 0 && s->env->process_handle(s->env, s->worker, &s->handle, NULL) != 0) s->handle = -1;
     return rc;
+}
+
+/* How many bytes its output file has. */
+static size_t output_length(struct service *s)
+{
+    const void *data = NULL;
+    size_t length = 0;
+    if (s->given->output == NULL || s->env->file_map(s->env, s->given->output, &data, &length, NULL) != 0) return 0;
+    s->env->file_unmap(s->env, data, length);
+    return length;
 }
 
 static void start_worker(struct service *s, uint64_t incarnation)
@@ -76,13 +96,15 @@ static void start_worker(struct service *s, uint64_t incarnation)
     struct tm_error e;
     s->incarnation = incarnation;
     s->handle = -1;
+    s->output_begin = output_length(s);
     if (start_process(s, incarnation, &e) == 0) {
         write_worker_file(s);
         return;
     }
     s->worker = 0;
     tm_log(TM_LOG_ERROR, "the worker does not start: %s", e.text);
-    tm_agent_worker_ended(&s->agent, now_ms(s), incarnation, false, &s->out);
+    struct tm_worker_end end = {.status = STATUS_NOT_FOUND, .output = e.text, .output_length = strlen(e.text)};
+    tm_agent_worker_ended(&s->agent, now_ms(s), incarnation, &end, &s->out);
 }
 
 /* What it started goes with it, or would train on beside the next one. */
@@ -112,12 +134,28 @@ static void carry_out(struct service *s)
     tm_outbox_clear(&s->out);
 }
 
+static void tell_end(struct service *s, int status)
+{
+    struct tm_worker_end end = {.status = status, .file = s->given->output_name};
+    const void *data = NULL;
+    size_t length = 0;
+    bool known = s->given->output != NULL && s->env->file_map(s->env, s->given->output, &data, &length, NULL) == 0;
+    if (known && length > 0) {
+        size_t begin = length > OUTPUT_BYTES ? length - OUTPUT_BYTES : 0;
+        if (begin < s->output_begin && s->output_begin <= length) begin = s->output_begin;
+        end.output = (const char *)data + begin;
+        end.output_length = length - begin;
+    }
+    tm_agent_worker_ended(&s->agent, now_ms(s), s->incarnation, &end, &s->out);
+    if (known) s->env->file_unmap(s->env, data, length);
+}
+
 static void watch_worker(struct service *s)
 {
     int status = 0;
     if (s->worker == 0 || s->env->process_wait(s->env, s->worker, 0, &status, NULL) != 0) return;
     forget_worker(s);
-    tm_agent_worker_ended(&s->agent, now_ms(s), s->incarnation, status == 0, &s->out);
+    tell_end(s, status);
     carry_out(s);
     if (!s->agent.gave_up) return;
     s->ends = s->went_bad = true; /* somebody else's machine may do better than this one */

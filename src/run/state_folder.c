@@ -200,6 +200,12 @@ void tm_state_worker_path(const char *dir, uint64_t instance, char out[TM_STATE_
                    names[TM_STATE_CLOUD], instance);
 }
 
+void tm_state_output_path(const char *dir, uint64_t instance, char out[TM_STATE_PATH_MAX])
+{
+    (void)snprintf(out, TM_STATE_PATH_MAX, "%.*s/%s/worker-%" PRIu64 ".log", TM_STATE_PATH_MAX - NAME_ROOM, dir,
+                   names[TM_STATE_LOGS], instance);
+}
+
 int tm_state_worker(struct tm_env *env, const char *dir, uint64_t instance, int *out_pid, struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];

@@ -87,6 +87,8 @@ int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *o
 
 /* ---- workers, for whoever wants to end one: agents write down "PID START" ---- */
 
+/* Where its output goes: "DIR/logs/worker-N.log". */
+void tm_state_output_path(const char *dir, uint64_t instance, char out[TM_STATE_PATH_MAX]);
 void tm_state_worker_path(const char *dir, uint64_t instance, char out[TM_STATE_PATH_MAX]);
 /* -TM_ENOTFOUND: none runs there now. */
 int tm_state_worker(struct tm_env *env, const char *dir, uint64_t instance, int *out_pid, struct tm_error *e);

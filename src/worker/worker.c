@@ -201,7 +201,13 @@ void tm_worker_loss(struct tm_worker *w, uint64_t step, double loss)
 void tm_worker_failed(struct tm_worker *w, int64_t now_ms, const char *reason, struct tm_outbox *out)
 {
     if (w->failure[0] != '\0') return;
-    (void)snprintf(w->failure, sizeof w->failure, "%s", reason[0] == '\0' ? "no reason given" : reason);
+    /* Of a traceback the last line says what is wrong. */
+    tm_last_lines_of(reason, strlen(reason), &w->failure_lines);
+    size_t count = w->failure_lines.count;
+    (void)snprintf(w->failure, sizeof w->failure, "%s",
+                   count == 0 || w->failure_lines.text[count - 1][0] == '\0' ? "no reason given"
+                                                                             : w->failure_lines.text[count - 1]);
+    if (count == 1) w->failure_lines.count = 0;
     if (w->registered) tm_worker__heartbeat(w, now_ms, out);
 }
 
@@ -210,6 +216,7 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     Tmw__Heartbeat body = TMW__HEARTBEAT__INIT;
     tm_message message = tm_worker__head(w, &w->coordinator);
     struct tm_arena arena;
+    char *lines[TM_LAST_LINES];
     tm_arena_init(&arena, 16 << 20);
     body.sequence = ++w->sequence;
     body.generation = w->generation;
@@ -227,6 +234,8 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     body.n_copied = tm_worker__copied(w, &arena, &body.copied);
     body.n_losses = list_losses(w, &arena, &body.losses);
     body.failure = w->failure;
+    body.n_failure_lines = tm_last_lines_point(&w->failure_lines, lines);
+    body.failure_lines = lines;
     body.copied_set = w->out.set;
     body.copy_missed = w->out.missed;
     TM_BODY(message, HEARTBEAT, heartbeat, &body);

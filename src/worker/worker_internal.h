@@ -2,6 +2,7 @@
 #ifndef TM_WORKER_INTERNAL_H
 #define TM_WORKER_INTERNAL_H
 
+#include "wire/last_lines.h"
 #include "worker/worker.h"
 
 #define TM_BODY(message, name, field, pointer)                                                                         \
@@ -225,7 +226,8 @@ struct tm_worker {
     struct told_loss losses[LOSSES_MAX]; /* oldest first */
     size_t loss_count;
     char failure[TM_MESSAGE_STRING_MAX + 1];
-    uint64_t refused; /* the set a target had no room for */
+    struct tm_last_lines failure_lines; /* of more than one */
+    uint64_t refused;                   /* the set a target had no room for */
 
     /* following */
     struct serving serving;

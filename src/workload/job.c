@@ -2,7 +2,10 @@
 
 #include "base/content.h"
 #include "base/number.h"
+#include "base/precision.h"
+#include "base/suggest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct tm_field resource_fields[] = {
@@ -320,6 +323,13 @@ const struct tm_field tm_job_fields[] = {
      .offset = offsetof(struct tm_job, policy),
      .example = "tidemill",
      .doc = "who decides about layouts in a run; checkpoint: everybody restarts at each change"},
+    {.key = "max_failures",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job, max_failures),
+     .min = 0,
+     .max = 1000,
+     .example = "3",
+     .doc = "a run whose workers fail so often without a new step fails; 0: it tries for ever"},
     {.key = "layers",
      .type = TM_FIELD_INTEGER,
      .offset = offsetof(struct tm_job, layers),
@@ -347,7 +357,7 @@ struct tm_job_fleet tm_job_fleet_unsaid(void)
 
 void tm_job_init(struct tm_job *job)
 {
-    *job = (struct tm_job){.engine = TM_FLEET_UNSAID, .fleet = tm_job_fleet_unsaid()};
+    *job = (struct tm_job){.engine = TM_FLEET_UNSAID, .max_failures = TM_FLEET_UNSAID, .fleet = tm_job_fleet_unsaid()};
     tm_arena_init(&job->arena, 16 << 20);
 }
 
@@ -378,6 +388,45 @@ static int line_of(const struct tm_node *root, const char *key)
     return at != NULL ? at->line : 0;
 }
 
+static const char *const determinism_names[] = {"bitwise", "fast", NULL};
+
+/* A word that others understand later: it must be one of theirs before anything is rented for it. */
+static int check_word(const char *file, const struct tm_node *node, const char *const *words, struct tm_error *e)
+{
+    char place[512];
+    char all[128] = "";
+    struct tm_suggest suggest = {.word = node->kind == TM_NODE_SCALAR ? node->text : ""};
+    for (size_t i = 0; words[i] != NULL; i++) {
+        if (strcmp(suggest.word, words[i]) == 0) return 0;
+        tm_suggest_offer(&suggest, words[i]);
+        size_t length = strlen(all);
+        (void)snprintf(all + length, sizeof all - length, "%s%s", i > 0 ? ", " : "", words[i]);
+    }
+    return tm_error_set(e, TM_EINPUT, "%s: %s: expected one of %s, got \"%.40s\"%s%s%s",
+                        tm_node_place(file, node, place, sizeof place), node->key, all, suggest.word,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+static int check_words(const char *file, const struct tm_node *root, struct tm_error *e)
+{
+    static const char *const objectives[] = {"cheapest", "fastest", "pareto", NULL};
+    static const char *const markets[] = {"mixed", "spot", "on-demand", NULL};
+    const struct {
+        const char *key;
+        const char *const *words;
+    } keys[] = {{"determinism", determinism_names},
+                {"precision", tm_precision_names},
+                {"objective", objectives},
+                {"market", markets}};
+    for (const struct tm_node *at = root->first; at != NULL; at = at->next)
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            int rc = strcmp(at->key, keys[i].key) == 0 ? check_word(file, at, keys[i].words, e) : 0;
+            if (rc != 0) return rc;
+        }
+    return 0;
+}
+
 /* What only the training reads. */
 static int take_training_keys(struct tm_node *root, struct tm_job *job, struct tm_error *e)
 {
@@ -385,7 +434,7 @@ static int take_training_keys(struct tm_node *root, struct tm_job *job, struct t
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         (void)take(root, keys[i]);
     const struct tm_node *determinism = take(root, "determinism");
-    if (determinism == NULL || determinism->kind != TM_NODE_SCALAR) return 0; /* the engine says what is wrong */
+    if (determinism == NULL) return 0;
     job->determinism = tm_arena_strdup(&job->arena, determinism->text);
     return job->determinism == NULL ? tm_error_nomem(e) : 0;
 }
@@ -444,6 +493,20 @@ static int take_pairs(const char *file, struct tm_node *root, const char *key, s
     return 0;
 }
 
+/* What setenv would not take. */
+static int check_envs(const char *file, const struct tm_job_pairs *envs, struct tm_error *e)
+{
+    for (size_t i = 0; i < envs->count; i++) {
+        const char *name = envs->items[i].name;
+        if (name[0] == '\0' || strchr(name, '=') != NULL)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s:%d: envs: \"%.60s\" cannot be the name of a variable; write NAME: "
+                                "VALUE",
+                                file, envs->items[i].line, name);
+    }
+    return 0;
+}
+
 static int check_quotas(const char *file, const struct tm_job_pairs *quotas, struct tm_error *e)
 {
     for (size_t i = 0; i < quotas->count; i++) {
@@ -473,10 +536,12 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
         fresh.name_line = line_of(root, "name");
         fresh.policy_line = line_of(root, "policy");
         fresh.fleet_line = line_of(root, "fleet");
-        rc = take_training_keys(root, &fresh, e);
+        rc = check_words(file, root, e);
+        if (rc == 0) rc = take_training_keys(root, &fresh, e);
         if (rc == 0) rc = take_model_map(file, root, &fresh, e);
         if (rc == 0) rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
         if (rc == 0) rc = take_pairs(file, root, "quotas", &fresh.arena, &fresh.quotas, e);
+        if (rc == 0) rc = check_envs(file, &fresh.envs, e);
         if (rc == 0) rc = check_quotas(file, &fresh.quotas, e);
     }
     if (rc == 0) rc = tm_fields_read(file, root, tm_job_fields, &fresh.arena, &fresh, e);

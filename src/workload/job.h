@@ -98,8 +98,9 @@ struct tm_job {
     int engine; /* of tm_job_engine_names; TM_FLEET_UNSAID */
     int cloud;  /* of tm_job_cloud_names */
     const char *policy;
+    int64_t max_failures;    /* TM_FLEET_UNSAID */
     int64_t layers;          /* of a job that `run` trains */
-    const char *determinism; /* as it is written; the engine checks it */
+    const char *determinism; /* "bitwise", "fast"; NULL: not said */
     int name_line;           /* where it stands in the file; 0: it does not */
     int policy_line;
     int fleet_line;

@@ -335,7 +335,8 @@ struct sim {
     bool finished;
     int64_t finished_ms;
     bool settles;
-    bool stopped; /* by order, and not gone on yet */
+    bool gives_up; /* the job is to fail: its workers get nowhere */
+    bool stopped;  /* by order, and not gone on yet */
     int64_t stop_for_ms;
     bool stop_machines_stay;
     bool stop_at_once;
@@ -401,6 +402,7 @@ struct node *sim_add_instance(struct sim *sim);
 void sim_instance_gone(struct sim *sim, struct node *node);
 void sim_disconnect(struct sim *sim, const struct node *node, enum tm_role role);
 void sim_worker_kill(struct sim *sim, struct node *node);
+void sim_worker_end(struct sim *sim, struct node *node, int status);             /* by itself, so */
 void sim_damage_part(struct node *node, struct tm_copy_part *part, uint64_t at); /* sim_faults.c */
 void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms);
 void sim_coordinator_start(struct sim *sim);

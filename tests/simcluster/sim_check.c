@@ -480,9 +480,11 @@ void check_end(struct sim *sim)
                  (ull)sim->steps, tm_coordinator_phase_name(view.phase), (ull)view.generation, view.waiting);
         return;
     }
-    if (sim->highest_applied != sim->steps)
+    if (sim->gives_up != (view.phase == TM_COORDINATOR_FAILED))
+        sim_fail(sim, "failures: the job is %s at the end", tm_coordinator_phase_name(view.phase));
+    if (sim->highest_applied != sim->steps && !sim->gives_up)
         sim_fail(sim, "steps: finished at step %llu of %llu", (ull)sim->highest_applied, (ull)sim->steps);
-    if (sim->coordinator_options.copies_to_files && files_newest_step(sim) != sim->steps)
+    if (sim->coordinator_options.copies_to_files && files_newest_step(sim) != sim->steps && !sim->gives_up)
         sim_fail(sim, "finish: the newest manifest is of step %llu, not the last", (ull)files_newest_step(sim));
     check_bill(sim);
     events_check(sim);

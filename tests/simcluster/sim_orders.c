@@ -63,6 +63,12 @@ static bool in_files(const struct sim *sim, uint64_t step)
 void orders_done(struct sim *sim)
 {
     enum tm_job_state state = tm_coordinator_look(sim->coordinator).state;
+    if (state == TM_JOB_FAILED) {
+        if (!sim->gives_up) sim_fail(sim, "failures: the job fails: %s", tm_coordinator_look(sim->coordinator).failure);
+        if (!sim->finished) sim->finished_ms = sim->now_ms;
+        sim->finished = true;
+        return;
+    }
     if (state != TM_JOB_STOPPED) {
         if (sim->coordinator_options.copies_to_files && !in_files(sim, sim->steps))
             sim_fail(sim, "finish: the job is finished, but its last step is not in files");

@@ -708,7 +708,101 @@ static void zone_lost(struct sim *sim)
     expect(sim, sim->generations[sim->generation_count - 1].base >= durable, "copies were in the zone of their source");
 }
 
+/* ---- workers that fail by themselves ---- */
+
+enum { SEGFAULT = 128 + 11 };
+
+static bool has_failed(const struct sim *sim)
+{
+    return sim->coordinator != NULL && tm_coordinator_look(sim->coordinator).phase == TM_COORDINATOR_FAILED;
+}
+
+static void fail_all(struct sim *sim, int status)
+{
+    for (size_t i = 1; i < sim->node_count; i++)
+        if (sim->nodes[i].up) sim_worker_end(sim, &sim->nodes[i], status);
+}
+
+/* All fail at once, again and again, but get on between: that is no reason to give up. */
+static void failures_with_progress(struct sim *sim)
+{
+    start_with(sim, 3);
+    for (uint64_t at = 10; at <= 40; at += 5) {
+        until_step(sim, at);
+        fail_all(sim, SEGFAULT);
+    }
+    expect(sim, !has_failed(sim), "a job that gets on is given up");
+}
+
+/* Instances go before anything comes of them, and their workers with them: whatever that costs, it is no failure. */
+static void preempted_without_progress(struct sim *sim)
+{
+    start_with(sim, 3);
+    until_step(sim, 10);
+    for (int round = 0; round < 6; round++) {
+        for (size_t i = 1; i < sim->node_count; i++) {
+            if (!sim->nodes[i].up) continue;
+            fault_notice(sim, &sim->nodes[i], 3000, 3000);
+            for_ms(sim, 1);
+            sim_worker_end(sim, &sim->nodes[i], 1); /* as a script may that hears SIGTERM */
+            take(sim, i);
+        }
+        for (int i = 0; i < 3; i++)
+            (void)sim_add_instance(sim);
+        for_ms(sim, 1500);
+    }
+    expect(sim, sim->highest_applied < 20, "it gets on, and so the scenario shows nothing");
+    expect(sim, !has_failed(sim), "preemptions are taken for failures");
+}
+
+static void to_give_up(struct sim *sim)
+{
+    sim->gives_up = true;
+}
+
+/* A job that dies whenever it begins is given up, also when the coordinator is lost meanwhile: it counts by the record.
+ */
+static void failures_without_progress(struct sim *sim)
+{
+    start_with(sim, 3);
+    until_step(sim, 10);
+    int64_t crash_ms = sim->now_ms + 500;
+    for (int64_t end_ms = sim->now_ms + 60000; sim->now_ms < end_ms && !has_failed(sim); for_ms(sim, 10)) {
+        fail_all(sim, 1);
+        if (crash_ms != 0 && sim->now_ms >= crash_ms) {
+            sim_coordinator_crash(sim, false, 500);
+            crash_ms = 0;
+        }
+    }
+    expect(sim, has_failed(sim), "a job that fails for ever is not given up");
+    expect(sim, crash_ms == 0, "it is given up before a coordinator was lost");
+    for_ms(sim, 5000);
+    for (size_t i = 1; i < sim->node_count; i++)
+        expect(sim, sim->nodes[i].worker == NULL, "a worker is started for a job that was given up");
+}
+
+/* It gets as far as it got before, and dies there each time: earlier steps that are done again are no progress. */
+static void failures_at_one_step(struct sim *sim)
+{
+    start_with(sim, 3);
+    size_t tries = 0;
+    for (size_t seen = 0; tries < 5 && !has_failed(sim) && sim->failure[0] == '\0'; for_ms(sim, 5)) {
+        if (sim->applied_here < 20 || sim->generation_count == seen) continue;
+        seen = sim->generation_count;
+        tries++;
+        fail_all(sim, SEGFAULT);
+    }
+    expect(sim, tries <= 4, "more tries than three, and one whose last step was not heard of");
+    expect(sim, has_failed(sim), "a job that dies at the same step for ever is not given up");
+}
+
 const struct scenario scenarios[] = {
+    {"failures-with-progress", "workers fail by themselves, but get on between", NULL, failures_with_progress},
+    {"failures-without-progress", "workers fail for ever: the job is given up", to_give_up, failures_without_progress},
+    {"failures-at-one-step", "workers die at one step each time: the job is given up", to_give_up,
+     failures_at_one_step},
+    {"preempted-without-progress", "instances go before anything comes of them: no failure", NULL,
+     preempted_without_progress},
     {"under-minimum", "survivors fall under the minimum and rejoin (Horovod's deadlock)", NULL, under_minimum},
     {"all-replicas-lost", "all replicas of a stage are lost: back to the newest copy set", NULL, all_replicas_lost},
     {"lost-in-migration", "the coordinator is lost while layers move", NULL, lost_in_migration},

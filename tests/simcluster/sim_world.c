@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -311,6 +312,11 @@ void sim_disconnect(struct sim *sim, const struct node *node, enum tm_role role)
 
 void sim_worker_kill(struct sim *sim, struct node *node)
 {
+    sim_worker_end(sim, node, 128 + SIGKILL);
+}
+
+void sim_worker_end(struct sim *sim, struct node *node, int status)
+{
     if (node->worker == NULL) return;
     if (sim_below(sim, 2) == 0) sim_disconnect(sim, node, TM_ROLE_WORKER);
     sim_trace(sim, "worker %llu dies", (unsigned long long)node->id);
@@ -322,7 +328,8 @@ void sim_worker_kill(struct sim *sim, struct node *node)
     if (!node->agent_up) return;
     struct tm_outbox out; /* the agent's wait for its child returns */
     tm_outbox_init(&out);
-    tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation, false, &out);
+    struct tm_worker_end end = {.status = status};
+    tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation, &end, &out);
     agent_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }
@@ -350,7 +357,8 @@ static void worker_unborn(struct sim *sim, struct event *event)
     if (!node->up || !node->agent_up || node->worker != NULL) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
-    tm_agent_worker_ended(&node->agent, sim_clock(sim, node), event->b, false, &out);
+    struct tm_worker_end end = {.status = 128 + SIGKILL};
+    tm_agent_worker_ended(&node->agent, sim_clock(sim, node), event->b, &end, &out);
     agent_actions(sim, node, &out);
     tm_outbox_deinit(&out);
 }
@@ -415,8 +423,8 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
             if (node->agent_up) {
                 struct tm_outbox ended;
                 tm_outbox_init(&ended);
-                tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation, action->number == 0,
-                                      &ended);
+                tm_agent_worker_ended(&node->agent, sim_clock(sim, node), node->incarnation,
+                                      &(struct tm_worker_end){.status = action->number == 0 ? 0 : 1}, &ended);
                 agent_actions(sim, node, &ended);
                 tm_outbox_deinit(&ended);
             }
@@ -474,7 +482,8 @@ static void agent_start(struct sim *sim, struct event *event)
                                        .heartbeat_ms = 1000,
                                        .backoff_ms = 500,
                                        .restarts_max = 1000,
-                                       .restart_window_ms = 60000};
+                                       .restart_window_ms = 60000,
+                                       .kills_expected = true};
     tm_agent_init(&node->agent, &options);
     node->agent_up = true;
     sim_schedule(sim, sim->now_ms, agent_tick, node->id, incarnation, 0, 0, NULL, 0);
@@ -869,7 +878,8 @@ void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
                                                                .durable_wait_ms = 3600000,
                                                                .copies = (uint32_t)sim_below(sim, 3),
                                                                .copies_to_files = sim_unit(sim) < 0.5,
-                                                               .sets_kept = 2};
+                                                               .sets_kept = 2,
+                                                               .failures_max = 3};
     draw_anchors(sim);
 }
 

@@ -146,7 +146,8 @@ static void test_agent(void **state)
         tm_agent_tick(&agent, 0, &out);
         agent.registered = true;
         tm_agent_notice(&agent, 100, 30000, &out);
-        tm_agent_worker_ended(&agent, 200, agent.worker, false, &out);
+        tm_agent_worker_ended(&agent, 200, agent.worker,
+                              &(struct tm_worker_end){.status = 1, .output = "a\nb\n", .output_length = 4}, &out);
         tm_agent_tick(&agent, 2000, &out);
         rc = tm_outbox_status(&out, NULL);
         if (rc != 0) assert_int_equal(out.count, 0); /* and nothing of it happens */

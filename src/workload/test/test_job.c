@@ -74,6 +74,14 @@ static void test_refuses(void **state)
         {"model: {gpt: {layers: [1]}}\n", "model.gpt.layers: expected a number"},
         {"- 1\n", "expected a map of keys and values"},
         {"probability: 2\n", "probability: expected"},
+        {"name: a\ndeterminism: exact\n", "job.yaml:2:14: determinism: expected one of bitwise, fast, got \"exact\""},
+        {"determinism: bitwize\n", "did you mean bitwise?"},
+        {"determinism: [fast]\n", "determinism: expected one of bitwise, fast"},
+        {"precision: fp17\n", "job.yaml:1:12: precision: expected one of fp32"},
+        {"objective: cheap\n", "objective: expected one of cheapest, fastest, pareto"},
+        {"market: sport\n", "market: expected one of mixed, spot, on-demand"},
+        {"envs: {A=B: 1}\n", "job.yaml:1: envs: \"A=B\" cannot be the name of a variable"},
+        {"max_failures: -1\n", "max_failures: expected"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_job job;
