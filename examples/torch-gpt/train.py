@@ -3,7 +3,7 @@
     python train.py              alone
     tidemill run job.yaml        on machines that come and go
 
-Lines with (*) are Tidemill's. With `determinism: bitwise` both end with the same weights, to the bit.
+Lines with (*) are Tidemill's. With determinism="bitwise" both end with the same weights, to the bit.
 """
 from pathlib import Path
 
@@ -57,7 +57,7 @@ class Gpt(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(x) + self.places.weight[: x.shape[1]])))
 
 
-job = tidemill.torch.init(steps=60, batch=32, micro_batch=4, seed=1)  # (*)
+job = tidemill.torch.init(steps=60, batch=32, micro_batch=4, seed=1, determinism="bitwise")  # (*)
 model = Gpt()
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=61)
@@ -66,7 +66,7 @@ job.attach(model, optimizer, scheduler, clip=1.0)  # (*)
 
 @job.after_step
 def show(step: int, loss: float) -> None:
-    if step % 10 == 0 and job.rank == 0:
+    if step % 10 == 0 and job.is_main:
         print(f"step {step}: loss {loss:.3f}, {job.world_size} workers, generation {job.generation}", flush=True)
 
 

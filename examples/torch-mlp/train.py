@@ -1,7 +1,7 @@
 """A classifier of handwriting-like digits, in an ordinary PyTorch loop. Lines with (*) are Tidemill's.
 
     python train.py              alone
-    tidemill run job.yaml        on machines that come and go
+    tidemill run job.yaml        on machines that come and go; determinism="bitwise": to the same bits
 """
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ def digits(count: int = 4000) -> TensorDataset:
     return TensorDataset(prototypes[labels] + 0.4 * torch.randn(count, 64, generator=g), labels)
 
 
-job = tidemill.torch.init(steps=300, batch=64, micro_batch=8, seed=1)  # (*)
+job = tidemill.torch.init(steps=300, batch=64, micro_batch=8, seed=1, determinism="bitwise")  # (*)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 10))
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 300)

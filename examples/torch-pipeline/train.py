@@ -58,7 +58,7 @@ class Head(nn.Module):
         return self.out(self.norm(x))
 
 
-job = tidemill.torch.init(steps=50, batch=32, micro_batch=4, seed=1)
+job = tidemill.torch.init(steps=50, batch=32, micro_batch=4, seed=1, determinism="bitwise")
 pipeline = tidemill.torch.Pipeline(
     job,
     layers=[Embedding, Block, Block, Block, Block, Head],  # made where they are needed, from the job's seed
@@ -73,7 +73,7 @@ pipeline = tidemill.torch.Pipeline(
 
 @job.after_step
 def show(step: int, loss: float) -> None:
-    if step % 10 == 0 and job.rank == 0:
+    if step % 10 == 0 and job.is_main:
         print(f"step {step}: loss {loss:.3f}, layout {pipeline.layout[0]}x{pipeline.layout[1]}", flush=True)
 
 

@@ -1,5 +1,6 @@
 """Small jobs on a real cluster of processes, disturbed in every way; the weights must be those of an undisturbed run."""
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def finish(cluster: Cluster, build: Path, folder: Path, model: str, steps: int, 
             assert abs(result["loss"] - alone["loss"]) < 1e-4
 
 
+def one_is_main(cluster: Cluster) -> None:
+    """In after_step, of every step that all of its workers tell of: one, and the one with rank 0."""
+    steps = {}
+    for path in cluster.folder.glob("worker-*.log"):
+        for row in re.findall(r"^applied (\d+) of (\d+) .* rank (\d+) main ([01])$", path.read_text(), re.M):
+            steps.setdefault((int(row[0]), int(row[1])), []).append((int(row[2]), int(row[3])))
+    whole = [rows for (_, workers), rows in steps.items() if len(rows) == workers]
+    assert whole and all(sorted(rows) == [(n, int(n == 0)) for n in range(len(rows))] for rows in whole), steps
+
+
 def test_kill_notice_join_mlp(build, folder):
     """A worker is killed and comes back, another is noticed, a third joins."""
     steps = 110
@@ -60,6 +71,7 @@ def test_kill_notice_join_mlp(build, folder):
         c.notice(1)
         c.await_step(c.newest()[0] + 4, 2)
         finish(c, build, folder, "mlp", steps)
+        one_is_main(c)
         assert "called together: notice" in c.events(), c.events()
 
 

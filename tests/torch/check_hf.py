@@ -98,7 +98,9 @@ def test_hf_refused(build, folder):
     from tidemill.torch.hf import layers_of
     from train_hf import train
 
-    for arguments in ({"eval_strategy": "steps"}, {"auto_find_batch_size": True}, {"save_strategy": "best", "metric_for_best_model": "loss"}):
+    for arguments in ({"eval_strategy": "steps"}, {"auto_find_batch_size": True}, {"neftune_noise_alpha": 5.0},
+                      {"save_strategy": "best", "metric_for_best_model": "loss"}, {"torch_compile": True}, {"data_seed": 4},
+                      {"save_total_limit": 2}, {"logging_strategy": "epoch"}, {"ddp_timeout": 60}):
         name = next(iter(arguments))
         try:
             train(str(folder), **arguments)
@@ -112,6 +114,83 @@ def test_hf_refused(build, folder):
         assert "GPT2LMHeadModel" in str(error)
     else:
         raise Trouble("a Linear was taken for a model of blocks")
+
+
+def test_hf_every_argument(build, folder):
+    """Every field of TrainingArguments is kept, or refused by its name when it is not what it is by default."""
+    need_transformers()
+    import dataclasses
+
+    from tidemill.errors import UsageError
+    from tidemill.torch import hf
+    from transformers import TrainingArguments
+
+    names = [field.name for field in dataclasses.fields(TrainingArguments)]
+    kept = [name for group in hf._KEPT.values() for name in group]
+    assert len(kept) == len(set(kept)) and set(kept) <= set(names), set(kept) - set(names)
+    assert set(hf._WHY) <= set(names) - set(kept)
+    args = TrainingArguments(output_dir=str(folder), use_cpu=True)
+    hf._refuse(args)
+    for name in names:
+        before = getattr(args, name)
+        setattr(args, name, "something else")
+        try:
+            hf._refuse(args)
+            taken = True
+        except UsageError as error:
+            assert f"TrainingArguments({name}=" in str(error), error
+            taken = False
+        setattr(args, name, before)
+        assert taken == (name in kept and name not in hf._STRATEGIES), name
+
+
+def test_hf_code_that_is_not_called(build, folder):
+    """Methods and callbacks that Tidemill's loop would never call."""
+    need_transformers()
+    from tidemill.errors import UsageError
+    from tidemill.torch.hf import ElasticTrainer
+    from train_hf import Tokens, make
+    from transformers import TrainerCallback, TrainingArguments
+
+    class Own(ElasticTrainer):
+        def training_step(self, *words):
+            return super().training_step(*words)
+
+    class Epochs(TrainerCallback):
+        def on_epoch_end(self, args, state, control, **_):
+            pass
+
+    args = TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[])
+    for kind, callbacks, name in ((Own, [], "Own.training_step"), (ElasticTrainer, [Epochs()], "Epochs.on_epoch_end")):
+        try:
+            kind(model=make(), args=args, train_dataset=Tokens(), callbacks=callbacks)
+        except UsageError as error:
+            assert name in str(error), error
+        else:
+            raise Trouble(f"{name} was taken")
+
+
+def test_hf_unused_columns(build, folder):
+    """Columns that the model does not know are left out, as Trainer does."""
+    need_transformers()
+    from tidemill.torch.hf import ElasticTrainer
+    from train_hf import Tokens, make
+    from transformers import TrainingArguments, default_data_collator
+
+    class More(Tokens):
+        def __getitem__(self, i):
+            return {**super().__getitem__(i), "name": torch.tensor(i)}
+
+    args = TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[], max_steps=2, save_strategy="no",
+                             disable_tqdm=True)
+    seen = set()
+
+    def collate(rows):
+        seen.update(rows[0])
+        return default_data_collator(rows)
+
+    ElasticTrainer(model=make(), args=args, train_dataset=More(), data_collator=collate).train()
+    assert seen == {"input_ids", "labels"}, seen
 
 
 def test_hf_layers(build, folder):

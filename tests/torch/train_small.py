@@ -128,7 +128,7 @@ def main() -> None:
 
     @job.after_step
     def tell(step, loss):
-        print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank}", flush=True)
+        print(f"applied {step} of {job.world_size} loss {loss:.6f} rank {job.rank} main {int(job.is_main)}", flush=True)
 
     for inputs, targets in job.batches(Points(words.model)):
         with job.step() as step:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import math
 import os
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
@@ -40,21 +41,97 @@ except ImportError as error:
 OLDEST_TRANSFORMERS = 5
 
 
+# Arguments whose promise is kept, or that mean nothing in any Trainer of one process; with how. All others may only have
+# their defaults: tests/torch walks the fields of TrainingArguments, so that a new one is looked at before it is taken.
+_KEPT = {
+    "the size of steps": ("per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "max_steps"),
+    "optimizer and schedule, made by Trainer": (
+        "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "optim", "optim_args",
+        "optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
+    "how a micro-batch is computed": (
+        "label_smoothing_factor", "bf16", "tf32", "gradient_checkpointing", "gradient_checkpointing_kwargs", "use_cache",
+        "label_names", "use_cpu", "seed", "full_determinism", "local_rank"),
+    "data": ("dataloader_num_workers", "remove_unused_columns"),
+    "logs, by the worker that is main": (
+        "output_dir", "logging_strategy", "logging_steps", "logging_first_step", "log_level", "disable_tqdm", "report_to",
+        "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"),
+    "saving for from_pretrained, by the worker that is main": ("save_strategy", "save_steps"),
+    "evaluate and predict after train()": (
+        "eval_strategy", "eval_steps", "eval_delay", "per_device_eval_batch_size", "prediction_loss_only",
+        "eval_do_concat_batches", "eval_use_gather_object", "eval_accumulation_steps", "include_for_metrics",
+        "batch_eval_metrics"),
+    "push_to_hub(), where the script calls it": ("hub_token", "hub_private_repo", "hub_model_id", "hub_revision"),
+    "flags for the script alone": ("do_train", "do_eval", "do_predict"),
+    "both values are the same here": (
+        "average_tokens_across_devices",  # a micro-batch has its own mean
+        "save_only_model",  # the job keeps the optimizer's state
+        "log_on_each_node", "logging_nan_inf_filter",  # one worker logs; a loss that is not finite ends the job
+        "dataloader_pin_memory", "dataloader_persistent_workers"),
+}
+
+# Why, and what to do instead, where there is more to say than that it is not done.
+_WHY = {
+    "fp16": "its loss scale depends on what was measured: use bf16=True",
+    "deepspeed": "it shards by itself",
+    "fsdp": "it shards by itself",
+    "load_best_model_at_end": "there are no evaluations while it trains",
+    "eval_on_start": "there are no evaluations while it trains",
+    "auto_find_batch_size": "the batch is the job's, and stays",
+    "torch_compile": "the model would not be compiled",
+    "neftune_noise_alpha": "no noise would be added to the embeddings: add it in a forward hook of the model's embeddings",
+    "push_to_hub": "every worker would push: call trainer.push_to_hub() after train(), where trainer.is_main",
+    "save_total_limit": "no checkpoint is deleted",
+    "data_seed": "the order of samples is drawn from seed",
+    "train_sampling_strategy": "every item is used once an epoch, in an order drawn from seed",
+    "dataloader_drop_last": "a step's batch is always whole, and goes on into the next epoch",
+    "resume_from_checkpoint": "a job resumes by itself, from its last committed step",
+}
+_STRATEGIES = {"eval_strategy": ("no",), "logging_strategy": ("no", "steps"), "save_strategy": ("no", "steps")}
+_MEASURED = ("reduce_lr_on_plateau", "greedy")
+_OVERRIDDEN = ("training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop",
+               "compute_loss_context_manager", "autocast_smart_context_manager", "_save_checkpoint")
+_NOT_CALLED = ("on_epoch_begin", "on_epoch_end", "on_step_begin", "on_substep_end", "on_pre_optimizer_step",
+               "on_optimizer_step")
+
+
+def _text(value: Any) -> str:
+    return str(getattr(value, "value", value))
+
+
 def _refuse(args: Any) -> None:
-    """Arguments whose promise this loop would break."""
-    strategies = {name: str(getattr(getattr(args, name), "value", getattr(args, name))) for name in ("eval_strategy", "save_strategy")}
-    wrong = {
-        "fp16": (args.fp16, "its loss scale depends on what was measured: use bf16=True"),
-        "deepspeed": (bool(args.deepspeed), "it shards by itself"),
-        "fsdp": (bool(args.fsdp), "it shards by itself"),
-        "eval_strategy": (strategies["eval_strategy"] != "no", "evaluate after train(), on the worker that is_main"),
-        "save_strategy": (strategies["save_strategy"] == "best", "it depends on evaluations: use \"steps\" or \"no\""),
-        "load_best_model_at_end": (args.load_best_model_at_end, "there are no evaluations while it trains"),
-        "auto_find_batch_size": (args.auto_find_batch_size, "the batch is the job's, and stays"),
-    }
-    for name, (used, why) in wrong.items():
-        if used:
-            raise UsageError(f"TrainingArguments({name}=...) cannot be used with ElasticTrainer: {why}")
+    """Arguments whose promise this loop would break, or that it does not know."""
+    kept = {name for names in _KEPT.values() for name in names}
+    for name, allowed in _STRATEGIES.items():
+        if _text(getattr(args, name)) not in allowed:
+            what = "evaluate after train(), on the worker that is_main" if name == "eval_strategy" else (
+                f"steps are all that is counted: use {' or '.join(allowed)}")
+            raise UsageError(f"TrainingArguments({name}={_text(getattr(args, name))!r}) cannot be used with ElasticTrainer: "
+                             f"{what}")
+    if _text(args.lr_scheduler_type) in _MEASURED:
+        raise UsageError(f"TrainingArguments(lr_scheduler_type={_text(args.lr_scheduler_type)!r}) cannot be used with "
+                         "ElasticTrainer: it depends on what was measured, not on the step")
+    default = transformers.TrainingArguments(output_dir=args.output_dir, use_cpu=args.use_cpu)
+    names = [field.name for field in dataclasses.fields(transformers.TrainingArguments)]
+    odd = [n for n in names if n not in kept and getattr(args, n) != getattr(default, n)]
+    for name in sorted(odd, key=lambda n: n not in _WHY):  # a reason is better than none: one sets the other at times
+        why = _WHY.get(name, "its loop does nothing with it, so leave it at its default")
+        raise UsageError(f"TrainingArguments({name}={getattr(args, name)!r}) cannot be used with ElasticTrainer: {why}")
+
+
+def _refuse_code(trainer: Any) -> None:
+    """Methods and callbacks of the user's that this loop would never call."""
+    for name in _OVERRIDDEN:
+        if getattr(type(trainer), name, None) is not getattr(Trainer, name, None):
+            raise UsageError(f"{type(trainer).__name__}.{name} would never be called: ElasticTrainer has a loop of its own. "
+                             "Override compute_loss, create_optimizer or create_scheduler, or give it a data_collator")
+    for callback in trainer.callback_handler.callbacks:
+        kind = type(callback)
+        if kind.__module__.partition(".")[0] == "transformers":
+            continue
+        for name in _NOT_CALLED:
+            if getattr(kind, name, None) is not getattr(transformers.TrainerCallback, name, None):
+                raise UsageError(f"{kind.__name__}.{name} would never be called: ElasticTrainer calls on_train_begin, "
+                                 "on_step_end, on_log, on_save and on_train_end")
 
 
 class ElasticTrainer(Trainer):
@@ -72,15 +149,35 @@ class ElasticTrainer(Trainer):
         if int(transformers.__version__.split(".")[0]) < OLDEST_TRANSFORMERS:
             raise UsageError(f"tidemill.torch.hf needs transformers {OLDEST_TRANSFORMERS} or newer (tested with 5.22); this "
                              f"is {transformers.__version__}")
+        given = named.get("args", words[1] if len(words) > 1 else None)
+        if given is not None:
+            _refuse(given)  # before Trainer acts on it
         super().__init__(*words, **named)
-        _refuse(self.args)
+        _refuse_code(self)
         self._settings = {"determinism": determinism, "threads": threads, "backend": backend}
         self.job: Optional[Job] = None
 
+    job: Optional[Job] = None
+
     @property
     def is_main(self) -> bool:
-        """After train(): one worker of those that have the final weights, the one to save and evaluate them."""
-        return self.job is not None and self.job.is_main
+        """In callbacks: one worker of the generation. After train(): one of those that have the final weights, the one to
+        save and evaluate them."""
+        if self.job is None:
+            if under_agent(os.environ):
+                raise UsageError("which worker is main is not known before train(): ask in a callback, or after it")
+            return True
+        return self.job.is_main
+
+    def is_world_process_zero(self) -> bool:
+        """As Trainer's: is_main."""
+        if not hasattr(self, "_settings"):  # Trainer asks while it is made
+            return not under_agent(os.environ)
+        return self.is_main
+
+    def is_local_process_zero(self) -> bool:
+        """The same: a worker is alone in its place."""
+        return self.is_world_process_zero()
 
     def train(self, resume_from_checkpoint: Any = None, **named: Any) -> TrainOutput:
         """Trains to the end. A job resumes by itself, from the last committed step: there is nothing to say."""
@@ -100,13 +197,14 @@ class ElasticTrainer(Trainer):
             transformers.set_seed(args.seed)
             self.model = self.call_model_init()
             self._move_model_to_device(self.model, args.device)
-        self.job = job = init(steps=steps, batch=batch, micro_batch=args.per_device_train_batch_size, seed=args.seed,
+        job = init(steps=steps, batch=batch, micro_batch=args.per_device_train_batch_size, seed=args.seed,
                               **self._settings)
         model = self.model
         if args.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
         self.create_optimizer_and_scheduler(num_training_steps=steps)
         job.attach(model, self.optimizer, self.lr_scheduler, clip=args.max_grad_norm or None)
+        self.job = job
         self._begin(steps, batch, len(dataset))
         self._loop(job, model, dataset)
         return self._end(job)
@@ -120,13 +218,25 @@ class ElasticTrainer(Trainer):
         self._samples_a_step, self._samples_an_epoch = batch, count
         self._losses: List[float] = []
         self._logged = 0
-        self.control = handler.on_train_begin(self.args, state, self.control)
+        self._begun = False
         assert self.job is not None
         self.job.after_step(self._after_step)
 
+    def _say_begin(self, job: Job) -> None:
+        """When it is known who is main."""
+        if not self._begun:
+            self._begun = True
+            self.state.is_world_process_zero = self.state.is_local_process_zero = job.is_main
+            self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
+
     def _loop(self, job: Job, model: nn.Module, dataset: Any) -> None:
         model.train()
-        for inputs in job.batches(dataset, collate=self.data_collator, workers=self.args.dataloader_num_workers):
+        if hasattr(dataset, "remove_columns") and hasattr(dataset, "column_names"):  # of the package datasets
+            dataset, collate = self._remove_unused_columns(dataset, "training"), self.data_collator
+        else:
+            collate = self._get_collator_with_removed_columns(self.data_collator, "training")
+        for inputs in job.batches(dataset, collate=collate, workers=self.args.dataloader_num_workers):
+            self._say_begin(job)
             with job.step() as step:
                 prepared = self._prepare_inputs(inputs)
                 with self._casting():
@@ -144,27 +254,28 @@ class ElasticTrainer(Trainer):
         assert job is not None
         state.global_step = step
         state.epoch = step * self._samples_a_step / self._samples_an_epoch
-        state.is_world_process_zero = state.is_local_process_zero = job.rank == 0
+        state.is_world_process_zero = state.is_local_process_zero = job.is_main
         if loss is not None:
             self._losses.append(loss)
         self.control = self.callback_handler.on_step_end(args, state, self.control)
         if self.control.should_training_stop and step < job.steps:
             raise UsageError(f"a callback wants to stop at step {step}: a job's steps are said when it starts, so that no "
                              "worker stops alone. Set max_steps, or stop it with `tidemill stop`")
-        if self.control.should_log and job.rank == 0:
+        if self.control.should_log and job.is_main:
             recent = self._losses[self._logged:]
             self.log({"loss": sum(recent) / max(1, len(recent)), "learning_rate": self._get_learning_rate(),
                       "generation": job.generation, "workers": job.world_size})
         if self.control.should_log:
             self.control.should_log, self._logged = False, len(self._losses)
-        if self.control.should_save and job.rank == 0:
+        if self.control.should_save and job.is_main:
             self.save_model(os.path.join(args.output_dir, f"checkpoint-{step}"))
             self.control = self.callback_handler.on_save(args, state, self.control)
         self.control.should_save = False
 
     def _end(self, job: Job) -> TrainOutput:
         has_result = job.done()
-        self.state.is_world_process_zero = job.is_main
+        self._say_begin(job)  # it may have come too late for a step
+        self.state.is_world_process_zero = self.state.is_local_process_zero = job.is_main
         self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
         mean = sum(self._losses) / len(self._losses) if self._losses else math.nan
         metrics: Dict[str, float] = {"train_loss": mean, "generation": job.generation, "has_result": float(has_result)}

@@ -30,7 +30,7 @@ from torch import nn
 from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
-from tidemill.torch import checkpoint, fixed_point
+from tidemill.torch import checkpoint, fixed_point, guards
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import MicroBatches
 from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
@@ -75,6 +75,13 @@ def _gpu_of(device: torch.device) -> str:
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
+def _no_step(scheduler: Any, epoch: Any = None) -> None:
+    """What the loop's scheduler.step() does."""
+    if epoch is not None:
+        raise UsageError(f"{type(scheduler).__name__}.step({epoch!r}): the attached schedule steps once a committed step, by "
+                         "itself, and takes no other count from the loop. Give its lengths in steps, and leave the call out")
+
+
 def _determinism(text: str) -> str:
     if text not in ("bitwise", "fast"):
         raise ValueError(text)
@@ -89,13 +96,14 @@ def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: 
     steps         optimizer updates in all
     batch         samples of a step, whatever the number of workers
     micro_batch   samples that are computed at once; divides the batch, and is fixed for the life of the job
-    determinism   "bitwise": the same weights to the bit whatever happens to the workers; "fast" (default): floats are
-                  added as DistributedDataParallel does
+    determinism   "bitwise": the same weights to the bit whatever happens to the workers, and those of the script alone;
+                  "fast" (default): floats are added as DistributedDataParallel does
     threads       of torch, on each worker; 1 for bitwise unless said otherwise
     backend       "gloo" (default) or "nccl" (one GPU a worker)
     timeout_s     after which a silent exchange between workers fails
 
-    Under an agent the job's own figures (its YAML file) are used; a script that says otherwise is refused.
+    Under an agent the job's own figures (its YAML file) are used; a script that says otherwise is refused. Alone, the
+    script's are all that there is: what it does not say has its default, whatever the job's file says.
     """
     check_torch()
     variables = os.environ
@@ -146,7 +154,8 @@ class Job:
         self.committed_step = 0
         self.last_loss: Optional[float] = None  # of that step; None where this worker got its state from others
         self.generation = 0
-        self.rank, self.world_size = 0, 1
+        self._seat_known = host is None  # rank and size of the world; alone they are always 0 and 1
+        self._rank, self._world_size = 0, 1
         if threads is not None or self.bitwise:
             torch.set_num_threads(threads or 1)
         if self.bitwise:
@@ -170,17 +179,14 @@ class Job:
         """
         if self._state is not None:
             raise UsageError("attach is called twice: a job has one model and one optimizer")
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise UsageError(f"attach(model, optimizer): the optimizer is a {type(optimizer).__name__}; combine several "
-                             "into one with parameter groups")
-        if type(scheduler).__name__ == "ReduceLROnPlateau":
-            raise UsageError("ReduceLROnPlateau depends on what was measured, not on the step: use a schedule of steps")
         scale = fixed_point.start(self.micro_batches) if self.bitwise else None
-        self._state = ModelState(model, optimizer, scheduler, scale)
-        self._state.cut(self._layer_count)
+        state = ModelState(model, optimizer, scheduler, scale)
+        state.cut(self._layer_count)
         if start is not None:
-            checkpoint.load(self._state, start)
-            self._state.cut(self._layer_count)  # what is there now is the beginning
+            checkpoint.load(state, start)
+            state.cut(self._layer_count)  # what is there now is the beginning
+            state.watch.remember()
+        self._state, self._copies = state, guards.Copies(state)
         self._clip = clip
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._take_over(optimizer, scheduler)
@@ -200,7 +206,7 @@ class Job:
         if scheduler is not None:  # its class, not the object: state_dict is all that the object has
             kind = type(scheduler)
             self._scheduler_step = lambda: kind.step(scheduler)
-            scheduler.__class__ = type(kind.__name__, (kind,), {"step": lambda self, epoch=None: None})
+            scheduler.__class__ = type(kind.__name__, (kind,), {"step": _no_step})
 
     def _join(self, engine: Any, digest: str, layers: int, device: torch.device) -> None:
         """Takes part from now on; alone where no agent has started this process."""
@@ -226,9 +232,11 @@ class Job:
         if self._state is None or self._session is None:
             raise UsageError("call attach(model, optimizer) before batches(dataset)")
         source = MicroBatches(dataset, collate, workers, self.seed, self.batch, self.micro_batch, self.steps)
+        guards.enter(self)
         try:
             yield from self._guarded(self._run(source))
         finally:
+            guards.leave(self)
             source.close()
 
     def _guarded(self, loop: Iterator[Any]) -> Iterator[Any]:
@@ -300,6 +308,7 @@ class Job:
         if step.state != "done":
             raise UsageError("a batch was taken without a step: write `with job.step() as step:` around the forward and "
                              "backward pass of every batch")
+        step.check_gradients()
 
     def _exchange(self, group: Group, sums: Any) -> Dict[int, float]:
         norms = sums.finish()
@@ -318,13 +327,17 @@ class Job:
         state, session, sums = self._state, self._session, self._sums
         assert state is not None and session is not None and sums is not None
         factor = self._clip_factor(work)
+        state.watch.check()
         sums.hand_over(factor)
+        state.watch.before_update()
         self._optimizer_step()
+        state.watch.after_update()
         if state.scheduler is not None:
             self._scheduler_step()
         sums.commit()
         self._statistics.commit()
         state.commit(work.step)
+        self._copies.after_step()
         self._committed(work)
 
     def _clip_factor(self, work: Work) -> float:
@@ -340,7 +353,7 @@ class Job:
         assert self._session is not None
         loss = float(self._losses.sum()) / self.micro_batches
         self.committed_step, self.last_loss = work.step, loss
-        if self.rank == 0:
+        if self._rank == 0:
             self._session.report_loss(work.step, loss)
         self._session.applied(work.step)
         for callback in self._callbacks:
@@ -363,13 +376,13 @@ class Job:
             self._sums = FloatSums(self._state.layers, self.micro_batches, self._clip is not None)
         source.begin(range(work.first_micro_batch, work.last_micro_batch))
         self._group = None
-        self._group = self._meet(f"generation-{work.generation}", self.rank, self.world_size, meeting)
+        self._group = self._meet(f"generation-{work.generation}", self._rank, self._world_size, meeting)
 
     def _seat(self, work: Work) -> Any:
         """Learns who is who; returns where to meet."""
         members = sorted(work.peers, key=lambda p: (p.stage, p.pipeline))
-        self.rank = next(i for i, p in enumerate(members) if (p.stage, p.pipeline) == (work.stage, work.pipeline))
-        self.world_size, self.generation = len(members), work.generation
+        self._rank = next(i for i, p in enumerate(members) if (p.stage, p.pipeline) == (work.stage, work.pipeline))
+        self._world_size, self.generation, self._seat_known = len(members), work.generation, True
         meeting = self._check_members(members)
         self._set_variables(meeting)
         return meeting
@@ -401,9 +414,13 @@ class Job:
 
     def _set_variables(self, meeting: Any = None) -> None:
         """What torchrun would set, and the generation."""
+        if not self._seat_known:  # rank 0 on every worker would be worse than none
+            for name in ("RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"):
+                os.environ.pop(name, None)
+            return
         host, port = meeting or ("127.0.0.1", 29500)
-        os.environ.update(RANK=str(self.rank), WORLD_SIZE=str(self.world_size), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
-                          GROUP_RANK=str(self.rank), GROUP_WORLD_SIZE=str(self.world_size),
+        os.environ.update(RANK=str(self._rank), WORLD_SIZE=str(self._world_size), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
+                          GROUP_RANK=str(self._rank), GROUP_WORLD_SIZE=str(self._world_size),
                           MASTER_ADDR=str(host), MASTER_PORT=str(port), TIDEMILL_GENERATION=str(self.generation))
 
     # ---- steps ----
@@ -432,10 +449,30 @@ class Job:
 
     has_result = False
 
+    def _need_seat(self, name: str) -> None:
+        if not self._seat_known and not self._over:
+            raise UsageError(f"job.{name} is not known before the loop over job.batches(dataset): a worker learns its place "
+                             "with its first step, and gets another one whenever workers come or go. Ask in the loop, in "
+                             "job.after_step or after the loop; what every worker may do needs no question")
+
+    @property
+    def rank(self) -> int:
+        """Of this worker in the generation. Known from the first step on; -1 after the loop where it never had a part."""
+        self._need_seat("rank")
+        return self._rank if self._seat_known else -1
+
+    @property
+    def world_size(self) -> int:
+        """How many workers the generation has. Known from the first step on."""
+        self._need_seat("world_size")
+        return self._world_size
+
     @property
     def is_main(self) -> bool:
-        """One worker of those that have the final weights: the one to save them."""
-        return self.has_result and self.rank == 0
+        """In the loop and in `after_step`: one worker of the generation, the one to print and to save. After the loop: one of
+        those that have the final weights."""
+        self._need_seat("is_main")
+        return self._seat_known and self._rank == 0 and (self.has_result or not self._over)
 
     def done(self) -> bool:
         """After the loop: leaves the job. True where this worker has the final weights."""
@@ -492,14 +529,34 @@ class Step:
     def __init__(self, job: Job, number: int, micro_batch: int, last: bool) -> None:
         self.number, self.micro_batch = number, micro_batch
         self._job, self._last = job, last
+        self._called = False
         self.state = "new"
 
     def __enter__(self) -> "Step":
+        if self.state != "new":
+            raise UsageError("one batch, one `with job.step()`: this batch has had its step")
         self.state = "entered"
+        self.check_gradients()
         self._job._statistics.begin_micro_batch()
-        assert self._job._sums is not None
-        self._job._sums.begin_micro_batch(self._last)
+        self._sums.begin_micro_batch(self._last)
         return self
+
+    @property
+    def _sums(self) -> Union[FixedSums, FloatSums]:
+        assert self._job._sums is not None
+        return self._job._sums
+
+    def check_gradients(self) -> None:
+        """Only `backward` may write to gradients."""
+        if not self._sums.altered():
+            return
+        if self.state == "entered" and not self._called:
+            raise UsageError("loss.backward() was called in the job's loop: write step.backward(loss) instead, so that the "
+                             "loss and the gradient are known as this micro-batch's")
+        raise UsageError("the gradients were changed in the job's loop outside of step.backward(loss) (another backward pass, "
+                         "clipping, zero_grad(set_to_none=False), scaling): they are sums over micro-batches, and other "
+                         "workers have other shares of them. Clip with attach(..., clip=MAX_NORM), change a micro-batch's "
+                         "gradient by Tensor.register_hook, and leave the rest to Tidemill")
 
     @property
     def cancelled(self) -> bool:
@@ -508,16 +565,36 @@ class Step:
         return self._job._session.cancelled()
 
     def backward(self, loss: torch.Tensor) -> None:
-        """loss.backward(), and the loss is reported."""
+        """loss.backward(), and the loss is reported. Once a micro-batch."""
+        if self.state != "entered":
+            raise UsageError("step.backward(loss) belongs inside `with job.step() as step:`")
+        if self._called:
+            raise UsageError("step.backward is called twice for one micro-batch: add the losses up and call it once")
+        self.check_gradients()
+        self._called = True
         self._job._losses[self.micro_batch] = loss.detach().to(torch.float64)
         loss.backward()
+        self._sums.settle()
+
+    def _end(self) -> None:
+        self.check_gradients()
+        if not self._called:
+            raise UsageError("a step ended without step.backward(loss): every micro-batch has its loss, and "
+                             "step.backward(loss) stands where loss.backward() was")
+        self._sums.end_micro_batch()
+        self._job._statistics.end_micro_batch(self.micro_batch)
+        self.state = "done"
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        if error is None and not self._called and self.cancelled:
+            self.state = "cancelled"  # it was left early
+            return False
         if error is None:
-            assert self._job._sums is not None
-            self._job._sums.end_micro_batch()
-            self._job._statistics.end_micro_batch(self.micro_batch)
-            self.state = "done"
+            try:
+                self._end()
+            except UsageError as wrong:
+                self._job._fail(wrong)
+                raise
             return False
         if isinstance(error, StepCancelled):
             self.state = "cancelled"

@@ -29,7 +29,7 @@ from torch.utils.checkpoint import checkpoint
 from tidemill import samples
 from tidemill.errors import UsageError
 from tidemill.session import APPLY, Work
-from tidemill.torch import fixed_point
+from tidemill.torch import fixed_point, guards
 from tidemill.torch.checkpoint import layer_names, write_index, write_layer
 from tidemill.torch.data import MicroBatches
 from tidemill.torch.group import Group, StepCancelled
@@ -289,8 +289,12 @@ class Pipeline:
         """Trains until the job is finished. The data set gives (inputs, targets)."""
         job = self._job
         source = MicroBatches(dataset, collate, 0, job.seed, job.batch, job.micro_batch, job.steps)
-        for _ in job._guarded(self._run(source)):
-            pass
+        guards.enter(job)
+        try:
+            for _ in job._guarded(self._run(source)):
+                pass
+        finally:
+            guards.leave(job)
         job.has_result = len(self.result) > 0
         job.done()
 
@@ -360,7 +364,10 @@ class Pipeline:
             sums.hand_over(factor)
         for number in self._held:
             state = self._stack.state(number)
+            state.watch.check()
+            state.watch.before_update()
             state.optimizer.step()
+            state.watch.after_update()
             if state.scheduler is not None:
                 state.scheduler.step()
         for sums in (self._sums, *self._tied):
@@ -383,7 +390,7 @@ class Pipeline:
         job._losses = torch.zeros(job.micro_batches, dtype=torch.float64)
         self._held = range(work.first_layer, work.last_layer)
         name = f"generation-{work.generation}"
-        self._world = self._meet(f"{name}-all", job.rank, job.world_size, meeting)
+        self._world = self._meet(f"{name}-all", job._rank, job._world_size, meeting)
         self._stage_group = self._meet(f"{name}-stage-{work.stage}", work.pipeline, work.pipelines, meeting)
         self._make_sums(work, name, meeting)
         self._generation = work.generation

@@ -10,6 +10,7 @@ copy, a peer that fetches), and nothing is copied when a step is applied.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import hashlib
 import json
@@ -22,6 +23,7 @@ import torch
 from torch import nn
 
 from tidemill.errors import UsageError
+from tidemill.torch import guards
 
 _MAGIC = b"tmtorch1"
 _FIXED = 64
@@ -150,25 +152,35 @@ class Unit:
             b.slot.bytes for b in self.buffers)
 
 
+def _stand_in(optimizer: torch.optim.Optimizer) -> Tuple[Any, List[Tuple[nn.Parameter, nn.Parameter]]]:
+    """An optimizer of the same class over zeros that shares nothing with the given one; pairs of (parameter, its zeros)."""
+    pairs: List[Tuple[nn.Parameter, nn.Parameter]] = []
+    memo: Dict[int, Any] = {}
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            zeros = nn.Parameter(torch.zeros_like(param, memory_format=torch.preserve_format), param.requires_grad)
+            zeros.grad = torch.zeros_like(zeros) if param.requires_grad else None
+            memo[id(param)] = zeros
+            pairs.append((param, zeros))
+    trial = object.__new__(type(optimizer))
+    for key, value in optimizer.__dict__.items():
+        if key.startswith("_optimizer_"):
+            trial.__dict__[key] = OrderedDict()  # hooks
+        elif key not in ("step", "zero_grad", "state", "param_groups"):
+            try:
+                trial.__dict__[key] = copy.deepcopy(value, memo)
+            except Exception:  # a lock, a process group: not for copying, and nothing that a step changes
+                trial.__dict__[key] = value
+    trial.__dict__["state"] = copy.deepcopy(optimizer.state, memo)
+    trial.__dict__["param_groups"] = copy.deepcopy(optimizer.param_groups, memo)
+    guards.own(trial)
+    return trial, pairs
+
+
 def probe_optimizer(optimizer: torch.optim.Optimizer) -> Dict[nn.Parameter, Dict[str, Any]]:
     """What state the optimizer will keep for each parameter, learnt from a step with zero gradients on a stand-in."""
-    trial = object.__new__(type(optimizer))
-    trial.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k not in ("step", "zero_grad")})
-    trial.state = type(optimizer.state)(dict) if hasattr(optimizer.state, "default_factory") else {}
-    trial.param_groups = []
-    pairs: List[Tuple[nn.Parameter, nn.Parameter]] = []
-    for group in optimizer.param_groups:
-        copies = []
-        for param in group["params"]:
-            copy = nn.Parameter(torch.zeros_like(param, memory_format=torch.preserve_format), param.requires_grad)
-            copy.grad = torch.zeros_like(copy) if param.requires_grad else None
-            if param in optimizer.state:
-                trial.state[copy] = {k: v.clone() if isinstance(v, torch.Tensor) else v
-                                     for k, v in optimizer.state[param].items()}
-            copies.append(copy)
-            pairs.append((param, copy))
-        trial.param_groups.append({**group, "params": copies})
     try:
+        trial, pairs = _stand_in(optimizer)
         type(optimizer).step(trial)
     except Exception as error:
         raise UsageError(
@@ -176,7 +188,7 @@ def probe_optimizer(optimizer: torch.optim.Optimizer) -> Dict[nn.Parameter, Dict
             f"step, and a step with zero gradients on a stand-in failed ({type(error).__name__}: {error}). Optimizers "
             "that need a closure (LBFGS) are not supported; use AdamW, SGD, or another that steps by itself"
         ) from error
-    return {param: dict(trial.state.get(copy, {})) for param, copy in pairs}
+    return {param: dict(trial.state.get(copied, {})) for param, copied in pairs}
 
 
 class ModelState:
@@ -185,12 +197,18 @@ class ModelState:
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None,
                  first_scale: Optional[int] = None) -> None:
         """first_scale: of every gradient, where they are summed as integers; None: they are not."""
+        guards.check_model(model)
+        if next(model.parameters(), None) is not None:
+            guards.check_optimizer(optimizer)
+        guards.check_scheduler(scheduler, optimizer)
         self.model, self.optimizer, self.scheduler = model, optimizer, scheduler
         self.first_scale = first_scale
         self.units = self._gather()
         self.device = self._one_device()
         self.layers: List["Layer"] = []
         self.step = 0
+        guards.own(optimizer)
+        self.watch = guards.Watch(self)
 
     # -- what there is --
 
@@ -298,16 +316,20 @@ class ModelState:
         for layer in self._chosen(held):
             layer.write_notes(step, shared)
         self.step = step
+        self.watch.remember()
 
     def refresh(self, step: int, held: Optional[Sequence[int]] = None) -> None:
         """Before a step: layers may have come from elsewhere, and be of another step than we remember."""
         layers = self._chosen(held)
-        if layers and self.step != step:
+        moved = self.step != step
+        if layers and moved:
             self.load_shared_notes(layers[0].read_notes()["shared"])
         for layer in layers:
             if layer.step != step:
                 raise UsageError(f"layer {layer.number} is of step {layer.step}, expected {step}")
         self.step = step
+        if moved:
+            self.watch.remember()
 
     # -- the engine's side of tidemill.session --
 
@@ -326,8 +348,8 @@ class ModelState:
         self.layers[layer].read(address)
 
     def write_layer(self, layer: int, address: int, size: int) -> None:
+        self.step = -1  # first: what changes from now on is no script's doing
         self.layers[layer].write(address)
-        self.step = -1
 
     def drop_layer(self, layer: int) -> None:
         self.layers[layer].step = -1

@@ -90,6 +90,7 @@ class FloatSums:
                 self._hooks.append(p.tensor.register_post_accumulate_grad_hook(self._ready))
         self._last = False
         self._next = 0
+        self._seen = -1
         self._group_now: Optional[Group] = None
 
     @staticmethod
@@ -119,9 +120,18 @@ class FloatSums:
             bucket.waiting = len(bucket.params)
             for p, view in zip(bucket.params, bucket.views):
                 p.tensor.grad = view
+        self.settle()
 
     def begin_micro_batch(self, last: bool) -> None:
         self._last = last
+
+    def settle(self) -> None:
+        """What is in the sums now is right."""
+        self._seen = sum(bucket.flat._version for bucket in self._buckets)
+
+    def altered(self) -> bool:
+        """Has anybody written to the gradients since they were right? (Views share the buffer's counter.)"""
+        return self._seen != sum(bucket.flat._version for bucket in self._buckets)
 
     def _ready(self, tensor: torch.Tensor) -> None:
         bucket, index = self._place[id(tensor)]
@@ -195,10 +205,19 @@ class FixedSums:
             at += n
         self._largest = torch.zeros(max(1, len(self._params)), device=device)
         self._scales: List[int] = []
+        self._seen = -1
         self._group_now: Optional[Group] = None
 
     def close(self) -> None:
         pass
+
+    def settle(self) -> None:
+        """As FloatSums.settle."""
+        self._seen = self._floats._version
+
+    def altered(self) -> bool:
+        """As FloatSums.altered."""
+        return self._seen != self._floats._version
 
     def begin(self, group: Group) -> None:
         self._group_now = group
@@ -208,11 +227,13 @@ class FixedSums:
     def begin_again(self) -> None:
         self._sums.zero_()
         self._largest.zero_()
+        self.settle()
 
     def begin_micro_batch(self, last: bool) -> None:
         self._floats.zero_()
         for p, view in zip(self._params, self._views):
             p.tensor.grad = view
+        self.settle()
 
     def end_micro_batch(self) -> None:
         if not self._params:
@@ -226,6 +247,7 @@ class FixedSums:
         torch._foreach_mul_(self._views, [math.ldexp(1.0, s) for s in self._scales])
         self._rounded.copy_(self._floats.round_())
         self._sums.add_(self._rounded)
+        self.settle()
 
     def finish(self, agree: Callable[[bool], bool] = bool) -> Dict[int, float]:
         """The layers' shares of the squared norm. Redo, if a gradient did not fit here or, as `agree` says, anywhere."""

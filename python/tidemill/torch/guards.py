@@ -1,0 +1,413 @@
+"""What a script must not do in Tidemill's loop, refused by its name instead of trained wrongly without a word.
+
+A worker that joins, or a step that is done again, knows the attached model, optimizer and schedule, and nothing else. So
+whatever changes these from elsewhere, or keeps state beside them, is an error here. Per step it costs a walk over the
+parameters' version counters and the optimizer's settings.
+
+What cannot be seen: tensors and numbers that the script keeps for itself in a form that nobody would expect, changes through
+`.data`, and functions of schedules that look at something else than the step (doc/pytorch.md).
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+import torch
+from torch import nn
+
+from tidemill.errors import UsageError
+
+_FIRST_STEPS = 20  # of this process: the longest that we wait for an update that must be visible
+_COMPARED = 4 << 20  # elements that are compared, at most
+_LIST_MIN = 4  # tensors that a list must have to be taken for a copy of the model
+_LOOK_AT, _COMPARE_AT = 2, (3, 10)  # applied steps of this process: copies of the model are found, and looked at again
+_WRAPPERS = {
+    "DistributedDataParallel": "Tidemill adds the gradients up by itself",
+    "DataParallel": "give each worker one device",
+    "FullyShardedDataParallel": "every worker holds the whole model; tidemill.torch.Pipeline cuts one that is too large",
+    "FSDPModule": "every worker holds the whole model; tidemill.torch.Pipeline cuts one that is too large",
+}
+_KEPT_STEP = "_wrapped_by_lr_sched"
+
+
+def _kinds(thing: Any) -> Set[str]:
+    return {kind.__name__ for kind in type(thing).__mro__}
+
+
+# ---- when a model is attached ----
+
+
+def check_model(model: nn.Module) -> None:
+    """Wrappers that exchange or shard by themselves, and tensors whose bytes are not here."""
+    for name, module in model.named_modules():
+        for kind in sorted(_kinds(module) & set(_WRAPPERS)):
+            what = f"its part {name} is" if name else "it is"
+            raise UsageError(f"the model cannot be attached: {what} wrapped by {kind}. Attach the plain model without it: "
+                             f"{_WRAPPERS[kind]}")
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        _check_tensor(name, tensor)
+
+
+def _check_tensor(name: str, tensor: torch.Tensor) -> None:
+    kind = type(tensor)
+    if "UninitializedTensorMixin" in _kinds(tensor):
+        raise UsageError(f"{name} has no shape yet (a lazy module): run one batch through the model before attach")
+    if tensor.device.type == "meta":
+        raise UsageError(f"{name} is on the meta device and has no values: build the model on a real device, or call "
+                         "model.to_empty(device=...) and initialise it before attach")
+    own = getattr(kind, "__torch_dispatch__", None)
+    if kind.__name__ == "DTensor" or own not in (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl):
+        raise UsageError(f"{name} is a {kind.__name__}, of which this process may hold a part only (fully_shard, tensor "
+                         "parallelism): attach the plain model, whole on every worker; tidemill.torch.Pipeline cuts one "
+                         "that is too large")
+    if tensor.layout != torch.strided:
+        raise UsageError(f"{name} is a tensor of layout {tensor.layout}: use dense ones")
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Its own step must be what changes its own parameter groups: no wrapper around another one."""
+    kind = type(optimizer)
+    inner = wrapped_in(optimizer, torch.optim.Optimizer)
+    if inner is not None or any(isinstance(getattr(kind, key, None), property) for key in ("param_groups", "state")):
+        what = f" around {type(inner).__name__}" if inner is not None else ""
+        raise UsageError(f"the optimizer is a {kind.__module__}.{kind.__name__}, a wrapper{what} whose steps Tidemill cannot "
+                         "take over: attach the plain torch.optim.Optimizer that it was given (for Accelerate: the one "
+                         "before accelerator.prepare)")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UsageError(f"attach(model, optimizer): the optimizer is a {kind.__name__}; combine several into one with "
+                         "parameter groups")
+    step = optimizer.__dict__.get("step")
+    if step is not None and not hasattr(step, _KEPT_STEP):
+        raise UsageError(f"the step of this {kind.__name__} was replaced by something else ({step!r}): attach an optimizer "
+                         "whose own step is used")
+    check_hooks(optimizer)
+
+
+def check_hooks(optimizer: Any) -> None:
+    """Hooks on steps keep state that no other worker has."""
+    for key in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+        for hook in getattr(optimizer, key, None) or ():
+            hook = getattr(optimizer, key)[hook]
+            if type(getattr(hook, "__self__", None)).__module__.partition(".")[0] == "tidemill":
+                continue  # the profiler's
+            name = f"register{key[len('_optimizer'):-1]}"
+            raise UsageError(f"the optimizer has a hook ({name}: {getattr(hook, '__qualname__', hook)}), whose state would "
+                             "not go with the job: use job.after_step for what only looks on, and the optimizer's own step "
+                             "for what changes weights")
+
+
+def check_scheduler(scheduler: Any, optimizer: Any) -> None:
+    """A schedule of steps, of this optimizer, and not a wrapper around one."""
+    if scheduler is None:
+        return
+    name = type(scheduler).__name__
+    if name == "ReduceLROnPlateau":
+        raise UsageError("ReduceLROnPlateau depends on what was measured, not on the step: use a schedule of steps")
+    plain = torch.optim.lr_scheduler.LRScheduler
+    if not isinstance(scheduler, plain) and wrapped_in(scheduler, plain) is not None:
+        raise UsageError(f"the scheduler is a {name}, a wrapper around another one: attach the plain scheduler that it was "
+                         "given")
+    if getattr(scheduler, "optimizer", optimizer) is not optimizer:
+        raise UsageError(f"the scheduler ({name}) was made for another optimizer than the attached one: make it with the "
+                         "optimizer that is attached")
+
+
+def wrapped_in(thing: Any, kind: type) -> Any:
+    """An object of this kind that the thing keeps in its attributes, or in a list or map there."""
+    for value in list(getattr(thing, "__dict__", {}).values()):
+        found = [value]
+        if isinstance(value, (list, tuple)):
+            found = list(value)
+        elif isinstance(value, dict):
+            found = list(value.values())
+        for one in found:
+            if isinstance(one, kind) and one is not thing:
+                return one
+    return None
+
+
+# ---- what must stand still between steps ----
+
+
+def _settings(optimizer: Any) -> List[Tuple[Tuple[Any, ...], Dict[str, Any]]]:
+    """All that the parameter groups say; tensors by object and version, so that no GPU is waited for."""
+    out = []
+    for group in optimizer.param_groups:
+        values = {k: (v, v._version) if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
+        out.append((tuple(map(id, group["params"])), values))
+    return out
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and a and isinstance(a[0], torch.Tensor):
+        return isinstance(b, tuple) and len(a) == len(b) == 2 and a[0] is b[0] and a[1] == b[1]
+    return type(a) is type(b) and (a is b or bool(a == b))
+
+
+class Watch:
+    """Over one model and its optimizer: between steps only a restore may change them."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._params: List[Any] = [p for unit in state.units for p in unit.params]
+        self._tensors = [p.tensor for p in self._params]
+        self._buffers: List[Any] = [b for unit in state.units for b in unit.buffers]
+        self._moved = False
+        self._steps = 0
+        self._before: List[Tuple[Any, torch.Tensor]] = []
+        self.remember()
+
+    def remember(self) -> None:
+        """What there is now is right: a step was committed, or state came from elsewhere."""
+        self._versions = self._now()
+        self._flags = [t.requires_grad for t in self._tensors]
+        self._optimizer_state = self._state.optimizer.state
+        self._known = _settings(self._state.optimizer)
+
+    def _now(self) -> List[Any]:
+        now: List[Any] = [t._version for t in self._tensors]
+        for buffer in self._buffers:
+            tensor = buffer.tensor()
+            now.append((id(tensor), tensor._version))
+        return now
+
+    def check(self) -> None:
+        """Before a step is applied: nobody else has changed anything since the one before it."""
+        self._check_settings()
+        if self._state.optimizer.state is not self._optimizer_state:
+            raise UsageError("the optimizer's state was replaced (optimizer.load_state_dict) after attach: load it before, or "
+                             "begin from a checkpoint with attach(..., start=FOLDER)")
+        flags = [t.requires_grad for t in self._tensors]
+        if flags != self._flags:
+            name = next(p.name for p, a, b in zip(self._params, flags, self._flags) if a != b)
+            raise UsageError(f"requires_grad of {name} was changed after attach: which parameters are trained is settled "
+                             "there. To train a part later, give it a parameter group whose schedule begins with a rate of 0")
+        now = self._now()
+        if now != self._versions and self._state.step >= 0:  # a restore that came meanwhile is none of ours
+            index = next(i for i, (a, b) in enumerate(zip(now, self._versions)) if a != b)
+            count = len(self._params)
+            what = self._params[index].name if index < count else self._buffers[index - count].name
+            raise UsageError(
+                f"{'the parameter' if index < count else 'the buffer'} {what} was changed outside of the attached optimizer's "
+                "step (by hand, by a callback, by load_state_dict after attach, or by a layer such as "
+                "nn.Embedding(max_norm=...)): a worker that joins, or a step that is done again, would not have the change. "
+                "Load weights before attach, and leave them to the optimizer in the loop")
+
+    def _check_settings(self) -> None:
+        optimizer = self._state.optimizer
+        check_hooks(optimizer)
+        now = _settings(optimizer)
+        if [ids for ids, _ in now] != [ids for ids, _ in self._known]:
+            raise UsageError("the optimizer's parameter groups were changed after attach (add_param_group): give it all "
+                             "parameters before; a part that is trained later gets a schedule that begins with a rate of 0")
+        for number, ((_, new), (_, old)) in enumerate(zip(now, self._known)):
+            for key in [*old, *(k for k in new if k not in old)]:
+                if key not in new or key not in old or not _same(new[key], old[key]):
+                    raise UsageError(_settings_text(number, key, old.get(key), new.get(key)))
+
+    # -- the first update --
+
+    def before_update(self) -> None:
+        """An optimizer that does not move what it is given would train nothing, and finish."""
+        self._before = []
+        if self._moved or self._steps >= _FIRST_STEPS:
+            return
+        self._steps += 1
+        room = _COMPARED
+        for group in self._state.optimizer.param_groups:
+            rate = float(group.get("lr") or 0.0)
+            for param in group["params"]:
+                if rate > 0.0 and 0 < param.numel() <= room and _must_move(param, rate):
+                    room -= param.numel()
+                    self._before.append((param, param.detach().clone()))
+
+    def after_update(self) -> None:
+        """What had a gradient has moved."""
+        if not self._before:
+            return
+        self._moved = any(not torch.equal(param, before) for param, before in self._before)
+        self._before = []
+        if not self._moved:
+            name = type(self._state.optimizer).__name__
+            raise UsageError(f"the step of {name} has changed no parameter though they had gradients and the learning rate "
+                             "is not 0: the model would never learn. Attach the plain optimizer that holds the model's own "
+                             "parameters, and whose own step changes them")
+
+
+def _must_move(param: torch.Tensor, rate: float) -> bool:
+    """Is the gradient so large that any rule must change a digit of the parameter? (Tiny updates are lost in rounding.)"""
+    if param.grad is None or not param.dtype.is_floating_point:
+        return False
+    gradient, weight = float(param.grad.detach().abs().max()), float(param.detach().abs().max())
+    return min(rate, rate * gradient) > 16 * torch.finfo(param.dtype).eps * weight
+
+
+def _settings_text(number: int, key: str, old: Any, new: Any) -> str:
+    def show(value: Any) -> str:
+        value = value[0] if isinstance(value, tuple) and value and isinstance(value[0], torch.Tensor) else value
+        return "nothing" if value is None else str(float(value)) if isinstance(value, torch.Tensor) else repr(value)
+
+    return (f"{key!r} of the optimizer's parameter group {number} was changed from {show(old)} to {show(new)} outside of the "
+            "attached schedule: a counter of the loop is not the job's step once a worker was lost or has joined. Attach a "
+            "schedule instead, such as LambdaLR(optimizer, lambda step: get_lr(step) / base_lr) of "
+            "torch.optim.lr_scheduler (attach(model, optimizer, scheduler)), and do not touch param_groups in the loop")
+
+
+# ---- state beside the model ----
+
+
+class Copies:
+    """Looks once for copies of the model that change while it trains: averages of weights (EMA), teachers."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._found: List[Tuple[str, Any, List[Tuple[int, torch.Tensor]]]] = []
+        self._steps = 0
+
+    def after_step(self) -> None:
+        """A step was applied."""
+        self._steps += 1
+        if self._steps == _LOOK_AT:
+            self._look()
+        elif self._steps in _COMPARE_AT:
+            for name, tensors, before in self._found:
+                if any(_differs(tensors, index, value) for index, value in before):
+                    raise UsageError(
+                        f"{name} is like the model and changes while the job trains (an average of weights, a teacher): such "
+                        "state is not part of the job, and a worker that joins would begin it anew. Average checkpoints of "
+                        "job.save after the training, or train without it")
+            if self._steps == _COMPARE_AT[-1]:
+                self._found = []
+
+    def _look(self) -> None:
+        params = [p.tensor for unit in self._state.units for p in unit.params]
+        if not params:
+            return
+        ours = {id(m) for m in self._state.model.modules()}
+        kinds = [(p.shape, p.dtype, p.layout) for p in params]
+        places = {p.untyped_storage().data_ptr() for p in params}  # views of the model's own tensors, and our sums
+        places |= {p.grad.untyped_storage().data_ptr() for p in params if p.grad is not None}
+        names = [p.name for unit in self._state.units for p in unit.params]
+        for kind, name, read in _alike(gc.get_objects(), ours, len(params), names):
+            tensors = [t for t in read() if type(t) in (torch.Tensor, nn.Parameter) and t.device.type != "meta"]
+            if [(t.shape, t.dtype, t.layout) for t in tensors] != kinds:
+                continue
+            if kind in _WRAPPERS and tensors[0] is params[0]:
+                raise UsageError(f"the attached model is also wrapped by {kind}: use the plain model in the loop. "
+                                 f"{_WRAPPERS[kind]}")
+            if not any(t.untyped_storage().data_ptr() in places for t in tensors):
+                self._found.append((name, read, _sample(tensors)))
+
+
+def _alike(things: Sequence[Any], ours: Set[int], count: int,
+           names: Sequence[str]) -> Iterator[Tuple[str, str, Callable[[], List[torch.Tensor]]]]:
+    """Modules, maps and lists that may hold one tensor for each parameter: (kind, name, how to read them)."""
+    for thing in things:
+        kind = type(thing)
+        if kind is list and len(thing) == count and count >= _LIST_MIN:
+            if all(isinstance(t, torch.Tensor) for t in thing):
+                yield "list", f"a list of {count} tensors", lambda thing=thing: list(thing)
+        elif issubclass(kind, dict) and len(thing) >= count and names[0] in thing:
+            if all(isinstance(thing.get(n), torch.Tensor) for n in names):
+                yield "dict", f"a dict of {len(thing)} tensors", lambda thing=thing: [thing[n] for n in names]
+        elif issubclass(kind, nn.Module) and id(thing) not in ours and "_parameters" in thing.__dict__:
+            yield kind.__name__, f"a {kind.__name__} beside the attached one", lambda thing=thing: list(thing.parameters())
+
+
+def _sample(tensors: Sequence[torch.Tensor]) -> List[Tuple[int, torch.Tensor]]:
+    room, out = _COMPARED, []
+    for index in sorted(range(len(tensors)), key=lambda i: tensors[i].numel()):
+        if tensors[index].numel() > room:
+            break
+        room -= tensors[index].numel()
+        out.append((index, tensors[index].detach().clone()))
+    return out
+
+
+def _differs(read: Callable[[], Any], index: int, before: torch.Tensor) -> bool:
+    try:
+        now = read()[index]
+    except (IndexError, KeyError):
+        return False
+    return isinstance(now, torch.Tensor) and now.shape == before.shape and not torch.equal(now.detach(), before)
+
+
+# ---- what torch offers, and is wrong inside the loop ----
+
+_in_loop: List[Any] = []  # weak references of jobs whose loop runs; more than one only where one was left
+_ours: "weakref.WeakSet[Any]" = weakref.WeakSet()  # optimizers that a job steps
+
+
+def enter(job: Any) -> None:
+    """The job's loop begins."""
+    _install()
+    _in_loop.append(weakref.ref(job))
+
+
+def leave(job: Any) -> None:
+    """The job's loop has ended."""
+    _in_loop[:] = [r for r in _in_loop if r() is not None and r() is not job]
+
+
+def own(optimizer: Any) -> None:
+    """A job, or a trial for one, steps this optimizer."""
+    _ours.add(optimizer)
+
+
+def _running() -> bool:
+    return any(r() is not None for r in _in_loop)
+
+
+def _on_step(optimizer: Any, *_: Any) -> None:
+    if optimizer not in _ours and _running():
+        raise UsageError(f"another optimizer ({type(optimizer).__name__}) steps inside the job's loop: its weights and state "
+                         "are not part of the job, and a worker that joins would not have them. Put all parameters into the "
+                         "attached optimizer, as parameter groups")
+
+
+def _refusing(owner: Any, name: str, text: str, only: Callable[..., bool] = lambda *_: True) -> None:
+    before = getattr(owner, name, None)
+    if before is None:
+        return
+
+    def call(*words: Any, **named: Any) -> Any:
+        if _running() and only(*words):
+            raise UsageError(text)
+        return before(*words, **named)
+
+    call.__name__ = call.__qualname__ = name
+    setattr(owner, name, call)
+
+
+_installed = False
+
+
+def _install() -> None:
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    from torch.amp.grad_scaler import GradScaler
+    from torch.nn.utils import clip_grad
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+    from torch.optim.swa_utils import AveragedModel
+
+    register_optimizer_step_pre_hook(_on_step)
+    _refusing(AveragedModel, "update_parameters",
+              "torch.optim.swa_utils.AveragedModel is updated in the job's loop: the average is not part of the job's state, "
+              "and a worker that joins would begin it anew. Average checkpoints of job.save after the training, or train "
+              "without it")
+    scaled = ("GradScaler is used in the job's loop: its scale depends on what was measured, and Tidemill adds gradients up "
+              "as they are. Use bfloat16 (torch.autocast), which needs no scaling")
+    for name in ("scale", "unscale_", "step"):
+        _refusing(GradScaler, name, scaled, lambda scaler, *_: scaler.is_enabled())
+    clipped = ("clip_grad_norm_ in the job's loop would clip the gradient of a micro-batch, not of the batch: say "
+               "attach(..., clip=MAX_NORM), and leave it out")
+    for name in ("_clip_grads_with_norm_", "clip_grads_with_norm_"):
+        _refusing(clip_grad, name, clipped)
+
+
+__all__ = ["Copies", "Watch", "check_model", "check_optimizer", "check_scheduler", "enter", "leave", "own"]

@@ -1,0 +1,563 @@
+"""Patterns that would train wrongly without a word: each is refused by its name, and what is right beside it is not."""
+import copy
+import math
+import os
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import lr_scheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.data import TensorDataset
+
+import tidemill.torch
+from check_parts import data, job, net, refused, train
+from cluster import ROOT, Skipped
+from tidemill.torch.job import Job
+
+FOREIGN = ROOT.parent / "shared" / "foreign"
+BOTH = ("fast", "bitwise")
+
+
+def loop(body, steps=6, determinism="fast", model=None, optimizer=None, attach=None, **words):
+    """A job whose loop calls body(job, model, optimizer, x, y) for every micro-batch."""
+    j = job(steps=steps, determinism=determinism)
+    model = model or net()
+    optimizer = optimizer(model.parameters()) if optimizer else torch.optim.SGD(model.parameters(), 0.1)
+    j.attach(model, optimizer, **(attach(optimizer) if attach else {}), **words)
+    try:
+        for x, y in j.batches(data()):
+            body(j, model, optimizer, x, y)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert j.done()
+    return j, model, optimizer
+
+
+def good(j, model, optimizer, x, y):
+    with j.step() as step:
+        step.backward(F.cross_entropy(model(x), y))
+
+
+class Wrapper(torch.optim.Optimizer):
+    """As accelerate.optimizer.AcceleratedOptimizer: all that it has is another one's."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    param_groups = property(lambda self: self.optimizer.param_groups,
+                            lambda self, v: setattr(self.optimizer, "param_groups", v))
+    state = property(lambda self: self.optimizer.state, lambda self, v: setattr(self.optimizer, "state", v))
+
+    def step(self, closure=None):
+        return self.optimizer.step(closure)
+
+
+class Lookahead(torch.optim.Optimizer):
+    """A wrapper that shares the groups."""
+
+    def __init__(self, base):
+        self.base = base
+        self.param_groups, self.state, self.defaults = base.param_groups, base.state, base.defaults
+
+    def step(self, closure=None):
+        self.base.step()
+
+
+def test_wrapped_optimizers(build, folder):
+    for wrap in (Wrapper, Lookahead):
+        model = net()
+        inner = torch.optim.AdamW(model.parameters(), 0.01)
+        refused(lambda: job().attach(model, wrap(inner)), wrap.__name__, "AdamW", "plain torch.optim.Optimizer")
+        assert len(inner.param_groups) == 1 and len(inner.param_groups[0]["params"]) == 4 and not inner.state
+        j = job()
+        j.attach(model, inner)  # the refusal has left it as it was
+        before = [p.detach().clone() for p in model.parameters()]
+        train(j, model, data())
+        assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters()))
+    model = net()
+    replaced = torch.optim.SGD(model.parameters(), 0.1)
+    replaced.step = lambda closure=None: None
+    refused(lambda: job().attach(model, replaced), "SGD", "replaced")
+    refused(lambda: job().attach(model, [torch.optim.SGD(model.parameters(), 0.1)]), "list", "parameter groups")
+
+
+def test_accelerate_optimizer(build, folder):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+    try:
+        from accelerate import Accelerator
+    except ImportError:
+        raise Skipped("the package accelerate is not there (make venv)")
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    schedule = lr_scheduler.StepLR(optimizer, 2)
+    prepared, prepared_optimizer, prepared_schedule = Accelerator(cpu=True).prepare(model, optimizer, schedule)
+    refused(lambda: job().attach(prepared, prepared_optimizer), "accelerate.optimizer.AcceleratedOptimizer", "AdamW")
+    refused(lambda: job().attach(prepared, optimizer, prepared_schedule), "AcceleratedScheduler", "plain scheduler")
+    assert optimizer.param_groups[0]["params"]
+    other = lr_scheduler.StepLR(torch.optim.SGD(net().parameters(), 0.1), 2)
+    refused(lambda: job().attach(model, torch.optim.SGD(model.parameters(), 0.1), other), "StepLR", "another optimizer")
+
+
+def test_probing_changes_nothing(build, folder):
+    """The trial step shares no list, no map and no tensor with the script's optimizer."""
+    class Keeps(torch.optim.SGD):
+        def __init__(self, params, lr):
+            super().__init__(params, lr)
+            self.calls, self.all = [], [p for g in self.param_groups for p in g["params"]]
+
+        def step(self, closure=None):
+            self.calls.append(1)
+            self.param_groups[0]["count"] = self.param_groups[0].get("count", 0) + 1
+            for p in self.all:
+                p.data.add_(1.0)
+            return super().step()
+
+    model = net()
+    optimizer = Keeps(model.parameters(), torch.tensor(0.1))
+    before = copy.deepcopy(model.state_dict())
+    groups = [dict(g) for g in optimizer.param_groups]
+    job().attach(model, optimizer)
+    assert optimizer.calls == [] and optimizer.param_groups == groups and not optimizer.state
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_optimizer_that_does_nothing(build, folder):
+    class Idle(torch.optim.SGD):
+        def step(self, closure=None):
+            return None
+
+    for determinism in BOTH:
+        refused(lambda: loop(good, determinism=determinism, optimizer=lambda p: Idle(p, 0.1)), "Idle", "no parameter",
+                "learning rate")
+    warm = lambda o: {"scheduler": lr_scheduler.LambdaLR(o, lambda s: min(1.0, s / 3))}  # noqa: E731
+    loop(good, attach=warm)  # a rate of 0 moves nothing, and is right
+    loop(good, optimizer=lambda p: torch.optim.SGD(p, 1e-30))  # nor does one that rounding loses
+
+
+def test_tensors_that_are_not_here(build, folder):
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    with torch.device("meta"):
+        model = net()
+    refused(lambda: job().attach(model, torch.optim.SGD(model.parameters(), 0.1)), "0.weight", "meta device")
+    lazy = nn.Sequential(nn.LazyLinear(3))
+    refused(lambda: job().attach(lazy, torch.optim.SGD(lazy.parameters(), 0.1)), "0.weight", "lazy")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        sharded = net()
+        fully_shard(sharded, mesh=DeviceMesh("cpu", [0]))
+        refused(lambda: job().attach(sharded, torch.optim.SGD(sharded.parameters(), 0.1)), "FSDPModule", "Pipeline")
+        part = nn.Sequential(nn.Linear(4, 4), net())
+        fully_shard(part[1][0], mesh=DeviceMesh("cpu", [0]))
+        refused(lambda: job().attach(part, torch.optim.SGD(part.parameters(), 0.1)), "its part 1.0", "FSDPModule")
+        bare = nn.Sequential(nn.Linear(4, 4))
+        bare[0].weight = nn.Parameter(torch.distributed.tensor.distribute_tensor(torch.ones(4, 4), DeviceMesh("cpu", [0])))
+        refused(lambda: job().attach(bare, torch.optim.SGD(bare.parameters(), 0.1)), "0.weight", "DTensor")
+        for wrap in (nn.parallel.DistributedDataParallel, nn.DataParallel):
+            wrapped = wrap(net())
+            refused(lambda: job().attach(wrapped, torch.optim.SGD(wrapped.parameters(), 0.1)), wrap.__name__, "plain model")
+        model = net()
+        around = nn.parallel.DistributedDataParallel(model)
+        refused(lambda: loop(lambda j, m, o, x, y: good(j, around, o, x, y), model=model), "DistributedDataParallel",
+                "plain model")
+        old = FullyShardedDataParallel(net(), device_id=torch.device("cpu"))
+        refused(lambda: job().attach(old, torch.optim.SGD(old.parameters(), 0.1)), "FullyShardedDataParallel")
+    finally:
+        dist.destroy_process_group()
+
+
+SCHEDULES = {
+    "none": None,
+    "step": lambda o: lr_scheduler.StepLR(o, 2),
+    "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda step: 1 / (1 + step)),
+    "one cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.1, total_steps=7, cycle_momentum=True),
+    "cyclic": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1, step_size_up=2),
+    "warm restarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 2),
+    "sequential": lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.LinearLR(o), lr_scheduler.ExponentialLR(o, 0.9)], [2]),
+    "chained": lambda o: lr_scheduler.ChainedScheduler([lr_scheduler.LinearLR(o), lr_scheduler.ExponentialLR(o, 0.9)]),
+}
+
+
+def test_settings_of_groups(build, folder):
+    """Settings change by the attached schedule and by nothing else."""
+    for name, make in SCHEDULES.items():
+        for rate in (0.1, torch.tensor(0.1)):
+            if name == "one cycle" and isinstance(rate, torch.Tensor):
+                continue
+            attach = None if make is None else lambda o: {"scheduler": make(o)}
+            loop(good, attach=attach, optimizer=lambda p: torch.optim.SGD(p, rate, momentum=0.9))
+
+    counter = [0]
+
+    def by_counter(j, model, optimizer, x, y):
+        counter[0] += 1
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 / counter[0]
+        good(j, model, optimizer, x, y)
+
+    for determinism in BOTH:
+        refused(lambda: loop(by_counter, determinism=determinism), "'lr'", "group 0", "LambdaLR", "attach")
+
+    def change(key, value):
+        def body(j, model, optimizer, x, y):
+            good(j, model, optimizer, x, y)
+            optimizer.param_groups[0][key] = value
+        return body
+
+    refused(lambda: loop(change("momentum", 0.5)), "'momentum'", "from 0 to 0.5")
+    refused(lambda: loop(change("mine", 1)), "'mine'", "from nothing to 1")
+    loop(change("lr", 0.1))  # what it was
+
+    def in_place(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        optimizer.param_groups[0]["lr"].fill_(0.3)
+
+    refused(lambda: loop(in_place, optimizer=lambda p: torch.optim.SGD(p, torch.tensor(0.1))), "'lr'")
+    made = []
+
+    def own_schedule(j, model, optimizer, x, y):
+        if not made:
+            made.append(lr_scheduler.StepLR(optimizer, 1))
+        good(j, model, optimizer, x, y)
+        made[0].step()
+
+    refused(lambda: loop(own_schedule), "parameter group 0", "attach")
+
+    def of_an_epoch(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        schedule[0].step(0.5)
+
+    schedule = []
+
+    def restarts(optimizer):
+        schedule.append(lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2))
+        return {"scheduler": schedule[0]}
+
+    refused(lambda: loop(of_an_epoch, attach=restarts), "CosineAnnealingWarmRestarts.step(0.5)", "steps")
+
+    def more(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]})
+
+    refused(lambda: loop(more), "add_param_group")
+    refused(lambda: loop(lambda j, m, o, x, y: (good(j, m, o, x, y), o.load_state_dict(o.state_dict()))), "load_state_dict")
+
+
+def test_settings_in_a_pipeline(build, folder):
+    made = []
+
+    def optimizer(layer):
+        made.append(torch.optim.SGD(layer.parameters(), 0.1))
+        return made[-1]
+
+    j = job()
+    pipeline = tidemill.torch.Pipeline(j, [nn.Linear(6, 6), nn.Linear(6, 3)], loss=F.cross_entropy, optimizer=optimizer)
+    j.after_step(lambda step, loss: made[1].param_groups[0].update(lr=0.2))
+    refused(lambda: pipeline.train(data()), "'lr'", "from 0.1 to 0.2")
+
+
+def test_weights_changed_by_hand(build, folder):
+    """Only the optimizer changes parameters, and nobody buffers, in the loop and around it."""
+    def clamp(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        with torch.no_grad():
+            model[0].weight.clamp_(-0.1, 0.1)
+
+    for determinism in BOTH:
+        refused(lambda: loop(clamp, determinism=determinism), "the parameter 0.weight", "optimizer")
+
+    class Renormed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows, self.out = nn.Embedding(3, 5, max_norm=0.1), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.out(self.rows((x[:, 0] > 0).long()))
+
+    refused(lambda: loop(good, model=Renormed()), "rows.weight", "max_norm")
+
+    model = nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+    loop(good, model=model, optimizer=lambda p: torch.optim.SGD(p, 0.1))
+
+    def outside(j, model, optimizer, x, y):
+        step = j.step()
+        good(j, model, optimizer, x, y)
+        if step.micro_batch == 3:
+            model(x)  # in training mode: it changes the running statistics
+
+    refused(lambda: loop(outside, model=model), "the buffer 1.num_batches_tracked", "outside")
+
+    def looks(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        model.eval()
+        model(x)
+        model.train()
+
+    loop(looks, model=model)
+
+    def thaw(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        model[0].weight.requires_grad_(True)
+
+    frozen = net()
+    frozen[0].weight.requires_grad_(False)
+    refused(lambda: loop(thaw, model=frozen), "requires_grad", "0.weight")
+
+    j, model = job(), net()
+    j.attach(model, torch.optim.SGD(model.parameters(), 0.1))
+    model.load_state_dict(net().state_dict())
+    refused(lambda: train(j, model, data()), "0.weight", "before attach")
+
+
+def test_backward_of_torch(build, folder):
+    """loss.backward() that was left in the loop, in place of step.backward or beside it."""
+    def kept(j, model, optimizer, x, y):
+        with j.step():
+            F.cross_entropy(model(x), y).backward()
+
+    def also(j, model, optimizer, x, y):
+        with j.step() as step:
+            loss = F.cross_entropy(model(x), y)
+            step.backward(loss)
+            F.cross_entropy(model(x), y).backward()
+
+    def before(j, model, optimizer, x, y):
+        F.cross_entropy(model(x), y).backward()
+        good(j, model, optimizer, x, y)
+
+    def twice(j, model, optimizer, x, y):
+        with j.step() as step:
+            step.backward(F.cross_entropy(model(x), y))
+            step.backward(model(x).square().mean())
+
+    def none(j, model, optimizer, x, y):
+        with j.step():
+            model(x)
+
+    def again(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        good(j, model, optimizer, x, y)
+
+    def late(j, model, optimizer, x, y):
+        step = j.step()
+        step.backward(F.cross_entropy(model(x), y))
+
+    def clip(j, model, optimizer, x, y):
+        with j.step() as step:
+            step.backward(F.cross_entropy(model(x), y))
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    def clip_after(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    def value(j, model, optimizer, x, y):
+        with j.step() as step:
+            step.backward(F.cross_entropy(model(x), y))
+            nn.utils.clip_grad_value_(model.parameters(), 1e-3)
+
+    rows = [(kept, ["loss.backward()", "step.backward(loss)"]), (also, ["outside of step.backward"]),
+            (twice, ["twice", "add the losses"]), (none, ["without step.backward(loss)"]), (again, ["has had its step"]),
+            (late, ["inside `with job.step()"]), (clip, ["clip_grad_norm_", "clip=MAX_NORM"]),
+            (clip_after, ["clip_grad_norm_", "clip=MAX_NORM"]), (value, ["outside of step.backward", "clip=MAX_NORM"])]
+    for body, words in rows:
+        for determinism in BOTH:
+            refused(lambda: loop(body, determinism=determinism), *words)
+    refused(lambda: loop(before), "loss.backward()")
+
+    def tidy(j, model, optimizer, x, y):
+        with j.step() as step:
+            model.zero_grad()
+            step.backward(F.cross_entropy(model(x), y))
+            optimizer.step()
+            optimizer.zero_grad()
+        model.zero_grad()
+
+    ends = [loop(body, determinism=d)[1].state_dict() for d in BOTH for body in (good, tidy)]
+    assert all(torch.equal(ends[0][k], ends[1][k]) and torch.equal(ends[2][k], ends[3][k]) for k in ends[0])
+    model = net()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # outside of a loop it is torch's
+
+
+def test_state_beside_the_model(build, folder):
+    """Averages of weights, other optimizers, hooks and scalers."""
+    averages = []
+
+    def swa(j, model, optimizer, x, y):
+        if not averages:
+            averages.append(AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)))
+        good(j, model, optimizer, x, y)
+        averages[0].update_parameters(model)
+
+    refused(lambda: loop(swa), "AveragedModel", "job.save")
+    averages[0].update_parameters(net())  # outside of a loop it is torch's
+
+    def shadow(make, blend):
+        kept = []
+
+        def body(j, model, optimizer, x, y):
+            if not kept:
+                kept.append(make(model))
+            good(j, model, optimizer, x, y)
+            with torch.no_grad():
+                blend(kept[0], model)
+
+        return body
+
+    def of_module(copied, model):
+        for a, b in zip(copied.parameters(), model.parameters()):
+            a.data.mul_(0.999).add_(b.data, alpha=0.001)
+
+    def of_dict(copied, model):
+        for name, p in model.named_parameters():
+            copied[name] = 0.9 * copied[name] + 0.1 * p
+
+    def of_list(copied, model):
+        for a, b in zip(copied, model.parameters()):
+            a.lerp_(b, 0.1)
+
+    def nothing(copied, model):
+        pass
+
+    makers = [(copy.deepcopy, of_module, "a Sequential beside"),
+              (lambda m: {n: p.detach().clone() for n, p in m.named_parameters()}, of_dict, "a dict of 4 tensors"),
+              (lambda m: [p.detach().clone() for p in m.parameters()], of_list, "a list of 4 tensors")]
+    for make, blend, name in makers:
+        for determinism in BOTH:
+            refused(lambda: loop(shadow(make, blend), determinism=determinism), name, "changes while the job trains")
+            loop(shadow(make, nothing), determinism=determinism)  # a frozen teacher is right
+    loop(shadow(lambda m: m.state_dict(), nothing))  # the model's own tensors
+
+    other = nn.Linear(6, 3)
+    second = torch.optim.SGD(other.parameters(), 0.1)
+
+    def two(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        other(x).sum().backward()
+        second.step()
+
+    refused(lambda: loop(two), "another optimizer (SGD)", "parameter groups")
+    second.step()
+
+    def hooked(optimizer):
+        optimizer.register_step_post_hook(lambda *_: None)
+        return {}
+
+    refused(lambda: loop(good, attach=hooked), "register_step_post_hook", "after_step")
+    refused(lambda: loop(lambda j, m, o, x, y: (good(j, m, o, x, y), hooked(o))), "register_step_post_hook")
+
+    def scaled(enabled):
+        scaler = torch.amp.GradScaler("cpu", enabled=enabled)
+
+        def body(j, model, optimizer, x, y):
+            with j.step() as step:
+                step.backward(scaler.scale(F.cross_entropy(model(x), y)))
+                scaler.step(optimizer)
+                scaler.update()
+
+        return body
+
+    refused(lambda: loop(scaled(True)), "GradScaler", "bfloat16")
+    loop(scaled(False))
+
+
+def test_loops_of_others(build, folder):
+    """nanoGPT's and the MNIST example's own lines: what they set by a counter is refused, and the port that the error names
+    trains (data of other people beside the checkout)."""
+    if not (FOREIGN / "nanoGPT" / "model.py").exists():
+        raise Skipped("../shared/foreign is not there")
+    sys.path.insert(0, str(FOREIGN / "nanoGPT"))
+    from model import GPT, GPTConfig
+
+    lines = (FOREIGN / "nanoGPT" / "train.py").read_text()
+    get_lr = lines[lines.index("def get_lr(it):"):lines.index("# logging\n")]
+    assert "for param_group in optimizer.param_groups:\n        param_group['lr'] = lr" in lines
+    figures = {"math": math, "learning_rate": 1e-2, "warmup_iters": 2, "lr_decay_iters": 6, "min_lr": 1e-3}
+    exec(get_lr, figures)
+    text = torch.randint(0, 16, (40, 9), generator=torch.Generator().manual_seed(1))
+    pairs = TensorDataset(text[:, :-1], text[:, 1:])
+
+    def gpt(body, schedule=None):
+        j = job()
+        model = GPT(GPTConfig(block_size=8, vocab_size=16, n_layer=1, n_head=2, n_embd=8, dropout=0.1, bias=False))
+        optimizer = model.configure_optimizers(0.1, 1e-2, (0.9, 0.95), "cpu")
+        scaler = torch.amp.GradScaler("cpu", enabled=False)
+        j.attach(model, optimizer, schedule and schedule(optimizer), clip=1.0)
+        for number, (X, Y) in enumerate(j.batches(pairs)):
+            with j.step() as step:
+                body(number, optimizer, model)
+                step.backward(scaler.scale(model(X, Y)[1]))
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad(set_to_none=True)
+        assert j.done()
+
+    def by_counter(number, optimizer, model):
+        for param_group in optimizer.param_groups:
+            param_group["lr"] = figures["get_lr"](number)
+
+    refused(lambda: gpt(by_counter), "'lr'", "LambdaLR")
+    gpt(lambda *_: None, lambda o: lr_scheduler.LambdaLR(o, lambda step: figures["get_lr"](step) / 1e-2))
+
+    source = (FOREIGN / "mnist" / "main.py").read_text()
+    names = {"nn": nn, "F": F, "torch": torch}
+    exec(source[source.index("class Net"):source.index("def train(")], names)
+    images = TensorDataset(torch.randn(16, 1, 28, 28), torch.randint(0, 10, (16,)))
+
+    def mnist(step_in_loop):
+        j = job()
+        model = names["Net"]()
+        optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
+        scheduler = lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
+        j.attach(model, optimizer, None if step_in_loop else scheduler)
+        for data, target in j.batches(images):
+            optimizer.zero_grad()
+            with j.step() as step:
+                step.backward(F.nll_loss(model(data), target))
+                optimizer.step()
+            scheduler.step()
+        assert j.done()
+
+    mnist(False)
+    refused(lambda: mnist(True), "'lr'", "Attach a schedule")
+
+
+def test_who_is_main(build, folder):
+    """Alone it is known at once; one of many learns its place with the first step."""
+    j = job()
+    assert j.is_main and j.rank == 0 and j.world_size == 1
+    seen = []
+    model = net()
+    j.attach(model, torch.optim.SGD(model.parameters(), 0.1))
+    j.after_step(lambda step, loss: seen.append(j.is_main))
+    train(j, model, data())
+    assert j.done() and j.is_main and seen == [True] * 6
+
+    one = Job("127.0.0.1", 1, 1, 1, 1, "fast", 1, None, "gloo", 1.0)
+    try:
+        for name in ("rank", "world_size", "is_main"):
+            refused(lambda: getattr(one, name), f"job.{name}", "before the loop")
+        assert "RANK" not in os.environ and "WORLD_SIZE" not in os.environ
+    finally:
+        one._over = True
+    assert not one.is_main and one.rank == -1
+
+
+def test_watching_reads_no_tensor(build, folder):
+    """What is looked at per step is counters and settings: no GPU is waited for."""
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(100)])
+    j = job()
+    j.attach(model, torch.optim.AdamW(model.parameters(), 0.1))
+    calls = []
+    kept = torch.Tensor.item
+    try:
+        torch.Tensor.item = lambda self: calls.append(1) or kept(self)
+        j._state.watch.check()
+    finally:
+        torch.Tensor.item = kept
+    assert not calls
