@@ -28,6 +28,9 @@
     X(manifest_untried, "a manifest that could not be written is not tried again")                                     \
     X(durable_ignored, "a roll-back takes an older set than the newest")                                               \
     X(record_unsynced, "a generation takes effect before it is in the record")                                         \
+    X(hello_unproven, "a hello is taken for proven")                                                                   \
+    X(strangers_served, "layers are given to whoever asks")                                                            \
+    X(link_unproven, "a link is taken for proven")                                                                     \
     X(record_shared, "a second coordinator opens the record of one that lives")                                        \
     X(layer_unowned, "a worker drops the last layer when it starts")                                                   \
     X(sample_lost, "the toy engine leaves out a micro-batch of the last pipeline")                                     \

@@ -311,7 +311,8 @@ void tm_worker__on_fetch_request(struct tm_worker *w, int64_t now_ms, const tm_m
     const Tmw__FetchRequest *request = message->fetch_request;
     struct tm_peer from = tm_message_sender(message);
     if (request->generation != w->generation || !tm_worker__leased(w, now_ms)) return;
-    if (!tm_worker__from_member(w, message)) return; /* one that our assignment will name asks again */
+    if (!tm_worker__from_member(w, message) && !TM_PLANTED(strangers_served))
+        return; /* one that our assignment will name asks again */
     uint64_t size = 0;
     const uint8_t *data = request->set == 0 ? live_bytes(w, request, &size) : copy_bytes(w, request, &size);
     if (data == NULL) { /* a copy that is not here will not come; live state may still be on its way to that step */

@@ -55,6 +55,7 @@ struct sim;
     X(MESSAGE_OVERTAKEN, "overtaken by a later one")                                                                   \
     X(MESSAGE_REPLAYED, "that come again much later")                                                                  \
     X(STRANGER, "frames of strangers")                                                                                 \
+    X(JOB_DIFFERS, "machines with another job file")                                                                   \
     X(LINK_CUT, "links cut one way")                                                                                   \
     X(PARTITION, "partitions")                                                                                         \
     X(CONNECTION_LOST, "connections of living processes lost")                                                         \

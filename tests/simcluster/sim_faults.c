@@ -33,7 +33,7 @@ static size_t nodes_up(const struct sim *sim)
 {
     size_t count = 0;
     for (size_t i = 1; i < sim->node_count; i++)
-        count += sim->nodes[i].up;
+        count += sim->nodes[i].up && !sim->nodes[i].other_job;
     return count;
 }
 
@@ -364,14 +364,26 @@ static void next_fault(struct sim *sim, struct event *event)
                  0, NULL, 0);
 }
 
+/* A machine with another job file comes: it has the token, and would train something else. */
+static void other_job(struct sim *sim)
+{
+    if (nodes_up(sim) + 1 >= sim->fleet_max || !fault_may(sim, FAULT_JOB_DIFFERS)) return;
+    struct node *node = sim_add_instance(sim);
+    if (node == NULL || !fault_comes(sim, FAULT_JOB_DIFFERS)) return;
+    node->other_job = true;
+}
+
 /* Rarer than the others, and longer. From dice of their own, so that a seed without them is what it was. */
 static void next_odd_fault(struct sim *sim, struct event *event)
 {
     if (sim->now_ms >= sim->faults.until_ms || sim->finished) return;
     sim->fault_count++;
-    switch (tm_random_below(&sim->odd, 5)) {
+    switch (tm_random_below(&sim->odd, 6)) {
     case 0:
         disk_fault(sim);
+        break;
+    case 5:
+        other_job(sim);
         break;
     case 3:
         split_second(sim);
@@ -412,6 +424,7 @@ void faults_stop(struct sim *sim, struct event *event)
         struct node *node = &sim->nodes[i];
         node->slow = 1;
         node->announced = false;
+        if (node->other_job) sim_instance_gone(sim, node); /* somebody saw why it was refused */
         if (node->up && node->agent_up) {
             struct event undo = {.a = node->id, .b = 0};
             notice(sim, &undo);

@@ -7,6 +7,7 @@
 #include "sim.h"
 
 #include "base/alloc.h"
+#include "wire/proof.h"
 
 #include <assert.h>
 #include <string.h>
@@ -82,9 +83,7 @@ static void spoil(tm_message *message)
  */
 static bool is_for_links(const tm_message *message)
 {
-    if (message->body_case == TMW__ENVELOPE__BODY_HELLO || message->body_case == TMW__ENVELOPE__BODY_FOLLOW_REQUEST ||
-        message->body_case == TMW__ENVELOPE__BODY_FETCH_REQUEST)
-        return true;
+    if (message->body_case == TMW__ENVELOPE__BODY_HELLO) return true;
     return message->from_role == TM_ROLE_COORDINATOR &&
            (message->body_case == TMW__ENVELOPE__BODY_CHALLENGE || message->body_case == TMW__ENVELOPE__BODY_WELCOME ||
             message->body_case == TMW__ENVELOPE__BODY_REFUSE);
@@ -122,14 +121,26 @@ static tm_message to_worker(struct sim *sim, const struct node *node)
     return tm_message_make(42, &from, &to);
 }
 
-/* "I have prepared your step." */
+/* "Give me your layers", and "I have prepared your step". */
 static void ask_worker(struct sim *sim, const struct node *node)
 {
     struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
     tm_message message = to_worker(sim, node);
+    Tmw__FollowRequest follow = TMW__FOLLOW_REQUEST__INIT;
+    Tmw__FetchRequest fetch = TMW__FETCH_REQUEST__INIT;
     Tmw__Prepared prepared = TMW__PREPARED__INIT;
-    prepared.generation = view.generation;
+    follow.generation = fetch.generation = prepared.generation = view.generation;
+    follow.layer = fetch.layer = (uint32_t)tm_random_below(&sim->odd, sim->layers);
+    follow.number = 1;
+    (void)tm_worker_holds(node->worker, fetch.layer, &fetch.step);
+    fetch.length = 8;
     prepared.step = view.applied + 1;
+    message.body_case = TMW__ENVELOPE__BODY_FOLLOW_REQUEST;
+    message.follow_request = &follow;
+    say(sim, node->id, TM_ROLE_WORKER, &message, 0);
+    message.body_case = TMW__ENVELOPE__BODY_FETCH_REQUEST;
+    message.fetch_request = &fetch;
+    say(sim, node->id, TM_ROLE_WORKER, &message, 0);
     message.body_case = TMW__ENVELOPE__BODY_PREPARED;
     message.prepared = &prepared;
     say(sim, node->id, TM_ROLE_WORKER, &message, 0);
@@ -142,9 +153,11 @@ static void say_hello(struct sim *sim, enum tm_role role, uint64_t id, uint64_t 
     struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
     char address[] = "stranger";
     char kernel_class[] = "toy";
+    uint8_t proof[TM_PROOF_BYTES];
     Tmw__Hello hello = TMW__HELLO__INIT;
     tm_message message = tm_message_make(42, &from, &to);
-    hello.nonce = nonce;
+    from.incarnation = STRANGER;
+    tm_proof_put_hello("a token that somebody has made up", 42, &from, nonce, proof, &hello);
     hello.address = address;
     hello.kernel_class = kernel_class;
     message.body_case = TMW__ENVELOPE__BODY_HELLO;

@@ -1,12 +1,14 @@
 /* Links by seed: processes that talk over the real wire/peer_links.h (some with TLS) in a virtual world, while
- * connections are cut, processes die and come back, strangers connect and say nothing or nonsense, and memory runs
- * short. Checked: what comes is what was sent, each at most once; when it is quiet again, everyone hears everyone; no
- * handle and no memory is left over. */
+ * connections are cut, processes die and come back, strangers connect and say nothing, nonsense, or well-formed frames
+ * under a member's name (without a proof, with a made-up one, with the one that they were just shown), strangers listen
+ * where a member is thought to be, and memory runs short. Checked: what comes is what was sent, each at most once; when
+ * it is quiet again, everyone hears everyone; no handle and no memory is left over. */
 #include "sim.h"
 
 #include "base/alloc.h"
 #include "base/env_virtual.h"
 #include "base/log.h"
+#include "wire/link_proof.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
 
@@ -101,20 +103,108 @@ static void start(struct links_world *w, struct process *process)
     if (tm_links_create(w->env, "127.0.0.1:0", w->tls, "the secret", &process->links, NULL) != 0) process->links = NULL;
 }
 
-static void stranger(struct links_world *w, const struct process *to)
+/* ---- strangers ---- */
+
+static int *free_slot(struct links_world *w)
 {
-    static const char *const words[] = {"", "GET / HTTP/1.1\r\n\r\n", "\377\377\377\377", "\4\0\0\0abcd", "\26\3\1"};
-    size_t which = tm_random_below(&w->random, sizeof words / sizeof *words);
-    size_t slot = tm_random_below(&w->random, STRANGERS_MAX);
-    size_t length = which == 0 ? 0 : which == 3 ? 8 : which == 2 ? 4 : strlen(words[which]);
+    int *slot = &w->strangers[tm_random_below(&w->random, STRANGERS_MAX)];
+    if (*slot != 0) w->env->net_close(w->env, *slot);
+    *slot = 0;
+    return slot;
+}
+
+static void send_all(struct links_world *w, int handle, const void *data, size_t length)
+{
     size_t sent = 0;
-    if (to->links == NULL) return;
-    if (w->strangers[slot] != 0) w->env->net_close(w->env, w->strangers[slot]);
-    w->strangers[slot] = 0;
-    if (w->env->net_connect(w->env, tm_links_address(to->links), &w->strangers[slot], NULL) != 0)
-        w->strangers[slot] = 0;
-    else if (length > 0)
-        (void)w->env->net_send(w->env, w->strangers[slot], words[which], length, &sent, NULL);
+    (void)w->env->net_send(w->env, handle, data, length, &sent, NULL);
+}
+
+static void babble(struct links_world *w, int handle)
+{
+    static const char *const words[] = {"GET / HTTP/1.1\r\n\r\n", "\377\377\377\377", "\4\0\0\0abcd", "\26\3\1"};
+    size_t which = tm_random_below(&w->random, sizeof words / sizeof *words);
+    send_all(w, handle, words[which], which == 2 ? 8 : strlen(words[which]));
+}
+
+/* A frame that a member might send, but never did. */
+static void forge(struct links_world *w, const struct process *as, const struct process *to, int handle)
+{
+    struct tm_peer sender = {.role = TM_ROLE_WORKER, .id = as->number, .incarnation = as->incarnation};
+    struct tm_peer receiver = {.role = TM_ROLE_WORKER, .id = to->number, .incarnation = to->incarnation};
+    Tmw__CopyPut body = TMW__COPY_PUT__INIT;
+    tm_message message = tm_message_make(1, &sender, &receiver);
+    struct tm_text packed;
+    struct tm_text frame;
+    body.set = SENT_MAX + 1;
+    body.step = to->number;
+    message.body_case = TMW__ENVELOPE__BODY_COPY_PUT;
+    message.copy_put = &body;
+    tm_text_init(&packed, 1 << 20);
+    tm_text_init(&frame, 1 << 20);
+    tm_message_pack(&message, &packed);
+    if (tm_text_status(&packed, NULL) == 0) tm_frame_append(&frame, packed.data, packed.length);
+    if (tm_text_status(&frame, NULL) == 0) send_all(w, handle, frame.data, frame.length);
+    tm_text_deinit(&packed);
+    tm_text_deinit(&frame);
+}
+
+/* Greets as a member does, and proves with bytes that it has made up or was just shown. */
+static void pretend(struct links_world *w, struct process *to, int handle)
+{
+    uint8_t greeting[TM_LINK_MAGIC_BYTES + TM_LINK_NONCE_BYTES] = "TMLINK01 and a number that is not random";
+    uint8_t shown[TM_LINK_PROOF_NEEDS_MAX] = "made up";
+    size_t received = 0;
+    struct tm_links_waiting waiting;
+    send_all(w, handle, greeting, sizeof greeting);
+    tm_links_note(to->links, 0, &waiting);
+    tm_links_take(to->links, hear, to);
+    if (tm_random_below(&w->random, 2) == 0)
+        (void)w->env->net_receive(w->env, handle, shown, sizeof shown, &received, NULL);
+    send_all(w, handle, shown + sizeof shown - TM_PROOF_BYTES, TM_PROOF_BYTES);
+}
+
+static struct process *any(struct links_world *w);
+
+static void stranger(struct links_world *w, struct process *to)
+{
+    int *slot = free_slot(w);
+    if (to->links == NULL || w->env->net_connect(w->env, tm_links_address(to->links), slot, NULL) != 0) {
+        *slot = 0;
+        return;
+    }
+    switch (tm_random_below(&w->random, 4)) {
+    case 0: /* says nothing */
+        break;
+    case 1:
+        babble(w, *slot);
+        break;
+    case 2:
+        pretend(w, to, *slot);
+        forge(w, any(w), to, *slot);
+        break;
+    default:
+        forge(w, any(w), to, *slot);
+    }
+}
+
+/* It listens, and somebody takes its address for a member's. */
+static void impostor(struct links_world *w, struct process *victim, const struct process *as)
+{
+    static const uint8_t made_up[TM_LINK_PROOF_NEEDS_MAX] = "TMLINK01 and a proof that it has made up";
+    char address[TM_ADDRESS_MAX];
+    int listener = -1;
+    int *slot = free_slot(w);
+    if (victim->links == NULL || victim == as) return;
+    if (w->env->net_listen(w->env, "127.0.0.1:0", &listener, address, NULL) != 0) return;
+    struct tm_peer peer = {.role = TM_ROLE_WORKER, .id = as->number, .incarnation = as->incarnation + 1000};
+    tm_links_send(victim->links, &peer, address, "x", 1);
+    if (w->env->net_accept(w->env, listener, slot, NULL) == 0) {
+        send_all(w, *slot, made_up, sizeof made_up);
+        forge(w, as, victim, *slot);
+    } else {
+        *slot = 0;
+    }
+    w->env->net_close(w->env, listener);
 }
 
 static struct process *any(struct links_world *w)
@@ -126,7 +216,7 @@ static void fault(struct links_world *w)
 {
     struct process *process = any(w);
     w->faults++;
-    switch (tm_random_below(&w->random, 5)) {
+    switch (tm_random_below(&w->random, 7)) {
     case 0:
         tm_links_destroy(process->links);
         process->links = NULL;
@@ -136,7 +226,11 @@ static void fault(struct links_world *w)
         tm_env_virtual_cut(w->env, 1 + (int)tm_random_below(&w->random, 40));
         break;
     case 3:
+    case 4:
         stranger(w, process);
+        break;
+    case 5:
+        impostor(w, process, any(w));
         break;
     default:
         tm_alloc_fail_at(1 + (long)tm_random_below(&w->random, 40));

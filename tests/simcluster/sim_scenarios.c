@@ -20,7 +20,6 @@ void scenario_setup(struct sim *sim)
     sim->anchors = 0;
     sim->coordinator_options.remotes = 0;
     sim->rule = (struct tm_use_all){.stages = 2, .workers_min = 2, .copy_every_ms = 8000};
-    sim->coordinator_options.fingerprint = sim_fingerprint;
     sim->coordinator_options.layers = 6;
     sim->coordinator_options.micro_batches = 6;
     sim->coordinator_options.steps = 60;

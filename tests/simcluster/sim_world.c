@@ -859,6 +859,7 @@ void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
     draw_fleet(sim);
     sim->coordinator_options = (struct tm_coordinator_options){.job = 42,
                                                                .token = sim_token,
+                                                               .fingerprint = sim_fingerprint,
                                                                .random_seed = seed,
                                                                .layers = sim->layers,
                                                                .steps = sim->steps,
