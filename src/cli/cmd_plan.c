@@ -152,6 +152,7 @@ struct plan {
     int precision; /* or mixed */
     int objective; /* index into objective_names */
     int judge;     /* index into judge_names */
+    int emits;     /* EMIT_... */
     struct tm_plan_request request;
     struct tm_supply supply;
     struct tm_plan_result result;
@@ -290,6 +291,7 @@ static bool is_allowed(const void *context, const struct tm_instance *instance, 
     const struct plan *plan = context;
     const struct tm_cli *cli = plan->cli;
     if (!anchor && is_unasked(plan, instance)) return false;
+    if (plan->emits == EMIT_SKYPILOT && !tm_emit_skypilot_has(instance)) return false;
     if (plan->has_job && !job_allows(plan, instance, offer, anchor)) return false;
     return tm_given_matches(cli, "cloud", instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
            (anchor ||
@@ -481,6 +483,8 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
                                         .min_probability = 0.95,
                                         .programs_max = 60};
     int rc = read_job(cli, plan, e);
+    plan->emits = EMIT_NOTHING;
+    if (rc == 0) rc = tm_given_choice(cli, "emit", &plan->emits, e);
     if (rc == 0) rc = read_losses(cli, request, e);
     fill_supply(plan);
     if (rc == 0) rc = tm_given_choice(cli, "objective", &plan->objective, e);
@@ -571,7 +575,7 @@ static int replan(struct plan *plan, struct tm_error *e)
 
 /* ---- the plan ---- */
 
-static int emit(struct plan *plan, int kind, struct tm_error *e)
+static int emit(struct plan *plan, struct tm_error *e)
 {
     struct tm_emit what = {.request = &plan->request,
                            .answer = &plan->result.answers[0],
@@ -580,8 +584,8 @@ static int emit(struct plan *plan, int kind, struct tm_error *e)
                            .profile = tm_given_text(plan->cli, "profile")};
     struct tm_jsonout json;
     tm_jsonout_init(&json, &plan->cli->out);
-    if (kind == EMIT_MILP) return tm_plan_program(&plan->supply, &plan->request, what.answer, &json, e);
-    if (kind == EMIT_SKYPILOT)
+    if (plan->emits == EMIT_MILP) return tm_plan_program(&plan->supply, &plan->request, what.answer, &json, e);
+    if (plan->emits == EMIT_SKYPILOT)
         tm_emit_skypilot(&what, &plan->cli->out);
     else
         tm_emit_job(&what, &plan->cli->out);
@@ -620,7 +624,7 @@ static int search(struct plan *plan, struct tm_error *e)
 static int report(struct plan *plan, int planner, struct tm_error *e)
 {
     struct tm_cli *cli = plan->cli;
-    int kind = EMIT_NOTHING;
+    int rc = 0;
     struct tm_plan_report report = {.planner = planner_names[planner],
                                     .other_planner =
                                         planner_names[planner == PLANNER_SRIFT ? PLANNER_TIDEMILL : PLANNER_SRIFT],
@@ -629,20 +633,20 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                                     .result = &plan->result,
                                     .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
                                     .supply = &plan->supply,
+                                    .for_skypilot = plan->emits == EMIT_SKYPILOT,
                                     .judge = plan->judge == JUDGE_REPLAY ? "replaying the trace from 16 starts"
                                                                          : "a closed form over random losses"};
     if (tm_given(cli, "running")) report.running = &plan->replan;
-    int rc = tm_given_choice(cli, "emit", &kind, e);
-    if (rc == 0 && report.running != NULL && plan->replan.holds) {
+    if (report.running != NULL && plan->replan.holds) {
         report.other = NULL;
-    } else if (rc == 0 && plan->result.count == 0) {
+    } else if (plan->result.count == 0) {
         rc = tm_plan_relax(&plan->catalog, &plan->supply, &plan->request, &plan->result, &plan->relax, e);
         report.relax = &plan->relax;
-        if (rc == 0 && (!cli->json || kind != EMIT_NOTHING)) return tm_plan_report_nothing(&report, e);
+        if (rc == 0 && (!cli->json || plan->emits != EMIT_NOTHING)) return tm_plan_report_nothing(&report, e);
         cli->exit_status = tm_code_exit_status(TM_ENONE);
-    } else if (rc == 0 && kind != EMIT_NOTHING) {
-        return emit(plan, kind, e);
-    } else if (rc == 0 && plan->objective != OBJECTIVE_PARETO) {
+    } else if (plan->emits != EMIT_NOTHING) {
+        return emit(plan, e);
+    } else if (plan->objective != OBJECTIVE_PARETO) {
         rc = tm_plan_advise(&plan->supply, &plan->request, &plan->result, &plan->advice, e);
         report.advice = &plan->advice;
     }

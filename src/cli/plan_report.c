@@ -400,20 +400,22 @@ int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report
 /* ---- nothing ---- */
 
 /* Why there is nothing to choose from. */
-static void put_empty_supply(const struct tm_supply_types *seen, const struct tm_plan_request *request,
-                             struct tm_text *out)
+static void put_empty_supply(const struct tm_plan_report *report, struct tm_text *out)
 {
+    const struct tm_supply_types *seen = &report->supply->seen;
+    int market = (int)report->request->market;
     static const char *const prices[] = {"price", "spot price", "on-demand price"};
     const char *join = ": ";
     if (seen->allowed == 0) {
         tm_text_puts(out,
                      "; no offer of an instance type with GPUs is allowed (--cloud, --region, --gpu and the like)");
+        if (report->for_skypilot) tm_text_puts(out, "; SkyPilot no longer offers p2, p3 and g3 of AWS");
         return;
     }
     tm_text_printf(out, "; of %zu instance types with GPUs that are allowed none can be used", seen->allowed);
     if (seen->unpriced > 0) {
-        tm_text_printf(out, "%s%zu have no %s%s", join, seen->unpriced, prices[request->market],
-                       request->market == TM_PLAN_MIXED ? "" : " (try --market mixed)");
+        tm_text_printf(out, "%s%zu have no %s%s", join, seen->unpriced, prices[market],
+                       market == TM_PLAN_MIXED ? "" : " (try --market mixed)");
         join = ", ";
     }
     if (seen->gpu_unknown > 0) {
@@ -434,7 +436,7 @@ static void put_empty_supply(const struct tm_supply_types *seen, const struct tm
 static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
 {
     if (report->supply->pool_count == 0)
-        put_empty_supply(&report->supply->seen, report->request, out);
+        put_empty_supply(report, out);
     else if (report->result->fleets == 0)
         tm_text_puts(out, "; the model fits into none of them");
     else

@@ -18,6 +18,7 @@ struct tm_plan_report {
     const struct tm_replan *running;        /* of a job that runs; NULL: of one that does not yet */
     const char *judge;                      /* how answers were judged */
     const struct tm_supply *supply;         /* what there was to choose from */
+    bool for_skypilot;                      /* only of what SkyPilot offers */
 };
 
 void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report);

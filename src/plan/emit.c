@@ -108,6 +108,30 @@ static int kind_nodes(const struct tm_plan_part *part, bool spot)
     return spot ? part->spot : part->on_demand;
 }
 
+bool tm_emit_skypilot_has(const struct tm_instance *instance)
+{
+    static const char *const retired[] = {"p2.", "p3.", "g3.", "g3s."};
+    for (size_t i = 0; strcmp(instance->cloud, "aws") == 0 && i < sizeof retired / sizeof *retired; i++) {
+        if (strncmp(instance->name, retired[i], strlen(retired[i])) == 0) return false;
+    }
+    return true;
+}
+
+/* An instance type says which GPUs it has, in SkyPilot's own names and counts. On GCP a host may carry several kinds:
+ * there ours is "HOST+COUNTxGPU". */
+static void put_machine(const struct tm_instance *instance, struct tm_text *out)
+{
+    const char *plus = strcmp(instance->cloud, "gcp") == 0 ? strchr(instance->name, '+') : NULL;
+    struct tm_text host;
+    tm_text_init(&host, 1024);
+    tm_text_append(&host, instance->name, plus == NULL ? strlen(instance->name) : (size_t)(plus - instance->name));
+    tm_text_puts(out, "  instance_type: ");
+    tm_emit_yaml_text(tm_text_string(&host), out);
+    tm_text_putc(out, '\n');
+    if (plus != NULL) tm_text_printf(out, "  accelerators: \"%s:%g\"\n", instance->gpu, instance->gpus);
+    tm_text_deinit(&host);
+}
+
 /* One cluster: instances of one type, spot or on demand, over the zones of the region. */
 static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, size_t number, struct tm_text *out)
 {
@@ -126,10 +150,8 @@ static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, siz
     tm_text_deinit(&name);
     tm_text_printf(out, "num_nodes: %d\nresources:\n  infra: %s/%s\n", nodes, part->instance->cloud,
                    part->offer->region);
-    tm_text_puts(out, "  instance_type: ");
-    tm_emit_yaml_text(part->instance->name, out);
-    tm_text_printf(out, "\n  accelerators: \"%s:%g\"\n  use_spot: %s\n", part->instance->gpu, part->instance->gpus,
-                   spot ? "true" : "false");
+    put_machine(part->instance, out);
+    tm_text_printf(out, "  use_spot: %s\n", spot ? "true" : "false");
     put_envs(out, job);
     if (job != NULL && job->workdir != NULL) put_key(out, "workdir", job->workdir);
     if (job != NULL && job->setup != NULL) put_script(out, "setup", job->setup);

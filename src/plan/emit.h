@@ -14,6 +14,8 @@ struct tm_emit {
     const char *profile; /* of the job itself */
 };
 
+/* Does SkyPilot offer this type? Its catalogue (0.14.1) no longer has p2, p3 and g3 of AWS. */
+bool tm_emit_skypilot_has(const struct tm_instance *instance);
 /* A SkyPilot cluster has instances of one kind: a fleet of several kinds, or of spot and on-demand instances, becomes
  * one document each, every one a task for a cluster of its own. */
 void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out);
