@@ -1,5 +1,6 @@
 #include "base/number.h"
 #include "cli/commands.h"
+#include "cli/run_fingerprint.h"
 #include "run/run_settings.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
@@ -28,8 +29,12 @@ const struct tm_option tm_agent_command_options[] = {
      .help = "whose notices are read: aws, gcp, azure, the local cloud's, or none (the default); SIGTERM is always one",
      .choices = notice_names},
     {.name = "notice-left", .value = "DURATION", .help = "how long SIGTERM leaves (30s)"},
-    {.name = "tls", .value = "DIR", .help = "certificates of the job: ca.pem, node.pem, node.key"},
+    {.name = "tls",
+     .value = "DIR",
+     .help =
+         "this machine's certificate: ca.pem, node.pem, node.key; tls/instance-N of the coordinator's state folder"},
     {.name = "copies", .value = "DIR", .help = "a folder that all instances share, for copy sets in files"},
+    {.name = "give-up", .value = "DURATION", .help = "end, with status 1, after so long without a coordinator (5m)"},
     {.name = "state", .value = "DIR", .help = "all of this from a job's state folder on the same machine"},
     {.name = NULL},
 };
@@ -90,7 +95,13 @@ static int from_state(struct tm_cli *cli, struct request *r, struct tm_error *e)
     if (rc == 0) {
         r->token_file = state_path(cli, r->state, TM_STATE_TOKEN);
         r->copies = state_path(cli, r->state, TM_STATE_COPIES);
-        if (settings.netns) r->tls = state_path(cli, r->state, TM_STATE_TLS);
+        if (settings.netns) {
+            char member[64];
+            char path[TM_STATE_PATH_MAX];
+            (void)snprintf(member, sizeof member, TM_STATE_TLS_INSTANCE, (uint64_t)r->instance);
+            tm_state_tls_path(r->state, member, path);
+            r->tls = tm_arena_strdup(&cli->arena, path);
+        }
         r->restarts_all = settings.checkpoint_restart;
         r->chaos = settings.chaos >= 0;
         r->notice = NOTICE_LOCAL;
@@ -171,8 +182,8 @@ static int make_words(struct tm_cli *cli, const struct request *r, const char *w
     return rc;
 }
 
-static int make_variables(struct tm_cli *cli, const struct request *r, const char *out[VARIABLES_MAX + 1],
-                          struct tm_error *e)
+static int make_variables(struct tm_cli *cli, const struct request *r, const char *fingerprint,
+                          const char *out[VARIABLES_MAX + 1], struct tm_error *e)
 {
     struct tm_arena *arena = &cli->arena;
     size_t count = 0;
@@ -189,6 +200,8 @@ static int make_variables(struct tm_cli *cli, const struct request *r, const cha
     out[count++] = "LOCAL_RANK=0";       /* what torchrun's scripts look for; rank and world change with generations */
     out[count++] = "LOCAL_WORLD_SIZE=1";
     out[count++] = tm_arena_printf(arena, "TORCHELASTIC_RUN_ID=%016" PRIx64, r->number);
+    if (cli->argument_count > 0 && fingerprint != NULL)
+        out[count++] = tm_arena_printf(arena, "TIDEMILL_FINGERPRINT=%s", fingerprint);
     out[count] = NULL;
     for (size_t i = 0; i < count; i++)
         if (out[i] == NULL) return tm_error_nomem(e);
@@ -209,6 +222,7 @@ static void fill_service(struct tm_cli *cli, struct request *r, const struct tm_
                                      .tls_folder = r->tls,
                                      .notice = r->notice == NOTICE_NONE ? NULL : notice,
                                      .notice_ms = 30000,
+                                     .give_up_ms = 300000,
                                      .terminating = &terminating};
     out->agent.kills_expected = r->restarts_all || r->chaos;
     if (r->restarts_all) {
@@ -222,6 +236,36 @@ static void fill_service(struct tm_cli *cli, struct request *r, const struct tm_
     out->output = r->output;
     out->output_name = r->output + strlen(r->state) + 1;
     (void)cli;
+}
+
+/* What its worker would train: another job file, or another script, is refused before a worker is started. */
+static int tell_fingerprint(struct tm_cli *cli, const struct request *r, struct tm_agent_options *out,
+                            struct tm_error *e)
+{
+    struct tm_run_settings settings;
+    struct tm_job job;
+    struct tm_text text;
+    int rc = 0;
+    if (r->state != NULL) return 0; /* the same folder as the coordinator's */
+    tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
+    tm_run_settings_init(&settings);
+    tm_job_init(&job);
+    if (r->job != NULL) {
+        const char *slash = strrchr(r->job, '/');
+        const char *folder = slash != NULL ? tm_arena_strndup(&cli->arena, r->job, (size_t)(slash - r->job)) : "";
+        rc = folder == NULL ? tm_error_nomem(e) : tm_job_load(cli->env, r->job, &job, e);
+        if (rc == 0) rc = tm_run_settings_of_job(&job, r->job, folder, &settings, e);
+        if (rc == 0) rc = tm_run_fingerprint(cli->env, r->job, &settings, &cli->arena, &text, e);
+    }
+    for (size_t i = 0; i < cli->argument_count; i++)
+        tm_run_fingerprint_word(cli->env, "", cli->arguments[i], &text);
+    if (rc == 0) rc = tm_text_status(&text, e);
+    if (rc == 0) out->fingerprint = tm_arena_strdup(&cli->arena, tm_text_string(&text));
+    if (rc == 0 && out->fingerprint == NULL) rc = tm_error_nomem(e);
+    tm_job_deinit(&job);
+    tm_run_settings_deinit(&settings);
+    tm_text_deinit(&text);
+    return rc;
 }
 
 int tm_cmd_agent(struct tm_cli *cli, struct tm_error *e)
@@ -244,8 +288,10 @@ int tm_cmd_agent(struct tm_cli *cli, struct tm_error *e)
         return tm_error_set(e, TM_EUSAGE, "--notice local: TIDEMILL_METADATA does not say where the local cloud is");
     fill_service(cli, &r, &notice, &service);
     rc = tm_given_duration(cli, "notice-left", &service.notice_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "give-up", &service.give_up_ms, e);
+    if (rc == 0) rc = tell_fingerprint(cli, &r, &service.agent, e);
     if (rc == 0) rc = make_words(cli, &r, words, e);
-    if (rc == 0) rc = make_variables(cli, &r, variables, e);
+    if (rc == 0) rc = make_variables(cli, &r, service.agent.fingerprint, variables, e);
     if (rc != 0) return rc;
     service.worker = words;
     service.variables = variables;

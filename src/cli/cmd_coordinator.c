@@ -1,15 +1,21 @@
-/* The coordinator of a run, as `tidemill run` starts it and starts it again. A command of the program's own, in no
- * list. */
+/* The coordinator of a job: as `tidemill run` starts it and starts it again, in a folder that is there; and as a person
+ * does, for machines of one's own. */
 #include "api/api_server.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/coordinator_folder.h"
 #include "cli/run_fingerprint.h"
+#include "cli/run_folder.h"
+#include "cli/run_result.h"
 #include "cli/run_shapes.h"
 #include "run/decide_policy.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
 #include "store/copy_file.h"
+#include "wire/peer_links.h"
+#include "wire/tls.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +23,15 @@
 #include <unistd.h>
 
 const struct tm_option tm_coordinator_command_options[] = {
-    {.name = "state", .value = "DIR", .help = "the job's state folder"},
+    {.name = "listen",
+     .value = "HOST:PORT",
+     .help = "where agents and workers reach it (127.0.0.1, any port); beyond loopback with certificates"},
+    {.name = "copies",
+     .value = "DIR",
+     .help = "a folder that all machines share, for copy sets in files (on one machine: of the state folder)"},
+    {.name = "instances", .value = "N", .help = "make certificates for so many machines (16)"},
+    {.name = "prepare", .help = "make token and certificates, and do not start: to copy them to the machines first"},
+    {.name = "state", .value = "DIR", .help = "where all of the job is kept (by its name)"},
     {.name = NULL},
 };
 
@@ -34,11 +48,14 @@ static void on_term(int number)
 /* Paths and texts that the service borrows. */
 struct place {
     const char *dir;
+    bool by_hand;
+    bool use_tls;
     char record[TM_STATE_PATH_MAX];
     char copies[TM_STATE_PATH_MAX];
     char tls[TM_STATE_PATH_MAX];
     char address[TM_STATE_PATH_MAX];
     char job[TM_STATE_PATH_MAX];
+    char token_file[TM_STATE_PATH_MAX];
     char token[TM_STATE_TOKEN_MAX];
     char listen[TM_ADDRESS_MAX];
     struct tm_text fingerprint;
@@ -47,6 +64,11 @@ struct place {
 /* Where the last one listened, so that everybody finds the next; where there was none, where `run` says. */
 static void find_listen(struct tm_cli *cli, struct place *place)
 {
+    const char *given = tm_given_text(cli, "listen");
+    if (given != NULL) {
+        (void)snprintf(place->listen, sizeof place->listen, "%s", given);
+        return;
+    }
     const char *host = cli->env->variable(cli->env, "TIDEMILL_COORDINATOR_HOST");
     if (tm_state_read(cli->env, place->dir, TM_STATE_ADDRESS, place->listen, sizeof place->listen, NULL) == 0) return;
     (void)snprintf(place->listen, sizeof place->listen, "%s:0", host != NULL ? host : "127.0.0.1");
@@ -60,6 +82,21 @@ static bool is_fresh(struct tm_cli *cli, const struct place *place)
     struct tm_env *env = cli->env;
     if (env->file_exists(env, place->record) || env->file_exists(env, place->address)) return false;
     return tm_copy_newest_set(env, place->copies, &set, NULL) == -(int)TM_ENOTFOUND;
+}
+
+/* On standard output, at once: whoever started this waits for it. */
+static void say_bound(void *context, const char *address)
+{
+    const struct place *place = context;
+    const char *colon = strrchr(address, ':');
+    bool beyond = !tm_address_is_loopback(address);
+    (void)printf("the coordinator is at %s; its state is in %s\n"
+                 "on each machine, with a number of its own from 1:\n"
+                 "  tidemill agent --coordinator %s%s --token-file %s --instance N --job JOB.yaml%s%s%s\n",
+                 address, place->dir, beyond ? "HOST" : "127.0.0.1", colon, beyond ? "token" : place->token_file,
+                 beyond ? " \\\n                 --tls instance-N --host ITS-ADDRESS" : "", " --copies ",
+                 beyond ? "SHARED-DIR" : place->copies);
+    (void)fflush(stdout);
 }
 
 static void fill_service(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings,
@@ -95,10 +132,12 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
         .listen = place->listen,
         .record = place->record,
         .copy_folder = place->copies,
-        .tls_folder = settings->netns ? place->tls : NULL,
+        .tls_folder = place->use_tls ? place->tls : NULL,
         .address_file = place->address,
         .owner_dir = place->dir,
-        .stop = &stopping};
+        .stop = &stopping,
+        .bound = place->by_hand && !cli->quiet ? say_bound : NULL,
+        .context = place};
     if (cli->env->variable(cli->env, "TIDEMILL_RUN_MARK") == NULL) out->owner_dir = NULL;
 }
 
@@ -164,26 +203,85 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
     return rc;
 }
 
+/* ---- machines of one's own ---- */
+
+static int tell_prepared(struct tm_cli *cli, const struct tm_coordinator_folder *folder)
+{
+    tm_text_printf(&cli->out, "%s is ready. To each machine N copy, and keep secret:\n  %s/token\n", folder->dir,
+                   folder->dir);
+    if (folder->tls) tm_text_printf(&cli->out, "  %s/tls/instance-N/ (for %d days)\n", folder->dir, TM_TLS_VALID_DAYS);
+    tm_text_puts(&cli->out, "and the job file. Then start the coordinator without --prepare.\n");
+    return 0;
+}
+
+/* How it ended, and the weights of the built-in engine as a checkpoint. */
+static int tell_end(struct tm_cli *cli, const struct place *place, const struct tm_run_settings *settings,
+                    struct tm_error *e)
+{
+    struct tm_run_status status;
+    char hash[33];
+    int rc = tm_run_status_of(cli, place->dir, &status, e);
+    if (rc != 0) return rc;
+    tm_text_printf(&cli->out, "%s at step %" PRIu64 "\n", tm_job_state_name(status.state), status.committed);
+    if (status.state == TM_JOB_FAILED) cli->exit_status = 1;
+    if (status.state == TM_JOB_FINISHED && settings->engine == TM_RUN_GPT) {
+        rc = tm_run_result_gpt(cli->env, place->dir, settings->folder, status.committed, &cli->arena, hash, e);
+        if (rc == 0) tm_text_printf(&cli->out, "weights %s in %s/result\n", hash, place->dir);
+    }
+    tm_run_status_deinit(&status);
+    return rc;
+}
+
+static void fill_place(struct place *place)
+{
+    tm_state_path(place->dir, TM_STATE_RECORD, place->record);
+    tm_state_path(place->dir, TM_STATE_COPIES, place->copies);
+    tm_state_path(place->dir, TM_STATE_ADDRESS, place->address);
+    tm_state_path(place->dir, TM_STATE_JOB, place->job);
+    tm_state_path(place->dir, TM_STATE_TOKEN, place->token_file);
+    tm_state_tls_path(place->dir, TM_STATE_TLS_COORDINATOR, place->tls);
+}
+
+/* The folder is this program's while it serves: nobody else may write to the record. */
+static int serve_by_hand(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings,
+                         struct tm_error *e)
+{
+    struct tm_state_owner owner;
+    int leftovers = 0;
+    int rc = tm_state_own(cli->env, place->dir, &owner, &leftovers, e);
+    if (rc != 0) return rc;
+    rc = serve(cli, place, settings, e);
+    tm_state_disown(cli->env, place->dir);
+    return rc == 0 ? tell_end(cli, place, settings, e) : rc;
+}
+
 int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
 {
     struct sigaction action = {.sa_handler = on_term};
     struct place place = {.dir = tm_given_text(cli, "state")};
+    struct tm_coordinator_folder folder = {.tls = false};
     struct tm_run_settings settings;
+    bool of_run = cli->env->variable(cli->env, "TIDEMILL_RUN_MARK") != NULL;
     (void)sigaction(SIGTERM, &action, NULL);
-    if (place.dir == NULL) return tm_error_set(e, TM_EUSAGE, "a coordinator is started by tidemill run");
-    if (cli->env->variable(cli->env, "TIDEMILL_RUN_MARK") != NULL) (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int rc = tm_state_check(place.dir, e);
+    if (cli->argument_count > 1 || (cli->argument_count == 0 && place.dir == NULL))
+        return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill coordinator JOB.yaml");
+    if (of_run) (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int rc = of_run ? tm_state_check(place.dir, e)
+                    : tm_coordinator_folder_make(cli, cli->argument_count > 0 ? cli->arguments[0] : NULL, &folder, e);
     if (rc != 0) return rc;
-    tm_state_path(place.dir, TM_STATE_RECORD, place.record);
-    tm_state_path(place.dir, TM_STATE_COPIES, place.copies);
-    tm_state_path(place.dir, TM_STATE_TLS, place.tls);
-    tm_state_path(place.dir, TM_STATE_ADDRESS, place.address);
-    tm_state_path(place.dir, TM_STATE_JOB, place.job);
+    if (!of_run) {
+        place.dir = folder.dir;
+        place.by_hand = true;
+        (void)sigaction(SIGINT, &action, NULL);
+        if (tm_given(cli, "prepare")) return tell_prepared(cli, &folder);
+    }
+    fill_place(&place);
     tm_text_init(&place.fingerprint, TM_RUN_FINGERPRINT_MAX);
     tm_run_settings_init(&settings);
     rc = tm_run_settings_load(cli->env, place.dir, &settings, e);
+    place.use_tls = folder.tls || settings.netns;
     find_listen(cli, &place);
-    if (rc == 0) rc = serve(cli, &place, &settings, e);
+    if (rc == 0) rc = of_run ? serve(cli, &place, &settings, e) : serve_by_hand(cli, &place, &settings, e);
     tm_run_settings_deinit(&settings);
     tm_text_deinit(&place.fingerprint);
     return rc;

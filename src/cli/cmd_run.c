@@ -8,11 +8,11 @@
 #include "cli/run_plan.h"
 #include "cli/run_result.h"
 #include "cli/run_summary.h"
+#include "cli/run_tls.h"
 #include "cloud/local_cloud.h"
 #include "run/run_tap.h"
 #include "run/supervisor.h"
 #include "store/copy_file.h"
-#include "wire/tls.h"
 
 #include <errno.h>
 #include <ftw.h>
@@ -73,6 +73,7 @@ struct run {
     struct tm_run_settings settings;
     struct tm_run_plan plan;
     struct tm_state_owner owner;
+    struct tm_run_tls tls;
     bool owned;
     char token[TM_STATE_TOKEN_MAX];
     const char *program;
@@ -292,7 +293,6 @@ static int write_settings(const struct run *run, struct tm_error *e)
 static int prepare_folder(struct run *run, struct tm_error *e)
 {
     struct tm_env *env = run->cli->env;
-    char path[TM_STATE_PATH_MAX];
     int leftovers = 0;
     int rc = tm_state_own(env, run->dir, &run->owner, &leftovers, e);
     if (rc != 0) return rc;
@@ -305,11 +305,8 @@ static int prepare_folder(struct run *run, struct tm_error *e)
     if (rc == 0) rc = tm_state_token(env, run->dir, run->token, e);
     if (rc == 0) rc = tm_token_job(run->token, &run->settings.job, e);
     if (rc == 0) rc = write_settings(run, e);
-    tm_state_path(run->dir, TM_STATE_TLS, path);
-    if (rc == 0 && run->settings.netns) {
-        rc = tm_tls_make_job(env, path, e);
-        if (rc == -(int)TM_EEXISTS) rc = 0;
-    }
+    if (rc == 0 && run->settings.netns) /* new each time: all who use them are started anew */
+        rc = tm_run_tls_make(env, run->dir, &run->tls, e);
     if (rc == 0 && !run->resumed && !run->plan.speed_unknown)
         rc = tm_run_predictions_save(env, run->dir, &run->plan, e);
     if (rc == 0) rc = tm_cloud_account_read(env, run->dir, &run->account, e);
@@ -361,7 +358,9 @@ static int open_cloud(struct run *run, struct tm_error *e)
                                        .seed = (uint64_t)fleet->seed,
                                        .no_losses = run->settings.no_losses,
                                        .netns = run->settings.netns,
-                                       .link_bits_per_s = run->settings.link_bit_s};
+                                       .link_bits_per_s = run->settings.link_bit_s,
+                                       .prepare = run->settings.netns ? tm_run_tls_issue : NULL,
+                                       .context = &run->tls};
     rc = tm_local_cloud_create(run->cli->env, &options, &run->cloud, e);
     if (rc == 0 && tm_local_cloud_leftovers(run->cloud) > 0)
         tm_log(TM_LOG_WARN, "an earlier run left %d processes and namespaces of instances, which are removed",
@@ -386,7 +385,7 @@ static int tell_command(const struct run *run, struct tm_error *e)
 static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_error *e)
 {
     static char tls[TM_STATE_PATH_MAX];
-    tm_state_path(run->dir, TM_STATE_TLS, tls);
+    tm_state_tls_path(run->dir, TM_STATE_TLS_CLOUD, tls);
     int rc = open_cloud(run, e);
     if (rc != 0) return rc;
     char host[TM_ADDRESS_MAX];
@@ -585,6 +584,8 @@ static void free_all(struct run *run)
 {
     tm_live_view_destroy(run->view);
     tm_run_output_destroy(run->output);
+    tm_run_tls_deinit(&run->tls);
+    if (run->owned && run->settings.netns) tm_run_tls_remove(run->dir);
     if (run->owned) tm_state_disown(run->cli->env, run->dir);
     tm_trace_deinit(&run->trace);
     tm_run_plan_deinit(&run->plan);

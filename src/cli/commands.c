@@ -366,6 +366,30 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_report,
     },
     {
+        .name = "coordinator",
+        .summary = "coordinate a job on machines of your own",
+        .arguments = "[JOB.yaml]",
+        .description =
+            "Keeps a job together whose machines are there already: it waits for agents (tidemill agent), one on each "
+            "machine, uses all that come, and goes on with those that are left when some go. It keeps the job's "
+            "record, "
+            "join token and certificates in a state folder; started again on the same folder it goes on where it was. "
+            "tidemill status, events and stop work with --state DIR. It ends when the job does; SIGTERM and Ctrl-C "
+            "stop "
+            "the job in order, the second time at once. tidemill run starts one by itself.\n\n"
+            "On one machine the defaults do. To be reached from others give --listen with an address of this machine: "
+            "then certificates are made, a key for each of --instances machines, which hold for 30 days. With "
+            "--prepare "
+            "it stops there, so that the token and each machine's folder tls/instance-N can be copied first. To make "
+            "new "
+            "certificates, remove the folder tls. Copy sets need a folder that all machines share (--copies).",
+        .examples = "  tidemill coordinator job.yaml --state s --listen 127.0.0.1:7070\n"
+                    "  tidemill coordinator job.yaml --state s --listen 10.0.0.5:7070 --copies /mnt/shared --prepare\n"
+                    "  tidemill coordinator job.yaml --state s --listen 10.0.0.5:7070\n",
+        .options = tm_coordinator_command_options,
+        .run = tm_cmd_coordinator,
+    },
+    {
         .name = "agent",
         .summary = "take part in a run: one on every instance",
         .arguments = "[-- COMMAND...]",
@@ -376,12 +400,15 @@ const struct tm_command tm_commands[] = {
             "behind --, which finds TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
             "TIDEMILL_INCARNATION, TIDEMILL_HOST, TIDEMILL_COPIES, TIDEMILL_TLS and TIDEMILL_STATE among its "
             "variables (libtidemill reads them).\n\n"
-            "tidemill run starts agents on the local cloud by itself. On machines of your own: start one on each, with "
-            "a number of its own. Off loopback the job's certificates are needed (--tls). A worker that fails again "
-            "and again ends the agent with status 1.",
+            "tidemill run starts agents on the local cloud by itself. On machines of your own: start tidemill "
+            "coordinator "
+            "on one, and an agent on each, with a number of its own. Off loopback the machine's certificate is needed "
+            "(--tls). What is in the way of the coordinator is said once; after --give-up without one, or when the "
+            "worker fails again and again, or when the coordinator refuses this machine (another job file, another "
+            "program, another token), the agent ends with status 1.",
         .examples =
-            "  tidemill agent --coordinator 10.0.0.5:7070 --token-file token --instance 3 --tls tls \\\n"
-            "                 --host 10.0.0.8 --notice aws --job job.yaml\n"
+            "  tidemill agent --coordinator 10.0.0.5:7070 --token-file token --instance 3 --tls instance-3 \\\n"
+            "                 --host 10.0.0.8 --copies /mnt/shared --notice aws --job job.yaml\n"
             "  tidemill agent --coordinator 127.0.0.1:7070 --token-file token --instance 1 -- python train.py\n",
         .options = tm_agent_command_options,
         .run = tm_cmd_agent,
@@ -414,11 +441,6 @@ const struct tm_command tm_commands[] = {
 };
 
 const struct tm_command tm_plumbing_commands[] = {
-    {.name = "coordinator",
-     .summary = "the coordinator of a run, for the program itself",
-     .description = "Started by tidemill run.",
-     .options = tm_coordinator_command_options,
-     .run = tm_cmd_coordinator},
     {.name = "worker",
      .summary = "the worker of an instance, for the program itself",
      .description = "Started by tidemill agent.",

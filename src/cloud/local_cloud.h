@@ -43,6 +43,9 @@ struct tm_local_options {
     bool no_losses;          /* what came stays */
     bool netns;              /* each in a network namespace of its own; needs root, ip and tc */
     int64_t link_bits_per_s; /* netns: each way; 0: not shaped */
+    /* Before an instance is started: what it needs; NULL: nothing. */
+    int (*prepare)(void *context, uint64_t id, struct tm_error *e);
+    void *context;
 };
 
 /* The caller owns the result (its `destroy`). -TM_EBUSY: another program runs a cloud in the same state folder. */

@@ -81,7 +81,9 @@ static int start(struct tm_local__cloud *local, struct tm_local__place *place, c
         int rc = env->file_write(env, output, "", 0, e); /* makes the folder */
         if (rc != 0) return rc;
     }
-    int rc = env->process_start_with(env, &options, &instance->pid, e);
+    int rc = 0;
+    if (local->options.prepare != NULL) rc = local->options.prepare(local->options.context, instance->id, e);
+    if (rc == 0) rc = env->process_start_with(env, &options, &instance->pid, e);
     if (rc != 0) return rc;
     rc = env->process_handle(env, instance->pid, &place->handle, e);
     if (rc == 0) rc = env->process_started(env, instance->pid, &place->pid_start, e);

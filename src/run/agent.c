@@ -196,6 +196,7 @@ void tm_agent_receive(struct tm_agent *agent, int64_t now_ms, const tm_message *
         break;
     case TMW__ENVELOPE__BODY_REFUSE:
         agent->stopped = true;
+        (void)snprintf(agent->refused, sizeof agent->refused, "%s", message->refuse->reason);
         tm_outbox_add(out, TM_AGENT_STOP, NULL, 0, 1, 0);
         break;
     case TMW__ENVELOPE__BODY_AGENT_ORDER:

@@ -37,6 +37,7 @@ struct tm_worker_end {
 enum { TM_AGENT_RESTARTS_KEPT = 16 };
 
 struct tm_agent {
+    char refused[TM_MESSAGE_STRING_MAX + 1]; /* why the coordinator refused us; "": it did not */
     struct tm_agent_options options;
     struct tm_peer self;
     struct tm_peer coordinator;

@@ -20,6 +20,8 @@ struct tm_coordinator_service {
     const volatile int *stop;     /* counted up by a signal handler: 1 stop in order, 2 at once; NULL: never */
     const struct tm_run_job *job; /* put into the record, for views; NULL: not */
     struct tm_run_hook hook;
+    void (*bound)(void *context, const char *address); /* told where it listens, once; NULL: nobody */
+    void *context;
 };
 
 /* Runs until the job is finished, stopped or has failed and its workers have gone, or *stop is 2. */
@@ -38,11 +40,12 @@ struct tm_agent_service {
     const char *worker_file;                /* its pid and start are written there; NULL: not */
     const struct tm_notice_options *notice; /* where the cloud says that the instance goes; NULL: nowhere */
     int64_t notice_ms;                      /* how long SIGTERM leaves */
+    int64_t give_up_ms;                     /* without word from a coordinator; 0: never */
     const volatile int *terminating;        /* set on SIGTERM: a notice; the second time: stop at once */
 };
 
-/* Runs until the job is done or the instance goes. -TM_EPEER: the worker fails again and again, or the coordinator
- * refused us. */
+/* Runs until the job is done or the instance goes. -TM_EPEER: the worker fails again and again, the coordinator refused
+ * us, or there was none for too long. What is in the way of a connection is logged, once. */
 int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct tm_error *e);
 
 #endif

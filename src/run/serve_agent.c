@@ -16,6 +16,7 @@ enum {
     VARIABLES_MAX = 128,
     DEATH_LIMIT_MS = 5000,
     LINGER_MS = 60000,
+    TELL_MS = 60000,
     OUTPUT_BYTES = 16 << 10
 };
 enum { STATUS_NOT_FOUND = 127 };
@@ -34,7 +35,10 @@ struct service {
     uint64_t incarnation;
     size_t output_begin; /* of its output file: what stands before is of earlier ones */
     bool ends;
-    int heard; /* of SIGTERM */
+    int heard;                    /* of SIGTERM */
+    int64_t contact_ms;           /* when a coordinator last had us */
+    int64_t told_ms;              /* when it was last said what is in the way */
+    char told[TM_ERROR_TEXT_MAX]; /* that */
 };
 
 static int64_t now_ms(const struct service *s)
@@ -195,6 +199,36 @@ static void watch_notice(struct service *s)
     carry_out(s);
 }
 
+/* What is in the way of a coordinator is said once, not each time it is tried; and not tried for ever. */
+static void watch_contact(struct service *s)
+{
+    if (s->agent.registered) {
+        if (s->told[0] != '\0') tm_log(TM_LOG_INFO, "the coordinator answers");
+        s->told[0] = '\0';
+        s->contact_ms = now_ms(s);
+        return;
+    }
+    const char *trouble = tm_links_trouble(s->links);
+    bool news = trouble[0] != '\0' && strcmp(trouble, s->told) != 0;
+    if (news && (s->told[0] == '\0' || now_ms(s) - s->told_ms >= TELL_MS)) {
+        (void)snprintf(s->told, sizeof s->told, "%s", trouble);
+        s->told_ms = now_ms(s);
+        tm_log(TM_LOG_WARN, "no coordinator yet: %s", trouble);
+    }
+    if (s->given->give_up_ms > 0 && now_ms(s) - s->contact_ms > s->given->give_up_ms) s->ends = s->went_bad = true;
+}
+
+static int say_bad(const struct service *s, struct tm_error *e)
+{
+    if (s->agent.gave_up)
+        return tm_error_set(e, TM_EPEER, "the worker ended %zu times; its output says why", s->agent.restart_count);
+    if (s->agent.refused[0] != '\0')
+        return tm_error_set(e, TM_EPEER, "the coordinator refused us: %s", s->agent.refused);
+    const char *trouble = tm_links_trouble(s->links);
+    return tm_error_set(e, TM_EPEER, "no coordinator within %lld s: %s", (long long)(s->given->give_up_ms / 1000),
+                        trouble[0] != '\0' ? trouble : "it does not answer");
+}
+
 /* ---- the loop ---- */
 
 static void wait_for_anything(struct service *s)
@@ -218,6 +252,7 @@ static void loop(struct service *s)
         watch_worker(s);
         watch_signals(s);
         watch_notice(s);
+        watch_contact(s);
         tm_agent_tick(&s->agent, now_ms(s), &s->out);
         carry_out(s);
     }
@@ -245,11 +280,9 @@ int tm_agent_serve(struct tm_env *env, struct tm_agent_service *service, struct 
     if (rc == 0 && service->notice != NULL) rc = tm_notice_reader_create(env, service->notice, &s.reader, e);
     if (rc == 0) {
         tm_agent_init(&s.agent, &options);
+        s.contact_ms = now_ms(&s);
         loop(&s);
-        if (s.went_bad)
-            rc = s.agent.gave_up ? tm_error_set(e, TM_EPEER, "the worker ended %zu times; its output says why",
-                                                s.agent.restart_count)
-                                 : tm_error_set(e, TM_EPEER, "the coordinator refused us: is it the right token?");
+        if (s.went_bad) rc = say_bad(&s, e);
     }
     tm_notice_reader_destroy(s.reader);
     tm_links_destroy(s.links);

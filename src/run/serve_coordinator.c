@@ -181,6 +181,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
+    if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
     if (rc == 0 && s->given->address_file != NULL) {
         const char *address = tm_links_address(s->links);
         rc = s->env->file_write(s->env, s->given->address_file, address, strlen(address), e);

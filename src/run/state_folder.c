@@ -194,6 +194,12 @@ void tm_state_disown(struct tm_env *env, const char *dir)
 
 /* ---- workers ---- */
 
+void tm_state_tls_path(const char *dir, const char *member, char out[TM_STATE_PATH_MAX])
+{
+    (void)snprintf(out, TM_STATE_PATH_MAX, "%.*s/%s/%.40s", TM_STATE_PATH_MAX - NAME_ROOM, dir, names[TM_STATE_TLS],
+                   member);
+}
+
 void tm_state_worker_path(const char *dir, uint64_t instance, char out[TM_STATE_PATH_MAX])
 {
     (void)snprintf(out, TM_STATE_PATH_MAX, "%.*s/%s/worker-%" PRIu64, TM_STATE_PATH_MAX - NAME_ROOM, dir,

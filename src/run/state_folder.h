@@ -4,7 +4,7 @@
  *     token          the join token, for the owner alone     address       HOST:PORT of the coordinator
  *     api            where the status API is, and its credential, for the owner alone
  *     record         the job's record (store/record.h)       copies/       copy sets in files
- *     tls/           the job's own authority                 logs/         outputs of coordinator and instances
+ *     tls/           a certificate for each member           logs/         outputs of coordinator and instances
  *     cloud/         of the cloud: its state, what it has billed (account), workers' pids
  *     owner          pid, start and mark of the program that runs it; gone when none does
  *     result/        the weights at the end, as a checkpoint
@@ -16,6 +16,8 @@
 #define TM_RUN_STATE_FOLDER_H
 
 #include "base/env.h"
+
+#include <inttypes.h>
 
 enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 64 };
 
@@ -48,6 +50,11 @@ enum tm_state_file {
 
 /* "DIR/token" and so on. A path that does not fit is cut, and then not found: check the folder with tm_state_check. */
 void tm_state_path(const char *dir, enum tm_state_file file, char out[TM_STATE_PATH_MAX]);
+/* "DIR/tls/MEMBER": the folder with that member's certificate. */
+#define TM_STATE_TLS_COORDINATOR "coordinator"
+#define TM_STATE_TLS_CLOUD       "cloud"
+#define TM_STATE_TLS_INSTANCE    "instance-%" PRIu64
+void tm_state_tls_path(const char *dir, const char *member, char out[TM_STATE_PATH_MAX]);
 /* -TM_ELIMIT: the folder's name is too long. */
 int tm_state_check(const char *dir, struct tm_error *e);
 

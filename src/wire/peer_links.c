@@ -284,6 +284,8 @@ static size_t queued(const struct link *link)
 /* Of a connection that we were to make it is kept why it was not made. */
 static void break_link(struct tm_links *links, struct link *link, const char *why)
 {
+    const char *colon = strstr(why, ": "); /* behind "send" or "receive", which say nothing here */
+    if (link->connecting && colon != NULL) why = colon + 2;
     link->broken = true;
     if (link->address[0] != '\0' && !link->proof.proven)
         (void)snprintf(links->trouble, sizeof links->trouble, "%.100s: %.300s", link->address, why);

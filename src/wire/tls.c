@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PEM_MAX = 1 << 16, VALID_DAYS = 3650, PATH_BYTES = 4096, READ_BYTES = 1 << 14 };
+enum { PEM_MAX = 1 << 16, PATH_BYTES = 4096, READ_BYTES = 1 << 14 };
 
 struct tm_tls {
     SSL_CTX *context;
@@ -53,7 +53,7 @@ static X509 *make_certificate(struct tm_env *env, EVP_PKEY *key, const char *nam
     bool good = X509_set_version(certificate, 2) == 1 &&
                 ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), env->random_u64(env) >> 1) == 1 &&
                 X509_gmtime_adj(X509_getm_notBefore(certificate), -86400) != NULL &&
-                X509_gmtime_adj(X509_getm_notAfter(certificate), 86400L * VALID_DAYS) != NULL &&
+                X509_gmtime_adj(X509_getm_notAfter(certificate), 86400L * TM_TLS_VALID_DAYS) != NULL &&
                 X509_set_pubkey(certificate, key) == 1 &&
                 X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0) == 1 &&
                 X509_set_issuer_name(certificate, issuer == NULL ? subject : X509_get_subject_name(issuer)) == 1;
@@ -93,28 +93,58 @@ static int write_pem(struct tm_env *env, const char *folder, const char *name, X
     return rc;
 }
 
+struct tm_tls_authority {
+    EVP_PKEY *key;
+    X509 *certificate;
+};
+
+void tm_tls_authority_destroy(struct tm_tls_authority *authority)
+{
+    if (authority == NULL) return;
+    X509_free(authority->certificate);
+    EVP_PKEY_free(authority->key);
+    tm_free(authority);
+}
+
+int tm_tls_authority_create(struct tm_env *env, struct tm_tls_authority **out, struct tm_error *e)
+{
+    struct tm_tls_authority *authority = tm_calloc(1, sizeof *authority);
+    if (authority == NULL) return tm_error_nomem(e);
+    authority->key = EVP_EC_gen("P-256");
+    if (authority->key != NULL)
+        authority->certificate = make_certificate(env, authority->key, "tidemill job authority", NULL, authority->key);
+    if (authority->certificate == NULL) {
+        tm_tls_authority_destroy(authority);
+        return failed(e, TM_EINTERNAL, "making certificates");
+    }
+    *out = authority;
+    return 0;
+}
+
+int tm_tls_authority_issue(struct tm_tls_authority *authority, struct tm_env *env, const char *folder, const char *name,
+                           struct tm_error *e)
+{
+    int rc = 0;
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *certificate = key == NULL ? NULL : make_certificate(env, key, name, authority->certificate, authority->key);
+    if (certificate == NULL) rc = failed(e, TM_EINTERNAL, "making certificates");
+    if (rc == 0) rc = write_pem(env, folder, "node.key", NULL, key, e);
+    if (rc == 0) rc = write_pem(env, folder, "node.pem", certificate, NULL, e);
+    if (rc == 0) rc = write_pem(env, folder, "ca.pem", authority->certificate, NULL, e);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+    return rc;
+}
+
 int tm_tls_make_job(struct tm_env *env, const char *folder, struct tm_error *e)
 {
     char path[PATH_BYTES];
+    struct tm_tls_authority *authority = NULL;
     (void)snprintf(path, sizeof path, "%s/ca.pem", folder);
     if (env->file_exists(env, path)) return tm_error_set(e, TM_EEXISTS, "%s: is there already", path);
-    EVP_PKEY *authority_key = EVP_EC_gen("P-256");
-    EVP_PKEY *node_key = EVP_EC_gen("P-256");
-    X509 *authority = NULL;
-    X509 *node = NULL;
-    int rc = 0;
-    if (authority_key != NULL && node_key != NULL)
-        authority = make_certificate(env, authority_key, "tidemill job authority", NULL, authority_key);
-    if (authority != NULL) node = make_certificate(env, node_key, "tidemill job member", authority, authority_key);
-    if (node == NULL) rc = failed(e, TM_EINTERNAL, "making certificates");
-    if (rc == 0) rc = write_pem(env, folder, "ca.key", NULL, authority_key, e);
-    if (rc == 0) rc = write_pem(env, folder, "node.key", NULL, node_key, e);
-    if (rc == 0) rc = write_pem(env, folder, "node.pem", node, NULL, e);
-    if (rc == 0) rc = write_pem(env, folder, "ca.pem", authority, NULL, e);
-    X509_free(node);
-    X509_free(authority);
-    EVP_PKEY_free(node_key);
-    EVP_PKEY_free(authority_key);
+    int rc = tm_tls_authority_create(env, &authority, e);
+    if (rc == 0) rc = tm_tls_authority_issue(authority, env, folder, "tidemill job member", e);
+    tm_tls_authority_destroy(authority);
     return rc;
 }
 

@@ -1,7 +1,8 @@
 /* TLS 1.3 with certificates of the job on both sides (OpenSSL). Bytes in, bytes out: no sockets here.
  *
- * Each job has a certificate authority of its own, made when the job is; whoever holds a certificate of it may connect,
- * nobody else. That one may then join is decided by the join token: link_proof.h. */
+ * Each job has a certificate authority of its own, made when the job is, and each member a key and a certificate of it
+ * that holds for some weeks; whoever has one may connect, nobody else. That one may then join is decided by the join
+ * token: link_proof.h. */
 #ifndef TM_WIRE_TLS_H
 #define TM_WIRE_TLS_H
 
@@ -15,8 +16,19 @@ struct tm_tls_session;
 
 enum { TM_TLS_BINDING_BYTES = 32 };
 
-/* Makes a job's authority and one certificate for its members under `folder` (ca.pem, ca.key, node.pem, node.key; keys
- * readable by the owner alone). -TM_EEXISTS: there is one already. */
+/* A job's authority. Its key is in the memory of whoever made it and nowhere else: when that is gone, no more
+ * certificates can be made, and none of another. */
+struct tm_tls_authority;
+enum { TM_TLS_VALID_DAYS = 30 };
+
+int tm_tls_authority_create(struct tm_env *env, struct tm_tls_authority **out, struct tm_error *e);
+void tm_tls_authority_destroy(struct tm_tls_authority *authority); /* NULL is allowed */
+/* Makes a key and a certificate for one member, named `name`, and writes them to `folder` with the authority's own
+ * certificate: ca.pem, node.pem and node.key, the last readable by the owner alone. What is there is replaced. */
+int tm_tls_authority_issue(struct tm_tls_authority *authority, struct tm_env *env, const char *folder, const char *name,
+                           struct tm_error *e);
+
+/* An authority and one certificate, for members that share it. -TM_EEXISTS: there is one already. */
 int tm_tls_make_job(struct tm_env *env, const char *folder, struct tm_error *e);
 /* Reads ca.pem, node.pem and node.key. The caller owns the result. */
 int tm_tls_load(struct tm_env *env, const char *folder, struct tm_tls **out, struct tm_error *e);

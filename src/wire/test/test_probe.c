@@ -139,7 +139,7 @@ static struct tm_tls *make_tls(const char *folder)
 
 static void remove_tls(struct tm_tls *tls, const char *folder)
 {
-    static const char *const files[] = {"/ca.pem", "/ca.key", "/node.pem", "/node.key", ""};
+    static const char *const files[] = {"/ca.pem", "/node.pem", "/node.key", ""};
     for (size_t i = 0; i < TM_COUNT(files); i++) {
         char path[300];
         (void)snprintf(path, sizeof path, "%s%s", folder, files[i]);

@@ -118,6 +118,7 @@ static void test_tls(void **state)
     assert_int_equal(tm_tls_make_job(env, here, &e), -(int)TM_EEXISTS);
     assert_int_equal(tm_tls_make_job(env, there, &e), 0);
     struct stat status;
+    assert_int_equal(stat(tm_tempdir_path(&dir, "here/ca.key"), &status), -1); /* nobody can make another */
     assert_int_equal(stat(tm_tempdir_path(&dir, "here/node.key"), &status), 0);
     assert_int_equal(status.st_mode & 0077, 0); /* for the owner alone */
     assert_row(tm_tls_load(env, here, &ours, &e) == 0, "%s", e.text);
