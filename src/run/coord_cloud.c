@@ -41,7 +41,10 @@ static void instance_ended(struct tm_coordinator *c, int64_t now_ms, uint64_t id
         if (c->started.members[i].id == id) c->started_dead[i] = true;
     for (enum tm_role role = TM_ROLE_AGENT; role <= TM_ROLE_WORKER; role++) {
         struct known *k = tm_coord__find(c, role, id);
-        if (k == NULL || k->peer.incarnation == 0) continue;
+        if (k == NULL) k = tm_coord__add(c, role, id);
+        if (k == NULL) continue;
+        k->gone = true;
+        if (k->peer.incarnation == 0) continue;
         tm_coord__process_dead(c, k->peer.id, k->peer.incarnation);
         tm_coord__lost(c, now_ms, k, true, out);
     }

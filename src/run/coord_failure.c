@@ -6,7 +6,8 @@
  * count back: a job that dies at the same step every time gets nowhere, though it does earlier steps again.
  *
  * While some machine has not failed since the last new step, the fault may be one machine's alone: then there are more
- * tries, and one that was refused counts for nothing. */
+ * tries, and one that was refused counts for nothing. Where nobody else is here, refusals need as many tries, too:
+ * others may come. */
 #include "base/end_words.h"
 #include "run/coord_internal.h"
 
@@ -84,14 +85,15 @@ void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t 
     struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, id);
     if (agent != NULL) agent->failed_in = c->failures_past + 1;
     bool alone = others_are_well(c);
-    if (alone && agent != NULL && agent->refused == body->ended_incarnation) return;
+    bool refused = agent != NULL && agent->refused == body->ended_incarnation;
+    if (alone && refused) return;
     int64_t ago_ms = (int64_t)(body->ended_ago_ms & INT32_MAX) + (int64_t)(body->ended_ran_ms & INT32_MAX);
     if (c->failures == 0 || now_ms - ago_ms > c->failed_ms) {
         c->failures++;
         c->failed_ms = now_ms;
         c->failed_step = c->highest;
     }
-    uint32_t limit = c->options.failures_max * (alone ? TRIES_OF_ONE_MACHINE : 1);
+    uint32_t limit = c->options.failures_max * (alone || refused ? TRIES_OF_ONE_MACHINE : 1);
     record_failure(c, id, body, limit, out);
     if (limit > 0 && c->failures >= limit) give_up(c, now_ms, id, body, out);
 }

@@ -52,6 +52,7 @@ struct copy_held {
 struct known {
     struct tm_peer peer;
     bool registered;         /* holds a lease */
+    bool gone;               /* the cloud told this process that its machine has ended: it cannot come back */
     uint64_t past[PAST_MAX]; /* incarnations that are dead: what still comes from them is old */
     size_t past_next;
     uint64_t round; /* of challenges */

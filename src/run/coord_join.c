@@ -175,6 +175,7 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         if (c->known_count == KNOWN_MAX) refuse(c, &from, "too many workers for one job", out);
         return;
     }
+    if (k->gone) return; /* a late word, or a replayed one, of a machine that is not there any more */
     for (size_t i = 0; i < PAST_MAX; i++)
         if (k->past[i] == from.incarnation) return; /* a late word of the dead */
     if (k->peer.incarnation != from.incarnation) replace_process(c, now_ms, k, from.incarnation, out);

@@ -415,6 +415,15 @@ static void other_job(struct sim *sim)
     expect(sim, seated(sim) == 4, "the others do not train");
 }
 
+/* It is refused again and again while nobody else is here: that is not the job's failure. */
+static void other_job_alone(struct sim *sim)
+{
+    sim_add_instance(sim)->other_job = true;
+    sim_run_until(sim, 20000);
+    start_with(sim, 4);
+    until_step(sim, 10);
+}
+
 static void arrivals(struct sim *sim)
 {
     start_with(sim, 2);
@@ -828,6 +837,7 @@ const struct scenario scenarios[] = {
     {"slow-clocks", "the same, and the clocks of those who train run 5% slow", short_steps, slow_clocks},
     {"orphans-disk-lost", "the same, and then the coordinator's disk is lost", long_job, orphans_and_disk_lost},
     {"other-job", "a machine has another job file", NULL, other_job},
+    {"other-job-alone", "a machine with another job file is the only one for a while", NULL, other_job_alone},
     {"arrivals", "workers arrive one after the other", NULL, arrivals},
     {"stop", "the job is stopped, and goes on with other machines", NULL, stop_and_go_on},
     {"stop-memory", "the same, with copies in memory only otherwise", without_files, stop_and_go_on},

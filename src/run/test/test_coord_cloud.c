@@ -3,6 +3,7 @@
 #include "base/test/harness.h"
 #include "run/cloud_link.h"
 #include "run/coordinator.h"
+#include "wire/proof.h"
 
 static const struct tm_coordinator_options options = {.job = 1,
                                                       .incarnation = 5,
@@ -198,4 +199,56 @@ static void test_silence(void **state)
     teardown(&p);
 }
 
-TM_TEST_MAIN(TM_TEST(test_order), TM_TEST(test_old_report), TM_TEST(test_wrong_token), TM_TEST(test_silence))
+/* Says hello for a worker of this instance, and again with the nonce that it is asked for; is it welcome? */
+static bool welcomed(struct pair *p, uint64_t id)
+{
+    struct tm_peer from = {.role = TM_ROLE_WORKER, .id = id, .incarnation = 77};
+    struct tm_peer to = {.role = TM_ROLE_COORDINATOR};
+    struct tm_arena arena;
+    uint64_t nonce = 0;
+    bool welcome = false;
+    tm_arena_init(&arena, 1 << 20);
+    for (int i = 0; i < 2; i++) {
+        struct tm_outbox out;
+        Tmw__Hello hello = TMW__HELLO__INIT;
+        uint8_t proof[TM_PROOF_BYTES];
+        tm_message message = tm_message_make(1, &from, &to);
+        tm_message *answer = NULL;
+        tm_outbox_init(&out);
+        tm_proof_put_hello("t", 1, &from, nonce, proof, &hello);
+        message.body_case = TMW__ENVELOPE__BODY_HELLO;
+        message.hello = &hello;
+        tm_coordinator_receive(p->coordinator, p->now_ms, &message, &out);
+        for (size_t a = 0; a < out.count; a++) {
+            if (out.actions[a].kind != TM_ACTION_SEND) continue;
+            const void *data = tm_outbox_data(&out, &out.actions[a]);
+            assert_int_equal(tm_message_unpack(data, out.actions[a].length, &arena, &answer, NULL), 0);
+            if (answer->body_case == TMW__ENVELOPE__BODY_CHALLENGE) nonce = answer->challenge->nonce;
+            welcome = welcome || answer->body_case == TMW__ENVELOPE__BODY_WELCOME;
+        }
+        tm_outbox_deinit(&out);
+    }
+    tm_arena_deinit(&arena);
+    return welcome;
+}
+
+/* A hello of a machine that is gone came late: nobody is here. */
+static void test_late_hello(void **state)
+{
+    (void)state;
+    struct pair p;
+    setup(&p, "t");
+    join(&p);
+    Tmw__Instance instance = TMW__INSTANCE__INIT;
+    instance.id = 3;
+    instance.start_ms = 5;
+    instance.end_ms = 90;
+    report(&p, &instance, 1);
+    assert_false(welcomed(&p, 3));
+    assert_int_equal(tm_coordinator_look(p.coordinator).workers, 0);
+    assert_true(welcomed(&p, 4)); /* of whom the cloud has not spoken yet */
+    teardown(&p);
+}
+
+TM_TEST_MAIN(TM_TEST(test_order), TM_TEST(test_old_report), TM_TEST(test_wrong_token), TM_TEST(test_silence),
+             TM_TEST(test_late_hello))
