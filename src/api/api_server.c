@@ -34,7 +34,7 @@ static int listen_and_tell(struct tm_api_server *server, const char *state_dir, 
     int rc = tm_http_server_open(server->http, "127.0.0.1:0", &listener, bound, &number, e);
     if (rc != 0) return rc;
     (void)snprintf(text, sizeof text, "%s %s", bound, server->credential);
-    return tm_state_write(server->env, state_dir, TM_STATE_API, text, true, e);
+    return tm_state_write(server->env, state_dir, TM_STATE_API, text, e);
 }
 
 int tm_api_server_create(struct tm_env *env, const char *state_dir, struct tm_api_server **out, struct tm_error *e)

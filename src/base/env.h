@@ -24,6 +24,9 @@ struct tm_part {
 /* A piece of what is read. */
 typedef int (*tm_piece_f)(void *context, const void *data, size_t length, struct tm_error *e);
 
+/* A name in a folder. */
+typedef int (*tm_name_f)(void *context, const char *name, struct tm_error *e);
+
 /* A handle to be watched. */
 struct tm_watch {
     int handle;
@@ -56,15 +59,19 @@ struct tm_env {
 
     /* Files. file_read appends to `out` (whose limit applies: -TM_ELIMIT names file and limit before reading a byte
      * too many). file_write replaces the whole file or leaves it as it was: new name, synced, renamed; it makes
-     * missing folders, follows links, and writes straight into what is no file (a pipe, a device). file_write_parts is
-     * the same for data that lies in several places. file_write_blocks and file_read_blocks are for large files: past
-     * the page cache (O_DIRECT) where the file system can do that, through it where it refuses; `out_direct` says
-     * which. `data` is on a page of 4096 bytes; what is written is whole pages, and the room to read into too.
-     * file_read_blocks reads the whole file (-TM_ELIMIT: it has more bytes than there is room) and shows `piece` what
-     * has come, in order, while it is still near: not 0 ends the reading. file_remove removes an empty folder, too; of
-     * a missing file it is 0. file_map shows a file's bytes without reading them all, until file_unmap. */
+     * missing folders, follows links, and writes straight into what is no file (a pipe, a device). file_write_private
+     * is the same for what is the owner's alone: the file gets mode 0600, folders that it makes 0700. file_write_parts
+     * is the same for data that lies in several places. file_write_blocks and file_read_blocks are for large files:
+     * past the page cache (O_DIRECT) where the file system can do that, through it where it refuses; `out_direct` says
+     * which; both are private, too. `data` is on a page of 4096 bytes; what is written is whole pages, and the room to
+     * read into too. file_read_blocks reads the whole file (-TM_ELIMIT: it has more bytes than there is room) and shows
+     * `piece` what has come, in order, while it is still near: not 0 ends the reading. file_remove removes an empty
+     * folder, too; of a missing file it is 0. A pipe is read where somebody writes to it; others are not waited for.
+     * file_map shows a file's bytes without reading them all, until file_unmap. */
     int (*file_read)(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e);
     int (*file_write)(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e);
+    int (*file_write_private)(struct tm_env *env, const char *path, const char *data, size_t length,
+                              struct tm_error *e);
     int (*file_write_parts)(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
                             struct tm_error *e);
     int (*file_write_blocks)(struct tm_env *env, const char *path, const void *data, size_t length, bool *out_direct,
@@ -76,6 +83,12 @@ struct tm_env {
     int (*file_map)(struct tm_env *env, const char *path, const void **out_data, size_t *out_length,
                     struct tm_error *e);
     void (*file_unmap)(struct tm_env *env, const void *data, size_t length);
+    /* Locks the file, which is made where it is missing, private as above, until file_unlock or the end of the program:
+     * -TM_EBUSY where another has it. What is started meanwhile does not inherit it. */
+    int (*file_lock)(struct tm_env *env, const char *path, int *out_handle, struct tm_error *e);
+    void (*file_unlock)(struct tm_env *env, int handle);
+    /* Every name in a folder, in no order; a result of `take` other than 0 ends it. */
+    int (*folder_each)(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e);
 
     /* Network: streams over TCP, non-blocking. Addresses are "HOST:PORT"; port 0 at listen picks a free one and
      * `bound` tells which; on the machine itself also "unix:PATH". connect waits up to 10 s. accept, send and receive

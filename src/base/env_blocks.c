@@ -48,9 +48,9 @@ int tm_env__file_write_blocks(struct tm_env *env, const char *path, const void *
                               struct tm_error *e)
 {
     char fresh[TM_ENV__FRESH_MAX];
-    int rc = tm_env__make_parents(path, e);
+    int rc = tm_env__make_parents(path, 0700, e);
     if (rc != 0) return rc;
-    int fd = tm_env__open_fresh(env, path, fresh);
+    int fd = tm_env__open_fresh(env, path, 0600, fresh);
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
     bool direct = set_direct(fd); /* not when it is opened: where that is refused, a file is left behind */
     int failed = write_all(fd, data, length, &direct) != 0 || fdatasync(fd) != 0;
@@ -91,8 +91,8 @@ int tm_env__file_read_blocks(struct tm_env *env, const char *path, void *data, s
 {
     (void)env;
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-    if (fd < 0 && errno == EINVAL) fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
+    if (fd < 0 && errno == EINVAL) fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return tm_env__cannot_open(path, errno, e);
     int rc = 0;
     if (fstat(fd, &status) != 0) rc = tm_error_errno(e, errno, "%s", path);

@@ -86,7 +86,7 @@ static int set_files(posix_spawn_file_actions_t *files, const struct tm_process_
 {
     int failed = options->group ? posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0) : 0;
     if (failed != 0 || options->output == NULL) return failed;
-    failed = posix_spawn_file_actions_addopen(files, 1, options->output, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    failed = posix_spawn_file_actions_addopen(files, 1, options->output, O_WRONLY | O_CREAT | O_APPEND, 0600);
     return failed != 0 ? failed : posix_spawn_file_actions_adddup2(files, 1, 2);
 }
 

@@ -81,14 +81,11 @@ static int real_set_variable(struct tm_env *env, const char *name, const char *v
 /* ---- files ---- */
 
 /* Stops before a file that is known to be too long is read. */
-static int check_size(int fd, const char *path, const struct tm_text *out, struct tm_error *e)
+static int check_size(const struct stat *status, const char *path, const struct tm_text *out, struct tm_error *e)
 {
-    struct stat status;
-    if (fstat(fd, &status) != 0) return tm_error_errno(e, errno, "%s", path);
-    if (S_ISDIR(status.st_mode)) return tm_error_set(e, TM_EINPUT, "%s: is a folder, not a file", path);
-    if (S_ISREG(status.st_mode) && status.st_size > 0 && (uintmax_t)status.st_size > out->max - out->length)
+    if (S_ISREG(status->st_mode) && status->st_size > 0 && (uintmax_t)status->st_size > out->max - out->length)
         return tm_error_set(e, TM_ELIMIT, "%s: file has %jd bytes, more than the limit of %zu", path,
-                            (intmax_t)status.st_size, out->max);
+                            (intmax_t)status->st_size, out->max);
     return 0;
 }
 
@@ -104,20 +101,14 @@ int tm_env__cannot_open(const char *path, int errno_value, struct tm_error *e)
 static int real_file_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
 {
     (void)env;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return tm_env__cannot_open(path, errno, e);
-    int rc = check_size(fd, path, out, e);
+    struct stat status;
+    int fd = -1;
+    int rc = tm_env__open_to_read(path, &status, &fd, e);
+    if (rc != 0) return rc;
+    rc = check_size(&status, path, out, e);
     char *chunk = rc == 0 ? tm_alloc(READ_CHUNK) : NULL;
     if (rc == 0 && chunk == NULL) rc = tm_error_nomem(e);
-    while (rc == 0) {
-        ssize_t got = read(fd, chunk, READ_CHUNK);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) rc = tm_error_errno(e, errno, "%s", path);
-        if (got <= 0) break;
-        tm_text_append(out, chunk, (size_t)got);
-        rc = tm_text_status(out, e);
-        if (rc != 0) rc = tm_error_wrap(e, rc, "%s", path);
-    }
+    if (rc == 0) rc = tm_env__read_all(fd, path, &status, chunk, READ_CHUNK, out, e);
     tm_free(chunk);
     (void)close(fd);
     return rc;
@@ -139,7 +130,7 @@ static int write_all(int fd, const struct tm_part *parts, size_t count)
     return 0;
 }
 
-int tm_env__make_parents(const char *path, struct tm_error *e)
+int tm_env__make_parents(const char *path, mode_t mode, struct tm_error *e)
 {
     char part[4096];
     size_t length = strlen(path);
@@ -148,7 +139,7 @@ int tm_env__make_parents(const char *path, struct tm_error *e)
     for (size_t i = 1; i < length; i++) {
         if (part[i] != '/') continue;
         part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) return tm_error_errno(e, errno, "making folder %s", part);
+        if (mkdir(part, mode) != 0 && errno != EEXIST) return tm_error_errno(e, errno, "making folder %s", part);
         part[i] = '/';
     }
     return 0;
@@ -178,18 +169,18 @@ static int write_straight(const char *path, const struct tm_part *parts, size_t 
     return rc;
 }
 
-int tm_env__open_fresh(struct tm_env *env, const char *path, char fresh[TM_ENV__FRESH_MAX])
+int tm_env__open_fresh(struct tm_env *env, const char *path, mode_t mode, char fresh[TM_ENV__FRESH_MAX])
 {
     (void)snprintf(fresh, TM_ENV__FRESH_MAX, "%s.new-%ld-%016" PRIx64, path, (long)getpid(), env->random_u64(env));
-    return open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 }
 
-static int write_renamed(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+static int write_renamed(struct tm_env *env, const char *path, mode_t mode, const struct tm_part *parts, size_t count,
                          struct tm_error *e)
 {
     char fresh[TM_ENV__FRESH_MAX];
     int rc = 0;
-    int fd = tm_env__open_fresh(env, path, fresh);
+    int fd = tm_env__open_fresh(env, path, mode, fresh);
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
     int failed = write_all(fd, parts, count) != 0 || fsync(fd) != 0;
     if (failed) rc = tm_error_errno(e, errno, "writing %s", path);
@@ -202,18 +193,31 @@ static int write_renamed(struct tm_env *env, const char *path, const struct tm_p
     return rc;
 }
 
-static int real_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
-                                 struct tm_error *e)
+static int write_with(struct tm_env *env, const char *path, mode_t mode, const struct tm_part *parts, size_t count,
+                      struct tm_error *e)
 {
-    int rc = tm_env__make_parents(path, e);
+    int rc = tm_env__make_parents(path, mode | (mode & 0444) >> 2, e); /* who may read may look into folders */
     if (rc != 0) return rc;
     struct stat status;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
         return write_straight(path, parts, count, e);
     char *target = realpath(path, NULL); /* the file behind a link; NULL: there is none yet */
-    rc = write_renamed(env, target != NULL ? target : path, parts, count, e);
+    rc = write_renamed(env, target != NULL ? target : path, mode, parts, count, e);
     free(target); /* realpath's own */
     return rc;
+}
+
+static int real_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+                                 struct tm_error *e)
+{
+    return write_with(env, path, 0666, parts, count, e);
+}
+
+static int real_file_write_private(struct tm_env *env, const char *path, const char *data, size_t length,
+                                   struct tm_error *e)
+{
+    struct tm_part part = {.data = data, .length = length};
+    return write_with(env, path, 0600, &part, 1, e);
 }
 
 static int real_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
@@ -242,7 +246,7 @@ static int real_file_map(struct tm_env *env, const char *path, const void **out_
 {
     (void)env;
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return tm_env__cannot_open(path, errno, e);
     int rc = 0;
     const void *data = NULL;
@@ -586,6 +590,7 @@ struct tm_env *tm_env_real(void)
         .set_variable = real_set_variable,
         .file_read = real_file_read,
         .file_write = real_file_write,
+        .file_write_private = real_file_write_private,
         .file_write_parts = real_file_write_parts,
         .file_write_blocks = tm_env__file_write_blocks,
         .file_read_blocks = tm_env__file_read_blocks,
@@ -593,6 +598,9 @@ struct tm_env *tm_env_real(void)
         .file_exists = real_file_exists,
         .file_map = real_file_map,
         .file_unmap = real_file_unmap,
+        .file_lock = tm_env__file_lock,
+        .file_unlock = tm_env__file_unlock,
+        .folder_each = tm_env__folder_each,
         .net_listen = real_net_listen,
         .net_connect = real_net_connect,
         .net_begin_connect = real_net_begin_connect,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES_MAX = 16384, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28, SELF_PID = 1000000 };
+enum { ENTRIES_MAX = 16384, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28, SELF_PID = 1000000, LOCKS_MAX = 16 };
 
 struct entry { /* a file or a variable */
     char *name;
@@ -54,6 +54,7 @@ struct world {
     size_t process_capacity;
     long fail_write_at;
     int next_port;
+    char *locks[LOCKS_MAX]; /* by handle: the path that is locked; NULL: free */
 };
 
 static struct world *world_of(struct tm_env *env)
@@ -243,6 +244,46 @@ static int virtual_file_remove(struct tm_env *env, const char *path, struct tm_e
     if (file != NULL) drop_entry(world->files, &world->file_count, file);
     (void)pthread_mutex_unlock(&world->files_lock);
     return 0;
+}
+
+static int virtual_file_lock(struct tm_env *env, const char *path, int *out_handle, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    int place = -1;
+    for (int i = 0; i < LOCKS_MAX; i++) {
+        if (world->locks[i] == NULL)
+            place = i;
+        else if (strcmp(world->locks[i], path) == 0)
+            return tm_error_set(e, TM_EBUSY, "%s: another process has it", path);
+    }
+    if (place < 0) return tm_error_set(e, TM_ELIMIT, "%s: too many locks", path);
+    world->locks[place] = tm_strndup(path, strlen(path));
+    if (world->locks[place] == NULL) return tm_error_nomem(e);
+    *out_handle = place;
+    return 0;
+}
+
+static void virtual_file_unlock(struct tm_env *env, int handle)
+{
+    struct world *world = world_of(env);
+    tm_free(world->locks[handle]);
+    world->locks[handle] = NULL;
+}
+
+/* Files alone: there are no folders here but in their names. */
+static int virtual_folder_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    size_t length = strlen(path);
+    size_t seen = 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < world->file_count; i++) {
+        const char *name = world->files[i].name;
+        if (strncmp(name, path, length) != 0 || name[length] != '/') continue;
+        seen++;
+        if (strchr(name + length + 1, '/') == NULL) rc = take(context, name + length + 1, e);
+    }
+    return rc == 0 && seen == 0 ? tm_error_errno(e, ENOENT, "%s", path) : rc;
 }
 
 static bool virtual_file_exists(struct tm_env *env, const char *path)
@@ -681,6 +722,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .set_variable = virtual_set_variable,
         .file_read = virtual_file_read,
         .file_write = virtual_file_write,
+        .file_write_private = virtual_file_write,
         .file_write_parts = virtual_file_write_parts,
         .file_write_blocks = virtual_file_write_blocks,
         .file_read_blocks = virtual_file_read_blocks,
@@ -688,6 +730,9 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .file_exists = virtual_file_exists,
         .file_map = virtual_file_map,
         .file_unmap = virtual_file_unmap,
+        .file_lock = virtual_file_lock,
+        .file_unlock = virtual_file_unlock,
+        .folder_each = virtual_folder_each,
         .net_listen = virtual_net_listen,
         .net_connect = virtual_net_connect,
         .net_begin_connect = virtual_net_connect,
@@ -718,6 +763,8 @@ void tm_env_virtual_destroy(struct tm_env *env)
 {
     if (env == NULL) return;
     struct world *world = world_of(env);
+    for (int i = 0; i < LOCKS_MAX; i++)
+        tm_free(world->locks[i]);
     while (world->file_count > 0)
         drop_entry(world->files, &world->file_count, &world->files[0]);
     while (world->variable_count > 0)

@@ -251,7 +251,7 @@ static int serve_by_hand(struct tm_cli *cli, struct place *place, const struct t
     int rc = tm_state_own(cli->env, place->dir, &owner, &leftovers, e);
     if (rc != 0) return rc;
     rc = serve(cli, place, settings, e);
-    tm_state_disown(cli->env, place->dir);
+    tm_state_disown(cli->env, place->dir, &owner);
     return rc == 0 ? tell_end(cli, place, settings, e) : rc;
 }
 

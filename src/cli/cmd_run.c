@@ -258,7 +258,8 @@ static void clear_folder(const struct run *run)
     static const char *const also[] = {"record-wal", "record-shm"};
     char path[TM_STATE_PATH_MAX + 32];
     for (int file = 0; file < TM_STATE_FILE_COUNT; file++) {
-        if (file == TM_STATE_OWNER || file == TM_STATE_COST) continue; /* what was measured is of use to the next */
+        if (file == TM_STATE_OWNER || file == TM_STATE_LOCK || file == TM_STATE_COST)
+            continue; /* what was measured is of use to the next */
         tm_state_path(run->dir, (enum tm_state_file)file, path);
         (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     }
@@ -273,7 +274,7 @@ static int copy_job(const struct run *run, struct tm_error *e)
     struct tm_text text;
     tm_text_init(&text, TM_JOB_BYTES_MAX);
     int rc = run->cli->env->file_read(run->cli->env, run->path, &text, e);
-    if (rc == 0) rc = tm_state_write(run->cli->env, run->dir, TM_STATE_JOB, tm_text_string(&text), false, e);
+    if (rc == 0) rc = tm_state_write(run->cli->env, run->dir, TM_STATE_JOB, tm_text_string(&text), e);
     tm_text_deinit(&text);
     return rc;
 }
@@ -284,7 +285,7 @@ static int write_settings(const struct run *run, struct tm_error *e)
     tm_text_init(&text, 1 << 20);
     tm_run_settings_print(&run->settings, &text);
     int rc = tm_text_status(&text, e);
-    if (rc == 0) rc = tm_state_write(run->cli->env, run->dir, TM_STATE_RUN, tm_text_string(&text), false, e);
+    if (rc == 0) rc = tm_state_write(run->cli->env, run->dir, TM_STATE_RUN, tm_text_string(&text), e);
     tm_text_deinit(&text);
     return rc;
 }
@@ -533,8 +534,7 @@ static int write_summary(struct run *run, const struct tm_run_status *status, st
     tm_run_summary_write(status, &json);
     int rc = tm_text_status(&text, e);
     bool over = status->state == TM_JOB_FINISHED || status->state == TM_JOB_FAILED;
-    if (rc == 0 && over)
-        rc = tm_state_write(run->cli->env, run->dir, TM_STATE_SUMMARY, tm_text_string(&text), false, e);
+    if (rc == 0 && over) rc = tm_state_write(run->cli->env, run->dir, TM_STATE_SUMMARY, tm_text_string(&text), e);
     if (rc == 0 && run->cli->json) tm_text_puts(&run->cli->out, tm_text_string(&text));
     tm_text_deinit(&text);
     if (rc == 0 && !run->cli->json) print_summary(run, status);
@@ -586,7 +586,7 @@ static void free_all(struct run *run)
     tm_run_output_destroy(run->output);
     tm_run_tls_deinit(&run->tls);
     if (run->owned && run->settings.netns) tm_run_tls_remove(run->dir);
-    if (run->owned) tm_state_disown(run->cli->env, run->dir);
+    if (run->owned) tm_state_disown(run->cli->env, run->dir, &run->owner);
     tm_trace_deinit(&run->trace);
     tm_run_plan_deinit(&run->plan);
     tm_run_settings_deinit(&run->settings);

@@ -82,7 +82,7 @@ static int copy_text(struct tm_cli *cli, const char *path, const char *dir, stru
     struct tm_text text;
     tm_text_init(&text, TM_JOB_BYTES_MAX);
     int rc = cli->env->file_read(cli->env, path, &text, e);
-    if (rc == 0) rc = tm_state_write(cli->env, dir, TM_STATE_JOB, tm_text_string(&text), false, e);
+    if (rc == 0) rc = tm_state_write(cli->env, dir, TM_STATE_JOB, tm_text_string(&text), e);
     tm_text_deinit(&text);
     return rc;
 }
@@ -111,8 +111,7 @@ static int make_files(struct tm_cli *cli, const char *path, struct tm_run_settin
     if (rc == 0) rc = link_copies(cli, dir, e);
     tm_run_settings_print(settings, &text);
     if (rc == 0) rc = tm_text_status(&text, e);
-    if (rc == 0)
-        rc = tm_state_write(cli->env, dir, TM_STATE_RUN, tm_text_string(&text), false, e); /* last: it is whole */
+    if (rc == 0) rc = tm_state_write(cli->env, dir, TM_STATE_RUN, tm_text_string(&text), e); /* last: it is whole */
     tm_text_deinit(&text);
     return rc;
 }

@@ -34,7 +34,7 @@ int tm_run_predictions_save(struct tm_env *env, const char *dir, const struct tm
     write_one(&json, "on_demand", &plan->on_demand);
     tm_jsonout_end(&json);
     int rc = tm_text_status(&text, e);
-    if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_PREDICTION, tm_text_string(&text), false, e);
+    if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_PREDICTION, tm_text_string(&text), e);
     tm_text_deinit(&text);
     return rc;
 }

@@ -78,7 +78,7 @@ static int start(struct tm_local__cloud *local, struct tm_local__place *place, c
     if (local->options.log_dir != NULL) {
         (void)snprintf(output, sizeof output, "%.1000s/%" PRIu64 ".log", local->options.log_dir, instance->id);
         options.output = output;
-        int rc = env->file_write(env, output, "", 0, e); /* makes the folder */
+        int rc = env->file_write_private(env, output, "", 0, e); /* makes the folder */
         if (rc != 0) return rc;
     }
     int rc = 0;

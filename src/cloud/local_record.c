@@ -49,7 +49,7 @@ int tm_local__write_record(struct tm_local__cloud *local, struct tm_error *e)
                        place->pid_start);
     }
     int rc = tm_text_status(&text, e);
-    if (rc == 0) rc = env->file_write(env, local->record_path, text.data, text.length, e);
+    if (rc == 0) rc = env->file_write_private(env, local->record_path, text.data, text.length, e);
     tm_text_deinit(&text);
     if (rc == 0) local->record_due = false;
     return rc;

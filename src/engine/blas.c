@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
+enum { ROOM_MB = 320 };                                /* two of OpenBLAS's buffers, and threads beside */
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* CBLAS's own numbers */
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -17,10 +20,30 @@ static void find(void *library, const char *name, void *out_function)
     memcpy(out_function, &symbol, sizeof symbol);
 }
 
+/* Without memory for its buffers OpenBLAS asks for it again and again, for ever, and says nothing. */
+static int check_room(struct tm_error *e)
+{
+    struct rlimit limit;
+    size_t bytes = (size_t)ROOM_MB << 20;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room != MAP_FAILED) {
+        (void)munmap(room, bytes);
+        return 0;
+    }
+    return tm_error_set(
+        e, TM_ELIMIT,
+        "matrix products need %d MB of address space, and the limit (ulimit -v) of %llu kB leaves less: "
+        "raise it",
+        ROOM_MB, (unsigned long long)(limit.rlim_cur >> 10));
+}
+
 static int open_library(struct tm_env *env, const char *core, struct tm_error *e)
 {
     void (*set_threads)(int) = NULL;
     const char *(*core_name)(void) = NULL;
+    int rc = check_room(e);
+    if (rc != 0) return rc;
     (void)env->set_variable(env, "OPENBLAS_CORETYPE", core);
     (void)env->set_variable(env, "OPENBLAS_NUM_THREADS", "1"); /* no pool of threads that nobody asks for work */
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);

@@ -158,7 +158,7 @@ static void write_account(struct tm_cloud_driver *d)
     tm_text_init(&text, ACCOUNT_BYTES_MAX);
     print_account(&account, &text);
     int rc = tm_text_status(&text, &e);
-    if (rc == 0) rc = tm_state_write(d->env, d->options.dir, TM_STATE_ACCOUNT, tm_text_string(&text), false, &e);
+    if (rc == 0) rc = tm_state_write(d->env, d->options.dir, TM_STATE_ACCOUNT, tm_text_string(&text), &e);
     if (rc != 0) tm_log(TM_LOG_WARN, "the cloud's account is not stored: %s", e.text);
     tm_text_deinit(&text);
     d->account_ms = now_ms(d);

@@ -55,7 +55,7 @@ static void write_worker_file(struct service *s)
     int64_t start = 0;
     if (s->given->worker_file == NULL || s->env->process_started(s->env, s->worker, &start, NULL) != 0) return;
     (void)snprintf(line, sizeof line, "%d %" PRId64 "\n", s->worker, start);
-    (void)s->env->file_write(s->env, s->given->worker_file, line, strlen(line), NULL);
+    (void)s->env->file_write_private(s->env, s->given->worker_file, line, strlen(line), NULL);
 }
 
 static int start_process(struct service *s, uint64_t incarnation, struct tm_error *e)

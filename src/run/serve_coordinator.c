@@ -184,7 +184,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
     if (rc == 0 && s->given->address_file != NULL) {
         const char *address = tm_links_address(s->links);
-        rc = s->env->file_write(s->env, s->given->address_file, address, strlen(address), e);
+        rc = s->env->file_write_private(s->env, s->given->address_file, address, strlen(address), e);
     }
     return rc;
 }

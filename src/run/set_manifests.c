@@ -48,10 +48,10 @@ static int write_it(const struct tm_set_manifests *m, uint64_t set, const void *
     char path[PATH_BYTES];
     char number[32];
     manifest_path(m, set, path);
-    int rc = m->env->file_write(m->env, path, data, length, e);
+    int rc = m->env->file_write_private(m->env, path, data, length, e);
     (void)snprintf(number, sizeof number, "%" PRIu64 "\n", set);
     (void)snprintf(path, sizeof path, "%s/newest", m->folder);
-    return rc != 0 ? rc : m->env->file_write(m->env, path, number, strlen(number), e);
+    return rc != 0 ? rc : m->env->file_write_private(m->env, path, number, strlen(number), e);
 }
 
 static void all_there(struct tm_set_manifests *m)

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { FILE_BYTES_MAX = 64 << 10, NAME_ROOM = 64, JOB_DIGITS = 16, SECRET_DIGITS = 32 };
+enum { OWNER_WAIT_MS = 1000, OWNER_LOOK_MS = 10 };
 
 static const char *const names[] = {
 #define TM_STATE_FILE_NAME(name, text) text,
@@ -54,15 +54,11 @@ int tm_state_read(struct tm_env *env, const char *dir, enum tm_state_file file, 
     return read_line(env, path, out, size, e);
 }
 
-int tm_state_write(struct tm_env *env, const char *dir, enum tm_state_file file, const char *text, bool secret,
-                   struct tm_error *e)
+int tm_state_write(struct tm_env *env, const char *dir, enum tm_state_file file, const char *text, struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, file, path);
-    mode_t mask = secret ? umask(0077) : 0;
-    int rc = env->file_write(env, path, text, strlen(text), e);
-    if (secret) (void)umask(mask);
-    return rc;
+    return env->file_write_private(env, path, text, strlen(text), e);
 }
 
 /* ---- the token ---- */
@@ -111,7 +107,7 @@ int tm_state_token(struct tm_env *env, const char *dir, char out[TM_STATE_TOKEN_
     if (env->file_exists(env, path)) return tm_token_read(env, path, out, e);
     (void)snprintf(token, sizeof token, "%016" PRIx64 "-%016" PRIx64 "%016" PRIx64, env->random_u64(env) | 1,
                    env->random_u64(env), env->random_u64(env));
-    int rc = tm_state_write(env, dir, TM_STATE_TOKEN, token, true, e);
+    int rc = tm_state_write(env, dir, TM_STATE_TOKEN, token, e);
     if (rc == 0) memcpy(out, token, sizeof token);
     return rc;
 }
@@ -155,41 +151,66 @@ int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *o
     return 0;
 }
 
+/* Whoever has the lock says who it is as soon as it can. */
+static int held(struct tm_env *env, const char *dir, struct tm_error *e)
+{
+    struct tm_state_owner owner;
+    for (int64_t waited_ms = 0; waited_ms < OWNER_WAIT_MS; waited_ms += OWNER_LOOK_MS) {
+        if (tm_state_owner(env, dir, &owner, NULL) == 0)
+            return tm_error_set(e, TM_EBUSY,
+                                "%s: process %d runs this job; tidemill stop ends it, another --state keeps them apart",
+                                dir, owner.pid);
+        env->sleep_ms(env, OWNER_LOOK_MS);
+    }
+    return tm_error_set(e, TM_EBUSY, "%s: another process has just begun to run this job", dir);
+}
+
+/* With the lock: what an earlier one left is ended, and this one is named. */
+static int take_over(struct tm_env *env, const char *dir, struct tm_state_owner *own, int *leftovers,
+                     struct tm_error *e)
+{
+    struct tm_state_owner before;
+    char line[TM_STATE_MARK_MAX + 64];
+    int rc = read_owner(env, dir, &before, e);
+    if (rc == 0 && lives(env, &before)) return held(env, dir, e); /* of a release without locks */
+    if (rc == 0 && strncmp(before.mark, "TIDEMILL_RUN_MARK=", 18) == 0)
+        rc = env->process_end_marked(env, before.mark, leftovers, e);
+    if (rc == -(int)TM_ENOTFOUND) rc = 0;
+    if (rc == 0) rc = env->process_started(env, own->pid, &own->start, e);
+    if (rc != 0) return rc;
+    (void)snprintf(own->mark, sizeof own->mark, "TIDEMILL_RUN_MARK=%016" PRIx64, env->random_u64(env));
+    (void)snprintf(line, sizeof line, "%d %" PRId64 " %s", own->pid, own->start, own->mark);
+    return tm_state_write(env, dir, TM_STATE_OWNER, line, e);
+}
+
 int tm_state_own(struct tm_env *env, const char *dir, struct tm_state_owner *out, int *out_leftovers,
                  struct tm_error *e)
 {
     struct tm_state_owner own = {.pid = env->process_self(env)};
-    struct tm_state_owner before;
-    char line[TM_STATE_MARK_MAX + 64];
+    char path[TM_STATE_PATH_MAX];
     int leftovers = 0;
     int rc = tm_state_check(dir, e);
     if (rc != 0) return rc;
-    rc = read_owner(env, dir, &before, e);
-    if (rc == 0 && lives(env, &before))
-        return tm_error_set(e, TM_EBUSY,
-                            "%s: process %d runs this job; tidemill stop ends it, another --state keeps "
-                            "them apart",
-                            dir, before.pid);
-    if (rc == 0 && strncmp(before.mark, "TIDEMILL_RUN_MARK=", 18) == 0)
-        rc = env->process_end_marked(env, before.mark, &leftovers, e);
-    if (rc == -(int)TM_ENOTFOUND) rc = 0;
+    tm_state_path(dir, TM_STATE_LOCK, path);
+    rc = env->file_lock(env, path, &own.lock, e);
+    if (rc == -(int)TM_EBUSY) return held(env, dir, e);
     if (rc != 0) return rc;
-    (void)snprintf(own.mark, sizeof own.mark, "TIDEMILL_RUN_MARK=%016" PRIx64, env->random_u64(env));
-    rc = env->process_started(env, own.pid, &own.start, e);
-    if (rc != 0) return rc;
-    (void)snprintf(line, sizeof line, "%d %" PRId64 " %s", own.pid, own.start, own.mark);
-    rc = tm_state_write(env, dir, TM_STATE_OWNER, line, false, e);
-    if (rc != 0) return rc;
+    rc = take_over(env, dir, &own, &leftovers, e);
+    if (rc != 0) {
+        env->file_unlock(env, own.lock);
+        return rc;
+    }
     *out = own;
     *out_leftovers = leftovers;
     return 0;
 }
 
-void tm_state_disown(struct tm_env *env, const char *dir)
+void tm_state_disown(struct tm_env *env, const char *dir, const struct tm_state_owner *owner)
 {
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_OWNER, path);
     (void)env->file_remove(env, path, NULL);
+    env->file_unlock(env, owner->lock);
 }
 
 /* ---- workers ---- */

@@ -34,6 +34,7 @@ enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 6
     X(LOGS, "logs")                                                                                                    \
     X(CLOUD, "cloud")                                                                                                  \
     X(ACCOUNT, "cloud/account")                                                                                        \
+    X(LOCK, "lock")                                                                                                    \
     X(OWNER, "owner")                                                                                                  \
     X(RESULT, "result")                                                                                                \
     X(SUMMARY, "summary.json")                                                                                         \
@@ -62,9 +63,8 @@ int tm_state_check(const char *dir, struct tm_error *e);
  */
 int tm_state_read(struct tm_env *env, const char *dir, enum tm_state_file file, char *out, size_t size,
                   struct tm_error *e);
-/* The same the other way; secrets are readable by the owner alone. */
-int tm_state_write(struct tm_env *env, const char *dir, enum tm_state_file file, const char *text, bool secret,
-                   struct tm_error *e);
+/* The same the other way. Everything in the folder is for its owner alone. */
+int tm_state_write(struct tm_env *env, const char *dir, enum tm_state_file file, const char *text, struct tm_error *e);
 
 /* ---- the join token: "JOB-SECRET", both hexadecimal; it names the job and lets one in ---- */
 
@@ -80,6 +80,7 @@ int tm_token_job(const char *token, uint64_t *out_job, struct tm_error *e);
 struct tm_state_owner {
     int pid;
     int64_t start;                /* when it started: pid and start name one process */
+    int lock;                     /* of whoever has it: held as long as it runs */
     char mark[TM_STATE_MARK_MAX]; /* "TIDEMILL_RUN_MARK=...": among the variables of all that it starts */
 };
 
@@ -88,7 +89,7 @@ struct tm_state_owner {
 int tm_state_own(struct tm_env *env, const char *dir, struct tm_state_owner *out, int *out_leftovers,
                  struct tm_error *e);
 /* Gives it back. */
-void tm_state_disown(struct tm_env *env, const char *dir);
+void tm_state_disown(struct tm_env *env, const char *dir, const struct tm_state_owner *owner);
 /* Who has it; -TM_ENOTFOUND: nobody that lives. */
 int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *out, struct tm_error *e);
 

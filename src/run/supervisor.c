@@ -204,7 +204,7 @@ int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options 
     tm_state_path(options->driver.dir, TM_STATE_ADDRESS, path); /* of an earlier coordinator */
     int rc = env->file_remove(env, path, e);
     log_path(s, path);
-    if (rc == 0) rc = env->file_write(env, path, "", 0, e); /* makes the folder, too */
+    if (rc == 0) rc = env->file_write_private(env, path, "", 0, e); /* makes the folder, too */
     if (rc == 0) rc = tm_cloud_driver_create(env, &options->driver, &s->driver, e);
     if (rc == 0 && options->chaos != NULL)
         rc = tm_chaos_driver_create(env, options->chaos, s->cloud, options->driver.dir, &s->chaos, e);

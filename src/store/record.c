@@ -4,6 +4,7 @@
 #include "wire/hash.h"
 #include "wire/message.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
@@ -62,6 +63,13 @@ static int find_last(struct tm_record *record, const char *path, struct tm_error
     return 0;
 }
 
+/* SQLite gives its other files the mode of this one, which is for the owner alone. */
+static void make_private(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (fd >= 0) (void)close(fd); /* else it says what is wrong when it is opened */
+}
+
 /* FULL: a commit is on the disk when it returns. EXCLUSIVE: no second coordinator on the same record. */
 static int prepare(struct tm_record *record, const char *path, struct tm_error *e)
 {
@@ -87,6 +95,7 @@ static int open_file(const char *path, int flags, struct tm_record **out, struct
 {
     struct tm_record *record = tm_calloc(1, sizeof *record);
     if (record == NULL) return tm_error_nomem(e);
+    if ((flags & SQLITE_OPEN_CREATE) != 0) make_private(path);
     if (sqlite3_open_v2(path, &record->file, flags, NULL) != SQLITE_OK) {
         int rc = record->file == NULL ? tm_error_nomem(e) : failed(record, path, e);
         tm_record_close(record);

@@ -155,10 +155,10 @@ static void test_server_and_client(void **state)
     /* A wrong credential, and a file that is none of ours. */
     *strchr(again, ' ') = '\0';
     (void)snprintf(text, sizeof text, "%.200s 0123", again);
-    assert_int_equal(tm_state_write(env, dir, TM_STATE_API, text, true, &e), 0);
+    assert_int_equal(tm_state_write(env, dir, TM_STATE_API, text, &e), 0);
     assert_int_equal(get_status(client, &hook, &t, &status, &e), -(int)TM_EPEER);
     assert_error_has(e, "answered 401");
-    assert_int_equal(tm_state_write(env, dir, TM_STATE_API, "nonsense", true, &e), 0);
+    assert_int_equal(tm_state_write(env, dir, TM_STATE_API, "nonsense", &e), 0);
     assert_int_equal(get_status(client, &hook, &t, &status, &e), -(int)TM_EINPUT);
     tm_api_client_destroy(client);
     tm_api_server_destroy(server);

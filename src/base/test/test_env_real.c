@@ -603,13 +603,66 @@ static void test_files_in_blocks(void **state)
     assert_error_has(e, "/proc/no");
 }
 
-TM_TEST_MAIN(TM_TEST(test_clock_randomness_variables), DIR_TEST(test_write_makes_folders_and_replaces),
-             DIR_TEST(test_large_and_empty_files), DIR_TEST(test_files_that_cannot_be_read),
-             TM_TEST(test_the_limit_holds_for_devices), DIR_TEST(test_files_that_cannot_be_written),
-             DIR_TEST(test_read_without_memory), TM_TEST(test_bytes_over_the_network),
-             TM_TEST(test_a_peer_that_closes_and_one_that_is_lost), TM_TEST(test_send_would_block),
-             TM_TEST(test_addresses_that_do_not_work), TM_TEST(test_connecting_without_waiting),
-             TM_TEST(test_a_pair_wakes), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
-             TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there),
-             DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_files_in_blocks), DIR_TEST(test_unix_sockets),
-             TM_TEST(test_a_group_is_ended_as_a_whole), TM_TEST(test_marked_processes_are_ended))
+/* Of a pipe only what somebody writes is read; nobody is waited for who does not come. */
+static void test_pipes(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    struct tm_text out;
+    const void *data = NULL;
+    size_t length = 0;
+    int pid = 0;
+    int status = -1;
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s", tm_tempdir_path(*state, "pipe"));
+    tm_text_init(&out, 1000);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(env->file_read(env, path, &out, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "is a pipe that nobody writes to");
+    assert_int_equal(env->file_map(env, path, &data, &length, &e), -(int)TM_EINPUT);
+    const char *const writes[] = {"sh", "-c", "printf one; sleep 0.2; printf two", NULL};
+    struct tm_process_options options = {.argv = writes, .output = path};
+    int holds = open(path, O_RDWR | O_CLOEXEC); /* so that the writer's open does not wait for us */
+    assert_true(holds >= 0);
+    assert_int_equal(env->process_start_with(env, &options, &pid, &e), 0);
+    assert_int_equal(close(holds), 0);
+    assert_row(env->file_read(env, path, &out, &e) == 0, "%s", e.text);
+    assert_string_equal(tm_text_string(&out), "onetwo");
+    assert_int_equal(env->process_wait(env, pid, 10000, &status, &e), 0);
+    tm_text_deinit(&out);
+}
+
+static void test_private_files_and_locks(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    struct stat status;
+    int first = -1;
+    int second = -1;
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s", tm_tempdir_path(*state, "own/secret"));
+    assert_int_equal(env->file_write_private(env, path, "x", 1, &e), 0);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    (void)snprintf(path, sizeof path, "%s", tm_tempdir_path(*state, "own"));
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0700);
+    (void)snprintf(path, sizeof path, "%s", tm_tempdir_path(*state, "own/lock"));
+    assert_row(env->file_lock(env, path, &first, &e) == 0, "%s", e.text);
+    assert_int_equal(env->file_lock(env, path, &second, &e), -(int)TM_EBUSY);
+    env->file_unlock(env, first);
+    assert_int_equal(env->file_lock(env, path, &second, &e), 0);
+    env->file_unlock(env, second);
+}
+
+TM_TEST_MAIN(DIR_TEST(test_pipes), DIR_TEST(test_private_files_and_locks), TM_TEST(test_clock_randomness_variables),
+             DIR_TEST(test_write_makes_folders_and_replaces), DIR_TEST(test_large_and_empty_files),
+             DIR_TEST(test_files_that_cannot_be_read), TM_TEST(test_the_limit_holds_for_devices),
+             DIR_TEST(test_files_that_cannot_be_written), DIR_TEST(test_read_without_memory),
+             TM_TEST(test_bytes_over_the_network), TM_TEST(test_a_peer_that_closes_and_one_that_is_lost),
+             TM_TEST(test_send_would_block), TM_TEST(test_addresses_that_do_not_work),
+             TM_TEST(test_connecting_without_waiting), TM_TEST(test_a_pair_wakes), TM_TEST(test_wait_for_too_many),
+             TM_TEST(test_exit_statuses), TM_TEST(test_a_process_that_runs_until_it_is_killed),
+             TM_TEST(test_a_program_that_is_not_there), DIR_TEST(test_files_in_parts_and_mapped),
+             DIR_TEST(test_files_in_blocks), DIR_TEST(test_unix_sockets), TM_TEST(test_a_group_is_ended_as_a_whole),
+             TM_TEST(test_marked_processes_are_ended))

@@ -39,11 +39,11 @@ static void what_is_no_token_is_refused(void **state)
     struct tm_error e;
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(tm_state_write(env, "/s", TM_STATE_TOKEN, rows[i], true, &e), 0);
+        assert_int_equal(tm_state_write(env, "/s", TM_STATE_TOKEN, rows[i], &e), 0);
         assert_row(tm_token_read(env, "/s/token", token, &e) == -(int)TM_EINPUT, "row %zu", i);
         assert_row(strstr(e.text, "/s/token: ") != NULL, "row %zu: %s", i, e.text);
     }
-    assert_int_equal(tm_state_write(env, "/s", TM_STATE_TOKEN, "", true, &e), 0);
+    assert_int_equal(tm_state_write(env, "/s", TM_STATE_TOKEN, "", &e), 0);
     assert_int_equal(tm_token_read(env, "/s/token", token, &e), -(int)TM_EINPUT);
     tm_env_virtual_destroy(env);
 }
@@ -64,20 +64,19 @@ static void one_owner_at_a_time(void **state)
     assert_int_equal(tm_state_owner(env, "/s", &found, &e), 0);
     assert_string_equal(found.mark, owner.mark);
     assert_int_equal(tm_state_own(env, "/s", &found, &leftovers, &e), -(int)TM_EBUSY);
-    tm_state_disown(env, "/s");
+    tm_state_disown(env, "/s", &owner);
     assert_int_equal(tm_state_owner(env, "/s", &found, &e), -(int)TM_ENOTFOUND);
     /* Somebody who is gone, and a process that bears its mark. */
     const char *const argv[] = {"coordinator", NULL};
     const char *const variables[] = {"TIDEMILL_RUN_MARK=00000000000000aa", NULL};
     struct tm_process_options options = {.argv = argv, .variables = variables};
     assert_int_equal(env->process_start_with(env, &options, &pid, &e), 0);
-    assert_int_equal(tm_state_write(env, "/s", TM_STATE_OWNER, "99999 1 TIDEMILL_RUN_MARK=00000000000000aa", false, &e),
-                     0);
+    assert_int_equal(tm_state_write(env, "/s", TM_STATE_OWNER, "99999 1 TIDEMILL_RUN_MARK=00000000000000aa", &e), 0);
     assert_row(tm_state_own(env, "/s", &owner, &leftovers, &e) == 0, "%s", e.text);
     assert_int_equal(leftovers, 1);
-    tm_state_disown(env, "/s");
+    tm_state_disown(env, "/s", &owner);
     /* Nonsense is not guessed about. */
-    assert_int_equal(tm_state_write(env, "/s", TM_STATE_OWNER, "1 x", false, &e), 0);
+    assert_int_equal(tm_state_write(env, "/s", TM_STATE_OWNER, "1 x", &e), 0);
     assert_int_equal(tm_state_own(env, "/s", &owner, &leftovers, &e), -(int)TM_EINPUT);
     tm_env_virtual_destroy(env);
 }

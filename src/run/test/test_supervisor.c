@@ -68,7 +68,7 @@ static void start_coordinator(struct world *w)
     w->coordinator = tm_coordinator_create(&options, &decider);
     assert_non_null(w->coordinator);
     assert_row(tm_links_create(w->env, "127.0.0.1:0", NULL, token, &w->links, &e) == 0, "%s", e.text);
-    assert_int_equal(tm_state_write(w->env, "/s", TM_STATE_ADDRESS, tm_links_address(w->links), false, &e), 0);
+    assert_int_equal(tm_state_write(w->env, "/s", TM_STATE_ADDRESS, tm_links_address(w->links), &e), 0);
     tm_coordinator_begin(w->coordinator, now_ms(w), 0, &w->out);
     carry_out(w);
 }
@@ -210,7 +210,7 @@ static void the_account_goes_on(void **state)
     assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
     assert_true(tm_cloud_driver_account(driver).bill.usd[TM_INSTANCE_SPOT] >= 2 * usd);
     tm_cloud_driver_destroy(driver);
-    assert_int_equal(tm_state_write(w.env, "/s", TM_STATE_ACCOUNT, "tidemill-account 1 x", false, &e), 0);
+    assert_int_equal(tm_state_write(w.env, "/s", TM_STATE_ACCOUNT, "tidemill-account 1 x", &e), 0);
     assert_int_equal(tm_cloud_account_read(w.env, "/s", &before, &e), -(int)TM_EINPUT);
     tear_down(&w);
 }
