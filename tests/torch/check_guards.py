@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import TensorDataset
 
 import tidemill.torch
@@ -145,6 +145,12 @@ def test_tensors_that_are_not_here(build, folder):
     with torch.device("meta"):
         model = net()
     refused(lambda: job().attach(model, torch.optim.SGD(model.parameters(), 0.1)), "0.weight", "meta device")
+    class Marked(nn.Parameter):
+        pass
+
+    marked = net()
+    marked[0].weight = Marked(marked[0].weight.detach())  # a name of its own, and an ordinary tensor
+    loop(good, model=marked)
     lazy = nn.Sequential(nn.LazyLinear(3))
     refused(lambda: job().attach(lazy, torch.optim.SGD(lazy.parameters(), 0.1)), "0.weight", "lazy")
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -227,6 +233,8 @@ def test_settings_of_groups(build, folder):
         made[0].step()
 
     refused(lambda: loop(own_schedule), "parameter group 0", "attach")
+    loop(good, attach=lambda o: {"scheduler": SWALR(o, swa_lr=0.05, anneal_epochs=3)})
+    refused(lambda: loop(lambda j, m, o, x, y: (good(j, m, o, x, y), SWALR(o, swa_lr=0.05))), "group 0", "attach")
 
     def of_an_epoch(j, model, optimizer, x, y):
         good(j, model, optimizer, x, y)

@@ -132,13 +132,14 @@ def wrapped_in(thing: Any, kind: type) -> Any:
 # ---- what must stand still between steps ----
 
 
-def _settings(optimizer: Any) -> List[Tuple[Tuple[Any, ...], Dict[str, Any]]]:
+def _settings(optimizer: Any) -> List[Dict[str, Any]]:
     """All that the parameter groups say; tensors by object and version, so that no GPU is waited for."""
-    out = []
-    for group in optimizer.param_groups:
-        values = {k: (v, v._version) if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
-        out.append((tuple(map(id, group["params"])), values))
-    return out
+    return [{k: (v, v._version) if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
+            for group in optimizer.param_groups]
+
+
+def _members(optimizer: Any) -> List[Tuple[int, int]]:
+    return [(id(group["params"]), len(group["params"])) for group in optimizer.param_groups]
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -158,13 +159,14 @@ class Watch:
         self._moved = False
         self._steps = 0
         self._before: List[Tuple[Any, torch.Tensor]] = []
+        self._flags = [t.requires_grad for t in self._tensors]
+        self._members = _members(state.optimizer)
+        self._optimizer_state = state.optimizer.state
         self.remember()
 
     def remember(self) -> None:
         """What there is now is right: a step was committed, or state came from elsewhere."""
         self._versions = self._now()
-        self._flags = [t.requires_grad for t in self._tensors]
-        self._optimizer_state = self._state.optimizer.state
         self._known = _settings(self._state.optimizer)
 
     def _now(self) -> List[Any]:
@@ -176,10 +178,10 @@ class Watch:
 
     def check(self) -> None:
         """Before a step is applied: nobody else has changed anything since the one before it."""
-        self._check_settings()
         if self._state.optimizer.state is not self._optimizer_state:
             raise UsageError("the optimizer's state was replaced (optimizer.load_state_dict) after attach: load it before, or "
                              "begin from a checkpoint with attach(..., start=FOLDER)")
+        self._check_settings()
         flags = [t.requires_grad for t in self._tensors]
         if flags != self._flags:
             name = next(p.name for p, a, b in zip(self._params, flags, self._flags) if a != b)
@@ -199,11 +201,10 @@ class Watch:
     def _check_settings(self) -> None:
         optimizer = self._state.optimizer
         check_hooks(optimizer)
-        now = _settings(optimizer)
-        if [ids for ids, _ in now] != [ids for ids, _ in self._known]:
+        if _members(optimizer) != self._members:
             raise UsageError("the optimizer's parameter groups were changed after attach (add_param_group): give it all "
                              "parameters before; a part that is trained later gets a schedule that begins with a rate of 0")
-        for number, ((_, new), (_, old)) in enumerate(zip(now, self._known)):
+        for number, (new, old) in enumerate(zip(_settings(optimizer), self._known)):
             for key in [*old, *(k for k in new if k not in old)]:
                 if key not in new or key not in old or not _same(new[key], old[key]):
                     raise UsageError(_settings_text(number, key, old.get(key), new.get(key)))
