@@ -590,11 +590,7 @@ class Step:
             self.state = "cancelled"  # it was left early
             return False
         if error is None:
-            try:
-                self._end()
-            except UsageError as wrong:
-                self._job._fail(wrong)
-                raise
+            self._end()
             return False
         if isinstance(error, StepCancelled):
             self.state = "cancelled"
