@@ -196,7 +196,8 @@ int main(int argc, char **argv)
     struct tm_compute_model compute = tm_compute_prior();
     struct tm_comm_model comm = tm_comm_gpus();
     if (bench == NULL) return 1;
-    compute.network_spread = 0.05; /* as for a model that was profiled: the replay has no spread of its own */
+    compute.conv_spread = compute.product_spread = compute.floor_spread =
+        0.05; /* as for a model that was profiled: the replay has no spread of its own */
     bench->verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
     tm_catalog_init(&bench->catalog);
     if (tm_catalog_load_shipped(&bench->catalog, NULL) != 0) return 1;

@@ -30,12 +30,62 @@ static void put_errors_json(struct tm_jsonout *json, const char *key, const stru
     tm_jsonout_number(json, "p90_percent", any ? errors->p90_percent : NAN);
     tm_jsonout_number(json, "bias_percent", any ? errors->bias_percent : NAN);
     tm_jsonout_number(json, "inside80_percent", any ? errors->inside80_percent : NAN);
+    if (errors->memory_cells > 0) tm_jsonout_number(json, "memory_mape_percent", errors->memory_mape_percent);
     tm_jsonout_end(json);
+}
+
+static void put_cell_json(struct tm_jsonout *json, const struct tm_evaluation_cell *cell)
+{
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "network", cell->network);
+    if (cell->step != NULL) {
+        tm_jsonout_string(json, "precision", tm_precision_names[cell->step->precision]);
+        tm_jsonout_integer(json, "micro_batch", cell->step->micro_batch);
+        tm_jsonout_bool(json, "recompute", cell->step->recompute != 0);
+        tm_jsonout_bool(json, "compile", cell->step->compile != 0);
+    }
+    tm_jsonout_number(json, "measured_ms", cell->truth_ms);
+    tm_jsonout_number(json, "predicted_ms", cell->estimate_ms.mean);
+    tm_jsonout_number(json, "p10_ms", cell->estimate_ms.p10);
+    tm_jsonout_number(json, "p90_ms", cell->estimate_ms.p90);
+    tm_jsonout_number(json, "measured_gib", cell->truth_gib);
+    tm_jsonout_number(json, "predicted_gib", cell->predicted_gib);
+    tm_jsonout_end(json);
+}
+
+/* Nothing of the file was learned: the whole in three figures, and every cell. */
+static void print_untrained_json(struct tm_cli *cli, const struct tm_evaluation *evaluation)
+{
+    const struct tm_errors *overall = &evaluation->overall;
+    struct tm_jsonout json;
+    tm_jsonout_init(&json, &cli->out);
+    tm_jsonout_object(&json, NULL);
+    tm_jsonout_string(&json, "split", tm_split_names[TM_SPLIT_UNTRAINED]);
+    tm_jsonout_object(&json, "overall");
+    tm_jsonout_integer(&json, "cells", (int64_t)overall->cells);
+    tm_jsonout_number(&json, "mape_percent", overall->mape_percent);
+    tm_jsonout_number(&json, "memory_mape_percent", overall->memory_cells > 0 ? overall->memory_mape_percent : NAN);
+    tm_jsonout_number(&json, "in80_percent", overall->inside80_percent);
+    tm_jsonout_number(&json, "bias_percent", overall->bias_percent);
+    tm_jsonout_end(&json);
+    tm_jsonout_list(&json, "by");
+    for (size_t i = 0; i < evaluation->network_count; i++)
+        put_errors_json(&json, NULL, &evaluation->networks[i].errors, evaluation->networks[i].network);
+    tm_jsonout_end(&json);
+    tm_jsonout_list(&json, "cells");
+    for (size_t i = 0; i < evaluation->cell_count; i++)
+        put_cell_json(&json, &evaluation->cells[i]);
+    tm_jsonout_end(&json);
+    tm_jsonout_end(&json);
 }
 
 static void print_json(struct tm_cli *cli, enum tm_split split, const struct tm_evaluation *evaluation)
 {
     struct tm_jsonout json;
+    if (split == TM_SPLIT_UNTRAINED) {
+        print_untrained_json(cli, evaluation);
+        return;
+    }
     tm_jsonout_init(&json, &cli->out);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_string(&json, "split", tm_split_names[split]);
@@ -49,7 +99,7 @@ static void print_json(struct tm_cli *cli, enum tm_split split, const struct tm_
     tm_jsonout_end(&json);
 }
 
-static void add_errors(struct tm_table *table, const char *name, const struct tm_errors *errors)
+static void add_errors(struct tm_table *table, const char *name, const struct tm_errors *errors, bool memory)
 {
     if (errors->cells == 0) return;
     tm_table_add(table, "%s", name);
@@ -59,20 +109,23 @@ static void add_errors(struct tm_table *table, const char *name, const struct tm
     tm_table_add(table, "%.1f%%", errors->p90_percent);
     tm_table_add(table, "%+.1f%%", errors->bias_percent);
     tm_table_add(table, "%.0f%%", errors->inside80_percent);
+    if (memory && errors->memory_cells > 0) tm_table_add(table, "%.1f%%", errors->memory_mape_percent);
+    if (memory && errors->memory_cells == 0) tm_table_add(table, "-");
 }
 
 static int print_table(struct tm_cli *cli, const struct tm_evaluation *evaluation, struct tm_error *e)
 {
     static const struct tm_column columns[] = {{"NETWORK", TM_LEFT, 0}, {"CELLS", TM_RIGHT, 0}, {"MAPE", TM_RIGHT, 0},
                                                {"MEDIAN", TM_RIGHT, 1}, {"P90", TM_RIGHT, 1},   {"BIAS", TM_RIGHT, 2},
-                                               {"IN 80%", TM_RIGHT, 0}};
+                                               {"IN 80%", TM_RIGHT, 0}, {"MEMORY", TM_RIGHT, 0}};
     struct tm_table table;
-    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
+    bool memory = evaluation->overall.memory_cells > 0;
+    tm_table_init(&table, columns, sizeof columns / sizeof *columns - (memory ? 0 : 1));
     for (size_t i = 0; i < evaluation->network_count; i++)
-        add_errors(&table, evaluation->networks[i].network, &evaluation->networks[i].errors);
-    add_errors(&table, "overall", &evaluation->overall);
-    add_errors(&table, "GPU-bound", &evaluation->gpu_bound);
-    add_errors(&table, "(naive sum)", &evaluation->naive);
+        add_errors(&table, evaluation->networks[i].network, &evaluation->networks[i].errors, memory);
+    add_errors(&table, "overall", &evaluation->overall, memory);
+    add_errors(&table, "GPU-bound", &evaluation->gpu_bound, memory);
+    add_errors(&table, "(naive sum)", &evaluation->naive, memory);
     int rc = tm_table_print(&table, &cli->term, &cli->out, e);
     tm_table_deinit(&table);
     return rc;
@@ -83,7 +136,8 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
     struct tm_catalog catalog;
     struct tm_profile profile;
     struct tm_gpu_figures gpu;
-    struct tm_knowledge_names names = {cli, &profile};
+    struct tm_compute_model known;
+    struct tm_knowledge_names names = {cli->env, &profile};
     struct tm_evaluation *evaluation = tm_calloc(1, sizeof *evaluation);
     if (evaluation == NULL) return tm_error_nomem(e);
     tm_catalog_init(&catalog);
@@ -96,14 +150,16 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
     if (rc == 0 && !runs && split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
         rc = tm_error_set(e, TM_EUSAGE, "--split leave-one-bandwidth is for data-parallel runs, and %s has none", path);
     if (rc == 0 && !runs) rc = tm_knowledge_profile_gpu(cli, &catalog, &profile, path, "gpu", &gpu, e);
+    if (rc == 0) rc = tm_knowledge_shipped(cli->env, &catalog, &known, e);
     if (rc == 0)
-        rc = runs
-                 ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
-                 : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, tm_knowledge_network, &names, evaluation, e);
+        rc = runs ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
+                  : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, &known, tm_knowledge_step_model, &names,
+                                      evaluation, e);
     if (rc == 0 && cli->json)
         print_json(cli, (enum tm_split)split, evaluation);
     else if (rc == 0)
         rc = print_table(cli, evaluation, e);
+    tm_evaluation_deinit(evaluation);
     tm_profile_deinit(&profile);
     tm_catalog_deinit(&catalog);
     tm_free(evaluation);
@@ -445,7 +501,7 @@ int tm_cmd_predict(struct tm_cli *cli, struct tm_error *e)
 const struct tm_option tm_predict_options[] = {
     {.name = "model",
      .value = "NAME",
-     .help = "a shipped model, a model file, or a formula such as gpt:layers=48,hidden=1600"},
+     .help = "a shipped model, a model file, or a formula such as llama:layers=32,hidden=4096"},
     {.name = "fleet",
      .value = "LIST",
      .help = "instances, for example \"8x p3.2xlarge\" or \"4x g5.xlarge, 2x g4dn.xlarge\""},

@@ -152,15 +152,19 @@ const struct tm_command tm_commands[] = {
             "data-parallel runs over links (world, mbit, model, batch, ...); tidemill-profile(5) has the forms.\n\n"
             "two-batches: of each network and precision the smallest and the largest batch are known, the rest is "
             "predicted. leave-one-network: nothing is known of a network but its layers (of runs: its compute time). "
-            "leave-one-bandwidth: of runs, nothing is known of one link rate. IN 80% counts the truths that lie in the "
+            "leave-one-bandwidth: of runs, nothing is known of one link rate. untrained: nothing of the file is known, "
+            "all "
+            "of it is predicted with what ships. IN 80% counts the truths that lie in the "
             "predicted 80% interval. For runs, the sum of compute and one ring at the nominal rate stands beside it.",
         .examples =
             "  tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\" --batch 128\n"
             "  tidemill predict --model resnet50 --fleet \"4x g5.xlarge, 4x g4dn.xlarge\" --batch 512 --json\n"
             "  tidemill predict --model gpt:layers=48,hidden=1600,heads=25 --fleet \"16x g5.xlarge\" --layout 4x4\n"
+            "  tidemill predict --model llama-3-8b,ctx=4096,lora=16 --fleet \"1x g6.12xlarge\" --batch 32\n"
             "  tidemill predict --profile job.tmprofile --workers 1,2,4,8 --mbit 1000\n"
             "  tidemill predict --profile job.tmprofile --fleet \"8x g5.xlarge\" --batch 256\n"
             "  tidemill predict --evaluate steps.csv --split leave-one-network --gpu H200\n"
+            "  tidemill predict --evaluate steps.csv --split untrained --gpu A100-80GB --json\n"
             "  tidemill predict --evaluate runs.csv --split leave-one-bandwidth --json\n",
         .options = tm_predict_options,
         .run = tm_cmd_predict,

@@ -4,7 +4,10 @@
 #include "base/paths.h"
 #include "base/suggest.h"
 #include "plan/supply.h"
+#include "workload/memory.h"
+#include "workload/shipped_profiles.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,13 +54,13 @@ int tm_knowledge_instance(const struct tm_cli *cli, const struct tm_catalog *cat
                         suggest.best != NULL ? "?" : "");
 }
 
-static bool find_shipped(struct tm_cli *cli, const char *network, struct tm_model *model)
+/* The longest shipped name that a network's name begins with, up to a dash. */
+static bool find_shipped(const char *network, char name[128])
 {
-    char name[128];
-    (void)snprintf(name, sizeof name, "%s", network);
+    (void)snprintf(name, 128, "%s", network);
     for (;;) {
         for (size_t i = 0; i < tm_model_shipped_count(); i++) {
-            if (strcmp(tm_model_shipped_name(i), name) == 0) return tm_model_load(cli->env, name, model, NULL) == 0;
+            if (strcmp(tm_model_shipped_name(i), name) == 0) return true;
         }
         char *dash = strrchr(name, '-');
         if (dash == NULL) return false;
@@ -65,18 +68,55 @@ static bool find_shipped(struct tm_cli *cli, const char *network, struct tm_mode
     }
 }
 
-bool tm_knowledge_network(void *context, const char *network, struct tm_network *out)
+/* Did a network of the profile store its attention scores? Where its steps took far more memory than without. */
+static bool stores_scores(const struct tm_profile *profile, const char *network, const struct tm_model *fused)
+{
+    struct tm_footprint footprint = tm_footprint_of(fused, 0, fused->layer_count);
+    double measured = 0;
+    double predicted = 0;
+    for (size_t i = 0; i < profile->step_count; i++) {
+        const struct tm_profile_step *step = &profile->steps[i];
+        if (strcmp(step->network, network) != 0 || isnan(step->peak_gib) || step->recompute != 0) continue;
+        struct tm_memory_use use = {.precision = step->precision,
+                                    .optimizer_states = fused->optimizer_states,
+                                    .micro_batch = step->micro_batch,
+                                    .in_flight = 1,
+                                    .micro_batches = 1};
+        measured += step->peak_gib;
+        predicted += tm_memory_gib(&footprint, &use);
+    }
+    return measured > 1.25 * predicted;
+}
+
+static bool has_fused_attention(const struct tm_model *model)
+{
+    for (size_t i = 0; i < model->layer_count; i++) {
+        if (model->layers[i].attention_flops > 0) return true;
+    }
+    return false;
+}
+
+bool tm_knowledge_step_model(void *context, const struct tm_profile_step *step, struct tm_model *model)
 {
     const struct tm_knowledge_names *names = context;
     const char *own = NULL;
-    struct tm_model model;
-    tm_model_init(&model);
-    bool found = tm_profile_choose(names->profile, "", network, &own, NULL) == 0 &&
-                 tm_profile_model(names->profile, "", own, &model, NULL) == 0;
-    found = found || find_shipped(names->cli, network, &model);
-    if (found) *out = tm_network_of(model.layers, model.layer_count);
-    tm_model_deinit(&model);
-    return found;
+    char name[128];
+    char spec[256];
+    const char *given = tm_profile_model_name(names->profile, step->network);
+    const char *compiled = step->compile != 0 ? ";compile=1" : "";
+    if (given[0] != '\0') {
+        (void)snprintf(spec, sizeof spec, "%s%s", given, compiled);
+        return tm_model_load(names->env, spec, model, NULL) == 0 ||
+               tm_model_load(names->env, given, model, NULL) == 0; /* a file's model has no such key */
+    }
+    if (tm_profile_choose(names->profile, "", step->network, &own, NULL) == 0 &&
+        tm_profile_model(names->profile, "", own, model, NULL) == 0)
+        return true;
+    if (!find_shipped(step->network, name) || tm_model_load(names->env, name, model, NULL) != 0) return false;
+    if (!has_fused_attention(model)) return true;
+    bool plain = stores_scores(names->profile, step->network, model);
+    (void)snprintf(spec, sizeof spec, "%s;attention=%s%s", name, plain ? "plain" : "fused", compiled);
+    return tm_model_load(names->env, spec, model, NULL) == 0;
 }
 
 void tm_knowledge_init(struct tm_knowledge *knowledge)
@@ -172,31 +212,76 @@ static bool find_step_gpu(const struct tm_catalog *catalog, const struct tm_prof
     return step->gpu[0] == '\0' || tm_knowledge_gpu(catalog, step->gpu, out, NULL) == 0;
 }
 
-static int learn_steps(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
-                       const struct tm_gpu_figures *unnamed, struct tm_knowledge *knowledge, struct tm_error *e)
+/* Cells to learn from: what both profiles tell of GPUs and models that are known. */
+struct cells {
+    struct tm_compute_cell *cells;
+    size_t count;
+};
+
+static void add_cells(struct tm_env *env, const struct tm_catalog *catalog, const struct tm_profile *profile,
+                      const struct tm_gpu_figures *unnamed, struct cells *out)
 {
-    struct tm_knowledge_names names = {cli, &knowledge->profile};
-    size_t count = knowledge->profile.step_count;
-    struct tm_compute_cell *cells = tm_calloc(count + 1, sizeof *cells);
-    knowledge->batches = tm_calloc(count + 1, sizeof *knowledge->batches);
-    knowledge->ms = tm_calloc(count + 1, sizeof *knowledge->ms);
-    size_t known = 0;
-    int rc = cells == NULL || knowledge->batches == NULL || knowledge->ms == NULL ? tm_error_nomem(e) : 0;
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        const struct tm_profile_step *step = &knowledge->profile.steps[i];
+    struct tm_knowledge_names names = {env, profile};
+    struct tm_model model;
+    for (size_t i = 0; i < profile->step_count; i++) {
+        const struct tm_profile_step *step = &profile->steps[i];
         struct tm_compute_cell cell = {
             .precision = step->precision, .batch = step->micro_batch, .step_ms = tm_profile_step_ms(step)};
         if (!find_step_gpu(catalog, step, unnamed, &cell.gpu)) continue; /* processors teach nothing about GPUs */
-        if (is_named(step->network, model) && step->precision == knowledge->precision &&
-            strcmp(cell.gpu.name, knowledge->gpu) == 0) {
-            knowledge->batches[knowledge->count] = step->micro_batch;
-            knowledge->ms[knowledge->count++] = cell.step_ms;
+        tm_model_init(&model);
+        if (tm_knowledge_step_model(&names, step, &model)) {
+            cell.network = tm_network_of(model.layers, model.layer_count);
+            cell.network.recompute = step->recompute != 0;
+            cell.network.compiled = step->compile != 0;
+            out->cells[out->count++] = cell;
         }
-        if (tm_knowledge_network(&names, step->network, &cell.network)) cells[known++] = cell;
+        tm_model_deinit(&model);
     }
-    if (rc == 0 && known > 0) rc = tm_compute_learn(cells, known, &knowledge->compute, e);
-    tm_free(cells);
+}
+
+/* Learns from the shipped profiles and, where there is one, the user's. */
+static int learn_cells(struct tm_env *env, const struct tm_catalog *catalog, const struct tm_profile *user,
+                       const struct tm_gpu_figures *unnamed, struct tm_compute_model *out, struct tm_error *e)
+{
+    static const struct tm_gpu_figures nameless = {.name = ""};
+    struct tm_profile shipped;
+    struct cells cells = {NULL, 0};
+    tm_profile_init(&shipped);
+    int rc = tm_shipped_profiles(&shipped, e);
+    size_t most = shipped.step_count + (user != NULL ? user->step_count : 0) + 1;
+    if (rc == 0) cells.cells = tm_calloc(most, sizeof *cells.cells);
+    if (rc == 0 && cells.cells == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) add_cells(env, catalog, &shipped, &nameless, &cells);
+    if (rc == 0 && user != NULL) add_cells(env, catalog, user, unnamed, &cells);
+    if (rc == 0) rc = tm_compute_learn(cells.cells, cells.count, out, e);
+    tm_free(cells.cells);
+    tm_profile_deinit(&shipped);
     return rc;
+}
+
+int tm_knowledge_shipped(struct tm_env *env, const struct tm_catalog *catalog, struct tm_compute_model *out,
+                         struct tm_error *e)
+{
+    return learn_cells(env, catalog, NULL, NULL, out, e);
+}
+
+/* The measured steps of the model in question. */
+static int keep_steps(const struct tm_catalog *catalog, const struct tm_model *model,
+                      const struct tm_gpu_figures *unnamed, struct tm_knowledge *knowledge, struct tm_error *e)
+{
+    size_t count = knowledge->profile.step_count;
+    knowledge->batches = tm_calloc(count + 1, sizeof *knowledge->batches);
+    knowledge->ms = tm_calloc(count + 1, sizeof *knowledge->ms);
+    if (knowledge->batches == NULL || knowledge->ms == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_profile_step *step = &knowledge->profile.steps[i];
+        struct tm_gpu_figures gpu;
+        if (!find_step_gpu(catalog, step, unnamed, &gpu) || strcmp(gpu.name, knowledge->gpu) != 0) continue;
+        if (!is_named(step->network, model) || step->precision != knowledge->precision) continue;
+        knowledge->batches[knowledge->count] = step->micro_batch;
+        knowledge->ms[knowledge->count++] = tm_profile_step_ms(step);
+    }
+    return 0;
 }
 
 int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
@@ -207,7 +292,7 @@ int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, con
     struct tm_gpu_figures unnamed = {.name = ""};
     struct tm_gpu_figures own = {.name = ""};
     int rc = 0;
-    if (path == NULL) return 0;
+    if (path == NULL) return tm_knowledge_shipped(cli->env, catalog, &knowledge->compute, e);
     bool any_unnamed = profile->step_count == 0;
     for (size_t i = 0; i < profile->step_count && !any_unnamed; i++)
         any_unnamed = profile->steps[i].gpu[0] == '\0';
@@ -219,7 +304,8 @@ int tm_knowledge_learn(struct tm_cli *cli, const struct tm_catalog *catalog, con
         knowledge->precision = step->precision;
         if (find_step_gpu(catalog, step, &unnamed, &own)) knowledge->gpu = own.name;
     }
-    rc = learn_steps(cli, catalog, model, &unnamed, knowledge, e);
+    rc = keep_steps(catalog, model, &unnamed, knowledge, e);
+    if (rc == 0) rc = learn_cells(cli->env, catalog, profile, &unnamed, &knowledge->compute, e);
     if (rc == 0 && profile->run_count > 0) rc = learn_links(profile, &knowledge->comm, e);
     if (rc == 0) rc = learn_gradients(model, knowledge, e);
     return rc;

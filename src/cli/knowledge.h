@@ -8,7 +8,7 @@
 
 struct tm_knowledge {
     struct tm_profile profile;
-    struct tm_compute_model compute; /* learned from the profile, or the prior */
+    struct tm_compute_model compute; /* learned from the shipped profiles and the user's */
     struct tm_comm_model comm;       /* likewise, from data-parallel runs */
     const char *gpu;                 /* that the model was profiled on, by its name in the catalogue; "": on none */
     enum tm_precision precision;     /* that it was profiled in */
@@ -51,15 +51,20 @@ int tm_knowledge_instance(const struct tm_cli *cli, const struct tm_catalog *cat
 int tm_knowledge_profile_gpu(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_profile *profile,
                              const char *path, const char *option, struct tm_gpu_figures *out, struct tm_error *e);
 
-/* Whose networks are looked up: those that the profile has layers of, then the shipped ones. */
+/* Whose networks are looked up: those that the profile names a model for or has layers of, then the shipped ones. */
 struct tm_knowledge_names {
-    struct tm_cli *cli;
+    struct tm_env *env;
     const struct tm_profile *profile;
 };
 
-/* The layers of a network of a profile, by name; context is a struct tm_knowledge_names. Names may carry the context
- * length behind the model's name: gpt2-124m-1024. */
-bool tm_knowledge_network(void *context, const char *network, struct tm_network *out);
+/* The model of a step of a profile; context is a struct tm_knowledge_names. Names may carry the context length behind
+ * the model's name: gpt2-124m-1024. Profiles do not say how attention was computed: where the measured memory shows
+ * that scores were stored, they were. */
+bool tm_knowledge_step_model(void *context, const struct tm_profile_step *step, struct tm_model *model);
+
+/* What the shipped profiles teach, and nothing else. */
+int tm_knowledge_shipped(struct tm_env *env, const struct tm_catalog *catalog, struct tm_compute_model *out,
+                         struct tm_error *e);
 
 /* predict --workers: data-parallel workers that are each like the one that was profiled. */
 int tm_predict_workers(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_knowledge *knowledge,

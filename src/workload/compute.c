@@ -3,43 +3,72 @@
 #include "workload/fit.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The unknowns, all as logarithms. 16-bit formats and 32-bit ones differ in how well kernels use the hardware and in
  * what the framework adds (casts), so that shares and launch times come in pairs. */
 enum {
-    X_CONV,        /* + 1: share of peak reached by convolutions; 16 bit, 32 bit */
-    X_MATMUL = 2,  /* + 1: by matrix products */
-    X_TRAFFIC = 4, /* + 1: share of the memory bandwidth */
-    X_WEIGHTS = 6, /* ms per 10^9 parameters that a step spends on weights, whatever the batch */
-    X_SMALL,       /* ms per 1,000 ops of kernels too small to fill the GPU */
-    X_HOST,        /* ms per step on the host */
-    X_LAUNCH,      /* + 1: ms per op on the host */
+    X_CONV,             /* + 1: share of peak reached by convolutions; 16 bit, 32 bit */
+    X_MATMUL = 2,       /* + 1: by matrix products */
+    X_TRAFFIC = 4,      /* + 1: share of the memory bandwidth */
+    X_WEIGHTS = 6,      /* ms per 10^9 parameters that a step spends on weights, whatever the batch */
+    X_SMALL,            /* ms per 1,000 ops of kernels too small to fill the GPU */
+    X_HOST,             /* ms per step on the host */
+    X_LAUNCH,           /* + 1: ms per op on the host */
+    X_ATTENTION = 11,   /* share of peak reached by fused attention */
+    X_UNALIGNED,        /* how often values in rows that are no multiple of 8 go through memory */
+    X_COMPILED_TRAFFIC, /* what a compiler leaves of the traffic */
+    X_COMPILED_LAUNCH,  /* and of the launches */
 };
 
-/* Physics and experience: half of peak, 60% of bandwidth; weights are read and written some 15 times at 4.8 TB/s;
- * a launch in eager mode costs about 0.1 ms for forward, backward and the framework around it. */
+/* Physics and experience: half of peak for convolutions, more for products, 60% of bandwidth; weights are read and
+ * written some 15 times at 4.8 TB/s; a launch in eager mode costs about 0.1 ms for forward, backward and the framework
+ * around it. These are where the fit to measured steps begins (tm_knowledge_learn), not what is predicted with. */
 static const double prior_x[TM_COMPUTE_UNKNOWNS] = {
-    -0.693147, -0.693147, -0.693147, -0.693147, -0.510826, -0.510826,
-    2.708050,  2.995732,  1.386294,  -2.040221, -2.207275,
+    -0.693147, -0.693147, -0.25,     -0.25, -0.510826, -0.510826, 2.708050, 2.995732,
+    1.386294,  -2.040221, -2.207275, -1.0,  2.3,       -0.7,      -1.0,
 };
-static const double prior_spread[TM_COMPUTE_UNKNOWNS] = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 0.5, 0.4, 0.4};
+static const double prior_spread[TM_COMPUTE_UNKNOWNS] = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0,
+                                                         0.5, 0.4, 0.4, 0.5, 0.5, 0.5, 0.5};
 
 static const double CORNER = 6.4;       /* p of the soft corner */
-static const double MODEL_NOISE = 0.6;  /* of one cell around the common model: cells of a network err together */
+static const double MODEL_NOISE = 0.4;  /* of one cell around the common model: cells of a network err together */
 static const double FLOOR_NOISE = 0.08; /* of a measurement that the host paces */
 static const double GPU_NOISE = 0.02;   /* of one that the GPU paces */
 static const double PRIOR_NETWORK_SPREAD = 0.30;
+static const double COVERED = 0.88; /* cells of a network err together: with this, networks left out are inside 79% */
+static const double GPU_SPREAD = 0.25;     /* how far a GPU may lie off what others reach of their figures */
+static const double GPU_CELL_NOISE = 0.15; /* of what one cell says about that */
+static const double CHECKPOINT_OPS = 17;   /* that the host spends on checkpointing one block: states, a second graph */
+static const double ATTENTION_PASSES = 3.5; /* backward passes of fused attention compute the scores again */
+
+static void add_work(struct tm_work *sum, const struct tm_layer *layer)
+{
+    bool conv = layer->kind == TM_LAYER_conv || layer->kind == TM_LAYER_depthwise;
+    double plain = fmax(0, layer->forward_flops - layer->attention_flops);
+    /* Frozen weights need no gradient: one of three passes less. */
+    double passes = layer->params > 0 ? 1 - layer->frozen_params / layer->params / 3 : 1;
+    *(conv ? &sum->conv_flops : &sum->matmul_flops) += plain * passes;
+    sum->attention_flops += layer->attention_flops;
+    sum->unaligned_values += layer->unaligned_values;
+    sum->traffic_values += layer->traffic_values;
+}
 
 struct tm_network tm_network_of(const struct tm_layer *layers, size_t count)
 {
-    struct tm_network network = {0};
+    struct tm_network network = {.recompute = false};
+    bool blocks = false;
+    for (size_t i = 0; i < count; i++)
+        blocks = blocks || layers[i].kind == TM_LAYER_block;
     for (size_t i = 0; i < count; i++) {
         const struct tm_layer *layer = &layers[i];
-        bool conv = layer->kind == TM_LAYER_conv || layer->kind == TM_LAYER_depthwise;
-        *(conv ? &network.conv_flops : &network.matmul_flops) += layer->forward_flops;
-        network.traffic_values += layer->traffic_values;
+        add_work(&network.forward, layer);
         network.ops += layer->ops;
         network.params += layer->params;
+        network.trained_params += layer->params - layer->frozen_params;
+        if (blocks && layer->kind != TM_LAYER_block) continue;
+        add_work(&network.again, layer);
+        network.again_ops += blocks ? CHECKPOINT_OPS : layer->ops / 2;
     }
     return network;
 }
@@ -47,30 +76,51 @@ struct tm_network tm_network_of(const struct tm_layer *layers, size_t count)
 struct tm_network tm_network_of_totals(double params, double train_gflop_per_sample)
 {
     double forward_flops = train_gflop_per_sample * 1e9 / 3;
-    return (struct tm_network){
-        .matmul_flops = forward_flops,
-        .traffic_values = forward_flops / 250, /* transformers and residual networks lie between 100 and 350 */
-        .ops = 20 * sqrt(params / 1e6),        /* 25 M: 100, 355 M: 380, 1.5 B: 780 */
+    struct tm_network network = {
+        .forward = {.matmul_flops = forward_flops,
+                    .traffic_values = forward_flops / 250}, /* transformers and residual networks: 100 to 350 */
+        .ops = 20 * sqrt(params / 1e6),                     /* 25 M: 100, 355 M: 380, 1.5 B: 780 */
         .params = params,
+        .trained_params = params,
     };
+    network.again = network.forward;
+    network.again_ops = network.ops / 2;
+    return network;
 }
 
 /* ---- the curve ---- */
 
-static struct tm_compute_curve curve_at(const double *x, const struct tm_network *network,
-                                        const struct tm_gpu_figures *gpu, enum tm_precision precision)
+/* Seconds of `passes` passes. */
+static double work_s(const double *x, const struct tm_work *work, const struct tm_gpu_figures *gpu,
+                     enum tm_precision precision, double traffic, double passes)
 {
     double bytes = tm_precision_value_bytes(precision);
     int pair = bytes < 4 ? 0 : 1;
     double peak = gpu->flops[precision];
+    double attention_passes = passes > 1 ? passes * ATTENTION_PASSES / 3 : passes;
+    return passes * work->conv_flops / (peak * exp(x[X_CONV + pair])) +
+           passes * work->matmul_flops / (peak * exp(x[X_MATMUL + pair])) +
+           passes * work->unaligned_values * bytes * exp(x[X_UNALIGNED]) / gpu->memory_bytes_s +
+           attention_passes * work->attention_flops / (peak * exp(x[X_ATTENTION])) +
+           passes * work->traffic_values * bytes * traffic / (gpu->memory_bytes_s * exp(x[X_TRAFFIC + pair]));
+}
+
+static struct tm_compute_curve curve_at(const double *x, const struct tm_network *network,
+                                        const struct tm_gpu_figures *gpu, enum tm_precision precision)
+{
+    int pair = tm_precision_value_bytes(precision) < 4 ? 0 : 1;
+    double traffic = network->compiled ? exp(x[X_COMPILED_TRAFFIC]) : 1;
+    double launch = exp(x[X_LAUNCH + pair]) * (network->compiled ? exp(x[X_COMPILED_LAUNCH]) : 1);
     /* Three forward passes' worth of work make a training step: forward, gradients of inputs, gradients of weights. */
-    double seconds = 3 * network->conv_flops / (peak * exp(x[X_CONV + pair])) +
-                     3 * network->matmul_flops / (peak * exp(x[X_MATMUL + pair])) +
-                     3 * network->traffic_values * bytes / (gpu->memory_bytes_s * exp(x[X_TRAFFIC + pair]));
+    double seconds = work_s(x, &network->forward, gpu, precision, traffic, 3);
+    if (network->recompute) seconds += work_s(x, &network->again, gpu, precision, traffic, 1);
+    double ops = network->ops + (network->recompute ? network->again_ops : 0);
     double bandwidth_ratio = 4.8e12 / gpu->memory_bytes_s; /* X_WEIGHTS is in terms of the GPU it was first seen on */
+    /* Frozen weights are read, and not updated: some 4 bytes of 50. */
+    double weights = network->trained_params + (network->params - network->trained_params) * 0.08;
     return (struct tm_compute_curve){
-        .floor_ms = exp(x[X_HOST]) + exp(x[X_LAUNCH + pair]) * network->ops,
-        .base_ms = exp(x[X_WEIGHTS]) * network->params / 1e9 * bandwidth_ratio + exp(x[X_SMALL]) * network->ops / 1e3,
+        .floor_ms = exp(x[X_HOST]) + launch * ops,
+        .base_ms = exp(x[X_WEIGHTS]) * weights / 1e9 * bandwidth_ratio + exp(x[X_SMALL]) * network->ops / 1e3,
         .sample_ms = seconds * 1e3,
     };
 }
@@ -88,6 +138,33 @@ static double step_of(const struct tm_compute_curve *curve, double batch)
     return soft_max(curve->floor_ms, curve->base_ms + curve->sample_ms * batch);
 }
 
+static bool is_conv_network(const struct tm_network *network)
+{
+    return network->forward.conv_flops > network->forward.matmul_flops;
+}
+
+/* Chips of one name differ in memory and clocks, which their figures tell. */
+static bool same_chip(const char *a, const char *b)
+{
+    size_t length = strcspn(a, "-");
+    return length == strcspn(b, "-") && memcmp(a, b, length) == 0;
+}
+
+/* What is known of a GPU; of one that nobody has measured, that others hardly tell. */
+static struct tm_compute_gpu find_gpu(const struct tm_compute_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->gpu_count; i++) {
+        if (same_chip(model->gpus[i].name, name)) return model->gpus[i];
+    }
+    return (struct tm_compute_gpu){"", 0, model->gpu_count > 0 ? GPU_SPREAD : 0};
+}
+
+static void scale_gpu(struct tm_compute_curve *curve, double factor)
+{
+    curve->base_ms *= factor;
+    curve->sample_ms *= factor;
+}
+
 int tm_compute_curve(const struct tm_compute_model *model, const struct tm_network *network,
                      const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute_curve *out,
                      struct tm_error *e)
@@ -95,8 +172,10 @@ int tm_compute_curve(const struct tm_compute_model *model, const struct tm_netwo
     if (!(gpu->flops[precision] > 0) || !(gpu->memory_bytes_s > 0))
         return tm_error_set(e, TM_EINPUT, "%s has no %s mode; try fp32", gpu->name, tm_precision_names[precision]);
     *out = curve_at(model->x, network, gpu, precision);
-    out->floor_spread = model->network_spread;
-    out->gpu_spread = model->network_spread;
+    struct tm_compute_gpu known = find_gpu(model, gpu->name);
+    scale_gpu(out, exp(known.log_factor));
+    out->floor_spread = model->floor_spread;
+    out->gpu_spread = hypot(is_conv_network(network) ? model->conv_spread : model->product_spread, known.spread);
     return 0;
 }
 
@@ -119,33 +198,120 @@ struct tm_estimate tm_compute_step_ms(const struct tm_compute_curve *curve, doub
 
 struct learn_context {
     const struct tm_compute_cell *cells;
+    const struct tm_compute_model *model; /* what is known of single GPUs */
 };
 
 static double learn_residual(const void *context, const double *x, size_t i)
 {
     const struct tm_compute_cell *cell = &((const struct learn_context *)context)->cells[i];
+    const struct tm_compute_model *model = ((const struct learn_context *)context)->model;
     struct tm_compute_curve curve = curve_at(x, &cell->network, &cell->gpu, cell->precision);
+    scale_gpu(&curve, exp(find_gpu(model, cell->gpu.name).log_factor));
     return log(step_of(&curve, cell->batch) / cell->step_ms) / MODEL_NOISE;
 }
 
 struct tm_compute_model tm_compute_prior(void)
 {
-    struct tm_compute_model model = {.network_spread = PRIOR_NETWORK_SPREAD};
+    struct tm_compute_model model = {.conv_spread = PRIOR_NETWORK_SPREAD,
+                                     .product_spread = PRIOR_NETWORK_SPREAD,
+                                     .floor_spread = PRIOR_NETWORK_SPREAD};
     for (size_t i = 0; i < TM_COMPUTE_UNKNOWNS; i++)
         model.x[i] = prior_x[i];
     return model;
 }
 
-int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct tm_compute_model *out,
-                     struct tm_error *e)
+enum pacer { PACED_BY_HOST, PACED_BY_CONV, PACED_BY_PRODUCTS };
+
+static enum pacer pacer_of(const struct tm_compute_cell *cell, const double *x)
 {
-    struct learn_context context = {cells};
-    struct tm_compute_model model = tm_compute_prior();
+    struct tm_compute_curve curve = curve_at(x, &cell->network, &cell->gpu, cell->precision);
+    if (curve.base_ms + curve.sample_ms * cell->batch < 1.3 * curve.floor_ms) return PACED_BY_HOST;
+    return is_conv_network(&cell->network) ? PACED_BY_CONV : PACED_BY_PRODUCTS;
+}
+
+/* How much longer than the common fit says the cells of a GPU take, as far as they outweigh that they should not. */
+static void learn_gpu(const struct learn_context *context, size_t count, struct tm_compute_gpu *gpu)
+{
+    const double *x = context->model->x;
+    double sum = 0;
+    double weight = GPU_CELL_NOISE * GPU_CELL_NOISE / (GPU_SPREAD * GPU_SPREAD);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_compute_cell *cell = &context->cells[i];
+        if (!same_chip(cell->gpu.name, gpu->name) || pacer_of(cell, x) == PACED_BY_HOST) continue;
+        sum += find_gpu(context->model, gpu->name).log_factor - learn_residual(context, x, i) * MODEL_NOISE;
+        weight += 1;
+    }
+    gpu->log_factor = sum / weight;
+    gpu->spread = GPU_CELL_NOISE / sqrt(weight);
+}
+
+/* The first GPU is what the common fit is of: most cells are its own. */
+static void learn_gpus(const struct learn_context *context, size_t count, struct tm_compute_model *model)
+{
+    struct tm_compute_gpu gpus[TM_COMPUTE_GPUS_MAX] = {{"", 0, 0}};
+    size_t made = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = context->cells[i].gpu.name;
+        size_t length = strcspn(name, "-");
+        bool seen = false;
+        for (size_t k = 0; k < made && !seen; k++)
+            seen = same_chip(gpus[k].name, name);
+        if (seen || made == TM_COMPUTE_GPUS_MAX || length >= sizeof gpus->name) continue;
+        memcpy(gpus[made].name, name, length);
+        if (made > 0) learn_gpu(context, count, &gpus[made]);
+        made++;
+    }
+    memcpy(model->gpus, gpus, sizeof gpus);
+    model->gpu_count = made;
+}
+
+/* How many cells with this pacer lie within `reach` of the fit; *out_all: of how many. */
+static double count_within(const struct learn_context *context, size_t count, enum pacer pacer, double reach,
+                           double *out_all)
+{
+    double within = 0;
+    *out_all = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (pacer_of(&context->cells[i], context->model->x) != pacer) continue;
+        *out_all += 1;
+        if (fabs(learn_residual(context, context->model->x, i) * MODEL_NOISE) <= reach) within++;
+    }
+    return within;
+}
+
+/* Error on a network not seen, as a standard deviation, from what four of five cells of the fit lie within. */
+static double spread_of(const struct learn_context *context, size_t count, enum pacer pacer, double least)
+{
+    double low = 0;
+    double high = 0.6;
+    double cells = 0;
+    for (int i = 0; i < 12; i++) {
+        double middle = (low + high) / 2;
+        double within = count_within(context, count, pacer, middle, &cells);
+        *(within >= 0.8 * cells ? &high : &low) = middle;
+    }
+    double fitted = cells > 0 ? COVERED * high / 1.2816 : PRIOR_NETWORK_SPREAD;
+    double known = cells / (cells + 2);
+    double spread = fmax(fitted, least);
+    return sqrt(known * spread * spread + (1 - known) * PRIOR_NETWORK_SPREAD * PRIOR_NETWORK_SPREAD);
+}
+
+static int check_cells(const struct tm_compute_cell *cells, size_t count, struct tm_error *e)
+{
     for (size_t i = 0; i < count; i++) {
         if (!(cells[i].gpu.flops[cells[i].precision] > 0))
             return tm_error_set(e, TM_EINPUT, "a measured step is of %s, which %s has not",
                                 tm_precision_names[cells[i].precision], cells[i].gpu.name);
     }
+    return 0;
+}
+
+int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct tm_compute_model *out,
+                     struct tm_error *e)
+{
+    enum { ROUNDS = 3 }; /* shares that all have in common, then what single GPUs add to them, in turn */
+    struct tm_compute_model model = tm_compute_prior();
+    struct learn_context context = {cells, &model};
     struct tm_fit fit = {.unknowns = TM_COMPUTE_UNKNOWNS,
                          .residuals = count,
                          .prior = prior_x,
@@ -153,18 +319,19 @@ int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct t
                          .robust = 0.25,
                          .residual = learn_residual,
                          .context = &context};
-    int rc = tm_fit_solve(&fit, model.x, e);
-    if (rc != 0) return rc;
-    /* Error on a network not seen: that of the fit, and never below what leaving networks out has shown. */
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        double off = learn_residual(&context, model.x, i) * MODEL_NOISE;
-        sum += fmin(off * off, 0.25);
+    int rc = check_cells(cells, count, e);
+    for (int round = 0; rc == 0 && round < ROUNDS; round++) {
+        double x[TM_COMPUTE_UNKNOWNS];
+        rc = tm_fit_solve(&fit, x, e);
+        if (rc != 0) return rc;
+        memcpy(model.x, x, sizeof x);
+        learn_gpus(&context, count, &model);
+        if (model.gpu_count < 2) break;
     }
-    double fitted = count > 0 ? sqrt(sum / (double)count) : PRIOR_NETWORK_SPREAD;
-    double known = (double)count / ((double)count + 20);
-    model.network_spread =
-        sqrt(known * fmax(fitted * fitted, 0.14 * 0.14) + (1 - known) * PRIOR_NETWORK_SPREAD * PRIOR_NETWORK_SPREAD);
+    if (rc != 0) return rc;
+    model.conv_spread = spread_of(&context, count, PACED_BY_CONV, 0.08);
+    model.product_spread = spread_of(&context, count, PACED_BY_PRODUCTS, 0.05);
+    model.floor_spread = spread_of(&context, count, PACED_BY_HOST, 0.08);
     *out = model;
     return 0;
 }

@@ -6,15 +6,21 @@
  * does not grow with the batch (weights read and updated, kernels too small to fill the GPU). A step takes the larger
  * of the two, with a soft corner:  step(b) = (floor^p + gpu(b)^p)^(1/p).
  *
+ * Recomputing activations does the forward pass of the blocks once more, and the host checkpoints each of them; a
+ * compiler fuses what goes through memory, and launches less.
+ *
  * The shares and rates are unknowns with a prior. tm_compute_learn fits them to whatever profiles exist, in log space,
- * robustly; without any the prior stands. For a network that was profiled itself, tm_compute_tune then moves floor,
- * base and slope of its own curve, as far as its measurements outweigh what was learned from others. */
+ * robustly; without any the prior stands. A GPU whose steps lie off the common fit gets a factor of its own. For a
+ * network that was profiled itself, tm_compute_tune then moves floor, base and slope of its own curve, as far as its
+ * measurements outweigh what was learned from others. */
 #ifndef TM_WORKLOAD_COMPUTE_H
 #define TM_WORKLOAD_COMPUTE_H
 
 #include "base/precision.h"
 #include "workload/estimate.h"
 #include "workload/model.h"
+
+#include <stdbool.h>
 
 /* Peak figures of a GPU; NaN: the GPU has no such mode. */
 struct tm_gpu_figures {
@@ -24,13 +30,25 @@ struct tm_gpu_figures {
     double memory_gib;
 };
 
+/* Work of one kind of pass over layers; per sample. */
+struct tm_work {
+    double conv_flops;       /* in convolutions */
+    double matmul_flops;     /* in matrix products */
+    double attention_flops;  /* in fused attention */
+    double unaligned_values; /* of products whose rows no tensor core can load whole */
+    double traffic_values;
+};
+
 /* What this model of time sees of a network; per sample, forward. */
 struct tm_network {
-    double conv_flops;   /* in convolutions */
-    double matmul_flops; /* in matrix products */
-    double traffic_values;
+    struct tm_work forward; /* a training step does it three times; less where weights are frozen (counted here) */
+    struct tm_work again;   /* of it: what recomputation does once more: blocks, or all where there are none */
     double ops;
+    double again_ops;
     double params;
+    double trained_params;
+    bool recompute; /* activations are recomputed */
+    bool compiled;  /* by torch.compile or the like */
 };
 
 struct tm_network tm_network_of(const struct tm_layer *layers, size_t count);
@@ -46,11 +64,22 @@ struct tm_compute_cell {
     double step_ms;
 };
 
-enum { TM_COMPUTE_UNKNOWNS = 11 };
+enum { TM_COMPUTE_UNKNOWNS = 15, TM_COMPUTE_GPUS_MAX = 32 };
 
 struct tm_compute_model {
     double x[TM_COMPUTE_UNKNOWNS]; /* logarithms; see compute.c */
-    double network_spread;         /* one standard deviation of log error on a network not seen */
+    /* One standard deviation of log error on a network not seen, where its convolutions pace, its products, the host.
+     */
+    double conv_spread;
+    double product_spread;
+    double floor_spread;
+    /* GPUs that were measured reach more or less of their figures than the first: by how much longer they take. */
+    struct tm_compute_gpu {
+        char name[32]; /* without what stands behind a dash: V100-32GB is a V100 */
+        double log_factor;
+        double spread; /* one standard deviation of it */
+    } gpus[TM_COMPUTE_GPUS_MAX];
+    size_t gpu_count;
 };
 
 struct tm_compute_model tm_compute_prior(void);

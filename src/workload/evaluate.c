@@ -2,12 +2,13 @@
 
 #include "base/alloc.h"
 #include "workload/comm.h"
+#include "workload/memory.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tm_split_names[] = {"two-batches", "leave-one-network", "leave-one-bandwidth", NULL};
+const char *const tm_split_names[] = {"two-batches", "leave-one-network", "leave-one-bandwidth", "untrained", NULL};
 
 /* A cell of the profile, with what was predicted for it. */
 struct cell {
@@ -18,6 +19,7 @@ struct cell {
     bool gpu_bound;
     bool predicted;
     struct tm_estimate estimate;
+    double gib; /* predicted; NaN: its layers are not known */
 };
 
 struct evaluation {
@@ -28,33 +30,58 @@ struct evaluation {
 
 /* ---- preparing ---- */
 
-static int fill_cells(const struct tm_profile *profile, const struct tm_gpu_figures *gpu, tm_network_lookup_f lookup,
+/* The network of a step and the memory that it takes, from its model or from totals in the profile. */
+static int fill_network(struct cell *cell, tm_model_lookup_f lookup, void *lookup_context, struct tm_error *e)
+{
+    const struct tm_profile_step *step = cell->step;
+    struct tm_model model;
+    tm_model_init(&model);
+    cell->gib = NAN;
+    if (lookup(lookup_context, step, &model)) {
+        struct tm_footprint footprint = tm_footprint_of(&model, 0, model.layer_count);
+        struct tm_memory_use use = {.precision = step->precision,
+                                    .optimizer_states = model.optimizer_states,
+                                    .micro_batch = step->micro_batch,
+                                    .in_flight = 1,
+                                    .micro_batches = step->micro_batches,
+                                    .recompute = step->recompute != 0};
+        cell->gib = tm_memory_gib(&footprint, &use);
+        cell->compute.network = tm_network_of(model.layers, model.layer_count);
+    } else if (isnan(step->params) || isnan(step->train_gflop_per_sample)) {
+        return tm_error_set(
+            e, TM_EINPUT, "network %s: no such model, and the profile has no params and train_gflop_per_sample for it",
+            step->network);
+    } else {
+        cell->compute.network = tm_network_of_totals(step->params, step->train_gflop_per_sample);
+    }
+    cell->compute.network.recompute = step->recompute != 0;
+    cell->compute.network.compiled = step->compile != 0;
+    tm_model_deinit(&model);
+    return 0;
+}
+
+static bool same_group(const struct tm_profile_step *a, const struct tm_profile_step *b)
+{
+    return strcmp(a->network, b->network) == 0 && a->precision == b->precision && a->recompute == b->recompute &&
+           a->compile == b->compile;
+}
+
+static int fill_cells(const struct tm_profile *profile, const struct tm_gpu_figures *gpu, tm_model_lookup_f lookup,
                       void *lookup_context, struct evaluation *evaluation, struct tm_error *e)
 {
     for (size_t i = 0; i < profile->step_count; i++) {
         const struct tm_profile_step *step = &profile->steps[i];
         struct cell *cell = &evaluation->cells[i];
         *cell = (struct cell){.step = step, .group = i};
-        struct tm_network network;
         if (!(gpu->flops[step->precision] > 0))
             return tm_error_set(e, TM_EINPUT, "network %s: %s has no %s mode", step->network, gpu->name,
                                 tm_precision_names[step->precision]);
-        if (!lookup(lookup_context, step->network, &network)) {
-            if (isnan(step->params) || isnan(step->train_gflop_per_sample))
-                return tm_error_set(e, TM_EINPUT,
-                                    "network %s: no such model, and the profile has no params and "
-                                    "train_gflop_per_sample for it",
-                                    step->network);
-            network = tm_network_of_totals(step->params, step->train_gflop_per_sample);
-        }
-        cell->compute = (struct tm_compute_cell){.network = network,
-                                                 .gpu = *gpu,
-                                                 .precision = step->precision,
-                                                 .batch = step->micro_batch,
-                                                 .step_ms = tm_profile_step_ms(step)};
+        cell->compute = (struct tm_compute_cell){
+            .gpu = *gpu, .precision = step->precision, .batch = step->micro_batch, .step_ms = tm_profile_step_ms(step)};
+        int rc = fill_network(cell, lookup, lookup_context, e);
+        if (rc != 0) return rc;
         for (size_t k = 0; k < i; k++) {
-            const struct tm_profile_step *other = profile->steps + k;
-            if (strcmp(other->network, step->network) != 0 || other->precision != step->precision) continue;
+            if (!same_group(profile->steps + k, step)) continue;
             cell->group = evaluation->cells[k].group;
             break;
         }
@@ -138,6 +165,20 @@ static int predict_network(struct evaluation *evaluation, const char *network, s
     return rc;
 }
 
+static int predict_untrained(struct evaluation *evaluation, const struct tm_compute_model *known, struct tm_error *e)
+{
+    for (size_t i = 0; i < evaluation->count; i++) {
+        struct cell *cell = &evaluation->cells[i];
+        struct tm_compute_curve curve;
+        int rc =
+            tm_compute_curve(known, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
+        if (rc != 0) return rc;
+        cell->estimate = tm_compute_step_ms(&curve, cell->compute.batch);
+        cell->predicted = true;
+    }
+    return 0;
+}
+
 static int predict_each_network(struct evaluation *evaluation, struct tm_error *e)
 {
     for (size_t i = 0; i < evaluation->count; i++) {
@@ -157,30 +198,26 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One prediction beside the truth. */
-struct outcome {
-    const char *network;
-    double truth;
-    bool gpu_bound;
-    struct tm_estimate estimate;
-};
-
 /* Errors of the outcomes of one network (NULL: all). `scratch` is `count` long. */
-static struct tm_errors count_errors(const struct outcome *outcomes, size_t count, const char *network,
+static struct tm_errors count_errors(const struct tm_evaluation_cell *outcomes, size_t count, const char *network,
                                      bool gpu_bound_only, double *scratch)
 {
     struct tm_errors errors = {0};
     for (size_t i = 0; i < count; i++) {
-        const struct outcome *outcome = &outcomes[i];
+        const struct tm_evaluation_cell *outcome = &outcomes[i];
         if (gpu_bound_only && !outcome->gpu_bound) continue;
         if (network != NULL && strcmp(outcome->network, network) != 0) continue;
-        double off = outcome->estimate.mean / outcome->truth - 1;
+        double off = outcome->estimate_ms.mean / outcome->truth_ms - 1;
         scratch[errors.cells++] = fabs(off);
         errors.mape_percent += 100 * fabs(off);
         errors.bias_percent += 100 * off;
-        bool inside = outcome->truth >= outcome->estimate.p10 && outcome->truth <= outcome->estimate.p90;
+        bool inside = outcome->truth_ms >= outcome->estimate_ms.p10 && outcome->truth_ms <= outcome->estimate_ms.p90;
         errors.inside80_percent += inside ? 100 : 0;
+        if (isnan(outcome->truth_gib) || isnan(outcome->predicted_gib)) continue;
+        errors.memory_cells++;
+        errors.memory_mape_percent += 100 * fabs(outcome->predicted_gib / outcome->truth_gib - 1);
     }
+    if (errors.memory_cells > 0) errors.memory_mape_percent /= (double)errors.memory_cells;
     if (errors.cells == 0) return errors;
     double cells = (double)errors.cells;
     qsort(scratch, errors.cells, sizeof *scratch, compare_doubles);
@@ -192,7 +229,8 @@ static struct tm_errors count_errors(const struct outcome *outcomes, size_t coun
     return errors;
 }
 
-static void summarise(const struct outcome *outcomes, size_t count, double *scratch, struct tm_evaluation *out)
+static void summarise(const struct tm_evaluation_cell *outcomes, size_t count, double *scratch,
+                      struct tm_evaluation *out)
 {
     out->network_count = 0;
     out->overall = count_errors(outcomes, count, NULL, false, scratch);
@@ -208,38 +246,60 @@ static void summarise(const struct outcome *outcomes, size_t count, double *scra
     }
 }
 
-static size_t collect_outcomes(const struct evaluation *evaluation, struct outcome *outcomes)
+static size_t collect_outcomes(const struct evaluation *evaluation, struct tm_evaluation_cell *outcomes)
 {
     size_t count = 0;
     for (size_t i = 0; i < evaluation->count; i++) {
         const struct cell *cell = &evaluation->cells[i];
         if (!cell->predicted) continue;
-        outcomes[count++] =
-            (struct outcome){cell->step->network, cell->compute.step_ms, cell->gpu_bound, cell->estimate};
+        outcomes[count++] = (struct tm_evaluation_cell){.step = cell->step,
+                                                        .network = cell->step->network,
+                                                        .truth_ms = cell->compute.step_ms,
+                                                        .estimate_ms = cell->estimate,
+                                                        .truth_gib = cell->step->peak_gib,
+                                                        .predicted_gib = cell->gib,
+                                                        .gpu_bound = cell->gpu_bound};
     }
     return count;
 }
 
+void tm_evaluation_deinit(struct tm_evaluation *evaluation)
+{
+    tm_free(evaluation->cells);
+    *evaluation = (struct tm_evaluation){0};
+}
+
+static int predict_cells(struct evaluation *evaluation, enum tm_split split, const struct tm_compute_model *known,
+                         struct tm_error *e)
+{
+    mark_cells(evaluation);
+    if (split == TM_SPLIT_UNTRAINED) return predict_untrained(evaluation, known, e);
+    return split == TM_SPLIT_TWO_BATCHES ? predict_two_batches(evaluation, e) : predict_each_network(evaluation, e);
+}
+
 int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, const struct tm_gpu_figures *gpu,
-                      tm_network_lookup_f lookup, void *lookup_context, struct tm_evaluation *out, struct tm_error *e)
+                      const struct tm_compute_model *known, tm_model_lookup_f lookup, void *lookup_context,
+                      struct tm_evaluation *out, struct tm_error *e)
 {
     if (profile->step_count == 0) return tm_error_set(e, TM_EINPUT, "the profile has no steps on one GPU");
     if (split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
-        return tm_error_set(e, TM_EUSAGE, "steps on one GPU are split by two-batches or leave-one-network");
+        return tm_error_set(e, TM_EUSAGE, "steps on one GPU are split by two-batches, leave-one-network or untrained");
     struct evaluation evaluation = {.cells = tm_calloc(profile->step_count, sizeof *evaluation.cells),
                                     .training = tm_calloc(profile->step_count, sizeof *evaluation.training)};
     double *scratch = tm_calloc(profile->step_count, sizeof *scratch);
-    struct outcome *outcomes = tm_calloc(profile->step_count, sizeof *outcomes);
+    struct tm_evaluation_cell *outcomes = tm_calloc(profile->step_count, sizeof *outcomes);
     int rc = 0;
     *out = (struct tm_evaluation){0};
     if (evaluation.cells == NULL || evaluation.training == NULL || scratch == NULL || outcomes == NULL)
         rc = tm_error_nomem(e);
     if (rc == 0) rc = fill_cells(profile, gpu, lookup, lookup_context, &evaluation, e);
+    if (rc == 0) rc = predict_cells(&evaluation, split, known, e);
     if (rc == 0) {
-        mark_cells(&evaluation);
-        rc = split == TM_SPLIT_TWO_BATCHES ? predict_two_batches(&evaluation, e) : predict_each_network(&evaluation, e);
+        out->cell_count = collect_outcomes(&evaluation, outcomes);
+        out->cells = outcomes;
+        summarise(outcomes, out->cell_count, scratch, out);
+        outcomes = NULL;
     }
-    if (rc == 0) summarise(outcomes, collect_outcomes(&evaluation, outcomes), scratch, out);
     tm_free(outcomes);
     tm_free(evaluation.cells);
     tm_free(evaluation.training);
@@ -251,12 +311,13 @@ int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, con
 
 static bool held_out(const struct tm_profile_run *run, const struct tm_profile_run *like, enum tm_split split)
 {
+    if (split == TM_SPLIT_UNTRAINED) return true;
     return split == TM_SPLIT_LEAVE_ONE_NETWORK ? strcmp(run->network, like->network) == 0 : run->mbit == like->mbit;
 }
 
 /* Predicts the runs that are held out together with `like`, from all the others. */
 static int predict_runs(const struct tm_profile *profile, enum tm_split split, const struct tm_profile_run *like,
-                        const struct tm_profile_run **training, struct outcome *outcomes, struct tm_error *e)
+                        const struct tm_profile_run **training, struct tm_evaluation_cell *outcomes, struct tm_error *e)
 {
     struct tm_comm_model model;
     size_t known = 0;
@@ -268,17 +329,22 @@ static int predict_runs(const struct tm_profile *profile, enum tm_split split, c
         const struct tm_profile_run *run = &profile->runs[i];
         if (!held_out(run, like, split)) continue;
         struct tm_comm_iteration iteration = tm_comm_iteration_of(run);
-        outcomes[i] = (struct outcome){run->network, run->iter_ms, false, tm_comm_iteration_ms(&model, &iteration)};
+        outcomes[i] = (struct tm_evaluation_cell){.network = run->network,
+                                                  .truth_ms = run->iter_ms,
+                                                  .estimate_ms = tm_comm_iteration_ms(&model, &iteration),
+                                                  .truth_gib = NAN,
+                                                  .predicted_gib = NAN};
     }
     return rc;
 }
 
-static void predict_naively(const struct tm_profile *profile, struct outcome *outcomes)
+/* What a sum by hand would say: naive predictions instead of ours. */
+static void predict_naively(const struct tm_profile *profile, struct tm_evaluation_cell *outcomes)
 {
     for (size_t i = 0; i < profile->run_count; i++) {
         struct tm_comm_iteration iteration = tm_comm_iteration_of(&profile->runs[i]);
         double mean = tm_comm_naive_ms(&iteration);
-        outcomes[i].estimate = (struct tm_estimate){mean, mean, mean};
+        outcomes[i].estimate_ms = (struct tm_estimate){mean, mean, mean};
     }
 }
 
@@ -287,8 +353,9 @@ int tm_evaluate_runs(const struct tm_profile *profile, enum tm_split split, stru
 {
     if (profile->run_count == 0) return tm_error_set(e, TM_EINPUT, "the profile has no data-parallel runs");
     if (split == TM_SPLIT_TWO_BATCHES)
-        return tm_error_set(e, TM_EUSAGE, "data-parallel runs are split by leave-one-bandwidth or leave-one-network");
-    struct outcome *outcomes = tm_calloc(profile->run_count, sizeof *outcomes);
+        return tm_error_set(e, TM_EUSAGE,
+                            "data-parallel runs are split by leave-one-bandwidth, leave-one-network or untrained");
+    struct tm_evaluation_cell *outcomes = tm_calloc(profile->run_count, sizeof *outcomes);
     const struct tm_profile_run **training = tm_calloc(profile->run_count, sizeof *training);
     double *scratch = tm_calloc(profile->run_count, sizeof *scratch);
     int rc = outcomes == NULL || training == NULL || scratch == NULL ? tm_error_nomem(e) : 0;
@@ -296,7 +363,12 @@ int tm_evaluate_runs(const struct tm_profile *profile, enum tm_split split, stru
     for (size_t i = 0; rc == 0 && i < profile->run_count; i++) {
         if (outcomes[i].network == NULL) rc = predict_runs(profile, split, &profile->runs[i], training, outcomes, e);
     }
+    struct tm_evaluation_cell *kept = rc == 0 ? tm_calloc(profile->run_count, sizeof *kept) : NULL;
+    if (rc == 0 && kept == NULL) rc = tm_error_nomem(e);
     if (rc == 0) {
+        memcpy(kept, outcomes, profile->run_count * sizeof *kept);
+        out->cells = kept;
+        out->cell_count = profile->run_count;
         summarise(outcomes, profile->run_count, scratch, out);
         predict_naively(profile, outcomes);
         out->naive = count_errors(outcomes, profile->run_count, NULL, false, scratch);

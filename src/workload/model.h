@@ -1,7 +1,7 @@
 /* Models: the network that is trained, as a list of layers.
  *
  * A model is a file (model_file.c owns the format, tidemill-model(5) describes it), a shipped one by name, or, for
- * GPT-like transformers, a formula: "gpt:layers=48,hidden=1600,heads=25,ctx=1024,vocab=50257". */
+ * transformers, a formula: "gpt:layers=48,hidden=1600,heads=25,ctx=1024,vocab=50257" (model_formula.c). */
 #ifndef TM_WORKLOAD_MODEL_H
 #define TM_WORKLOAD_MODEL_H
 
@@ -36,6 +36,11 @@ struct tm_layer {
     double output_values;  /* handed to the next layer */
     double ops;            /* kernels launched forward */
     int tied;              /* index of the layer that has the same weights; -1: none */
+    /* Parts of the figures above. */
+    double attention_flops;  /* of forward_flops: in fused attention, scores never stored */
+    double unaligned_values; /* of products whose rows no tensor core can load whole: as of 50,257 words */
+    double wide_values;      /* of saved_values: kept in 32 bits whatever the precision */
+    double frozen_params;    /* of params: not trained, without gradients and optimizer states */
 };
 
 /* Measured throughput of a layout, where a model file has it. */
@@ -54,6 +59,8 @@ struct tm_model {
     int optimizer_states; /* values kept per parameter besides the weight: 2 for Adam */
     int global_batch;     /* 0: not said */
     int micro_batch;
+    bool recompute; /* every block's activations are recomputed, whether memory asks for it or not */
+    bool compiled;  /* by torch.compile or the like: fewer launches, less traffic */
     struct tm_layer *layers;
     size_t layer_count;
     struct tm_model_point *points;
@@ -66,13 +73,15 @@ void tm_model_deinit(struct tm_model *model);
 /* `model` must be initialised; it is filled only on success. An unknown name gets a suggestion. */
 int tm_model_load(struct tm_env *env, const char *name_or_path, struct tm_model *model, struct tm_error *e);
 int tm_model_parse(const char *file, const char *text, size_t length, struct tm_model *model, struct tm_error *e);
-/* The part behind "gpt:". */
+/* A formula with its family: "gpt:...", "llama:...", "bert:...". */
+bool tm_model_is_formula(const char *text);
 int tm_model_from_formula(const char *formula, struct tm_model *model, struct tm_error *e);
 /* Our file form; reading it back gives the same model. */
 void tm_model_print(const struct tm_model *model, struct tm_text *out);
 
 struct tm_model_totals {
     double params; /* tied weights once */
+    double trained_params;
     double forward_flops;
     double train_flops; /* forward + backward: see tm_model_totals */
     double traffic_values;

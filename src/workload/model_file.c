@@ -6,6 +6,8 @@
  *     global-batch: 2048                    where the model comes with a batch of its own
  *     micro-batch: 32
  *     optimizer-states: 2                   values kept per parameter besides the weight
+ *     recompute: 1                          blocks' activations are always recomputed
+ *     compile: 1                            kernels are fused by a compiler
  *     source: where the figures come from
  *
  *     name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied
@@ -15,7 +17,9 @@
  *     pipelines,stages,step_ms,samples_per_s
  *
  * kind is conv, depthwise, matmul, block, embedding or norm. `tied` names the layer with the same weights, both ways,
- * and one of the two has params 0. '#' starts a comment line. */
+ * and one of the two has params 0. Behind `tied` the header may go on with attention_flops, unaligned_values,
+ * wide_values and frozen_params, all four: the parts of the figures before them that model.h tells. '#' starts a
+ * comment line. */
 #include "workload/model.h"
 
 #include "base/alloc.h"
@@ -27,9 +31,11 @@
 
 static const char heading[] = "tidemill-model 1";
 static const char layer_header[] = "name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied";
+static const char more_header[] = "name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied,"
+                                  "attention_flops,unaligned_values,wide_values,frozen_params";
 static const char point_header[] = "pipelines,stages,step_ms,samples_per_s";
 
-enum { LAYER_COLUMNS = 9, POINT_COLUMNS = 4 };
+enum { LAYER_COLUMNS = 9, MORE_COLUMNS = 13, POINT_COLUMNS = 4 };
 
 enum part { PART_KEYS, PART_LAYERS, PART_POINTS_HEADER, PART_POINTS };
 
@@ -39,6 +45,7 @@ struct reader {
     struct tm_error *e;
     enum part part;
     unsigned keys_seen;
+    bool more;                             /* layers have the further columns */
     const char *tied[TM_MODEL_LAYERS_MAX]; /* by layer: name of the tied layer, or NULL */
     size_t layer_capacity;
     size_t point_capacity;
@@ -69,17 +76,29 @@ static int keep_count(const struct reader *reader, struct tm_slice value, int64_
     return 0;
 }
 
+static int keep_switch(const struct reader *reader, struct tm_slice value, bool *out)
+{
+    int number = 0;
+    int rc = keep_count(reader, value, 1, &number);
+    *out = number != 0;
+    return rc;
+}
+
 static int read_key(struct reader *reader)
 {
-    static const char *const names[] = {"name", "input", "source", "optimizer-states", "global-batch", "micro-batch"};
+    static const char *const names[] = {"name",         "input",       "source",    "optimizer-states",
+                                        "global-batch", "micro-batch", "recompute", "compile"};
+    enum { KEYS = sizeof names / sizeof *names };
     struct tm_slice name;
     struct tm_slice value;
     if (!tm_csv_key(tm_csv_raw(reader->csv), &name, &value))
         return wrong(reader, "KEY: VALUE, or the header of the layers");
     unsigned key = 0;
-    while (key < 6 && !tm_slice_equals(name, names[key]))
+    while (key < KEYS && !tm_slice_equals(name, names[key]))
         key++;
-    if (key == 6) return wrong(reader, "a key out of name, input, source, optimizer-states, global-batch, micro-batch");
+    if (key == KEYS)
+        return wrong(reader, "a key out of name, input, source, optimizer-states, global-batch, micro-batch, "
+                             "recompute, compile");
     if ((reader->keys_seen & 1U << key) != 0) return wrong(reader, "each key once");
     reader->keys_seen |= 1U << key;
     struct tm_model *model = reader->model;
@@ -94,8 +113,12 @@ static int read_key(struct reader *reader)
         return keep_count(reader, value, 16, &model->optimizer_states);
     case 4:
         return keep_count(reader, value, 1 << 30, &model->global_batch);
-    default:
+    case 5:
         return keep_count(reader, value, 1 << 30, &model->micro_batch);
+    case 6:
+        return keep_switch(reader, value, &model->recompute);
+    default:
+        return keep_switch(reader, value, &model->compiled);
     }
 }
 
@@ -118,16 +141,29 @@ static int read_figures(const struct reader *reader, size_t first, double *const
 {
     for (size_t i = 0; i < count; i++) {
         struct tm_slice field = tm_slice_trim(reader->csv->fields[first + i]);
-        if (!tm_number_double(field.data, field.length, out[i]) || *out[i] < 0 || *out[i] > 1e18)
+        if (!tm_number_double(field.data, field.length, out[i]) || *out[i] < 0 || *out[i] > 1e25)
             return wrong(reader, "numbers of 0 or more");
     }
     return 0;
 }
 
+/* The columns behind `tied`: parts of what stands before it. */
+static int read_parts(const struct reader *reader, struct tm_layer *layer)
+{
+    double *const figures[] = {&layer->attention_flops, &layer->unaligned_values, &layer->wide_values,
+                               &layer->frozen_params};
+    int rc = read_figures(reader, LAYER_COLUMNS, figures, 4);
+    if (rc != 0) return rc;
+    bool fine = layer->attention_flops <= layer->forward_flops && layer->wide_values <= layer->saved_values &&
+                layer->frozen_params <= layer->params;
+    return fine ? 0 : wrong(reader, "parts no larger than forward_flops, saved_values and params");
+}
+
 static int read_layer(struct reader *reader)
 {
     struct tm_model *model = reader->model;
-    if (reader->csv->field_count != LAYER_COLUMNS) return wrong(reader, layer_header);
+    if (reader->csv->field_count != (reader->more ? MORE_COLUMNS : LAYER_COLUMNS))
+        return wrong(reader, reader->more ? more_header : layer_header);
     if (model->layer_count == TM_MODEL_LAYERS_MAX)
         return tm_error_set(reader->e, TM_ELIMIT, "%s: more than %d layers", reader->csv->file, TM_MODEL_LAYERS_MAX);
     struct tm_layer layer = {.tied = -1};
@@ -144,6 +180,7 @@ static int read_layer(struct reader *reader)
     if (rc == 0 && (layer.name[0] == '\0' || layer.name[0] == '#' || strpbrk(layer.name, ",\"") != NULL))
         rc = wrong(reader, "a name for the layer, without commas and quotes");
     if (rc == 0) rc = read_figures(reader, 2, figures, 6);
+    if (rc == 0 && reader->more) rc = read_parts(reader, &layer);
     struct tm_slice tied = tm_slice_trim(reader->csv->fields[8]);
     const char *tied_name = NULL;
     if (rc == 0 && tied.length > 0) rc = keep_text(reader, tied, &tied_name);
@@ -185,7 +222,8 @@ static int read_row(struct reader *reader)
         reader->csv->field_count == 1 && tm_slice_equals(tm_slice_trim(reader->csv->fields[0]), "[throughput]");
     switch (reader->part) {
     case PART_KEYS:
-        if (!is_row(reader->csv, layer_header)) return read_key(reader);
+        reader->more = is_row(reader->csv, more_header);
+        if (!reader->more && !is_row(reader->csv, layer_header)) return read_key(reader);
         reader->part = PART_LAYERS;
         return 0;
     case PART_LAYERS:
@@ -291,15 +329,29 @@ int tm_model_parse(const char *file, const char *text, size_t length, struct tm_
 
 /* ---- writing ---- */
 
-static void put_layer(const struct tm_model *model, const struct tm_layer *layer, struct tm_text *out)
+static bool has_parts(const struct tm_model *model)
+{
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const struct tm_layer *layer = &model->layers[i];
+        if (layer->attention_flops + layer->unaligned_values + layer->wide_values + layer->frozen_params > 0)
+            return true;
+    }
+    return false;
+}
+
+static void put_layer(const struct tm_model *model, const struct tm_layer *layer, bool more, struct tm_text *out)
 {
     const double figures[] = {layer->params,       layer->forward_flops, layer->traffic_values,
                               layer->saved_values, layer->output_values, layer->ops};
+    const double parts[] = {layer->attention_flops, layer->unaligned_values, layer->wide_values, layer->frozen_params};
     char number[TM_NUMBER_TEXT_MAX];
     tm_text_printf(out, "%s,%s", layer->name, tm_layer_kind_names[layer->kind]);
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         tm_text_printf(out, ",%s", tm_number_print(figures[i], number));
-    tm_text_printf(out, ",%s\n", layer->tied >= 0 ? model->layers[layer->tied].name : "");
+    tm_text_printf(out, ",%s", layer->tied >= 0 ? model->layers[layer->tied].name : "");
+    for (size_t i = 0; more && i < sizeof parts / sizeof *parts; i++)
+        tm_text_printf(out, ",%s", tm_number_print(parts[i], number));
+    tm_text_putc(out, '\n');
 }
 
 void tm_model_print(const struct tm_model *model, struct tm_text *out)
@@ -312,9 +364,12 @@ void tm_model_print(const struct tm_model *model, struct tm_text *out)
     if (model->micro_batch > 0) tm_text_printf(out, "micro-batch: %d\n", model->micro_batch);
     tm_text_printf(out, "optimizer-states: %d\n", model->optimizer_states);
     if (model->source[0] != '\0') tm_text_printf(out, "source: %s\n", model->source);
-    tm_text_printf(out, "\n%s\n", layer_header);
+    if (model->recompute) tm_text_puts(out, "recompute: 1\n");
+    if (model->compiled) tm_text_puts(out, "compile: 1\n");
+    bool more = has_parts(model);
+    tm_text_printf(out, "\n%s\n", more ? more_header : layer_header);
     for (size_t i = 0; i < model->layer_count; i++)
-        put_layer(model, &model->layers[i], out);
+        put_layer(model, &model->layers[i], more, out);
     if (model->point_count > 0) tm_text_printf(out, "\n[throughput]\n%s\n", point_header);
     for (size_t i = 0; i < model->point_count; i++) {
         const struct tm_model_point *point = &model->points[i];

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double RECOMPUTE_WORK = 4.0 / 3;
-
 /* ---- one pipeline on one kind of GPU ---- */
 
 struct pipeline {
@@ -37,7 +35,8 @@ static bool stages_fit(const struct tm_predictor *predictor, const struct tm_sta
                        int micro_batch, int micro_batches, bool recompute)
 {
     for (size_t s = 0; s < cut->count; s++) {
-        if (!(tm_predictor__gib(predictor, cut, s, micro_batch, micro_batches, recompute) <= memory_gib)) return false;
+        double gib = tm_predictor__gib(predictor, cut, s, micro_batch, micro_batches, recompute);
+        if (!(gib + TM_MEMORY_RESERVED_GIB <= memory_gib)) return false;
     }
     return true;
 }
@@ -46,17 +45,19 @@ static struct pipeline time_pipeline(struct tm_predictor *predictor, size_t grou
                                      int micro_batch, int micro_batches)
 {
     const struct tm_fleet_group *group = &predictor->groups[group_index];
-    struct tm_pace pace = tm_predictor__pace(predictor, cut, group_index, micro_batch);
+    bool recompute = predictor->request.model->recompute;
+    bool fits = stages_fit(predictor, cut, group->gpu.memory_gib, micro_batch, micro_batches, recompute);
+    if (!fits && !recompute) { /* recomputation only where it does not fit without */
+        recompute = true;
+        fits = stages_fit(predictor, cut, group->gpu.memory_gib, micro_batch, micro_batches, true);
+    }
+    struct tm_pace pace = tm_predictor__pace(predictor, cut, group_index, micro_batch, recompute);
     struct pipeline pipeline = {.stage_ms = pace.stage_ms,
                                 .launches_ms = pace.launches_ms,
                                 .optimizer_ms = pace.optimizer_ms,
-                                .slowest = pace.slowest};
-    pipeline.fits = stages_fit(predictor, cut, group->gpu.memory_gib, micro_batch, micro_batches, false);
-    if (!pipeline.fits) { /* recomputation only where it does not fit without */
-        pipeline.recompute = true;
-        pipeline.stage_ms *= RECOMPUTE_WORK;
-        pipeline.fits = stages_fit(predictor, cut, group->gpu.memory_gib, micro_batch, micro_batches, true);
-    }
+                                .slowest = pace.slowest,
+                                .fits = fits,
+                                .recompute = recompute};
     if (cut->count > 1) {
         double bytes = cut->link_values * micro_batch * tm_precision_value_bytes(predictor->request.precision);
         double bit_s = stays_inside(group, cut->count) ? local_bit_s(group) : group->network_bit_s;
@@ -392,6 +393,8 @@ static int tune(struct tm_predictor *predictor, struct tm_error *e)
     const struct tm_predict_request *request = &predictor->request;
     if (request->measured_count == 0) return 0;
     struct tm_network network = tm_network_of(request->model->layers, request->model->layer_count);
+    network.compiled = request->model->compiled;
+    network.recompute = request->model->recompute;
     int rc = tm_compute_curve(request->compute, &network, &request->groups[0].gpu, request->precision,
                               &predictor->common, e);
     predictor->own = predictor->common;

@@ -2,6 +2,7 @@
 #ifndef TM_WORKLOAD_PREDICT_INTERNAL_H
 #define TM_WORKLOAD_PREDICT_INTERNAL_H
 
+#include "workload/memory.h"
 #include "workload/predict.h"
 
 enum { TM_MICRO_SIZES = 31, TM_BUCKETS_MAX = 1024 }; /* micro-batches 1, 2, 4 ... 2^30 */
@@ -10,13 +11,11 @@ struct tm_stage {
     size_t first; /* layers first .. last - 1 */
     size_t last;
     struct tm_network network;
-    double saved_values;
+    struct tm_footprint footprint;
     double output_values;
-    double input_values;  /* of all its layers: what recomputation starts from */
-    double largest_saved; /* of one layer */
 };
 
-/* One micro-batch on the slowest stage of a kind of instance, without recomputation. */
+/* One micro-batch on the slowest stage of a kind of instance. */
 struct tm_pace {
     double stage_ms; /* forward and backward; 0: not found yet */
     double launches_ms;
@@ -26,9 +25,10 @@ struct tm_pace {
 
 struct tm_stage_cut {
     size_t count;
-    struct tm_stage *stages;                              /* count */
-    struct tm_compute_curve *curves[TM_FLEET_GROUPS_MAX]; /* of each stage on each kind of instance */
-    struct tm_pace paces[TM_FLEET_GROUPS_MAX][TM_MICRO_SIZES];
+    struct tm_stage *stages; /* count */
+    /* Without and with recomputation: curves of each stage on each kind of instance. */
+    struct tm_compute_curve *curves[2][TM_FLEET_GROUPS_MAX];
+    struct tm_pace paces[2][TM_FLEET_GROUPS_MAX][TM_MICRO_SIZES];
     double link_values;             /* the most that two neighbours exchange, per sample */
     double grad_bytes;              /* of the stage that has most */
     struct tm_comm_bucket *buckets; /* of that stage */
@@ -49,7 +49,7 @@ struct tm_predictor {
 int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_stage_cut **out, struct tm_error *e);
 void tm_predictor__forget(struct tm_stage_cut *cut);
 struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group,
-                                  int micro_batch);
+                                  int micro_batch, bool recompute);
 /* Memory of a stage's GPU. */
 double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
                          int micro_batch, int micro_batches, bool recompute);

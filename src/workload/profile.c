@@ -4,11 +4,12 @@
  *     source: where and how it was measured
  *
  *     [network]                       what is known of a network as a whole
- *     network,optimizer_states,input
+ *     network,optimizer_states,input,model
  *
  *     [step]                          training steps on one GPU; medians, in ms; empty: not measured
  *     network,gpu,precision,micro_batch,forward_ms,backward_ms,optimizer_ms,peak_gib,step_ms_p10,params,
- *     train_gflop_per_sample,data_ms,other_ms,step_ms_p90,iterations,micro_batches,busy_cores,cores,overhead_percent
+ *     train_gflop_per_sample,data_ms,other_ms,step_ms_p90,iterations,micro_batches,busy_cores,cores,overhead_percent,
+ *     recompute,compile
  *
  *     [layer]                         a network's layers in order, as in a model file, with measured times
  *     network,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied,forward_ms,backward_ms
@@ -21,7 +22,8 @@
  *
  * Columns are found by name, in any order; '#' starts a comment line. Other people's CSV with the same columns under
  * other names (fwd_ms, bwd_ms, opt_ms; model, iter_ms_median, compute_ms_mean) is read too: then the header is the
- * first line and its columns tell which table it is. */
+ * first line and its columns tell which table it is. Rows with family, layers, hidden, heads, kv_heads, ffn, ctx and
+ * vocab are steps of transformers without a name: they get one, and a row of [network] with their formula. */
 #include "workload/profile.h"
 
 #include "base/alloc.h"
@@ -31,6 +33,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char heading[] = "tidemill-profile 1";
@@ -64,6 +67,14 @@ double tm_profile_whole_step_ms(const struct tm_profile_step *step)
            (isnan(step->data_ms) ? 0 : step->data_ms) + (isnan(step->other_ms) ? 0 : step->other_ms);
 }
 
+const char *tm_profile_model_name(const struct tm_profile *profile, const char *network)
+{
+    for (size_t i = 0; i < profile->network_count; i++) {
+        if (strcmp(profile->networks[i].network, network) == 0) return profile->networks[i].model;
+    }
+    return "";
+}
+
 /* ---- columns ---- */
 
 /* What a field may be; and what an empty one means. */
@@ -77,6 +88,7 @@ enum field_type {
     FIGURE,     /* a number of 0 or more, or empty: NaN */
     ZERO,       /* likewise, but empty: 0 */
     SHARE,      /* from 0 to 1 */
+    FLAG,       /* 0 or 1, or empty: 0 */
     PRECISION,  /* a number format */
     LAYER_KIND, /* of a layer */
 };
@@ -111,6 +123,8 @@ static const struct column step_columns[] = {
     {"busy_cores", NULL, FIGURE, false, STEP(busy_cores)},
     {"cores", NULL, MAYBE, false, STEP(cores)},
     {"overhead_percent", NULL, FIGURE, false, STEP(overhead_percent)},
+    {"recompute", NULL, FLAG, false, STEP(recompute)},
+    {"compile", NULL, FLAG, false, STEP(compile)},
 };
 
 #define RUN(member) offsetof(struct tm_profile_run, member)
@@ -139,6 +153,7 @@ static const struct column network_columns[] = {
     {"network", NULL, NAME, true, NETWORK(network)},
     {"optimizer_states", NULL, SMALL, true, NETWORK(optimizer_states)},
     {"input", NULL, WORD, false, NETWORK(input)},
+    {"model", NULL, WORD, false, NETWORK(model)},
 };
 
 #define LAYER(member) offsetof(struct tm_profile_layer, member)
@@ -157,7 +172,10 @@ static const struct column layer_columns[] = {
     {"backward_ms", NULL, FIGURE, false, LAYER(backward_ms)},
 };
 
-enum { COLUMNS_MAX = 20 };
+enum { COLUMNS_MAX = 24, SIZES = 7 };
+
+/* Columns of a transformer that has no name. */
+static const char *const size_names[SIZES] = {"layers", "hidden", "heads", "kv_heads", "ffn", "ctx", "vocab"};
 
 /* ---- tables ---- */
 
@@ -239,6 +257,9 @@ struct reader {
     struct tm_error *e;
     enum table table;
     bool has_header;
+    bool sized;          /* rows have a transformer's sizes instead of a network */
+    int family_at;       /* its columns */
+    int size_at[SIZES];  /* -1: missing */
     int at[COLUMNS_MAX]; /* where each column of the table is in the rows; -1: missing */
 };
 
@@ -255,7 +276,9 @@ static int read_header(struct reader *reader)
     for (size_t i = 0; i < tables[reader->table].column_count; i++) {
         reader->at[i] = tm_csv_find(reader->csv, columns[i].name);
         if (reader->at[i] < 0 && columns[i].other != NULL) reader->at[i] = tm_csv_find(reader->csv, columns[i].other);
-        if (reader->at[i] < 0 && columns[i].required) return wrong(reader, columns[i].name, "a column of this name");
+        bool made = reader->sized && i == 0; /* the network: from its sizes */
+        if (reader->at[i] < 0 && columns[i].required && !made)
+            return wrong(reader, columns[i].name, "a column of this name");
     }
     reader->has_header = true;
     return 0;
@@ -265,7 +288,7 @@ static int read_word(const struct reader *reader, struct tm_slice text, const st
 {
     bool broken = text.length > 0 && (text.data[0] == '#' || memchr(text.data, ',', text.length) != NULL ||
                                       memchr(text.data, '"', text.length) != NULL);
-    if ((column->type == NAME && text.length == 0) || text.length > 100 || !tm_slice_is_plain(text) || broken)
+    if ((column->type == NAME && text.length == 0) || text.length > 200 || !tm_slice_is_plain(text) || broken)
         return wrong(reader, column->name, "a name, without commas and quotes");
     *out = tm_arena_strndup(&reader->profile->arena, text.data, text.length);
     return *out != NULL ? 0 : tm_error_nomem(reader->e);
@@ -288,8 +311,10 @@ static int read_count(const struct reader *reader, struct tm_slice text, const s
 {
     int64_t number = 0;
     *out = 0;
-    if (text.length == 0 && column->type == MAYBE) return 0;
+    if (text.length == 0 && (column->type == MAYBE || column->type == FLAG)) return 0;
     bool good = tm_number_i64(text.data, text.length, &number);
+    *out = (int)number;
+    if (column->type == FLAG) return good && (number == 0 || number == 1) ? 0 : wrong(reader, column->name, "0 or 1");
     if (column->type == SMALL && (!good || number < 0 || number > 16))
         return wrong(reader, column->name, "a whole number from 0 to 16");
     if (column->type != SMALL && (!good || number < 1 || number > 1 << 30))
@@ -316,6 +341,7 @@ static int read_field(const struct reader *reader, const struct column *column, 
     case COUNT:
     case MAYBE:
     case SMALL:
+    case FLAG:
         return read_count(reader, text, column, (int *)out);
     case PRECISION:
         chosen = find_name(text, tm_precision_names, TM_PRECISION_COUNT);
@@ -332,6 +358,59 @@ static int read_field(const struct reader *reader, const struct column *column, 
     }
 }
 
+static struct tm_slice field_at(const struct reader *reader, int at)
+{
+    struct tm_slice nothing = {"", 0};
+    return at >= 0 && (size_t)at < reader->csv->field_count ? tm_slice_trim(reader->csv->fields[at]) : nothing;
+}
+
+/* Finds or makes the [network] row of a formula: gpt-12x768-1024, with a number behind it where others have that name.
+ */
+static int name_formula(struct reader *reader, const char *base, const char *formula, const char **out)
+{
+    struct tm_profile *profile = reader->profile;
+    int others = 0;
+    for (size_t i = 0; i < profile->network_count; i++) {
+        if (strcmp(profile->networks[i].model, formula) == 0) {
+            *out = profile->networks[i].network;
+            return 0;
+        }
+        if (strncmp(profile->networks[i].network, base, strlen(base)) == 0) others++;
+    }
+    struct tm_profile_network row = {.optimizer_states = 2, .input = ""};
+    row.network = others == 0 ? tm_arena_strndup(&profile->arena, base, strlen(base))
+                              : tm_arena_printf(&profile->arena, "%s-v%d", base, others + 1);
+    row.model = tm_arena_strndup(&profile->arena, formula, strlen(formula));
+    if (row.network == NULL || row.model == NULL) return tm_error_nomem(reader->e);
+    int rc = append_row(profile, TABLE_NETWORKS, &row);
+    if (rc != 0) return tm_error_set(reader->e, (enum tm_code) - rc, "%s: no room for more rows", reader->csv->file);
+    *out = row.network;
+    return 0;
+}
+
+static int read_sizes(struct reader *reader, const char **out)
+{
+    char formula[256];
+    char base[96];
+    int64_t sizes[SIZES] = {0};
+    struct tm_slice family = field_at(reader, reader->family_at);
+    if (family.length == 0 || family.length > 16 || memchr(family.data, ';', family.length) != NULL)
+        return wrong(reader, "family", "gpt, llama or bert");
+    int length = snprintf(formula, sizeof formula, "%.*s:", (int)family.length, family.data);
+    for (size_t i = 0; i < SIZES; i++) {
+        struct tm_slice text = field_at(reader, reader->size_at[i]);
+        if (text.length == 0 && i >= 2) continue; /* as the family has it */
+        if (!tm_number_i64(text.data, text.length, &sizes[i]) || sizes[i] < 1 || sizes[i] > 1 << 24)
+            return wrong(reader, size_names[i], "a whole number of 1 or more");
+        length += snprintf(formula + length, sizeof formula - (size_t)length, "%s%s=%lld", i > 0 ? ";" : "",
+                           size_names[i], (long long)sizes[i]);
+    }
+    if (!tm_model_is_formula(formula)) return wrong(reader, "family", "gpt, llama or bert");
+    (void)snprintf(base, sizeof base, "%.*s-%lldx%lld-%lld", (int)family.length, family.data, (long long)sizes[0],
+                   (long long)sizes[1], (long long)sizes[5]);
+    return name_formula(reader, base, formula, out);
+}
+
 static int take_row(struct reader *reader)
 {
     union row row;
@@ -339,10 +418,9 @@ static int take_row(struct reader *reader)
     if (reader->table == TABLE_LAYERS) row.layer.layer.tied = -1;
     for (size_t i = 0; i < tables[reader->table].column_count; i++) {
         const struct column *column = &tables[reader->table].columns[i];
-        struct tm_slice text = {"", 0};
-        int at = reader->at[i];
-        if (at >= 0 && (size_t)at < reader->csv->field_count) text = tm_slice_trim(reader->csv->fields[at]);
-        int rc = read_field(reader, column, text, (char *)&row + column->at);
+        int rc = reader->sized && i == 0
+                     ? read_sizes(reader, &row.step.network)
+                     : read_field(reader, column, field_at(reader, reader->at[i]), (char *)&row + column->at);
         if (rc != 0) return rc;
     }
     int rc = append_row(reader->profile, reader->table, &row);
@@ -375,6 +453,10 @@ static int take_own_row(struct reader *reader)
 static int read_foreign_header(struct reader *reader)
 {
     bool runs = tm_csv_find(reader->csv, "world") >= 0;
+    reader->family_at = tm_csv_find(reader->csv, "family");
+    reader->sized = !runs && reader->family_at >= 0 && tm_csv_find(reader->csv, "network") < 0;
+    for (size_t i = 0; reader->sized && i < SIZES; i++)
+        reader->size_at[i] = tm_csv_find(reader->csv, size_names[i]);
     reader->table = runs ? TABLE_RUNS : TABLE_STEPS;
     if (tm_csv_find(reader->csv, runs ? "mbit" : "micro_batch") >= 0) return read_header(reader);
     return wrong(reader, "first line",
@@ -426,7 +508,8 @@ int tm_profile_load(struct tm_env *env, const char *path, struct tm_profile *pro
 
 static bool same_step(const struct tm_profile_step *a, const struct tm_profile_step *b)
 {
-    return strcmp(a->gpu, b->gpu) == 0 && a->precision == b->precision && a->micro_batch == b->micro_batch;
+    return strcmp(a->gpu, b->gpu) == 0 && a->precision == b->precision && a->micro_batch == b->micro_batch &&
+           a->recompute == b->recompute && a->compile == b->compile;
 }
 
 static bool same_network(const void *a, const void *b) /* all rows start with it */
@@ -495,6 +578,7 @@ static void put_field(struct tm_text *out, const struct column *column, const ch
     case COUNT:
     case MAYBE:
     case SMALL:
+    case FLAG:
         memcpy(&count, at, sizeof count);
         if (count != 0 || column->type == SMALL) tm_text_printf(out, "%d", count);
         return;

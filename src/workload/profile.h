@@ -1,8 +1,9 @@
 /* Profiles: measured times of models. `steps` are training steps on one device, `runs` are data-parallel iterations
  * over links, `gradients` say when each becomes ready, `layers` what each layer of a network is and takes.
  *
- * Read from our own form (tidemill-profile(5), profile.c) and from two CSV forms: one row a step (network, precision,
- * micro_batch, fwd_ms, bwd_ms, opt_ms, peak_gib, ...), and one row a data-parallel cell (world, mbit, model, batch,
+ * Read from our own form (tidemill-profile(5), profile.c) and from three CSV forms: one row a step (network, precision,
+ * micro_batch, fwd_ms, bwd_ms, opt_ms, peak_gib, ...), the same with a transformer's sizes instead of a name (family,
+ * layers, hidden, heads, kv_heads, ffn, ctx, vocab, ...), and one row a data-parallel cell (world, mbit, model, batch,
  * ...). */
 #ifndef TM_WORKLOAD_PROFILE_H
 #define TM_WORKLOAD_PROFILE_H
@@ -38,6 +39,8 @@ struct tm_profile_step {
     double busy_cores; /* processor time over time */
     int cores;         /* that the job may use */
     double overhead_percent;
+    int recompute; /* 1: every block was checkpointed */
+    int compile;   /* 1: by torch.compile */
 };
 
 struct tm_profile_run {
@@ -64,6 +67,7 @@ struct tm_profile_network {
     const char *network;
     int optimizer_states; /* values kept per parameter besides the weight */
     const char *input;
+    const char *model; /* a shipped model or a formula with semicolons; "": as its name or its layers tell */
 };
 
 struct tm_profile_layer {
@@ -103,6 +107,9 @@ int tm_profile_parse(const char *file, const char *text, size_t length, struct t
  * run by its network, world, rate and batch; layers, gradients and the rest of a network as a whole. */
 int tm_profile_update(struct tm_env *env, const char *path, struct tm_profile *profile, struct tm_error *e);
 void tm_profile_print(const struct tm_profile *profile, struct tm_text *out);
+
+/* The model that the [network] table names for a network; "" where it names none. */
+const char *tm_profile_model_name(const struct tm_profile *profile, const char *network);
 
 double tm_profile_step_ms(const struct tm_profile_step *step); /* forward + backward + optimizer */
 /* All of a step: every micro-batch, data and the rest. */

@@ -7,13 +7,6 @@ TM_EMBED(tm_model_resnet152, "models/resnet152.tmmodel");
 TM_EMBED(tm_model_vgg19, "models/vgg19.tmmodel");
 TM_EMBED(tm_model_mobilenet_v2, "models/mobilenet_v2.tmmodel");
 TM_EMBED(tm_model_vit_b_16, "models/vit_b_16.tmmodel");
-TM_EMBED(tm_model_bert_large, "models/bert-large.tmmodel");
-TM_EMBED(tm_model_gpt2_124m, "models/gpt2-124m.tmmodel");
-TM_EMBED(tm_model_gpt2_355m, "models/gpt2-355m.tmmodel");
-TM_EMBED(tm_model_gpt2_774m, "models/gpt2-774m.tmmodel");
-TM_EMBED(tm_model_gpt2_1_5b, "models/gpt2-1.5b.tmmodel");
-TM_EMBED(tm_model_gpt3_6_7b, "models/gpt3-6.7b.tmmodel");
-TM_EMBED(tm_model_llama_7b_like, "models/llama-7b-like.tmmodel");
 TM_EMBED(tm_model_parcae_gpt_1_5b, "models/parcae/gpt-1.5b.tmmodel");
 TM_EMBED(tm_model_parcae_gpt_6_7b, "models/parcae/gpt-6.7b.tmmodel");
 TM_EMBED(tm_model_parcae_bert, "models/parcae/bert.tmmodel");
@@ -30,13 +23,6 @@ static const struct {
     {"vgg19", tm_model_vgg19_begin, tm_model_vgg19_end},
     {"mobilenet_v2", tm_model_mobilenet_v2_begin, tm_model_mobilenet_v2_end},
     {"vit_b_16", tm_model_vit_b_16_begin, tm_model_vit_b_16_end},
-    {"bert-large", tm_model_bert_large_begin, tm_model_bert_large_end},
-    {"gpt2-124m", tm_model_gpt2_124m_begin, tm_model_gpt2_124m_end},
-    {"gpt2-355m", tm_model_gpt2_355m_begin, tm_model_gpt2_355m_end},
-    {"gpt2-774m", tm_model_gpt2_774m_begin, tm_model_gpt2_774m_end},
-    {"gpt2-1.5b", tm_model_gpt2_1_5b_begin, tm_model_gpt2_1_5b_end},
-    {"gpt3-6.7b", tm_model_gpt3_6_7b_begin, tm_model_gpt3_6_7b_end},
-    {"llama-7b-like", tm_model_llama_7b_like_begin, tm_model_llama_7b_like_end},
     {"parcae/gpt-1.5b", tm_model_parcae_gpt_1_5b_begin, tm_model_parcae_gpt_1_5b_end},
     {"parcae/gpt-6.7b", tm_model_parcae_gpt_6_7b_begin, tm_model_parcae_gpt_6_7b_end},
     {"parcae/bert", tm_model_parcae_bert_begin, tm_model_parcae_bert_end},
@@ -44,12 +30,72 @@ static const struct {
     {"parcae/resnet152", tm_model_parcae_resnet152_begin, tm_model_parcae_resnet152_end},
 };
 
+/* Transformers by their published configurations. */
+#define GPT2   "Radford et al., Language Models are Unsupervised Multitask Learners (2019)"
+#define LLAMA2 "Touvron et al., Llama 2 (2023), and the released configuration"
+#define LLAMA3 "Llama Team, The Llama 3 Herd of Models (2024), and the released configuration"
+#define QWEN   "Qwen Team, Qwen2.5 Technical Report (2024), and the released configuration"
+#define GEMMA  "Gemma Team, Gemma (2024), and the released configuration"
+#define GEMMA2 "Gemma Team, Gemma 2 (2024), and the released configuration"
+static const struct {
+    const char *name;
+    const char *formula;
+    const char *source;
+} formulas[] = {
+    {"bert-base", "bert:layers=12,hidden=768", "Devlin et al., BERT (NAACL 2019); sequence 512"},
+    {"bert-large", "bert:layers=24,hidden=1024", "Devlin et al., BERT (NAACL 2019); sequence 512"},
+    {"gpt2-124m", "gpt:layers=12,hidden=768", GPT2},
+    {"gpt2-355m", "gpt:layers=24,hidden=1024", GPT2},
+    {"gpt2-774m", "gpt:layers=36,hidden=1280", GPT2},
+    {"gpt2-1.5b", "gpt:layers=48,hidden=1600", GPT2},
+    {"gpt3-6.7b", "gpt:layers=32,hidden=4096,heads=32,ctx=2048",
+     "Brown et al., Language Models are Few-Shot Learners (2020)"},
+    {"gpt3-13b", "gpt:layers=40,hidden=5120,heads=40,ctx=2048",
+     "Brown et al., Language Models are Few-Shot Learners (2020), with a width that heads of 128 divide"},
+    {"gpt3-175b", "gpt:layers=96,hidden=12288,heads=96,ctx=2048",
+     "Brown et al., Language Models are Few-Shot Learners (2020)"},
+    {"gemma-2b", "llama:layers=18,hidden=2048,heads=8,kv_heads=1,ffn=16384,ctx=8192,vocab=256000,tied=1", GEMMA},
+    {"gemma-7b", "llama:layers=28,hidden=3072,heads=16,head_dim=256,ffn=24576,ctx=8192,vocab=256000,tied=1", GEMMA},
+    {"gemma-2-9b",
+     "llama:layers=42,hidden=3584,heads=16,kv_heads=8,head_dim=256,ffn=14336,ctx=8192,vocab=256000,tied=1", GEMMA2},
+    {"gemma-2-27b",
+     "llama:layers=46,hidden=4608,heads=32,kv_heads=16,head_dim=128,ffn=36864,ctx=8192,vocab=256000,tied=1", GEMMA2},
+    {"llama-7b-like", "llama:layers=32,hidden=4096,heads=32,ffn=11008", LLAMA2},
+    {"llama-2-7b", "llama:layers=32,hidden=4096,heads=32,ffn=11008", LLAMA2},
+    {"llama-2-13b", "llama:layers=40,hidden=5120,heads=40,ffn=13824", LLAMA2},
+    {"llama-2-70b", "llama:layers=80,hidden=8192,heads=64,kv_heads=8,ffn=28672", LLAMA2},
+    {"llama-3-8b", "llama:layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,ctx=8192,vocab=128256", LLAMA3},
+    {"llama-3-70b", "llama:layers=80,hidden=8192,heads=64,kv_heads=8,ffn=28672,ctx=8192,vocab=128256", LLAMA3},
+    {"llama-3-405b", "llama:layers=126,hidden=16384,heads=128,kv_heads=8,ffn=53248,ctx=8192,vocab=128256", LLAMA3},
+    {"llama-3.2-1b", "llama:layers=16,hidden=2048,heads=32,kv_heads=8,ffn=8192,ctx=8192,vocab=128256,tied=1", LLAMA3},
+    {"llama-3.2-3b", "llama:layers=28,hidden=3072,heads=24,kv_heads=8,ffn=8192,ctx=8192,vocab=128256,tied=1", LLAMA3},
+    {"mistral-7b", "llama:layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,ctx=8192",
+     "Jiang et al., Mistral 7B (2023), and the released configuration"},
+    {"mixtral-8x7b", "llama:layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,ctx=8192,experts=8,active=2",
+     "Jiang et al., Mixtral of Experts (2024), and the released configuration"},
+    {"qwen2.5-0.5b", "llama:layers=24,hidden=896,heads=14,kv_heads=2,ffn=4864,ctx=4096,vocab=151936,tied=1", QWEN},
+    {"qwen2.5-1.5b", "llama:layers=28,hidden=1536,heads=12,kv_heads=2,ffn=8960,ctx=4096,vocab=151936,tied=1", QWEN},
+    {"qwen2.5-7b", "llama:layers=28,hidden=3584,heads=28,kv_heads=4,ffn=18944,ctx=4096,vocab=152064", QWEN},
+    {"qwen2.5-14b", "llama:layers=48,hidden=5120,heads=40,kv_heads=8,ffn=13824,ctx=4096,vocab=152064", QWEN},
+    {"qwen2.5-32b", "llama:layers=64,hidden=5120,heads=40,kv_heads=8,ffn=27648,ctx=4096,vocab=152064", QWEN},
+    {"qwen2.5-72b", "llama:layers=80,hidden=8192,heads=64,kv_heads=8,ffn=29568,ctx=4096,vocab=152064", QWEN},
+    {"tinyllama-1.1b", "llama:layers=22,hidden=2048,heads=32,kv_heads=4,ffn=5632,ctx=2048",
+     "Zhang et al., TinyLlama (2024), and the released configuration"},
+};
+
+enum { FILES = sizeof files / sizeof *files, FORMULAS = sizeof formulas / sizeof *formulas };
+
 size_t tm_shipped_model_count(void)
 {
-    return sizeof files / sizeof *files;
+    return FILES + FORMULAS;
 }
 
 struct tm_shipped_model tm_shipped_model(size_t i)
 {
-    return (struct tm_shipped_model){files[i].name, files[i].begin, (size_t)(files[i].end - files[i].begin)};
+    if (i >= FILES)
+        return (struct tm_shipped_model){.name = formulas[i - FILES].name,
+                                         .formula = formulas[i - FILES].formula,
+                                         .source = formulas[i - FILES].source};
+    return (struct tm_shipped_model){
+        .name = files[i].name, .text = files[i].begin, .length = (size_t)(files[i].end - files[i].begin)};
 }

@@ -1,4 +1,4 @@
-/* Model files that are part of the binary. */
+/* Models that are part of the binary: files, and formulas under a name. */
 #ifndef TM_WORKLOAD_SHIPPED_MODELS_H
 #define TM_WORKLOAD_SHIPPED_MODELS_H
 
@@ -6,8 +6,10 @@
 
 struct tm_shipped_model {
     const char *name;
-    const char *text; /* not NUL-terminated */
+    const char *text; /* not NUL-terminated; NULL: a formula */
     size_t length;
+    const char *formula;
+    const char *source;
 };
 
 size_t tm_shipped_model_count(void);

@@ -4,11 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* A saved value takes 2 bytes in 16-bit formats; in 32-bit ones 4, but some of them are shared or dropped early. */
-static const double SAVED_BYTES_16 = 2.1;
-static const double SAVED_BYTES_32 = 3.2;
-static const double RESERVED_GIB = 1.0; /* framework, workspaces, fragments */
-
 /* ---- the cut ---- */
 
 /* Fewest stages needed if none may cost more than `most`. */
@@ -45,21 +40,55 @@ static double smallest_most(const double *costs, size_t layer_count, size_t coun
     return high * (1 + 1e-9);
 }
 
+static bool any_block(const struct tm_layer *layers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (layers[i].kind == TM_LAYER_block) return true;
+    }
+    return false;
+}
+
 static void fill_stage(const struct tm_model *model, struct tm_stage *stage)
 {
-    stage->network = tm_network_of(model->layers + stage->first, stage->last - stage->first);
-    for (size_t i = stage->first; i < stage->last; i++) {
-        stage->saved_values += model->layers[i].saved_values;
-        if (i > 0) stage->input_values += model->layers[i - 1].output_values;
-        stage->largest_saved = fmax(stage->largest_saved, model->layers[i].saved_values);
-    }
+    const struct tm_layer *layers = model->layers + stage->first;
+    size_t count = stage->last - stage->first;
+    stage->network = tm_network_of(layers, count);
+    stage->network.compiled = model->compiled;
+    stage->footprint = tm_footprint_of(model, stage->first, stage->last);
     stage->output_values = model->layers[stage->last - 1].output_values;
+    if (!any_block(layers, count) && any_block(model->layers, model->layer_count)) { /* ends of a transformer */
+        stage->network.again = (struct tm_work){0};
+        stage->network.again_ops = 0;
+    }
     /* A tied weight lives on both ends of a pipeline. */
     for (size_t i = stage->first; i < stage->last; i++) {
         const struct tm_layer *layer = &model->layers[i];
         bool elsewhere = layer->tied >= 0 && ((size_t)layer->tied < stage->first || (size_t)layer->tied >= stage->last);
-        if (elsewhere && layer->params == 0) stage->network.params += model->layers[layer->tied].params;
+        if (!elsewhere || layer->params > 0) continue;
+        const struct tm_layer *other = &model->layers[layer->tied];
+        stage->network.params += other->params;
+        stage->network.trained_params += other->params - other->frozen_params;
+        stage->footprint.params += other->params;
+        stage->footprint.frozen_params += other->frozen_params;
     }
+}
+
+/* Where a stage that starts at `first` ends: near its share of what is left, if the rest then still fits into
+ * `left` stages of at most `most` each. */
+static size_t end_of_stage(const double *costs, size_t layer_count, size_t first, size_t left, double most)
+{
+    double rest = 0;
+    for (size_t i = first; i < layer_count; i++)
+        rest += costs[i];
+    double share = rest / (double)(left + 1);
+    double sum = costs[first];
+    size_t last = first + 1;
+    while (last < layer_count - left && sum + costs[last] <= most) {
+        bool enough = sum + costs[last] / 2 > share;
+        if (enough && stages_needed(costs + last, layer_count - last, most) <= left) break;
+        sum += costs[last++];
+    }
+    return last;
 }
 
 /* Cuts the model into stages, each with at least one layer. */
@@ -68,15 +97,11 @@ static void cut_layers(const struct tm_model *model, const double *costs, struct
     double most = smallest_most(costs, model->layer_count, cut->count);
     size_t first = 0;
     for (size_t s = 0; s < cut->count; s++) {
-        size_t last = first;
-        double sum = 0;
-        size_t must_leave = cut->count - s - 1; /* a layer for each stage to come */
-        while (last < model->layer_count - must_leave && (last == first || sum + costs[last] <= most))
-            sum += costs[last++];
-        if (s + 1 == cut->count) last = model->layer_count;
+        size_t left = cut->count - s - 1;
+        size_t last = left > 0 ? end_of_stage(costs, model->layer_count, first, left, most) : model->layer_count;
         cut->stages[s] = (struct tm_stage){.first = first, .last = last};
         fill_stage(model, &cut->stages[s]);
-        if (s + 1 < cut->count) cut->link_values = fmax(cut->link_values, cut->stages[s].output_values);
+        if (left > 0) cut->link_values = fmax(cut->link_values, cut->stages[s].output_values);
         first = last;
     }
 }
@@ -85,12 +110,17 @@ static void cut_layers(const struct tm_model *model, const double *costs, struct
 static int find_curves(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
 {
     const struct tm_predict_request *request = &predictor->request;
-    for (size_t g = 0; g < request->group_count; g++) {
-        cut->curves[g] = tm_alloc(cut->count * sizeof *cut->curves[g]);
-        if (cut->curves[g] == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < 2 * request->group_count; i++) {
+        bool recompute = i >= request->group_count;
+        size_t g = i % request->group_count;
+        struct tm_compute_curve *curves = tm_alloc(cut->count * sizeof *curves);
+        cut->curves[recompute][g] = curves;
+        if (curves == NULL) return tm_error_nomem(e);
         for (size_t s = 0; s < cut->count; s++) {
-            int rc = tm_compute_curve(request->compute, &cut->stages[s].network, &request->groups[g].gpu,
-                                      request->precision, &cut->curves[g][s], e);
+            struct tm_network network = cut->stages[s].network;
+            network.recompute = recompute;
+            int rc = tm_compute_curve(request->compute, &network, &request->groups[g].gpu, request->precision,
+                                      &curves[s], e);
             if (rc != 0) return rc;
         }
     }
@@ -109,10 +139,11 @@ static void gradients_of_layers(const struct tm_predictor *predictor, const stru
     for (size_t i = 0; i < count; i++) {
         size_t layer = stage->last - 1 - i;
         done += predictor->costs[layer];
-        params += model->layers[layer].params;
-        out[i] = (struct tm_comm_bucket){model->layers[layer].params * value_bytes, done / total};
+        double trained = model->layers[layer].params - model->layers[layer].frozen_params;
+        params += trained;
+        out[i] = (struct tm_comm_bucket){trained * value_bytes, done / total};
     }
-    out[count] = (struct tm_comm_bucket){(stage->network.params - params) * value_bytes, 1}; /* a tied copy */
+    out[count] = (struct tm_comm_bucket){(stage->network.trained_params - params) * value_bytes, 1}; /* a tied copy */
 }
 
 static double sum_of(const struct tm_comm_bucket *gradients, size_t count)
@@ -129,10 +160,10 @@ static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cu
     const struct tm_predict_request *request = &predictor->request;
     const struct tm_stage *stage = &cut->stages[0];
     for (size_t s = 1; s < cut->count; s++) {
-        if (cut->stages[s].network.params > stage->network.params) stage = &cut->stages[s];
+        if (cut->stages[s].network.trained_params > stage->network.trained_params) stage = &cut->stages[s];
     }
     double value_bytes = tm_precision_value_bytes(request->precision);
-    cut->grad_bytes = stage->network.params * value_bytes;
+    cut->grad_bytes = stage->network.trained_params * value_bytes;
     bool measured = cut->count == 1 && request->gradient_count > 0;
     if (measured) cut->grad_bytes = sum_of(request->gradients, request->gradient_count);
     size_t max = (size_t)fmin(TM_BUCKETS_MAX, cut->grad_bytes / (25 << 20) + 3);
@@ -154,8 +185,10 @@ static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cu
 void tm_predictor__forget(struct tm_stage_cut *cut)
 {
     if (cut == NULL) return;
-    for (size_t g = 0; g < TM_FLEET_GROUPS_MAX; g++)
-        tm_free(cut->curves[g]);
+    for (size_t g = 0; g < TM_FLEET_GROUPS_MAX; g++) {
+        tm_free(cut->curves[0][g]);
+        tm_free(cut->curves[1][g]);
+    }
     tm_free(cut->stages);
     tm_free(cut->buckets);
     tm_free(cut);
@@ -194,16 +227,16 @@ static double tuning_of(const struct tm_predictor *predictor, int micro_batch)
 }
 
 static struct tm_pace find_pace(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t group,
-                                int micro_batch)
+                                int micro_batch, bool recompute)
 {
     double tuning = tuning_of(predictor, micro_batch);
     double memory_bytes_s = predictor->groups[group].gpu.memory_bytes_s;
     struct tm_pace pace = {0};
     for (size_t s = 0; s < cut->count; s++) {
-        const struct tm_compute_curve *curve = &cut->curves[group][s];
+        const struct tm_compute_curve *curve = &cut->curves[recompute][group][s];
         double mean = tm_compute_mean_ms(curve, micro_batch);
         /* Weights are updated once a step, not once a micro-batch: some 28 bytes a parameter go to and from memory. */
-        double optimizer_ms = cut->stages[s].network.params * 28 / memory_bytes_s * 1e3;
+        double optimizer_ms = cut->stages[s].network.trained_params * 28 / memory_bytes_s * 1e3;
         double ms = fmax(mean * tuning - optimizer_ms, mean * 0.2);
         pace.optimizer_ms = fmax(pace.optimizer_ms, optimizer_ms);
         if (ms > pace.stage_ms) {
@@ -216,24 +249,24 @@ static struct tm_pace find_pace(const struct tm_predictor *predictor, const stru
 }
 
 struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group,
-                                  int micro_batch)
+                                  int micro_batch, bool recompute)
 {
     int power = __builtin_ctz((unsigned)micro_batch);
-    if (micro_batch != 1 << power) return find_pace(predictor, cut, group, micro_batch);
-    struct tm_pace *pace = &cut->paces[group][power];
-    if (pace->slowest == NULL) *pace = find_pace(predictor, cut, group, micro_batch);
+    if (micro_batch != 1 << power) return find_pace(predictor, cut, group, micro_batch, recompute);
+    struct tm_pace *pace = &cut->paces[recompute][group][power];
+    if (pace->slowest == NULL) *pace = find_pace(predictor, cut, group, micro_batch, recompute);
     return *pace;
 }
 
 double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
                          int micro_batch, int micro_batches, bool recompute)
 {
-    const struct tm_stage *s = &cut->stages[stage];
-    /* weight, gradient, states */
-    double state = s->network.params * 4 * (2 + predictor->request.model->optimizer_states);
     size_t behind = cut->count - stage;
-    double in_flight = behind < (size_t)micro_batches ? (double)behind : micro_batches;
-    double bytes = tm_precision_value_bytes(predictor->request.precision) < 4 ? SAVED_BYTES_16 : SAVED_BYTES_32;
-    double values = recompute ? s->input_values * in_flight + s->largest_saved : s->saved_values * in_flight;
-    return (state + values * bytes * micro_batch) / (1 << 30) + RESERVED_GIB;
+    struct tm_memory_use use = {.precision = predictor->request.precision,
+                                .optimizer_states = predictor->request.model->optimizer_states,
+                                .micro_batch = micro_batch,
+                                .in_flight = behind < (size_t)micro_batches ? (int)behind : micro_batches,
+                                .micro_batches = micro_batches,
+                                .recompute = recompute};
+    return tm_memory_gib(&cut->stages[stage].footprint, &use);
 }

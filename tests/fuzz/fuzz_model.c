@@ -1,4 +1,4 @@
-/* Our model format, and the formula behind "gpt:": what parses prints, and parses again to the same text. */
+/* Our model format, and formulas: what parses prints, and parses again to the same text. */
 #include "fuzz.h"
 #include "workload/model.h"
 

@@ -269,7 +269,8 @@ static void test_spreads_over_zones(void **state)
 {
     struct fixture *f = *state;
     bool spread = false;
-    f->compute.network_spread = 0.02; /* or the throughput's own spread would hide it */
+    f->compute.product_spread = f->compute.conv_spread = f->compute.floor_spread =
+        0.02; /* or the throughput's own spread would hide it */
     f->request.job.burst_share = 1;
     f->request.job.burst_size = 0.5;
     f->request.job.outage_s = 7200;

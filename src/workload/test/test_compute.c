@@ -38,10 +38,10 @@ static void test_network_of_layers(void **state)
         {.kind = TM_LAYER_block, .params = 8, .forward_flops = 80, .traffic_values = 800, .ops = 7},
     };
     struct tm_network network = tm_network_of(layers, TM_COUNT(layers));
-    assert_true(network.conv_flops == 30 && network.matmul_flops == 120);
-    assert_true(network.params == 15 && network.traffic_values == 1500 && network.ops == 17);
+    assert_true(network.forward.conv_flops == 30 && network.forward.matmul_flops == 120);
+    assert_true(network.params == 15 && network.forward.traffic_values == 1500 && network.ops == 17);
     network = tm_network_of(layers, 0);
-    assert_true(network.conv_flops == 0 && network.ops == 0);
+    assert_true(network.forward.conv_flops == 0 && network.ops == 0);
 }
 
 /* A guess from totals may be off, but not by an order of magnitude for transformers. */
@@ -51,10 +51,12 @@ static void test_network_of_totals(void **state)
     static const char *const names[] = {"gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1.5b", "vit_b_16"};
     for (size_t i = 0; i < TM_COUNT(names); i++) {
         struct tm_network real = network_of(names[i]);
-        struct tm_network guess = tm_network_of_totals(real.params, 3 * (real.matmul_flops + real.conv_flops) / 1e9);
-        assert_row(close_to(guess.matmul_flops, real.matmul_flops + real.conv_flops, 1e-9), "%s", names[i]);
+        struct tm_network guess =
+            tm_network_of_totals(real.params, 3 * (real.forward.matmul_flops + real.forward.conv_flops) / 1e9);
+        assert_row(close_to(guess.forward.matmul_flops, real.forward.matmul_flops + real.forward.conv_flops, 1e-9),
+                   "%s", names[i]);
         assert_row(guess.params == real.params, "%s", names[i]);
-        double traffic = guess.traffic_values / real.traffic_values;
+        double traffic = guess.forward.traffic_values / real.forward.traffic_values;
         double ops = guess.ops / real.ops;
         assert_row(traffic > 1.0 / 4 && traffic < 4, "%s: traffic guessed %.2f times", names[i], traffic);
         assert_row(ops > 1.0 / 4 && ops < 4, "%s: ops guessed %.2f times", names[i], ops);
@@ -152,7 +154,7 @@ static void test_interval(void **state)
     for (int batch = 1; batch <= 1024; batch *= 2) {
         struct tm_estimate step = tm_compute_step_ms(&curve, batch);
         assert_row(step.p10 < step.mean && step.mean < step.p90, "batch %d", batch);
-        assert_row(close_to(log(step.p90 / step.mean), 1.2816 * prior.network_spread, 1e-3), "batch %d", batch);
+        assert_row(close_to(log(step.p90 / step.mean), 1.2816 * prior.product_spread, 1e-3), "batch %d", batch);
     }
     curve.gpu_spread = 0.01; /* each end has the spread of what sets the pace */
     curve.floor_spread = 0.2;
@@ -168,7 +170,8 @@ static void test_interval(void **state)
 static struct tm_compute_model other_world(void)
 {
     struct tm_compute_model model = tm_compute_prior();
-    static const double moved[TM_COMPUTE_UNKNOWNS] = {0.3, -0.3, 0.2, -0.2, 0.3, 0.1, -0.4, 0.5, -0.3, 0.3, -0.2};
+    static const double moved[TM_COMPUTE_UNKNOWNS] = {0.3, -0.3, 0.2, -0.2, 0.3, 0.1, -0.4,
+                                                      0.5, -0.3, 0.3, -0.2, 0.2, 0.2};
     for (size_t i = 0; i < TM_COMPUTE_UNKNOWNS; i++)
         model.x[i] += moved[i];
     return model;
@@ -228,7 +231,7 @@ static void test_learning_recovers(void **state)
     double mean = mean_error(&learned, cells, count);
     double worst = worst_error(&learned, cells, count);
     assert_row(mean < 0.05 && worst < 0.10, "off by %g, up to %g", mean, worst);
-    assert_true(learned.network_spread < prior.network_spread);
+    assert_true(learned.product_spread < prior.product_spread);
 }
 
 /* 5% of the cells are ten times too slow: the others are still met within 5%, the worst of them within 15%. */
@@ -257,12 +260,12 @@ static void test_learning_from_nothing(void **state)
     assert_int_equal(tm_compute_learn(NULL, 0, &learned, NULL), 0);
     for (size_t i = 0; i < TM_COMPUTE_UNKNOWNS; i++)
         assert_row(learned.x[i] == prior.x[i], "unknown %zu", i);
-    assert_true(close_to(learned.network_spread, prior.network_spread, 1e-12));
+    assert_true(close_to(learned.product_spread, prior.product_spread, 1e-12));
     struct tm_compute_cell bad = {.network = network_of("vgg19"), .gpu = v100(), .precision = TM_BF16, .batch = 1};
     bad.step_ms = 1; /* a cell that cannot be: the GPU has no such mode */
-    struct tm_compute_model untouched = {.network_spread = 5};
+    struct tm_compute_model untouched = {.product_spread = 5};
     assert_int_equal(tm_compute_learn(&bad, 1, &untouched, NULL), -(int)TM_EINPUT);
-    assert_true(untouched.network_spread == 5);
+    assert_true(untouched.product_spread == 5);
 }
 
 /* What was learned on one GPU at one precision moves the others along: the predictions for a GPU and a precision that
@@ -278,8 +281,8 @@ static void test_unprofiled_gpu_and_precision(void **state)
     for (size_t i = 0; i < TM_COUNT(networks); i++) {
         struct tm_network network = network_of(networks[i]);
         struct tm_compute_curve curve = curve_of(&learned, &network, &gpu, TM_FP16);
-        double ideal_ms = 3 * (network.conv_flops + network.matmul_flops) / gpu.flops[TM_FP16] * 1e3 +
-                          3 * network.traffic_values * 2 / gpu.memory_bytes_s * 1e3;
+        double ideal_ms = 3 * (network.forward.conv_flops + network.forward.matmul_flops) / gpu.flops[TM_FP16] * 1e3 +
+                          3 * network.forward.traffic_values * 2 / gpu.memory_bytes_s * 1e3;
         assert_row(curve.sample_ms > ideal_ms && curve.sample_ms < 10 * ideal_ms, "%s: %g of %g", networks[i],
                    curve.sample_ms, ideal_ms);
         struct tm_compute_curve truth = curve_of(&world, &network, &gpu, TM_FP16);
@@ -313,7 +316,7 @@ static void test_tune_passes_through(void **state)
         assert_row(fabs(low - 1) < 0.08 && fabs(high - 1) < 0.02, "row %zu: %g and %g times", i, low, high);
         double between = tm_compute_step_ms(&curve, 512).mean / tm_compute_step_ms(&truth, 512).mean;
         assert_row(fabs(between - 1) < 0.1, "row %zu: %g times between", i, between);
-        assert_row(curve.floor_spread < prior.network_spread && curve.gpu_spread < 0.1, "row %zu", i);
+        assert_row(curve.floor_spread < prior.product_spread && curve.gpu_spread < 0.1, "row %zu", i);
     }
 }
 

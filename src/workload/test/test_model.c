@@ -110,7 +110,7 @@ static const struct {
     {HEAD LAYERS LAYER "b,conv,x,2,3,4,5,6,\n", "m:4: expected numbers of 0 or more"},
     {HEAD LAYERS "a,conv,1,-2,3,4,5,6,\n", "m:3: expected numbers of 0 or more"},
     {HEAD LAYERS "a,conv,1,2,nan,4,5,6,\n", "m:3: expected numbers of 0 or more"},
-    {HEAD LAYERS "a,conv,1,2,3,2e18,5,6,\n", "m:3: expected numbers of 0 or more"},
+    {HEAD LAYERS "a,conv,1,2,3,2e25,5,6,\n", "m:3: expected numbers of 0 or more"},
     {HEAD LAYERS "a,conv,1,2,3,4,,6,\n", "m:3: expected numbers of 0 or more"},
     {HEAD LAYERS "a,conv,1,2,3,4,5,6 7,\n", "m:3: expected numbers of 0 or more"},
     {HEAD LAYERS "a,conv,1,2,3,4,5,6,\002\n", "m:3: expected a line of text"},
@@ -254,8 +254,9 @@ static void test_formula(void **state)
     assert_true(model.layers[0].params == 100 * 8 + 16 * 8); /* tokens and positions */
     /* attention 4 d^2 + 4 d, two norms 4 d, feed-forward 2 d f + f + d */
     assert_true(model.layers[1].params == 4 * 64 + 4 * 8 + 4 * 8 + 2 * 8 * 24 + 24 + 8);
-    /* 2 per multiply-add and token, and two products of tokens with tokens */
-    assert_true(model.layers[1].forward_flops == 2 * 16 * (4 * 64 + 2 * 8 * 24) + 2 * 2 * 16 * 16 * 8);
+    /* 2 per multiply-add and token, and half of two products of tokens with tokens: nobody looks ahead */
+    assert_true(model.layers[1].attention_flops == 2 * 16 * 16 * 8);
+    assert_true(model.layers[1].forward_flops == 2 * 16 * (4 * 64 + 2 * 8 * 24) + 2 * 16 * 16 * 8);
     assert_true(model.layers[3].params == 2 * 8);
     assert_true(model.layers[4].params == 0 && model.layers[4].forward_flops == 2 * 16 * 8 * 100);
     check_round_trip(&model);
@@ -266,7 +267,8 @@ static void test_formula_fills_in(void **state)
 {
     (void)state;
     static const char *const same[] = {"gpt:layers=3,hidden=128", "gpt:hidden=128,layers=3,",
-                                       "gpt:layers=3,hidden=128,heads=2,ctx=1024,vocab=50257,ffn=512"};
+                                       "gpt:hidden=128;layers=3;attention=fused",
+                                       "gpt:layers=3,hidden=128,heads=2,kv_heads=2,ctx=1024,vocab=50257,ffn=512"};
     struct tm_model model;
     struct tm_model_totals want = {0};
     for (size_t i = 0; i < TM_COUNT(same); i++) {
@@ -281,6 +283,48 @@ static void test_formula_fills_in(void **state)
     tm_model_deinit(&model);
 }
 
+/* What each key changes, by hand: 2 blocks of width 8, 4 heads, feed-forward of 24, 16 tokens. */
+static void test_formula_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        double params;        /* of a block */
+        double forward_flops; /* of a block */
+        double frozen;
+        double head; /* parameters of the head */
+    } rows[] = {
+        {"", 4 * 64 + 3 * 8 * 24 + 16, 32.0 * (256 + 576) + 4096, 0, 800},
+        {",kv_heads=1", 2 * 64 + 2 * 16 + 576 + 16, 32.0 * (160 + 576) + 4096, 0, 800},
+        {",attention=plain", 256 + 576 + 16, 32.0 * (256 + 576) + 8192, 0, 800},
+        {",tied=1", 256 + 576 + 16, 32.0 * (256 + 576) + 4096, 0, 0},
+        {",head_dim=4", 4 * 8 * 16 + 576 + 16, 32.0 * (512 + 576) + 8192, 0, 800},
+        /* four experts and the gate that chooses two of them */
+        {",experts=4", 256 + 4 * 576 + 16 + 32, 32.0 * (256 + 2 * 576) + 4096, 0, 800},
+        /* rank 1 beside four matrices of 8 x 8 and three of 8 x 24 */
+        {",lora=1", 256 + 576 + 16 + 64 + 96, 32.0 * (256 + 576 + 160) + 4096, 256 + 576 + 16, 800},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_model model;
+        char spec[128];
+        (void)snprintf(spec, sizeof spec, "llama:layers=2,hidden=8,heads=4,ctx=16,vocab=100,ffn=24%s", rows[i].more);
+        model_from(spec, &model);
+        const struct tm_layer *block = &model.layers[1];
+        assert_row(block->params == rows[i].params, "%s: %g parameters", spec, block->params);
+        assert_row(block->forward_flops == rows[i].forward_flops, "%s: %g FLOP", spec, block->forward_flops);
+        assert_row(block->frozen_params == rows[i].frozen, "%s: %g frozen", spec, block->frozen_params);
+        assert_row(model.layers[4].params == rows[i].head, "%s: head of %g", spec, model.layers[4].params);
+        check_round_trip(&model);
+        tm_model_deinit(&model);
+    }
+    struct tm_model model;
+    model_from("llama-2-7b,ctx=2048,recompute=1;compile=1", &model); /* a shipped one, changed */
+    assert_true(model.recompute && model.compiled);
+    assert_string_equal(model.input, "2048 tokens");
+    check_round_trip(&model);
+    tm_model_deinit(&model);
+}
+
 static void test_bad_formulas(void **state)
 {
     (void)state;
@@ -288,25 +332,30 @@ static void test_bad_formulas(void **state)
         const char *formula;
         const char *says;
     } rows[] = {
-        {"", "needs layers and hidden"},
-        {"layers=2", "needs layers and hidden"},
-        {"hidden=8", "needs layers and hidden"},
-        {"layers=2,hidden", "\"hidden\": expected KEY=NUMBER"},
-        {"layers=2,hidden=8,depth=3", "\"depth=3\": expected KEY=NUMBER with a key out of layers"},
-        {"layers=2,hidden=", "\"hidden=\""},
-        {"layers=2,hidden=x", "\"hidden=x\""},
-        {"layers=2,hidden=8.5", "\"hidden=8.5\""},
-        {"layers=0,hidden=8", "\"layers=0\""},
-        {"layers=-1,hidden=8", "\"layers=-1\""},
-        {"layers=1001,hidden=8", "\"layers=1001\""},
-        {"layers=2,hidden=131073", "\"hidden=131073\""},
-        {"layers=2,hidden=8,heads=4097", "\"heads=4097\""},
-        {"layers=2,hidden=8,ctx=16777217", "\"ctx=16777217\""},
-        {"layers=2,hidden=8,vocab=99999999999999999999", "\"vocab=99999999999999999999\""},
-        {"layers=2,hidden=8,ffn=1048577", "\"ffn=1048577\""},
-        {",layers=2", "\"\": expected KEY=NUMBER"},
-        {"layers=2,=8", "\"=8\""},
-        {"layers=2,hidden=10,heads=4", "hidden=10 is no multiple of heads=4"},
+        {"gpt:", "needs layers and hidden"},
+        {"gpt:layers=2", "needs layers and hidden"},
+        {"gpt:hidden=8", "needs layers and hidden"},
+        {"gpt:layers=2,hidden", "\"hidden\": expected KEY=NUMBER"},
+        {"gpt:layers=2,hidden=8,depth=3", "\"depth=3\": expected KEY=NUMBER with a key out of layers"},
+        {"gpt:layers=2,hidden=", "\"hidden=\""},
+        {"gpt:layers=2,hidden=x", "\"hidden=x\""},
+        {"gpt:layers=2,hidden=8.5", "\"hidden=8.5\""},
+        {"gpt:layers=0,hidden=8", "\"layers=0\""},
+        {"gpt:layers=-1,hidden=8", "\"layers=-1\""},
+        {"gpt:layers=1001,hidden=8", "\"layers=1001\""},
+        {"gpt:layers=2,hidden=131073", "\"hidden=131073\""},
+        {"gpt:layers=2,hidden=8,heads=4097", "\"heads=4097\""},
+        {"gpt:layers=2,hidden=8,ctx=16777217", "\"ctx=16777217\""},
+        {"gpt:layers=2,hidden=8,vocab=99999999999999999999", "\"vocab=99999999999999999999\""},
+        {"gpt:layers=2,hidden=8,ffn=1048577", "\"ffn=1048577\""},
+        {"gpt:,layers=2", "\"\": expected KEY=NUMBER"},
+        {"gpt:layers=2,=8", "\"=8\""},
+        {"gpt:layers=2,hidden=10,heads=4", "hidden=10 is no multiple of heads=4"},
+        {"llama:layers=2,hidden=8,heads=4,kv_heads=3", "heads=4 is no multiple of kv_heads=3"},
+        {"llama:layers=2,hidden=8,experts=4,active=5", "active=5 of experts=4"},
+        {"llama:layers=2,hidden=8,attention=flash", "\"attention=flash\""},
+        {"llama:layers=2,hidden=8,recompute=2", "\"recompute=2\""},
+        {"t5:layers=2,hidden=8", "expected gpt:, llama: or bert:"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_model model;
@@ -352,7 +401,7 @@ static void test_unknown_names(void **state)
         {"resnet5", "no model \"resnet5\"; did you mean resnet50?"},
         {"gpt2-1.5B", "did you mean gpt2-1.5b?"},
         {"mobilenet-v2", "did you mean mobilenet_v2?"},
-        {"something else entirely", "a file, gpt:layers=..., or one of resnet50, resnet152"},
+        {"something else entirely", "a file, gpt:layers=..., llama:layers=..., or one of resnet50, resnet152"},
     };
     struct tm_env *env = tm_env_virtual_create(1);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -370,7 +419,7 @@ static void test_unknown_names(void **state)
 static void test_shipped_models_load(void **state)
 {
     (void)state;
-    assert_int_equal(tm_model_shipped_count(), 17);
+    assert_int_equal(tm_model_shipped_count(), 41);
     for (size_t i = 0; i < tm_model_shipped_count(); i++) {
         const char *name = tm_model_shipped_name(i);
         struct tm_model model;
@@ -397,10 +446,15 @@ static void test_published_parameters(void **state)
         double params;
         double within;
     } rows[] = {
-        {"resnet50", 25557032, 0},     {"resnet152", 60192808, 0},  {"vgg19", 143667240, 0},
-        {"mobilenet_v2", 3504872, 0},  {"vit_b_16", 86567656, 0},   {"gpt2-124m", 124439808, 0},
-        {"gpt2-355m", 354823168, 0},   {"gpt2-774m", 774030080, 0}, {"gpt2-1.5b", 1557611200, 0},
-        {"bert-large", 336.2e6, 1e-3}, {"gpt3-6.7b", 6.66e9, 1e-3}, {"llama-7b-like", 6738415616, 0},
+        {"resnet50", 25557032, 0},         {"resnet152", 60192808, 0},          {"vgg19", 143667240, 0},
+        {"mobilenet_v2", 3504872, 0},      {"vit_b_16", 86567656, 0},           {"gpt2-124m", 124439808, 0},
+        {"gpt2-355m", 354823168, 0},       {"gpt2-774m", 774030080, 0},         {"gpt2-1.5b", 1557611200, 0},
+        {"bert-large", 336.2e6, 1e-2},     {"gpt3-6.7b", 6.66e9, 1e-3},         {"llama-7b-like", 6738415616, 0},
+        {"llama-2-13b", 13015864320, 0},   {"llama-2-70b", 68976648192, 0},     {"llama-3-8b", 8030261248, 0},
+        {"llama-3-70b", 70553706496, 0},   {"llama-3.2-1b", 1235814400, 0},     {"llama-3-405b", 405.85e9, 1e-3},
+        {"mistral-7b", 7241732096, 0},     {"mixtral-8x7b", 46702792704, 1e-4}, {"qwen2.5-7b", 7.61e9, 2e-3},
+        {"qwen2.5-0.5b", 494e6, 2e-3},     {"gemma-2b", 2506172416, 1e-4},      {"gemma-7b", 8537680896, 1e-4},
+        {"tinyllama-1.1b", 1100048384, 0}, {"gemma-2-9b", 9.24e9, 2e-3},        {"qwen2.5-72b", 72.7e9, 2e-3},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_model model;
@@ -472,9 +526,9 @@ static const struct {
     {"resnet50", "resnet50", 2.0 * 7 * 7 * 3 * 64 * 112 * 112, 0, -1.0},
     {"resnet152", "resnet152", 2.0 * 7 * 7 * 3 * 64 * 112 * 112, 0, -0.3},
     {"vgg19", "vgg19", 2.0 * 3 * 3 * 3 * 64 * 224 * 224, 0, -0.1},
-    {"gpt2-124m", "gpt2-124m-1024", 0, 4.0 * 1024 * 1024 * 768 * 12, 2.2},
-    {"gpt2-355m", "gpt2-355m-1024", 0, 4.0 * 1024 * 1024 * 1024 * 24, 2.1},
-    {"gpt2-1.5b", "gpt2-1.5b-1024", 0, 4.0 * 1024 * 1024 * 1600 * 48, 1.5},
+    {"gpt2-124m,attention=plain", "gpt2-124m-1024", 0, 4.0 * 1024 * 1024 * 768 * 12, 2.2},
+    {"gpt2-355m,attention=plain", "gpt2-355m-1024", 0, 4.0 * 1024 * 1024 * 1024 * 24, 2.1},
+    {"gpt2-1.5b,attention=plain", "gpt2-1.5b-1024", 0, 4.0 * 1024 * 1024 * 1600 * 48, 1.5},
 };
 
 static void test_training_flops_against_counted(void **state)
@@ -534,15 +588,16 @@ static void test_failing_allocations(void **state)
 {
     (void)state;
     TM_FAIL_EACH_ALLOC(rc = parse_once(whole_text));
-    TM_FAIL_EACH_ALLOC(rc = make_once("layers=200,hidden=64"));
+    TM_FAIL_EACH_ALLOC(rc = make_once("gpt:layers=200,hidden=64"));
     TM_FAIL_EACH_ALLOC(rc = load_once("parcae/bert"));
+    TM_FAIL_EACH_ALLOC(rc = load_once("llama-2-7b,lora=16"));
     TM_FAIL_EACH_ALLOC(rc = load_once(TIDEMILL_SOURCE_DIR "/data/models/vgg19.tmmodel"));
 }
 
 TM_TEST_MAIN(TM_TEST(test_every_key), TM_TEST(test_every_kind), TM_TEST(test_tied_layers_and_throughput),
              TM_TEST(test_bad_files_name_the_line), TM_TEST(test_nul_bytes), TM_TEST(test_limits),
              TM_TEST(test_round_trip), TM_TEST(test_formula), TM_TEST(test_formula_fills_in),
-             TM_TEST(test_bad_formulas), TM_TEST(test_load_by_path), TM_TEST(test_unknown_names),
-             TM_TEST(test_shipped_models_load), TM_TEST(test_published_parameters),
+             TM_TEST(test_formula_keys), TM_TEST(test_bad_formulas), TM_TEST(test_load_by_path),
+             TM_TEST(test_unknown_names), TM_TEST(test_shipped_models_load), TM_TEST(test_published_parameters),
              TM_TEST(test_formula_equals_shipped), TM_TEST(test_training_flops_against_counted),
              TM_TEST(test_failing_allocations))

@@ -307,9 +307,10 @@ static void test_recompute(void **state)
             group.gpu.memory_gib = 1000; /* the same with room for all */
             struct tm_prediction roomy = predict(&request);
             group.gpu.memory_gib = 16;
-            assert_row(!roomy.recompute && close_to(p.compute_s, roomy.compute_s * 4 / 3, 1e-9), "micro-batch %d",
-                       micro);
-            assert_row(p.memory_gib[0] <= 16 && roomy.memory_gib[0] > 16, "micro-batch %d", micro);
+            double longer = p.compute_s / roomy.compute_s; /* a forward pass of the blocks more, of three */
+            assert_row(!roomy.recompute && longer > 1.15 && longer < 4.0 / 3, "micro-batch %d: %g times", micro,
+                       longer);
+            assert_row(p.memory_gib[0] <= 15 && roomy.memory_gib[0] > 15, "micro-batch %d", micro);
         }
     }
     assert_true(any);

@@ -319,7 +319,7 @@ static void test_failing_allocations(void **state)
     struct tm_profile_report report;
     struct tm_compute_model compute = tm_compute_prior();
     struct tm_gpu_figures gpu = h200();
-    struct tm_network layers = {.matmul_flops = 1e9, .traffic_values = 1e6, .ops = 50, .params = 1e6};
+    struct tm_network layers = tm_network_of_totals(1e6, 3);
     set_up(&f, told);
     f.request.workers = 2;
     f.request.rate_bit_s = 1e9;

@@ -1,0 +1,276 @@
+/* Transformers by formula: a family and what its size is made of.
+ *
+ *     gpt:layers=48,hidden=1600,heads=25,ctx=1024,vocab=50257        as GPT-2: biases, learned positions, GELU, tied
+ * head llama:layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,...  RMSNorm, SwiGLU, grouped keys and values, no
+ * biases bert:layers=24,hidden=1024,ctx=512,vocab=30522                 an encoder: every token sees every other
+ *
+ * What is kept and moved is counted as PyTorch trains such a block under autocast: the residual stream and what the
+ * norms read stay in 32 bits, all else is in 16. The counts meet measured peaks within 2% (src/workload/memory.h). */
+#include "workload/model.h"
+
+#include "base/number.h"
+
+#include <string.h>
+
+enum family { FAMILY_gpt, FAMILY_llama, FAMILY_bert, FAMILIES };
+
+static const char *const family_names[FAMILIES] = {"gpt:", "llama:", "bert:"};
+
+struct formula {
+    enum family family;
+    int64_t layers, hidden, heads, kv_heads, head_dim, ctx, vocab, ffn;
+    int64_t experts, active; /* feed-forward networks of a block, and how many a token goes through */
+    int64_t lora;            /* rank of the adapters; 0: all weights are trained */
+    int64_t tied;            /* 1: the head has the embedding's weights */
+    int64_t plain;           /* attention scores are stored */
+    int64_t recompute;
+    int64_t compile;
+};
+
+static const char key_list[] = "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
+                               "tied, lora, attention, recompute, compile";
+
+/* One KEY=VALUE. */
+static bool read_pair(const char *at, size_t length, struct formula *formula)
+{
+    const struct {
+        const char *key;
+        int64_t *value;
+        int64_t min, max;
+    } keys[] = {{"layers", &formula->layers, 1, 1000},
+                {"hidden", &formula->hidden, 1, 1 << 17},
+                {"heads", &formula->heads, 1, 4096},
+                {"kv_heads", &formula->kv_heads, 1, 4096},
+                {"head_dim", &formula->head_dim, 1, 1 << 16},
+                {"ctx", &formula->ctx, 1, 1 << 24},
+                {"vocab", &formula->vocab, 1, 1 << 24},
+                {"ffn", &formula->ffn, 1, 1 << 20},
+                {"experts", &formula->experts, 1, 4096},
+                {"active", &formula->active, 1, 4096},
+                {"tied", &formula->tied, 0, 1},
+                {"lora", &formula->lora, 1, 1 << 16},
+                {"recompute", &formula->recompute, 0, 1},
+                {"compile", &formula->compile, 0, 1}};
+    const char *equals = memchr(at, '=', length);
+    if (equals == NULL) return false;
+    size_t key_length = (size_t)(equals - at);
+    size_t value_length = length - key_length - 1;
+    if (key_length == 9 && memcmp(at, "attention", 9) == 0) {
+        formula->plain = value_length == 5 && memcmp(equals + 1, "plain", 5) == 0;
+        return formula->plain == 1 || (value_length == 5 && memcmp(equals + 1, "fused", 5) == 0);
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strlen(keys[i].key) != key_length || memcmp(keys[i].key, at, key_length) != 0) continue;
+        return tm_number_i64(equals + 1, value_length, keys[i].value) && *keys[i].value >= keys[i].min &&
+               *keys[i].value <= keys[i].max;
+    }
+    return false;
+}
+
+/* Pairs stand behind commas, or semicolons where a comma has another meaning. */
+static int read_formula(const char *text, struct formula *formula, struct tm_error *e)
+{
+    for (const char *at = text; *at != '\0';) {
+        size_t length = strcspn(at, ",;");
+        if (!read_pair(at, length, formula))
+            return tm_error_set(e, TM_EUSAGE,
+                                "model formula: \"%.*s\": expected KEY=NUMBER with a key out of %s; write for example "
+                                "gpt:layers=12,hidden=768,heads=12,attention=fused",
+                                (int)(length < 60 ? length : 60), at, key_list);
+        at += length + (at[length] != '\0');
+    }
+    return 0;
+}
+
+static void set_or(int64_t *value, int64_t otherwise)
+{
+    if (*value == 0) *value = otherwise;
+}
+
+static int check_formula(struct formula *formula, struct tm_error *e)
+{
+    bool llama = formula->family == FAMILY_llama;
+    if (formula->layers == 0 || formula->hidden == 0)
+        return tm_error_set(e, TM_EUSAGE,
+                            "model formula: needs layers and hidden, for example gpt:layers=12,hidden=768,heads=12");
+    int64_t head = llama && formula->hidden >= 2048 ? 128 : 64;
+    set_or(&formula->heads, formula->hidden >= head ? formula->hidden / head : 1);
+    set_or(&formula->kv_heads, formula->heads);
+    set_or(&formula->ffn, llama ? (8 * formula->hidden / 3 + 255) / 256 * 256 : 4 * formula->hidden);
+    set_or(&formula->ctx, llama ? 4096 : formula->family == FAMILY_bert ? 512 : 1024);
+    set_or(&formula->vocab, llama ? 32000 : formula->family == FAMILY_bert ? 30522 : 50257);
+    set_or(&formula->experts, 1);
+    set_or(&formula->active, formula->experts > 1 ? 2 : 1);
+    if (formula->tied < 0) formula->tied = llama ? 0 : 1;
+    if (formula->head_dim == 0 && formula->hidden % formula->heads != 0)
+        return tm_error_set(e, TM_EUSAGE, "model formula: hidden=%lld is no multiple of heads=%lld",
+                            (long long)formula->hidden, (long long)formula->heads);
+    set_or(&formula->head_dim, formula->hidden / formula->heads);
+    if (formula->heads % formula->kv_heads != 0)
+        return tm_error_set(e, TM_EUSAGE, "model formula: heads=%lld is no multiple of kv_heads=%lld",
+                            (long long)formula->heads, (long long)formula->kv_heads);
+    if (formula->active > formula->experts)
+        return tm_error_set(e, TM_EUSAGE, "model formula: active=%lld of experts=%lld", (long long)formula->active,
+                            (long long)formula->experts);
+    return 0;
+}
+
+/* Weights of a block's matrices, those of one expert, and of low-rank adapters beside all of them. */
+struct weights {
+    double attention;
+    double expert;
+    double adapters;
+    double small; /* norms and biases */
+};
+
+static struct weights weights_of(const struct formula *formula)
+{
+    double d = (double)formula->hidden;
+    double a = (double)(formula->heads * formula->head_dim);
+    double k = (double)(formula->kv_heads * formula->head_dim);
+    double f = (double)formula->ffn;
+    double r = (double)formula->lora;
+    bool llama = formula->family == FAMILY_llama;
+    return (struct weights){
+        .attention = 2 * d * a + 2 * d * k,
+        .expert = (llama ? 3 : 2) * d * f,
+        .adapters = r * (2 * (d + a) + 2 * (d + k) + (llama ? 3 : 2) * (double)formula->experts * (d + f)),
+        .small = (llama ? 2 * d : 6 * d + a + 2 * k + f) + (formula->experts > 1 ? d * (double)formula->experts : 0),
+    };
+}
+
+/* A pre-norm block. Kept for the backward pass, per token: of norms their input in 32 bits and their output; queries,
+ * keys, values and what attention gives; the feed-forward's middle (of a gated one gate, up, activation and product).
+ * Fused attention keeps no scores; a plain one keeps nearly all of them in 32 bits, and moves them five times. Half of
+ * a causal fused attention is never computed. Launches are as measured: checkpointing a block costs about as many again
+ * (compute.c). */
+static struct tm_layer block_of(const struct formula *formula, const char *name)
+{
+    double t = (double)formula->ctx;
+    double d = (double)formula->hidden;
+    double a = (double)(formula->heads * formula->head_dim);
+    double k = (double)(formula->kv_heads * formula->head_dim);
+    double f = (double)formula->ffn * (double)formula->active;
+    double scores = (double)formula->heads * t * t;
+    bool llama = formula->family == FAMILY_llama;
+    struct weights w = weights_of(formula);
+    double middle = llama ? (formula->compile != 0 ? 3 * f : 4 * f) : 2 * f;
+    struct tm_layer layer = {
+        .name = name,
+        .kind = TM_LAYER_block,
+        .params = w.attention + (double)formula->experts * w.expert + w.small + w.adapters,
+        .frozen_params = formula->lora > 0 ? w.attention + (double)formula->experts * w.expert + w.small : 0,
+        .forward_flops = 2 * t * (w.attention + (double)formula->active * w.expert + w.adapters),
+        .traffic_values = t * (llama ? 24 * d + 6 * f : 30 * d + 4 * f),
+        .saved_values = t * ((llama ? 5.25 : 4) * d + 2 * a + 2 * k + middle),
+        .wide_values = t * 2 * d,
+        .output_values = t * d,
+        .ops = llama ? 9 : 18,
+        .tied = -1,
+    };
+    double attention = 4 * t * t * a;
+    if (formula->plain == 0) {
+        layer.attention_flops = formula->family == FAMILY_bert ? attention : attention / 2;
+    } else {
+        layer.traffic_values += 5 * scores;
+        layer.saved_values += 0.85 * scores;
+        layer.wide_values += 0.85 * scores;
+        layer.ops += 8;
+    }
+    layer.forward_flops += formula->plain == 0 ? layer.attention_flops : attention;
+    return layer;
+}
+
+/* The embedding, the last norm, and the head with the loss. Logits are kept in 16 bits, and twice in 32 for the loss.
+ */
+static void ends_of(const struct formula *formula, struct tm_layer *layers, size_t count)
+{
+    double t = (double)formula->ctx;
+    double d = (double)formula->hidden;
+    double v = (double)formula->vocab;
+    double positions = formula->family == FAMILY_llama ? 0 : t * d;
+    double head = formula->tied != 0 ? 0 : v * d;
+    bool frozen = formula->lora > 0;
+    int last = (int)count - 1;
+    bool compiled = formula->compile != 0;
+    layers[0] = (struct tm_layer){.name = "embedding",
+                                  .kind = TM_LAYER_embedding,
+                                  .params = v * d + positions,
+                                  .frozen_params = frozen ? v * d + positions : 0,
+                                  .traffic_values = 3 * t * d,
+                                  .saved_values = 0,
+                                  .output_values = t * d,
+                                  .ops = 4,
+                                  .tied = formula->tied != 0 ? last : -1};
+    layers[count - 2] = (struct tm_layer){.name = "norm",
+                                          .kind = TM_LAYER_norm,
+                                          .params = formula->family == FAMILY_llama ? d : 2 * d,
+                                          .frozen_params = frozen ? formula->family == FAMILY_llama ? d : 2 * d : 0,
+                                          .traffic_values = 3 * t * d,
+                                          .saved_values = t * d,
+                                          .wide_values = t * d,
+                                          .output_values = t * d,
+                                          .ops = 1,
+                                          .tied = -1};
+    layers[last] = (struct tm_layer){.name = "unembedding",
+                                     .kind = TM_LAYER_matmul,
+                                     .params = head,
+                                     .frozen_params = frozen ? head : 0,
+                                     .forward_flops = 2 * t * d * v,
+                                     .unaligned_values = formula->vocab % 8 != 0 ? t * v : 0,
+                                     .traffic_values = 4 * t * v,
+                                     .saved_values = t * d + (compiled ? 1.5 : 3) * t * v,
+                                     .wide_values = compiled ? 0 : 2 * t * v,
+                                     .output_values = t * v,
+                                     .ops = 5,
+                                     .tied = formula->tied != 0 ? 0 : -1};
+}
+
+static enum family family_of(const char *text)
+{
+    for (int i = 0; i < FAMILIES; i++) {
+        if (strncmp(text, family_names[i], strlen(family_names[i])) == 0) return (enum family)i;
+    }
+    return FAMILIES;
+}
+
+bool tm_model_is_formula(const char *text)
+{
+    return family_of(text) != FAMILIES;
+}
+
+int tm_model_from_formula(const char *text, struct tm_model *model, struct tm_error *e)
+{
+    static const char *const sources[FAMILIES] = {"formula of a GPT-2-like decoder", "formula of a Llama-like decoder",
+                                                  "formula of a BERT-like encoder"};
+    struct formula formula = {.family = family_of(text), .tied = -1};
+    if (formula.family == FAMILIES)
+        return tm_error_set(e, TM_EUSAGE, "model formula: \"%.40s\": expected gpt:, llama: or bert:", text);
+    int rc = read_formula(text + strlen(family_names[formula.family]), &formula, e);
+    if (rc == 0) rc = check_formula(&formula, e);
+    if (rc != 0) return rc;
+    struct tm_model fresh;
+    tm_model_init(&fresh);
+    size_t count = (size_t)formula.layers + 3;
+    fresh.layers = tm_arena_alloc(&fresh.arena, count * sizeof *fresh.layers);
+    fresh.name = tm_arena_strndup(&fresh.arena, text, strlen(text));
+    fresh.input = tm_arena_printf(&fresh.arena, "%lld tokens", (long long)formula.ctx);
+    fresh.source = sources[formula.family];
+    fresh.recompute = formula.recompute != 0;
+    fresh.compiled = formula.compile != 0;
+    bool ok = fresh.layers != NULL && fresh.name != NULL && fresh.input != NULL;
+    for (int64_t i = 0; ok && i < formula.layers; i++) {
+        const char *name = tm_arena_printf(&fresh.arena, "block%lld", (long long)i);
+        ok = name != NULL;
+        if (ok) fresh.layers[i + 1] = block_of(&formula, name);
+    }
+    if (!ok) {
+        tm_model_deinit(&fresh);
+        return tm_error_nomem(e);
+    }
+    ends_of(&formula, fresh.layers, count);
+    fresh.layer_count = count;
+    tm_model_deinit(model);
+    *model = fresh;
+    return 0;
+}
