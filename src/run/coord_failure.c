@@ -6,8 +6,8 @@
  * count back: a job that dies at the same step every time gets nowhere, though it does earlier steps again.
  *
  * While some machine has not failed since the last new step, the fault may be one machine's alone: then there are more
- * tries, and one that was refused counts for nothing. Where nobody else is here, refusals need as many tries, too:
- * others may come. */
+ * tries, and one that was refused counts for nothing. Where nobody else is here, refusals are counted apart, and need
+ * as many tries, too: others may come. */
 #include "base/end_words.h"
 #include "run/coord_internal.h"
 
@@ -18,6 +18,7 @@ enum { TRIES_OF_ONE_MACHINE = 4 }; /* times as many */
 void tm_coord__progress_made(struct tm_coordinator *c, uint64_t step)
 {
     if (step > c->highest) c->highest = step;
+    if (c->highest > c->failed_step) c->refusals = 0;
     if (c->failures == 0 || c->highest <= c->failed_step) return;
     c->failures = 0;
     c->failures_past++;
@@ -33,10 +34,10 @@ static bool others_are_well(const struct tm_coordinator *c)
     return false;
 }
 
-static bool heard_of(const struct tm_coordinator *c, uint64_t incarnation)
+static bool is_among(const uint64_t incarnations[FAILURES_KEPT], uint64_t incarnation)
 {
     for (size_t i = 0; i < FAILURES_KEPT; i++)
-        if (c->failed[i] == incarnation) return true;
+        if (incarnations[i] == incarnation) return true;
     return false;
 }
 
@@ -56,13 +57,13 @@ static void record_failure(struct tm_coordinator *c, uint64_t id, const Tmw__Age
     tm_coord__record(c, &event, true, out);
 }
 
-static void give_up(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *heard,
-                    struct tm_outbox *out)
+static void give_up(struct tm_coordinator *c, int64_t now_ms, uint64_t id, uint32_t failures,
+                    const Tmw__AgentHeartbeat *heard, struct tm_outbox *out)
 {
     char ended[TM_END_WORDS_MAX];
     char reason[TM_MESSAGE_STRING_MAX + 1];
     (void)snprintf(reason, sizeof reason, "worker %llu %s; %u %s without a new step", (unsigned long long)id,
-                   tm_end_words(heard->ended_status, ended), c->failures, c->failures == 1 ? "failure" : "failures");
+                   tm_end_words(heard->ended_status, ended), failures, failures == 1 ? "failure" : "failures");
     struct why_failed why = {.reason = reason,
                              .worker = id,
                              .step = c->highest + 1,
@@ -76,7 +77,7 @@ void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t 
                              struct tm_outbox *out)
 {
     const struct known *worker = tm_coord__find(c, TM_ROLE_WORKER, id);
-    if (!body->ended_failed || body->ended_incarnation == 0 || heard_of(c, body->ended_incarnation)) return;
+    if (!body->ended_failed || body->ended_incarnation == 0 || is_among(c->failed, body->ended_incarnation)) return;
     c->failed[c->failed_next++ % FAILURES_KEPT] = body->ended_incarnation;
     bool goes = worker != NULL && tm_coord__noticed(c, worker, now_ms);
     const Tmw__Instance *instance = tm_coord__instance(c, id);
@@ -85,17 +86,21 @@ void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t 
     struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, id);
     if (agent != NULL) agent->failed_in = c->failures_past + 1;
     bool alone = others_are_well(c);
-    bool refused = agent != NULL && agent->refused == body->ended_incarnation;
-    if (alone && refused) return;
+    uint32_t more = c->options.failures_max * TRIES_OF_ONE_MACHINE;
+    if (is_among(c->refused, body->ended_incarnation)) {
+        c->refusals += !alone;
+        if (!alone && more > 0 && c->refusals >= more) give_up(c, now_ms, id, c->refusals, body, out);
+        return;
+    }
     int64_t ago_ms = (int64_t)(body->ended_ago_ms & INT32_MAX) + (int64_t)(body->ended_ran_ms & INT32_MAX);
     if (c->failures == 0 || now_ms - ago_ms > c->failed_ms) {
         c->failures++;
         c->failed_ms = now_ms;
         c->failed_step = c->highest;
     }
-    uint32_t limit = c->options.failures_max * (alone || refused ? TRIES_OF_ONE_MACHINE : 1);
+    uint32_t limit = alone ? more : c->options.failures_max;
     record_failure(c, id, body, limit, out);
-    if (limit > 0 && c->failures >= limit) give_up(c, now_ms, id, body, out);
+    if (limit > 0 && c->failures >= limit) give_up(c, now_ms, id, c->failures, body, out);
 }
 
 void tm_coord__load_failure(struct tm_coordinator *c, const Tmw__FailureEvent *body)

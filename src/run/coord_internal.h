@@ -113,7 +113,6 @@ struct known {
     /* agents and the cloud */
     uint64_t agent_sequence;      /* of the newest word */
     uint64_t restart_incarnation; /* of the worker to end; 0: none */
-    uint64_t refused;             /* incarnation of the worker that was refused last */
     uint64_t failed_in; /* its worker failed when this many times (+ 1) failures had been overcome; 0: never */
 };
 
@@ -251,12 +250,15 @@ struct tm_coordinator {
     int64_t progress_ms;    /* when it was put there */
     char failure[TM_MESSAGE_STRING_MAX + 1];
 
-    uint64_t highest;               /* step that was ever heard to be committed */
-    uint32_t failures;              /* tries since that ended badly, ... */
-    uint64_t failures_past;         /* how often a new step came after some */
-    uint64_t failed_step;           /* ... when this was the highest, ... */
-    int64_t failed_ms;              /* ... the last one then: who was started before is of the same try */
-    uint64_t failed[FAILURES_KEPT]; /* incarnations whose end has been heard of */
+    uint64_t highest;                /* step that was ever heard to be committed */
+    uint32_t failures;               /* tries since that ended badly, ... */
+    uint64_t failures_past;          /* how often a new step came after some */
+    uint64_t failed_step;            /* ... when this was the highest, ... */
+    int64_t failed_ms;               /* ... the last one then: who was started before is of the same try */
+    uint64_t failed[FAILURES_KEPT];  /* incarnations whose end has been heard of */
+    uint64_t refused[FAILURES_KEPT]; /* ... and of workers that were refused */
+    size_t refused_next;
+    uint32_t refusals; /* since the last new step, while nobody else was here */
     size_t failed_next;
 
     char kernel_class[TM_MESSAGE_STRING_MAX + 1];

@@ -151,8 +151,7 @@ static bool fits(struct tm_coordinator *c, const struct tm_peer *from, const Tmw
 {
     bool right = fingerprint_right(c, from, hello, out) &&
                  (from->role != TM_ROLE_WORKER || class_right(c, from, hello->kernel_class, out));
-    struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, from->id);
-    if (!right && from->role == TM_ROLE_WORKER && agent != NULL) agent->refused = from->incarnation;
+    if (!right && from->role == TM_ROLE_WORKER) c->refused[c->refused_next++ % FAILURES_KEPT] = from->incarnation;
     return right;
 }
 
