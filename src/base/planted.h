@@ -31,6 +31,7 @@
     X(hello_unproven, "a hello is taken for proven")                                                                   \
     X(strangers_served, "layers are given to whoever asks")                                                            \
     X(link_unproven, "a link is taken for proven")                                                                     \
+    X(owner_unlocked, "a state folder is taken without its lock")                                                      \
     X(record_shared, "a second coordinator opens the record of one that lives")                                        \
     X(layer_unowned, "a worker drops the last layer when it starts")                                                   \
     X(sample_lost, "the toy engine leaves out a micro-batch of the last pipeline")                                     \

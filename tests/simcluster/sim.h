@@ -9,6 +9,7 @@
  *   sim_hostile.c    strangers: frames of theirs, and of ours that they kept
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
  *   sim_split.c      two coordinators of one job
+ *   sim_runs.c       two runs on one state folder
  *   sim_orders.c     orders from outside: stop, go on
  *   sim_cloud.c      the cloud: what it says, what it does when it is told
  *   sim_toy.c        the toy engine and the oracle that knows what every layer must be after every step
@@ -43,6 +44,7 @@ enum {
     CAPTURED_MAX = 4000,
     PAUSES_SEEN_MAX = 256,
     OVERHEARD_MAX = 48,
+    RUNS_MAX = 32,
 };
 
 struct sim;
@@ -65,6 +67,8 @@ struct sim;
     X(COORDINATOR_KILLED_BETWEEN, "killed between a write and what follows it")                                        \
     X(COORDINATOR_SECOND, "second coordinators on one record")                                                         \
     X(COORDINATOR_MOVED, "coordinators that another one took over from")                                               \
+    X(RUN_SECOND, "second runs on one state folder")                                                                   \
+    X(RUN_KILLED, "runs killed and two started at once")                                                               \
     X(CLOUD_KILLED, "the cloud's program started anew")                                                                \
     X(WORKER_STILL, "workers that stand still")                                                                        \
     X(AGENT_STILL, "agents that stand still")                                                                          \
@@ -281,6 +285,19 @@ struct outlived {
     bool writes;       /* planted: it can */
 };
 
+struct runs {        /* the state folder, and the programs that would have it */
+    char owner[256]; /* the file; "": none */
+    int lock_pid;
+    int pid; /* who has the job */
+    bool down;
+    bool alive[RUNS_MAX];
+    size_t count;
+    int self_pid;  /* who calls now */
+    int other_pid; /* who calls after so many calls of it; 0: nobody */
+    int other_in;
+    int other_rc;
+};
+
 struct sim {
     uint64_t seed;
     const struct choice *choice;
@@ -321,6 +338,7 @@ struct sim {
     size_t node_count;                  /* 1 + instances ever */
     struct tm_coordinator *coordinator; /* NULL: down */
     struct outlived outlived;
+    struct runs runs;
     uint64_t coordinator_starts;
     int64_t coordinator_paused_ms;
     int64_t crash_after_actions; /* -1: never */
@@ -442,6 +460,11 @@ void split_move(struct sim *sim,
                 int64_t back_in_ms); /* another one takes over, and the old one is back after a while */
 bool split_takes(struct sim *sim, const struct event *event); /* is this message for the old one? Then it has it. */
 void split_end(struct sim *sim);
+
+/* sim_runs.c: two runs on one state folder */
+void runs_begin(struct sim *sim);
+void runs_second(struct sim *sim);
+void runs_kill(struct sim *sim);
 
 /* sim_files.c */
 enum { MANIFEST = -1 };           /* as a layer's number */

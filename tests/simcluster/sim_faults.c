@@ -286,6 +286,7 @@ static void files_fault(struct sim *sim)
 static void cloud_fault(struct sim *sim)
 {
     bool killed = sim_unit(sim) < 0.3;
+    if (sim->runs.down) return;
     if (!fault_comes(sim, killed ? FAULT_CLOUD_KILLED : FAULT_CLOUD_STILL)) return;
     if (killed)
         cloud_start(sim); /* its program died, and is another one now */
@@ -378,12 +379,18 @@ static void next_odd_fault(struct sim *sim, struct event *event)
 {
     if (sim->now_ms >= sim->faults.until_ms || sim->finished) return;
     sim->fault_count++;
-    switch (tm_random_below(&sim->odd, 6)) {
+    switch (tm_random_below(&sim->odd, 8)) {
     case 0:
         disk_fault(sim);
         break;
     case 5:
         other_job(sim);
+        break;
+    case 6:
+        runs_second(sim);
+        break;
+    case 7:
+        runs_kill(sim);
         break;
     case 3:
         split_second(sim);
@@ -417,7 +424,7 @@ void faults_stop(struct sim *sim, struct event *event)
     sim->fail_next_sync = false;
     sim->crash_after_actions = -1;
     sim->supply = NODES_MAX;
-    sim->cloud_paused_ms = 0;
+    if (!sim->runs.down) sim->cloud_paused_ms = 0;
     split_end(sim);
     memset(sim->faults.cut, 0, sizeof sim->faults.cut);
     for (size_t i = 1; i < sim->node_count; i++) {

@@ -129,6 +129,7 @@ void files_open(struct sim *sim)
 {
     sim->files_env = (struct tm_env){.self = sim,
                                      .file_write = env_write,
+                                     .file_write_private = env_write,
                                      .file_read = env_read,
                                      .file_exists = env_exists,
                                      .file_remove = env_remove};

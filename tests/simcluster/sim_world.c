@@ -773,7 +773,7 @@ static int load_all(struct sim *sim, struct tm_error *e)
 
 void sim_coordinator_start(struct sim *sim)
 {
-    if (sim->coordinator != NULL) return;
+    if (sim->coordinator != NULL || sim->runs.down) return;
     sim->coordinator_options.incarnation = tm_random_u64(&sim->random) | 1;
     sim->coordinator_options.fresh = sim->coordinator_starts == 0;
     sim->coordinator_options.resume = sim->resumes;
@@ -887,6 +887,7 @@ void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
 bool sim_begin(struct sim *sim)
 {
     if (!oracle_make(sim)) return false;
+    runs_begin(sim);
     sim_coordinator_start(sim);
     cloud_start(sim);
     return true;
