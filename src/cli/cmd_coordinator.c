@@ -128,6 +128,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
                         .sets_kept = 2,
                         .failures_max = (uint32_t)settings->failures_max,
                         .resume = true,
+                        .retry = cli->env->variable(cli->env, "TIDEMILL_RUN_RETRY") != NULL,
                         .fresh = is_fresh(cli, place)},
         .listen = place->listen,
         .record = place->record,

@@ -2,6 +2,7 @@
 #include "base/paths.h"
 #include "base/suggest.h"
 #include "cli/commands.h"
+#include "cli/job_changes.h"
 #include "cli/live_view.h"
 #include "cli/run_costs.h"
 #include "cli/run_output.h"
@@ -30,7 +31,7 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "state", .value = "DIR", .help = "where the job's files live (~/.local/state/tidemill/NAME)"},
     {.name = "yes", .letter = 'y', .help = "do not ask; needed where the input is no terminal"},
     {.name = "resume", .help = "go on with a run that was stopped or killed, on whatever layout there can be now"},
-    {.name = "again", .help = "begin anew although an unfinished run is there; it is removed"},
+    {.name = "again", .help = "begin anew although a run is there; it is removed, with its weights and copies"},
     {.name = "trace", .value = "TRACE", .help = "how instances come and go: a file, or hadp, hasp, ladp, lasp"},
     {.name = "from", .value = "TIME", .help = "the part of the trace that is replayed begins here"},
     {.name = "to", .value = "TIME", .help = "and ends here"},
@@ -212,6 +213,36 @@ static bool has_work(const struct run *run)
     return is_there(run, TM_STATE_RECORD) || tm_copy_newest_set(run->cli->env, path, &set, NULL) == 0;
 }
 
+/* A run goes on as the job that it was begun as. Where its files are gone, the job file that is given must do. */
+static int check_job(struct run *run, struct tm_error *e)
+{
+    struct tm_text changes;
+    struct tm_text text;
+    char own[TM_STATE_PATH_MAX];
+    bool whole = is_there(run, TM_STATE_RUN) && is_there(run, TM_STATE_JOB);
+    if (run->path == NULL)
+        return whole ? 0
+                     : tm_error_set(e, TM_ENOTFOUND,
+                                    "%s: %s is gone, but the run's work is there; name the job file, too: tidemill run "
+                                    "JOB.yaml --resume --state %s",
+                                    run->dir, is_there(run, TM_STATE_RUN) ? "job.yaml" : "run.yaml", run->dir);
+    if (!is_there(run, TM_STATE_JOB)) return 0;
+    tm_state_path(run->dir, TM_STATE_JOB, own);
+    tm_text_init(&changes, 1 << 20);
+    tm_text_init(&text, 1 << 20);
+    int rc = tm_job_changes(run->cli->env, own, run->path, &changes, e);
+    if (rc == 0 && changes.length > 0) {
+        tm_text_printf(&text,
+                       "%s is not as it was when this run began. What it began with counts, and options count more:\n%s"
+                       "--again or another --state begins anew with what it says now.\n\n",
+                       run->path, tm_text_string(&changes));
+        show(run, &text);
+    }
+    tm_text_deinit(&changes);
+    tm_text_deinit(&text);
+    return rc;
+}
+
 /* The settings of the run that is there, options of this call instead. */
 static int read_resumed(struct run *run, struct tm_error *e)
 {
@@ -223,10 +254,14 @@ static int read_resumed(struct run *run, struct tm_error *e)
     }
     int rc = find_state(run, e);
     if (rc != 0) return rc;
-    if (!is_there(run, TM_STATE_RUN) || !has_work(run))
+    if (!has_work(run))
         return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to go on with; leave --resume out", run->dir);
     run->resumed = true;
-    return tm_run_settings_load(run->cli->env, run->dir, &run->settings, e);
+    rc = check_job(run, e);
+    if (rc != 0) return rc;
+    if (is_there(run, TM_STATE_RUN)) return tm_run_settings_load(run->cli->env, run->dir, &run->settings, e);
+    tm_log(TM_LOG_WARN, "%s: run.yaml is gone; what %s says counts instead", run->dir, run->path);
+    return 0;
 }
 
 static int read_request(struct run *run, struct tm_error *e)
@@ -299,10 +334,8 @@ static int prepare_folder(struct run *run, struct tm_error *e)
     if (rc != 0) return rc;
     run->owned = true;
     if (leftovers > 0) tm_log(TM_LOG_WARN, "%d processes of an earlier run were left, and are ended", leftovers);
-    if (!run->resumed) {
-        clear_folder(run);
-        rc = copy_job(run, e);
-    }
+    if (!run->resumed) clear_folder(run);
+    if (!is_there(run, TM_STATE_JOB)) rc = copy_job(run, e);
     if (rc == 0) rc = tm_state_token(env, run->dir, run->token, e);
     if (rc == 0) rc = tm_token_job(run->token, &run->settings.job, e);
     if (rc == 0) rc = write_settings(run, e);
@@ -412,6 +445,7 @@ static int start(struct run *run, struct tm_chaos_options *chaos, struct tm_erro
                                             .program = run->program,
                                             .mark = run->owner.mark,
                                             .chaos = run->settings.chaos >= 0 ? chaos : NULL,
+                                            .resumed = run->resumed,
                                             .restart_all = run->settings.checkpoint_restart};
     return tm_supervisor_create(run->cli->env, &options, &run->supervisor, e);
 }
@@ -594,25 +628,13 @@ static void free_all(struct run *run)
 
 /* ---- asking ---- */
 
-static int ask(const struct run *run, struct tm_error *e)
-{
-    char answer[ANSWER_MAX];
-    if (tm_given(run->cli, "yes")) return 0;
-    if (!isatty(STDIN_FILENO))
-        return tm_error_set(e, TM_EUSAGE, "nobody can be asked here: look at the plan, and give -y to go on");
-    (void)fputs("Proceed? [Y/n] ", stderr);
-    (void)fflush(stderr);
-    bool said = fgets(answer, sizeof answer, stdin) != NULL;
-    if (said && (answer[0] == '\n' || answer[0] == 'y' || answer[0] == 'Y')) return 0;
-    return tm_error_set(e, TM_ECANCELED, "nothing was rented");
-}
-
 static int show_plan(struct run *run, struct tm_error *e)
 {
     struct tm_text text;
     char path[TM_STATE_PATH_MAX];
     tm_state_path(run->dir, TM_STATE_JOB, path);
-    int rc = tm_run_plan_make(run->cli, run->resumed ? path : run->path, run->dir, &run->settings, &run->plan, e);
+    bool own = run->resumed && is_there(run, TM_STATE_JOB);
+    int rc = tm_run_plan_make(run->cli, own ? path : run->path, run->dir, &run->settings, &run->plan, e);
     if (rc != 0) return rc;
     tm_text_init(&text, 1 << 20);
     rc = tm_run_plan_print(run->cli, &run->settings, &run->plan, run->dir, &text, e);
@@ -621,15 +643,66 @@ static int show_plan(struct run *run, struct tm_error *e)
     return rc;
 }
 
-/* An unfinished run is not thrown away unasked. */
+static bool is_yes(const char *question, bool usually)
+{
+    char answer[ANSWER_MAX];
+    (void)fprintf(stderr, "%s [%s] ", question, usually ? "Y/n" : "y/N");
+    (void)fflush(stderr);
+    if (fgets(answer, sizeof answer, stdin) == NULL) return false;
+    return answer[0] == 'y' || answer[0] == 'Y' || (usually && answer[0] == '\n');
+}
+
+/* What is there goes only by a word that is meant for it. */
+static int check_removal(const struct run *run, struct tm_error *e)
+{
+    char question[TM_STATE_PATH_MAX + 100];
+    if (tm_given(run->cli, "yes") || !isatty(STDIN_FILENO)) return 0; /* --again says it; without -y nothing is done */
+    (void)snprintf(question, sizeof question, "Remove the run in %s, with all that it has learnt?", run->dir);
+    return is_yes(question, false) ? 0 : tm_error_set(e, TM_ECANCELED, "nothing was removed, nothing was rented");
+}
+
+/* How the run that is there ended; TM_JOB_TRAINING: it did not, or nobody knows. */
+static enum tm_job_state state_there(const struct run *run)
+{
+    char record[TM_STATE_PATH_MAX];
+    enum tm_job_state state = TM_JOB_TRAINING;
+    struct tm_run_watch *watch = is_there(run, TM_STATE_SUMMARY) ? tm_run_watch_create() : NULL;
+    tm_state_path(run->dir, TM_STATE_RECORD, record);
+    if (watch != NULL && tm_run_record_watch(record, watch, NULL) == 0) state = tm_run_watch_status(watch)->state;
+    tm_run_watch_destroy(watch);
+    return state;
+}
+
+/* Nothing that lasts is thrown away unasked: not an unfinished run, not the copy sets of one that failed, not the
+ * weights of one that is finished. */
 static int check_folder(const struct run *run, struct tm_error *e)
 {
-    if (run->resumed || tm_given(run->cli, "again") || !has_work(run)) return 0;
-    if (is_there(run, TM_STATE_SUMMARY)) return 0;
+    char copies[TM_STATE_PATH_MAX];
+    uint64_t set = 0;
+    if (run->resumed || !has_work(run)) return 0;
+    if (tm_given(run->cli, "again")) return check_removal(run, e);
+    tm_state_path(run->dir, TM_STATE_COPIES, copies);
+    bool durable = tm_copy_newest_set(run->cli->env, copies, &set, NULL) != -(int)TM_ENOTFOUND;
+    enum tm_job_state state = state_there(run);
+    bool ended = state == TM_JOB_FINISHED || state == TM_JOB_FAILED;
+    if (ended && !durable) return 0;
+    if (state == TM_JOB_FINISHED)
+        return tm_error_set(e, TM_EEXISTS,
+                            "%s: a finished run is there, with its weights; --again removes it, another --state leaves "
+                            "it alone",
+                            run->dir);
     return tm_error_set(e, TM_EEXISTS,
-                        "%s: an unfinished run is there; --resume goes on with it, --again removes it, another --state "
-                        "leaves it alone",
-                        run->dir);
+                        "%s: %s run is there; --resume goes on with it, --again removes it, another --state leaves it "
+                        "alone",
+                        run->dir, state == TM_JOB_FAILED ? "a failed" : "an unfinished");
+}
+
+static int ask(const struct run *run, struct tm_error *e)
+{
+    if (tm_given(run->cli, "yes")) return 0;
+    if (!isatty(STDIN_FILENO))
+        return tm_error_set(e, TM_EUSAGE, "nobody can be asked here: look at the plan, and give -y to go on");
+    return is_yes("Proceed?", true) ? 0 : tm_error_set(e, TM_ECANCELED, "nothing was rented");
 }
 
 static int find_program(struct run *run, struct tm_error *e)
@@ -651,6 +724,7 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     tm_trace_init(&run.plan.trace);
     int rc = read_request(&run, e);
     if (rc == 0) rc = find_program(&run, e);
+    if (rc == 0) rc = tm_state_free(cli->env, run.dir, e);
     if (rc == 0) rc = check_folder(&run, e);
     if (rc == 0) rc = show_plan(&run, e);
     if (rc == 0) rc = ask(&run, e);

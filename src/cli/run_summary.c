@@ -103,7 +103,7 @@ static void put_changes(const struct tm_run_status *s, const struct tm_term *ter
 void tm_run_summary_print(const struct tm_run_status *s, const struct tm_run_predictions *predicted, const char *dir,
                           const struct tm_term *term, struct tm_text *out)
 {
-    bool goes_on = s->state != TM_JOB_FINISHED && s->state != TM_JOB_FAILED;
+    bool goes_on = s->state != TM_JOB_FINISHED && (s->state != TM_JOB_FAILED || s->durable > 0);
     put_head(s, dir, term, out);
     put_time_and_bill(s, predicted, term, out);
     put_changes(s, term, out);

@@ -110,3 +110,13 @@ void tm_coord__load_failure(struct tm_coordinator *c, const Tmw__FailureEvent *b
     c->failures = body->failures;
     c->failed_step = body->step;
 }
+
+/* The fault is mended, says who wants it to go on. Should we end now, the next coordinator knows by the state. */
+void tm_coord__try_again(struct tm_coordinator *c, struct tm_outbox *out)
+{
+    c->failures = 0;
+    if (c->failure[0] == '\0' || c->loaded_finished) return;
+    c->failure[0] = '\0';
+    c->resumed = true;
+    tm_coord__record_state(c, true, out);
+}

@@ -440,6 +440,7 @@ bool tm_coord__ended(const struct tm_coordinator *c);
 void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *body,
                              struct tm_outbox *out);
 void tm_coord__progress_made(struct tm_coordinator *c, uint64_t step); /* committed, now or in the record */
+void tm_coord__try_again(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__load_failure(struct tm_coordinator *c, const Tmw__FailureEvent *body);
 
 /* coord_observe.c */

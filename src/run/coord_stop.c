@@ -115,6 +115,10 @@ void tm_coord__stop_limit(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
 
 void tm_coord__load_state(struct tm_coordinator *c, const Tmw__StateEvent *body)
 {
+    if (c->failure[0] != '\0' && body->state != TM_JOB_FAILED) {
+        c->failure[0] = '\0'; /* it was tried again */
+        c->failures = 0;
+    }
     c->told_state = (enum tm_job_state)body->state;
     c->told_state_known = true;
     c->stop_wanted = body->state == TM_JOB_STOPPING;

@@ -221,6 +221,7 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
     c->failed_ms = now_ms;
     for (size_t i = 0; i < c->known_count; i++) /* whom events say to be here gets the time to say so */
         c->known[i].heard_ms = now_ms + c->options.lease_ms;
+    if (c->options.retry) tm_coord__try_again(c, out);
     if (c->loaded_finished || c->failure[0] != '\0') {
         tm_coord__enter(c, c->loaded_finished ? TM_COORDINATOR_FINISHED : TM_COORDINATOR_FAILED, now_ms);
         tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);

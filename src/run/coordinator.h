@@ -85,6 +85,7 @@ struct tm_coordinator_options {
     uint32_t
         failures_max; /* so many tries that end without a new step, and the job fails (coord_failure.c); 0: never */
     bool fresh;       /* a new job: an empty record is no loss */
+    bool retry;       /* the user wants it to go on: a job that failed is tried again; failures count from none */
     bool resume;      /* go on with a job that the record calls stopped; else it stays so */
 };
 

@@ -152,15 +152,21 @@ int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *o
     return 0;
 }
 
+int tm_state_free(struct tm_env *env, const char *dir, struct tm_error *e)
+{
+    struct tm_state_owner owner;
+    if (tm_state_owner(env, dir, &owner, NULL) != 0) return 0;
+    return tm_error_set(e, TM_EBUSY,
+                        "%s: process %d runs this job; tidemill stop ends it, another --state keeps them apart", dir,
+                        owner.pid);
+}
+
 /* Whoever has the lock says who it is as soon as it can. */
 static int held(struct tm_env *env, const char *dir, struct tm_error *e)
 {
-    struct tm_state_owner owner;
     for (int64_t waited_ms = 0; waited_ms < OWNER_WAIT_MS; waited_ms += OWNER_LOOK_MS) {
-        if (tm_state_owner(env, dir, &owner, NULL) == 0)
-            return tm_error_set(e, TM_EBUSY,
-                                "%s: process %d runs this job; tidemill stop ends it, another --state keeps them apart",
-                                dir, owner.pid);
+        int rc = tm_state_free(env, dir, e);
+        if (rc != 0) return rc;
         env->sleep_ms(env, OWNER_LOOK_MS);
     }
     return tm_error_set(e, TM_EBUSY, "%s: another process has just begun to run this job", dir);

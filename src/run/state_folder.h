@@ -84,6 +84,8 @@ struct tm_state_owner {
     char mark[TM_STATE_MARK_MAX]; /* "TIDEMILL_RUN_MARK=...": among the variables of all that it starts */
 };
 
+/* 0: nobody has it; -TM_EBUSY: who does. */
+int tm_state_free(struct tm_env *env, const char *dir, struct tm_error *e);
 /* Takes the folder: -TM_EBUSY where another program that lives has it. What one that is gone left is ended first, and
  * counted. */
 int tm_state_own(struct tm_env *env, const char *dir, struct tm_state_owner *out, int *out_leftovers,

@@ -46,7 +46,8 @@ static void log_path(const struct tm_supervisor *s, char out[TM_STATE_PATH_MAX +
 static int start_coordinator(struct tm_supervisor *s, struct tm_error *e)
 {
     const char *const argv[] = {s->options.program, "coordinator", "--state", s->options.driver.dir, NULL};
-    const char *const variables[] = {s->options.mark, NULL};
+    const char *const variables[] = {s->options.mark,
+                                     s->options.resumed && s->starts == 0 ? "TIDEMILL_RUN_RETRY=1" : NULL, NULL};
     char output[TM_STATE_PATH_MAX + 32];
     log_path(s, output);
     struct tm_process_options options = {.argv = argv, .variables = variables, .group = true, .output = output};

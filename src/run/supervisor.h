@@ -18,6 +18,7 @@ struct tm_supervisor_options {
     const char *program;                  /* path of tidemill itself, borrowed as all texts */
     const char *mark;                     /* "NAME=VALUE" of the owner */
     const struct tm_chaos_options *chaos; /* NULL: none */
+    bool resumed;                         /* the first coordinator hears it: a job that failed is tried again */
     /* Checkpoint-restart: at each change of the fleet all workers are ended, and begin again from the newest copy set
      * in files. */
     bool restart_all;

@@ -182,6 +182,29 @@ struct tm_copy_file tm_copy_file_read(struct tm_env *env, const char *path, uint
     return got;
 }
 
+/* "set-N.manifest" */
+static int take_manifest(void *context, const char *name, struct tm_error *e)
+{
+    uint64_t *newest = context;
+    int64_t set = 0;
+    size_t length = strlen(name);
+    (void)e;
+    if (length < 14 || strncmp(name, "set-", 4) != 0 || strcmp(name + length - 9, ".manifest") != 0) return 0;
+    if (tm_number_i64(name + 4, length - 13, &set) && set > 0 && (uint64_t)set > *newest) *newest = (uint64_t)set;
+    return 0;
+}
+
+/* Where the file that names it is lost, the manifests tell. */
+static int newest_manifest(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e)
+{
+    uint64_t newest = 0;
+    int rc = env->folder_each(env, folder, take_manifest, &newest, e);
+    if (rc != 0 && rc != -(int)TM_ENOTFOUND) return rc;
+    if (newest == 0) return tm_error_set(e, TM_ENOTFOUND, "%s: there is no whole copy set yet", folder);
+    *out = newest;
+    return 0;
+}
+
 int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e)
 {
     char path[PATH_BYTES];
@@ -190,7 +213,10 @@ int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, st
     (void)snprintf(path, sizeof path, "%s/newest", folder);
     tm_text_init(&text, 64);
     int rc = env->file_read(env, path, &text, e);
-    if (rc == -(int)TM_ENOTFOUND) rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no whole copy set yet", folder);
+    if (rc == -(int)TM_ENOTFOUND) {
+        tm_text_deinit(&text);
+        return newest_manifest(env, folder, out, e);
+    }
     if (rc == 0) {
         size_t length = strcspn(tm_text_string(&text), "\n");
         if (!tm_number_i64(tm_text_string(&text), length, &set) || set <= 0)

@@ -133,6 +133,31 @@ static void test_a_new_step_counts(void **state)
     rig_destroy(&r);
 }
 
+/* Mended, says who wants it to go on; and the coordinators after that one know it by the record. */
+static void test_tried_again(void **state)
+{
+    (void)state;
+    struct coord_rig r;
+    setup(&r, 1);
+    for (uint64_t i = 0; i < 3; i++)
+        (void)state_after(&r, (struct end){1, 101 + i, 1, 10, false});
+    assert_int_equal(rig_look(&r).state, TM_JOB_FAILED);
+    rig_restart(&r, true);
+    rig_begin(&r);
+    assert_int_equal(rig_look(&r).state, TM_JOB_FAILED); /* by itself it stays so */
+    r.options.retry = true;
+    rig_restart(&r, true);
+    rig_begin(&r);
+    assert_int_equal(rig_look(&r).state, TM_JOB_STARTING);
+    r.options.retry = false;
+    rig_restart(&r, true);
+    rig_begin(&r);
+    assert_int_equal(rig_look(&r).state, TM_JOB_STARTING);
+    rig_agent_joins(&r, 1);
+    assert_int_equal(state_after(&r, (struct end){1, 111, 1, 10, false}), TM_JOB_STARTING); /* counted from none */
+    rig_destroy(&r);
+}
+
 /* One machine is broken, the others have not failed: it is tried more often before the job is blamed. */
 static void test_one_machine_alone(void **state)
 {
@@ -150,5 +175,5 @@ static void test_one_machine_alone(void **state)
     rig_destroy(&r);
 }
 
-TM_TEST_MAIN(TM_TEST(test_one_machine_alone), TM_TEST(test_gives_up), TM_TEST(test_a_restart_counts_on),
-             TM_TEST(test_who_goes_does_not_fail), TM_TEST(test_a_new_step_counts))
+TM_TEST_MAIN(TM_TEST(test_tried_again), TM_TEST(test_one_machine_alone), TM_TEST(test_gives_up),
+             TM_TEST(test_a_restart_counts_on), TM_TEST(test_who_goes_does_not_fail), TM_TEST(test_a_new_step_counts))
