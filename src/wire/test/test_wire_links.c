@@ -132,6 +132,40 @@ static void test_tls(void **state)
     tm_tempdir_remove(&dir);
 }
 
+/* Each member has a key of its own; those of one authority talk, and one of another's is shown out, though it has the
+ * token. */
+static void test_a_key_each(void **state)
+{
+    (void)state;
+    static const char *const members[] = {"/a/one", "/a/two", "/b/one"};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_tls_authority *authorities[2] = {NULL, NULL};
+    struct tm_tls *tls[3] = {NULL, NULL, NULL};
+    struct tm_text keys[3];
+    struct tm_error e = {0};
+    char path[64];
+    assert_non_null(env);
+    for (size_t i = 0; i < 2; i++)
+        assert_row(tm_tls_authority_create(env, &authorities[i], &e) == 0, "%s", e.text);
+    for (size_t i = 0; i < 3; i++) {
+        assert_row(tm_tls_authority_issue(authorities[i / 2], env, members[i], "member", &e) == 0, "%s", e.text);
+        assert_row(tm_tls_load(env, members[i], &tls[i], &e) == 0, "%s", e.text);
+        (void)snprintf(path, sizeof path, "%s/node.key", members[i]);
+        tm_text_init(&keys[i], 4096);
+        assert_int_equal(env->file_read(env, path, &keys[i], NULL), 0);
+    }
+    assert_string_not_equal(tm_text_string(&keys[0]), tm_text_string(&keys[1]));
+    talk(tls[0], tls[1], true);
+    talk(tls[2], tls[1], false);
+    for (size_t i = 0; i < 3; i++) {
+        tm_text_deinit(&keys[i]);
+        tm_tls_destroy(tls[i]);
+    }
+    for (size_t i = 0; i < 2; i++)
+        tm_tls_authority_destroy(authorities[i]);
+    tm_env_virtual_destroy(env);
+}
+
 static void test_only_loopback_without_tls(void **state)
 {
     (void)state;
@@ -353,5 +387,5 @@ static void test_flood(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_plain), TM_TEST(test_tls), TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage),
-             TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))
+TM_TEST_MAIN(TM_TEST(test_plain), TM_TEST(test_tls), TM_TEST(test_a_key_each), TM_TEST(test_only_loopback_without_tls),
+             TM_TEST(test_garbage), TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))
