@@ -73,6 +73,15 @@ bool tm_address_is_loopback(const char *address)
     return strncmp(address, "127.", 4) == 0 && address[host] == ':';
 }
 
+/* Without TLS the address is part of the proof: both ends must call it the same. */
+static void call_loopback(const struct tm_tls *tls, const char *address, char out[TM_ADDRESS_MAX])
+{
+    static const char name[] = "localhost:";
+    bool by_name = tls == NULL && strncmp(address, name, strlen(name)) == 0;
+    (void)snprintf(out, TM_ADDRESS_MAX, "%s%s", by_name ? "127.0.0.1:" : "",
+                   by_name ? address + strlen(name) : address);
+}
+
 int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls, const char *token,
                     struct tm_links **out, struct tm_error *e)
 {
@@ -88,7 +97,11 @@ int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls,
     links->listener = -1;
     links->wake[0] = links->wake[1] = -1;
     int rc = env->net_pair(env, links->wake, e);
-    if (rc == 0 && address != NULL) rc = env->net_listen(env, address, &links->listener, links->address, e);
+    if (rc == 0 && address != NULL) {
+        char at[TM_ADDRESS_MAX];
+        call_loopback(tls, address, at);
+        rc = env->net_listen(env, at, &links->listener, links->address, e);
+    }
     if (rc != 0) {
         tm_links_destroy(links);
         return rc;
@@ -239,15 +252,12 @@ static struct link *connect_to(struct tm_links *links, const struct tm_peer *to,
     struct tm_error e;
     char at[TM_ADDRESS_MAX];
     int handle = -1;
-    static const char name[] = "localhost:";
-    bool by_name = links->tls == NULL && strncmp(address, name, strlen(name)) == 0;
     if (links->tls == NULL && !tm_address_is_loopback(address)) {
         (void)snprintf(links->trouble, sizeof links->trouble, "connecting to %.100s needs TLS: give certificates",
                        address);
         return NULL;
     }
-    /* what is connected to is part of the proof, so it must be what the other end calls itself */
-    (void)snprintf(at, sizeof at, "%s%s", by_name ? "127.0.0.1:" : "", by_name ? address + strlen(name) : address);
+    call_loopback(links->tls, address, at);
     address = at;
     if (failed_lately(links, address)) return NULL;
     if (links->env->net_begin_connect(links->env, address, &handle, &e) != 0) {

@@ -127,7 +127,7 @@ def hold(address: str, pid: str) -> int:
         connection = socket.create_connection((host, int(port)), 5)
         connection.settimeout(1)
         try:
-            connection.sendall(struct.pack("<I", 4 << 20) + bytes(4 << 20))
+            connection.sendall(struct.pack("<I", 4 << 20) + bytes((4 << 20) - 1))
         except OSError:
             pass
         held.append(connection)
