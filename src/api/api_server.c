@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CONNECTIONS = 24, WORDS = 4 };
+enum { CONNECTIONS = 24, WORDS = 4, TELL_AGAIN_MS = 1000 };
 
 struct tm_api_server {
     struct tm_env *env;
@@ -16,7 +16,11 @@ struct tm_api_server {
     struct tm_run_tap *tap; /* while it is served */
     uint64_t sequence;      /* held requests are answered when it changes */
     char credential[TM_API_CREDENTIAL_MAX];
+    char dir[TM_STATE_PATH_MAX];
     char path[TM_STATE_PATH_MAX];
+    char told[TM_ADDRESS_MAX + TM_API_CREDENTIAL_MAX]; /* what the file is to say */
+    bool untold;                                       /* the disk was full: it is tried again */
+    int64_t tried_ms;
 };
 
 static int64_t answer(void *context, const struct tm_http_request *request, struct tm_text *out)
@@ -25,16 +29,24 @@ static int64_t answer(void *context, const struct tm_http_request *request, stru
     return tm_api_answer(server->tap, server->credential, request, out);
 }
 
-static int listen_and_tell(struct tm_api_server *server, const char *state_dir, struct tm_error *e)
+/* A full disk is no reason not to run: the owner is told when there is room. */
+static int tell(struct tm_api_server *server, struct tm_error *e)
+{
+    int rc = tm_state_write(server->env, server->dir, TM_STATE_API, server->told, e);
+    server->untold = rc == -(int)TM_EFULL;
+    server->tried_ms = server->env->monotonic_ns(server->env) / 1000000;
+    return server->untold ? 0 : rc;
+}
+
+static int listen_and_tell(struct tm_api_server *server, struct tm_error *e)
 {
     char bound[TM_ADDRESS_MAX];
-    char text[TM_ADDRESS_MAX + TM_API_CREDENTIAL_MAX];
     int number = 0;
     struct tm_http_listener listener = {.answer = answer, .context = server, .version = &server->sequence};
     int rc = tm_http_server_open(server->http, "127.0.0.1:0", &listener, bound, &number, e);
     if (rc != 0) return rc;
-    (void)snprintf(text, sizeof text, "%s %s", bound, server->credential);
-    return tm_state_write(server->env, state_dir, TM_STATE_API, text, e);
+    (void)snprintf(server->told, sizeof server->told, "%s %s", bound, server->credential);
+    return tell(server, e);
 }
 
 int tm_api_server_create(struct tm_env *env, const char *state_dir, struct tm_api_server **out, struct tm_error *e)
@@ -46,11 +58,12 @@ int tm_api_server_create(struct tm_env *env, const char *state_dir, struct tm_ap
     struct tm_api_server *server = tm_calloc(1, sizeof *server);
     if (server == NULL) return tm_error_nomem(e);
     server->env = env;
+    (void)snprintf(server->dir, sizeof server->dir, "%s", state_dir);
     tm_state_path(state_dir, TM_STATE_API, server->path);
     for (size_t i = 0; i < WORDS; i++)
         (void)snprintf(server->credential + 16 * i, 17, "%016" PRIx64, env->random_u64(env));
     server->http = tm_http_server_create(env, &limits);
-    int rc = server->http == NULL ? tm_error_nomem(e) : listen_and_tell(server, state_dir, e);
+    int rc = server->http == NULL ? tm_error_nomem(e) : listen_and_tell(server, e);
     if (rc != 0) {
         tm_api_server_destroy(server);
         return tm_error_wrap(e, rc, "status API");
@@ -70,6 +83,8 @@ void tm_api_server_destroy(struct tm_api_server *server)
 static void serve(void *context, struct tm_run_tap *tap)
 {
     struct tm_api_server *server = context;
+    bool due = server->untold && server->env->monotonic_ns(server->env) / 1000000 - server->tried_ms >= TELL_AGAIN_MS;
+    if (due) (void)tell(server, NULL);
     server->tap = tap;
     server->sequence = tap->sequence;
     tm_http_server_serve(server->http);

@@ -63,6 +63,7 @@ int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...)
 {
     enum tm_code code = errno_value == ENOENT ? TM_ENOTFOUND : TM_EIO;
     if (errno_value == ENOMEM) code = TM_ENOMEM;
+    if (errno_value == ENOSPC || errno_value == EDQUOT || errno_value == EFBIG) code = TM_EFULL;
     if (e != NULL) {
         va_list args;
         va_start(args, format);

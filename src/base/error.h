@@ -30,6 +30,7 @@
     X(TM_EPEER, "connect to the peer again", 1)                                                                        \
     X(TM_ECANCELED, "nothing: it was asked for", 1)                                                                    \
     /* the process */                                                                                                  \
+    X(TM_EFULL, "make room on the disk", 1)                                                                            \
     X(TM_EIO, "mend the file system, then start again", 1)                                                             \
     X(TM_ENOMEM, "give memory, then start again", 1)                                                                   \
     X(TM_EINTERNAL, "report a bug", 1)
@@ -58,7 +59,8 @@ int tm_error_wrap(struct tm_error *e, int rc, const char *format, ...) __attribu
 /* "out of memory", -TM_ENOMEM. */
 #define tm_error_nomem(e) tm_error_set((e), TM_ENOMEM, "out of memory")
 
-/* "what: strerror(errno_value)" as -TM_ENOTFOUND for ENOENT, -TM_ENOMEM for ENOMEM, else -TM_EIO. */
+/* "what: strerror(errno_value)" as -TM_ENOTFOUND for ENOENT, -TM_ENOMEM for ENOMEM, -TM_EFULL for
+ * ENOSPC, EDQUOT and EFBIG, else -TM_EIO. */
 int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 const char *tm_code_name(enum tm_code code);

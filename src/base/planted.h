@@ -19,6 +19,8 @@
     X(rebuilder_revives, "a coordinator without a record lets workers train on whose orphan time is over")             \
     X(no_wait_for_orphans, "a generation starts while members of the last one may still train")                        \
     X(silent_forgotten, "a silent member's newer steps are given up at once")                                          \
+    X(stuck_ignored, "the coordinator decides on although the record cannot be written")                               \
+    X(full_disk_fatal, "a full disk counts as one that stays unusable")                                                \
     X(fetch_unchecked, "fetched bytes are not compared with their hash")                                               \
     X(wrong_version, "a copy is read from the state that the optimizer writes")                                        \
     X(set_torn, "a copy set is called whole when one part is missing")                                                 \

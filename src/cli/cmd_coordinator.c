@@ -11,6 +11,7 @@
 #include "run/decide_policy.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
+#include "run/supervisor.h"
 #include "store/copy_file.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
@@ -197,6 +198,7 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
         service.job = &told;
         service.hook = tm_api_server_hook(api);
         rc = tm_coordinator_serve(cli->env, &service, e);
+        if (rc == 0 && service.unrecorded) cli->exit_status = TM_COORDINATOR_UNRECORDED;
     }
     tm_api_server_destroy(api);
     tm_policy_decider_destroy(decider);

@@ -590,7 +590,7 @@ static int finish(struct run *run, struct tm_error *e)
         keep_costs(run);
         if (rc == 0) rc = write_summary(run, &status, e);
         if (rc == 0) rc = tm_run_report_write(run->cli->env, run->dir, NULL, e); /* the summary has the weights' hash */
-        if (rc == 0 && status.state == TM_JOB_FAILED) run->cli->exit_status = 1;
+        if (rc == 0 && (status.state == TM_JOB_FAILED || status.gave_up)) run->cli->exit_status = 1;
     }
     tm_run_watch_destroy(watch);
     return rc;

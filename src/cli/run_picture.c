@@ -145,6 +145,10 @@ static void put_title(struct page *page, const struct tm_picture_options *option
     tm_text_printf(&page->line, "  %s on the wall", duration(s->wall_s, text));
     if (s->job.speed != 1) tm_text_printf(&page->line, ", %s in the cloud", duration(s->wall_s * s->job.speed, text));
     end_line(page);
+    if (s->trouble[0] != '\0') {
+        put(page, TM_RED, s->trouble);
+        end_line(page);
+    }
     if (options->note != NULL && options->note[0] != '\0') {
         put(page, TM_YELLOW, options->note);
         end_line(page);
@@ -463,4 +467,5 @@ void tm_run_progress_line(const struct tm_run_status *s, struct tm_text *out)
     tm_text_printf(out, ", %u instance%s", s->here, s->here == 1 ? "" : "s");
     if (s->instance_count > 0) tm_text_printf(out, ", paid %s", money(s->bill_usd, text));
     if (s->on_demand_usd > 0) tm_text_printf(out, " of %s on demand", money(s->on_demand_usd, text));
+    if (s->trouble[0] != '\0') tm_text_printf(out, "; %s", s->trouble);
 }

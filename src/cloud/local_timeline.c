@@ -331,7 +331,7 @@ int tm_local__advance(struct tm_local__cloud *local, struct tm_error *e)
     if (rc == 0) rc = find_all_ended(local, e);
     if (local->record_due) {
         int written = tm_local__write_record(local, rc == 0 ? e : NULL);
-        if (rc == 0) rc = written;
+        if (rc == 0 && written != -(int)TM_EFULL) rc = written; /* a full disk: it stays due */
     }
     return rc;
 }

@@ -36,6 +36,7 @@ struct tm_cloud_driver {
     size_t event_first, event_count;
     int64_t account_ms;
     bool account_due;
+    bool account_failed; /* and that was told */
 };
 
 static int64_t now_ms(const struct tm_cloud_driver *d)
@@ -159,7 +160,9 @@ static void write_account(struct tm_cloud_driver *d)
     print_account(&account, &text);
     int rc = tm_text_status(&text, &e);
     if (rc == 0) rc = tm_state_write(d->env, d->options.dir, TM_STATE_ACCOUNT, tm_text_string(&text), &e);
-    if (rc != 0) tm_log(TM_LOG_WARN, "the cloud's account is not stored: %s", e.text);
+    if (rc != 0 && !d->account_failed)
+        tm_log(TM_LOG_WARN, "the cloud's account is not stored, and is tried again: %s", e.text);
+    d->account_failed = rc != 0;
     tm_text_deinit(&text);
     d->account_ms = now_ms(d);
     d->account_due = false;

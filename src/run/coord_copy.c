@@ -294,6 +294,7 @@ static void send_orders(struct tm_coordinator *c, bool again, struct tm_outbox *
 
 void tm_coord__copy_at(struct tm_coordinator *c, int64_t now_ms, uint64_t step, bool files_only, struct tm_outbox *out)
 {
+    if (tm_coord__stuck(c)) return;
     /* A number is used once: files of a set that was given up may come late, and would lie over another's. */
     if (c->newest_set >= c->sets_named) {
         c->sets_named = c->newest_set + SETS_NAMED_AHEAD;
@@ -348,6 +349,7 @@ static void set_whole(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
     copying->parts = NULL;
     copying_end(c);
     c->copied_ms = now_ms;
+    c->files_failed = 0;
     tm_coord__record_set(c, set, out);
     tm_coord__drop_old(c, out);
 }
@@ -357,6 +359,7 @@ void tm_coord__copy_heard(struct tm_coordinator *c, int64_t now_ms, const struct
 {
     struct copying *copying = &c->copying;
     if (copying->set == 0 || body->copied_set != copying->set || body->generation != c->generation) return;
+    if (c->stuck) return; /* it is whole when the record can say so; this is told again */
     if (body->copy_missed) {
         tm_coord__copy_abandon(c, now_ms, out);
         return;
@@ -383,9 +386,10 @@ void tm_coord__copy_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_out
 {
     if (c->copying.set == 0) return;
     if (now_ms - c->copying.since_ms > c->options.copy_limit_ms) {
-        tm_coord__note(c, "copy set given up: it took too long", 0, c->copying.set, out);
+        uint64_t set = c->copying.set;
         tm_coord__copy_abandon(c, now_ms, out);
         c->copied_ms = now_ms;
+        tm_coord__files_failed(c, now_ms, "copy set given up", set, out);
         return;
     }
     int64_t since_ms = now_ms - c->copying.since_ms;

@@ -149,6 +149,7 @@ void tm_coord__record_state(struct tm_coordinator *c, bool sync, struct tm_outbo
     body.reason = reason;
     body.step = state == TM_JOB_STOPPED ? c->stopped_step : c->applied;
     body.quiet = state == TM_JOB_STOPPED && c->stopped_quiet;
+    body.gave_up = state == TM_JOB_STOPPED && c->gave_up;
     event.body_case = TMW__RECORD_EVENT__BODY_STATE;
     event.state = &body;
     c->told_state = state;

@@ -54,7 +54,7 @@ static void record_failure(struct tm_coordinator *c, uint64_t id, const Tmw__Age
     body.step = c->failed_step;
     event.body_case = TMW__RECORD_EVENT__BODY_FAILURE;
     event.failure = &body;
-    tm_coord__record(c, &event, true, out);
+    tm_coord__record(c, &event, !c->stuck, out);
 }
 
 static void give_up(struct tm_coordinator *c, int64_t now_ms, uint64_t id, uint32_t failures,
@@ -83,6 +83,7 @@ void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t 
     const Tmw__Instance *instance = tm_coord__instance(c, id);
     goes = goes || tm_coord__releasing(c, id) || (instance != NULL && instance->end_ms != 0);
     if (goes || c->stop_wanted || tm_coord__ended(c)) return;
+    if (c->stuck) return; /* nothing can come of a try while the disk is full */
     struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, id);
     if (agent != NULL) agent->failed_in = c->failures_past + 1;
     bool alone = others_are_well(c);

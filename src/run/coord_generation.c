@@ -151,6 +151,8 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     struct tm_run_decision decision;
     tm_coord__decide(c, now_ms, false, &decision);
     enum tm_change_cause cause = leaving(c, now_ms);
+    if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
+    if (c->stuck) return; /* all train on as they are */
     bool too_few = decision.pipelines == 0;
     const struct copy_set *durable = tm_coord__newest_good(c);
     bool behind = durable == NULL || durable->step < c->applied;
@@ -158,7 +160,6 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     bool copy = decision.copy || (behind && (c->copy_asked || (too_few && cause != TM_CHANGED_NONE)));
     if (copy && c->copying.set == 0) tm_coord__copy_begin(c, now_ms, out);
     c->copy_asked = false;
-    if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
     if (c->applied >= c->options.steps || too_few || decision.stop) return;
     if (cause == TM_CHANGED_NONE) {
         bool remote = remote_arrived(c, now_ms);
@@ -197,6 +198,7 @@ bool tm_coord__drained(struct tm_coordinator *c)
 
 void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
+    if (tm_coord__stuck(c)) return;
     if (tm_coord__drained(c)) {
         if (!tm_coord__follow_last(c, now_ms)) return;
         tm_coord__fence(c, now_ms, c->drain_cause, "drained", out);
@@ -220,7 +222,13 @@ void tm_coord__send_fence(struct tm_coordinator *c, struct known *k, struct tm_o
 void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, enum tm_change_cause cause, const char *why,
                      struct tm_outbox *out)
 {
+    if (tm_coord__stuck(c)) {
+        c->fence_due = cause;
+        c->fence_why = why;
+        return;
+    }
     tm_coord__copy_abandon(c, now_ms, out);
+    c->fence_due = TM_CHANGED_NONE;
     c->generation++;
     c->drain_step = 0;
     if (c->change_cause == TM_CHANGED_NONE) c->change_cause = cause;
@@ -464,7 +472,7 @@ static bool progress_reachable(struct tm_coordinator *c, int64_t now_ms, uint64_
 
 void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    if (c->phase != TM_COORDINATOR_COLLECTING) return;
+    if (c->phase != TM_COORDINATOR_COLLECTING || tm_coord__stuck(c)) return;
     c->waiting = "reports of all workers";
     if (!all_reported(c, now_ms)) return;
     tm_coord__adopt_sets(c, out);
@@ -474,6 +482,7 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     if (!last_generation_stopped(c, now_ms)) return;
     struct tm_run_decision decision;
     tm_coord__decide(c, now_ms, true, &decision);
+    if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
     c->waiting = "more workers";
     c->starved = true;
     if (decision.pipelines == 0) return;
@@ -527,7 +536,7 @@ static uint64_t thrown_away(struct tm_coordinator *c)
 
 void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    if (c->phase != TM_COORDINATOR_ASSIGNED) return;
+    if (c->phase != TM_COORDINATOR_ASSIGNED || tm_coord__stuck(c)) return;
     c->waiting = "members to fetch their layers";
     for (size_t i = 0; i < c->roster.member_count; i++) {
         const struct known *k = tm_coord__member(c, &c->roster.members[i]);
@@ -548,6 +557,8 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     c->applied_ms = now_ms;
     tm_coord__losses_forget(c, c->base);
     c->generations_started++;
+    c->files_failed = 0;
+    c->last_step_ms = 0;
     c->resumed = false;
     tm_coord__enter(c, TM_COORDINATOR_RUNNING, now_ms);
     tm_coord__follow_forget(c);
@@ -615,6 +626,10 @@ void tm_coord__finish_check(struct tm_coordinator *c, int64_t now_ms, struct tm_
     bool in_memory = durable != NULL && durable->step == c->options.steps;
     bool in_files = !c->options.copies_to_files || tm_coord__filed_step(c) == c->options.steps;
     if (TM_PLANTED(finish_early)) copies_wanted = false;
+    if (tm_coord__stuck(c)) {
+        tm_coord__last_set_limit(c, now_ms, out);
+        return;
+    }
     if (copies_wanted && !(in_memory && in_files)) { /* workers' memory goes with them: files are what is left */
         if (c->copying.set == 0) tm_coord__copy_at(c, now_ms, c->options.steps, in_memory, out);
         /* The last step is made durable first. Only what is to be in memory may have no place. */

@@ -30,7 +30,8 @@ enum {
     PROGRESS_EVERY_MS = 1000,
     PACE_STEPS_MAX = 64,
     RELEASES_MAX = 64,
-    FAILURES_KEPT = 64
+    FAILURES_KEPT = 64,
+    FILES_FAILED_MAX = 3 /* copy sets, or moves of layers, in a row for want of files that can be written or read */
 };
 
 struct layer_report {
@@ -109,6 +110,9 @@ struct known {
     bool told_notice;   /* an event says that it has a notice */
     bool cloud_noticed; /* the cloud says so */
     int64_t cloud_notice_end_ms;
+
+    char trouble[TM_MESSAGE_STRING_MAX + 1]; /* it has with files; "": none */
+    bool trouble_full;
 
     /* agents and the cloud */
     uint64_t agent_sequence;      /* of the newest word */
@@ -291,6 +295,13 @@ struct tm_coordinator {
     Tmw__Instance *instances; /* plain data: no pointers inside */
     size_t instance_count;
     size_t instance_capacity;
+    bool stuck; /* the record cannot be written: nothing happens that it must know first */
+    char stuck_why[TM_MESSAGE_STRING_MAX + 1];
+    enum tm_change_cause fence_due; /* that had to wait for it; TM_CHANGED_NONE: none */
+    const char *fence_why;
+    uint32_t files_failed; /* in a row */
+    int64_t last_step_ms;  /* since when only the last copy set is missing; 0: it is not so */
+    bool gave_up;
     bool stop_wanted;
     int64_t stop_ms; /* since when */
     char stop_reason[TM_MESSAGE_STRING_MAX + 1];
@@ -340,7 +351,7 @@ uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only);
 /* coord_release.c: which instances are given back, and when */
 bool tm_coord__releasing(const struct tm_coordinator *c, uint64_t id);
 void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
-size_t tm_coord__release_list(const struct tm_coordinator *c, uint64_t list[RELEASES_MAX]); /* what the cloud is told */
+size_t tm_coord__release_list(struct tm_coordinator *c, uint64_t list[RELEASES_MAX]); /* what the cloud is told */
 
 /* coord_watch.c: who is lost, who hangs */
 void tm_coord__watch(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
@@ -448,7 +459,21 @@ void tm_coord__observe_start(struct tm_coordinator *c, int64_t now_ms);
 void tm_coord__observe(struct tm_coordinator *c, const struct known *k, const Tmw__Heartbeat *body);
 void tm_coord__observe_tell(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 
+/* coord_files.c: files that cannot be written or read */
+/* True: a disk is full, and what follows has to wait for the record. */
+bool tm_coord__stuck(struct tm_coordinator *c);
+void tm_coord__fence_late(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+void tm_coord__trouble_heard(struct known *k, const Tmw__Heartbeat *body);
+const char *tm_coord__trouble(const struct tm_coordinator *c, bool *out_full); /* in words; "": none */
+/* A copy set was given up, or a member did not get its layers. After a few in a row because of files, so is the job. */
+void tm_coord__files_failed(struct tm_coordinator *c, int64_t now_ms, const char *what, uint64_t set,
+                            struct tm_outbox *out);
+/* The last step is done, and cannot be written. */
+void tm_coord__last_set_limit(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
+
 /* coord_stop.c */
+/* The job cannot go on, and is stopped with what it has in files; somebody may mend it, and go on from there. */
+void tm_coord__give_up(struct tm_coordinator *c, int64_t now_ms, const char *why, struct tm_outbox *out);
 void tm_coord__stop_begin(struct tm_coordinator *c, int64_t now_ms);
 void tm_coord__stop_check(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 void tm_coord__stop_limit(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);

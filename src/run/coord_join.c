@@ -115,6 +115,7 @@ static bool class_right(struct tm_coordinator *c, const struct tm_peer *from, co
                         struct tm_outbox *out)
 {
     char why[TM_MESSAGE_STRING_MAX + 1];
+    if (!c->kernel_class_known && tm_coord__stuck(c)) return false; /* it asks again */
     if (!c->kernel_class_known) {
         (void)snprintf(c->kernel_class, sizeof c->kernel_class, "%s", kernel_class);
         c->kernel_class_known = true;
@@ -275,6 +276,7 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
         tm_coord__progress_made(c, body->applied);
     }
     tm_coord__losses_heard(c, body);
+    tm_coord__trouble_heard(k, body);
     if (body->failure[0] != '\0') {
         struct why_failed why = {.reason = body->failure,
                                  .worker = k->peer.id,

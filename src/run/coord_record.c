@@ -161,7 +161,7 @@ void tm_coord__record_failed(struct tm_coordinator *c, const struct why_failed *
     body.file = file;
     event.body_case = TMW__RECORD_EVENT__BODY_FAILED;
     event.failed = &body;
-    tm_coord__record(c, &event, true, out);
+    tm_coord__record(c, &event, !c->stuck, out); /* a full disk must not keep us from ending */
 }
 
 void tm_coord__record_kernel_class(struct tm_coordinator *c, struct tm_outbox *out)
@@ -183,7 +183,7 @@ void tm_coord__record_fingerprint(struct tm_coordinator *c, struct tm_outbox *ou
     c->fingerprint_told = c->fingerprint.count;
     event.body_case = TMW__RECORD_EVENT__BODY_FINGERPRINT;
     event.fingerprint = &body;
-    tm_coord__record(c, &event, true, out);
+    tm_coord__record(c, &event, !c->stuck, out); /* who joins again while the disk is full trains on */
 }
 
 /* The job file of a coordinator that starts again must be the one that the record is of. */

@@ -129,11 +129,14 @@ void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_
     }
 }
 
-size_t tm_coord__release_list(const struct tm_coordinator *c, uint64_t list[RELEASES_MAX])
+/* What was safe when it was ordered may not be any more, if somebody else was lost since: the cloud may not have acted
+ * yet. */
+size_t tm_coord__release_list(struct tm_coordinator *c, uint64_t list[RELEASES_MAX])
 {
     size_t count = 0;
     for (size_t i = 0; i < c->release_count; i++)
-        if (c->releases[i].ordered && tm_coord__instance(c, c->releases[i].id)->end_ms == 0)
+        if (c->releases[i].ordered && tm_coord__instance(c, c->releases[i].id)->end_ms == 0 &&
+            may_go(c, c->releases[i].id))
             list[count++] = c->releases[i].id;
     return count;
 }

@@ -37,7 +37,7 @@ static void stopped(struct tm_coordinator *c, int64_t now_ms, uint64_t step, boo
     tm_coord__enter(c, TM_COORDINATOR_STOPPED, now_ms);
     c->stopped_step = step;
     c->stopped_quiet = quiet;
-    tm_coord__record_state(c, true, out);
+    tm_coord__record_state(c, !c->stuck, out); /* a full disk must not keep us from ending */
     for (size_t i = 0; i < c->known_count; i++)
         if (c->known[i].peer.role == TM_ROLE_WORKER && c->known[i].registered)
             tm_coord__stop_worker(c, &c->known[i], out);
@@ -57,7 +57,15 @@ void tm_coordinator_stop(struct tm_coordinator *c, int64_t now_ms, const char *r
     c->stop_wanted = true;
     c->stop_ms = now_ms;
     (void)snprintf(c->stop_reason, sizeof c->stop_reason, "%s", reason);
-    tm_coord__record_state(c, true, out); /* a coordinator after us must know */
+    tm_coord__record_state(c, !c->stuck, out); /* a coordinator after us must know */
+}
+
+void tm_coord__give_up(struct tm_coordinator *c, int64_t now_ms, const char *why, struct tm_outbox *out)
+{
+    if (tm_coord__ended(c)) return;
+    (void)snprintf(c->stop_reason, sizeof c->stop_reason, "%s", why);
+    c->gave_up = true;
+    stopped(c, now_ms, tm_coord__filed_step(c), false, out);
 }
 
 void tm_coord__stop_begin(struct tm_coordinator *c, int64_t now_ms)
@@ -77,6 +85,10 @@ static void keep_step(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
         return;
     }
     c->waiting = "the last copy set";
+    if (tm_coord__stuck(c)) { /* there may be room soon, but whoever asked for a stop is not kept waiting for long */
+        if (now_ms - c->stop_ms > c->options.copy_limit_ms) stopped(c, now_ms, tm_coord__filed_step(c), false, out);
+        return;
+    }
     if (tm_coord__filed_step(c) == c->drain_step) {
         stopped(c, now_ms, c->drain_step, true, out);
         return;
@@ -94,7 +106,7 @@ void tm_coord__stop_check(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
         keep_step(c, now_ms, out);
         return;
     }
-    if (now_ms - c->phase_ms <= c->options.drain_limit_ms) return;
+    if (now_ms - c->phase_ms <= c->options.drain_limit_ms || tm_coord__stuck(c)) return;
     tm_coord__stalled(c, now_ms, out);
     tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "drain takes too long", out);
 }
@@ -143,6 +155,6 @@ bool tm_coord__stays_stopped(struct tm_coordinator *c, int64_t now_ms, struct tm
     }
     c->applied = c->stopped_step;
     c->resumed = true;
-    tm_coord__record_state(c, true, out); /* starting: should we end now, the next one goes on too */
+    tm_coord__record_state(c, !c->stuck, out); /* starting: should we end now, the next one goes on too */
     return false;
 }

@@ -177,6 +177,8 @@ static void watch_answers(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
         tm_coord__quarantine(c, now_ms, k, true, assigned ? "worker does not get its layers" : "worker does not report",
                              out);
         if (!assigned) continue;
+        if (k->trouble[0] != '\0') tm_coord__files_failed(c, now_ms, "layers cannot be read", 0, out);
+        if (tm_coord__ended(c)) return;
         tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "a member does not get ready", out);
         return;
     }
@@ -185,6 +187,7 @@ static void watch_answers(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
 void tm_coord__watch(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     watch_leases(c, now_ms, out);
+    if (c->stuck) return; /* who stands still then does so because all have to wait */
     if (c->phase == TM_COORDINATOR_RUNNING) watch_steps(c, now_ms, out);
     if (c->phase == TM_COORDINATOR_COLLECTING || c->phase == TM_COORDINATOR_ASSIGNED) watch_answers(c, now_ms, out);
 }

@@ -256,13 +256,14 @@ static uint64_t next_epoch(const struct tm_coordinator *c)
 /* Someone obeys a higher number than ours: it comes from a record that was lost. */
 void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
+    if (tm_coord__stuck(c)) return;
     c->generation = next_epoch(c);
     tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "a worker knows of a later generation", out);
 }
 
 static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    if (now_ms - c->begun_ms <= tm_coord__surely_ms(c->options.orphan_ms)) return;
+    if (now_ms - c->begun_ms <= tm_coord__surely_ms(c->options.orphan_ms) || tm_coord__stuck(c)) return;
     for (size_t i = 0; i < c->set_count; i++)
         tm_coord__record_set(c, &c->sets[i], out); /* known from manifests so far */
     c->generation = next_epoch(c);
@@ -279,6 +280,7 @@ void tm_coordinator_utc(struct tm_coordinator *c, int64_t utc_ms)
 void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
 {
     c->utc_ms = utc_ms;
+    tm_coord__fence_late(c, now_ms, out);
     tm_coord__watch(c, now_ms, out);
     tm_coord__stop_limit(c, now_ms, out);
     switch (c->phase) {
@@ -400,6 +402,7 @@ struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coor
                                        .steps_redone = coordinator->redone,
                                        .generations_started = coordinator->generations_started,
                                        .waiting = coordinator->waiting,
+                                       .gave_up = coordinator->gave_up,
                                        .losses = coordinator->losses,
                                        .loss_count = coordinator->loss_count,
                                        .step_ms = coordinator->told_step_ms,
@@ -415,6 +418,7 @@ struct tm_coordinator_view tm_coordinator_look(const struct tm_coordinator *coor
                                        .on_demand_bill_microusd = tm_coord__bill(coordinator, true),
                                        .instances = coordinator->instances,
                                        .instance_count = coordinator->instance_count};
+    view.trouble = tm_coord__trouble(coordinator, &view.trouble_full);
     if (durable != NULL) {
         view.durable_step = durable->step;
         view.durable_set = durable->set;

@@ -117,6 +117,11 @@ void tm_coordinator_dead(struct tm_coordinator *coordinator, int64_t now_ms, con
  * here, it is given a moment: the agent knows whether it is dead. */
 void tm_coordinator_disconnected(struct tm_coordinator *coordinator, int64_t now_ms, const struct tm_peer *peer,
                                  struct tm_outbox *out);
+/* The record cannot be written now (`why`, in words; copied), or can be again (NULL). While it cannot, no action asks
+ * for a sync: training goes on, and what the record must know first waits. One that was asked for before and failed
+ * must not be followed by anything: then the coordinator is made anew, from what is in the record, told this, and
+ * begun. */
+void tm_coordinator_record_stuck(struct tm_coordinator *coordinator, const char *why);
 /* Stops the job in order: a common step, a copy set of it in files, then "stopped" in the record; all are told to end.
  * A coordinator with `resume` goes on from there later. Said again, or at the end of the job, nothing. `at_once`:
  * without a new copy set; what is not in files is lost. */
@@ -142,6 +147,8 @@ struct tm_coordinator_view {
     size_t leases; /* workers and agents that hold one */
     size_t workers;
     const char *waiting;               /* what it waits for, in words; "" */
+    const char *trouble;               /* with files that cannot be written or read, in words; "" */
+    bool trouble_full;                 /* because a disk is full */
     const struct tm_step_loss *losses; /* of the last steps that were told, by step; borrowed until the next event */
     size_t loss_count;
     uint32_t step_ms;         /* of the newest of them; 0: not known */
@@ -149,6 +156,7 @@ struct tm_coordinator_view {
     const char *kernel_class; /* the first worker's, and so the job's; "": none has joined */
     enum tm_job_state state;
     uint64_t stopped_step; /* TM_JOB_STOPPED: from which it can go on */
+    bool gave_up;          /* TM_JOB_STOPPED: not by order, but because it could not go on */
     uint32_t want_spot;    /* instances; what the cloud is told */
     uint32_t want_on_demand;
     uint64_t spot_microusd_h; /* now; 0: not known */

@@ -196,6 +196,8 @@ void tm_run_status_write(const struct tm_run_status *s, struct tm_jsonout *json)
     tm_jsonout_string(json, "state", tm_job_state_name(s->state));
     tm_jsonout_string(json, "reason", s->reason);
     write_output(s, json);
+    tm_jsonout_string(json, "trouble", s->trouble);
+    tm_jsonout_bool(json, "gave_up", s->gave_up);
     tm_jsonout_bool(json, "live", s->live);
     count(json, "sequence", s->sequence);
     tm_jsonout_integer(json, "utc_ms", s->utc_ms);
@@ -484,6 +486,8 @@ static int read_all(struct reading *r, json_t *root, struct tm_run_status *s)
     read_job(r, root, &s->job);
     s->state = (enum tm_job_state)name_of(r, root, "state", TM_JOB_FAILED + 1, state_name);
     text_of(r, root, "reason", s->reason, sizeof s->reason);
+    text_of(r, root, "trouble", s->trouble, sizeof s->trouble);
+    s->gave_up = bool_of(r, root, "gave_up");
     s->live = bool_of(r, root, "live");
     s->sequence = count_of(r, root, "sequence");
     s->utc_ms = integer_of(r, root, "utc_ms");

@@ -22,6 +22,7 @@
  *   losses        instances that were taken away, announced (there was a notice) or not; not those given back.
  *                 Where no cloud tells of instances, workers that came and were lost are counted instead
  *   worker losses worker processes that were lost, for whatever reason, whether they came back or not
+ *   trouble       files that cannot be written or read now; no event, and none once all is over
  *   bill          by the cloud's own count, of all instances that ever were
  *   on demand     what the same instance-seconds cost at the on-demand price
  *   state hash    XXH3-128 over the hashes of all layers' state, by layer, of the copy set made at the last step
@@ -103,8 +104,10 @@ struct tm_run_spread {
 struct tm_run_status {
     struct tm_run_job job;
     enum tm_job_state state;
-    char reason[TM_STATUS_TEXT_MAX]; /* of the state, or what is waited for; "" */
-    struct tm_last_lines output;     /* TM_JOB_FAILED: the last that the worker wrote that ended it; safe to print */
+    char reason[TM_STATUS_TEXT_MAX];  /* of the state, or what is waited for; "" */
+    char trouble[TM_STATUS_TEXT_MAX]; /* with files that cannot be written or read now, though it goes on; "" */
+    bool gave_up;                     /* TM_JOB_STOPPED: not by order, but because it could not go on */
+    struct tm_last_lines output;      /* TM_JOB_FAILED: the last that the worker wrote that ended it; safe to print */
     char output_file[TM_STATUS_TEXT_MAX]; /* where all of it is, below the state folder; "": not known */
     bool live;                            /* a coordinator said so; else: the record's last word */
     uint64_t sequence;                    /* of the last event */

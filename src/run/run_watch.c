@@ -500,6 +500,7 @@ static int take_body(struct tm_run_watch *watch, const Tmw__RecordEvent *event, 
     case TMW__RECORD_EVENT__BODY_STATE:
         set_state(watch, at_ms, (enum tm_job_state)event->state->state);
         copy_text(s->reason, sizeof s->reason, event->state->reason);
+        s->gave_up = event->state->gave_up;
         return 0;
     case TMW__RECORD_EVENT__BODY_JOB:
         take_job(watch, event->job);
@@ -572,6 +573,12 @@ int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_vi
     if (view->state != s->state) set_state(watch, utc_ms, view->state);
     const char *why = view->phase == TM_COORDINATOR_FAILED ? view->failure : view->waiting;
     if (s->state != TM_JOB_STOPPED && s->state != TM_JOB_STOPPING) copy_text(s->reason, sizeof s->reason, why);
+    char trouble[TM_STATUS_TEXT_MAX];
+    (void)snprintf(
+        trouble, sizeof trouble, "%s%s%s", view->trouble,
+        view->trouble_full && s->state == TM_JOB_TRAINING && s->committed < s->job.steps ? "; training goes on" : "",
+        view->trouble_full ? "; free some room" : "");
+    copy_text(s->trouble, sizeof s->trouble, trouble);
     bool runs = view->phase == TM_COORDINATOR_RUNNING || view->phase == TM_COORDINATOR_DRAINING ||
                 view->phase == TM_COORDINATOR_FINISHED;
     if (runs && view->applied > s->committed) committed(watch, utc_ms, view->applied);

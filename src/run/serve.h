@@ -22,6 +22,7 @@ struct tm_coordinator_service {
     struct tm_run_hook hook;
     void (*bound)(void *context, const char *address); /* told where it listens, once; NULL: nobody */
     void *context;
+    bool unrecorded; /* out: the job has ended, but a full disk kept its last events or its last manifest from files */
 };
 
 /* Runs until the job is finished, stopped or has failed and its workers have gone, or *stop is 2. */

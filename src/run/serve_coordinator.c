@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WAIT_MS = 20, TICK_MS = 50, FLUSH_MS = 1000, LAST_WORDS_MS = 3000 };
+enum { WAIT_MS = 20, TICK_MS = 50, FLUSH_MS = 1000, LAST_WORDS_MS = 3000, LAST_FILES_MS = 30000 };
 enum { OWNER_LOOK_MS = 1000 };
 
 struct service {
@@ -24,7 +24,9 @@ struct service {
     struct tm_tls *tls;
     struct tm_outbox out;
     struct tm_set_manifests manifests;
-    int failed; /* the record's error: nothing more may be done */
+    int failed;  /* nothing more may be done */
+    bool stuck;  /* the record cannot be written now */
+    bool untold; /* nor could the address be */
     struct tm_error error;
     int64_t done_ms;   /* -1: the job is not finished */
     int64_t looked_ms; /* for the owner */
@@ -45,10 +47,93 @@ static int64_t now_ms(const struct service *s)
 
 /* ---- actions, in order; one that must be on disk stops the rest if it is not ---- */
 
-static void put_event(struct service *s, const void *data, size_t length, bool sync)
+static void carry_out(struct service *s);
+
+static bool is_full(int rc)
 {
-    s->failed = tm_record_append(s->record, data, length, sync, &s->error);
-    if (s->failed == 0) s->tap.sequence = tm_record_last(s->record);
+    return rc == -(int)TM_EFULL || rc == -(int)TM_EIO;
+}
+
+static void note(struct service *s, const char *what)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__NoteEvent body = TMW__NOTE_EVENT__INIT;
+    char text[TM_MESSAGE_STRING_MAX + 1];
+    struct tm_text packed;
+    (void)snprintf(text, sizeof text, "%.*s", TM_MESSAGE_STRING_MAX, what);
+    body.what = text;
+    event.at_ms = s->env->now_ms(s->env);
+    event.body_case = TMW__RECORD_EVENT__BODY_NOTE;
+    event.note = &body;
+    tm_text_init(&packed, TM_MESSAGE_BYTES_MAX);
+    tm_record_event_pack(&event, &packed);
+    if (tm_text_status(&packed, NULL) == 0) (void)tm_record_append(s->record, packed.data, packed.length, false, NULL);
+    tm_text_deinit(&packed);
+    s->tap.sequence = tm_record_last(s->record);
+}
+
+/* The note is what is tried to be written until there is room. */
+static void set_stuck(struct service *s, bool stuck)
+{
+    char text[TM_ERROR_TEXT_MAX + 64];
+    if (stuck == s->stuck) return;
+    s->stuck = stuck;
+    (void)snprintf(text, sizeof text, "%s; training goes on; free some room", s->error.text);
+    if (stuck) tm_log(TM_LOG_WARN, "%s", text);
+    note(s, stuck ? text : "there is room on the disk again: the record is whole");
+    tm_coordinator_record_stuck(s->coordinator, stuck ? s->error.text : NULL);
+}
+
+static void flush(struct service *s)
+{
+    int rc = tm_record_flush(s->record, &s->error);
+    if (rc == 0 || is_full(rc))
+        set_stuck(s, rc != 0);
+    else
+        s->failed = rc;
+}
+
+static int make_coordinator(struct service *s, struct tm_error *e)
+{
+    struct tm_coordinator_options options = s->given->coordinator;
+    if (options.incarnation == 0) options.incarnation = s->env->random_u64(s->env) | 1;
+    options.random_seed = s->env->random_u64(s->env);
+    s->coordinator = tm_coordinator_create(&options, &s->given->decider);
+    return s->coordinator == NULL ? tm_error_nomem(e) : 0;
+}
+
+static int reload_event(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
+{
+    struct service *s = context;
+    (void)sequence;
+    return tm_coordinator_load(s->coordinator, event, e);
+}
+
+/* An event that had to be in the record is not: what was to follow it must not happen. The state machine goes back to
+ * what the record says, as after a restart; whoever is here joins again within moments, and trains on. */
+static void revive(struct service *s)
+{
+    tm_outbox_clear(&s->out);
+    tm_coordinator_destroy(s->coordinator);
+    s->coordinator = NULL;
+    s->failed = make_coordinator(s, &s->error);
+    if (s->failed == 0) s->failed = tm_run_record_read(s->record, 0, SIZE_MAX, reload_event, s, &s->error);
+    if (s->failed != 0) return;
+    s->stopping = 0; /* it is told again */
+    s->stuck = false;
+    set_stuck(s, true);
+    tm_coordinator_begin(s->coordinator, now_ms(s), s->env->now_ms(s->env), &s->out);
+    carry_out(s);
+}
+
+/* False: it is not in the record, and nothing may follow. */
+static bool put_event(struct service *s, const void *data, size_t length, bool sync)
+{
+    int rc = tm_record_append(s->record, data, length, sync, &s->error);
+    if (rc == 0) s->tap.sequence = tm_record_last(s->record);
+    if (rc != 0 && !is_full(rc)) s->failed = rc;
+    if (sync && rc == 0) set_stuck(s, false);
+    return rc == 0;
 }
 
 static void carry_out(struct service *s)
@@ -61,8 +146,9 @@ static void carry_out(struct service *s)
             tm_links_send(s->links, &action->to, NULL, data, action->length); /* they connect to us */
             break;
         case TM_COORDINATOR_RECORD:
-            put_event(s, data, action->length, action->number != 0);
-            break;
+            if (put_event(s, data, action->length, action->number != 0)) break;
+            if (s->failed == 0) revive(s);
+            return;
         case TM_COORDINATOR_MANIFEST:
             s->failed = tm_set_manifests_put(&s->manifests, action->number, data, action->length, &s->error);
             break;
@@ -160,20 +246,33 @@ static void tell_job(struct service *s)
     tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
     tm_run_job_pack(job, s->env->now_ms(s->env), &text);
     s->failed = tm_text_status(&text, &s->error);
-    if (s->failed == 0) put_event(s, text.data, text.length, false);
+    if (s->failed == 0) (void)put_event(s, text.data, text.length, false);
     tm_text_deinit(&text);
+}
+
+/* Where we listen; mostly the file says so already, from the one before us. */
+static void tell_address(struct service *s)
+{
+    char told[TM_ADDRESS_MAX + 1] = "";
+    struct tm_text text;
+    const char *address = tm_links_address(s->links);
+    tm_text_init(&text, sizeof told - 1);
+    bool same = s->env->file_read(s->env, s->given->address_file, &text, NULL) == 0 &&
+                strcmp(tm_text_string(&text), address) == 0;
+    tm_text_deinit(&text);
+    int rc = same ? 0 : s->env->file_write_private(s->env, s->given->address_file, address, strlen(address), &s->error);
+    if (is_full(rc) && !s->untold) tm_log(TM_LOG_WARN, "%s; it is tried again: free some room", s->error.text);
+    s->untold = is_full(rc);
+    if (rc != 0 && !s->untold) s->failed = rc;
 }
 
 static int start(struct service *s, struct tm_error *e)
 {
-    struct tm_coordinator_options options = s->given->coordinator;
-    if (options.incarnation == 0) options.incarnation = s->env->random_u64(s->env) | 1;
-    options.random_seed = s->env->random_u64(s->env);
-    s->coordinator = tm_coordinator_create(&options, &s->given->decider);
     s->watch = tm_run_watch_create();
-    if (s->coordinator == NULL || s->watch == NULL) return tm_error_nomem(e);
+    int rc = s->watch == NULL ? tm_error_nomem(e) : make_coordinator(s, e);
+    if (rc != 0) return rc;
     s->tap = (struct tm_run_tap){.self = s, .status = tap_status, .events = tap_events, .stop = tap_stop};
-    int rc = tm_record_open(s->given->record, &s->record, e);
+    rc = tm_record_open(s->given->record, &s->record, e);
     if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
     if (rc == 0) rc = tm_set_manifests_mend(&s->manifests, e);
     if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
@@ -182,9 +281,10 @@ static int start(struct service *s, struct tm_error *e)
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
     if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
-    if (rc == 0 && s->given->address_file != NULL) {
-        const char *address = tm_links_address(s->links);
-        rc = s->env->file_write_private(s->env, s->given->address_file, address, strlen(address), e);
+    if (rc == 0 && s->given->address_file != NULL) tell_address(s);
+    if (rc == 0 && s->failed != 0) {
+        rc = s->failed;
+        if (e != NULL) *e = s->error;
     }
     return rc;
 }
@@ -220,7 +320,9 @@ static void heed_stop(struct service *s)
 static bool ends(struct service *s)
 {
     if (s->failed != 0 || is_alone(s)) return true;
-    if (s->done_ms < 0 || (s->manifests.waiting_set != 0 && s->stopping < 2)) return false; /* who reads the result? */
+    if (s->done_ms < 0) return false;
+    bool waits = s->manifests.waiting_set != 0 && s->stopping < 2; /* who reads the result? */
+    if (waits && now_ms(s) - s->done_ms <= LAST_FILES_MS) return false;
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
 }
@@ -246,8 +348,9 @@ static void loop(struct service *s)
         }
         if (s->failed == 0 && ticked_ms - flushed_ms >= FLUSH_MS) {
             flushed_ms = ticked_ms;
-            s->failed = tm_record_flush(s->record, &s->error);
+            flush(s);
             (void)tm_set_manifests_retry(&s->manifests);
+            if (s->untold) tell_address(s);
         }
         serve_hook(s);
         heed_stop(s);
@@ -262,6 +365,8 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     int rc = start(&s, e);
     if (rc == 0) {
         loop(&s);
+        if (s.failed == 0) flush(&s);
+        service->unrecorded = s.stuck || s.manifests.waiting_set != 0;
         if (s.alone && s.failed == 0) rc = tm_error_set(e, TM_EPEER, "the program that runs this job is gone");
         if (s.failed != 0) {
             rc = s.failed;

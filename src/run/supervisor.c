@@ -91,6 +91,11 @@ static int coordinator_ended(struct tm_supervisor *s, int status, struct tm_erro
         s->ended = true;
         return 0;
     }
+    if (status == TM_COORDINATOR_UNRECORDED)
+        return tm_error_set(e, TM_EFULL,
+                            "disk full: the run has ended, but its last events or its last copy set could not be "
+                            "written to %s; what is there is kept: free some room, then go on with --resume",
+                            s->options.driver.dir);
     s->failures = now_ms(s) - s->started_ms < STEADY_MS ? s->failures + 1 : 1;
     bool by_itself = status < 128; /* else a signal ended it: that is no fault of its own */
     if (by_itself && (s->failures >= FAILURES_MAX || status == 2)) {

@@ -13,6 +13,9 @@
 #include "run/cloud_driver.h"
 #include "run/state_folder.h"
 
+/* A coordinator's exit status: the job has ended, but a full disk kept its last events from the record. */
+enum { TM_COORDINATOR_UNRECORDED = 5 };
+
 struct tm_supervisor_options {
     struct tm_cloud_driver_options driver;
     const char *program;                  /* path of tidemill itself, borrowed as all texts */

@@ -47,13 +47,15 @@ static void take_out(struct tm_copy_files *files, struct order *order)
 }
 
 static void put(struct tm_copy_files *files, const struct order *order, const char *path,
-                struct tm_copy_file_done *done)
+                struct tm_copy_file_done *done, struct tm_error *e)
 {
-    struct tm_error e;
     bool direct = true;
-    int rc = tm_copy_file_write(files->env, path, &order->name, order->block, &direct, &e);
+    int rc = tm_copy_file_write(files->env, path, &order->name, order->block, &direct, e);
     done->written = rc == 0;
-    if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not stored: %s", e.text);
+    done->full = rc == -(int)TM_EFULL;
+    if (rc == -(int)TM_EFULL) (void)tm_error_set(e, TM_EFULL, "disk full: %s cannot be written", path);
+    if (rc != 0) done->trouble = e->text;
+    if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not stored: %s", e->text);
     if (rc == 0 && !direct && !atomic_exchange(&files->told_buffered, true))
         tm_log(TM_LOG_WARN,
                "%s: the file system does not do O_DIRECT: copies go through the page cache, which is slower",
@@ -61,20 +63,32 @@ static void put(struct tm_copy_files *files, const struct order *order, const ch
 }
 
 static void get(struct tm_copy_files *files, const struct order *order, const char *path,
-                struct tm_copy_file_done *done)
+                struct tm_copy_file_done *done, struct tm_error *e)
 {
-    struct tm_error e;
-    done->file = tm_copy_file_read(files->env, path, order->name.size, order->pool, &e);
-    if (done->file.state != TM_COPY_FILE_GOOD) tm_log(TM_LOG_WARN, "a copy is not read: %s", e.text);
+    uint64_t newest = 0;
+    done->file = tm_copy_file_read(files->env, path, order->name.size, order->pool, e);
+    if (done->file.state == TM_COPY_FILE_GOOD) return;
+    tm_log(TM_LOG_WARN, "a copy is not read: %s", e->text);
+    /* Where there are whole sets, `newest` names one. If it is not there, the file is not damaged: the folder is. */
+    struct tm_error why;
+    int rc = tm_copy_newest_set(files->env, files->folder, &newest, &why);
+    if (done->file.state == TM_COPY_FILE_BAD && rc != 0 && rc != -(int)TM_EINPUT) {
+        done->file.state = TM_COPY_FILE_LATER;
+        (void)tm_error_set(e, TM_EIO, "the folder for copies is not what it was: %s", why.text);
+    }
+    if (done->file.state == TM_COPY_FILE_LATER) done->trouble = e->text;
 }
 
 static void carry_out(struct tm_copy_files *files, struct order *order)
 {
     char path[FOLDER_MAX + 128];
-    struct tm_copy_file_done done = {.set = order->name.set, .layer = order->name.layer, .is_put = order->is_put};
+    struct tm_error e = {.text = ""};
+    struct tm_copy_file_done done = {
+        .set = order->name.set, .layer = order->name.layer, .is_put = order->is_put, .trouble = ""};
     tm_copy_file_path(files->folder, order->name.set, order->name.layer, path, sizeof path);
-    if (order->is_put && files->folder[0] != '\0') put(files, order, path, &done);
-    if (!order->is_put) get(files, order, path, &done);
+    if (order->is_put && files->folder[0] != '\0') put(files, order, path, &done, &e);
+    if (order->is_put && files->folder[0] == '\0') done.trouble = "this worker was given no folder for copies";
+    if (!order->is_put) get(files, order, path, &done, &e);
     take_out(files, order);
     files->done(files->context, &done);
     tm_block_release(order->block);

@@ -16,6 +16,8 @@ struct tm_copy_file_done {
     bool is_put;
     bool written;             /* a put: it is stored */
     struct tm_copy_file file; /* a get; its block is the receiver's to release */
+    bool full;                /* a put: there is no room for it */
+    const char *trouble;      /* borrowed: why it could not be written, or not be read now; "": it could */
 };
 /* By one of the threads, which holds nothing. It may ask for more. */
 typedef void (*tm_copy_files_done_f)(void *context, const struct tm_copy_file_done *done);

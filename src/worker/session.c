@@ -303,6 +303,7 @@ static void on_file(void *context, const struct tm_copy_file_done *done)
     struct tidemill *t = context;
     (void)pthread_mutex_lock(&t->lock);
     if (alive(t)) {
+        tm_worker_file_trouble(t->worker, done->full, done->trouble);
         if (done->is_put)
             tm_worker_file_put(t->worker, now_ms(t), done->set, done->layer, done->written, &t->out);
         else

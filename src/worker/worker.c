@@ -236,6 +236,8 @@ void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox 
     body.failure = w->failure;
     body.n_failure_lines = tm_last_lines_point(&w->failure_lines, lines);
     body.failure_lines = lines;
+    body.trouble = w->trouble;
+    body.trouble_full = w->trouble_full;
     body.copied_set = w->out.set;
     body.copy_missed = w->out.missed;
     TM_BODY(message, HEARTBEAT, heartbeat, &body);

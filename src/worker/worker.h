@@ -91,6 +91,9 @@ void tm_worker_held(struct tm_worker *worker, int64_t now_ms, uint64_t step, con
 void tm_worker_applied(struct tm_worker *worker, int64_t now_ms, uint64_t step, struct tm_outbox *out);
 void tm_worker_file_put(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
                         struct tm_outbox *out);
+/* Why the last file could not be written or read, in words; `full`: there is no room. "": it could. The coordinator is
+ * told. */
+void tm_worker_file_trouble(struct tm_worker *worker, bool full, const char *trouble);
 /* LATER: it will be asked for again. The caller keeps its share. */
 void tm_worker_file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer,
                         const struct tm_copy_file *file, struct tm_outbox *out);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { FILE_PATIENCE = 10 };
@@ -213,6 +214,14 @@ void tm_worker_file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint3
         target->sent_ms = now_ms;
     }
     if (part != NULL) tm_worker__copy_pump(w, now_ms, out); /* the next file's turn */
+}
+
+void tm_worker_file_trouble(struct tm_worker *w, bool full, const char *trouble)
+{
+    bool news = (w->trouble[0] != '\0') != (trouble[0] != '\0');
+    (void)snprintf(w->trouble, sizeof w->trouble, "%s", trouble);
+    w->trouble_full = full && trouble[0] != '\0';
+    if (news) w->heartbeat_now = true;
 }
 
 struct tm_block *tm_worker_file_block(struct tm_worker *w, uint64_t set, uint32_t layer, struct tm_copy_name *out_name)

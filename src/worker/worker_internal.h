@@ -226,6 +226,8 @@ struct tm_worker {
     struct told_loss losses[LOSSES_MAX]; /* oldest first */
     size_t loss_count;
     char failure[TM_MESSAGE_STRING_MAX + 1];
+    char trouble[TM_MESSAGE_STRING_MAX + 1]; /* with files; "": none */
+    bool trouble_full;
     struct tm_last_lines failure_lines; /* of more than one */
     uint64_t refused;                   /* the set a target had no room for */
 

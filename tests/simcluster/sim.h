@@ -345,6 +345,7 @@ struct sim {
     bool crash_before_manifest;
     bool full_before_manifest; /* for 5 s */
     bool fail_next_sync;
+    bool record_stuck; /* the coordinator knows that the disk is full */
     struct record_entry *record;
     size_t record_count, record_capacity, record_synced;
     struct stored_file *files;

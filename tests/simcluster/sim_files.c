@@ -208,6 +208,8 @@ static void stored(struct sim *sim, struct event *event)
     struct tm_outbox out;
     tm_outbox_init(&out);
     sim_memory_short(sim);
+    bool full = !good && sim->faults.files_full_ms > sim->now_ms;
+    tm_worker_file_trouble(node->worker, full, good ? "" : "a file cannot be written");
     tm_worker_file_put(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, good, &out);
     sim_memory_back(sim);
     sim_worker_actions(sim, node, &out);
@@ -250,6 +252,7 @@ static void have_read(struct sim *sim, struct event *event)
     struct tm_copy_file got = {.state = TM_COPY_FILE_LATER};
     if (files_readable(sim)) got = check(node, files_find(sim, event->b, (uint32_t)event->c));
     sim_memory_short(sim);
+    tm_worker_file_trouble(node->worker, false, got.state == TM_COPY_FILE_LATER ? "a file cannot be read" : "");
     tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, &got, &out);
     sim_memory_back(sim);
     tm_block_release(got.block);

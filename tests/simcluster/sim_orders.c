@@ -81,7 +81,9 @@ void orders_done(struct sim *sim)
     if (sim->stopped) return;
     sim->stopped = true;
     sim_trace(sim, "the job is stopped at step %llu", (ull)tm_coordinator_look(sim->coordinator).stopped_step);
-    sim_schedule(sim, sim->now_ms + sim->stop_for_ms, resume, 0, 0, 0, 0, NULL, 0);
+    /* One that gave up because of its files goes on when somebody has mended them. */
+    int64_t for_ms = tm_coordinator_look(sim->coordinator).gave_up ? 30000 : sim->stop_for_ms;
+    sim_schedule(sim, sim->now_ms + for_ms, resume, 0, 0, 0, 0, NULL, 0);
 }
 
 /* ---- the checker ---- */

@@ -45,6 +45,13 @@ static void without_files(struct sim *sim)
     sim->coordinator_options.copies_to_files = false;
 }
 
+static void long_copied(struct sim *sim)
+{
+    sim->steps = 240;
+    sim->coordinator_options.steps = 240;
+    sim->faults.until_ms = 300000;
+}
+
 static void long_job(struct sim *sim)
 {
     without_copies(sim);
@@ -80,6 +87,14 @@ static bool until_step(struct sim *sim, uint64_t step)
     for (int64_t end_ms = sim->now_ms + 200000; sim->now_ms < end_ms && sim->failure[0] == '\0'; for_ms(sim, 20))
         if (sim->highest_applied >= step) return true;
     sim_fail(sim, "scenario: step %llu is not reached", (ull)step);
+    return false;
+}
+
+static bool until_stopped(struct sim *sim)
+{
+    for (int64_t end_ms = sim->now_ms + 120000; sim->now_ms < end_ms && sim->failure[0] == '\0'; for_ms(sim, 10))
+        if (sim->stopped) return true;
+    sim_fail(sim, "scenario: the job does not stop");
     return false;
 }
 
@@ -304,6 +319,80 @@ static void silent_for_good(struct sim *sim)
         for_ms(sim, 20);
     expect(sim, sim->generation_count > before, "no new generation");
     expect(sim, sim->now_ms < cut_ms + 30000, "one that never comes back is waited for too long");
+}
+
+/* ---- disks ---- */
+
+static void fill_disks(struct sim *sim, int64_t for_ms)
+{
+    sim->faults.record_full_ms = sim->now_ms + for_ms;
+    sim->faults.files_full_ms = sim->now_ms + for_ms;
+}
+
+/* The disk is full for a while: training goes on. Then a worker is lost, which has to wait for the record. */
+static void disk_full(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 10);
+    uint64_t starts = sim->coordinator_starts;
+    uint64_t generation = tm_coordinator_look(sim->coordinator).generation;
+    fill_disks(sim, 30000);
+    for_ms(sim, 20000);
+    uint64_t reached = sim->highest_applied;
+    expect(sim, reached > 20, "training does not go on while the disk is full");
+    sim_worker_kill(sim, &sim->nodes[2]);
+    for_ms(sim, 9000);
+    expect(sim, sim->coordinator != NULL && tm_coordinator_look(sim->coordinator).generation == generation,
+           "a generation begins that the record cannot know");
+    expect(sim, sim->coordinator_starts <= starts + 1, "the coordinator begins anew again and again");
+    for_ms(sim, 10000);
+    expect(sim, sim->highest_applied > reached + 3, "training does not go on when there is room again");
+    expect(sim, sim->rolled_back == 0 && !sim->stopped, "steps are rolled back");
+}
+
+/* Only the disk for copies is full, and for long. */
+static void copies_full(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 10);
+    fault_files_full(sim, 300000);
+    until_step(sim, 220);
+    expect(sim, sim->rolled_back == 0 && !sim->stopped, "a full disk ends the job");
+    sim->faults.files_full_ms = 0;
+}
+
+static void disk_full_stop(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 20);
+    fill_disks(sim, 100000);
+    for_ms(sim, 2000);
+    orders_stop(sim, sim->now_ms, 60000, false);
+    int64_t asked_ms = sim->now_ms;
+    if (!until_stopped(sim)) return;
+    expect(sim, sim->now_ms - asked_ms < 60000, "a full disk keeps the job from stopping");
+}
+
+/* The last step is done, and there is no room for it: the job ends, and goes on when there is. */
+static void disk_full_at_the_end(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 55);
+    fill_disks(sim, 200000);
+    until_step(sim, 60);
+    if (!until_stopped(sim)) return;
+    expect(sim, tm_coordinator_look(sim->coordinator).gave_up, "it does not say that it gave up");
+    sim->faults.record_full_ms = sim->faults.files_full_ms = 0;
+}
+
+/* The folder for copies cannot be used at all: nothing would be durable, so the job ends, and says why. */
+static void folder_unusable(struct sim *sim)
+{
+    start_with(sim, 4);
+    sim->faults.files_down = true;
+    if (!until_stopped(sim)) return;
+    expect(sim, tm_coordinator_look(sim->coordinator).gave_up, "it does not say that it gave up");
+    sim->faults.files_down = false;
 }
 
 static void one_way_link(struct sim *sim)
@@ -578,14 +667,6 @@ static void wrong_prediction(struct sim *sim)
     expect(sim, sim->bottleneck == 0, "an even cluster is said to have a bottleneck");
 }
 
-static bool until_stopped(struct sim *sim)
-{
-    for (int64_t end_ms = sim->now_ms + 120000; sim->now_ms < end_ms && sim->failure[0] == '\0'; for_ms(sim, 10))
-        if (sim->stopped) return true;
-    sim_fail(sim, "scenario: the job does not stop");
-    return false;
-}
-
 static void stop_and_go_on(struct sim *sim)
 {
     start_with(sim, 4);
@@ -830,6 +911,11 @@ const struct scenario scenarios[] = {
     {"all-still", "everything stands still for 10 s, then goes on", NULL, all_stand_still},
     {"silent", "a member with the newest steps is not heard for 10 s, or does not hear", NULL, silent_member},
     {"silent-for-good", "it never comes back, and nobody says that it is dead", NULL, silent_for_good},
+    {"disk-full", "the disk is full for a while: training goes on", NULL, disk_full},
+    {"copies-full", "the disk for copies is full for long", long_copied, copies_full},
+    {"disk-full-stop", "the job is stopped while the disk is full", NULL, disk_full_stop},
+    {"disk-full-end", "the last step is done while the disk is full", NULL, disk_full_at_the_end},
+    {"folder-unusable", "the folder for copies cannot be written", NULL, folder_unusable},
     {"one-way-link", "a link is cut one way", NULL, one_way_link},
     {"old-duplicates", "messages of an old generation come again", without_copies, old_duplicates},
     {"clock-jumps", "the clock jumps by hours", NULL, clock_jumps},

@@ -596,6 +596,7 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
     tm_set_manifests_deinit(&sim->manifests);
     sim->crash_after_actions = -1;
     sim->coordinator_paused_ms = 0;
+    sim->record_stuck = false; /* the next one finds out for itself */
     sim_record_left(sim, disk_lost);
     sim_coordinator_start_in(sim, back_in_ms);
 }
@@ -605,13 +606,24 @@ static bool record_full(const struct sim *sim)
     return sim->faults.record_full_ms > sim->now_ms;
 }
 
-/* Once a second the program writes what it had no need to sync. */
+/* Once a second the program writes what it had no need to sync. What cannot be written waits in its memory. */
 static void flush(struct sim *sim)
 {
-    if (record_full(sim) && sim->record_count > sim->record_synced)
-        sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
-    else
-        files_retry(sim);
+    sim->record_stuck = record_full(sim) && (sim->record_stuck || sim->record_count > sim->record_synced);
+    tm_coordinator_record_stuck(sim->coordinator, sim->record_stuck ? "the disk is full" : NULL);
+    files_retry(sim);
+}
+
+/* What had to be in the record is not: the program goes back to what the record says, in one process. */
+static void revive(struct sim *sim)
+{
+    sim_trace(sim, "the record cannot be written: the coordinator begins anew");
+    record_cut(sim, sim->record_count - 1);
+    tm_coordinator_destroy(sim->coordinator);
+    sim->coordinator = NULL;
+    tm_set_manifests_deinit(&sim->manifests);
+    sim->record_stuck = true;
+    sim_coordinator_start(sim);
 }
 
 void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
@@ -640,9 +652,18 @@ void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
                 check_record(sim, tm_outbox_data(out, action), action->length);
                 break;
             }
-            if (sim->fail_next_sync || record_full(sim)) { /* the program ends, and is started again */
+            if (sim->record_stuck && record_full(sim)) {
+                sim_fail(sim, "stuck: something happens that has to be in the record, which cannot be written");
+                return;
+            }
+            if (record_full(sim)) {
+                revive(sim);
+                return;
+            }
+            sim->record_stuck = false;
+            if (sim->fail_next_sync) { /* the program ends, and is started again */
                 size_t written = sim->record_count;
-                sim->fault_kinds[FAULT_SYNC_FAILED] += sim->fail_next_sync;
+                sim->fault_kinds[FAULT_SYNC_FAILED]++;
                 sim->fail_next_sync = false;
                 sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
                 if (sim->record_count == written) /* it reached the disk all the same: so it was */
@@ -789,6 +810,7 @@ void sim_coordinator_start(struct sim *sim)
     sim->coordinator = tm_coordinator_create(&sim->coordinator_options, &decider);
     files_open(sim);
     int rc = sim->coordinator == NULL ? -(int)TM_ENOMEM : load_all(sim, &e);
+    if (rc == 0 && sim->record_stuck) tm_coordinator_record_stuck(sim->coordinator, "the disk is full");
     if (rc == 0) tm_coordinator_begin(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
     sim_memory_back(sim);
     sim->rent_off_ms = sim->now_ms; /* nobody could order before */

@@ -94,7 +94,7 @@ static void test_the_nth_write_fails(void **state)
     tm_text_init(&out, 100);
     tm_env_virtual_fail_write_at(env, 2);
     assert_int_equal(env->file_write(env, "/a", "old", 3, &e), 0);
-    assert_int_equal(env->file_write(env, "/a", "new", 3, &e), -(int)TM_EIO);
+    assert_int_equal(env->file_write(env, "/a", "new", 3, &e), -(int)TM_EFULL);
     assert_error_has(e, "writing /a: No space left on device");
     assert_int_equal(env->file_read(env, "/a", &out, &e), 0);
     assert_string_equal(tm_text_string(&out), "old");

@@ -45,7 +45,7 @@ static void test_errno_becomes_a_code(void **state)
     } rows[] = {
         {ENOENT, TM_ENOTFOUND, "opening x: No such file or directory"},
         {EACCES, TM_EIO, "opening x: Permission denied"},
-        {ENOSPC, TM_EIO, "opening x: No space left on device"},
+        {ENOSPC, TM_EFULL, "opening x: No space left on device"},
         {ENOMEM, TM_ENOMEM, "opening x: Cannot allocate memory"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

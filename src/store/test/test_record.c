@@ -3,9 +3,11 @@
 #include "store/record.h"
 #include "wire/message.h"
 
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,6 +138,46 @@ static void test_reading_a_part(void **state)
     tm_tempdir_remove(&dir);
 }
 
+/* Written by a child, whose files may not grow for a while, as if the disk were full. */
+static int write_through_a_full_disk(const char *path)
+{
+    struct tm_record *record = NULL;
+    struct tm_error e = {0};
+    struct rlimit whole = {RLIM_INFINITY, RLIM_INFINITY};
+    struct rlimit none = {1, RLIM_INFINITY};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    if (getrlimit(RLIMIT_FSIZE, &whole) != 0 || tm_record_open(path, &record, &e) != 0) return 1;
+    if (append(record, 1, true, &e) != 0 || setrlimit(RLIMIT_FSIZE, &none) != 0) return 2;
+    if (append(record, 2, false, &e) != 0 || tm_record_flush(record, &e) != -(int)TM_EFULL) return 3;
+    if (strstr(e.text, "disk full") == NULL || strstr(e.text, path) == NULL) return 4;
+    if (append(record, 99, true, &e) != -(int)TM_EFULL || append(record, 3, false, &e) != 0) return 5;
+    uint64_t seen = 0;
+    if (tm_record_last(record) != 3 || tm_record_each(record, 0, SIZE_MAX, count_up, &seen, &e) != 0) return 6;
+    if (seen != 3 || setrlimit(RLIMIT_FSIZE, &whole) != 0) return 7;
+    if (tm_record_flush(record, &e) != 0 || append(record, 4, true, &e) != 0) return 8;
+    if (setrlimit(RLIMIT_FSIZE, &none) != 0 || append(record, 5, false, &e) != 0) return 9;
+    tm_record_close(record); /* what waits is lost */
+    struct tm_record *again = NULL;
+    if (tm_record_open(path, &again, &e) != 0) return 10; /* one that is there can be opened */
+    if (tm_record_last(again) != 4) return 11;
+    return 0;
+}
+
+static void test_full_disk(void **state)
+{
+    (void)state;
+    struct tm_tempdir dir;
+    tm_tempdir_make(&dir);
+    const char *path = tm_tempdir_path(&dir, "job.record");
+    pid_t child = fork();
+    if (child == 0) _exit(write_through_a_full_disk(path));
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(read_all(path), 4);
+    tm_tempdir_remove(&dir);
+}
+
 static void test_damage(void **state)
 {
     (void)state;
@@ -172,4 +214,5 @@ static void test_damage(void **state)
     tm_tempdir_remove(&dir);
 }
 
-TM_TEST_MAIN(TM_TEST(test_comes_back), TM_TEST(test_killed), TM_TEST(test_reading_a_part), TM_TEST(test_damage))
+TM_TEST_MAIN(TM_TEST(test_comes_back), TM_TEST(test_killed), TM_TEST(test_reading_a_part), TM_TEST(test_full_disk),
+             TM_TEST(test_damage))

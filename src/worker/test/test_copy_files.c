@@ -3,6 +3,7 @@
 #include "worker/copy_files.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LAYERS = 24, SIZE = 5000 };
@@ -13,6 +14,8 @@ struct seen {
     size_t count;
     size_t good;
     size_t later;
+    bool full;
+    char trouble[300]; /* the last's */
 };
 
 static void on_done(void *context, const struct tm_copy_file_done *done)
@@ -25,6 +28,8 @@ static void on_done(void *context, const struct tm_copy_file_done *done)
     seen->count++;
     seen->good += good;
     seen->later += !done->is_put && done->file.state == TM_COPY_FILE_LATER;
+    seen->full = done->full;
+    (void)snprintf(seen->trouble, sizeof seen->trouble, "%.299s", done->trouble);
     (void)pthread_cond_signal(&seen->changed);
     (void)pthread_mutex_unlock(&seen->lock);
     tm_block_release(done->file.block);
@@ -62,14 +67,25 @@ static void test_many_at_once(void **state)
     assert_int_equal(seen.good, LAYERS);
     for (uint32_t l = 0; l < LAYERS; l++)
         tm_copy_files_get(files, 3, l, SIZE, pool);
-    tm_copy_files_get(files, 4, 0, SIZE, pool); /* of a set that is not there */
-    await(&seen, 2 * LAYERS + 1);
+    await(&seen, 2 * LAYERS);
     assert_int_equal(seen.good, 2 * LAYERS);
-    assert_int_equal(seen.later, 0);
+    assert_string_equal(seen.trouble, "");
+    /* A file that is not there is damage, but not where the folder itself is not what it was. */
+    tm_copy_files_get(files, 4, 0, SIZE, pool);
+    await(&seen, 2 * LAYERS + 1);
+    assert_int_equal(seen.later, 1);
+    assert_non_null(strstr(seen.trouble, "the folder for copies is not what it was: /copies"));
+    assert_int_equal(env->file_write(env, "/copies/newest", "3\n", 2, NULL), 0);
+    tm_copy_files_get(files, 4, 0, SIZE, pool);
+    await(&seen, 2 * LAYERS + 2);
+    assert_int_equal(seen.later, 1);
+    assert_string_equal(seen.trouble, "");
     tm_env_virtual_fail_write_at(env, 1);
     put(files, pool, 0);
-    await(&seen, 2 * LAYERS + 2);
+    await(&seen, 2 * LAYERS + 3);
     assert_int_equal(seen.good, 2 * LAYERS);
+    assert_true(seen.full);
+    assert_string_equal(seen.trouble, "disk full: /copies/set-3/layer-0.tmcopy cannot be written");
     tm_copy_files_destroy(files);
     tm_block_pool_destroy(pool);
     tm_env_virtual_destroy(env);
