@@ -208,7 +208,9 @@ static void acknowledge(struct tm_coordinator *c, const struct known *k, uint64_
     body.generation = c->phase == TM_COORDINATOR_REBUILDING ? 0 : c->generation;
     bool drains = c->phase == TM_COORDINATOR_DRAINING || c->phase == TM_COORDINATOR_STOPPING;
     body.drain_step = drains ? c->drain_step : 0;
-    body.keep_all = c->phase == TM_COORDINATOR_REBUILDING || c->phase == TM_COORDINATOR_COLLECTING;
+    /* Until a generation has started, what it is to start from may yet be found damaged. */
+    body.keep_all = c->phase == TM_COORDINATOR_REBUILDING || c->phase == TM_COORDINATOR_COLLECTING ||
+                    c->phase == TM_COORDINATOR_ASSIGNED;
     body.n_keep = tm_coord__kept(c, keep);
     body.keep = keep;
     body.newest_set = c->newest_set;

@@ -372,6 +372,8 @@ static void other_job(struct sim *sim)
     struct node *node = sim_add_instance(sim);
     if (node == NULL || !fault_comes(sim, FAULT_JOB_DIFFERS)) return;
     node->other_job = true;
+    sim_schedule(sim, sim->now_ms + 20000 + (int64_t)tm_random_below(&sim->odd, 40000), taken, node->id, 0, 0, 0, NULL,
+                 0); /* somebody sees why it is refused */
 }
 
 /* Rarer than the others, and longer. From dice of their own, so that a seed without them is what it was. */

@@ -109,6 +109,20 @@ static bool env_exists(struct tm_env *env, const char *path)
     return files_readable(sim) && read_path(path, &set, &layer) && files_find(sim, set, layer) != NULL;
 }
 
+/* Manifests alone: nobody asks for more. */
+static int env_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e)
+{
+    const struct sim *sim = env->self;
+    int rc = files_readable(sim) ? 0 : tm_error_set(e, TM_EIO, "%s: Input/output error", path);
+    for (size_t i = 0; rc == 0 && i < sim->file_count; i++) {
+        char name[64];
+        if (sim->files[i].layer != (uint32_t)MANIFEST) continue;
+        (void)snprintf(name, sizeof name, "set-%llu.manifest", (unsigned long long)sim->files[i].set);
+        rc = take(context, sim->files[i].set == 0 ? "newest" : name, e);
+    }
+    return rc;
+}
+
 /* A set whose manifest goes is dropped. */
 static int env_remove(struct tm_env *env, const char *path, struct tm_error *e)
 {
@@ -132,6 +146,7 @@ void files_open(struct sim *sim)
                                      .file_write_private = env_write,
                                      .file_read = env_read,
                                      .file_exists = env_exists,
+                                     .folder_each = env_each,
                                      .file_remove = env_remove};
     tm_set_manifests_init(&sim->manifests, &sim->files_env, "copies", sim->layers);
 }
