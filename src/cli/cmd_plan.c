@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/jsonout.h"
 #include "base/number.h"
+#include "base/paths.h"
 #include "base/suggest.h"
 #include "base/table.h"
 #include "base/units.h"
@@ -580,6 +581,7 @@ static int emit(struct plan *plan, struct tm_error *e)
     struct tm_emit what = {.request = &plan->request,
                            .answer = &plan->result.answers[0],
                            .job = plan->has_job ? &plan->job : NULL,
+                           .file = plan->has_job ? tm_path_base(plan->cli->arguments[0]) : NULL,
                            .model = tm_given_text(plan->cli, "model"),
                            .profile = tm_given_text(plan->cli, "profile")};
     struct tm_jsonout json;
