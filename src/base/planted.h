@@ -38,6 +38,8 @@
     X(layer_unowned, "a worker drops the last layer when it starts")                                                   \
     X(sample_lost, "the toy engine leaves out a micro-batch of the last pipeline")                                     \
     X(bill_wrong, "what an instance that ended has cost is forgotten")                                                 \
+    X(unnamed_runs, "an instance that the cloud does not name any more runs for ever")                                 \
+    X(redone_untold, "a restarted coordinator does not know how far the job was")                                      \
     X(zones_ignored, "copies go to any zone")                                                                          \
     X(anchors_last, "copies go to anchors only when there is nobody else")                                             \
     X(follow_wrong, "a follower applies gradients wrongly")                                                            \

@@ -39,11 +39,18 @@ const struct tm_option tm_coordinator_command_options[] = {
 enum { INTERVAL_S = 60 };
 
 static volatile int stopping;
+static volatile int alone;
 
 static void on_term(int number)
 {
     (void)number;
     stopping++;
+}
+
+static void on_alone(int number)
+{
+    (void)number;
+    alone = 1;
 }
 
 /* Paths and texts that the service borrows. */
@@ -137,6 +144,7 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
         .tls_folder = place->use_tls ? place->tls : NULL,
         .address_file = place->address,
         .owner_dir = place->dir,
+        .alone = &alone,
         .stop = &stopping,
         .bound = place->by_hand && !cli->quiet ? say_bound : NULL,
         .context = place};
@@ -261,6 +269,7 @@ static int serve_by_hand(struct tm_cli *cli, struct place *place, const struct t
 int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
 {
     struct sigaction action = {.sa_handler = on_term};
+    struct sigaction orphaned = {.sa_handler = on_alone};
     struct place place = {.dir = tm_given_text(cli, "state")};
     struct tm_coordinator_folder folder = {.tls = false};
     struct tm_run_settings settings;
@@ -268,7 +277,11 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
     (void)sigaction(SIGTERM, &action, NULL);
     if (cli->argument_count > 1 || (cli->argument_count == 0 && place.dir == NULL))
         return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill coordinator JOB.yaml");
-    if (of_run) (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (of_run) {
+        /* Not killed with the program that runs it: how far the job was is put down first. */
+        (void)sigaction(SIGHUP, &orphaned, NULL);
+        (void)prctl(PR_SET_PDEATHSIG, SIGHUP);
+    }
     int rc = of_run ? tm_state_check(place.dir, e)
                     : tm_coordinator_folder_make(cli, cli->argument_count > 0 ? cli->arguments[0] : NULL, &folder, e);
     if (rc != 0) return rc;

@@ -600,18 +600,18 @@ static int finish(struct run *run, struct tm_error *e)
 static int end_all(struct run *run, int rc, struct tm_error *e)
 {
     struct tm_error ending;
+    int closed = run->supervisor != NULL ? tm_supervisor_close(run->supervisor, &ending) : 0;
     tm_supervisor_destroy(run->supervisor);
     run->supervisor = NULL;
     if (run->cloud != NULL) {
-        int closed = run->cloud->destroy(run->cloud, &ending);
-        if (rc == 0 && closed != 0) {
-            rc = closed;
-            *e = ending;
-        }
+        int destroyed = run->cloud->destroy(run->cloud, closed == 0 ? &ending : NULL);
+        if (closed == 0) closed = destroyed;
     }
     run->cloud = NULL;
     show_output(run, true);
-    return rc;
+    if (rc != 0 || closed == 0) return rc;
+    *e = ending;
+    return closed;
 }
 
 static void free_all(struct run *run)

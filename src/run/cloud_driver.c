@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "run/run_tap.h"
 #include "run/state_folder.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
@@ -64,7 +65,7 @@ static int read_numbers(const char *line, size_t length, double *out, int max)
 
 static bool take_line(struct tm_cloud_account *account, const char *line, size_t length, bool first)
 {
-    double n[6];
+    double n[8];
     if (first && length > 19 && memcmp(line, "tidemill-account 1 ", 19) == 0) {
         if (read_numbers(line + 19, length - 19, n, 6) != 6) return false;
         *account = (struct tm_cloud_account){.time_ms = (int64_t)n[0],
@@ -73,13 +74,16 @@ static bool take_line(struct tm_cloud_account *account, const char *line, size_t
         return true;
     }
     if (first || length <= 9 || memcmp(line, "instance ", 9) != 0) return false;
-    if (account->here_count == TM_ACCOUNT_INSTANCES_MAX || read_numbers(line + 9, length - 9, n, 6) != 6) return false;
-    account->here[account->here_count++] = (struct tm_account_instance){.id = (uint64_t)n[0],
-                                                                        .start_ms = (int64_t)n[1],
-                                                                        .spot = n[2] != 0,
-                                                                        .announced = n[3] != 0,
-                                                                        .price_usd_h = n[4],
-                                                                        .bill_usd = n[5]};
+    int count = account->count == TM_ACCOUNT_INSTANCES_MAX ? -1 : read_numbers(line + 9, length - 9, n, 8);
+    if (count != 8 && count != 6) return false; /* six: of an earlier release, which told of those that were there */
+    account->list[account->count++] = (struct tm_account_instance){.id = (uint64_t)n[0],
+                                                                   .start_ms = (int64_t)n[1],
+                                                                   .spot = n[2] != 0,
+                                                                   .announced = n[3] != 0,
+                                                                   .price_usd_h = n[4],
+                                                                   .bill_usd = n[5],
+                                                                   .end_ms = count == 8 ? (int64_t)n[6] : 0,
+                                                                   .released = count == 8 && n[7] != 0};
     return true;
 }
 
@@ -109,23 +113,60 @@ int tm_cloud_account_read(struct tm_env *env, const char *dir, struct tm_cloud_a
     return rc;
 }
 
+/* Of an earlier program: what was there then ended at its last word at the latest. */
+static void end_those_before(struct tm_cloud_account *before)
+{
+    for (size_t i = 0; i < before->count; i++) {
+        if (before->list[i].end_ms != 0) continue;
+        before->list[i].end_ms = before->time_ms > 0 ? before->time_ms : 1;
+        before->list[i].released = true;
+    }
+}
+
+static bool is_told(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance)
+{
+    if (instance->arrived_ms < 0) return false; /* not there yet, or never was */
+    if (tm_instance_is_here(instance)) return true;
+    int64_t ago_ms = d->cloud->now_ms(d->cloud) - instance->gone_ms;
+    return (double)ago_ms <= TOLD_AFTER_END_MS * fmax(1, d->options.speed);
+}
+
+static struct tm_account_instance entry_of(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance)
+{
+    int64_t base_ms = d->options.before.time_ms;
+    int64_t end_ms = base_ms + instance->gone_ms > 0 ? base_ms + instance->gone_ms : 1;
+    return (struct tm_account_instance){.id = instance->id,
+                                        .start_ms = base_ms + instance->arrived_ms,
+                                        .end_ms = tm_instance_is_here(instance) ? 0 : end_ms,
+                                        .spot = instance->kind == TM_INSTANCE_SPOT,
+                                        .announced = instance->noticed_ms >= 0,
+                                        .released = instance->state == TM_INSTANCE_RELEASED,
+                                        .price_usd_h = instance->price_usd_h,
+                                        .bill_usd = instance->bill_usd};
+}
+
+/* Those that are here first: they must not be missing for want of room. */
+static void list_instances(const struct tm_cloud_driver *d, const struct tm_cloud_instance *all, size_t count,
+                           struct tm_cloud_account *out)
+{
+    const struct tm_cloud_account *before = &d->options.before;
+    out->count = 0;
+    for (int ended = 0; ended < 2; ended++) {
+        for (size_t i = count; i-- > 0 && out->count < TM_ACCOUNT_INSTANCES_MAX;)
+            if (is_told(d, &all[i]) && tm_instance_is_here(&all[i]) == (ended == 0))
+                out->list[out->count++] = entry_of(d, &all[i]);
+    }
+    for (size_t i = 0; i < before->count && out->count < TM_ACCOUNT_INSTANCES_MAX; i++)
+        out->list[out->count++] = before->list[i];
+}
+
 struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *d)
 {
     struct tm_cloud_account account = d->options.before;
     struct tm_cloud_bill bill = d->cloud->bill(d->cloud);
     size_t count = 0;
     const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
-    account.here_count = 0;
-    for (size_t i = 0; i < count && account.here_count < TM_ACCOUNT_INSTANCES_MAX; i++) {
-        if (!tm_instance_is_here(&all[i])) continue;
-        account.here[account.here_count++] =
-            (struct tm_account_instance){.id = all[i].id,
-                                         .start_ms = account.time_ms + all[i].arrived_ms,
-                                         .spot = all[i].kind == TM_INSTANCE_SPOT,
-                                         .announced = all[i].noticed_ms >= 0,
-                                         .price_usd_h = all[i].price_usd_h,
-                                         .bill_usd = all[i].bill_usd};
-    }
+    list_instances(d, all, count, &account);
     account.time_ms += d->cloud->now_ms(d->cloud);
     if (count > 0) account.instance = all[count - 1].id;
     for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
@@ -144,10 +185,11 @@ static void print_account(const struct tm_cloud_account *a, struct tm_text *out)
     }
     tm_text_printf(out, "tidemill-account 1 %" PRId64 " %" PRIu64 " %s %s %s %s\n", a->time_ms, a->instance, n[0], n[1],
                    n[2], n[3]);
-    for (size_t i = 0; i < a->here_count; i++) {
-        const struct tm_account_instance *one = &a->here[i];
-        tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s\n", one->id, one->start_ms, one->spot,
-                       one->announced, tm_number_print(one->price_usd_h, n[0]), tm_number_print(one->bill_usd, n[1]));
+    for (size_t i = 0; i < a->count; i++) {
+        const struct tm_account_instance *one = &a->list[i];
+        tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s %" PRId64 " %d\n", one->id, one->start_ms,
+                       one->spot, one->announced, tm_number_print(one->price_usd_h, n[0]),
+                       tm_number_print(one->bill_usd, n[1]), one->end_ms, one->released);
     }
 }
 
@@ -222,7 +264,12 @@ bool tm_cloud_driver_event(struct tm_cloud_driver *d, struct tm_cloud_event *out
 
 static uint64_t microusd(double usd)
 {
-    return isfinite(usd) && usd > 0 ? (uint64_t)llround(usd * 1e6) : 0;
+    return isfinite(usd) && usd > 0 ? (uint64_t)floor(usd * 1e6) : 0;
+}
+
+static uint64_t microusd_h(double usd_h)
+{
+    return isfinite(usd_h) && usd_h > 0 ? (uint64_t)llround(usd_h * 1e6) : 0;
 }
 
 static int64_t notice_left_ms(const struct tm_cloud_driver *d, uint64_t id)
@@ -232,13 +279,6 @@ static int64_t notice_left_ms(const struct tm_cloud_driver *d, uint64_t id)
         if (d->noticed[i].id == id) return left_ms > 0 ? left_ms : 0;
     }
     return 0;
-}
-
-static bool is_told(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance, int64_t cloud_ms)
-{
-    if (instance->arrived_ms < 0) return false; /* not there yet, or never was */
-    if (tm_instance_is_here(instance)) return true;
-    return (double)(cloud_ms - instance->gone_ms) <= TOLD_AFTER_END_MS * fmax(1, d->options.speed);
 }
 
 /* The number of the zone's first instance. */
@@ -251,55 +291,42 @@ static uint32_t zone_of(const struct tm_cloud_instance *all, size_t at)
     return (uint32_t)all[first].id;
 }
 
-static void fill_instance(const struct tm_cloud_driver *d, const struct tm_cloud_instance *all, size_t at,
-                          Tmw__Instance *out)
-{
-    const struct tm_cloud_instance *instance = &all[at];
-    int64_t base_ms = d->options.before.time_ms;
-    tmw__instance__init(out);
-    out->id = instance->id;
-    out->start_ms = base_ms + instance->arrived_ms;
-    if (!tm_instance_is_here(instance)) out->end_ms = base_ms + instance->gone_ms > 0 ? base_ms + instance->gone_ms : 1;
-    out->price_microusd_h = microusd(instance->price_usd_h);
-    out->spot = instance->kind == TM_INSTANCE_SPOT;
-    out->announced = instance->noticed_ms >= 0;
-    out->notice_left_ms = notice_left_ms(d, instance->id);
-    out->bill_microusd = microusd(instance->bill_usd);
-    out->zone = zone_of(all, at);
-    out->released = instance->state == TM_INSTANCE_RELEASED;
-}
-
-/* Of an earlier program: it ended at its last word at the latest. */
-static void fill_gone(const struct tm_cloud_driver *d, const struct tm_account_instance *gone, Tmw__Instance *out)
+static void fill_instance(const struct tm_account_instance *entry, Tmw__Instance *out)
 {
     tmw__instance__init(out);
-    out->id = gone->id;
-    out->start_ms = gone->start_ms;
-    out->end_ms = d->options.before.time_ms > 0 ? d->options.before.time_ms : 1;
-    out->price_microusd_h = microusd(gone->price_usd_h);
-    out->spot = gone->spot;
-    out->announced = gone->announced;
-    out->bill_microusd = microusd(gone->bill_usd);
-    out->released = true;
+    out->id = entry->id;
+    out->start_ms = entry->start_ms;
+    out->end_ms = entry->end_ms;
+    out->price_microusd_h = microusd_h(entry->price_usd_h);
+    out->spot = entry->spot;
+    out->announced = entry->announced;
+    /* Up, where the total is rounded down: what they add up to is never less than the total that was shown. */
+    out->bill_microusd = entry->bill_usd > 0 ? (uint64_t)ceil(entry->bill_usd * 1e6) : 0;
+    out->released = entry->released;
 }
 
+/* Those of an earlier program, those that are here, and as many of the others as there is room for, by age. */
 static size_t fill_instances(const struct tm_cloud_driver *d, Tmw__Instance *told, Tmw__Instance **list)
 {
     size_t count = 0;
     size_t filled = 0;
     const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
-    int64_t cloud_ms = d->cloud->now_ms(d->cloud);
-    for (size_t i = 0; i < d->options.before.here_count; i++) {
-        fill_gone(d, &d->options.before.here[i], &told[filled]);
-        list[filled] = &told[filled];
-        filled++;
-    }
+    size_t room = TOLD_MAX - d->options.before.count;
+    for (size_t i = 0; i < count; i++)
+        room -= room > 0 && tm_instance_is_here(&all[i]);
+    for (size_t i = 0; i < d->options.before.count; i++)
+        fill_instance(&d->options.before.list[i], &told[filled++]);
     for (size_t i = 0; i < count && filled < TOLD_MAX; i++) {
-        if (!is_told(d, &all[i], cloud_ms)) continue;
-        fill_instance(d, all, i, &told[filled]);
-        list[filled] = &told[filled];
-        filled++;
+        bool here = tm_instance_is_here(&all[i]);
+        if (!is_told(d, &all[i]) || (!here && room == 0)) continue;
+        struct tm_account_instance entry = entry_of(d, &all[i]);
+        fill_instance(&entry, &told[filled]);
+        told[filled].notice_left_ms = notice_left_ms(d, entry.id);
+        told[filled++].zone = zone_of(all, i);
+        room -= !here;
     }
+    for (size_t i = 0; i < filled; i++)
+        list[i] = &told[i];
     return filled;
 }
 
@@ -315,8 +342,8 @@ static void report(struct tm_cloud_driver *d)
         body.now_ms = account.time_ms;
         body.utc_ms = d->env->now_ms(d->env);
         body.speed = d->options.speed;
-        body.spot_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_SPOT));
-        body.on_demand_microusd_h = microusd(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_ON_DEMAND));
+        body.spot_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_SPOT));
+        body.on_demand_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_ON_DEMAND));
         body.spot_offered = -1;
         body.bill_microusd = microusd(account.bill.usd[TM_INSTANCE_SPOT] + account.bill.usd[TM_INSTANCE_ON_DEMAND]);
         body.on_demand_bill_microusd = microusd(account.bill.usd[TM_INSTANCE_ON_DEMAND]);
@@ -420,6 +447,39 @@ int tm_cloud_driver_step(struct tm_cloud_driver *d, int64_t timeout_ms, const in
     return rc;
 }
 
+/* ---- the end ---- */
+
+/* The record may end before the last instances did: nobody was there any more to write it. */
+static int settle_record(struct tm_cloud_driver *d, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(d->options.dir, TM_STATE_RECORD, path);
+    if (!d->env->file_exists(d->env, path)) return 0;
+    Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
+    Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
+    int rc = told == NULL || list == NULL ? tm_error_nomem(e) : 0;
+    if (rc == 0) rc = tm_run_record_settle(path, d->env->now_ms(d->env), list, fill_instances(d, told, list), e);
+    tm_free(list);
+    tm_free(told);
+    return rc;
+}
+
+int tm_cloud_driver_close(struct tm_cloud_driver *d, struct tm_error *e)
+{
+    size_t count = 0;
+    int rc = 0;
+    for (size_t i = 0;; i++) {
+        const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
+        if (i >= count) break;
+        if (!tm_instance_is_here(&all[i])) continue;
+        int released = d->cloud->release(d->cloud, all[i].id, rc == 0 ? e : NULL);
+        if (rc == 0) rc = released;
+    }
+    write_account(d);
+    int settled = settle_record(d, rc == 0 ? e : NULL);
+    return rc != 0 ? rc : settled;
+}
+
 int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_options *options,
                            struct tm_cloud_driver **out, struct tm_error *e)
 {
@@ -427,6 +487,7 @@ int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_opti
     if (d == NULL) return tm_error_nomem(e);
     d->env = env;
     d->options = *options;
+    end_those_before(&d->options.before);
     d->cloud = options->cloud;
     tm_outbox_init(&d->out);
     struct tm_cloud_link_options link = {

@@ -16,12 +16,14 @@
 
 enum { TM_DRIVER_EVENTS_MAX = 1024, TM_ACCOUNT_INSTANCES_MAX = 256 };
 
-/* One that was there when the account was written. */
+/* One that was there when the account was written, or has ended not long before. */
 struct tm_account_instance {
     uint64_t id;
     int64_t start_ms;
+    int64_t end_ms; /* 0: it was there */
     bool spot;
     bool announced;
+    bool released; /* not a loss */
     double price_usd_h;
     double bill_usd;
 };
@@ -31,10 +33,11 @@ struct tm_cloud_account {
     int64_t time_ms;   /* of the cloud, where it stands */
     uint64_t instance; /* highest number that was used */
     struct tm_cloud_bill bill;
-    /* Those that were there at the end of an earlier program, or at its last word: gone since, as the coordinator must
-     * hear, or it would wait for them. */
-    struct tm_account_instance here[TM_ACCOUNT_INSTANCES_MAX];
-    size_t here_count;
+    /* All that were there, and as many of those that had ended as there is room for, the newest first. Of an earlier
+     * program, all are gone, as the coordinator must hear, or it would wait for them: its record may end before the
+     * program did. */
+    struct tm_account_instance list[TM_ACCOUNT_INSTANCES_MAX];
+    size_t count;
 };
 /* All 0 where there is none yet. -TM_EINPUT: the file is not one. */
 int tm_cloud_account_read(struct tm_env *env, const char *dir, struct tm_cloud_account *out, struct tm_error *e);
@@ -54,6 +57,11 @@ struct tm_cloud_driver;
 int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_options *options,
                            struct tm_cloud_driver **out, struct tm_error *e);
 void tm_cloud_driver_destroy(struct tm_cloud_driver *driver); /* NULL is allowed; the account is written */
+
+/* The run is over, and its coordinator has ended: gives back whatever is still there, and puts the end and the bill of
+ * every instance into the account and into the record, if there is one. An error is the first thing that did not work;
+ * the rest is done. */
+int tm_cloud_driver_close(struct tm_cloud_driver *driver, struct tm_error *e);
 
 /* Waits up to timeout_ms for the cloud, the coordinator or one of `handles`, and deals with all that is there. An error
  * is the cloud's: it cannot go on. */

@@ -67,6 +67,22 @@ static void take_instance(struct tm_coordinator *c, int64_t now_ms, Tmw__Instanc
     if (instance->end_ms != 0 && !ended_before) instance_ended(c, now_ms, instance->id, out);
 }
 
+/* A report names all that are there. One that runs by the record and is not named has ended while nobody could write it
+ * down, such as after the program around the cloud was killed; whoever waited for it would wait for ever. */
+static void end_unnamed(struct tm_coordinator *c, int64_t now_ms, const Tmw__CloudReport *report, struct tm_outbox *out)
+{
+    for (size_t i = 0; i < c->instance_count && !TM_PLANTED(unnamed_runs); i++) {
+        bool named = c->instances[i].end_ms != 0;
+        for (size_t n = 0; !named && n < report->n_instances; n++)
+            named = report->instances[n]->id == c->instances[i].id;
+        if (named) continue;
+        Tmw__Instance gone = c->instances[i];
+        gone.end_ms = report->now_ms > 0 ? report->now_ms : 1;
+        gone.released = true;
+        take_instance(c, now_ms, &gone, true, out);
+    }
+}
+
 static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance, struct tm_outbox *out)
 {
     struct known *k = tm_coord__find(c, TM_ROLE_WORKER, instance->id);
@@ -135,18 +151,21 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         take_instance(c, now_ms, report->instances[i], bill_due, out);
         take_notice(c, now_ms, report->instances[i], out);
     }
+    end_unnamed(c, now_ms, report, out);
     cloud = tm_coord__find(c, TM_ROLE_CLOUD, message->from_id); /* the table may have moved */
     if (cloud != NULL) send_order(c, cloud, report->sequence, out);
 }
 
 /* ---- the bill ---- */
 
-/* The cloud's own sum; before it has spoken to this process, what the record says of each instance. */
+/* The cloud's own sum; before it has spoken to this process, what the record says. It never falls. */
 uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only)
 {
+    uint64_t told = on_demand_only ? c->told_on_demand_bill_microusd : c->told_bill_microusd;
+    uint64_t cloud = on_demand_only ? c->cloud.on_demand_bill_microusd : c->cloud.bill_microusd;
     uint64_t sum = 0;
-    if (c->cloud.heard) sum = on_demand_only ? c->cloud.on_demand_bill_microusd : c->cloud.bill_microusd;
-    for (size_t i = 0; !c->cloud.heard && i < c->instance_count; i++)
+    for (size_t i = 0; i < c->instance_count; i++)
         if (!on_demand_only || !c->instances[i].spot) sum += c->instances[i].bill_microusd;
-    return sum;
+    if (told > sum) sum = told;
+    return cloud > sum ? cloud : sum;
 }

@@ -290,6 +290,10 @@ void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_mess
     k->norm = report->norm;
     k->norm_known = report->norm_known;
     k->progress_ms = now_ms;
+    const struct tm_member *member = tm_roster_find(&c->started, k->peer.id);
+    bool trained = member != NULL && !member->spare && member->incarnation == k->peer.incarnation &&
+                   report->assigned == c->started.generation; /* else: its base in one that did not start */
+    if (trained && report->applied > c->reached) c->reached = report->applied; /* since its last heartbeat */
     if (report->norm_known) tm_coord__commit_heard(c, now_ms, report->applied, report->applied_ago_ms);
     tm_coord__collect(c, now_ms, out);
 }
@@ -524,12 +528,13 @@ static void send_start(struct tm_coordinator *c, const struct tm_member *member,
     tm_outbox_send(out, &to, &message);
 }
 
-/* Steps that were under way, by the reports, and are not part of the base: they are done again. */
+/* Steps that were under way, by the reports, and are neither part of the base nor rolled back: they are done again. */
 static uint64_t thrown_away(struct tm_coordinator *c)
 {
+    uint64_t counted = c->reached > c->base ? c->reached : c->base;
     for (size_t i = 0; i < c->started.member_count; i++) {
         const struct known *k = tm_coord__member(c, &c->started.members[i]);
-        if (k != NULL && k->reported == c->generation && k->report_working_on > c->base) return 1;
+        if (k != NULL && k->reported == c->generation && k->report_working_on > counted) return 1;
     }
     return 0;
 }
@@ -550,7 +555,8 @@ void tm_coord__start_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     }
     tm_free(c->started_dead);
     c->started_dead = dead;
-    uint64_t rolled_back = c->applied > c->base ? c->applied - c->base : 0;
+    uint64_t rolled_back = c->reached > c->base ? c->reached - c->base : 0;
+    c->reached = c->base;
     c->rolled_back += rolled_back;
     c->redone += redone;
     c->applied = c->base;

@@ -28,6 +28,7 @@ enum {
     PAST_MAX = 8,
     LOSSES_MAX = 256,
     PROGRESS_EVERY_MS = 1000,
+    BILL_TOLD_EVERY_MS = 10000, /* where no step gets done */
     PACE_STEPS_MAX = 64,
     RELEASES_MAX = 64,
     FAILURES_KEPT = 64,
@@ -221,6 +222,7 @@ struct tm_coordinator {
     bool *started_dead;       /* by place in it */
     uint64_t base;
     uint64_t applied;
+    uint64_t reached; /* the highest step that is known to have been committed since the last start */
     uint64_t rolled_back;
     uint64_t generations_started;
     int64_t applied_ms; /* when `applied` last grew */
@@ -250,8 +252,10 @@ struct tm_coordinator {
     struct tm_step_loss losses[LOSSES_MAX]; /* by step */
     size_t loss_count;
     uint32_t told_step_ms;
-    uint64_t progress_step; /* the newest in the record */
-    int64_t progress_ms;    /* when it was put there */
+    uint64_t progress_step;      /* the newest in the record */
+    int64_t progress_ms;         /* when it was put there */
+    uint64_t told_bill_microusd; /* by the record */
+    uint64_t told_on_demand_bill_microusd;
     char failure[TM_MESSAGE_STRING_MAX + 1];
 
     uint64_t highest;                /* step that was ever heard to be committed */

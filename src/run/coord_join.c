@@ -270,12 +270,17 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     k->step_ms = body->step_ms;
     k->copied_set = body->copied_set;
     if (body->copied_set > c->newest_set && body->copied_set < UINT64_MAX / 2) c->newest_set = body->copied_set;
-    if (tm_coord__runs(c) && body->generation == c->generation && body->applied > c->applied) {
+    /* One that obeys the generation and has not started in it, a spare for example, may have steps of a past that was
+     * given up. */
+    const struct tm_member *member = tm_roster_find(&c->roster, k->peer.id);
+    bool trains = member != NULL && !member->spare && body->phase == TM_WORKER_RUNNING;
+    if (trains && tm_coord__runs(c) && body->generation == c->generation && body->applied > c->applied) {
         tm_coord__pause_end(c, now_ms, body, out);
         tm_coord__commit_heard(c, now_ms, body->applied, body->applied_ago_ms);
         c->applied = body->applied;
         c->applied_ms = now_ms;
         tm_coord__progress_made(c, body->applied);
+        if (c->applied > c->reached) c->reached = c->applied;
     }
     tm_coord__losses_heard(c, body);
     tm_coord__trouble_heard(k, body);

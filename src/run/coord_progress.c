@@ -51,16 +51,37 @@ void tm_coord__losses_forget(struct tm_coordinator *c, uint64_t base)
     if (c->progress_step > base) c->progress_step = base;
 }
 
+/* The newest that is of a committed step, not of the one in flight; NULL: none. */
+static const struct tm_step_loss *newest_loss(const struct tm_coordinator *c)
+{
+    uint64_t committed = c->reached > c->applied ? c->reached : c->applied;
+    /* Without a record of any generation, whoever is here is believed. */
+    for (size_t k = 0; c->started.generation == 0 && k < c->known_count; k++)
+        if (c->known[k].registered && c->known[k].applied > committed) committed = c->known[k].applied;
+    size_t i = c->loss_count;
+    while (i > 0 && c->losses[i - 1].step > committed)
+        i--;
+    return i == 0 ? NULL : &c->losses[i - 1];
+}
+
 /* At most one event a second, but always one for the last step: of the job, or before it stops (`last`). */
 void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last, struct tm_outbox *out)
 {
-    const struct tm_step_loss *newest = c->loss_count == 0 ? NULL : &c->losses[c->loss_count - 1];
+    const struct tm_step_loss *newest = newest_loss(c);
     uint64_t step = newest == NULL ? c->applied : newest->step;
-    bool soon = now_ms - c->progress_ms < PROGRESS_EVERY_MS && step < c->options.steps;
-    if (step == c->progress_step || (soon && !last)) return;
-    c->progress_step = step;
+    int64_t since_ms = now_ms - c->progress_ms;
+    bool soon = since_ms < PROGRESS_EVERY_MS && step < c->options.steps;
+    bool paid = tm_coord__bill(c, false) > c->told_bill_microusd && (last || since_ms >= BILL_TOLD_EVERY_MS);
+    bool further = step > c->progress_step;
+    if (!paid && (!further || (soon && !last))) return;
+    if (further) c->progress_step = step;
     c->progress_ms = now_ms;
-    tm_coord__record_progress(c, newest, out);
+    tm_coord__record_progress(c, newest != NULL && newest->step == c->progress_step ? newest : NULL, out);
+}
+
+void tm_coordinator_last_words(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+{
+    if (!tm_coord__ended(c)) tm_coord__progress_tell(c, now_ms, true, out);
 }
 
 void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const struct why_failed *why, struct tm_outbox *out)

@@ -133,13 +133,14 @@ void tm_coord__record_progress(struct tm_coordinator *c, const struct tm_step_lo
 {
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__ProgressEvent body = TMW__PROGRESS_EVENT__INIT;
-    body.step = c->applied;
+    body.step = c->progress_step;
     body.step_ms = c->told_step_ms;
     body.loss_known = newest != NULL;
-    if (newest != NULL) {
-        body.step = newest->step;
-        body.loss = newest->loss;
-    }
+    if (newest != NULL) body.loss = newest->loss;
+    body.bill_microusd = tm_coord__bill(c, false);
+    body.on_demand_bill_microusd = tm_coord__bill(c, true);
+    c->told_bill_microusd = body.bill_microusd;
+    c->told_on_demand_bill_microusd = body.on_demand_bill_microusd;
     event.body_case = TMW__RECORD_EVENT__BODY_PROGRESS;
     event.progress = &body;
     tm_coord__record(c, &event, false, out);
@@ -261,6 +262,7 @@ static int load_generation(struct tm_coordinator *c, const Tmw__GenerationEvent 
     c->roster = roster;
     c->base = body->base_step;
     c->applied = body->base_step;
+    c->reached = body->base_step;
     tm_coord__losses_forget(c, c->base);
     c->rolled_back += body->rolled_back;
     c->redone += body->redone;
@@ -302,6 +304,17 @@ static int load_set(struct tm_coordinator *c, const Tmw__CopySet *body, struct t
     return 0;
 }
 
+static void load_progress(struct tm_coordinator *c, const Tmw__ProgressEvent *body)
+{
+    c->progress_step = body->step;
+    tm_coord__progress_made(c, body->step);
+    if (body->loss_known) tm_coord__loss_told(c, body->step, body->loss);
+    if (body->step > c->reached && !TM_PLANTED(redone_untold)) c->reached = body->step;
+    if (body->bill_microusd > c->told_bill_microusd) c->told_bill_microusd = body->bill_microusd;
+    if (body->on_demand_bill_microusd > c->told_on_demand_bill_microusd)
+        c->told_on_demand_bill_microusd = body->on_demand_bill_microusd;
+}
+
 static int by_set(const void *a, const void *b)
 {
     const struct copy_set *x = a;
@@ -326,6 +339,8 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
     case TMW__RECORD_EVENT__BODY_GENERATION:
         return load_generation(c, event->generation, e);
     case TMW__RECORD_EVENT__BODY_SET_WHOLE:
+        if (event->set_whole->generation == c->started.generation && event->set_whole->step > c->reached)
+            c->reached = event->set_whole->step;
         return load_set(c, event->set_whole, e);
     case TMW__RECORD_EVENT__BODY_SET_BAD:
         for (size_t i = 0; i < c->set_count; i++)
@@ -345,9 +360,7 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
     case TMW__RECORD_EVENT__BODY_FINGERPRINT:
         return load_fingerprint(c, event->fingerprint, e);
     case TMW__RECORD_EVENT__BODY_PROGRESS:
-        c->progress_step = event->progress->step;
-        tm_coord__progress_made(c, event->progress->step);
-        if (event->progress->loss_known) tm_coord__loss_told(c, event->progress->step, event->progress->loss);
+        load_progress(c, event->progress);
         return 0;
     case TMW__RECORD_EVENT__BODY_FAILURE:
         tm_coord__load_failure(c, event->failure);

@@ -219,6 +219,7 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
     c->changed_ms = now_ms;
     c->copied_ms = now_ms;
     c->failed_ms = now_ms;
+    c->progress_ms = now_ms;
     for (size_t i = 0; i < c->known_count; i++) /* whom events say to be here gets the time to say so */
         c->known[i].heard_ms = now_ms + c->options.lease_ms;
     if (c->options.retry) tm_coord__try_again(c, out);

@@ -128,6 +128,9 @@ void tm_coordinator_record_stuck(struct tm_coordinator *coordinator, const char 
 void tm_coordinator_stop(struct tm_coordinator *coordinator, int64_t now_ms, const char *reason, bool at_once,
                          struct tm_outbox *out);
 
+/* The program has to end now, and the job goes on later: what was heard since the last event goes into the record. */
+void tm_coordinator_last_words(struct tm_coordinator *coordinator, int64_t now_ms, struct tm_outbox *out);
+
 struct tm_step_loss {
     uint64_t step;
     double loss;

@@ -1,8 +1,10 @@
-/* A record read by others than its coordinator. */
+/* A record in the hands of others than its coordinator. */
 #include "run/run_tap.h"
+
+#include "base/alloc.h"
 #include "store/record.h"
 
-enum { EVENT_BYTES_MAX = 64 << 20 };
+enum { EVENT_BYTES_MAX = 64 << 20, INSTANCE_BYTES_MAX = 1 << 16 };
 
 struct reader {
     tm_run_each_f each;
@@ -46,4 +48,58 @@ static int watch_each(void *context, uint64_t sequence, const Tmw__RecordEvent *
 int tm_run_record_watch(const char *path, struct tm_run_watch *watch, struct tm_error *e)
 {
     return tm_run_record_each(path, 0, SIZE_MAX, watch_each, watch, e);
+}
+
+/* ---- the end of instances ---- */
+
+/* What the record says so far of those that are asked for. */
+struct settling {
+    Tmw__Instance *const *instances;
+    size_t count;
+    bool *settled;
+};
+
+static int compare_each(void *context, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e)
+{
+    struct settling *settling = context;
+    (void)sequence;
+    (void)e;
+    if (event->body_case != TMW__RECORD_EVENT__BODY_INSTANCE) return 0;
+    for (size_t i = 0; i < settling->count; i++) {
+        const Tmw__Instance *told = settling->instances[i];
+        if (told->id != event->instance->id) continue;
+        bool same = event->instance->end_ms == told->end_ms && event->instance->bill_microusd == told->bill_microusd;
+        settling->settled[i] = same || (event->instance->end_ms != 0 && told->end_ms == 0);
+    }
+    return 0;
+}
+
+static int put_instance(struct tm_record *record, int64_t utc_ms, Tmw__Instance *instance, struct tm_error *e)
+{
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    struct tm_text text;
+    event.at_ms = utc_ms;
+    event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
+    event.instance = instance;
+    tm_text_init(&text, INSTANCE_BYTES_MAX);
+    tm_record_event_pack(&event, &text);
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) rc = tm_record_append(record, text.data, text.length, false, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+int tm_run_record_settle(const char *path, int64_t utc_ms, Tmw__Instance *const *instances, size_t count,
+                         struct tm_error *e)
+{
+    struct settling settling = {.instances = instances, .count = count, .settled = tm_calloc(count + 1, sizeof(bool))};
+    struct tm_record *record = NULL;
+    int rc = settling.settled == NULL ? tm_error_nomem(e) : tm_record_open(path, &record, e);
+    if (rc == 0) rc = tm_run_record_read(record, 0, SIZE_MAX, compare_each, &settling, e);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (!settling.settled[i]) rc = put_instance(record, utc_ms, instances[i], e);
+    if (rc == 0) rc = tm_record_flush(record, e);
+    tm_record_close(record);
+    tm_free(settling.settled);
+    return rc;
 }

@@ -40,7 +40,7 @@ struct tm_run_watch {
     struct sorted recoveries;
 
     bool cloud_tells;     /* of instances */
-    double told_bill_usd; /* by the coordinator, newer than the record's; 0: not told */
+    double told_bill_usd; /* by the coordinator, or by events: newer than what is known of each instance; 0: not told */
     uint64_t workers_arrived;
     uint64_t workers_announced; /* losses of workers, with a notice ... */
     uint64_t workers_unannounced;
@@ -137,6 +137,7 @@ static void take_progress(struct tm_run_watch *watch, int64_t at_ms, const Tmw__
     if (body->step_ms > 0) watch->status.step_s = body->step_ms / 1000.0;
     if (body->loss_known) add_loss(watch, body->step, body->loss);
     committed(watch, at_ms, body->step);
+    watch->told_bill_usd = fmax(watch->told_bill_usd, (double)body->bill_microusd / 1e6);
 }
 
 /* By layer, each once: which copy does not matter, they are the same bytes. */
@@ -592,7 +593,7 @@ int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_vi
         int rc = take_instance(watch, utc_ms, &view->instances[i], e);
         if (rc != 0) return rc;
     }
-    watch->told_bill_usd = (double)view->bill_microusd / 1e6;
+    watch->told_bill_usd = fmax(watch->told_bill_usd, (double)view->bill_microusd / 1e6);
     return 0;
 }
 
@@ -606,7 +607,7 @@ const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch)
     s->waiting_s = (double)(watch->waiting_ms + waiting_ms) / 1000;
     set_rate(watch);
     add_up_instances(watch);
-    if (watch->told_bill_usd > 0) s->bill_usd = watch->told_bill_usd;
+    s->bill_usd = fmax(s->bill_usd, watch->told_bill_usd);
     return s;
 }
 

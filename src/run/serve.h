@@ -17,6 +17,7 @@ struct tm_coordinator_service {
     const char *tls_folder;       /* NULL: none, loopback only */
     const char *address_file;     /* where it listens is written there; NULL: not */
     const char *owner_dir;        /* state folder: it ends when nobody that lives owns it; NULL: it does not look */
+    const volatile int *alone;    /* set by a signal handler: the owner is gone, look at once; NULL: never */
     const volatile int *stop;     /* counted up by a signal handler: 1 stop in order, 2 at once; NULL: never */
     const struct tm_run_job *job; /* put into the record, for views; NULL: not */
     struct tm_run_hook hook;

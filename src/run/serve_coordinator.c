@@ -295,7 +295,8 @@ static int start(struct service *s, struct tm_error *e)
 static bool is_alone(struct service *s)
 {
     struct tm_state_owner owner;
-    if (s->given->owner_dir == NULL || now_ms(s) - s->looked_ms < OWNER_LOOK_MS) return s->alone;
+    if (s->given->alone != NULL && *s->given->alone != 0) s->alone = true;
+    if (s->alone || s->given->owner_dir == NULL || now_ms(s) - s->looked_ms < OWNER_LOOK_MS) return s->alone;
     s->looked_ms = now_ms(s);
     s->alone = tm_state_owner(s->env, s->given->owner_dir, &owner, NULL) != 0;
     return s->alone;
@@ -365,6 +366,10 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     int rc = start(&s, e);
     if (rc == 0) {
         loop(&s);
+        if (s.failed == 0) {
+            tm_coordinator_last_words(s.coordinator, now_ms(&s), &s.out);
+            carry_out(&s);
+        }
         if (s.failed == 0) flush(&s);
         service->unrecorded = s.stuck || s.manifests.waiting_set != 0;
         if (s.alone && s.failed == 0) rc = tm_error_set(e, TM_EPEER, "the program that runs this job is gone");

@@ -222,16 +222,30 @@ int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options 
     return rc;
 }
 
-void tm_supervisor_destroy(struct tm_supervisor *s)
+static void end_coordinator(struct tm_supervisor *s)
 {
-    if (s == NULL) return;
     int status = 0;
-    tm_chaos_driver_destroy(s->chaos);
     if (s->pid != 0) {
         (void)s->env->process_signal_group(s->env, s->pid, SIGKILL, NULL);
         (void)s->env->process_wait(s->env, s->pid, DEATH_LIMIT_MS, &status, NULL);
     }
     if (s->handle >= 0) s->env->net_close(s->env, s->handle);
+    s->pid = 0;
+    s->handle = -1;
+}
+
+int tm_supervisor_close(struct tm_supervisor *s, struct tm_error *e)
+{
+    end_coordinator(s);
+    s->ended = true;
+    return tm_cloud_driver_close(s->driver, e);
+}
+
+void tm_supervisor_destroy(struct tm_supervisor *s)
+{
+    if (s == NULL) return;
+    tm_chaos_driver_destroy(s->chaos);
+    end_coordinator(s);
     tm_cloud_driver_destroy(s->driver);
     tm_free(s);
 }

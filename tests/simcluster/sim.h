@@ -161,6 +161,7 @@ struct node {
     bool giving_back;
     bool released;
     bool announced; /* by the cloud */
+    bool forgotten; /* the cloud's program was started anew after it had ended */
     int64_t notice_end_ms;
     int64_t start_ms;
     int64_t end_ms;
@@ -391,6 +392,7 @@ struct sim {
     size_t held_count, held_capacity;
     uint64_t steps_applied;
     uint64_t rolled_back;
+    uint64_t come_back; /* rolled back, and had again from one that came back */
     uint64_t highest_applied;
     int64_t commit_ms; /* the last, by anyone */
     uint64_t commit_generation;

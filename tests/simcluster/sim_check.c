@@ -304,6 +304,17 @@ static void check_owners(struct sim *sim, const struct tm_roster *roster, uint64
     }
 }
 
+/* A generation that starts above all that the one before it did has its base from one that was silent for a while. */
+static void note_come_back(struct sim *sim, uint64_t base)
+{
+    if (sim->generation_count == 0) return;
+    const struct generation_seen *last = &sim->generations[sim->generation_count - 1];
+    uint64_t reached = last->base;
+    for (size_t i = 0; i < sim->held_count; i++)
+        if (sim->held[i].generation == last->generation && sim->held[i].step > reached) reached = sim->held[i].step;
+    if (base > reached) sim->come_back += base - reached;
+}
+
 static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
 {
     struct tm_roster roster = {0};
@@ -323,6 +334,7 @@ static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
                 sim_fail(sim, "one generation: %llu starts after %llu, which worker %zu obeys", (ull)event->generation,
                          (ull)earlier->generation, n);
     }
+    note_come_back(sim, event->base_step);
     if (sim->generation_count < GENERATIONS_MAX)
         sim->generations[sim->generation_count++] =
             (struct generation_seen){.generation = event->generation, .base = event->base_step, .at_ms = sim->now_ms};
@@ -461,10 +473,21 @@ static void check_bill(struct sim *sim)
         fabs((double)view.on_demand_bill_microusd - on_demand) > unheard + 1)
         sim_fail(sim, "bill: %.6f, but instances ran for %.6f", (double)view.bill_microusd / 1e6, sum / 1e6);
     double listed = 0;
+    for (size_t i = 1; i < sim->node_count; i++) /* what it cost at last may never have been told */
+        if (sim->nodes[i].forgotten) unheard += cloud_bill_microusd(sim, &sim->nodes[i]);
     for (size_t i = 0; i < view.instance_count; i++)
         listed += (double)view.instances[i].bill_microusd;
     if (fabs(listed - sum) > unheard + (double)sim->node_count)
         sim_fail(sim, "bill: instances are listed with %.6f, but ran for %.6f", listed / 1e6, sum / 1e6);
+}
+
+/* What is told as rolled back was done again. Not the other way round: what was computed since the last heartbeats of
+ * those who died nobody can tell. */
+static void check_counts(struct sim *sim)
+{
+    uint64_t redone = sim_steps_redone(sim);
+    if (sim->rolled_back > redone + sim->come_back)
+        sim_fail(sim, "counts: %llu steps rolled back, but %llu were done again", (ull)sim->rolled_back, (ull)redone);
 }
 
 void check_end(struct sim *sim)
@@ -480,6 +503,7 @@ void check_end(struct sim *sim)
                  (ull)sim->steps, tm_coordinator_phase_name(view.phase), (ull)view.generation, view.waiting);
         return;
     }
+    check_counts(sim);
     if (sim->gives_up != (view.phase == TM_COORDINATOR_FAILED))
         sim_fail(sim, "failures: the job is %s at the end", tm_coordinator_phase_name(view.phase));
     if (sim->highest_applied != sim->steps && !sim->gives_up)

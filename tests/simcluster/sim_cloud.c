@@ -40,7 +40,7 @@ static void report(struct sim *sim, struct tm_outbox *out)
     for (size_t i = 1; i < sim->node_count; i++) {
         const struct node *node = &sim->nodes[i];
         describe(sim, node, &instances[i]);
-        list[body.n_instances++] = &instances[i];
+        if (!node->forgotten) list[body.n_instances++] = &instances[i];
         bill[0] += cloud_bill_microusd(sim, node);
         if (!node->spot) bill[1] += cloud_bill_microusd(sim, node);
     }
@@ -160,8 +160,11 @@ void cloud_check(struct sim *sim)
                  here(sim, true), here(sim, false), view.want_spot, view.want_on_demand);
 }
 
+/* Its program died, and is another one now: of what had ended it knows the bill alone. */
 void cloud_start(struct sim *sim)
 {
+    for (size_t i = 1; i < sim->node_count; i++)
+        sim->nodes[i].forgotten = sim->nodes[i].end_ms != 0;
     struct tm_cloud_link_options options = {
         .job = 42, .incarnation = tm_random_u64(&sim->random) | 1, .token = sim_token, .report_ms = REPORT_MS};
     tm_cloud_link_init(&sim->cloud, &options);

@@ -289,7 +289,7 @@ static void cloud_fault(struct sim *sim)
     if (sim->runs.down) return;
     if (!fault_comes(sim, killed ? FAULT_CLOUD_KILLED : FAULT_CLOUD_STILL)) return;
     if (killed)
-        cloud_start(sim); /* its program died, and is another one now */
+        cloud_start(sim);
     else
         sim->cloud_paused_ms = sim->now_ms + 500 + (int64_t)sim_below(sim, 25000);
 }

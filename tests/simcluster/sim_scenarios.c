@@ -683,6 +683,33 @@ static void stop_and_go_on(struct sim *sim)
     expect(sim, sim_steps_redone(sim) == 0 && sim->rolled_back == 0, "a step is redone");
 }
 
+static void four_wanted(struct sim *sim)
+{
+    sim->rule.workers_max = 4;
+}
+
+/* Coordinator and cloud's program die together, all instances end, and others are there when both come back: those that
+ * nobody names any more are not waited for, and nobody who is here is given back in their stead. */
+static void ends_unheard(struct sim *sim)
+{
+    start_with(sim, 4);
+    until_step(sim, 20);
+    for (int i = 0; i < 2000 && sim->highest_applied < tm_coordinator_look(sim->coordinator).durable_step + 6; i++)
+        for_ms(sim, 20);
+    sim->record_synced = sim->record_count; /* the program puts it down each second */
+    sim_coordinator_crash(sim, false, 3000);
+    for (uint64_t i = 1; i <= 4; i++)
+        take(sim, i);
+    cloud_start(sim);
+    for (int i = 0; i < 4; i++)
+        (void)sim_add_instance(sim);
+    until_step(sim, 40);
+    for (size_t i = 0; i < 4; i++)
+        expect(sim, tm_coordinator_look(sim->coordinator).instances[i].end_ms != 0, "one that has ended runs");
+    expect(sim, sim->rolled_back > 0 && sim->rolled_back + 2 >= sim_steps_redone(sim),
+           "steps are redone, and not told");
+}
+
 /* A member and the coordinator are lost while the job stops; it stops all the same, and goes on. */
 static void lost_in_stop(struct sim *sim)
 {
@@ -929,6 +956,7 @@ const struct scenario scenarios[] = {
     {"stop-memory", "the same, with copies in memory only otherwise", without_files, stop_and_go_on},
     {"stop-none", "the same, without copies otherwise", without_copies, stop_and_go_on},
     {"lost-in-stop", "a member and the coordinator are lost while the job stops", NULL, lost_in_stop},
+    {"ends-unheard", "instances end while nobody can write it down", four_wanted, ends_unheard},
     {"slow-worker", "one worker is slow: an event names it", with_prediction, slow_worker},
     {"wrong-prediction", "steps take longer than predicted: an event says so", with_wrong_prediction, wrong_prediction},
     {"late-files", "files of a copy set that was given up come late, and lie over no other", only_files, late_files},

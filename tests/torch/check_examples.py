@@ -64,5 +64,26 @@ def test_example_pipeline(build, folder):
     both_ways(build, folder, "torch-pipeline")
 
 
-for _test in (test_example_gpt, test_example_pipeline):
+def again(build: Path, engine: str, times: int, ways: str) -> None:
+    """Stopped, killed and resumed at random moments (tests/run/lifecycle.py)."""
+    words = [sys.executable, ROOT / "tests/run/lifecycle.py", build / "tidemill", engine, str(times), ways]
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=2 * HANG_S, check=False)
+    print(done.stdout, end="")
+    if done.returncode:
+        raise Trouble(f"{done.stdout}\n{done.stderr}")
+
+
+def test_resumed_once(build, folder):
+    again(build, "torch", 1, "stop")
+
+
+def test_resumed_ten_times(build, folder):
+    again(build, "torch", 10, "stop,kill,stop")
+
+
+def test_counts_after_kills(build, folder):
+    again(build, "lines", 4, "kill,stop")
+
+
+for _test in (test_example_gpt, test_example_pipeline, test_resumed_ten_times, test_counts_after_kills):
     _test.slow = True

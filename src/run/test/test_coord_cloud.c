@@ -140,6 +140,30 @@ static void test_order(void **state)
     teardown(&p);
 }
 
+/* The program around the cloud was killed, and with it the last word of an instance: one that is not named has ended.
+ */
+static void test_not_named(void **state)
+{
+    (void)state;
+    struct pair p;
+    setup(&p, "t");
+    join(&p);
+    Tmw__Instance instance = TMW__INSTANCE__INIT;
+    instance.id = 3;
+    instance.start_ms = 5;
+    instance.bill_microusd = 40;
+    report(&p, &instance, 1);
+    instance.id = 4;
+    report(&p, &instance, 2);
+    assert_int_equal(p.recorded, 3); /* 3 came, 4 came, 3 has ended */
+    struct tm_coordinator_view view = tm_coordinator_look(p.coordinator);
+    assert_int_equal(view.instance_count, 2);
+    assert_true(view.instances[0].end_ms != 0 && view.instances[0].released);
+    assert_int_equal(view.instances[0].bill_microusd, 40);
+    assert_int_equal(view.instances[1].end_ms, 0);
+    teardown(&p);
+}
+
 static void test_old_report(void **state)
 {
     (void)state;
@@ -250,5 +274,5 @@ static void test_late_hello(void **state)
     teardown(&p);
 }
 
-TM_TEST_MAIN(TM_TEST(test_order), TM_TEST(test_old_report), TM_TEST(test_wrong_token), TM_TEST(test_silence),
-             TM_TEST(test_late_hello))
+TM_TEST_MAIN(TM_TEST(test_order), TM_TEST(test_not_named), TM_TEST(test_old_report), TM_TEST(test_wrong_token),
+             TM_TEST(test_silence), TM_TEST(test_late_hello))

@@ -2,9 +2,14 @@
 #include "run/run_status.h"
 
 #include "base/test/harness.h"
+#include "run/run_tap.h"
 #include "run/test/record_samples.h"
+#include "store/record.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 static int feed(struct tm_run_watch *watch, const struct samples *s, struct tm_error *e)
 {
@@ -596,8 +601,79 @@ static void test_memory(void **state)
     samples_deinit(&s);
 }
 
-TM_TEST_MAIN(TM_TEST(test_a_small_run), TM_TEST(test_halfway_and_again), TM_TEST(test_waiting_and_rolling_back),
-             TM_TEST(test_stopped_and_gone_on), TM_TEST(test_no_cloud), TM_TEST(test_the_loss_curve_is_thinned),
-             TM_TEST(test_the_pace), TM_TEST(test_looking), TM_TEST(test_words), TM_TEST(test_every_kind_has_words),
-             TM_TEST(test_events_as_json), TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back),
-             TM_TEST(test_wrong_status), TM_TEST(test_summary), TM_TEST(test_memory))
+/* ---- a record whose coordinator was gone before the instances were ---- */
+
+static void put_instance(const char *path, uint64_t id, int64_t end_ms, uint64_t bill_microusd)
+{
+    struct tm_record *record = NULL;
+    struct tm_text packed;
+    Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
+    Tmw__Instance instance = TMW__INSTANCE__INIT;
+    instance.id = id;
+    instance.start_ms = 1000;
+    instance.end_ms = end_ms;
+    instance.bill_microusd = bill_microusd;
+    event.body_case = TMW__RECORD_EVENT__BODY_INSTANCE;
+    event.instance = &instance;
+    tm_text_init(&packed, 1 << 16);
+    tm_record_event_pack(&event, &packed);
+    assert_int_equal(tm_record_open(path, &record, NULL), 0);
+    assert_int_equal(tm_record_append(record, packed.data, packed.length, true, NULL), 0);
+    tm_record_close(record);
+    tm_text_deinit(&packed);
+}
+
+static uint64_t last_of(const char *path)
+{
+    struct tm_record *record = NULL;
+    assert_int_equal(tm_record_open_read(path, &record, NULL), 0);
+    uint64_t last = tm_record_last(record);
+    tm_record_close(record);
+    return last;
+}
+
+static void test_settling(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tidemill-settle-XXXXXX";
+    struct tm_error e;
+    int handle = mkstemp(path);
+    assert_true(handle >= 0);
+    (void)close(handle);
+    put_instance(path, 1, 0, 10);    /* has ended since */
+    put_instance(path, 2, 9000, 80); /* known to have ended */
+    put_instance(path, 3, 9000, 70); /* the same, and an old word says that it is there */
+    Tmw__Instance told[4];
+    Tmw__Instance *list[4];
+    static const struct {
+        int64_t end_ms;
+        uint64_t bill_microusd;
+    } rows[] = {{9500, 95}, {9000, 80}, {0, 60}, {9700, 5}};
+    for (size_t i = 0; i < 4; i++) {
+        tmw__instance__init(&told[i]);
+        told[i].id = i + 1;
+        told[i].start_ms = 1000;
+        told[i].end_ms = rows[i].end_ms;
+        told[i].bill_microusd = rows[i].bill_microusd;
+        told[i].released = true;
+        list[i] = &told[i];
+    }
+    TM_FAIL_EACH_ALLOC(rc = tm_run_record_settle(path, 50, list, 4, &e));
+    assert_int_equal(last_of(path), 5); /* 1 and 4 are new */
+    assert_row(tm_run_record_settle(path, 60, list, 4, &e) == 0, "%s", e.text);
+    assert_int_equal(last_of(path), 5);
+    struct tm_run_watch *watch = tm_run_watch_create();
+    assert_row(tm_run_record_watch(path, watch, &e) == 0, "%s", e.text);
+    const struct tm_run_status *status = tm_run_watch_status(watch);
+    assert_int_equal(status->here, 0);
+    assert_true(fabs(status->bill_usd * 1e6 - (95 + 80 + 70 + 5)) < 1e-3);
+    tm_run_watch_destroy(watch);
+    (void)remove(path);
+}
+
+TM_TEST_MAIN(TM_TEST(test_settling), TM_TEST(test_a_small_run), TM_TEST(test_halfway_and_again),
+             TM_TEST(test_waiting_and_rolling_back), TM_TEST(test_stopped_and_gone_on), TM_TEST(test_no_cloud),
+             TM_TEST(test_the_loss_curve_is_thinned), TM_TEST(test_the_pace), TM_TEST(test_looking),
+             TM_TEST(test_words), TM_TEST(test_every_kind_has_words), TM_TEST(test_events_as_json),
+             TM_TEST(test_a_long_command), TM_TEST(test_status_there_and_back), TM_TEST(test_wrong_status),
+             TM_TEST(test_summary), TM_TEST(test_memory))

@@ -215,6 +215,54 @@ static void the_account_goes_on(void **state)
     tear_down(&w);
 }
 
+static const struct tm_account_instance *entry_of(const struct tm_cloud_account *account, uint64_t id)
+{
+    for (size_t i = 0; i < account->count; i++)
+        if (account->list[i].id == id) return &account->list[i];
+    return NULL;
+}
+
+/* An end that no coordinator heard of is told to the next one, whichever program starts it; and a run that is over
+ * leaves nothing that looks as if it were there. */
+static void ends_are_told_later(void **state)
+{
+    struct world w;
+    struct tm_error e;
+    struct tm_cloud_driver *driver = NULL;
+    struct tm_cloud_account account = {0};
+    (void)state;
+    set_up(&w, trace_text);
+    start_coordinator(&w);
+    assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
+    drive(&w, driver, 5000);
+    stop_coordinator(&w);
+    drive(&w, driver, 28000); /* one is lost */
+    assert_int_equal(count_here(&w), 2);
+    tm_cloud_driver_destroy(driver); /* as if killed: nothing is given back */
+    assert_row(tm_cloud_account_read(w.env, "/s", &account, &e) == 0, "%s", e.text);
+    assert_int_equal(account.count, 3);
+    size_t ended = 0;
+    for (uint64_t id = 5; id <= 7; id++)
+        ended += entry_of(&account, id)->end_ms != 0 && !entry_of(&account, id)->released;
+    assert_int_equal(ended, 1);
+    w.driver.before = account;
+    w.driver.before.instance = 7;
+    assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
+    assert_row(tm_cloud_driver_close(driver, &e) == 0, "%s", e.text);
+    assert_int_equal(count_here(&w), 0);
+    tm_cloud_driver_destroy(driver);
+    assert_row(tm_cloud_account_read(w.env, "/s", &account, &e) == 0, "%s", e.text);
+    for (size_t i = 0; i < account.count; i++)
+        assert_row(account.list[i].end_ms != 0, "instance %llu is there", (unsigned long long)account.list[i].id);
+    /* As an earlier release wrote it: all that are named were there. */
+    static const char old[] = "tidemill-account 1 500 6 0.5 100 0 0\ninstance 6 100 1 0 3.6 0.25\n";
+    assert_int_equal(tm_state_write(w.env, "/s", TM_STATE_ACCOUNT, old, &e), 0);
+    assert_row(tm_cloud_account_read(w.env, "/s", &account, &e) == 0, "%s", e.text);
+    assert_int_equal(account.count, 1);
+    assert_int_equal(account.list[0].end_ms, 0);
+    tear_down(&w);
+}
+
 /* ---- the supervisor ---- */
 
 static void supervise(struct world *w, struct tm_supervisor *supervisor, int64_t ms)
@@ -430,6 +478,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_ordered_is_rented),
         cmocka_unit_test(the_account_goes_on),
+        cmocka_unit_test(ends_are_told_later),
         cmocka_unit_test(a_killed_coordinator_is_started_again),
         cmocka_unit_test(one_that_cannot_start_is_an_error),
         cmocka_unit_test(every_kind_of_fault_is_carried_out),
