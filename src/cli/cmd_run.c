@@ -325,6 +325,37 @@ static int write_settings(const struct run *run, struct tm_error *e)
     return rc;
 }
 
+static int take_name(void *context, const char *name, struct tm_error *e)
+{
+    (void)context;
+    (void)name;
+    (void)e;
+    return 0;
+}
+
+/* Before anything is rented: what cannot be written, listed and read back now would never be durable. */
+static int check_copies(const struct run *run, struct tm_error *e)
+{
+    struct tm_env *env = run->cli->env;
+    char folder[TM_STATE_PATH_MAX];
+    char path[TM_STATE_PATH_MAX + 16];
+    static const char word[] = "written\n";
+    struct tm_text back;
+    tm_state_path(run->dir, TM_STATE_COPIES, folder);
+    (void)snprintf(path, sizeof path, "%s/check", folder);
+    tm_text_init(&back, sizeof word);
+    int rc = env->file_write_private(env, path, word, sizeof word - 1, e);
+    if (rc == 0) rc = env->file_read(env, path, &back, e);
+    if (rc == 0 && strcmp(tm_text_string(&back), word) != 0)
+        rc = tm_error_set(e, TM_EIO, "%s: what was written is not what is read", path);
+    if (rc == 0) rc = env->folder_each(env, folder, take_name, NULL, e);
+    if (rc == 0) rc = env->file_remove(env, path, e);
+    tm_text_deinit(&back);
+    if (rc != 0)
+        return tm_error_wrap(e, rc, "the folder for copies cannot be used; mend that, or give another --state");
+    return 0;
+}
+
 /* Takes the folder and puts down what all processes of the run read. */
 static int prepare_folder(struct run *run, struct tm_error *e)
 {
@@ -339,6 +370,7 @@ static int prepare_folder(struct run *run, struct tm_error *e)
     if (rc == 0) rc = tm_state_token(env, run->dir, run->token, e);
     if (rc == 0) rc = tm_token_job(run->token, &run->settings.job, e);
     if (rc == 0) rc = write_settings(run, e);
+    if (rc == 0) rc = check_copies(run, e);
     if (rc == 0 && run->settings.netns) /* new each time: all who use them are started anew */
         rc = tm_run_tls_make(env, run->dir, &run->tls, e);
     if (rc == 0 && !run->resumed && !run->plan.speed_unknown)
