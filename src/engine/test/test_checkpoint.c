@@ -124,7 +124,7 @@ static void test_a_full_disk_loses_nothing(void **state)
         assert_int_equal(step, rc == 0 ? 2 : 1);
         tm_env_virtual_destroy(env);
         if (rc == 0) break;
-        assert_int_equal(rc, -(int)TM_EIO);
+        assert_int_equal(rc, -(int)TM_EFULL);
         assert_error_has(e, "checkpoint of step 2: writing run/");
         assert_error_has(e, "No space left");
         assert_true(n < 100);

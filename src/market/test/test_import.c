@@ -273,7 +273,7 @@ static void test_all_files_or_none(void **state)
     assert_string_equal(content(f, "/d/spot-prices.csv"), history);
     for (long n = 1; n <= 2; n++) { /* the history is written first, the catalogue last */
         tm_env_virtual_fail_write_at(f->env, n);
-        assert_int_equal(import_paths(f, paths, 2), -TM_EIO);
+        assert_int_equal(import_paths(f, paths, 2), -TM_EFULL);
         assert_error_has(f->e, n == 1 ? "/d/spot-prices.csv" : "/d/catalog.tmcat");
         assert_string_equal(content(f, "/d/catalog.tmcat"), catalog);
         if (n == 1) assert_string_equal(content(f, "/d/spot-prices.csv"), history);
