@@ -25,6 +25,9 @@ static bool begin(struct sim *sim, int64_t back_in_ms, bool writes)
 {
     struct outlived *old = &sim->outlived;
     if (sim->coordinator == NULL || old->coordinator != NULL || sim->finished || sim->stopped) return false;
+    /* One that was told to stop ends all who train, with a full disk even before it is written down; whoever told it so
+     * would start them again. */
+    if (tm_coordinator_look(sim->coordinator).state == TM_JOB_STOPPING) return false;
     sim_trace(sim, "another coordinator takes over; this one is back in %lld ms", (long long)back_in_ms);
     *old = (struct outlived){.coordinator = sim->coordinator,
                              .manifests = sim->manifests,
