@@ -441,9 +441,11 @@ int tm_cloud_driver_step(struct tm_cloud_driver *d, int64_t timeout_ms, const in
     /* The coordinator may have been started again elsewhere. */
     if (!d->link.registered)
         (void)tm_state_read(d->env, d->options.dir, TM_STATE_ADDRESS, d->address, sizeof d->address, NULL);
-    if (d->address[0] != '\0' && tm_cloud_link_due(&d->link, now_ms(d), &d->out)) report(d);
+    bool told = d->address[0] != '\0' && tm_cloud_link_due(&d->link, now_ms(d), &d->out);
+    if (told) report(d);
+    /* Before the report goes out: should all be killed then, the account must not say less than the record. */
+    if (told || d->account_due || now_ms(d) - d->account_ms >= ACCOUNT_EVERY_MS) write_account(d);
     carry_out(d);
-    if (d->account_due || now_ms(d) - d->account_ms >= ACCOUNT_EVERY_MS) write_account(d);
     return rc;
 }
 

@@ -194,6 +194,11 @@ def interrupt(case: Case, run: subprocess.Popen, way: str) -> dict:
         run.wait()
         case.kills += 1
         return {}
+    try:
+        if run.wait(HANG_S) == -signal.SIGINT:  # before anything was begun
+            return {}
+    except subprocess.TimeoutExpired:
+        pass  # told by wait
     summary = case.wait(run)
     check_bill(case, summary)
     check_counts(case, summary)
