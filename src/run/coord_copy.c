@@ -42,8 +42,10 @@ bool tm_coord__is_bad(const struct tm_coordinator *c, uint64_t set, uint32_t lay
 static bool holder_dead(struct tm_coordinator *c, const struct copy_held *part)
 {
     const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, part->holder);
-    for (size_t i = 0; i < c->instance_count; i++)
-        if (c->instances[i].id == part->holder && c->instances[i].end_ms != 0) return true;
+    const Tmw__Instance *instance = tm_coord__instance(c, part->holder);
+    if (instance != NULL && instance->end_ms != 0) return true;
+    /* A report names all that are there. One that is not named went before this cloud's program or our record began. */
+    if (instance == NULL && c->cloud.heard && (k == NULL || !k->registered)) return true;
     if (k == NULL) return false;
     if (k->peer.incarnation != 0 && part->holder_incarnation != 0 && k->peer.incarnation != part->holder_incarnation)
         return true;
