@@ -123,7 +123,7 @@ static double ours(struct bench *b)
 {
     struct tm_copy_files *files = NULL;
     b->answers.count = b->answers.good = 0;
-    if (tm_copy_files_create(tm_env_real(), b->folder, on_done, b, &files, NULL) != 0) fail("copy files");
+    if (tm_copy_files_create(tm_env_real(), b->folder, 0, on_done, b, &files, NULL) != 0) fail("copy files");
     double begin_s = bench_now_s();
     for (uint32_t l = 0; l < b->layers; l++) {
         struct tm_copy_name name = {.set = 1, .step = 1, .layer = l, .size = b->length, .hash = b->hash[l]};

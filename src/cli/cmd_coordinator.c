@@ -233,8 +233,10 @@ static int tell_end(struct tm_cli *cli, const struct place *place, const struct 
     char hash[33];
     int rc = tm_run_status_of(cli, place->dir, &status, e);
     if (rc != 0) return rc;
-    tm_text_printf(&cli->out, "%s at step %" PRIu64 "\n", tm_job_state_name(status.state), status.committed);
-    if (status.state == TM_JOB_FAILED) cli->exit_status = 1;
+    bool wrong = status.state == TM_JOB_FAILED || status.gave_up;
+    tm_text_printf(&cli->out, "%s at step %" PRIu64 "%s%s\n", tm_job_state_name(status.state), status.committed,
+                   wrong ? ": " : "", wrong ? status.reason : "");
+    if (wrong) cli->exit_status = 1;
     if (status.state == TM_JOB_FINISHED && settings->engine == TM_RUN_GPT) {
         rc = tm_run_result_gpt(cli->env, place->dir, settings->folder, status.committed, &cli->arena, hash, e);
         if (rc == 0) tm_text_printf(&cli->out, "weights %s in %s/result\n", hash, place->dir);

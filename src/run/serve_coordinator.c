@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "run/set_manifests.h"
 #include "run/state_folder.h"
+#include "store/copy_file.h"
 #include "store/record.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
@@ -24,9 +25,10 @@ struct service {
     struct tm_tls *tls;
     struct tm_outbox out;
     struct tm_set_manifests manifests;
-    int failed;  /* nothing more may be done */
-    bool stuck;  /* the record cannot be written now */
-    bool untold; /* nor could the address be */
+    int failed;    /* nothing more may be done */
+    bool stuck;    /* the record cannot be written now */
+    bool untold;   /* nor could the address be */
+    bool unmarked; /* nor could it be said whose folder for copies it is */
     struct tm_error error;
     int64_t done_ms;   /* -1: the job is not finished */
     int64_t looked_ms; /* for the owner */
@@ -266,6 +268,16 @@ static void tell_address(struct service *s)
     if (rc != 0 && !s->untold) s->failed = rc;
 }
 
+/* Workers store nothing in a folder that does not say so. */
+static void mark_copies(struct service *s)
+{
+    struct tm_error e;
+    if (s->given->copy_folder == NULL) return;
+    int rc = tm_copy_folder_mark(s->env, s->given->copy_folder, s->given->coordinator.job, &e);
+    if (rc != 0 && !s->unmarked) tm_log(TM_LOG_WARN, "the folder for copies: %s; it is tried again", e.text);
+    s->unmarked = rc != 0;
+}
+
 static int start(struct service *s, struct tm_error *e)
 {
     s->watch = tm_run_watch_create();
@@ -280,6 +292,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
+    if (rc == 0) mark_copies(s);
     if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
     if (rc == 0 && s->given->address_file != NULL) tell_address(s);
     if (rc == 0 && s->failed != 0) {
@@ -352,6 +365,7 @@ static void loop(struct service *s)
             flush(s);
             (void)tm_set_manifests_retry(&s->manifests);
             if (s->untold) tell_address(s);
+            if (s->unmarked) mark_copies(s);
         }
         serve_hook(s);
         heed_stop(s);

@@ -1,6 +1,7 @@
 /* Manifests of copy sets, beside their files: what a coordinator without a record goes on from, and what names the
  * newest set for who reads the weights. In a folder for copies:
  *
+ *   job               the job's number: whose folder it is (store/copy_file.h)
  *   newest            the number of the newest whole set
  *   set-N.manifest    its event of the record
  *   set-N/layer-L.tmcopy

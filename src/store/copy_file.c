@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { HEAD_BYTES = TM_BLOCK_HEAD, PAGE_BYTES = TM_BLOCK_PAGE, PATH_BYTES = 4096 };
@@ -225,4 +226,37 @@ int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, st
     tm_text_deinit(&text);
     if (rc == 0) *out = (uint64_t)set;
     return rc;
+}
+
+/* The number in the file `job`; 0: there is none, or it is no number. */
+static int read_mark(struct tm_env *env, const char *path, uint64_t *out, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, 64);
+    int rc = env->file_read(env, path, &text, e);
+    *out = rc == 0 ? strtoull(tm_text_string(&text), NULL, 10) : 0;
+    tm_text_deinit(&text);
+    return rc == -(int)TM_ENOTFOUND ? 0 : rc;
+}
+
+int tm_copy_folder_mark(struct tm_env *env, const char *folder, uint64_t job, struct tm_error *e)
+{
+    char path[PATH_BYTES];
+    char number[32];
+    uint64_t marked = 0;
+    (void)snprintf(path, sizeof path, "%s/job", folder);
+    if (read_mark(env, path, &marked, e) == 0 && marked == job) return 0; /* also where the disk is full by now */
+    int length = snprintf(number, sizeof number, "%llu\n", (unsigned long long)job);
+    return env->file_write_private(env, path, number, (size_t)length, e);
+}
+
+int tm_copy_folder_check(struct tm_env *env, const char *folder, uint64_t job, struct tm_error *e)
+{
+    char path[PATH_BYTES];
+    uint64_t marked = 0;
+    (void)snprintf(path, sizeof path, "%s/job", folder);
+    int rc = read_mark(env, path, &marked, e);
+    if (rc != 0 || marked == job) return rc;
+    return tm_error_set(e, TM_EINPUT, "%s is not the coordinator's folder for copies (%s): all machines need one",
+                        folder, marked == 0 ? "no file `job` in it" : "it is another job's");
 }

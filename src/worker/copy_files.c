@@ -22,6 +22,8 @@ struct order {
 struct tm_copy_files {
     struct tm_env *env;
     char folder[FOLDER_MAX];
+    uint64_t job;        /* 0: any */
+    atomic_bool is_ours; /* the folder was looked at */
     tm_copy_files_done_f done;
     void *context;
     pthread_t threads[TM_COPY_FILES_AT_ONCE];
@@ -46,11 +48,20 @@ static void take_out(struct tm_copy_files *files, struct order *order)
     (void)pthread_mutex_unlock(&files->lock);
 }
 
+static int check_folder(struct tm_copy_files *files, struct tm_error *e)
+{
+    if (files->job == 0 || atomic_load(&files->is_ours)) return 0;
+    int rc = tm_copy_folder_check(files->env, files->folder, files->job, e);
+    if (rc == 0) atomic_store(&files->is_ours, true);
+    return rc;
+}
+
 static void put(struct tm_copy_files *files, const struct order *order, const char *path,
                 struct tm_copy_file_done *done, struct tm_error *e)
 {
     bool direct = true;
-    int rc = tm_copy_file_write(files->env, path, &order->name, order->block, &direct, e);
+    int rc = check_folder(files, e);
+    if (rc == 0) rc = tm_copy_file_write(files->env, path, &order->name, order->block, &direct, e);
     done->written = rc == 0;
     done->full = rc == -(int)TM_EFULL;
     if (rc == -(int)TM_EFULL) (void)tm_error_set(e, TM_EFULL, "disk full: %s cannot be written", path);
@@ -118,13 +129,14 @@ static void *serve(void *argument)
 
 /* ---- the caller ---- */
 
-int tm_copy_files_create(struct tm_env *env, const char *folder, tm_copy_files_done_f done, void *context,
+int tm_copy_files_create(struct tm_env *env, const char *folder, uint64_t job, tm_copy_files_done_f done, void *context,
                          struct tm_copy_files **out, struct tm_error *e)
 {
     if (strlen(folder) >= FOLDER_MAX) return tm_error_set(e, TM_EUSAGE, "the folder for copies has too long a name");
     struct tm_copy_files *files = tm_calloc(1, sizeof *files);
     if (files == NULL) return tm_error_nomem(e);
     files->env = env;
+    files->job = job;
     files->done = done;
     files->context = context;
     (void)snprintf(files->folder, sizeof files->folder, "%s", folder);

@@ -22,8 +22,9 @@ struct tm_copy_file_done {
 /* By one of the threads, which holds nothing. It may ask for more. */
 typedef void (*tm_copy_files_done_f)(void *context, const struct tm_copy_file_done *done);
 
-/* The caller owns the result. `folder` is copied; "": there is none, and nothing can be stored. */
-int tm_copy_files_create(struct tm_env *env, const char *folder, tm_copy_files_done_f done, void *context,
+/* The caller owns the result. `folder` is copied; "": there is none, and nothing can be stored. Nor can it in a folder
+ * that is not this job's (tm_copy_folder_check); job 0: in any. */
+int tm_copy_files_create(struct tm_env *env, const char *folder, uint64_t job, tm_copy_files_done_f done, void *context,
                          struct tm_copy_files **out, struct tm_error *e);
 /* What waits is forgotten; the files under way are finished. NULL is allowed. */
 void tm_copy_files_destroy(struct tm_copy_files *files);

@@ -399,7 +399,7 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
     if (t->worker == NULL || t->texts == NULL || t->members == NULL) return tm_error_nomem(e);
     if (tm_layer_places_init(&t->layers, &t->engine, TM_LAYERS_MAX, tm_worker_blocks(t->worker), &t->lock) != 0)
         return tm_error_nomem(e);
-    int rc = tm_copy_files_create(t->env, t->copy_folder, on_file, t, &t->files, e);
+    int rc = tm_copy_files_create(t->env, t->copy_folder, options->job, on_file, t, &t->files, e);
     if (rc != 0) return rc;
     if (pthread_create(&t->thread, NULL, serve, t) != 0) return tm_error_nomem(e);
     t->thread_runs = true;

@@ -60,7 +60,7 @@ static void test_many_at_once(void **state)
     struct tm_env *env = tm_env_virtual_create(1);
     struct tm_block_pool *pool = tm_block_pool_create();
     struct tm_copy_files *files = NULL;
-    assert_int_equal(tm_copy_files_create(env, "/copies", on_done, &seen, &files, NULL), 0);
+    assert_int_equal(tm_copy_files_create(env, "/copies", 0, on_done, &seen, &files, NULL), 0);
     for (uint32_t l = 0; l < LAYERS; l++)
         put(files, pool, l);
     await(&seen, LAYERS);
@@ -91,6 +91,36 @@ static void test_many_at_once(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* Machines that each have a folder of their own store nothing, and say what is wrong; once it is the right one, they
+ * do. */
+static void test_a_folder_of_its_own(void **state)
+{
+    (void)state;
+    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    struct tm_copy_files *files = NULL;
+    assert_int_equal(tm_copy_files_create(env, "/copies", 77, on_done, &seen, &files, NULL), 0);
+    put(files, pool, 0);
+    await(&seen, 1);
+    assert_non_null(
+        strstr(seen.trouble, "/copies on this machine is not the folder that the coordinator has: it lacks"));
+    assert_int_equal(tm_copy_folder_mark(env, "/copies", 76, NULL), 0);
+    put(files, pool, 0);
+    await(&seen, 2);
+    assert_non_null(strstr(seen.trouble, "its file `job` names another job. Mount one folder on all machines"));
+    assert_int_equal(seen.good, 0);
+    assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, NULL), 0);
+    put(files, pool, 0);
+    await(&seen, 3);
+    assert_int_equal(seen.good, 1);
+    tm_env_virtual_fail_write_at(env, 1); /* a full disk does not matter to who is marked already */
+    assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, NULL), 0);
+    tm_copy_files_destroy(files);
+    tm_block_pool_destroy(pool);
+    tm_env_virtual_destroy(env);
+}
+
 /* Whatever is under way or waits then, no share is left over. */
 static void test_end_in_between(void **state)
 {
@@ -100,7 +130,7 @@ static void test_end_in_between(void **state)
         struct tm_env *env = tm_env_virtual_create(1);
         struct tm_block_pool *pool = tm_block_pool_create();
         struct tm_copy_files *files = NULL;
-        assert_int_equal(tm_copy_files_create(env, rounds == 0 ? "" : "/copies", on_done, &seen, &files, NULL), 0);
+        assert_int_equal(tm_copy_files_create(env, rounds == 0 ? "" : "/copies", 0, on_done, &seen, &files, NULL), 0);
         for (uint32_t l = 0; l < LAYERS; l++) {
             put(files, pool, l / 2);
             tm_copy_files_get(files, 3, l, SIZE, pool);
@@ -118,14 +148,15 @@ static void test_memory(void **state)
     struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     TM_FAIL_EACH_ALLOC({
         struct tm_copy_files *files = NULL;
-        rc = tm_copy_files_create(tm_env_real(), "", on_done, &seen, &files, NULL);
+        rc = tm_copy_files_create(tm_env_real(), "", 0, on_done, &seen, &files, NULL);
         if (rc == 0) tm_copy_files_destroy(files);
     });
     char folder[2000];
     struct tm_copy_files *files = NULL;
     memset(folder, 'x', sizeof folder);
     folder[sizeof folder - 1] = '\0';
-    assert_int_equal(tm_copy_files_create(tm_env_real(), folder, on_done, &seen, &files, NULL), -(int)TM_EUSAGE);
+    assert_int_equal(tm_copy_files_create(tm_env_real(), folder, 0, on_done, &seen, &files, NULL), -(int)TM_EUSAGE);
 }
 
-TM_TEST_MAIN(TM_TEST(test_many_at_once), TM_TEST(test_end_in_between), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_many_at_once), TM_TEST(test_a_folder_of_its_own), TM_TEST(test_end_in_between),
+             TM_TEST(test_memory))
