@@ -103,12 +103,11 @@ static void test_a_folder_of_its_own(void **state)
     assert_int_equal(tm_copy_files_create(env, "/copies", 77, on_done, &seen, &files, NULL), 0);
     put(files, pool, 0);
     await(&seen, 1);
-    assert_non_null(
-        strstr(seen.trouble, "/copies on this machine is not the folder that the coordinator has: it lacks"));
+    assert_non_null(strstr(seen.trouble, "/copies is not the coordinator's folder for copies (no file `job` in it)"));
     assert_int_equal(tm_copy_folder_mark(env, "/copies", 76, NULL), 0);
     put(files, pool, 0);
     await(&seen, 2);
-    assert_non_null(strstr(seen.trouble, "its file `job` names another job. Mount one folder on all machines"));
+    assert_non_null(strstr(seen.trouble, "(it is another job's): all machines need one"));
     assert_int_equal(seen.good, 0);
     assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, NULL), 0);
     put(files, pool, 0);
