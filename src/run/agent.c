@@ -86,7 +86,7 @@ static void heartbeat(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *
 
 static void start_worker(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
 {
-    if (agent->worker != 0 || agent->gave_up || agent->stopped || now_ms < agent->start_at_ms) return;
+    if (agent->worker != 0 || agent->gave_up || agent->stopped || agent->done || now_ms < agent->start_at_ms) return;
     struct tm_random random =
         tm_random_make(agent->options.random_seed ^ agent->options.incarnation, agent->options.id);
     random.position = ++agent->starts;
@@ -105,10 +105,11 @@ static uint32_t count_restart(struct tm_agent *agent, int64_t now_ms)
     return recent;
 }
 
-/* Is it the program's own fault, as far as can be seen from here? */
+/* Is it the program's own fault, as far as can be seen from here? Status 0 is right at the end of the job, and wrong
+ * before it: the coordinator knows. */
 static bool is_failure(const struct tm_agent *agent, const struct tm_worker_end *end)
 {
-    if (end->status == 0 || agent->stopped || agent->noticed || agent->ending == agent->ended) return false;
+    if (agent->stopped || agent->noticed || agent->ending == agent->ended) return false;
     if (end->status == SIGNAL_STATUS + SIGTERM) return false; /* the machine goes down, or somebody wants it to end */
     return !(agent->options.kills_expected && end->status == SIGNAL_STATUS + SIGKILL);
 }
@@ -132,7 +133,7 @@ void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t inca
     agent->ended = incarnation;
     remember_end(agent, now_ms, end);
     if (end->status == 0) {
-        agent->stopped = true;
+        agent->done = true;
     } else {
         uint32_t recent = count_restart(agent, now_ms);
         uint32_t doublings = recent - 1 < BACKOFF_DOUBLINGS_MAX ? recent - 1 : BACKOFF_DOUBLINGS_MAX;
@@ -188,6 +189,10 @@ void tm_agent_receive(struct tm_agent *agent, int64_t now_ms, const tm_message *
         break;
     case TMW__ENVELOPE__BODY_WELCOME:
         if (message->welcome->nonce != agent->nonce || agent->nonce == 0 || agent->registered) break;
+        /* Status 0 was the end that the coordinator before this one had told it, for all that this one knows. */
+        if (agent->coordinator.incarnation != 0 && agent->coordinator.incarnation != message->from_incarnation &&
+            agent->done)
+            agent->ended_failed = false;
         agent->coordinator.incarnation = message->from_incarnation;
         agent->registered = true;
         agent->acked = agent->sequence;

@@ -43,6 +43,7 @@ struct tm_agent {
     struct tm_peer coordinator;
     bool registered;
     bool stopped;
+    bool done; /* the worker ended with status 0: no other is started */
     uint64_t nonce;
     int64_t said_ms; /* hello or heartbeat, last sent; -1: never */
     uint64_t sequence;

@@ -7,7 +7,10 @@
  *
  * While some machine has not failed since the last new step, the fault may be one machine's alone: then there are more
  * tries, and one that was refused counts for nothing. Where nobody else is here, refusals are counted apart, and need
- * as many tries, too: others may come. */
+ * as many tries, too: others may come.
+ *
+ * A program that ends with status 0 before the job does, and never joined it, is none of ours (a script without the
+ * package, say). It would do the same again: where all machines' have ended so, the job fails at once. */
 #include "base/end_words.h"
 #include "run/coord_internal.h"
 
@@ -73,11 +76,35 @@ static void give_up(struct tm_coordinator *c, int64_t now_ms, uint64_t id, uint3
     tm_coord__fail(c, now_ms, &why, out);
 }
 
+/* Without a record nobody knows who took part. */
+static bool took_part(const struct tm_coordinator *c, const struct known *worker, uint64_t incarnation)
+{
+    return c->generation >> 32 != 0 || (worker != NULL && worker->peer.incarnation == incarnation);
+}
+
+static void fail_done(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *heard,
+                      struct tm_outbox *out)
+{
+    char reason[TM_MESSAGE_STRING_MAX + 1];
+    (void)snprintf(reason, sizeof reason,
+                   "worker %llu ended with status 0 and never joined the job: does the program use libtidemill, or "
+                   "`import tidemill.torch` and its loop?",
+                   (unsigned long long)id);
+    struct why_failed why = {.reason = reason,
+                             .worker = id,
+                             .step = c->highest + 1,
+                             .lines = heard->ended_lines,
+                             .line_count = heard->n_ended_lines,
+                             .file = heard->ended_file};
+    tm_coord__fail(c, now_ms, &why, out);
+}
+
 void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *body,
                              struct tm_outbox *out)
 {
     const struct known *worker = tm_coord__find(c, TM_ROLE_WORKER, id);
     if (!body->ended_failed || body->ended_incarnation == 0 || is_among(c->failed, body->ended_incarnation)) return;
+    if (body->ended_status == 0 && took_part(c, worker, body->ended_incarnation)) return;
     c->failed[c->failed_next++ % FAILURES_KEPT] = body->ended_incarnation;
     bool goes = worker != NULL && tm_coord__noticed(c, worker, now_ms);
     const Tmw__Instance *instance = tm_coord__instance(c, id);
@@ -87,6 +114,10 @@ void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t 
     struct known *agent = tm_coord__find(c, TM_ROLE_AGENT, id);
     if (agent != NULL) agent->failed_in = c->failures_past + 1;
     bool alone = others_are_well(c);
+    if (body->ended_status == 0) {
+        if (!alone && c->options.failures_max > 0) fail_done(c, now_ms, id, body, out);
+        return;
+    }
     uint32_t more = c->options.failures_max * TRIES_OF_ONE_MACHINE;
     if (is_among(c->refused, body->ended_incarnation)) {
         c->refusals += !alone;

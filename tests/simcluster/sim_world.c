@@ -494,7 +494,7 @@ void sim_agents_again(struct sim *sim)
 {
     for (size_t i = 1; i < sim->node_count; i++) {
         struct node *node = &sim->nodes[i];
-        if (!node->up || !node->agent_up || !node->agent.stopped) continue;
+        if (!node->up || !node->agent_up || (!node->agent.stopped && !node->agent.done)) continue;
         sim_worker_kill(sim, node);
         node->agent_up = false;
         sim_schedule(sim, sim->now_ms + 100, agent_start, node->id, 0, 0, 0, NULL, 0);

@@ -84,6 +84,21 @@ static void test_gives_up(void **state)
     rig_destroy(&r);
 }
 
+/* A program that knows nothing of the job does its own thing and ends well: on all machines, and the job fails. */
+static void test_never_joined(void **state)
+{
+    (void)state;
+    struct coord_rig r;
+    Tmw__RecordEvent *event = NULL;
+    setup(&r, 2);
+    assert_int_equal(state_after(&r, (struct end){1, 101, 0, 10, false}),
+                     TM_JOB_STARTING); /* the other may do better */
+    assert_int_equal(state_after(&r, (struct end){2, 201, 0, 10, false}), TM_JOB_FAILED);
+    assert_true(rig_recorded(&r, ENTRY(FAILED), 0, &event) >= 0);
+    assert_non_null(strstr(event->failed->reason, "worker 2 ended with status 0 and never joined the job"));
+    rig_destroy(&r);
+}
+
 static void test_a_restart_counts_on(void **state)
 {
     (void)state;
@@ -176,4 +191,5 @@ static void test_one_machine_alone(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_tried_again), TM_TEST(test_one_machine_alone), TM_TEST(test_gives_up),
-             TM_TEST(test_a_restart_counts_on), TM_TEST(test_who_goes_does_not_fail), TM_TEST(test_a_new_step_counts))
+             TM_TEST(test_never_joined), TM_TEST(test_a_restart_counts_on), TM_TEST(test_who_goes_does_not_fail),
+             TM_TEST(test_a_new_step_counts))
