@@ -6,8 +6,10 @@
 #include "run/state_folder.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -28,7 +30,7 @@ const struct tm_option tm_agent_command_options[] = {
      .value = "CLOUD",
      .help = "whose notices are read: aws, gcp, azure, the local cloud's, or none (the default); SIGTERM is always one",
      .choices = notice_names},
-    {.name = "notice-left", .value = "DURATION", .help = "how long SIGTERM leaves (30s)"},
+    {.name = "notice-left", .value = "DURATION", .help = "time left after SIGTERM (30s)"},
     {.name = "tls",
      .value = "DIR",
      .help =
@@ -125,6 +127,24 @@ static int read_variables(struct tm_cli *cli, struct request *r, struct tm_error
     return 0;
 }
 
+/* The worker may be called in another folder. What is not there stays as it was given: whoever needs it says so. */
+static int make_absolute(struct tm_cli *cli, const char **path, struct tm_error *e)
+{
+    char real[PATH_MAX];
+    if (*path == NULL || realpath(*path, real) == NULL) return 0;
+    *path = tm_arena_strdup(&cli->arena, real);
+    return *path == NULL ? tm_error_nomem(e) : 0;
+}
+
+static int make_paths_absolute(struct tm_cli *cli, struct request *r, struct tm_error *e)
+{
+    const char **paths[] = {&r->token_file, &r->tls, &r->copies, &r->job};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof paths / sizeof *paths; i++)
+        rc = make_absolute(cli, paths[i], e);
+    return rc;
+}
+
 static int read_request(struct tm_cli *cli, struct request *r, struct tm_error *e)
 {
     *r = (struct request){.state = tm_given_text(cli, "state"), .host = "127.0.0.1", .notice = NOTICE_NONE};
@@ -150,6 +170,7 @@ static int read_request(struct tm_cli *cli, struct request *r, struct tm_error *
     if (r->state == NULL && r->job == NULL && cli->argument_count == 0)
         return tm_error_set(e, TM_EUSAGE, "what is trained? give --job JOB.yaml, or a command behind --");
     rc = tm_token_read(cli->env, r->token_file, r->token, e);
+    if (rc == 0 && r->state == NULL) rc = make_paths_absolute(cli, r, e);
     return rc == 0 ? tm_token_job(r->token, &r->number, e) : rc;
 }
 

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const struct tm_option tm_coordinator_command_options[] = {
@@ -29,10 +30,10 @@ const struct tm_option tm_coordinator_command_options[] = {
      .help = "where agents and workers reach it (127.0.0.1, any port); beyond loopback with certificates"},
     {.name = "copies",
      .value = "DIR",
-     .help = "a folder that all machines share, for copy sets in files (on one machine: of the state folder)"},
+     .help = "a folder that all machines share, for copy sets in files (on one machine: copies in the state folder)"},
     {.name = "instances", .value = "N", .help = "make certificates for so many machines (16)"},
     {.name = "prepare", .help = "make token and certificates, and do not start: to copy them to the machines first"},
-    {.name = "state", .value = "DIR", .help = "where all of the job is kept (by its name)"},
+    {.name = "state", .value = "DIR", .help = "the state folder (~/.local/state/tidemill/NAME)"},
     {.name = NULL},
 };
 
@@ -92,6 +93,13 @@ static bool is_fresh(struct tm_cli *cli, const struct place *place)
     return tm_copy_newest_set(env, place->copies, &set, NULL) == -(int)TM_ENOTFOUND;
 }
 
+/* --copies: the folder's own name for it is a link. */
+static bool is_link(const char *path)
+{
+    struct stat s;
+    return lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
+}
+
 /* On standard output, at once: whoever started this waits for it. */
 static void say_bound(void *context, const char *address)
 {
@@ -101,9 +109,12 @@ static void say_bound(void *context, const char *address)
     (void)printf("the coordinator is at %s; its state is in %s\n"
                  "on each machine, with a number of its own from 1:\n"
                  "  tidemill agent --coordinator %s%s --token-file %s --instance N --job JOB.yaml%s%s%s\n",
-                 address, place->dir, beyond ? "HOST" : "127.0.0.1", colon, beyond ? "token" : place->token_file,
-                 beyond ? " \\\n                 --tls instance-N --host ITS-ADDRESS" : "", " --copies ",
-                 beyond ? "SHARED-DIR" : place->copies);
+                 address, place->dir, beyond ? "HOST" : "", beyond ? colon : address,
+                 beyond ? "token" : place->token_file,
+                 beyond           ? " \\\n                 --tls instance-N --host ITS-ADDRESS"
+                 : place->use_tls ? " --tls instance-N"
+                                  : "",
+                 " --copies ", beyond ? "SHARED-DIR" : place->copies);
     (void)fflush(stdout);
 }
 
@@ -136,11 +147,12 @@ static void fill_service(struct tm_cli *cli, struct place *place, const struct t
                         .sets_kept = 2,
                         .failures_max = (uint32_t)settings->failures_max,
                         .resume = true,
-                        .retry = cli->env->variable(cli->env, "TIDEMILL_RUN_RETRY") != NULL,
+                        .retry = place->by_hand || cli->env->variable(cli->env, "TIDEMILL_RUN_RETRY") != NULL,
                         .fresh = is_fresh(cli, place)},
         .listen = place->listen,
         .record = place->record,
         .copy_folder = place->copies,
+        .copies_shared = place->by_hand && is_link(place->copies),
         .tls_folder = place->use_tls ? place->tls : NULL,
         .address_file = place->address,
         .owner_dir = place->dir,
@@ -265,6 +277,9 @@ static int serve_by_hand(struct tm_cli *cli, struct place *place, const struct t
     if (rc != 0) return rc;
     rc = serve(cli, place, settings, e);
     tm_state_disown(cli->env, place->dir, &owner);
+    if (rc == 0 && cli->exit_status == TM_COORDINATOR_UNRECORDED)
+        return tm_error_set(
+            e, TM_EFULL, "disk full: %s cannot hold how the job ended; free some room and start it again", place->dir);
     return rc == 0 ? tell_end(cli, place, settings, e) : rc;
 }
 

@@ -708,7 +708,9 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
 }
 
 const struct tm_option tm_plan_options[] = {
-    {.name = "model", .value = "NAME", .help = "what to train: a shipped model, a model file, or a gpt: formula"},
+    {.name = "model",
+     .value = "NAME",
+     .help = "what to train: a shipped model, a model file, or a formula such as gpt: or llama:"},
     {.name = "samples", .value = "N", .help = "how many samples to train"},
     {.name = "batch", .value = "N", .help = "global batch; else the model's own, or 256"},
     {.name = "deadline", .value = "DURATION", .help = "to be done by then"},

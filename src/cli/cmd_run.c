@@ -232,10 +232,11 @@ static int check_job(struct run *run, struct tm_error *e)
     tm_text_init(&text, 1 << 20);
     int rc = tm_job_changes(run->cli->env, own, run->path, &changes, e);
     if (rc == 0 && changes.length > 0) {
-        tm_text_printf(&text,
-                       "%s is not as it was when this run began. What it began with counts, and options count more:\n%s"
-                       "--again or another --state begins anew with what it says now.\n\n",
-                       run->path, tm_text_string(&changes));
+        tm_text_printf(
+            &text,
+            "%s has changed since this run began. The run keeps the job file it began with; options override it:\n%s"
+            "--again or another --state begins anew with what it says now.\n\n",
+            run->path, tm_text_string(&changes));
         show(run, &text);
     }
     tm_text_deinit(&changes);
@@ -689,7 +690,7 @@ static int check_removal(const struct run *run, struct tm_error *e)
 {
     char question[TM_STATE_PATH_MAX + 100];
     if (tm_given(run->cli, "yes") || !isatty(STDIN_FILENO)) return 0; /* --again says it; without -y nothing is done */
-    (void)snprintf(question, sizeof question, "Remove the run in %s, with all that it has learnt?", run->dir);
+    (void)snprintf(question, sizeof question, "Delete the run in %s, with its weights and copies?", run->dir);
     return is_yes(question, false) ? 0 : tm_error_set(e, TM_ECANCELED, "nothing was removed, nothing was rented");
 }
 

@@ -307,9 +307,9 @@ const struct tm_command tm_commands[] = {
             "for comparison. Exit status: 0 finished or stopped as asked, 1 failed, 2 wrong use or bad input, 3 no "
             "layout can train it.",
         .examples = "  tidemill run examples/gpt-tiny.yaml                        # look at the plan, then train\n"
-                    "  tidemill run examples/gpt-tiny.yaml -y --trace ladp --limit 8\n"
+                    "  tidemill run examples/gpt-tiny.yaml -y --again --trace ladp --limit 8\n"
                     "  tidemill run examples/gpt-tiny.yaml -y --policy checkpoint --state /tmp/restart\n"
-                    "  tidemill run examples/gpt-tiny.yaml -y --chaos 7 --no-preemptions\n"
+                    "  tidemill run examples/gpt-tiny.yaml -y --again --chaos 7 --no-preemptions\n"
                     "  tidemill run --resume examples/gpt-tiny.yaml -y --limit 3\n",
         .options = tm_run_command_options,
         .run = tm_cmd_run,
@@ -374,22 +374,25 @@ const struct tm_command tm_commands[] = {
         .summary = "coordinate a job on machines of your own",
         .arguments = "[JOB.yaml]",
         .description =
-            "Keeps a job together whose machines are there already: it waits for agents (tidemill agent), one on each "
+            "Runs a job on machines that you already have: it waits for agents (tidemill agent), one on each "
             "machine, uses all that come, and goes on with those that are left when some go. It keeps the job's "
             "record, "
-            "join token and certificates in a state folder; started again on the same folder it goes on where it was. "
+            "join token and certificates in a state folder; started again on the same folder it goes on where it was, "
+            "also after a failure. "
             "tidemill status, events and stop work with --state DIR. It ends when the job does; SIGTERM and Ctrl-C "
             "stop "
             "the job in order, the second time at once. tidemill run starts one by itself.\n\n"
-            "On one machine the defaults do. To be reached from others give --listen with an address of this machine: "
+            "On a single machine the defaults are enough. To be reached from others give --listen with an address of "
+            "this machine: "
             "then certificates are made, a key for each of --instances machines, which hold for 30 days. With "
             "--prepare "
             "it stops there, so that the token and each machine's folder tls/instance-N can be copied first. To make "
             "new "
             "certificates, remove the folder tls. Copy sets need a folder that all machines share (--copies).",
-        .examples = "  tidemill coordinator job.yaml --state s --listen 127.0.0.1:7070\n"
-                    "  tidemill coordinator job.yaml --state s --listen 10.0.0.5:7070 --copies /mnt/shared --prepare\n"
-                    "  tidemill coordinator job.yaml --state s --listen 10.0.0.5:7070\n",
+        .examples =
+            "  tidemill coordinator job.yaml --state s --listen 127.0.0.1:7070\n"
+            "  tidemill coordinator job.yaml --state s --listen 10.0.0.5:7070 --copies /mnt/shared/job --prepare\n"
+            "  tidemill coordinator job.yaml --state s --listen 10.0.0.5:7070\n",
         .options = tm_coordinator_command_options,
         .run = tm_cmd_coordinator,
     },
@@ -400,20 +403,21 @@ const struct tm_command tm_commands[] = {
         .description =
             "Keeps a worker running on this machine, tells the job's coordinator at once when it ends, and passes on "
             "the cloud's notices, so that the worker's state has a new home before the machine goes. SIGTERM is a "
-            "notice; the second one ends it at once. The worker is the built-in engine for --job, or the COMMAND "
-            "behind --, which finds TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
+            "notice; the second one ends it at once. The worker is what --job says, its run: command or the built-in "
+            "engine, or else the COMMAND behind --, which finds TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, "
+            "TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
             "TIDEMILL_INCARNATION, TIDEMILL_HOST, TIDEMILL_COPIES, TIDEMILL_TLS, TIDEMILL_FINGERPRINT and "
             "TIDEMILL_STATE among its "
             "variables (libtidemill reads them).\n\n"
             "tidemill run starts agents on the local cloud by itself. On machines of your own: start tidemill "
             "coordinator "
             "on one, and an agent on each, with a number of its own. Off loopback the machine's certificate is needed "
-            "(--tls). What is in the way of the coordinator is said once; after --give-up without one, or when the "
-            "worker fails again and again, or when the coordinator refuses this machine (another job file, another "
+            "(--tls). If the coordinator cannot be reached, the agent says why, once; after --give-up without one, "
+            "or when the worker keeps failing, or when the coordinator refuses this machine (another job file, another "
             "program, another token), the agent ends with status 1.",
         .examples =
             "  tidemill agent --coordinator 10.0.0.5:7070 --token-file token --instance 3 --tls instance-3 \\\n"
-            "                 --host 10.0.0.8 --copies /mnt/shared --notice aws --job job.yaml\n"
+            "                 --host 10.0.0.8 --copies /mnt/shared/job --notice aws --job job.yaml\n"
             "  tidemill agent --coordinator 127.0.0.1:7070 --token-file token --instance 1 -- python train.py\n",
         .options = tm_agent_command_options,
         .run = tm_cmd_agent,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { INSTANCES_DEFAULT = 16, INSTANCES_MAX = 1024 };
@@ -87,16 +88,23 @@ static int copy_text(struct tm_cli *cli, const char *path, const char *dir, stru
     return rc;
 }
 
-/* Where all workers write copy sets; the folder's own name for it is copies. */
+/* Where all workers write copy sets; the folder's own name for it is copies. It stays what it is for the job's life. */
 static int link_copies(struct tm_cli *cli, const char *dir, struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
     char real[PATH_MAX];
+    char there[PATH_MAX];
     const char *given = tm_given_text(cli, "copies");
     tm_state_path(dir, TM_STATE_COPIES, path);
     if (given == NULL) return 0;
+    if (mkdir(given, 0700) != 0 && errno != EEXIST) return tm_error_errno(e, errno, "--copies %s", given);
     if (realpath(given, real) == NULL) return tm_error_errno(e, errno, "--copies %s", given);
-    return symlink(real, path) == 0 || errno == EEXIST ? 0 : tm_error_errno(e, errno, "%s", path);
+    if (symlink(real, path) == 0) return 0;
+    if (errno != EEXIST) return tm_error_errno(e, errno, "%s", path);
+    if (realpath(path, there) != NULL && strcmp(there, real) == 0) return 0;
+    return tm_error_set(e, TM_EUSAGE,
+                        "--copies %s: this job has its copies in %s; leave it out, or begin anew with another --state",
+                        given, there);
 }
 
 static int make_files(struct tm_cli *cli, const char *path, struct tm_run_settings *settings, const char *dir,
@@ -148,8 +156,9 @@ int tm_coordinator_folder_make(struct tm_cli *cli, const char *path, struct tm_c
             rc = tm_error_set(e, TM_EUSAGE,
                               "on several machines copy sets need a folder that all of them share: give --copies DIR");
         if (rc == 0) rc = make_files(cli, path, &settings, out->dir, e);
-    } else if (rc == 0 && path != NULL) {
-        rc = compare_jobs(cli, path, &settings, out->dir, e);
+    } else if (rc == 0) {
+        if (path != NULL) rc = compare_jobs(cli, path, &settings, out->dir, e);
+        if (rc == 0) rc = link_copies(cli, out->dir, e);
     }
     tm_state_tls_path(out->dir, TM_STATE_TLS_COORDINATOR, folder);
     (void)snprintf(certificate, sizeof certificate, "%s/node.pem", folder);

@@ -79,7 +79,7 @@ static void put_job(struct tm_env *env, const struct tm_job *job, const char *fo
     if (job->run == NULL) return;
     tm_fingerprint_line(out, "run", job->run);
     put_variables(job, out);
-    bool absolute = job->workdir != NULL && job->workdir[0] == '/';
+    bool absolute = job->workdir != NULL && (job->workdir[0] == '/' || folder[0] == '\0');
     (void)snprintf(text, sizeof text, "%s%s%s", absolute ? "" : folder, job->workdir != NULL && !absolute ? "/" : "",
                    job->workdir != NULL ? job->workdir : "");
     put_scripts(env, text, job->run, out);

@@ -150,5 +150,5 @@ void tm_coord__try_again(struct tm_coordinator *c, struct tm_outbox *out)
     if (c->failure[0] == '\0' || c->loaded_finished) return;
     c->failure[0] = '\0';
     c->resumed = true;
-    tm_coord__record_state(c, true, out);
+    tm_coord__record_state(c, !c->stuck, out);
 }

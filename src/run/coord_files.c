@@ -75,7 +75,7 @@ static void give_up(struct tm_coordinator *c, int64_t now_ms, const char *what, 
 {
     enum { WHAT = 60, REMEDY = 50 };
     char why[TM_MESSAGE_STRING_MAX + 1];
-    (void)snprintf(why, sizeof why, "%.*s: %.*s; %.*s, then go on with --resume", WHAT, what,
+    (void)snprintf(why, sizeof why, "%.*s: %.*s; %.*s, then resume it", WHAT, what,
                    TM_MESSAGE_STRING_MAX - WHAT - REMEDY, trouble, REMEDY / 2, full ? "free some room" : "mend that");
     tm_coord__give_up(c, now_ms, why, out);
 }

@@ -14,6 +14,7 @@ struct tm_coordinator_service {
     const char *listen;
     const char *record;           /* path */
     const char *copy_folder;      /* NULL: no copies in files */
+    bool copies_shared;           /* the folder is no part of the state folder, and may be another job's: an error */
     const char *tls_folder;       /* NULL: none, loopback only */
     const char *address_file;     /* where it listens is written there; NULL: not */
     const char *owner_dir;        /* state folder: it ends when nobody that lives owns it; NULL: it does not look */

@@ -28,6 +28,7 @@ struct service {
     int failed;    /* nothing more may be done */
     bool stuck;    /* the record cannot be written now */
     bool untold;   /* nor could the address be */
+    bool revived;  /* the state machine went back to the record */
     bool unmarked; /* nor could it be said whose folder for copies it is */
     struct tm_error error;
     int64_t done_ms;   /* -1: the job is not finished */
@@ -99,6 +100,7 @@ static int make_coordinator(struct service *s, struct tm_error *e)
 {
     struct tm_coordinator_options options = s->given->coordinator;
     if (options.incarnation == 0) options.incarnation = s->env->random_u64(s->env) | 1;
+    options.retry = options.retry && !s->revived;
     options.random_seed = s->env->random_u64(s->env);
     s->coordinator = tm_coordinator_create(&options, &s->given->decider);
     return s->coordinator == NULL ? tm_error_nomem(e) : 0;
@@ -118,6 +120,7 @@ static void revive(struct service *s)
     tm_outbox_clear(&s->out);
     tm_coordinator_destroy(s->coordinator);
     s->coordinator = NULL;
+    s->revived = true; /* a failed job is tried again once, not each time */
     s->failed = make_coordinator(s, &s->error);
     if (s->failed == 0) s->failed = tm_run_record_read(s->record, 0, SIZE_MAX, reload_event, s, &s->error);
     if (s->failed != 0) return;
@@ -273,9 +276,21 @@ static void mark_copies(struct service *s)
 {
     struct tm_error e;
     if (s->given->copy_folder == NULL) return;
-    int rc = tm_copy_folder_mark(s->env, s->given->copy_folder, s->given->coordinator.job, &e);
+    int rc =
+        tm_copy_folder_mark(s->env, s->given->copy_folder, s->given->coordinator.job, !s->given->copies_shared, &e);
+    if (rc == -(int)TM_EINPUT) {
+        s->failed = rc;
+        s->error = e;
+        return;
+    }
     if (rc != 0 && !s->unmarked) tm_log(TM_LOG_WARN, "the folder for copies: %s; it is tried again", e.text);
     s->unmarked = rc != 0;
+}
+
+static int start_failed(const struct service *s, struct tm_error *e)
+{
+    if (e != NULL) *e = s->error;
+    return s->failed;
 }
 
 static int start(struct service *s, struct tm_error *e)
@@ -284,22 +299,20 @@ static int start(struct service *s, struct tm_error *e)
     int rc = s->watch == NULL ? tm_error_nomem(e) : make_coordinator(s, e);
     if (rc != 0) return rc;
     s->tap = (struct tm_run_tap){.self = s, .status = tap_status, .events = tap_events, .stop = tap_stop};
-    rc = tm_record_open(s->given->record, &s->record, e);
+    /* First what may be wrong: a port in use leaves no record that somebody would take for a lost one. */
+    if (s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
+    if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, s->given->coordinator.token, &s->links, e);
+    if (rc == 0) mark_copies(s);
+    if (rc == 0 && s->failed != 0) rc = start_failed(s, e);
+    if (rc == 0) rc = tm_record_open(s->given->record, &s->record, e);
     if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
     if (rc == 0) rc = tm_set_manifests_mend(&s->manifests, e);
-    if (rc == 0 && s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
-    if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, s->given->coordinator.token, &s->links, e);
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
-    if (rc == 0) mark_copies(s);
     if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
     if (rc == 0 && s->given->address_file != NULL) tell_address(s);
-    if (rc == 0 && s->failed != 0) {
-        rc = s->failed;
-        if (e != NULL) *e = s->error;
-    }
-    return rc;
+    return rc == 0 && s->failed != 0 ? start_failed(s, e) : rc;
 }
 
 /* ---- the loop ---- */

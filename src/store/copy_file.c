@@ -239,13 +239,18 @@ static int read_mark(struct tm_env *env, const char *path, uint64_t *out, struct
     return rc == -(int)TM_ENOTFOUND ? 0 : rc;
 }
 
-int tm_copy_folder_mark(struct tm_env *env, const char *folder, uint64_t job, struct tm_error *e)
+int tm_copy_folder_mark(struct tm_env *env, const char *folder, uint64_t job, bool take_over, struct tm_error *e)
 {
     char path[PATH_BYTES];
     char number[32];
     uint64_t marked = 0;
     (void)snprintf(path, sizeof path, "%s/job", folder);
     if (read_mark(env, path, &marked, e) == 0 && marked == job) return 0; /* also where the disk is full by now */
+    if (marked != 0 && !take_over)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s has the copies of another job: give each job a folder of its own (another --copies, "
+                            "with another --state)",
+                            folder);
     int length = snprintf(number, sizeof number, "%llu\n", (unsigned long long)job);
     return env->file_write_private(env, path, number, (size_t)length, e);
 }
@@ -257,6 +262,7 @@ int tm_copy_folder_check(struct tm_env *env, const char *folder, uint64_t job, s
     (void)snprintf(path, sizeof path, "%s/job", folder);
     int rc = read_mark(env, path, &marked, e);
     if (rc != 0 || marked == job) return rc;
-    return tm_error_set(e, TM_EINPUT, "%s is not the coordinator's folder for copies (%s): all machines need one",
+    return tm_error_set(e, TM_EINPUT,
+                        "%s is not the coordinator's folder for copies (%s): all machines must use the same folder",
                         folder, marked == 0 ? "no file `job` in it" : "it is another job's");
 }

@@ -43,8 +43,10 @@ struct tm_copy_file tm_copy_file_read(struct tm_env *env, const char *path, uint
 int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e);
 
 /* Whose folder it is: the coordinator leaves the job's number in the file `job`, and whoever stores copies looks for it
- * first. Machines that were each given a folder of their own would each keep a part of a set, and nobody all of it. */
-int tm_copy_folder_mark(struct tm_env *env, const char *folder, uint64_t job, struct tm_error *e);
+ * first. Machines that were each given a folder of their own would each keep a part of a set, and nobody all of it.
+ * Where another job was here before, `take_over` makes it this one's; else it is -TM_EINPUT, and the sets stay its own.
+ */
+int tm_copy_folder_mark(struct tm_env *env, const char *folder, uint64_t job, bool take_over, struct tm_error *e);
 /* -TM_EINPUT: it is not the job's folder, in words for a user. */
 int tm_copy_folder_check(struct tm_env *env, const char *folder, uint64_t job, struct tm_error *e);
 

@@ -414,7 +414,9 @@ static void take_proof(struct tm_links *links, struct link *link)
                      : tm_link_proof_take(&link->proof, links->token, channel, length, link->in.data + done, &answer);
         if (rc == 0) rc = tm_text_status(&answer, NULL);
         if (rc == -(int)TM_EPEER)
-            break_link(links, link, "it does not know the token of this job: is it another job, or another token?");
+            break_link(links, link,
+                       "it does not know the token of this job: is it another job, another token, or reached by "
+                       "another address than it listens on?");
         else if (rc != 0)
             break_link(links, link, "it does not speak this protocol");
         done += needs;
@@ -448,7 +450,9 @@ static void receive(struct tm_links *links, struct link *link)
         if (link->tls == NULL)
             tm_text_append(&link->in, (const char *)links->chunk, got);
         else if (tm_tls_session_input(link->tls, links->chunk, got, &link->in) != 0)
-            break_link(links, link, "its certificate is not of this job, or has expired");
+            break_link(
+                links, link,
+                "TLS failed: its certificate is not of this job or has expired, or ours is, or it does not use TLS");
         if (tm_text_status(&link->in, NULL) != 0) link->broken = true;
         if (!link->proof.proven && link->in.length > 0) take_proof(links, link);
     }

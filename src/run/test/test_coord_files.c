@@ -125,10 +125,10 @@ static void test_gives_up(void **state)
         const char *reason;
     } rows[] = {
         {"a folder that cannot be used", "/c/set-1/layer-0: Not a directory", false, 50, true,
-         "copy set given up: /c/set-1/layer-0: Not a directory; mend that, then go on with --resume"},
+         "copy set given up: /c/set-1/layer-0: Not a directory; mend that, then resume it"},
         {"a full disk", "disk full: /c", true, 50, false, ""},
         {"a full disk at the end", "disk full: /c", true, 1000, true,
-         "copy set given up: disk full: /c; free some room, then go on with --resume"},
+         "copy set given up: disk full: /c; free some room, then resume it"},
         {"only slow", "", false, 50, false, ""},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

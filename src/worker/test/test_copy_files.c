@@ -104,17 +104,20 @@ static void test_a_folder_of_its_own(void **state)
     put(files, pool, 0);
     await(&seen, 1);
     assert_non_null(strstr(seen.trouble, "/copies is not the coordinator's folder for copies (no file `job` in it)"));
-    assert_int_equal(tm_copy_folder_mark(env, "/copies", 76, NULL), 0);
+    assert_int_equal(tm_copy_folder_mark(env, "/copies", 76, false, NULL), 0);
     put(files, pool, 0);
     await(&seen, 2);
-    assert_non_null(strstr(seen.trouble, "(it is another job's): all machines need one"));
+    assert_non_null(strstr(seen.trouble, "(it is another job's): all machines must use the same folder"));
     assert_int_equal(seen.good, 0);
-    assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, NULL), 0);
+    struct tm_error e;
+    assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, false, &e), -(int)TM_EINPUT); /* nor is it taken away */
+    assert_error_has(e, "/copies has the copies of another job");
+    assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, true, NULL), 0);
     put(files, pool, 0);
     await(&seen, 3);
     assert_int_equal(seen.good, 1);
     tm_env_virtual_fail_write_at(env, 1); /* a full disk does not matter to who is marked already */
-    assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, NULL), 0);
+    assert_int_equal(tm_copy_folder_mark(env, "/copies", 77, false, NULL), 0);
     tm_copy_files_destroy(files);
     tm_block_pool_destroy(pool);
     tm_env_virtual_destroy(env);
