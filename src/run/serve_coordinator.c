@@ -258,10 +258,9 @@ static void tell_job(struct service *s)
 /* Where we listen; mostly the file says so already, from the one before us. */
 static void tell_address(struct service *s)
 {
-    char told[TM_ADDRESS_MAX + 1] = "";
     struct tm_text text;
     const char *address = tm_links_address(s->links);
-    tm_text_init(&text, sizeof told - 1);
+    tm_text_init(&text, TM_ADDRESS_MAX);
     bool same = s->env->file_read(s->env, s->given->address_file, &text, NULL) == 0 &&
                 strcmp(tm_text_string(&text), address) == 0;
     tm_text_deinit(&text);

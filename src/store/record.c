@@ -124,7 +124,7 @@ int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e)
 {
     struct tm_record *record = NULL;
     int rc = open_file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &record, e);
-    if (rc == 0) rc = prepare(record, path, e);
+    if (record != NULL) rc = prepare(record, path, e);
     if (rc != 0) {
         tm_record_close(record);
         return tm_error_wrap(e, rc, "opening the record");
@@ -146,13 +146,13 @@ int tm_record_open_read(const char *path, struct tm_record **out, struct tm_erro
     int rc = open_file(path, SQLITE_OPEN_READONLY, &record, e);
     if (rc == -(int)TM_EIO && access(path, F_OK) != 0)
         return tm_error_set(e, TM_ENOTFOUND, "%s: there is no record", path);
-    if (rc == 0) rc = look(record, path, e);
+    if (record != NULL) rc = look(record, path, e);
     if (rc == -(int)TM_EIO || rc == -(int)TM_EFULL) { /* readers share a file, and there may be no room to make it */
         tm_record_close(record);
         record = NULL;
         rc = open_file(path, SQLITE_OPEN_READWRITE, &record, e);
-        if (rc == 0) rc = run(record, "PRAGMA locking_mode = EXCLUSIVE", path, e);
-        if (rc == 0) rc = look(record, path, e);
+        if (record != NULL) rc = run(record, "PRAGMA locking_mode = EXCLUSIVE", path, e);
+        if (record != NULL && rc == 0) rc = look(record, path, e);
     }
     if (rc != 0) {
         tm_record_close(record);

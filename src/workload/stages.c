@@ -106,25 +106,33 @@ static void cut_layers(const struct tm_model *model, const double *costs, struct
     }
 }
 
-/* How long each stage takes on each kind of instance, whatever the micro-batch. */
-static int find_curves(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
+/* How long each stage takes on one kind of instance. */
+static int find_curves_of(const struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group, bool recompute,
+                          struct tm_error *e)
 {
     const struct tm_predict_request *request = &predictor->request;
-    for (size_t i = 0; i < 2 * request->group_count; i++) {
-        bool recompute = i >= request->group_count;
-        size_t g = i % request->group_count;
-        struct tm_compute_curve *curves = tm_alloc(cut->count * sizeof *curves);
-        cut->curves[recompute][g] = curves;
-        if (curves == NULL) return tm_error_nomem(e);
-        for (size_t s = 0; s < cut->count; s++) {
-            struct tm_network network = cut->stages[s].network;
-            network.recompute = recompute;
-            int rc = tm_compute_curve(request->compute, &network, &request->groups[g].gpu, request->precision,
-                                      &curves[s], e);
-            if (rc != 0) return rc;
-        }
+    struct tm_compute_curve *curves = tm_alloc(cut->count * sizeof *curves);
+    int rc = 0;
+    cut->curves[recompute][group] = curves;
+    if (curves == NULL) return tm_error_nomem(e);
+    for (size_t s = 0; rc == 0 && s < cut->count; s++) {
+        struct tm_network network = cut->stages[s].network;
+        network.recompute = recompute;
+        rc = tm_compute_curve(request->compute, &network, &request->groups[group].gpu, request->precision, &curves[s],
+                              e);
     }
-    return 0;
+    return rc;
+}
+
+/* ... on each kind, whatever the micro-batch. */
+static int find_curves(const struct tm_predictor *predictor, struct tm_stage_cut *cut, struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t g = 0; rc == 0 && g < predictor->request.group_count; g++) {
+        rc = find_curves_of(predictor, cut, g, false, e);
+        if (rc == 0) rc = find_curves_of(predictor, cut, g, true, e);
+    }
+    return rc;
 }
 
 /* The gradients of a stage, in the order in which its layers' backward passes end. */
