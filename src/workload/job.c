@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "base/precision.h"
 #include "base/suggest.h"
+#include "base/units.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -427,12 +428,44 @@ static int check_words(const char *file, const struct tm_node *root, struct tm_e
     return 0;
 }
 
-/* What only the training reads. */
-static int take_training_keys(struct tm_node *root, struct tm_job *job, struct tm_error *e)
+static int not_a(const char *file, const struct tm_node *node, const char *what, struct tm_error *e)
 {
-    static const char *const keys[] = {"optimizer", "schedule", "memory", "checkpoint"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        (void)take(root, keys[i]);
+    char place[512];
+    return tm_error_set(e, TM_EINPUT, "%s: %s: expected %s, got \"%.40s\"",
+                        tm_node_place(file, node, place, sizeof place), node->key, what,
+                        node->kind == TM_NODE_SCALAR ? node->text : "a list or map");
+}
+
+/* A map of the built-in engine, which reads its own; but of a job with a command nobody else looks at it. */
+static int check_map(const char *file, const struct tm_node *node, bool of_numbers, struct tm_error *e)
+{
+    double value = 0;
+    if (node->kind != TM_NODE_MAP) return not_a(file, node, "a map", e);
+    for (const struct tm_node *at = node->first; at != NULL; at = at->next) {
+        if (at->kind != TM_NODE_SCALAR) return not_a(file, at, "one value", e);
+        if (of_numbers && (!tm_number_double(at->text, strlen(at->text), &value) || value < 0))
+            return not_a(file, at, "a number from 0", e);
+    }
+    return 0;
+}
+
+/* What only the training reads. */
+static int take_training_keys(const char *file, struct tm_node *root, struct tm_job *job, struct tm_error *e)
+{
+    static const struct {
+        const char *key;
+        bool of_numbers;
+    } maps[] = {{"optimizer", true}, {"schedule", true}, {"checkpoint", false}};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        const struct tm_node *map = take(root, maps[i].key);
+        int rc = map == NULL ? 0 : check_map(file, map, maps[i].of_numbers, e);
+        if (rc != 0) return rc;
+    }
+    int64_t bytes = 0;
+    const struct tm_node *memory = take(root, "memory");
+    if (memory != NULL && (memory->kind != TM_NODE_SCALAR ||
+                           tm_unit_parse(TM_UNIT_BYTES, memory->text, strlen(memory->text), &bytes, NULL) != 0))
+        return not_a(file, memory, "an amount of memory such as 4GB", e);
     const struct tm_node *determinism = take(root, "determinism");
     if (determinism == NULL) return 0;
     job->determinism = tm_arena_strdup(&job->arena, determinism->text);
@@ -537,7 +570,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
         fresh.policy_line = line_of(root, "policy");
         fresh.fleet_line = line_of(root, "fleet");
         rc = check_words(file, root, e);
-        if (rc == 0) rc = take_training_keys(root, &fresh, e);
+        if (rc == 0) rc = take_training_keys(file, root, &fresh, e);
         if (rc == 0) rc = take_model_map(file, root, &fresh, e);
         if (rc == 0) rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
         if (rc == 0) rc = take_pairs(file, root, "quotas", &fresh.arena, &fresh.quotas, e);
