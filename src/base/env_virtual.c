@@ -270,19 +270,21 @@ static void virtual_file_unlock(struct tm_env *env, int handle)
     world->locks[handle] = NULL;
 }
 
-/* Files alone: there are no folders here but in their names. */
+/* Files alone: there are no folders here but in their names. `take` must not reach for files itself. */
 static int virtual_folder_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e)
 {
     struct world *world = world_of(env);
     size_t length = strlen(path);
     size_t seen = 0;
     int rc = 0;
+    (void)pthread_mutex_lock(&world->files_lock);
     for (size_t i = 0; rc == 0 && i < world->file_count; i++) {
         const char *name = world->files[i].name;
         if (strncmp(name, path, length) != 0 || name[length] != '/') continue;
         seen++;
         if (strchr(name + length + 1, '/') == NULL) rc = take(context, name + length + 1, e);
     }
+    (void)pthread_mutex_unlock(&world->files_lock);
     return rc == 0 && seen == 0 ? tm_error_errno(e, ENOENT, "%s", path) : rc;
 }
 
