@@ -60,13 +60,10 @@ static void record_failure(struct tm_coordinator *c, uint64_t id, const Tmw__Age
     tm_coord__record(c, &event, !c->stuck, out);
 }
 
-static void give_up(struct tm_coordinator *c, int64_t now_ms, uint64_t id, uint32_t failures,
+/* With what its agent told of the worker's end. */
+static void fail_by(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const char *reason,
                     const Tmw__AgentHeartbeat *heard, struct tm_outbox *out)
 {
-    char ended[TM_END_WORDS_MAX];
-    char reason[TM_MESSAGE_STRING_MAX + 1];
-    (void)snprintf(reason, sizeof reason, "worker %llu %s; %u %s without a new step", (unsigned long long)id,
-                   tm_end_words(heard->ended_status, ended), failures, failures == 1 ? "failure" : "failures");
     struct why_failed why = {.reason = reason,
                              .worker = id,
                              .step = c->highest + 1,
@@ -74,6 +71,16 @@ static void give_up(struct tm_coordinator *c, int64_t now_ms, uint64_t id, uint3
                              .line_count = heard->n_ended_lines,
                              .file = heard->ended_file};
     tm_coord__fail(c, now_ms, &why, out);
+}
+
+static void give_up(struct tm_coordinator *c, int64_t now_ms, uint64_t id, uint32_t failures,
+                    const Tmw__AgentHeartbeat *heard, struct tm_outbox *out)
+{
+    char ended[TM_END_WORDS_MAX];
+    char reason[TM_MESSAGE_STRING_MAX + 1];
+    (void)snprintf(reason, sizeof reason, "worker %llu %s; %u %s without a new step", (unsigned long long)id,
+                   tm_end_words(heard->ended_status, ended), failures, failures == 1 ? "failure" : "failures");
+    fail_by(c, now_ms, id, reason, heard, out);
 }
 
 /* Without a record nobody knows who took part. */
@@ -90,13 +97,7 @@ static void fail_done(struct tm_coordinator *c, int64_t now_ms, uint64_t id, con
                    "worker %llu ended with status 0 and never joined the job: does the program use libtidemill, or "
                    "`import tidemill.torch` and its loop?",
                    (unsigned long long)id);
-    struct why_failed why = {.reason = reason,
-                             .worker = id,
-                             .step = c->highest + 1,
-                             .lines = heard->ended_lines,
-                             .line_count = heard->n_ended_lines,
-                             .file = heard->ended_file};
-    tm_coord__fail(c, now_ms, &why, out);
+    fail_by(c, now_ms, id, reason, heard, out);
 }
 
 void tm_coord__worker_failed(struct tm_coordinator *c, int64_t now_ms, uint64_t id, const Tmw__AgentHeartbeat *body,
