@@ -118,12 +118,12 @@ static void sgemm_step(const struct tm_engine_options *options, int64_t step, st
     float *a = memory;
     float *b = a + (size_t)rows * 4 * (size_t)width;
     float *c = b + 4 * (size_t)width * (size_t)width;
-    struct tm_gemm shape = {
+    struct tm_gemm layout = {
         .m = rows, .n = 4 * width, .k = width, .alpha = 1, .lda = width, .ldb = 4 * width, .ldc = 4 * width};
     double cpu = cpu_now();
     double wall = wall_now();
     for (int i = 0; i < 20; i++)
-        tm_gemm(options->blas, &shape, a, b, c);
+        tm_gemm(options->blas, &layout, a, b, c);
     out->cpu_s[step] = cpu_now() - cpu;
     out->wall_s[step] = wall_now() - wall;
 }

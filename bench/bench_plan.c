@@ -73,7 +73,7 @@ static void bench_predict(void)
     struct tm_fleet_group group = {
         .instance = "p3.2xlarge",
         .gpu = {.name = "V100", .flops = {15.7e12, NAN, 125e12, NAN, NAN}, .memory_bytes_s = 900e9, .memory_gib = 16},
-        .nodes = 16,
+        .instances = 16,
         .gpus_per_node = 1,
         .network_bit_s = 10e9};
     tm_model_init(&model);
@@ -112,7 +112,7 @@ static double plain_seconds(const struct tm_supply *supply, const struct tm_supp
             struct tm_fleet_group group;
             struct tm_prediction prediction;
             struct tm_predict_request predict =
-                tm_supply_predict_request(request, &type, &type->rates[i].nodes, 1, &group);
+                tm_supply_predict_request(request, &type, &type->rates[i].instances, 1, &group);
             if (tm_predict(&predict, &prediction, NULL) == 0) sum += prediction.samples_per_s;
         }
     }
@@ -153,7 +153,7 @@ static void bench_search(bool imported)
                                       .state_bytes = 18.7e9,
                                       .budget_usd = INFINITY,
                                       .max_usd_h = INFINITY,
-                                      .max_nodes = 64,
+                                      .max_instances = 64,
                                       .min_probability = 0.95,
                                       .top = 8,
                                       .programs_max = 60};

@@ -52,7 +52,7 @@ struct bench {
     bool verbose;
 };
 
-static bool is_allowed(const void *context, const struct tm_instance *instance, const struct tm_offer *offer,
+static bool is_allowed(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
                        bool anchor)
 {
     const char *cloud = context;
@@ -84,9 +84,9 @@ static void compare(struct bench *bench, const char *label, size_t rival, const 
     if (bench->verbose)
         printf("  loses to %s in %s: $%.2f for $%.2f (%d x %s against %d x %s)\n", rival_names[rival], label,
                a->cost_usd.mean, b->cost_usd.mean,
-               tm_plan_spot_nodes(&ours->fleet) + tm_plan_on_demand_nodes(&ours->fleet),
+               tm_plan_spot_instances(&ours->fleet) + tm_plan_on_demand_instances(&ours->fleet),
                ours->fleet.parts[0].instance->name,
-               tm_plan_spot_nodes(&theirs->fleet) + tm_plan_on_demand_nodes(&theirs->fleet),
+               tm_plan_spot_instances(&theirs->fleet) + tm_plan_on_demand_instances(&theirs->fleet),
                theirs->fleet.parts[0].instance->name);
 }
 
@@ -178,7 +178,7 @@ static void run_model(struct bench *bench, size_t m, const struct tm_compute_mod
                                                   .state_bytes = state_bytes,
                                                   .budget_usd = INFINITY,
                                                   .max_usd_h = INFINITY,
-                                                  .max_nodes = 32,
+                                                  .max_instances = 32,
                                                   .min_probability = 0.95,
                                                   .top = 1,
                                                   .programs_max = 4};

@@ -25,7 +25,7 @@ static const struct {
 struct job {
     struct tm_model model;
     struct tm_cost cost;
-    struct tm_shapes shapes;
+    struct tm_layouts layouts;
     struct tm_migrations *migrations;
 };
 
@@ -41,20 +41,20 @@ static double seconds(void)
     return (double)tm_env_real()->monotonic_ns(tm_env_real()) / 1e9;
 }
 
-static void make_job(struct job *job, const char *model, int nodes_max, tm_shape_speed speed)
+static void make_job(struct job *job, const char *model, int instances_max, tm_layout_speed speed)
 {
     struct tm_error e;
     tm_model_init(&job->model);
     must(tm_model_load(tm_env_real(), model, &job->model, &e), &e);
     must(tm_cost_load(tm_env_real(), "paper", job->model.name, &job->cost, &e), &e);
-    must(tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, nodes_max, speed, &job->model, &e), &e);
-    must(tm_migrations_create(&job->shapes, &job->cost, &job->migrations, &e), &e);
+    must(tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, instances_max, speed, &job->model, &e), &e);
+    must(tm_migrations_create(&job->layouts, &job->cost, &job->migrations, &e), &e);
 }
 
 static void drop_job(struct job *job)
 {
     tm_migrations_destroy(job->migrations);
-    tm_shapes_deinit(&job->shapes);
+    tm_layouts_deinit(&job->layouts);
     tm_model_deinit(&job->model);
 }
 
@@ -63,7 +63,7 @@ static struct tm_sim_result run(struct job *job, const struct tm_trace *trace, c
 {
     struct tm_error e;
     struct tm_sim_result result;
-    struct tm_sim_job of = {&job->shapes, job->migrations, &job->cost, NULL};
+    struct tm_sim_job of = {&job->layouts, job->migrations, &job->cost, NULL};
     must(tm_simulate(tm_env_real(), &of, trace, tm_policy_find(policy), &options, &result, NULL, &e), &e);
     return result;
 }
@@ -140,7 +140,7 @@ static void bench_gains(const struct tm_trace *p3)
            "tidemill", "no word", "gap");
     for (int m = 0; m < MODELS; m++) {
         struct job job;
-        make_job(&job, models[m], 32, tm_shape_speed_measured);
+        make_job(&job, models[m], 32, tm_layout_speed_measured);
         for (int h = 0; h < HOURS; h++) {
             struct tm_trace own;
             const struct tm_trace *trace;
@@ -171,7 +171,7 @@ static void bench_whole(const struct tm_trace *p3)
     printf("the whole trace, all policies, one thread:\n");
     for (int m = 0; m < MODELS; m++) {
         struct job job;
-        make_job(&job, models[m], 32, tm_shape_speed_measured);
+        make_job(&job, models[m], 32, tm_layout_speed_measured);
         for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++, runs++)
             (void)run(&job, p3, info->name, options_for(p3));
         if (tm_migrations_bytes(job.migrations) > bytes) bytes = tm_migrations_bytes(job.migrations);
@@ -198,7 +198,7 @@ static void bench_others(char **paths, int count)
         printf("  %-52.52s", slash != NULL ? slash + 1 : paths[i]);
         for (int m = 0; m < MODELS; m++) {
             struct job job;
-            make_job(&job, models[m], (int)trace.nodes_max, tm_shape_speed_measured);
+            make_job(&job, models[m], (int)trace.instances_max, tm_layout_speed_measured);
             struct tm_sim_options options = options_for(&trace);
             double ours = run(&job, &trace, "tidemill", options).usd_per_million_samples;
             double parcae = run(&job, &trace, "parcae", options).usd_per_million_samples;
@@ -233,21 +233,21 @@ static int made_up_speed(void *context, int pipelines, int stages, double *sampl
     return 0;
 }
 
-static struct tm_sim_result decide_on(int nodes, enum tm_breadth breadth, double *cold_us, double *warm_us)
+static struct tm_sim_result decide_on(int instances, enum tm_breadth breadth, double *cold_us, double *warm_us)
 {
     struct tm_trace trace;
     struct tm_error e;
     struct job job;
     struct tm_trace_recipe recipe = {.seed = 1,
-                                     .nodes_max = nodes,
-                                     .mean_available = nodes * 0.8,
+                                     .instances_max = instances,
+                                     .mean_available = instances * 0.8,
                                      .mtbf_ms = 480000,
-                                     .mean_burst = fmax(2, nodes * 0.02),
+                                     .mean_burst = fmax(2, instances * 0.02),
                                      .interval_ms = 60000,
                                      .duration_ms = 4 * 3600000};
     tm_trace_init(&trace);
     must(tm_trace_generate(&recipe, &trace, &e), &e);
-    make_job(&job, "parcae/gpt-1.5b", nodes, made_up_speed);
+    make_job(&job, "parcae/gpt-1.5b", instances, made_up_speed);
     struct tm_sim_options options = options_for(&trace);
     options.breadth = breadth;
     struct tm_sim_result result = run(&job, &trace, "tidemill", options);
@@ -265,9 +265,9 @@ static void bench_growth(void)
     printf(
         "microseconds a decision of tidemill, four hours of a made-up trace (target 1,000 at 32, 100,000 at 1,024):\n");
     printf("  %9s %12s %12s %8s\n", "instances", "with tables", "cold", "growth");
-    for (int nodes = 16; nodes <= 1024; nodes *= 2) {
-        (void)decide_on(nodes, TM_BREADTH_DEFAULT, &cold, &warm);
-        printf("  %9d %12.1f %12.1f", nodes, warm, cold);
+    for (int instances = 16; instances <= 1024; instances *= 2) {
+        (void)decide_on(instances, TM_BREADTH_DEFAULT, &cold, &warm);
+        printf("  %9d %12.1f %12.1f", instances, warm, cold);
         printf(before > 0 ? " %7.1fx\n" : "       -\n", warm / before);
         before = warm;
     }

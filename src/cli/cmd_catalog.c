@@ -70,7 +70,7 @@ struct filter {
 
 struct row {
     const struct tm_offer *offer;
-    const struct tm_instance *instance;
+    const struct tm_instance_type *instance;
     double price;
     bool spot; /* price is the spot price */
     double tflops;
@@ -142,7 +142,7 @@ bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *ca
 static bool matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const struct filter *filter,
                     const struct row *row)
 {
-    const struct tm_instance *instance = row->instance;
+    const struct tm_instance_type *instance = row->instance;
     return !isnan(row->price) && row->price <= filter->max_price && cloud_matches(cli, instance->cloud) &&
            tm_given_matches(cli, "region", row->offer->region) && tm_given_matches(cli, "zone", row->offer->zone) &&
            tm_given_matches(cli, "instance", instance->name) && tm_filter_gpu_matches(cli, catalog, instance->gpu) &&
@@ -220,7 +220,7 @@ static int choose_rows(const struct tm_cli *cli, const struct tm_catalog *catalo
 
 static void put_offer_json(struct tm_jsonout *json, const struct tm_catalog *catalog, const struct row *row)
 {
-    const struct tm_instance *instance = row->instance;
+    const struct tm_instance_type *instance = row->instance;
     const struct tm_offer *offer = row->offer;
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "cloud", instance->cloud);
@@ -348,7 +348,7 @@ static void each_value(const struct tm_catalog *catalog, const char *option, str
         *found = true;
     for (size_t i = 0; i < catalog->offer_count && !*found; i++) {
         const struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance *instance = &catalog->instances[offer->instance];
+        const struct tm_instance_type *instance = &catalog->instances[offer->instance];
         const char *value = strcmp(option, "cloud") == 0    ? instance->cloud
                             : strcmp(option, "region") == 0 ? offer->region
                             : strcmp(option, "zone") == 0   ? offer->zone
@@ -435,7 +435,7 @@ static void put_or_dash(struct tm_cli *cli, const char *label, double value, con
         tm_text_printf(&cli->out, "  %-11s %g%s%s\n", label, value, unit[0] != '\0' ? " " : "", unit);
 }
 
-static void put_gpu(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance *instance)
+static void put_gpu(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance_type *instance)
 {
     const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
     if (instance->gpu[0] != '\0') tm_text_printf(&cli->out, "  GPUs        %g x %s\n", instance->gpus, instance->gpu);
@@ -465,7 +465,7 @@ static void put_history(struct tm_cli *cli, const struct tm_price_history *histo
                    tm_calendar_print_day(history->changes[to - 1].time_ms, day));
 }
 
-static int put_histories(struct tm_cli *cli, const struct tm_instance *instance, struct tm_error *e)
+static int put_histories(struct tm_cli *cli, const struct tm_instance_type *instance, struct tm_error *e)
 {
     struct tm_price_history history;
     tm_price_history_init(&history);
@@ -500,7 +500,7 @@ static void put_price_sources(struct tm_cli *cli, const struct tm_catalog *catal
     }
 }
 
-static int show_instance(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance *instance,
+static int show_instance(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance_type *instance,
                          struct tm_error *e)
 {
     struct filter filter = {.max_gpus = INFINITY,
@@ -538,7 +538,7 @@ static int show(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_
 {
     struct tm_suggest suggest = {.word = cli->arguments[0]};
     for (size_t i = 0; i < catalog->instance_count; i++) {
-        const struct tm_instance *instance = &catalog->instances[i];
+        const struct tm_instance_type *instance = &catalog->instances[i];
         tm_suggest_offer(&suggest, instance->name);
         if (strcasecmp(instance->name, cli->arguments[0]) != 0 || !cloud_matches(cli, instance->cloud)) continue;
         return show_instance(cli, catalog, instance, e);

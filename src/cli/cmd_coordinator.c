@@ -6,8 +6,8 @@
 #include "cli/coordinator_folder.h"
 #include "cli/run_fingerprint.h"
 #include "cli/run_folder.h"
+#include "cli/run_layouts.h"
 #include "cli/run_result.h"
-#include "cli/run_shapes.h"
 #include "run/decide_policy.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
@@ -182,21 +182,21 @@ static void tell_job(struct tm_cli *cli, const struct tm_run_settings *settings,
 static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_settings *settings, struct tm_error *e)
 {
     struct tm_run_work work;
-    struct tm_run_shapes shapes;
+    struct tm_run_layouts layouts;
     struct tm_coordinator_service service;
     struct tm_policy_decider *decider = NULL;
     int rc = tm_run_work_load(cli->env, place->job, settings, &cli->arena, &work, e);
     if (rc == 0) rc = tm_run_fingerprint(cli->env, place->job, settings, &cli->arena, &place->fingerprint, e);
     if (rc == 0) rc = tm_state_token(cli->env, place->dir, place->token, e);
-    if (rc == 0) rc = tm_run_shapes_init(cli, place->dir, settings, &work, &shapes, e);
+    if (rc == 0) rc = tm_run_layouts_init(cli, place->dir, settings, &work, &layouts, e);
     if (rc != 0) return rc;
     const struct tm_job_fleet *fleet = &settings->fleet;
     bool trains = fleet->on_demand_trains != 0;
     struct tm_policy_rule rule = {.info = tm_policy_find(settings->policy),
-                                  .shapes = &shapes.job.shapes,
-                                  .migrations = shapes.migrations,
-                                  .cost = &shapes.job.cost,
-                                  .steps_unknown = shapes.speed_unknown,
+                                  .layouts = &layouts.job.layouts,
+                                  .migrations = layouts.migrations,
+                                  .cost = &layouts.job.cost,
+                                  .steps_unknown = layouts.speed_unknown,
                                   .interval_s = INTERVAL_S,
                                   .workers_min = (int)fleet->workers_min,
                                   .workers_max = (int)(trains ? fleet->limit : fleet->limit - fleet->on_demand),
@@ -222,7 +222,7 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
     }
     tm_api_server_destroy(api);
     tm_policy_decider_destroy(decider);
-    tm_run_shapes_deinit(&shapes);
+    tm_run_layouts_deinit(&layouts);
     return rc;
 }
 

@@ -47,10 +47,10 @@ static void print_json(struct tm_cli *cli, int planner, const struct tm_deepvm_a
         tm_jsonout_object(&json, NULL);
         tm_jsonout_string(&json, "architecture", architecture_names[answer->architecture]);
         tm_jsonout_string(&json, "gpu_instance", answer->gpu->name);
-        tm_jsonout_integer(&json, "gpu_nodes", answer->gpu_nodes);
+        tm_jsonout_integer(&json, "gpu_nodes", answer->gpu_instances);
         tm_jsonout_string(&json, "anchor_instance", answer->anchor != NULL ? answer->anchor->name : NULL);
         if (answer->anchor != NULL)
-            tm_jsonout_integer(&json, "anchor_nodes", answer->anchor_nodes);
+            tm_jsonout_integer(&json, "anchor_nodes", answer->anchor_instances);
         else
             tm_jsonout_null(&json, "anchor_nodes");
         tm_jsonout_number(&json, "price_usd_h", answer->price_usd_h);
@@ -74,9 +74,9 @@ static int print_table(struct tm_cli *cli, const struct tm_deepvm_answer *answer
         const struct tm_deepvm_answer *answer = &answers[i];
         tm_table_add(&table, "%zu", i + 1);
         tm_table_add(&table, "%s", architecture_names[answer->architecture]);
-        tm_table_add(&table, "%d x %s", answer->gpu_nodes, answer->gpu->name);
+        tm_table_add(&table, "%d x %s", answer->gpu_instances, answer->gpu->name);
         if (answer->anchor != NULL)
-            tm_table_add(&table, "%d x %s", answer->anchor_nodes, answer->anchor->name);
+            tm_table_add(&table, "%d x %s", answer->anchor_instances, answer->anchor->name);
         else
             tm_table_add(&table, "one of them on demand");
         tm_table_add(&table, "%.4f", answer->price_usd_h);
@@ -203,7 +203,8 @@ static int give_job(struct plan *plan, struct tm_error *e)
     if (rc == 0 && spot != NULL) rc = give(cli, "market", strcmp(spot, "true") == 0 ? "spot" : "on-demand", e);
     if (rc == 0) rc = give_integer(cli, "samples", samples, e);
     if (rc == 0) rc = give_integer(cli, "batch", job->batch, e);
-    if (rc == 0) rc = give_integer(cli, "max-nodes", job->max_nodes > 0 ? job->max_nodes : job->num_nodes, e);
+    if (rc == 0)
+        rc = give_integer(cli, "max-nodes", job->max_instances > 0 ? job->max_instances : job->num_instances, e);
     if (rc == 0) rc = give_unit(cli, "deadline", TM_UNIT_DURATION, job->deadline_ms, e);
     if (rc == 0) rc = give_unit(cli, "checkpoint", TM_UNIT_DURATION, job->checkpoint_time_ms, e);
     if (rc == 0) rc = give_unit(cli, "budget", TM_UNIT_MONEY, job->budget_usd_millionths, e);
@@ -234,7 +235,7 @@ static bool list_allows(const struct tm_strings *list, const char *text)
 }
 
 /* Does CLOUD[/REGION[/ZONE]], with "*" for any, mean this offer? */
-static bool infra_allows(const char *infra, const struct tm_instance *instance, const struct tm_offer *offer)
+static bool infra_allows(const char *infra, const struct tm_instance_type *instance, const struct tm_offer *offer)
 {
     const char *const parts[] = {instance->cloud, offer->region, offer->zone};
     const char *at = infra;
@@ -248,7 +249,8 @@ static bool infra_allows(const char *infra, const struct tm_instance *instance, 
 }
 
 /* NAME or NAME:COUNT. */
-static bool accelerator_allows(const struct tm_catalog *catalog, const char *text, const struct tm_instance *instance)
+static bool accelerator_allows(const struct tm_catalog *catalog, const char *text,
+                               const struct tm_instance_type *instance)
 {
     char name[64];
     size_t length = strcspn(text, ":");
@@ -261,7 +263,7 @@ static bool accelerator_allows(const struct tm_catalog *catalog, const char *tex
            (tm_number_double(text + length + 1, strlen(text + length + 1), &count) && count == instance->gpus);
 }
 
-static bool job_allows(const struct plan *plan, const struct tm_instance *instance, const struct tm_offer *offer,
+static bool job_allows(const struct plan *plan, const struct tm_instance_type *instance, const struct tm_offer *offer,
                        bool anchor)
 {
     const struct tm_job_resources *resources = &plan->job.resources;
@@ -277,7 +279,7 @@ static bool job_allows(const struct plan *plan, const struct tm_instance *instan
 }
 
 /* Accelerators that are no GPUs run other software, and nobody has measured any for us: only if they are named. */
-static bool is_unasked(const struct plan *plan, const struct tm_instance *instance)
+static bool is_unasked(const struct plan *plan, const struct tm_instance_type *instance)
 {
     const struct tm_job_resources *resources = &plan->job.resources;
     const char *maker = tm_plan_maker(instance);
@@ -286,7 +288,7 @@ static bool is_unasked(const struct plan *plan, const struct tm_instance *instan
            resources->instance_type.count == 0;
 }
 
-static bool is_allowed(const void *context, const struct tm_instance *instance, const struct tm_offer *offer,
+static bool is_allowed(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
                        bool anchor)
 {
     const struct plan *plan = context;
@@ -308,7 +310,7 @@ static bool quota_is_known(const struct tm_catalog *catalog, const struct tm_pla
 {
     for (size_t i = 0; i < catalog->offer_count; i++) {
         const struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance *instance = &catalog->instances[offer->instance];
+        const struct tm_instance_type *instance = &catalog->instances[offer->instance];
         if (tm_plan_quota_covers(quota, instance, offer)) return true;
         tm_suggest_offer(suggest, instance->name);
         tm_suggest_offer(suggest, offer->region);
@@ -426,14 +428,14 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     int64_t checkpoint_ms = 0;
     int64_t samples = 0;
     int64_t batch = plan->model.global_batch > 0 ? plan->model.global_batch : 256;
-    int64_t max_nodes = 64;
+    int64_t max_instances = 64;
     int64_t top = 8;
     int rc = tm_given_duration(cli, "deadline", &deadline_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "restart", &restart_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "checkpoint", &checkpoint_ms, e);
     if (rc == 0) rc = tm_given_integer(cli, "samples", 1, (int64_t)1 << 50, &samples, e);
     if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
-    if (rc == 0) rc = tm_given_integer(cli, "max-nodes", 1, TM_PLAN_NODES_MAX, &max_nodes, e);
+    if (rc == 0) rc = tm_given_integer(cli, "max-nodes", 1, TM_PLAN_INSTANCES_MAX, &max_instances, e);
     if (rc == 0) rc = tm_given_integer(cli, "top", 1, TM_PLAN_ANSWERS_MAX, &top, e);
     if (rc == 0 && samples == 0)
         rc = tm_error_set(e, TM_EUSAGE, "say how much there is to train, for example --samples 10000000");
@@ -450,7 +452,7 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     request->job.rejoin_s = (double)restart_ms / 1000;
     request->job.startup_s = 180;
     request->supply.batch = (int)batch;
-    request->max_nodes = (int)max_nodes;
+    request->max_instances = (int)max_instances;
     request->top = (size_t)top;
     return 0;
 }
@@ -525,12 +527,13 @@ static int read_running(struct plan *plan, struct tm_error *e)
     for (const char *at = tm_given_text(plan->cli, "running"); *at != '\0';) {
         char part[128];
         char name[96];
-        int nodes = 0;
+        int instances = 0;
         size_t length = strcspn(at, ",+");
         (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), at);
-        bool read = sscanf(part, " %d x %95s", &nodes, name) == 2 || /* NOLINT(cert-err34-c): checked below */
-                    sscanf(part, " %dx%95s", &nodes, name) == 2;     /* NOLINT(cert-err34-c) */
-        if (!read || nodes < 1 || nodes > TM_PLAN_NODES_MAX || plan->running.part_count == TM_PLAN_PARTS_MAX)
+        bool read = sscanf(part, " %d x %95s", &instances, name) == 2 || /* NOLINT(cert-err34-c): checked below */
+                    sscanf(part, " %dx%95s", &instances, name) == 2;     /* NOLINT(cert-err34-c) */
+        if (!read || instances < 1 || instances > TM_PLAN_INSTANCES_MAX ||
+            plan->running.part_count == TM_PLAN_PARTS_MAX)
             return tm_error_set(e, TM_EUSAGE,
                                 "--running: expected COUNTx TYPE, got \"%.60s\"; write for example \"8x p3.2xlarge, "
                                 "2x p3.2xlarge:on-demand\"",
@@ -543,7 +546,7 @@ static int read_running(struct plan *plan, struct tm_error *e)
             return tm_error_set(e, TM_EUSAGE, "--running: %s is offered nowhere that may be used, or not with the rest",
                                 name);
         plan->running.parts[plan->running.part_count++] = (struct tm_plan_part){
-            &plan->catalog.instances[offer->instance], offer, on_demand ? 0 : nodes, on_demand ? nodes : 0};
+            &plan->catalog.instances[offer->instance], offer, on_demand ? 0 : instances, on_demand ? instances : 0};
         at += length + (at[length] != '\0');
     }
     return plan->running.part_count > 0 ? 0 : tm_error_set(e, TM_EUSAGE, "--running: empty");

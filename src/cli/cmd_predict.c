@@ -182,16 +182,17 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
 {
     char part[128];
     char name[64];
-    int nodes = 0;
+    int instances = 0;
     (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), text);
-    if (sscanf(part, " %d x %63s", &nodes, name) != 2 && sscanf(part, " %dx%63s", &nodes, name) != 2) /* NOLINT */
+    if (sscanf(part, " %d x %63s", &instances, name) != 2 &&
+        sscanf(part, " %dx%63s", &instances, name) != 2) /* NOLINT */
         return tm_error_set(e, TM_EUSAGE,
                             "--fleet: expected COUNTx TYPE, got \"%.60s\"; write for example \"8x p3.2xlarge\"", part);
-    if (nodes < 1 || nodes > 100000)
+    if (instances < 1 || instances > 100000)
         return tm_error_set(e, TM_EUSAGE, "--fleet: expected from 1 to 100000 of %s", name);
     if (fleet->group_count == TM_FLEET_GROUPS_MAX)
         return tm_error_set(e, TM_ELIMIT, "--fleet: more than %d kinds of instance", TM_FLEET_GROUPS_MAX);
-    const struct tm_instance *instance = NULL;
+    const struct tm_instance_type *instance = NULL;
     int rc = tm_knowledge_instance(cli, catalog, name, &instance, e);
     if (rc != 0) return tm_error_wrap(e, rc, "--fleet");
     struct tm_fleet_group *group = &fleet->groups[fleet->group_count];
@@ -200,12 +201,12 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
     if (rc != 0) return rc;
     (void)snprintf(fleet->names[fleet->group_count], sizeof fleet->names[0], "%s", instance->name);
     group->instance = fleet->names[fleet->group_count];
-    group->nodes = nodes;
+    group->instances = instances;
     group->gpus_per_node = (int)instance->gpus;
     if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
     group->network_bit_s = instance->network_gbps * 1e9;
-    fleet->on_demand_usd_h += nodes * tm_catalog_cheapest(catalog, instance, TM_PRICE_ON_DEMAND);
-    fleet->spot_usd_h += nodes * tm_catalog_cheapest(catalog, instance, TM_PRICE_SPOT);
+    fleet->on_demand_usd_h += instances * tm_catalog_cheapest(catalog, instance, TM_PRICE_ON_DEMAND);
+    fleet->spot_usd_h += instances * tm_catalog_cheapest(catalog, instance, TM_PRICE_SPOT);
     fleet->group_count++;
     return 0;
 }
@@ -319,7 +320,7 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
     struct tm_text *out = &cli->out;
     tm_term_put(&cli->term, out, TM_BOLD, model->name);
     for (size_t g = 0; g < fleet->group_count; g++)
-        tm_text_printf(out, "%s%d x %s (%s)", g == 0 ? " on " : " + ", fleet->groups[g].nodes,
+        tm_text_printf(out, "%s%d x %s (%s)", g == 0 ? " on " : " + ", fleet->groups[g].instances,
                        fleet->groups[g].instance, fleet->groups[g].gpu.name);
     tm_text_printf(out, ", %s, global batch %d\n\n", tm_precision_names[precision], batch);
     tm_text_printf(out, "  layout       %d pipelines x %d stages, %d micro-batches of %d%s\n", p->pipelines, p->stages,
@@ -366,7 +367,7 @@ static int read_request(struct tm_cli *cli, const struct tm_catalog *catalog, co
     if (rc == 0 && tm_given(cli, "layout")) rc = read_layout(tm_given_text(cli, "layout"), request, e);
     if (batch == 0) { /* 8 samples a GPU: enough to keep it busy */
         for (size_t g = 0; rc == 0 && g < fleet->group_count; g++)
-            batch += 8 * (int64_t)fleet->groups[g].nodes * fleet->groups[g].gpus_per_node;
+            batch += 8 * (int64_t)fleet->groups[g].instances * fleet->groups[g].gpus_per_node;
     }
     request->groups = fleet->groups;
     request->group_count = fleet->group_count;

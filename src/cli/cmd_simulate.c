@@ -5,7 +5,7 @@
 #include "base/suggest.h"
 #include "base/table.h"
 #include "cli/commands.h"
-#include "cli/job_shapes.h"
+#include "cli/job_layouts.h"
 #include "market/trace_format.h"
 #include "sim/fan.h"
 #include "sim/moments.h"
@@ -20,9 +20,9 @@
 enum { MODELS_MAX = 64, TRACES_MAX = 1024, POLICIES_MAX = 32, SEEDS_MAX = 1000 };
 
 struct request {
-    struct tm_job_shapes *subjects; /* [model_count] */
-    struct tm_job_shapes *believed; /* [model_count]; --believe */
-    struct tm_trace *list;          /* [trace_count] */
+    struct tm_job_layouts *subjects; /* [model_count] */
+    struct tm_job_layouts *believed; /* [model_count]; --believe */
+    struct tm_trace *list;           /* [trace_count] */
     struct tm_sweep_model *models;
     struct tm_sweep_trace *traces;
     size_t model_count;
@@ -34,7 +34,7 @@ struct request {
     struct tm_catalog catalog;
     struct tm_sim_options options; /* what is the same for all traces */
     int64_t from_ms, to_ms;        /* to_ms < 0: the end */
-    int nodes_max;
+    int instances_max;
     const char *instance; /* type that is rented; NULL: not known */
 };
 
@@ -143,10 +143,10 @@ static int add_trace(struct tm_cli *cli, void *context, const char *path, struct
     row->options.from_ms = tm_given(cli, "from") ? request->from_ms : trace->begin_ms;
     int64_t end_ms = tm_moments_end_ms(trace, (int64_t)(request->options.interval_s * 1000));
     row->options.to_ms = request->to_ms >= 0 ? request->to_ms : end_ms;
-    if (trace->nodes_max > TM_SHAPE_NODES_MAX)
+    if (trace->instances_max > TM_LAYOUT_INSTANCES_MAX)
         return tm_error_set(e, TM_ELIMIT, "%s: %lld instances; layouts are made for at most %d", path,
-                            (long long)trace->nodes_max, TM_SHAPE_NODES_MAX);
-    if (trace->nodes_max > request->nodes_max) request->nodes_max = (int)trace->nodes_max;
+                            (long long)trace->instances_max, TM_LAYOUT_INSTANCES_MAX);
+    if (trace->instances_max > request->instances_max) request->instances_max = (int)trace->instances_max;
     if (request->instance == NULL && trace->instance[0] != '\0') request->instance = trace->instance;
     return 0;
 }
@@ -158,7 +158,7 @@ static int read_traces(struct tm_cli *cli, struct request *request, struct tm_er
         rc = add_trace(cli, request, cli->arguments[i], e);
     if (rc == 0 && request->trace_count == 0)
         rc = tm_error_set(e, TM_EUSAGE, "which trace? tidemill simulate --model parcae/gpt-1.5b --trace hadp");
-    if (rc == 0 && request->nodes_max < 1)
+    if (rc == 0 && request->instances_max < 1)
         rc = tm_error_set(e, TM_EINPUT, "%s: no instance is ever there: nothing can be trained",
                           request->traces[0].name);
     return rc;
@@ -169,7 +169,7 @@ static int read_prices(struct tm_cli *cli, struct request *request, struct tm_er
 {
     if (tm_given(cli, "instance")) request->instance = tm_given_text(cli, "instance");
     const char *name = request->instance != NULL ? request->instance : "p3.2xlarge";
-    const struct tm_instance *found = NULL;
+    const struct tm_instance_type *found = NULL;
     int rc = tm_knowledge_instance(NULL, &request->catalog, name, &found, e);
     if (rc != 0 && tm_given(cli, "instance")) return tm_error_wrap(e, rc, "--instance");
     double spot = found != NULL ? tm_catalog_cheapest(&request->catalog, found, TM_PRICE_SPOT) : NAN;
@@ -188,13 +188,13 @@ static int read_prices(struct tm_cli *cli, struct request *request, struct tm_er
 /* ---- models ---- */
 
 /* The same layouts as policies see them, at the speed that the real costs are for. */
-static int add_belief(struct tm_cli *cli, struct tm_job_shapes_request asked, const struct tm_job_shapes *real,
-                      struct tm_job_shapes *out, struct tm_error *e)
+static int add_belief(struct tm_cli *cli, struct tm_job_layouts_request asked, const struct tm_job_layouts *real,
+                      struct tm_job_layouts *out, struct tm_error *e)
 {
     asked.cost = tm_given_text(cli, "believe");
     asked.rules = &real->cost.rules;
     if (real->cost.kind == TM_COST_MEASURED) asked.speed = real->cost.measured.speed;
-    return tm_job_shapes_init(cli, &asked, out, e);
+    return tm_job_layouts_init(cli, &asked, out, e);
 }
 
 static int add_model(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
@@ -202,29 +202,29 @@ static int add_model(struct tm_cli *cli, void *context, const char *name, struct
     struct request *request = context;
     if (request->model_count == MODELS_MAX)
         return tm_error_set(e, TM_ELIMIT, "--model: more than %d models in one call", MODELS_MAX);
-    struct tm_job_shapes *believed = &request->believed[request->model_count];
-    struct tm_job_shapes *subject = &request->subjects[request->model_count++];
-    struct tm_job_shapes_request asked = {.catalog = &request->catalog,
-                                          .model = name,
-                                          .cost = tm_given(cli, "cost") ? tm_given_text(cli, "cost") : "paper",
-                                          .instance = request->instance,
-                                          .nodes_max = request->nodes_max};
+    struct tm_job_layouts *believed = &request->believed[request->model_count];
+    struct tm_job_layouts *subject = &request->subjects[request->model_count++];
+    struct tm_job_layouts_request asked = {.catalog = &request->catalog,
+                                           .model = name,
+                                           .cost = tm_given(cli, "cost") ? tm_given_text(cli, "cost") : "paper",
+                                           .instance = request->instance,
+                                           .instances_max = request->instances_max};
     int rc = tm_given_integer(cli, "batch", 1, 1 << 30, &asked.batch, e);
     if (rc == 0) rc = tm_given_number(cli, "speed", 1e-6, 1e6, &asked.speed, e);
-    if (rc == 0) rc = tm_job_shapes_init(cli, &asked, subject, e);
+    if (rc == 0) rc = tm_job_layouts_init(cli, &asked, subject, e);
     if (rc == 0 && tm_given(cli, "believe")) rc = add_belief(cli, asked, subject, believed, e);
     if (rc != 0) return rc;
-    if (subject->shapes.list[subject->shapes.best[request->nodes_max]].samples_per_s <= 0)
-        tm_log(TM_LOG_WARN, "%s: no layout on up to %d instances can train it", name, request->nodes_max);
-    double fastest = subject->shapes.list[subject->shapes.best[request->nodes_max]].samples_per_s;
+    if (subject->layouts.list[subject->layouts.best[request->instances_max]].samples_per_s <= 0)
+        tm_log(TM_LOG_WARN, "%s: no layout on up to %d instances can train it", name, request->instances_max);
+    double fastest = subject->layouts.list[subject->layouts.best[request->instances_max]].samples_per_s;
     double needed_s = fastest > 0 ? request->options.samples_total / fastest : 0;
     if (request->options.deadline_s > 0 && needed_s > request->options.deadline_s)
         tm_log(TM_LOG_WARN, "%s: %d instances that never go need %.2f h for it; no policy can meet %.2f h", name,
-               request->nodes_max, needed_s / 3600, request->options.deadline_s / 3600);
+               request->instances_max, needed_s / 3600, request->options.deadline_s / 3600);
     request->models[request->model_count - 1] =
-        (struct tm_sweep_model){.name = name, .shapes = &subject->shapes, .cost = &subject->cost};
+        (struct tm_sweep_model){.name = name, .layouts = &subject->layouts, .cost = &subject->cost};
     if (tm_given(cli, "believe")) {
-        request->models[request->model_count - 1].believed_shapes = &believed->shapes;
+        request->models[request->model_count - 1].believed_layouts = &believed->layouts;
         request->models[request->model_count - 1].believed_cost = &believed->cost;
     }
     return 0;
@@ -445,8 +445,8 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
 static void drop(struct request *request)
 {
     for (size_t i = 0; i < request->model_count; i++) {
-        tm_job_shapes_deinit(&request->subjects[i]);
-        tm_job_shapes_deinit(&request->believed[i]);
+        tm_job_layouts_deinit(&request->subjects[i]);
+        tm_job_layouts_deinit(&request->believed[i]);
     }
     for (size_t i = 0; i < request->trace_count; i++)
         tm_trace_deinit(&request->list[i]);

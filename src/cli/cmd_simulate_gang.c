@@ -126,7 +126,7 @@ static int read_request(struct tm_cli *cli, struct request *request, struct tm_e
     if (rc == 0) rc = tm_given_time_span(cli, "deadline", &deadline_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "restart", &restart_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "start-up", &start_ms, e);
-    if (rc == 0) rc = tm_given_integer(cli, "gang", 1, TM_TRACE_NODES_MAX, &gang, e);
+    if (rc == 0) rc = tm_given_integer(cli, "gang", 1, TM_TRACE_INSTANCES_MAX, &gang, e);
     if (rc == 0) rc = read_prices(cli, &request->options, e);
     if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
     if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, "all", e);

@@ -345,8 +345,8 @@ static const struct tm_column band_columns[] = {
     {"1h", TM_RIGHT, 1},      {"24h", TM_RIGHT, 0}, {"MEAN LIFE", TM_RIGHT, 0},
 };
 
-static void put_band_json(struct tm_jsonout *json, const struct tm_instance *instance, const struct tm_offer *offer,
-                          double hazard_h)
+static void put_band_json(struct tm_jsonout *json, const struct tm_instance_type *instance,
+                          const struct tm_offer *offer, double hazard_h)
 {
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "instance", instance->name);
@@ -376,7 +376,7 @@ static int study_bands(struct tm_cli *cli, struct tm_error *e)
     }
     for (size_t i = 0; rc == 0 && i < catalog.offer_count; i++) {
         const struct tm_offer *offer = &catalog.offers[i];
-        const struct tm_instance *instance = &catalog.instances[offer->instance];
+        const struct tm_instance_type *instance = &catalog.instances[offer->instance];
         double hazard_h = tm_band_hazard_h(offer->band);
         if (isnan(hazard_h) || instance->gpu[0] == '\0' || !tm_filter_gpu_matches(cli, &catalog, instance->gpu))
             continue;

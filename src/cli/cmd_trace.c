@@ -79,7 +79,7 @@ static void put_stats_json(struct tm_jsonout *json, const char *file, const stru
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "file", file);
     tm_jsonout_string(json, "format", trace->format);
-    tm_jsonout_integer(json, "nodes_max", stats.nodes_max);
+    tm_jsonout_integer(json, "nodes_max", stats.instances_max);
     tm_jsonout_number(json, "duration_s", stats.duration_s);
     tm_jsonout_number(json, "interval_s", trace->interval_ms > 0 ? (double)trace->interval_ms / 1000 : NAN);
     tm_jsonout_number(json, "mean_available", stats.mean_available);
@@ -87,9 +87,9 @@ static void put_stats_json(struct tm_jsonout *json, const char *file, const stru
     tm_jsonout_integer(json, "min", stats.min);
     tm_jsonout_integer(json, "max", stats.max);
     tm_jsonout_integer(json, "loss_events", stats.loss_events);
-    tm_jsonout_integer(json, "nodes_lost", stats.nodes_lost);
+    tm_jsonout_integer(json, "nodes_lost", stats.instances_lost);
     tm_jsonout_integer(json, "arrival_events", stats.arrival_events);
-    tm_jsonout_integer(json, "nodes_arrived", stats.nodes_arrived);
+    tm_jsonout_integer(json, "nodes_arrived", stats.instances_arrived);
     tm_jsonout_number(json, "longest_outage_s", stats.longest_outage_s);
     tm_jsonout_number(json, "mean_time_between_losses_s", stats.mean_time_between_losses_s);
     tm_jsonout_number(json, "mean_burst", stats.mean_burst);
@@ -110,13 +110,13 @@ static void add_stats_row(struct tm_table *table, const char *file, const struct
     char buffer[TM_UNITS_TEXT_MAX];
     tm_table_add(table, "%s", tm_path_base(file));
     tm_table_add(table, "%s", trace->format);
-    tm_table_add(table, "%lld", (long long)stats.nodes_max);
+    tm_table_add(table, "%lld", (long long)stats.instances_max);
     tm_table_add(table, "%s", print_s(stats.duration_s, buffer));
     tm_table_add(table, "%.2f", stats.mean_available);
     tm_table_add(table, "%.1f%%", stats.availability * 100);
     tm_table_add(table, "%lld-%lld", (long long)stats.min, (long long)stats.max);
-    tm_table_add(table, "%lld (%lld)", (long long)stats.loss_events, (long long)stats.nodes_lost);
-    tm_table_add(table, "%lld (%lld)", (long long)stats.arrival_events, (long long)stats.nodes_arrived);
+    tm_table_add(table, "%lld (%lld)", (long long)stats.loss_events, (long long)stats.instances_lost);
+    tm_table_add(table, "%lld (%lld)", (long long)stats.arrival_events, (long long)stats.instances_arrived);
     tm_table_add(table, "%s", print_s(stats.longest_outage_s, buffer));
     tm_table_add(table, "%s", print_s(stats.mean_time_between_losses_s, buffer));
 }
@@ -211,7 +211,7 @@ static int draw(struct tm_cli *cli, const char *file, const struct tm_trace *tra
                            .y = curve->y,
                            .count = curve->count,
                            .x_end = curve->x_end,
-                           .y_max = trace->nodes_max > 0 ? (double)trace->nodes_max : 1};
+                           .y_max = trace->instances_max > 0 ? (double)trace->instances_max : 1};
     const char *svg = tm_given_text(cli, "svg");
     if (svg != NULL) {
         struct tm_text text;
@@ -235,7 +235,7 @@ static void put_show_json(struct tm_cli *cli, const char *file, const struct tm_
     tm_jsonout_string(&json, "file", file);
     tm_jsonout_string(&json, "format", trace->format);
     tm_jsonout_number(&json, "duration_s", (double)trace->end_ms / 1000);
-    tm_jsonout_integer(&json, "nodes_max", trace->nodes_max);
+    tm_jsonout_integer(&json, "nodes_max", trace->instances_max);
     tm_jsonout_list(&json, "events");
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct tm_trace_event *event = &trace->events[i];
@@ -256,8 +256,8 @@ static void put_summary(struct tm_cli *cli, const struct tm_trace *trace)
     char length[TM_UNITS_TEXT_MAX];
     char between[TM_UNITS_TEXT_MAX];
     tm_text_printf(&cli->out, "\n%lld nodes at most, %.2f on average over %s; %lld losses took %lld nodes",
-                   (long long)stats.nodes_max, stats.mean_available, print_s(stats.duration_s, length),
-                   (long long)stats.loss_events, (long long)stats.nodes_lost);
+                   (long long)stats.instances_max, stats.mean_available, print_s(stats.duration_s, length),
+                   (long long)stats.loss_events, (long long)stats.instances_lost);
     if (stats.loss_events > 0)
         tm_text_printf(&cli->out, ", one every %s", print_s(stats.mean_time_between_losses_s, between));
     tm_text_puts(&cli->out, ".\n");
@@ -346,17 +346,17 @@ static int cmd_cut(struct tm_cli *cli, struct tm_error *e)
 static int read_recipe(struct tm_cli *cli, struct tm_trace_recipe *recipe, struct tm_error *e)
 {
     int64_t seed = 1;
-    int64_t nodes = 0;
+    int64_t instances = 0;
     int rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &seed, e);
-    if (rc == 0) rc = tm_given_integer(cli, "nodes", 1, TM_TRACE_NODES_MAX, &nodes, e);
-    if (rc == 0) rc = tm_given_number(cli, "mean", 0, TM_TRACE_NODES_MAX, &recipe->mean_available, e);
-    if (rc == 0) rc = tm_given_number(cli, "burst", 1, TM_TRACE_NODES_MAX, &recipe->mean_burst, e);
+    if (rc == 0) rc = tm_given_integer(cli, "nodes", 1, TM_TRACE_INSTANCES_MAX, &instances, e);
+    if (rc == 0) rc = tm_given_number(cli, "mean", 0, TM_TRACE_INSTANCES_MAX, &recipe->mean_available, e);
+    if (rc == 0) rc = tm_given_number(cli, "burst", 1, TM_TRACE_INSTANCES_MAX, &recipe->mean_burst, e);
     if (rc == 0) rc = tm_given_time_span(cli, "mtbf", &recipe->mtbf_ms, e);
     if (rc == 0) rc = tm_given_time_span(cli, "interval", &recipe->interval_ms, e);
     if (rc == 0) rc = tm_given_time_span(cli, "duration", &recipe->duration_ms, e);
     if (rc != 0) return rc;
     recipe->seed = (uint64_t)seed;
-    recipe->nodes_max = nodes > 0 ? nodes : (int64_t)ceil(recipe->mean_available * 4 / 3);
+    recipe->instances_max = instances > 0 ? instances : (int64_t)ceil(recipe->mean_available * 4 / 3);
     if (tm_given(cli, "like") &&
         (tm_given(cli, "nodes") || tm_given(cli, "mean") || tm_given(cli, "burst") || tm_given(cli, "mtbf")))
         return tm_error_set(

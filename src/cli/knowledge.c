@@ -38,11 +38,11 @@ int tm_knowledge_profile_gpu(struct tm_cli *cli, const struct tm_catalog *catalo
 }
 
 int tm_knowledge_instance(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name,
-                          const struct tm_instance **out, struct tm_error *e)
+                          const struct tm_instance_type **out, struct tm_error *e)
 {
     struct tm_suggest suggest = {.word = name};
     for (size_t i = 0; i < catalog->instance_count; i++) {
-        const struct tm_instance *instance = &catalog->instances[i];
+        const struct tm_instance_type *instance = &catalog->instances[i];
         tm_suggest_offer(&suggest, instance->name);
         if (strcasecmp(instance->name, name) != 0) continue;
         if (cli != NULL && !tm_given_matches(cli, "cloud", instance->cloud)) continue;

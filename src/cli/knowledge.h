@@ -44,7 +44,7 @@ int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct 
 /* An instance type of the catalogue by its name; with `cli`, of a cloud that its --cloud allows, else (NULL) of any.
  * -TM_EUSAGE with a suggestion. */
 int tm_knowledge_instance(const struct tm_cli *cli, const struct tm_catalog *catalog, const char *name,
-                          const struct tm_instance **out, struct tm_error *e);
+                          const struct tm_instance_type **out, struct tm_error *e);
 
 /* The GPU a profile was taken on: the option's, else what the file says, else a GPU whose name is in the file's name,
  * else H200. */

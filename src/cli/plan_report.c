@@ -18,23 +18,23 @@ static const char *duration(double seconds, char text[TM_UNITS_TEXT_MAX])
 /* "2 x a.large + 3 x b.large" */
 static void put_instances(const struct tm_plan_fleet *fleet, struct tm_text *out)
 {
-    const struct tm_instance *before = NULL;
+    const struct tm_instance_type *before = NULL;
     for (size_t i = 0; i < fleet->part_count; i++) {
-        const struct tm_instance *instance = fleet->parts[i].instance;
+        const struct tm_instance_type *instance = fleet->parts[i].instance;
         if (instance == before) continue;
-        int nodes = 0;
+        int instances = 0;
         for (size_t k = i; k < fleet->part_count; k++)
-            nodes += fleet->parts[k].instance == instance ? fleet->parts[k].spot + fleet->parts[k].on_demand : 0;
-        tm_text_printf(out, "%s%d x %s", before != NULL ? " + " : "", nodes, instance->name);
+            instances += fleet->parts[k].instance == instance ? fleet->parts[k].spot + fleet->parts[k].on_demand : 0;
+        tm_text_printf(out, "%s%d x %s", before != NULL ? " + " : "", instances, instance->name);
         before = instance;
     }
 }
 
 static void put_gpus(const struct tm_plan_fleet *fleet, struct tm_text *out)
 {
-    const struct tm_instance *before = NULL;
+    const struct tm_instance_type *before = NULL;
     for (size_t i = 0; i < fleet->part_count; i++) {
-        const struct tm_instance *instance = fleet->parts[i].instance;
+        const struct tm_instance_type *instance = fleet->parts[i].instance;
         if (instance == before) continue;
         tm_text_printf(out, "%s%s:%g", before != NULL ? " + " : "", instance->gpu, instance->gpus);
         before = instance;
@@ -62,11 +62,12 @@ static void put_infra(const struct tm_plan_fleet *fleet, struct tm_text *out)
 static void put_anchors(const struct tm_plan_answer *answer, struct tm_text *out)
 {
     const struct tm_plan_fleet *fleet = &answer->fleet;
-    int trainers = answer->anchors - fleet->anchor_nodes;
+    int trainers = answer->anchors - fleet->anchor_instances;
     if (answer->anchors == 0) tm_text_puts(out, "-");
     if (trainers > 0) tm_text_printf(out, "%d of them", trainers);
-    if (fleet->anchor_nodes > 0)
-        tm_text_printf(out, "%s%d x %s", trainers > 0 ? " + " : "", fleet->anchor_nodes, fleet->anchor.instance->name);
+    if (fleet->anchor_instances > 0)
+        tm_text_printf(out, "%s%d x %s", trainers > 0 ? " + " : "", fleet->anchor_instances,
+                       fleet->anchor.instance->name);
 }
 
 /* Nearly equal fleets are shown once: cost and time within 3% on the same kind of GPU. */
@@ -128,8 +129,8 @@ static void put_pools_json(struct tm_jsonout *json, const struct tm_plan_answer 
     tm_jsonout_end(json);
     tm_jsonout_object(json, "anchors");
     tm_jsonout_integer(json, "nodes", answer->anchors);
-    tm_jsonout_string(json, "instance", fleet->anchor_nodes > 0 ? fleet->anchor.instance->name : NULL);
-    tm_jsonout_integer(json, "instances", fleet->anchor_nodes);
+    tm_jsonout_string(json, "instance", fleet->anchor_instances > 0 ? fleet->anchor.instance->name : NULL);
+    tm_jsonout_integer(json, "instances", fleet->anchor_instances);
     tm_jsonout_end(json);
 }
 
@@ -145,8 +146,8 @@ static void put_answer_json(struct tm_jsonout *json, const char *key, const char
     tm_jsonout_string(json, "zone",
                       answer->fleet.part_count == 1 && first->offer->zone[0] != '\0' ? first->offer->zone : NULL);
     tm_jsonout_string(json, "instance", first->instance->name);
-    tm_jsonout_integer(json, "spot_nodes", tm_plan_spot_nodes(&answer->fleet));
-    tm_jsonout_integer(json, "on_demand_nodes", tm_plan_on_demand_nodes(&answer->fleet));
+    tm_jsonout_integer(json, "spot_nodes", tm_plan_spot_instances(&answer->fleet));
+    tm_jsonout_integer(json, "on_demand_nodes", tm_plan_on_demand_instances(&answer->fleet));
     put_pools_json(json, answer);
     tm_jsonout_object(json, "layout");
     tm_jsonout_integer(json, "pipelines", answer->prediction.pipelines);
@@ -188,7 +189,7 @@ static void put_relax_json(struct tm_jsonout *json, const struct tm_plan_relaxat
     tm_jsonout_number(json, "deadline_s", relax->deadline_s);
     tm_jsonout_number(json, "budget_usd", relax->budget_usd);
     tm_jsonout_number(json, "max_usd_h", relax->usd_h);
-    if (relax->nodes > 0) tm_jsonout_integer(json, "max_nodes", relax->nodes);
+    if (relax->instances > 0) tm_jsonout_integer(json, "max_nodes", relax->instances);
     if (relax->probability > 0) tm_jsonout_number(json, "probability", relax->probability);
     tm_jsonout_bool(json, "without_quotas", relax->quotas);
     tm_jsonout_bool(json, "market_mixed", relax->market);
@@ -249,7 +250,7 @@ static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct 
     add_text(table, &text);
     put_gpus(&answer->fleet, &text);
     add_text(table, &text);
-    tm_table_add(table, "%d/%d", tm_plan_spot_nodes(&answer->fleet), tm_plan_on_demand_nodes(&answer->fleet));
+    tm_table_add(table, "%d/%d", tm_plan_spot_instances(&answer->fleet), tm_plan_on_demand_instances(&answer->fleet));
     put_anchors(answer, &text);
     add_text(table, &text);
     tm_text_deinit(&text);
@@ -270,8 +271,8 @@ static void put_fleet_words(struct tm_text *out, const struct tm_plan_answer *an
 {
     char time[TM_UNITS_TEXT_MAX];
     put_instances(&answer->fleet, out);
-    tm_text_printf(out, " (%d spot, %d on demand): %s for $%.2f", tm_plan_spot_nodes(&answer->fleet),
-                   tm_plan_on_demand_nodes(&answer->fleet), duration(answer->expectation.time_s.mean, time),
+    tm_text_printf(out, " (%d spot, %d on demand): %s for $%.2f", tm_plan_spot_instances(&answer->fleet),
+                   tm_plan_on_demand_instances(&answer->fleet), duration(answer->expectation.time_s.mean, time),
                    answer->expectation.cost_usd.mean);
 }
 
@@ -455,7 +456,7 @@ int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error 
         tm_text_printf(&words, "; with --budget %.2f there is one", ceil(relax->budget_usd * 100) / 100);
     if (isfinite(relax->usd_h))
         tm_text_printf(&words, "; with --max-hourly %.2f there is one", ceil(relax->usd_h * 100) / 100);
-    if (relax->nodes > 0) tm_text_printf(&words, "; with --max-nodes %d there is one", relax->nodes);
+    if (relax->instances > 0) tm_text_printf(&words, "; with --max-nodes %d there is one", relax->instances);
     if (relax->quotas) tm_text_puts(&words, "; without --quota there is one");
     if (relax->market) tm_text_puts(&words, "; with --market mixed there is one");
     if (relax->probability > 0) tm_text_printf(&words, "; with --probability %.2f there is one", relax->probability);

@@ -2,7 +2,7 @@
 #ifndef TM_CLI_RUN_COSTS_H
 #define TM_CLI_RUN_COSTS_H
 
-#include "cli/run_shapes.h"
+#include "cli/run_layouts.h"
 
 /* From the record in the state folder `dir` to measured.tmcost there and in the data folder. -TM_ENONE: too little
  * happened to say anything; what an earlier run has measured stays. */

@@ -28,7 +28,7 @@ static int find_prices(struct tm_cli *cli, const struct tm_trace *trace, struct 
     if (fleet->instance[0] == '\0') fleet->instance = "p3.2xlarge";
     tm_catalog_init(&catalog);
     int rc = tm_catalog_load(cli->env, &catalog, e);
-    const struct tm_instance *found = NULL;
+    const struct tm_instance_type *found = NULL;
     struct tm_suggest suggest = {.word = fleet->instance};
     for (size_t i = 0; rc == 0 && found == NULL && i < catalog.instance_count; i++) {
         tm_suggest_offer(&suggest, catalog.instances[i].name);
@@ -52,15 +52,15 @@ static int find_prices(struct tm_cli *cli, const struct tm_trace *trace, struct 
 /* ---- simulation ---- */
 
 static int expect(struct tm_cli *cli, const char *policy, const struct tm_run_settings *settings,
-                  const struct tm_run_shapes *shapes, const struct tm_run_plan *plan, struct tm_run_expectation *out,
+                  const struct tm_run_layouts *layouts, const struct tm_run_plan *plan, struct tm_run_expectation *out,
                   struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
-    struct tm_sim_job job = {&shapes->job.shapes, shapes->migrations, &shapes->job.cost, NULL};
+    struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &layouts->job.cost, NULL};
     struct tm_sim_result result;
     struct tm_trace longer = plan->trace; /* borrows: after its end what there is stays */
     double samples = (double)plan->work.steps * (double)plan->work.batch;
-    double alone_s = samples / fmax(1e-9, shapes->job.shapes.list[shapes->job.shapes.best[1]].samples_per_s);
+    double alone_s = samples / fmax(1e-9, layouts->job.layouts.list[layouts->job.layouts.best[1]].samples_per_s);
     double slow_s = isfinite(alone_s) ? 4 * alone_s : 0;
     longer.end_ms += (int64_t)fmin(slow_s * 1000, EXTRA_H_MAX * 3600e3);
     struct tm_sim_options options = {.from_ms = longer.begin_ms,
@@ -93,7 +93,7 @@ static int keep_whole(struct tm_trace *trace, int64_t limit, struct tm_error *e)
     (void)tm_moments_count_at(trace, trace->begin_ms, &price);
     trace->event_count = 0;
     trace->begin_ms = 0;
-    trace->nodes_max = limit;
+    trace->instances_max = limit;
     int rc = tm_trace_add(trace, 0, limit, 0, price, e);
     trace->end_ms = end_ms;
     return rc;
@@ -102,7 +102,7 @@ static int keep_whole(struct tm_trace *trace, int64_t limit, struct tm_error *e)
 int tm_run_plan_make(struct tm_cli *cli, const char *path, const char *dir, struct tm_run_settings *settings,
                      struct tm_run_plan *out, struct tm_error *e)
 {
-    struct tm_run_shapes shapes;
+    struct tm_run_layouts layouts;
     *out = (struct tm_run_plan){.work = {0}};
     tm_trace_init(&out->trace);
     int rc = tm_run_work_load(cli->env, path, settings, &cli->arena, &out->work, e);
@@ -112,18 +112,18 @@ int tm_run_plan_make(struct tm_cli *cli, const char *path, const char *dir, stru
     if (rc == 0 && settings->step_core_s <= 0)
         rc = tm_run_work_measure(cli->env, path, settings, &cli->arena, &settings->step_core_s, e);
     settings->cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (rc == 0) rc = tm_run_shapes_init(cli, dir, settings, &out->work, &shapes, e);
+    if (rc == 0) rc = tm_run_layouts_init(cli, dir, settings, &out->work, &layouts, e);
     if (rc != 0) return rc;
-    out->costs_measured = shapes.measured;
-    out->speed_unknown = shapes.speed_unknown;
+    out->costs_measured = layouts.measured;
+    out->speed_unknown = layouts.speed_unknown;
     if (out->speed_unknown) {
-        tm_run_shapes_deinit(&shapes);
+        tm_run_layouts_deinit(&layouts);
         return 0;
     }
-    rc = expect(cli, settings->policy, settings, &shapes, out, &out->chosen, e);
-    if (rc == 0) rc = expect(cli, "on-demand", settings, &shapes, out, &out->on_demand, e);
-    if (rc == 0) rc = expect(cli, "checkpoint", settings, &shapes, out, &out->restart, e);
-    tm_run_shapes_deinit(&shapes);
+    rc = expect(cli, settings->policy, settings, &layouts, out, &out->chosen, e);
+    if (rc == 0) rc = expect(cli, "on-demand", settings, &layouts, out, &out->on_demand, e);
+    if (rc == 0) rc = expect(cli, "checkpoint", settings, &layouts, out, &out->restart, e);
+    tm_run_layouts_deinit(&layouts);
     return rc;
 }
 

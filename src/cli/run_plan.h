@@ -4,7 +4,7 @@
 #define TM_CLI_RUN_PLAN_H
 
 #include "cli/command.h"
-#include "cli/run_shapes.h"
+#include "cli/run_layouts.h"
 #include "market/trace.h"
 
 struct tm_run_expectation {

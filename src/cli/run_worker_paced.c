@@ -1,5 +1,5 @@
 /* The paced engine as a worker of a run: its model, and how long steps take, as simulate knows them. */
-#include "cli/job_shapes.h"
+#include "cli/job_layouts.h"
 #include "cli/run_fingerprint.h"
 #include "cli/run_work.h"
 #include "cli/run_worker.h"

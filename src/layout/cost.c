@@ -27,44 +27,44 @@ double tm_cost_group_ms(const struct tm_group_cost *group, int pipelines, int st
            group->per_instance_ms * pipelines * stages + step;
 }
 
-static double build_ms(const struct tm_paper_cost *paper, const struct tm_shapes *shapes, int stages)
+static double build_ms(const struct tm_paper_cost *paper, const struct tm_layouts *layouts, int stages)
 {
     if (paper->build_ms[stages] > 0) return paper->build_ms[stages];
     if (paper->build_per_layer_ms <= 0) return paper->build_base_ms;
-    int layers = (shapes->layer_count + stages - 1) / stages;
+    int layers = (layouts->layer_count + stages - 1) / stages;
     return paper->build_base_ms + paper->build_per_layer_ms * layers;
 }
 
-double tm_cost_restart_ms(const struct tm_cost *cost, const struct tm_shapes *shapes, int shape, bool adding)
+double tm_cost_restart_ms(const struct tm_cost *cost, const struct tm_layouts *layouts, int layout, bool adding)
 {
-    const struct tm_shape *to = &shapes->list[shape];
-    if (to->nodes == 0) return 0;
+    const struct tm_layout *to = &layouts->list[layout];
+    if (to->instances == 0) return 0;
     if (cost->kind == TM_COST_MEASURED)
-        return cost->measured.reform_ms + cost->measured.reform_per_instance_ms * to->nodes;
+        return cost->measured.reform_ms + cost->measured.reform_per_instance_ms * to->instances;
     const struct tm_paper_cost *paper = &cost->paper;
     double ms = tm_cost_group_ms(adding ? &paper->group_add : &paper->group_remove, to->pipelines, to->stages) +
-                paper->process_ms + build_ms(paper, shapes, to->stages);
+                paper->process_ms + build_ms(paper, layouts, to->stages);
     return adding ? ms + paper->rendezvous_ms + paper->rendezvous_extra_ms : ms;
 }
 
 /* State of all stages, one after the other, as the paper's code reads a checkpoint. */
-static double load_ms(const struct tm_cost *cost, const struct tm_shapes *shapes, int stages)
+static double load_ms(const struct tm_cost *cost, const struct tm_layouts *layouts, int stages)
 {
     double ms = 0, bytes = 0;
     for (int i = 0; i < stages; i++) {
-        bytes += tm_shapes_stage_bytes(shapes, stages, i);
+        bytes += tm_layouts_stage_bytes(layouts, stages, i);
         if (cost->kind == TM_COST_PAPER)
-            ms += tm_cost_transfer_ms(&cost->paper, tm_shapes_stage_bytes(shapes, stages, i));
+            ms += tm_cost_transfer_ms(&cost->paper, tm_layouts_stage_bytes(layouts, stages, i));
     }
     if (cost->kind == TM_COST_MEASURED) ms = cost->measured.link_latency_ms + bytes * 8e3 / cost->measured.store_bit_s;
     return ms;
 }
 
-double tm_cost_rollback_ms(const struct tm_cost *cost, const struct tm_shapes *shapes, int shape, bool adding,
+double tm_cost_rollback_ms(const struct tm_cost *cost, const struct tm_layouts *layouts, int layout, bool adding,
                            bool first)
 {
-    const struct tm_shape *to = &shapes->list[shape];
-    if (to->nodes == 0) return 0;
-    double ms = tm_cost_restart_ms(cost, shapes, shape, adding) + load_ms(cost, shapes, to->stages);
+    const struct tm_layout *to = &layouts->list[layout];
+    if (to->instances == 0) return 0;
+    double ms = tm_cost_restart_ms(cost, layouts, layout, adding) + load_ms(cost, layouts, to->stages);
     return first ? ms : ms + cost->paper.rollback_ms;
 }

@@ -9,7 +9,7 @@
 #define TM_LAYOUT_COST_H
 
 #include "base/env.h"
-#include "layout/shapes.h"
+#include "layout/layouts.h"
 
 enum { TM_COST_POINTS_MAX = 64, TM_COST_STEPS_MAX = 256, TM_COST_BYTES_MAX = 1 << 20 };
 
@@ -36,7 +36,7 @@ struct tm_paper_cost {
     double rendezvous_extra_ms;
     struct tm_group_cost group_add;
     struct tm_group_cost group_remove;
-    double build_ms[TM_SHAPE_STAGES_MAX + 1];
+    double build_ms[TM_LAYOUT_STAGES_MAX + 1];
     double build_base_ms; /* where the table has no row for a number of stages */
     double build_per_layer_ms;
 };
@@ -66,7 +66,7 @@ struct tm_step_time {
 
 struct tm_cost {
     enum tm_cost_kind kind;
-    struct tm_shape_rules rules;
+    struct tm_layout_rules rules;
     struct tm_paper_cost paper;
     struct tm_measured_cost measured;
     struct tm_step_time steps[TM_COST_STEPS_MAX]; /* measured, of the model */
@@ -90,12 +90,12 @@ void tm_cost_change_speed(struct tm_cost *cost, double speed);
 
 /* One transfer of so many bytes, by the paper's table. */
 double tm_cost_transfer_ms(const struct tm_paper_cost *paper, double bytes);
-/* Forming groups, starting processes and building the stages of a shape; `adding`: instances are added, so all meet
+/* Forming groups, starting processes and building the stages of a layout; `adding`: instances are added, so all meet
  * again. */
 double tm_cost_group_ms(const struct tm_group_cost *group, int pipelines, int stages);
-double tm_cost_restart_ms(const struct tm_cost *cost, const struct tm_shapes *shapes, int shape, bool adding);
+double tm_cost_restart_ms(const struct tm_cost *cost, const struct tm_layouts *layouts, int layout, bool adding);
 /* Parcae's reactive baseline: everybody restarts and loads a checkpoint. */
-double tm_cost_rollback_ms(const struct tm_cost *cost, const struct tm_shapes *shapes, int shape, bool adding,
+double tm_cost_rollback_ms(const struct tm_cost *cost, const struct tm_layouts *layouts, int layout, bool adding,
                            bool first);
 
 #endif

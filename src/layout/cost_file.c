@@ -44,7 +44,7 @@ struct model_figures {
 #define MODEL_INTEGER(name, low)                                                                                       \
     {                                                                                                                  \
         .key = #name, .type = TM_FIELD_INTEGER, .offset = offsetof(struct model_figures, name), .min = (low),          \
-        .max = TM_SHAPE_STAGES_MAX                                                                                     \
+        .max = TM_LAYOUT_STAGES_MAX                                                                                    \
     }
 static const struct tm_field model_fields[] = {
     MODEL_INTEGER(stages_min, 1),
@@ -157,7 +157,7 @@ static int read_points(const char *file, const struct tm_node *map, struct tm_pa
 
 static bool is_stage_count(double value)
 {
-    return value >= 1 && value <= TM_SHAPE_STAGES_MAX && value == (int)value;
+    return value >= 1 && value <= TM_LAYOUT_STAGES_MAX && value == (int)value;
 }
 
 static int read_build(const char *file, const struct tm_node *map, struct tm_paper_cost *paper, struct tm_error *e)
@@ -173,7 +173,7 @@ static int read_build(const char *file, const struct tm_node *map, struct tm_pap
         if (rc != 0) return rc;
         if (!is_stage_count(stages))
             return tm_error_set(e, TM_EINPUT, "%s: build_ms: a number of stages is 1 to %d",
-                                tm_node_place(file, node, place, sizeof place), TM_SHAPE_STAGES_MAX);
+                                tm_node_place(file, node, place, sizeof place), TM_LAYOUT_STAGES_MAX);
         paper->build_ms[(int)stages] = ms;
     }
     return 0;
@@ -187,7 +187,8 @@ static bool read_layout(const char *text, struct tm_step_time *out)
     if (cross == NULL || !tm_number_i64(text, (size_t)(cross - text), &pipelines) ||
         !tm_number_i64(cross + 1, strlen(cross + 1), &stages))
         return false;
-    if (pipelines < 1 || pipelines > TM_SHAPE_NODES_MAX || stages < 1 || stages > TM_SHAPE_STAGES_MAX) return false;
+    if (pipelines < 1 || pipelines > TM_LAYOUT_INSTANCES_MAX || stages < 1 || stages > TM_LAYOUT_STAGES_MAX)
+        return false;
     out->pipelines = (int)pipelines;
     out->stages = (int)stages;
     return true;
@@ -216,7 +217,7 @@ static int read_steps(const char *file, const struct tm_node *map, struct tm_cos
 }
 
 static int read_skipped(const char *file, const struct tm_node *map, const struct model_figures *figures,
-                        struct tm_shape_rules *rules, struct tm_error *e)
+                        struct tm_layout_rules *rules, struct tm_error *e)
 {
     char place[300];
     for (size_t i = 0; i < figures->stages_skipped.count; i++) {
@@ -224,7 +225,7 @@ static int read_skipped(const char *file, const struct tm_node *map, const struc
         const char *text = figures->stages_skipped.items[i];
         if (!tm_number_double(text, strlen(text), &stages) || !is_stage_count(stages))
             return tm_error_set(e, TM_EINPUT, "%s: stages_skipped: expected numbers from 1 to %d, got \"%.40s\"",
-                                tm_node_place(file, map, place, sizeof place), TM_SHAPE_STAGES_MAX, text);
+                                tm_node_place(file, map, place, sizeof place), TM_LAYOUT_STAGES_MAX, text);
         rules->skipped[(int)stages] = true;
     }
     return 0;
@@ -233,7 +234,7 @@ static int read_skipped(const char *file, const struct tm_node *map, const struc
 static int read_model(const char *file, struct tm_node *map, struct tm_arena *arena, struct tm_cost *out,
                       struct tm_error *e)
 {
-    struct model_figures figures = {.stages_min = 1, .stages_max = TM_SHAPE_STAGES_MAX, .pipelines_min = 1};
+    struct model_figures figures = {.stages_min = 1, .stages_max = TM_LAYOUT_STAGES_MAX, .pipelines_min = 1};
     figures.paper = out->paper;
     struct tm_node *build = map->kind == TM_NODE_MAP ? take_child(map, "build_ms") : NULL;
     struct tm_node *steps = map->kind == TM_NODE_MAP ? take_child(map, "step_ms") : NULL;
@@ -337,7 +338,7 @@ int tm_cost_parse(const char *file, const char *text, size_t length, const char 
 {
     struct tm_arena arena;
     struct tm_node *root;
-    struct tm_cost cost = {.rules = {.stages_min = 1, .stages_max = TM_SHAPE_STAGES_MAX, .pipelines_min = 1}};
+    struct tm_cost cost = {.rules = {.stages_min = 1, .stages_max = TM_LAYOUT_STAGES_MAX, .pipelines_min = 1}};
     tm_arena_init(&arena, 8 << 20);
     int rc = tm_doc_parse_yaml(file, text, length, &arena, &root, e);
     if (rc == 0) rc = read_root(file, root, model, &arena, &cost, e);
@@ -377,7 +378,7 @@ static void print_model(const struct tm_cost *cost, const char *model, struct tm
     tm_text_printf(out, ":\n    stages_min: %d\n    stages_max: %d\n    pipelines_min: %d\n", cost->rules.stages_min,
                    cost->rules.stages_max, cost->rules.pipelines_min);
     bool any = false;
-    for (int stages = 1; stages <= TM_SHAPE_STAGES_MAX; stages++) {
+    for (int stages = 1; stages <= TM_LAYOUT_STAGES_MAX; stages++) {
         if (!cost->rules.skipped[stages]) continue;
         tm_text_printf(out, any ? ", %d" : "    stages_skipped: [%d", stages);
         any = true;

@@ -12,7 +12,7 @@
 void tm_liveput_pipelines(int pipelines, int stages, int spares, int lost, double *at_least);
 
 /* loss_pmf[k] is the probability that k instances go, k < loss_count; what is missing to 1 counts as no loss.
- * fleet >= the shape's instances. Shapes that have not been measured yield nothing. */
-double tm_liveput(const struct tm_shapes *shapes, int shape, int fleet, const double *loss_pmf, int loss_count);
+ * fleet >= the layout's instances. Layouts that have not been measured yield nothing. */
+double tm_liveput(const struct tm_layouts *layouts, int layout, int fleet, const double *loss_pmf, int loss_count);
 
 #endif

@@ -37,8 +37,8 @@ bool tm_losses_are_few(int pipelines, int stages, int spares, int lost)
 struct counting {
     int pipelines;
     int spares;
-    double choices[TM_SHAPE_NODES_MAX + 1]; /* of so many of one stage's replicas */
-    double all;                             /* ways to lose so many of the fleet */
+    double choices[TM_LAYOUT_INSTANCES_MAX + 1]; /* of so many of one stage's replicas */
+    double all;                                  /* ways to lose so many of the fleet */
     struct tm_survivors survivors;
     tm_losses_visit visit;
     void *context;
@@ -61,18 +61,18 @@ static void count_from(struct counting *counting, int stage, int lost, double wa
 }
 
 /* Draws without replacement: instance k < pipelines x stages holds stage k mod stages. */
-static void draw_losses(struct counting *counting, int stages, int nodes, int lost)
+static void draw_losses(struct counting *counting, int stages, int instances, int lost)
 {
-    struct tm_random random = tm_random_make(0x7469646d, (uint64_t)nodes * 4096 + (uint64_t)lost);
-    int ids[TM_SHAPE_NODES_MAX] = {0};
-    for (int i = 0; i < nodes; i++)
+    struct tm_random random = tm_random_make(0x7469646d, (uint64_t)instances * 4096 + (uint64_t)lost);
+    int ids[TM_LAYOUT_INSTANCES_MAX] = {0};
+    for (int i = 0; i < instances; i++)
         ids[i] = i;
     counting->survivors.probability = 1.0 / TM_LOSSES_DRAWN;
     for (int draw = 0; draw < TM_LOSSES_DRAWN; draw++) {
         for (int s = 0; s < stages; s++)
             counting->survivors.left[s] = counting->pipelines;
         for (int i = 0; i < lost; i++) {
-            int j = i + (int)tm_random_below(&random, (uint64_t)(nodes - i));
+            int j = i + (int)tm_random_below(&random, (uint64_t)(instances - i));
             int id = ids[j];
             ids[j] = ids[i];
             ids[i] = id;
@@ -84,16 +84,16 @@ static void draw_losses(struct counting *counting, int stages, int nodes, int lo
 
 bool tm_losses_each(int pipelines, int stages, int spares, int lost, tm_losses_visit visit, void *context)
 {
-    int nodes = pipelines * stages + spares;
+    int instances = pipelines * stages + spares;
     struct counting counting = {.pipelines = pipelines, .spares = spares, .visit = visit, .context = context};
     counting.survivors.stages = stages;
     if (!tm_losses_are_few(pipelines, stages, spares, lost)) {
-        draw_losses(&counting, stages, nodes, lost);
+        draw_losses(&counting, stages, instances, lost);
         return false;
     }
     for (int i = 0; i <= pipelines; i++)
         counting.choices[i] = choose(pipelines, i);
-    counting.all = choose(nodes, lost);
+    counting.all = choose(instances, lost);
     count_from(&counting, 0, lost, 1);
     return true;
 }
@@ -126,7 +126,7 @@ static int stage_losses(int rest, int pipelines, int to_lose, int most, double *
 /* Adds one stage: chance[k] is the probability that the stages so far lost k, none of them too many. */
 static double add_stage(double *chance, double *next, int lost, int rest, int pipelines, int most)
 {
-    double sum = 0, share[TM_SHAPE_NODES_MAX + 1];
+    double sum = 0, share[TM_LAYOUT_INSTANCES_MAX + 1];
     memset(next, 0, (size_t)(lost + 1) * sizeof *next);
     for (int before = 0; before <= lost; before++) {
         int to_lose = lost - before;
@@ -143,7 +143,7 @@ static double add_stage(double *chance, double *next, int lost, int rest, int pi
 
 void tm_losses_kept(int pipelines, int stages, int spares, int lost, int keep, double *still_kept)
 {
-    double chance[TM_SHAPE_NODES_MAX + 1], next[TM_SHAPE_NODES_MAX + 1];
+    double chance[TM_LAYOUT_INSTANCES_MAX + 1], next[TM_LAYOUT_INSTANCES_MAX + 1];
     memset(chance, 0, (size_t)(lost + 1) * sizeof *chance);
     chance[0] = 1;
     still_kept[0] = 1;
@@ -157,7 +157,7 @@ void tm_losses_kept(int pipelines, int stages, int spares, int lost, int keep, d
 
 double tm_losses_keep_probability(int pipelines, int stages, int spares, int lost, int keep)
 {
-    double still_kept[TM_SHAPE_STAGES_MAX + 1];
+    double still_kept[TM_LAYOUT_STAGES_MAX + 1];
     if (lost > pipelines * stages + spares) return 0;
     tm_losses_kept(pipelines, stages, spares, lost, keep, still_kept);
     return still_kept[stages];

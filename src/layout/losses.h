@@ -3,12 +3,12 @@
 #ifndef TM_LAYOUT_LOSSES_H
 #define TM_LAYOUT_LOSSES_H
 
-#include "layout/shapes.h"
+#include "layout/layouts.h"
 
 /* What a loss leaves: replicas of each stage, and how likely it is. */
 struct tm_survivors {
     int stages;
-    int left[TM_SHAPE_STAGES_MAX];
+    int left[TM_LAYOUT_STAGES_MAX];
     double probability;
 };
 

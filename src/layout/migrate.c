@@ -35,7 +35,7 @@ struct nearness {
 };
 
 struct tm_migrations {
-    const struct tm_shapes *shapes;
+    const struct tm_layouts *layouts;
     const struct tm_cost *cost;
     double *stage_ms;          /* [stages][stage]: one transfer of that stage's state */
     double *largest_ms;        /* [stages]: of its largest stage */
@@ -55,7 +55,7 @@ static double transfer_ms(const struct tm_migrations *m, double bytes)
 
 static double stage_ms(const struct tm_migrations *m, int stages, int stage)
 {
-    return m->stage_ms[stages * TM_SHAPE_STAGES_MAX + stage];
+    return m->stage_ms[stages * TM_LAYOUT_STAGES_MAX + stage];
 }
 
 static int fewest(const struct tm_survivors *survivors)
@@ -84,7 +84,7 @@ static double paper_between_ms(const struct tm_migrations *m, const struct tm_su
 
 static const struct nearness *nearness_of(const struct tm_migrations *m, int old_stages, int new_stages)
 {
-    return &m->nearness[old_stages * (m->shapes->stages_max + 1) + new_stages];
+    return &m->nearness[old_stages * (m->layouts->stages_max + 1) + new_stages];
 }
 
 static void insert_near(struct near *list, int first, int *count, struct near near)
@@ -98,9 +98,9 @@ static void insert_near(struct near *list, int first, int *count, struct near ne
 
 static int measure_nearness(struct tm_migrations *m, int old_stages, int new_stages)
 {
-    const struct tm_cut *old = &m->shapes->cuts[old_stages], *cut = &m->shapes->cuts[new_stages];
-    const double *before = m->shapes->layer_params_before;
-    struct nearness *nearness = &m->nearness[old_stages * (m->shapes->stages_max + 1) + new_stages];
+    const struct tm_cut *old = &m->layouts->cuts[old_stages], *cut = &m->layouts->cuts[new_stages];
+    const double *before = m->layouts->layer_params_before;
+    struct nearness *nearness = &m->nearness[old_stages * (m->layouts->stages_max + 1) + new_stages];
     nearness->list = tm_calloc((size_t)old_stages + (size_t)new_stages, sizeof *nearness->list);
     nearness->ordered = tm_calloc((size_t)old_stages + (size_t)new_stages, sizeof *nearness->ordered);
     nearness->first = tm_calloc((size_t)new_stages + 1, sizeof *nearness->first);
@@ -110,13 +110,13 @@ static int measure_nearness(struct tm_migrations *m, int old_stages, int new_sta
     int count = 0;
     for (int j = 0; j < new_stages; j++) {
         nearness->first[j] = count;
-        nearness->whole_ms[j] = transfer_ms(m, cut->params[j] * m->shapes->bytes_per_param);
+        nearness->whole_ms[j] = transfer_ms(m, cut->params[j] * m->layouts->bytes_per_param);
         for (int s = 0; s < old_stages; s++) {
             int from = old->first[s] > cut->first[j] ? old->first[s] : cut->first[j];
             int to = old->first[s + 1] < cut->first[j + 1] ? old->first[s + 1] : cut->first[j + 1];
             if (to <= from || !(before[to] > before[from])) continue;
             double shared = before[to] - before[from];
-            double missing_ms = transfer_ms(m, (cut->params[j] - shared) * m->shapes->bytes_per_param);
+            double missing_ms = transfer_ms(m, (cut->params[j] - shared) * m->layouts->bytes_per_param);
             nearness->ordered[count] = (struct near){s, shared, missing_ms};
             insert_near(nearness->list, nearness->first[j], &count, nearness->ordered[count]);
         }
@@ -133,17 +133,18 @@ static int measure_nearness(struct tm_migrations *m, int old_stages, int new_sta
 /* All cuts that the table will be asked for. */
 static int measure_all_nearness(struct tm_migrations *m)
 {
-    int rc = 0, most = m->shapes->stages_max;
+    int rc = 0, most = m->layouts->stages_max;
     for (int old = 1; rc == 0 && old <= most; old++)
         for (int cut = 1; rc == 0 && cut <= most; cut++)
-            if (m->shapes->cuts[old].stages > 0 && m->shapes->cuts[cut].stages > 0) rc = measure_nearness(m, old, cut);
+            if (m->layouts->cuts[old].stages > 0 && m->layouts->cuts[cut].stages > 0)
+                rc = measure_nearness(m, old, cut);
     return rc;
 }
 
 /* Which survivors are free still, while new stages take them in order. */
 struct pool {
     const struct tm_survivors *survivors;
-    int taken[TM_SHAPE_STAGES_MAX];
+    int taken[TM_LAYOUT_STAGES_MAX];
     int level;    /* of the lowest pipeline that has a free survivor ... */
     int position; /* ... and no free one of that pipeline stands before this stage */
 };
@@ -208,7 +209,7 @@ static double full_between_ms(const struct tm_migrations *m, const struct tm_sur
     for (int s = 0; s < survivors->stages; s++) {
         int left = survivors->left[s], lacking = pipelines - left;
         if (lacking <= 0) continue;
-        double bytes = tm_shapes_stage_bytes(m->shapes, survivors->stages, s);
+        double bytes = tm_layouts_stage_bytes(m->layouts, survivors->stages, s);
         if (left == 0) {
             from_store += bytes;
             if (pipelines == 1) continue;
@@ -231,9 +232,9 @@ struct moving {
     const struct nearness *nearness;
     const struct tm_cut *cut;
     struct pool pool;
-    double given[TM_SHAPE_STAGES_MAX];     /* by one survivor of each old stage */
-    double share[2 * TM_SHAPE_STAGES_MAX]; /* of each near one, by one survivor; 0 where there is none */
-    double worst;                          /* the most that one end receives or gives, in parameters */
+    double given[TM_LAYOUT_STAGES_MAX];     /* by one survivor of each old stage */
+    double share[2 * TM_LAYOUT_STAGES_MAX]; /* of each near one, by one survivor; 0 where there is none */
+    double worst;                           /* the most that one end receives or gives, in parameters */
     double from_store;
     int pipelines; /* that have their places */
 };
@@ -243,7 +244,7 @@ static void begin_moving(struct moving *moving, const struct tm_migrations *m, c
 {
     const struct nearness *nearness = nearness_of(m, survivors->stages, stages);
     moving->nearness = nearness;
-    moving->cut = &m->shapes->cuts[stages];
+    moving->cut = &m->layouts->cuts[stages];
     moving->pool.survivors = survivors;
     moving->worst = moving->from_store = 0;
     moving->pipelines = 0;
@@ -285,7 +286,7 @@ static double moved_ms(const struct tm_migrations *m, struct moving *moving, int
 {
     while (moving->pipelines < pipelines)
         move_pipeline(moving);
-    double bytes_per_param = m->shapes->bytes_per_param, ms = transfer_ms(m, moving->worst * bytes_per_param);
+    double bytes_per_param = m->layouts->bytes_per_param, ms = transfer_ms(m, moving->worst * bytes_per_param);
     if (!(moving->from_store > 0)) return ms;
     return ms + moving->from_store * bytes_per_param * 8e3 / m->cost->measured.store_bit_s;
 }
@@ -303,8 +304,8 @@ static double full_new_cut_ms(const struct tm_migrations *m, const struct tm_sur
 /* Every stage has the replicas it needs: only groups are formed anew. */
 static double within_stages_ms(const struct tm_migrations *m, int to)
 {
-    const struct tm_shape *target = &m->shapes->list[to];
-    if (m->cost->kind == TM_COST_MEASURED) return tm_cost_restart_ms(m->cost, m->shapes, to, false);
+    const struct tm_layout *target = &m->layouts->list[to];
+    if (m->cost->kind == TM_COST_MEASURED) return tm_cost_restart_ms(m->cost, m->layouts, to, false);
     return tm_cost_group_ms(&m->cost->paper.group_remove, target->pipelines, target->stages) +
            m->cost->paper.process_ms;
 }
@@ -313,42 +314,42 @@ static double within_stages_ms(const struct tm_migrations *m, int to)
 static double same_cut_ms(const struct tm_migrations *m, const struct tm_survivors *survivors, int from, int lost,
                           int to)
 {
-    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
+    const struct tm_layout *old = &m->layouts->list[from], *target = &m->layouts->list[to];
     if (from == to && lost == 0) return 0;
     bool paper = m->cost->kind == TM_COST_PAPER;
     if (from == to && !paper && fewest(survivors) >= old->pipelines) return 0; /* spares alone are lost */
     if (fewest(survivors) >= target->pipelines) return within_stages_ms(m, to);
     double move =
         paper ? paper_between_ms(m, survivors, target->pipelines) : full_between_ms(m, survivors, target->pipelines);
-    return move + tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
+    return move + tm_cost_restart_ms(m->cost, m->layouts, to, target->instances > old->instances - lost);
 }
 
 /* What comes on top of the transfer when the cut changes. */
 static double new_cut_rest_ms(const struct tm_migrations *m, int from, int lost, int to)
 {
-    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
-    double ms = tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
+    const struct tm_layout *old = &m->layouts->list[from], *target = &m->layouts->list[to];
+    double ms = tm_cost_restart_ms(m->cost, m->layouts, to, target->instances > old->instances - lost);
     if (m->cost->kind == TM_COST_PAPER && target->pipelines > 1) ms += m->largest_ms[target->stages];
     return ms;
 }
 
 static double from_pause_ms(const struct tm_migrations *m, int to)
 {
-    const struct tm_shape *target = &m->shapes->list[to];
-    double ms = tm_cost_restart_ms(m->cost, m->shapes, to, true);
+    const struct tm_layout *target = &m->layouts->list[to];
+    double ms = tm_cost_restart_ms(m->cost, m->layouts, to, true);
     if (m->cost->kind == TM_COST_PAPER)
         return ms + transfer_ms(m, 0) + (target->pipelines > 1 ? m->largest_ms[target->stages] : 0);
     double bytes = 0;
     for (int s = 0; s < target->stages; s++)
-        bytes += tm_shapes_stage_bytes(m->shapes, target->stages, s);
+        bytes += tm_layouts_stage_bytes(m->layouts, target->stages, s);
     return ms + m->cost->measured.link_latency_ms + bytes * 8e3 / m->cost->measured.store_bit_s;
 }
 
 double tm_migration_ms(struct tm_migrations *m, int from, const struct tm_survivors *survivors, int lost, int to)
 {
-    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
-    if (target->nodes == 0) return 0;
-    if (old->nodes == 0) return from_pause_ms(m, to);
+    const struct tm_layout *old = &m->layouts->list[from], *target = &m->layouts->list[to];
+    if (target->instances == 0) return 0;
+    if (old->instances == 0) return from_pause_ms(m, to);
     if (old->stages == target->stages) return same_cut_ms(m, survivors, from, lost, to);
     double move = m->cost->kind == TM_COST_PAPER ? paper_new_cut_ms(m, survivors, target->stages)
                                                  : full_new_cut_ms(m, survivors, target->stages, target->pipelines);
@@ -369,9 +370,9 @@ struct row_sum {
 /* Targets of the same cut. */
 static void add_same_cut(struct row_sum *sum, const struct tm_survivors *survivors)
 {
-    const struct tm_shapes *shapes = sum->m->shapes;
-    int end = shapes->first_of[survivors->stages + 1];
-    for (int to = shapes->first_of[survivors->stages]; to < end; to++)
+    const struct tm_layouts *layouts = sum->m->layouts;
+    int end = layouts->first_of[survivors->stages + 1];
+    for (int to = layouts->first_of[survivors->stages]; to < end; to++)
         sum->ms[to] += survivors->probability * same_cut_ms(sum->m, survivors, sum->from, sum->lost, to);
 }
 
@@ -379,8 +380,8 @@ static void add_same_cut(struct row_sum *sum, const struct tm_survivors *survivo
 static void add_new_cut(struct row_sum *sum, const struct tm_survivors *survivors, int stages)
 {
     struct tm_migrations *m = sum->m;
-    const struct tm_shapes *shapes = m->shapes;
-    int first = shapes->first_of[stages], end = shapes->first_of[stages + 1];
+    const struct tm_layouts *layouts = m->layouts;
+    int first = layouts->first_of[stages], end = layouts->first_of[stages + 1];
     if (first == end) return;
     if (m->cost->kind == TM_COST_PAPER) {
         double move = paper_new_cut_ms(m, survivors, stages);
@@ -391,7 +392,7 @@ static void add_new_cut(struct row_sum *sum, const struct tm_survivors *survivor
     struct moving moving;
     begin_moving(&moving, m, survivors, stages);
     for (int to = first; to < end; to++)
-        sum->ms[to] += survivors->probability * moved_ms(m, &moving, shapes->list[to].pipelines);
+        sum->ms[to] += survivors->probability * moved_ms(m, &moving, layouts->list[to].pipelines);
 }
 
 static void add_outcome(void *context, const struct tm_survivors *survivors)
@@ -408,19 +409,19 @@ static void add_outcome(void *context, const struct tm_survivors *survivors)
  * costs more than they do. */
 static void fill_stages(struct tm_migrations *m, const struct row *row, int stages)
 {
-    const struct tm_shapes *shapes = m->shapes;
-    const struct tm_shape *old = &shapes->list[row->from];
-    int spares = row->fleet - old->nodes;
+    const struct tm_layouts *layouts = m->layouts;
+    const struct tm_layout *old = &layouts->list[row->from];
+    int spares = row->fleet - old->instances;
     bool alone = m->cost->kind == TM_COST_MEASURED || tm_losses_are_few(old->pipelines, old->stages, spares, row->lost);
     struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};
-    sum.stages_first = alone ? stages : shapes->stages_min;
-    sum.stages_last = alone ? stages : shapes->stages_max;
-    int first = shapes->first_of[sum.stages_first], end = shapes->first_of[sum.stages_last + 1];
+    sum.stages_first = alone ? stages : layouts->stages_min;
+    sum.stages_last = alone ? stages : layouts->stages_max;
+    int first = layouts->first_of[sum.stages_first], end = layouts->first_of[sum.stages_last + 1];
     for (int to = first; to < end; to++)
         row->ms[to] = 0;
     (void)tm_losses_each(old->pipelines, old->stages, spares, row->lost, add_outcome, &sum);
     for (int to = first; to < end; to++)
-        if (shapes->list[to].stages != old->stages) row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, to);
+        if (layouts->list[to].stages != old->stages) row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, to);
 }
 
 /* ---- rows of large fleets ----
@@ -428,17 +429,17 @@ static void fill_stages(struct tm_migrations *m, const struct row *row, int stag
  * cut only the largest stage that falls short counts: closed forms, no ways to count. */
 
 /* The most places of a new cut that one old stage can have to fill. */
-static int places_per_stage(const struct tm_shapes *shapes, int stages)
+static int places_per_stage(const struct tm_layouts *layouts, int stages)
 {
-    return shapes->stages_max / stages + 2;
+    return layouts->stages_max / stages + 2;
 }
 
 /* With measured costs the forms are exact only for the loss in the middle; small fleets, where a single replica more or
  * less makes a difference, are counted. */
-static bool plenty_left(const struct tm_migrations *m, const struct tm_shape *old, int fleet, int lost)
+static bool plenty_left(const struct tm_migrations *m, const struct tm_layout *old, int fleet, int lost)
 {
     if (m->cost->kind == TM_COST_MEASURED && fleet <= MEASURED_COUNTED_MAX) return false;
-    return old->pipelines - lost >= 2 && old->pipelines - lost >= places_per_stage(m->shapes, old->stages);
+    return old->pipelines - lost >= 2 && old->pipelines - lost >= places_per_stage(m->layouts, old->stages);
 }
 
 /* Stages from the one that takes longest to copy. */
@@ -456,17 +457,18 @@ static void sort_stages(const struct tm_migrations *m, int stages, double *ms)
 /* The same cut: groups are formed anew, and the largest stage that falls short is copied. */
 static double same_cut_with_plenty_ms(const struct tm_migrations *m, int fleet, int from, int lost, int to)
 {
-    const struct tm_shape *old = &m->shapes->list[from];
-    int pipelines = m->shapes->list[to].pipelines;
-    double ms[TM_SHAPE_STAGES_MAX], kept[TM_SHAPE_STAGES_MAX + 1];
+    const struct tm_layout *old = &m->layouts->list[from];
+    int pipelines = m->layouts->list[to].pipelines;
+    double ms[TM_LAYOUT_STAGES_MAX], kept[TM_LAYOUT_STAGES_MAX + 1];
     bool falls_short = pipelines > old->pipelines - lost;
     struct tm_survivors survivors = {.stages = old->stages};
     for (int s = 0; s < old->stages; s++)
         survivors.left[s] = falls_short ? old->pipelines : old->pipelines - lost;
     if (!falls_short || pipelines > old->pipelines) return same_cut_ms(m, &survivors, from, lost, to);
     sort_stages(m, old->stages, ms);
-    tm_losses_kept(old->pipelines, old->stages, fleet - old->nodes, lost, pipelines, kept);
-    double restart = tm_cost_restart_ms(m->cost, m->shapes, to, m->shapes->list[to].nodes > old->nodes - lost);
+    tm_losses_kept(old->pipelines, old->stages, fleet - old->instances, lost, pipelines, kept);
+    double restart =
+        tm_cost_restart_ms(m->cost, m->layouts, to, m->layouts->list[to].instances > old->instances - lost);
     double moved = 0;
     for (int s = 0; s < old->stages; s++)
         moved += (kept[s] - kept[s + 1]) * (ms[s] + restart);
@@ -474,7 +476,7 @@ static double same_cut_with_plenty_ms(const struct tm_migrations *m, int fleet, 
 }
 
 /* As many replicas left of each stage as the mean. */
-static struct tm_survivors even_survivors(const struct tm_shape *old, int lost)
+static struct tm_survivors even_survivors(const struct tm_layout *old, int lost)
 {
     struct tm_survivors survivors = {.stages = old->stages};
     for (int s = 0; s < old->stages; s++)
@@ -484,8 +486,8 @@ static struct tm_survivors even_survivors(const struct tm_shape *old, int lost)
 
 static double with_plenty_ms(const struct tm_migrations *m, int fleet, int from, int lost, int to)
 {
-    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
-    if (target->nodes == 0) return 0;
+    const struct tm_layout *old = &m->layouts->list[from], *target = &m->layouts->list[to];
+    if (target->instances == 0) return 0;
     if (old->stages == target->stages) return same_cut_with_plenty_ms(m, fleet, from, lost, to);
     struct tm_survivors survivors = even_survivors(old, lost);
     double move = m->cost->kind == TM_COST_PAPER ? paper_new_cut_ms(m, &survivors, target->stages)
@@ -495,11 +497,11 @@ static double with_plenty_ms(const struct tm_migrations *m, int fleet, int from,
 
 static void fill_row_with_plenty(struct tm_migrations *m, const struct row *row)
 {
-    const struct tm_shapes *shapes = m->shapes;
-    const struct tm_shape *old = &shapes->list[row->from];
+    const struct tm_layouts *layouts = m->layouts;
+    const struct tm_layout *old = &layouts->list[row->from];
     bool paper = m->cost->kind == TM_COST_PAPER;
-    for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
-        int first = shapes->first_of[stages], end = shapes->first_of[stages + 1];
+    for (int stages = layouts->stages_min; stages <= layouts->stages_max; stages++) {
+        int first = layouts->first_of[stages], end = layouts->first_of[stages + 1];
         double move = 0;
         for (int to = first; to < end; to++) { /* with paper costs what moves is the same for any number of pipelines */
             bool known = paper && stages != old->stages && to > first;
@@ -513,11 +515,11 @@ static void fill_row_with_plenty(struct tm_migrations *m, const struct row *row)
 /* What is cheap is filled in at once, the rest (NaN until then) when it is asked for. */
 static void begin_row(struct tm_migrations *m, const struct row *row)
 {
-    const struct tm_shapes *shapes = m->shapes;
-    const struct tm_shape *old = &shapes->list[row->from];
-    for (size_t to = 1; to < shapes->count; to++)
-        row->ms[to] = old->nodes == 0 ? from_pause_ms(m, (int)to) : NAN;
-    if (old->nodes > 0 && plenty_left(m, old, row->fleet, row->lost)) fill_row_with_plenty(m, row);
+    const struct tm_layouts *layouts = m->layouts;
+    const struct tm_layout *old = &layouts->list[row->from];
+    for (size_t to = 1; to < layouts->count; to++)
+        row->ms[to] = old->instances == 0 ? from_pause_ms(m, (int)to) : NAN;
+    if (old->instances > 0 && plenty_left(m, old, row->fleet, row->lost)) fill_row_with_plenty(m, row);
 }
 
 static size_t slot_of(const struct tm_migrations *m, int fleet, int from, int lost)
@@ -547,13 +549,13 @@ static bool make_room(struct tm_migrations *m)
 
 static struct row *row_of(struct tm_migrations *m, int fleet, int from, int lost)
 {
-    const struct tm_shape *old = &m->shapes->list[from];
-    assert(fleet >= old->nodes && lost >= 0 && lost <= fleet);
-    if (old->nodes == 0) fleet = lost = 0;
+    const struct tm_layout *old = &m->layouts->list[from];
+    assert(fleet >= old->instances && lost >= 0 && lost <= fleet);
+    if (old->instances == 0) fleet = lost = 0;
     if (!make_room(m)) return NULL;
     size_t slot = slot_of(m, fleet, from, lost);
     if (m->rows[slot].ms != NULL) return &m->rows[slot];
-    struct row row = {fleet, from, lost, tm_calloc(m->shapes->count, sizeof(double))};
+    struct row row = {fleet, from, lost, tm_calloc(m->layouts->count, sizeof(double))};
     if (row.ms == NULL) return NULL;
     begin_row(m, &row);
     m->rows[slot] = row;
@@ -564,34 +566,34 @@ static struct row *row_of(struct tm_migrations *m, int fleet, int from, int lost
 const double *tm_migrations_row(struct tm_migrations *m, int fleet, int from, int lost)
 {
     struct row *row = row_of(m, fleet, from, lost);
-    for (size_t to = 1; row != NULL && to < m->shapes->count; to++)
-        if (isnan(row->ms[to])) fill_stages(m, row, m->shapes->list[to].stages);
+    for (size_t to = 1; row != NULL && to < m->layouts->count; to++)
+        if (isnan(row->ms[to])) fill_stages(m, row, m->layouts->list[to].stages);
     return row != NULL ? row->ms : NULL;
 }
 
 double tm_migrations_ms(struct tm_migrations *m, int fleet, int from, int lost, int to)
 {
-    const struct tm_shape *old = &m->shapes->list[from];
-    if (m->shapes->count > LONG_ROW && old->nodes > 0 && plenty_left(m, old, fleet, lost))
+    const struct tm_layout *old = &m->layouts->list[from];
+    if (m->layouts->count > LONG_ROW && old->instances > 0 && plenty_left(m, old, fleet, lost))
         return with_plenty_ms(m, fleet, from, lost, to);
     struct row *row = row_of(m, fleet, from, lost);
     if (row == NULL) return NAN;
-    if (isnan(row->ms[to])) fill_stages(m, row, m->shapes->list[to].stages);
+    if (isnan(row->ms[to])) fill_stages(m, row, m->layouts->list[to].stages);
     return row->ms[to];
 }
 
 double tm_migrations_least_ms(const struct tm_migrations *m, int from, int lost, int to)
 {
-    const struct tm_shape *old = &m->shapes->list[from], *target = &m->shapes->list[to];
+    const struct tm_layout *old = &m->layouts->list[from], *target = &m->layouts->list[to];
     bool spares_may_go = from == to && m->cost->kind == TM_COST_MEASURED;
-    if (target->nodes == 0 || (from == to && lost == 0) || spares_may_go) return 0;
-    if (old->nodes == 0) return from_pause_ms(m, to);
+    if (target->instances == 0 || (from == to && lost == 0) || spares_may_go) return 0;
+    if (old->instances == 0) return from_pause_ms(m, to);
     if (old->stages != target->stages) {
         double rest_ms = new_cut_rest_ms(m, from, lost, to);
         if (m->cost->kind == TM_COST_PAPER) return rest_ms;
         return rest_ms + nearness_of(m, old->stages, target->stages)->least_ms * rounding;
     }
-    double restart = tm_cost_restart_ms(m->cost, m->shapes, to, target->nodes > old->nodes - lost);
+    double restart = tm_cost_restart_ms(m->cost, m->layouts, to, target->instances > old->instances - lost);
     if (target->pipelines > old->pipelines) return restart;
     double within = within_stages_ms(m, to);
     return within < restart ? within : restart;
@@ -599,7 +601,7 @@ double tm_migrations_least_ms(const struct tm_migrations *m, int from, int lost,
 
 double tm_migrations_restart_ms(const struct tm_migrations *m, int to)
 {
-    return tm_cost_restart_ms(m->cost, m->shapes, to, false);
+    return tm_cost_restart_ms(m->cost, m->layouts, to, false);
 }
 
 double tm_migrations_largest_ms(const struct tm_migrations *m, int stages)
@@ -614,31 +616,31 @@ size_t tm_migrations_count(const struct tm_migrations *m)
 
 size_t tm_migrations_bytes(const struct tm_migrations *m)
 {
-    return m->row_count * m->shapes->count * sizeof(double) + m->row_slots * sizeof *m->rows;
+    return m->row_count * m->layouts->count * sizeof(double) + m->row_slots * sizeof *m->rows;
 }
 
 /* ---- life ---- */
 
 static void measure_stages(struct tm_migrations *m)
 {
-    for (int stages = 1; stages <= m->shapes->stages_max; stages++) {
-        for (int s = 0; s < m->shapes->cuts[stages].stages; s++) {
-            double ms = transfer_ms(m, tm_shapes_stage_bytes(m->shapes, stages, s));
-            m->stage_ms[stages * TM_SHAPE_STAGES_MAX + s] = ms;
+    for (int stages = 1; stages <= m->layouts->stages_max; stages++) {
+        for (int s = 0; s < m->layouts->cuts[stages].stages; s++) {
+            double ms = transfer_ms(m, tm_layouts_stage_bytes(m->layouts, stages, s));
+            m->stage_ms[stages * TM_LAYOUT_STAGES_MAX + s] = ms;
             if (ms > m->largest_ms[stages]) m->largest_ms[stages] = ms;
         }
     }
 }
 
-int tm_migrations_create(const struct tm_shapes *shapes, const struct tm_cost *cost, struct tm_migrations **out,
+int tm_migrations_create(const struct tm_layouts *layouts, const struct tm_cost *cost, struct tm_migrations **out,
                          struct tm_error *e)
 {
     struct tm_migrations *m = tm_calloc(1, sizeof *m);
     if (m == NULL) return tm_error_nomem(e);
-    m->shapes = shapes;
+    m->layouts = layouts;
     m->cost = cost;
-    size_t cuts = (size_t)shapes->stages_max + 1;
-    m->stage_ms = tm_calloc(cuts * TM_SHAPE_STAGES_MAX, sizeof *m->stage_ms);
+    size_t cuts = (size_t)layouts->stages_max + 1;
+    m->stage_ms = tm_calloc(cuts * TM_LAYOUT_STAGES_MAX, sizeof *m->stage_ms);
     m->largest_ms = tm_calloc(cuts, sizeof *m->largest_ms);
     m->nearness = tm_calloc(cuts * cuts, sizeof *m->nearness);
     if (m->stage_ms == NULL || m->largest_ms == NULL || m->nearness == NULL || measure_all_nearness(m) != 0) {
@@ -655,7 +657,7 @@ void tm_migrations_destroy(struct tm_migrations *m)
     if (m == NULL) return;
     for (size_t i = 0; i < m->row_slots; i++)
         tm_free(m->rows[i].ms);
-    size_t cuts = (size_t)m->shapes->stages_max + 1;
+    size_t cuts = (size_t)m->layouts->stages_max + 1;
     for (size_t i = 0; m->nearness != NULL && i < cuts * cuts; i++) {
         tm_free(m->nearness[i].list);
         tm_free(m->nearness[i].ordered);

@@ -1,11 +1,11 @@
-/* Migrations: what it costs to go from one shape to another through a loss.
+/* Migrations: what it costs to go from one layout to another through a loss.
  *
  * The kinds, from cheap to dear: none; within stages (every stage still has the replicas it needs: only groups are
  * formed anew); between stages (some stage lacks replicas: its state is copied to spares or idle replicas); new cut
  * (another number of stages: state moves between all); and from the copy set, where no replica of a stage is left.
  *
  * Costs are expectations over which instances go, all equally likely, by counting (losses.h). A table keeps what it
- * has computed: rows by (fleet, shape, lost), for all targets at once. One table serves one thread. */
+ * has computed: rows by (fleet, layout, lost), for all targets at once. One table serves one thread. */
 #ifndef TM_LAYOUT_MIGRATE_H
 #define TM_LAYOUT_MIGRATE_H
 
@@ -15,11 +15,11 @@
 struct tm_migrations;
 
 /* Borrows both, which must outlive it. */
-int tm_migrations_create(const struct tm_shapes *shapes, const struct tm_cost *cost, struct tm_migrations **out,
+int tm_migrations_create(const struct tm_layouts *layouts, const struct tm_cost *cost, struct tm_migrations **out,
                          struct tm_error *e);
 void tm_migrations_destroy(struct tm_migrations *migrations);
 
-/* Expected milliseconds of pause for each target shape (as many as shapes->count), when a fleet of `fleet` in shape
+/* Expected milliseconds of pause for each target layout (as many as layouts->count), when a fleet of `fleet` in layout
  * `from` loses `lost`; arrivals do not change it. The row stays valid until the table is destroyed. NULL: no memory.
  * Targets that need more instances than there are must not be asked for. */
 const double *tm_migrations_row(struct tm_migrations *migrations, int fleet, int from, int lost);

@@ -8,13 +8,13 @@ struct placing {
     int pipelines;
     int stages;
     int in_zone[TM_ZONES_MAX];
-    int from_zone[TM_ZONES_MAX];                  /* how many of a zone work */
-    int quota[TM_ZONES_MAX][TM_SHAPE_STAGES_MAX]; /* how many of a zone may hold a stage */
+    int from_zone[TM_ZONES_MAX];                   /* how many of a zone work */
+    int quota[TM_ZONES_MAX][TM_LAYOUT_STAGES_MAX]; /* how many of a zone may hold a stage */
 };
 
 static int check(const struct placing *placing, struct tm_error *e)
 {
-    if (placing->stages < 1 || placing->stages > TM_SHAPE_STAGES_MAX || placing->pipelines < 1 ||
+    if (placing->stages < 1 || placing->stages > TM_LAYOUT_STAGES_MAX || placing->pipelines < 1 ||
         placing->pipelines > placing->count / placing->stages)
         return tm_error_set(e, TM_EUSAGE, "a layout of %dx%d does not go on %d instances", placing->pipelines,
                             placing->stages, placing->count);
@@ -63,7 +63,7 @@ int tm_place(struct tm_placed *instances, int count, int pipelines, int stages, 
     struct placing placing = {.instances = instances, .count = count, .pipelines = pipelines, .stages = stages};
     int rc = check(&placing, e);
     if (rc != 0) return rc;
-    int filled[TM_SHAPE_STAGES_MAX] = {0};
+    int filled[TM_LAYOUT_STAGES_MAX] = {0};
     choose_spares(&placing);
     deal_quotas(&placing);
     for (int i = 0; i < count; i++) { /* who may keep its stage keeps it */
@@ -83,7 +83,7 @@ int tm_placement_left_by_worst_zone(const struct tm_placed *instances, int count
 {
     int fewest = count;
     for (int zone = 0; zone < TM_ZONES_MAX; zone++) {
-        int left[TM_SHAPE_STAGES_MAX] = {0};
+        int left[TM_LAYOUT_STAGES_MAX] = {0};
         for (int i = 0; i < count; i++)
             if (instances[i].zone != zone && instances[i].stage >= 0) left[instances[i].stage]++;
         for (int stage = 0; stage < stages; stage++)

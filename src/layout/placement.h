@@ -7,7 +7,7 @@
 #define TM_LAYOUT_PLACEMENT_H
 
 #include "base/error.h"
-#include "layout/shapes.h"
+#include "layout/layouts.h"
 
 enum { TM_ZONES_MAX = 64, TM_PLACE_SPARE = -1 };
 
@@ -18,7 +18,7 @@ struct tm_placed {
     int pipeline; /* set: its pipeline, or TM_PLACE_SPARE */
 };
 
-/* Sets stage and pipeline of `count` instances for a shape of at most that many. Zones give in proportion to their
+/* Sets stage and pipeline of `count` instances for a layout of at most that many. Zones give in proportion to their
  * size: spares come from all. -TM_EUSAGE: too few instances, or a zone or stage out of range. */
 int tm_place(struct tm_placed *instances, int count, int pipelines, int stages, struct tm_error *e);
 

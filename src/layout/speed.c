@@ -1,13 +1,13 @@
 #include "layout/speed.h"
 
-int tm_shape_speed_predicted(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
-                             struct tm_error *e)
+int tm_layout_speed_predicted(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                              struct tm_error *e)
 {
     struct tm_speed_context *speed = context;
     struct tm_predict_request request = speed->request;
     struct tm_fleet_group group = speed->group;
     struct tm_prediction prediction;
-    group.nodes = pipelines * stages;
+    group.instances = pipelines * stages;
     request.groups = &group;
     request.group_count = 1;
     request.pipelines = pipelines * group.gpus_per_node;
@@ -17,7 +17,7 @@ int tm_shape_speed_predicted(void *context, int pipelines, int stages, double *s
         return 0;
     }
     int rc = tm_predict(&request, &prediction, e);
-    if (rc == -(int)TM_ENONE) { /* does not fit: this shape cannot train */
+    if (rc == -(int)TM_ENONE) { /* does not fit: this layout cannot train */
         *samples_per_s = *step_s = 0;
         return 0;
     }
@@ -43,8 +43,8 @@ int tm_speed_measured_compare(struct tm_speed_measured *measured, struct tm_erro
     return 0;
 }
 
-int tm_shape_speed_as_measured(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
-                               struct tm_error *e)
+int tm_layout_speed_as_measured(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                                struct tm_error *e)
 {
     const struct tm_speed_measured *measured = context;
     double samples = 0, seconds = 0;

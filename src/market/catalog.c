@@ -115,7 +115,7 @@ static void keep_known(double *fresh, double old)
     if (isnan(*fresh)) *fresh = old;
 }
 
-int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance *instance, uint32_t *out_index,
+int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance_type *instance, uint32_t *out_index,
                             struct tm_error *e)
 {
     char key[KEY_MAX];
@@ -127,11 +127,11 @@ int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance
     catalog->instances = rows;
     if (rc == 0) rc = find_or_add_key(&catalog->instance_keys, key, &number, &is_new, e);
     if (rc != 0) return rc;
-    struct tm_instance fresh = *instance;
+    struct tm_instance_type fresh = *instance;
     if (is_new) {
         catalog->instance_count++;
     } else {
-        const struct tm_instance *old = &catalog->instances[number];
+        const struct tm_instance_type *old = &catalog->instances[number];
         keep_known(&fresh.vcpus, old->vcpus);
         keep_known(&fresh.memory_gib, old->memory_gib);
         keep_known(&fresh.network_gbps, old->network_gbps);
@@ -147,7 +147,7 @@ int tm_catalog_add_offer(struct tm_catalog *catalog, const struct tm_offer *offe
     char key[KEY_MAX];
     size_t number = 0;
     bool is_new = false;
-    const struct tm_instance *instance = &catalog->instances[offer->instance];
+    const struct tm_instance_type *instance = &catalog->instances[offer->instance];
     (void)snprintf(key, sizeof key, "%s\t%s\t%s\t%s", instance->cloud, offer->region, offer->zone, instance->name);
     void *rows = catalog->offers;
     int rc = reserve(&rows, &catalog->offer_capacity, catalog->offer_count, sizeof *offer, "offers", e);
@@ -210,7 +210,7 @@ static void lay_bands(struct tm_catalog *catalog)
     char key[KEY_MAX];
     for (size_t i = 0; i < catalog->offer_count; i++) {
         struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance *instance = &catalog->instances[offer->instance];
+        const struct tm_instance_type *instance = &catalog->instances[offer->instance];
         (void)snprintf(key, sizeof key, "%s\t%s\t%s", instance->cloud, offer->region, instance->name);
         long number = tm_names_find(&catalog->band_keys, key, strlen(key));
         offer->band = number >= 0 ? catalog->bands[number].band : TM_BAND_UNKNOWN;
@@ -223,7 +223,7 @@ static void lay_prices(struct tm_catalog *catalog)
     char key[KEY_MAX];
     for (size_t i = 0; i < catalog->offer_count; i++) {
         struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance *instance = &catalog->instances[offer->instance];
+        const struct tm_instance_type *instance = &catalog->instances[offer->instance];
         (void)snprintf(key, sizeof key, "%s\t%s\t%s", instance->cloud, offer->zone, instance->name);
         long number = tm_names_find(&catalog->price_keys, key, strlen(key));
         if (number < 0) continue;
@@ -253,7 +253,7 @@ static int offer_from_price(struct tm_catalog *catalog, const struct tm_spot_pri
     const struct tm_offer *like = NULL;
     for (size_t i = 0; (like == NULL || !like->imported) && i < catalog->offer_count; i++) {
         const struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance *instance = &catalog->instances[offer->instance];
+        const struct tm_instance_type *instance = &catalog->instances[offer->instance];
         if (instance->name != price->instance || instance->cloud != price->cloud) continue;
         if (strlen(offer->region) != length || memcmp(offer->region, price->zone, length) != 0) continue;
         if (like == NULL || offer->imported) like = offer;
@@ -268,7 +268,7 @@ static int offer_from_price(struct tm_catalog *catalog, const struct tm_spot_pri
 
 static int region_key(const struct tm_catalog *catalog, const struct tm_offer *offer, char key[KEY_MAX])
 {
-    const struct tm_instance *instance = &catalog->instances[offer->instance];
+    const struct tm_instance_type *instance = &catalog->instances[offer->instance];
     return snprintf(key, KEY_MAX, "%s\t%s\t%s", instance->cloud, instance->name, offer->region);
 }
 
@@ -380,7 +380,8 @@ const struct tm_gpu *tm_catalog_gpu(const struct tm_catalog *catalog, const char
     return NULL;
 }
 
-const struct tm_instance *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud, const char *name)
+const struct tm_instance_type *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud,
+                                                   const char *name)
 {
     char key[KEY_MAX];
     int length = snprintf(key, sizeof key, "%s\t%s", cloud, name);
@@ -388,7 +389,7 @@ const struct tm_instance *tm_catalog_instance(const struct tm_catalog *catalog, 
     return number < 0 ? NULL : &catalog->instances[number];
 }
 
-double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_instance *instance, int precision,
+double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_instance_type *instance, int precision,
                           int *out_precision)
 {
     const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
@@ -431,7 +432,7 @@ const char *tm_cloud_label(const char *cloud)
     return cloud;
 }
 
-double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_instance *instance,
+double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
                            enum tm_price_kind kind)
 {
     double best = NAN;

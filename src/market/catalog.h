@@ -26,7 +26,7 @@ struct tm_gpu {
     int source;
 };
 
-struct tm_instance {
+struct tm_instance_type {
     const char *cloud; /* aws, gcp, azure, lambda */
     const char *name;
     const char *gpu; /* name; "" for none */
@@ -82,7 +82,7 @@ struct tm_catalog {
     struct tm_names band_keys;     /* "cloud\tregion\tname" -> index into bands */
     struct tm_gpu *gpus;
     size_t gpu_count, gpu_capacity;
-    struct tm_instance *instances;
+    struct tm_instance_type *instances;
     size_t instance_count, instance_capacity;
     struct tm_offer *offers;
     size_t offer_count, offer_capacity;
@@ -126,7 +126,7 @@ int tm_catalog_add_source(struct tm_catalog *catalog, const char *name, const ch
                           int *out_source, struct tm_error *e);
 int tm_catalog_add_gpu(struct tm_catalog *catalog, const struct tm_gpu *gpu, struct tm_error *e);
 /* Figures that are NaN in the new row do not replace known ones. */
-int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance *instance, uint32_t *out_index,
+int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance_type *instance, uint32_t *out_index,
                             struct tm_error *e);
 int tm_catalog_add_offer(struct tm_catalog *catalog, const struct tm_offer *offer, struct tm_error *e);
 int tm_catalog_add_price(struct tm_catalog *catalog, const struct tm_spot_price *price, struct tm_error *e);
@@ -136,11 +136,12 @@ int tm_catalog_add_band(struct tm_catalog *catalog, const struct tm_band *band, 
 
 /* By name or alias, case ignored; NULL: unknown. Borrowed. */
 const struct tm_gpu *tm_catalog_gpu(const struct tm_catalog *catalog, const char *name);
-const struct tm_instance *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud, const char *name);
+const struct tm_instance_type *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud,
+                                                   const char *name);
 
 /* Peak of the whole instance in TFLOPS at a precision (or TM_PRECISION_MIXED), and which precision that is. NaN where
  * unknown, or where the GPU has no such mode; also for instances without a GPU. */
-double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_instance *instance, int precision,
+double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_instance_type *instance, int precision,
                           int *out_precision);
 
 /* "AWS" for "aws": how tables show a cloud; the name itself where it is not one of ours. */
@@ -153,7 +154,7 @@ enum tm_price_kind { TM_PRICE_SPOT_OR_ON_DEMAND, TM_PRICE_SPOT, TM_PRICE_ON_DEMA
 double tm_offer_price(const struct tm_offer *offer, enum tm_price_kind kind);
 
 /* The lowest price of a kind that any place asks for an instance type; NaN: none is known. */
-double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_instance *instance,
+double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
                            enum tm_price_kind kind);
 
 /* FLOPP as DeepVM defines it: FLOPS / price x 3600, that is, floating point operations for one dollar. */

@@ -131,7 +131,7 @@ static int take_gpu(struct reader *reader)
 
 static int take_instance(struct reader *reader)
 {
-    struct tm_instance instance;
+    struct tm_instance_type instance;
     int rc = read_word(reader, 0, true, &instance.cloud);
     if (rc == 0) rc = read_word(reader, 1, true, &instance.name);
     if (rc == 0) rc = read_word(reader, 2, false, &instance.gpu);
@@ -160,7 +160,7 @@ static int take_offer(struct reader *reader)
     if (rc == 0) rc = read_figure(reader, 5, &offer.spot_usd_h);
     if (rc == 0) rc = read_source(reader, 6, &offer.source);
     if (rc != 0) return rc;
-    const struct tm_instance *instance = tm_catalog_instance(reader->catalog, cloud, name);
+    const struct tm_instance_type *instance = tm_catalog_instance(reader->catalog, cloud, name);
     if (instance == NULL) return wrong(reader, 3, "an instance from the [instance] table above");
     if (isnan(offer.on_demand_usd_h) && isnan(offer.spot_usd_h)) return wrong(reader, 4, "a price, on demand or spot");
     offer.instance = (uint32_t)(instance - reader->catalog->instances);
@@ -378,7 +378,7 @@ static void put_instances(const struct tm_catalog *catalog, struct tm_text *out)
 {
     if (catalog->instance_count > 0) put_header(out, "instance");
     for (size_t i = 0; i < catalog->instance_count; i++) {
-        const struct tm_instance *instance = &catalog->instances[i];
+        const struct tm_instance_type *instance = &catalog->instances[i];
         put_text(out, instance->cloud, ',');
         put_text(out, instance->name, ',');
         put_text(out, instance->gpu, ',');

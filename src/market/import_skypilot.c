@@ -275,7 +275,7 @@ static int keep_row(struct sky_reader *reader, const struct sky_row *row, struct
     warn_of_unknown_gpu(reader, row, gpu);
     double gpu_memory = row->gpu_memory_gib;
     if (isnan(gpu_memory) && gpu != NULL) gpu_memory = gpu->memory_gib;
-    struct tm_instance instance = {
+    struct tm_instance_type instance = {
         .cloud = reader->cloud,
         .name = row->instance,
         .gpu = row->gpu,
@@ -503,11 +503,11 @@ static int take_network_row(struct tm_import *import, const struct tm_csv *csv, 
     const char *cloud_name = tm_catalog_string(import->user, cloud.data, cloud.length);
     const char *type_name = tm_catalog_string(import->user, name.data, name.length);
     if (cloud_name == NULL || type_name == NULL) return tm_error_nomem(e);
-    const struct tm_instance *known = tm_catalog_instance(import->user, cloud_name, type_name);
+    const struct tm_instance_type *known = tm_catalog_instance(import->user, cloud_name, type_name);
     bool own = known != NULL;
     if (known == NULL) known = tm_catalog_instance(import->shipped, cloud_name, type_name);
     if (known == NULL || isnan(gbps)) return 0; /* nothing to say, or of a type that is not in the catalogue */
-    struct tm_instance instance = *known;
+    struct tm_instance_type instance = *known;
     instance.cloud = cloud_name;
     instance.name = type_name;
     instance.gpu = tm_catalog_string(import->user, known->gpu, strlen(known->gpu));

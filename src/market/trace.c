@@ -56,9 +56,9 @@ static int append_event(struct tm_trace *trace, struct tm_trace_event event, str
 int tm_trace_add(struct tm_trace *trace, int64_t time_ms, int64_t in, int64_t out, double price_usd_h,
                  struct tm_error *e)
 {
-    if (in < 0 || out < 0 || in > TM_TRACE_NODES_MAX || out > TM_TRACE_NODES_MAX)
-        return tm_error_set(e, TM_EINPUT, "expected a number of instances from 0 to %d, got %lld", TM_TRACE_NODES_MAX,
-                            (long long)(in < 0 || in > TM_TRACE_NODES_MAX ? in : out));
+    if (in < 0 || out < 0 || in > TM_TRACE_INSTANCES_MAX || out > TM_TRACE_INSTANCES_MAX)
+        return tm_error_set(e, TM_EINPUT, "expected a number of instances from 0 to %d, got %lld",
+                            TM_TRACE_INSTANCES_MAX, (long long)(in < 0 || in > TM_TRACE_INSTANCES_MAX ? in : out));
     if (isinf(price_usd_h) || price_usd_h < 0)
         return tm_error_set(e, TM_EINPUT, "expected a price of 0 or more, got %g", price_usd_h);
     if (time_ms < 0) return tm_error_set(e, TM_EINPUT, "time lies before the trace's zero");
@@ -67,8 +67,8 @@ int tm_trace_add(struct tm_trace *trace, int64_t time_ms, int64_t in, int64_t ou
         return tm_error_set(e, TM_EINPUT, "time goes back from %.3f s to %.3f s", (double)last->time_ms / 1000,
                             (double)time_ms / 1000);
     if (last != NULL && time_ms == last->time_ms) {
-        if ((int64_t)last->in + in > TM_TRACE_NODES_MAX || (int64_t)last->out + out > TM_TRACE_NODES_MAX)
-            return tm_error_set(e, TM_ELIMIT, "more than %d instances", TM_TRACE_NODES_MAX);
+        if ((int64_t)last->in + in > TM_TRACE_INSTANCES_MAX || (int64_t)last->out + out > TM_TRACE_INSTANCES_MAX)
+            return tm_error_set(e, TM_ELIMIT, "more than %d instances", TM_TRACE_INSTANCES_MAX);
         last->in += (int32_t)in;
         last->out += (int32_t)out;
         if (!isnan(price_usd_h)) last->price_usd_h = price_usd_h;
@@ -204,17 +204,17 @@ static int64_t in_proportion(int64_t count, int64_t to, int64_t of)
     return (count * to + of / 2) / of;
 }
 
-int tm_trace_scale(const struct tm_trace *trace, int64_t nodes_max, struct tm_trace *out, struct tm_error *e)
+int tm_trace_scale(const struct tm_trace *trace, int64_t instances_max, struct tm_trace *out, struct tm_error *e)
 {
-    if (nodes_max < 1) return tm_error_set(e, TM_EUSAGE, "a trace is scaled to 1 instance or more");
+    if (instances_max < 1) return tm_error_set(e, TM_EUSAGE, "a trace is scaled to 1 instance or more");
     struct tm_trace scaled = *trace;
     int64_t count = 0;
-    int64_t most = trace->nodes_max > 0 ? trace->nodes_max : 1;
-    int64_t to = nodes_max < most ? nodes_max : most;
+    int64_t most = trace->instances_max > 0 ? trace->instances_max : 1;
+    int64_t to = instances_max < most ? instances_max : most;
     int rc = 0;
     scaled.events = NULL;
     scaled.event_count = scaled.event_capacity = 0;
-    scaled.nodes_max = to;
+    scaled.instances_max = to;
     for (size_t i = 0; rc == 0 && i < trace->event_count; i++) {
         const struct tm_trace_event *event = &trace->events[i];
         int64_t before = in_proportion(count, to, most);
@@ -244,7 +244,7 @@ bool tm_trace_equals(const struct tm_trace *a, const struct tm_trace *b)
     if (strcmp(a->instance, b->instance) != 0 || strcmp(a->zone, b->zone) != 0 || strcmp(a->source, b->source) != 0 ||
         a->has_start != b->has_start || (a->has_start && a->start_utc_ms != b->start_utc_ms) ||
         a->interval_ms != b->interval_ms || a->begin_ms != b->begin_ms || a->end_ms != b->end_ms ||
-        a->nodes_max != b->nodes_max || a->polls != b->polls || a->polls_running != b->polls_running ||
+        a->instances_max != b->instances_max || a->polls != b->polls || a->polls_running != b->polls_running ||
         a->event_count != b->event_count)
         return false;
     for (size_t i = 0; i < a->event_count; i++) {

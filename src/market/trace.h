@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TM_TRACE_EVENTS_MAX = 1 << 22, TM_TRACE_BYTES_MAX = 64 << 20, TM_TRACE_NODES_MAX = 1000000 };
+enum { TM_TRACE_EVENTS_MAX = 1 << 22, TM_TRACE_BYTES_MAX = 64 << 20, TM_TRACE_INSTANCES_MAX = 1000000 };
 
 struct tm_trace_event {
     int64_t time_ms;    /* since the trace's zero; ascending, no two events at one time */
@@ -53,7 +53,7 @@ struct tm_trace {
     int64_t interval_ms;           /* samples or events sit on this grid; 0: any time */
     int64_t begin_ms;              /* of the first record: nothing is known before it */
     int64_t end_ms;                /* the trace speaks up to here; its length */
-    int64_t nodes_max;             /* the most there were, or could have been */
+    int64_t instances_max;         /* the most there were, or could have been */
     int64_t polls;                 /* logs of polled instances: how many polls there were ... */
     int64_t polls_running;         /* ... and how many found the instance running; else 0 */
     struct tm_trace_event *events; /* owned */
@@ -87,9 +87,9 @@ bool tm_trace_equals(const struct tm_trace *a, const struct tm_trace *b);
 int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, struct tm_trace *out,
                  struct tm_error *e);
 
-/* The same with counts in proportion, so that where there could have been nodes_max there are `nodes_max` now, rounded;
- * never more than there were. `out` must be initialised. */
-int tm_trace_scale(const struct tm_trace *trace, int64_t nodes_max, struct tm_trace *out, struct tm_error *e);
+/* The same with counts in proportion, so that where there could have been instances_max there are `instances_max` now,
+ * rounded; never more than there were. `out` must be initialised. */
+int tm_trace_scale(const struct tm_trace *trace, int64_t instances_max, struct tm_trace *out, struct tm_error *e);
 
 /* Adds an event behind the others; one at the same time is merged. Fails on going back, on counts below 0, on
  * prices that are negative or not numbers, on limits. */

@@ -122,9 +122,9 @@ int tm_trace__level(struct tm_trace_levels *levels, int line, int64_t time_ms, i
         tm_trace__warn(levels->trace, TM_TRACE_TIMES_GO_BACK, line);
         time_ms = levels->latest_ms;
     }
-    if (count < 0 || count > TM_TRACE_NODES_MAX)
+    if (count < 0 || count > TM_TRACE_INSTANCES_MAX)
         return tm_error_set(e, TM_EINPUT, "%s:%d: expected a number of instances from 0 to %d, got %lld",
-                            levels->input->file, line, TM_TRACE_NODES_MAX, (long long)count);
+                            levels->input->file, line, TM_TRACE_INSTANCES_MAX, (long long)count);
     int64_t change = count - levels->count;
     int rc = 0;
     if (change != 0 || !levels->started || !isnan(price_usd_h))
@@ -177,11 +177,11 @@ int tm_trace__finish(const struct tm_trace_input *input, struct tm_trace *trace,
         if (count < 0)
             return tm_error_set(e, TM_EINPUT, "%s: at %.3f s more instances go than there are", input->file,
                                 (double)trace->events[i].time_ms / 1000);
-        if (count > TM_TRACE_NODES_MAX)
-            return tm_error_set(e, TM_EINPUT, "%s: more than %d instances", input->file, TM_TRACE_NODES_MAX);
+        if (count > TM_TRACE_INSTANCES_MAX)
+            return tm_error_set(e, TM_EINPUT, "%s: more than %d instances", input->file, TM_TRACE_INSTANCES_MAX);
         if (count > most) most = count;
     }
-    if (trace->nodes_max < most) trace->nodes_max = most;
+    if (trace->instances_max < most) trace->instances_max = most;
     int64_t last_ms = trace->events[trace->event_count - 1].time_ms;
     if (trace->end_ms < last_ms) trace->end_ms = last_ms;
     return 0;

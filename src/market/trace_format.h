@@ -32,7 +32,7 @@ int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_t
 
 /* ---- help for readers ---- */
 
-/* Checks and completes what a reader left: begin, end, nodes_max, interval of event traces, warnings. */
+/* Checks and completes what a reader left: begin, end, instances_max, interval of event traces, warnings. */
 int tm_trace__finish(const struct tm_trace_input *input, struct tm_trace *trace, struct tm_error *e);
 
 /* Counts a warning of a kind and keeps its first line. */

@@ -26,7 +26,7 @@ struct burst_sizes {
 };
 
 struct target {
-    int64_t nodes_max;
+    int64_t instances_max;
     double mean;
     double losses_per_s; /* over the whole time */
     struct burst_sizes losses;
@@ -76,7 +76,7 @@ static int target_like(const struct tm_trace_recipe *recipe, struct target *targ
     struct tm_trace_stats stats = tm_trace_stats(like);
     if (like->end_ms <= like->begin_ms) return tm_error_set(e, TM_EUSAGE, "the trace to match has no length");
     *target = (struct target){
-        .nodes_max = like->nodes_max,
+        .instances_max = like->instances_max,
         .mean = stats.mean_available,
         .losses_per_s = (double)stats.loss_events / stats.duration_s,
         .interval_ms = recipe->interval_ms != 0 ? recipe->interval_ms : like->interval_ms,
@@ -91,17 +91,17 @@ static int target_like(const struct tm_trace_recipe *recipe, struct target *targ
 static int target_from_figures(const struct tm_trace_recipe *recipe, struct target *target, struct tm_error *e)
 {
     double burst = recipe->mean_burst > 0 ? recipe->mean_burst : 1;
-    if (recipe->nodes_max < 1 || recipe->nodes_max > TM_TRACE_NODES_MAX)
-        return tm_error_set(e, TM_EUSAGE, "expected between 1 and %d nodes", TM_TRACE_NODES_MAX);
-    if (!(recipe->mean_available > 0 && recipe->mean_available <= (double)recipe->nodes_max))
+    if (recipe->instances_max < 1 || recipe->instances_max > TM_TRACE_INSTANCES_MAX)
+        return tm_error_set(e, TM_EUSAGE, "expected between 1 and %d nodes", TM_TRACE_INSTANCES_MAX);
+    if (!(recipe->mean_available > 0 && recipe->mean_available <= (double)recipe->instances_max))
         return tm_error_set(e, TM_EUSAGE, "expected a mean above 0 and at most the %lld nodes there can be",
-                            (long long)recipe->nodes_max);
+                            (long long)recipe->instances_max);
     if (recipe->mtbf_ms < 1) return tm_error_set(e, TM_EUSAGE, "expected a mean time between losses above 0");
-    if (!(burst >= 1 && burst <= (double)recipe->nodes_max))
+    if (!(burst >= 1 && burst <= (double)recipe->instances_max))
         return tm_error_set(e, TM_EUSAGE, "expected a burst from 1 to the %lld nodes there can be",
-                            (long long)recipe->nodes_max);
+                            (long long)recipe->instances_max);
     *target = (struct target){
-        .nodes_max = recipe->nodes_max,
+        .instances_max = recipe->instances_max,
         .mean = recipe->mean_available,
         .losses_per_s = 1000.0 / (double)recipe->mtbf_ms,
         .losses = {.mean = burst},
@@ -167,11 +167,11 @@ static int simulate(const struct target *target, struct rates rates, uint64_t se
     double to_arrival = tm_random_exponential(&arrival_time, 1);
     double time_s = 0;
     double end_s = (double)target->duration_ms / 1000;
-    int64_t count = target->first_count < target->nodes_max ? target->first_count : target->nodes_max;
+    int64_t count = target->first_count < target->instances_max ? target->first_count : target->instances_max;
     trace->event_count = 0;
     int rc = tm_trace_add(trace, 0, count, 0, NAN, e);
     while (rc == 0) {
-        double room = (double)(target->nodes_max - count) / (double)target->nodes_max;
+        double room = (double)(target->instances_max - count) / (double)target->instances_max;
         double loss_rate = count > 0 ? rates.loss_per_s : 0;
         double arrival_rate = rates.arrival_per_s * 2 * room;
         double loss_in = loss_rate > 0 ? to_loss / loss_rate : INFINITY;
@@ -185,7 +185,7 @@ static int simulate(const struct target *target, struct rates rates, uint64_t se
         to_loss = loss ? tm_random_exponential(&loss_time, 1) : to_loss - step * loss_rate;
         to_arrival = loss ? to_arrival - step * arrival_rate : tm_random_exponential(&arrival_time, 1);
         int64_t size = draw_size(loss ? &target->losses : &target->arrivals, count, loss ? &loss_size : &arrival_size);
-        int64_t most = loss ? count : target->nodes_max - count;
+        int64_t most = loss ? count : target->instances_max - count;
         if (size > most) size = most;
         count += loss ? -size : size;
         rc = tm_trace_add(trace, time_ms, loss ? 0 : size, loss ? size : 0, NAN, e);
@@ -193,7 +193,7 @@ static int simulate(const struct target *target, struct rates rates, uint64_t se
     trace->begin_ms = 0;
     trace->end_ms = target->duration_ms;
     trace->interval_ms = target->interval_ms;
-    trace->nodes_max = target->nodes_max;
+    trace->instances_max = target->instances_max;
     return rc;
 }
 
@@ -215,7 +215,7 @@ static double misfit(const struct target *target, const struct tm_trace_stats *s
 /* Moves the rates towards the target. Odds of being full against the odds wanted tell which way the mean lies. */
 static struct rates improve(const struct target *target, const struct tm_trace_stats *stats, struct rates rates)
 {
-    double most = (double)target->nodes_max;
+    double most = (double)target->instances_max;
     double got_odds = (stats->mean_available + 0.01 * most) / (most * 1.01 - stats->mean_available);
     double wanted_odds = (target->mean + 0.01 * most) / (most * 1.01 - target->mean);
     double rate = ((double)stats->loss_events + 0.5) / stats->duration_s;
@@ -227,9 +227,9 @@ static struct rates improve(const struct target *target, const struct tm_trace_s
 
 static struct rates first_guess(const struct target *target)
 {
-    double most = (double)target->nodes_max;
+    double most = (double)target->instances_max;
     double room = fmax(1 - target->mean / most, 0.02);
-    double up = target->nodes_max == 1 ? fmax(target->mean, 0.02) : 1;
+    double up = target->instances_max == 1 ? fmax(target->mean, 0.02) : 1;
     struct rates rates = {.loss_per_s = target->losses_per_s / up};
     double lost_per_s = target->losses_per_s * target->losses.mean;
     rates.arrival_per_s = lost_per_s / fmax(target->arrivals.mean, 1) / (2 * room);

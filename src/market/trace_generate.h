@@ -13,7 +13,7 @@
 struct tm_trace_recipe {
     uint64_t seed;
     const struct tm_trace *like; /* match this one; or NULL: match the figures below */
-    int64_t nodes_max;           /* most instances at a time */
+    int64_t instances_max;       /* most instances at a time */
     double mean_available;
     int64_t mtbf_ms; /* mean time between loss events */
     double mean_burst;

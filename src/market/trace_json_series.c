@@ -49,9 +49,10 @@ static int read_samples(const struct tm_trace_input *input, const json_t *data, 
     double previous_price = NAN;
     for (size_t i = 0; i < json_array_size(data); i++) {
         const json_t *count = json_array_get(data, i);
-        if (!json_is_integer(count) || json_integer_value(count) < 0 || json_integer_value(count) > TM_TRACE_NODES_MAX)
+        if (!json_is_integer(count) || json_integer_value(count) < 0 ||
+            json_integer_value(count) > TM_TRACE_INSTANCES_MAX)
             return tm_error_set(e, TM_EINPUT, "%s: data[%zu]: expected a number of instances from 0 to %d", input->file,
-                                i, TM_TRACE_NODES_MAX);
+                                i, TM_TRACE_INSTANCES_MAX);
         double price = NAN;
         int rc = read_price(input, prices, i, &previous_price, &price, e);
         if (rc == 0)

@@ -1,5 +1,5 @@
-/* parcae-jsonl: one JSON list a line and interval, [t_ms, "add"|"remove"|"no-op", {"nodes": [...], "duration": ms}].
- * Other keys of the object are somebody's answers, not data, and are ignored. */
+/* parcae-jsonl: one JSON list a line and interval, [t_ms, "add"|"remove"|"no-op", {"nodes": [...], "duration":
+ * ms}]. Other keys of the object are somebody's answers, not data, and are ignored. */
 #include "market/trace_format.h"
 
 #include "base/doc.h"
@@ -34,13 +34,13 @@ static int take_record(const struct tm_trace_input *input, int line, const json_
     const json_t *time = json_array_get(record, 0);
     const char *action = json_string_value(json_array_get(record, 1));
     const json_t *detail = json_array_get(record, 2);
-    const json_t *nodes = json_object_get(detail, "nodes");
+    const json_t *instances = json_object_get(detail, "nodes");
     const json_t *duration = json_object_get(detail, "duration");
-    if (!json_is_integer(time) || action == NULL || !json_is_array(nodes) || !json_is_integer(duration) ||
+    if (!json_is_integer(time) || action == NULL || !json_is_array(instances) || !json_is_integer(duration) ||
         json_integer_value(duration) <= 0 || json_integer_value(duration) > (int64_t)1 << 40 ||
         json_integer_value(time) > (int64_t)1 << 50)
         return wrong_line(input, line, e);
-    int64_t count = (int64_t)json_array_size(nodes);
+    int64_t count = (int64_t)json_array_size(instances);
     bool add = strcmp(action, "add") == 0;
     bool remove = strcmp(action, "remove") == 0;
     if (!add && !remove && strcmp(action, "no-op") != 0) return wrong_line(input, line, e);

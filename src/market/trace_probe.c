@@ -104,7 +104,7 @@ static int fill_trace(const struct tm_trace_input *input, const struct probe_row
     trace->start_utc_ms = rows->rows[0].time_ms;
     trace->interval_ms = even ? step_ms : 0;
     trace->end_ms = levels.latest_ms + step_ms;
-    trace->nodes_max = 1;
+    trace->instances_max = 1;
     if (!even && rows->count > 1) tm_trace__warn(trace, TM_TRACE_IRREGULAR_PROBES, rows->rows[0].line);
     if (!any_up) tm_trace__warn(trace, TM_TRACE_NEVER_AVAILABLE, rows->rows[0].line);
     return 0;

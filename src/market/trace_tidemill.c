@@ -7,7 +7,7 @@
  *     interval: 300s                          interval  records sit on this grid
  *     begin: 0s                               begin     first record; nothing is known before it
  *     end: 5130s                              end       length
- *     nodes: 4                                nodes     the most there could be
+ *     instances: 4                                instances     the most there could be
  *     polls: 2103 2071                        polls     polls made, polls that found the instance running
  *                                           an empty line ends the keys
  *     0 +4                                  then one event a line, in order of time:
@@ -51,7 +51,7 @@ void tm_trace_print(const struct tm_trace *trace, struct tm_text *out)
     if (trace->interval_ms != 0) put_duration(out, "interval", trace->interval_ms);
     if (trace->begin_ms != 0) put_duration(out, "begin", trace->begin_ms);
     put_duration(out, "end", trace->end_ms);
-    tm_text_printf(out, "nodes: %lld\n", (long long)trace->nodes_max);
+    tm_text_printf(out, "nodes: %lld\n", (long long)trace->instances_max);
     if (trace->polls != 0)
         tm_text_printf(out, "polls: %lld %lld\n", (long long)trace->polls, (long long)trace->polls_running);
     tm_text_putc(out, '\n');
@@ -120,7 +120,7 @@ static int read_polls(const struct reader *reader, struct tm_slice value)
     return 0;
 }
 
-enum key { KEY_INSTANCE, KEY_ZONE, KEY_SOURCE, KEY_START, KEY_INTERVAL, KEY_BEGIN, KEY_END, KEY_NODES, KEY_POLLS };
+enum key { KEY_INSTANCE, KEY_ZONE, KEY_SOURCE, KEY_START, KEY_INTERVAL, KEY_BEGIN, KEY_END, KEY_INSTANCES, KEY_POLLS };
 static const char *const key_names[] = {"instance", "zone", "source", "start", "interval",
                                         "begin",    "end",  "nodes",  "polls"};
 
@@ -141,9 +141,9 @@ static int read_value(struct reader *reader, enum key key, struct tm_slice value
         trace->has_start = true;
         if (tm_calendar_parse(value.data, value.length, &trace->start_utc_ms)) return 0;
         return wrong(reader, "a time such as 2023-08-03T00:00:00Z");
-    case KEY_NODES:
-        if (tm_number_i64(value.data, value.length, &trace->nodes_max) && trace->nodes_max >= 0 &&
-            trace->nodes_max <= TM_TRACE_NODES_MAX)
+    case KEY_INSTANCES:
+        if (tm_number_i64(value.data, value.length, &trace->instances_max) && trace->instances_max >= 0 &&
+            trace->instances_max <= TM_TRACE_INSTANCES_MAX)
             return 0;
         return wrong(reader, "a number of instances");
     case KEY_POLLS:

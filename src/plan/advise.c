@@ -13,9 +13,9 @@ static double value_of(const struct tm_plan_request *request, const struct tm_pl
     return request->objective == TM_PLAN_CHEAPEST ? expectation->cost_usd.mean : expectation->time_s.mean;
 }
 
-static int nodes_of(const struct tm_plan_fleet *fleet)
+static int instances_of(const struct tm_plan_fleet *fleet)
 {
-    return tm_plan_spot_nodes(fleet) + tm_plan_on_demand_nodes(fleet);
+    return tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
 }
 
 /* Searches again with other limits. */
@@ -68,7 +68,7 @@ static int find_bindings(const struct tm_supply *supply, const struct tm_plan_re
         relaxed.quota_count = 0;
         rc = try_without(supply, &relaxed, "--quota", best, scratch, out, e);
     }
-    if (rc == 0 && nodes_of(&result->answers[0].fleet) == request->max_nodes &&
+    if (rc == 0 && instances_of(&result->answers[0].fleet) == request->max_instances &&
         out->bind_count < TM_PLAN_BINDINGS_MAX) {
         out->binds[out->bind_count] = "--max-nodes";
         out->without[out->bind_count++] = NAN; /* larger fleets were not looked at */
@@ -109,12 +109,12 @@ int tm_plan_advise(const struct tm_supply *supply, const struct tm_plan_request 
 
 /* ---- nothing found ---- */
 
-static int smallest_nodes(const struct tm_plan_result *result)
+static int smallest_instances(const struct tm_plan_result *result)
 {
     int least = 0;
     for (size_t i = 0; i < result->count; i++) {
-        int nodes = nodes_of(&result->answers[i].fleet);
-        if (least == 0 || nodes < least) least = nodes;
+        int instances = instances_of(&result->answers[i].fleet);
+        if (least == 0 || instances < least) least = instances;
     }
     return least;
 }
@@ -173,11 +173,12 @@ int tm_plan_relax(const struct tm_catalog *catalog, const struct tm_supply *supp
         rc = search_again(supply, &relaxed, scratch, e);
         out->quotas = rc == 0 && scratch->count > 0;
     }
-    if (rc == 0 && request->max_nodes < TM_PLAN_NODES_MAX) {
+    if (rc == 0 && request->max_instances < TM_PLAN_INSTANCES_MAX) {
         relaxed = *request;
-        relaxed.max_nodes = request->max_nodes * 8 < TM_PLAN_NODES_MAX ? request->max_nodes * 8 : TM_PLAN_NODES_MAX;
+        relaxed.max_instances =
+            request->max_instances * 8 < TM_PLAN_INSTANCES_MAX ? request->max_instances * 8 : TM_PLAN_INSTANCES_MAX;
         rc = search_afresh(catalog, &relaxed, scratch, e);
-        if (rc == 0) out->nodes = smallest_nodes(scratch);
+        if (rc == 0) out->instances = smallest_instances(scratch);
     }
     if (rc == 0 && request->market != TM_PLAN_MIXED) {
         relaxed = *request;

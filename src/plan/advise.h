@@ -30,7 +30,7 @@ struct tm_plan_relaxation {
     double deadline_s;
     double budget_usd;
     double usd_h;
-    int nodes;          /* for --max-nodes */
+    int instances;      /* for --max-nodes */
     bool quotas;        /* without them */
     bool market;        /* if spot and on demand may be mixed */
     double probability; /* to meet the deadline */

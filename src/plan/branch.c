@@ -97,7 +97,7 @@ static double least_events(const struct branch *branch, double loss_per_s)
     if (!branch->search->losses) return 0;
     double single = (1 - job->burst_share) * loss_per_s;
     if (!(job->burst_share > 0)) return single;
-    int most = branch->search->request->max_nodes;
+    int most = branch->search->request->max_instances;
     return single + job->burst_share * loss_per_s / job->burst_size * (1 - pow(1 - job->burst_size, most)) / most;
 }
 
@@ -213,7 +213,7 @@ static void gather_pools(struct branch *branch, const struct box *box)
 static bool has_quota(const struct branch *branch, size_t pool)
 {
     const struct tm_plan_request *request = branch->search->request;
-    const struct tm_instance *instance = branch->search->supply->types[branch->offers[pool]->type].instance;
+    const struct tm_instance_type *instance = branch->search->supply->types[branch->offers[pool]->type].instance;
     for (size_t q = 0; q < request->quota_count; q++) {
         if (tm_plan_quota_covers(&request->quotas[q], instance, branch->offers[pool]->offer)) return true;
     }
@@ -245,7 +245,7 @@ static size_t fill_quotas(struct branch *branch, struct tm_mix_quota quotas[TM_P
         bool *covered = branch->covered + q * branch->pool_count;
         for (size_t i = 0; i < branch->pool_count; i++) {
             const struct tm_plan_pool *pool = branch->offers[i];
-            const struct tm_instance *instance = branch->search->supply->types[pool->type].instance;
+            const struct tm_instance_type *instance = branch->search->supply->types[pool->type].instance;
             covered[i] = tm_plan_quota_covers(&request->quotas[q], instance, pool->offer);
         }
         quotas[q] = (struct tm_mix_quota){covered, request->quotas[q].markets, request->quotas[q].limit};
@@ -256,7 +256,7 @@ static size_t fill_quotas(struct branch *branch, struct tm_mix_quota quotas[TM_P
 static size_t fill_anchors(const struct tm_plan_region *region, struct tm_mix_anchor *anchors)
 {
     for (size_t i = 0; i < region->anchor_count; i++) {
-        const struct tm_instance *instance = region->anchors[i].instance;
+        const struct tm_instance_type *instance = region->anchors[i].instance;
         anchors[i] = (struct tm_mix_anchor){region->anchors[i].offer->on_demand_usd_h, instance->network_gbps * 1e9,
                                             instance->memory_gib};
     }
@@ -354,7 +354,7 @@ static void build_program(struct branch *branch, const struct box *box, struct p
                                    .samples_per_s = box->low,
                                    .loss_events = box->spot && branch->search->losses ? box->loss_high : INFINITY,
                                    .usd_h = price_cap(branch, least_time(branch, box)),
-                                   .nodes = request->max_nodes};
+                                   .instances = request->max_instances};
     program->mix.quota_count = fill_quotas(branch, program->quotas);
     if (!box->spot || !branch->search->losses || !(request->state_bytes > 0) || request->market != TM_PLAN_MIXED ||
         region->anchor_count == 0)
@@ -395,7 +395,7 @@ static int push_boxed(struct branch *branch, const struct box *box, struct tm_er
 static int push_regions(struct branch *branch, struct tm_error *e)
 {
     const struct tm_supply *supply = branch->search->supply;
-    int most = branch->search->request->max_nodes;
+    int most = branch->search->request->max_instances;
     for (size_t r = 0; r < supply->region_count; r++) {
         const struct tm_plan_region *region = &supply->regions[r];
         struct box box = {.region = r, .low = INFINITY};
@@ -403,7 +403,7 @@ static int push_regions(struct branch *branch, struct tm_error *e)
             const struct tm_plan_pool *pool = &supply->pools[region->first + i];
             const struct tm_plan_type *type = &supply->types[pool->type];
             const struct tm_plan_rate *last = &type->rates[type->rate_count - 1];
-            double peak = type->saturated ? last->samples_per_s : last->samples_per_s / last->nodes * most;
+            double peak = type->saturated ? last->samples_per_s : last->samples_per_s / last->instances * most;
             box.low = fmin(box.low, type->rates[0].samples_per_s * (1 - away(branch, pool->loss_per_s)));
             box.high = fmax(box.high, peak);
             if (isnan(pool->spot_usd_h)) continue;
@@ -527,7 +527,7 @@ int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request
 {
     struct tm_search search = {supply, request, request->planner == TM_PLAN_TIDEMILL, NULL};
     struct box box = {.region = region_index(supply, &answer->fleet),
-                      .spot = tm_plan_spot_nodes(&answer->fleet) > 0,
+                      .spot = tm_plan_spot_instances(&answer->fleet) > 0,
                       .low = answer->prediction.samples_per_s * 0.97,
                       .high = answer->prediction.samples_per_s * 1.03,
                       .loss_high = INFINITY};

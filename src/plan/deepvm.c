@@ -9,13 +9,13 @@ enum { SIMULATION_COUNT_MAX = 255 };
 /* The released table, looked up exactly. */
 static const struct {
     double gbps;
-    int nodes;
+    int instances;
 } saturation[] = {{0.3, 2}, {1.7, 12}, {5, 16}, {10, 20}, {12.5, 24}, {15, 24}, {25, 28}, {30, 32}};
 
 int tm_deepvm_saturation(double gbps)
 {
     for (size_t i = 0; i < sizeof saturation / sizeof *saturation; i++) {
-        if (saturation[i].gbps == gbps) return saturation[i].nodes;
+        if (saturation[i].gbps == gbps) return saturation[i].instances;
     }
     return 0;
 }
@@ -88,21 +88,21 @@ static bool is_good_enough(const struct best *best, double z)
  * smallest m that the network allows is n / n_sat, rounded down, plus one. */
 static void search_pair(const struct tm_deepvm_data *data, const struct tm_deepvm_request *request,
                         const struct tm_deepvm_instance *gpu, const struct tm_deepvm_instance *remote,
-                        int nodes_per_remote, const double *z, const double *k, struct best *best)
+                        int instances_per_remote, const double *z, const double *k, struct best *best)
 {
     int n_max = count_max(data, gpu, true);
     int m_max = count_max(data, remote, false);
     for (int n = 1; n <= n_max; n++) {
         if (!is_good_enough(best, z[n])) continue;
-        int m = n / nodes_per_remote + 1;
+        int m = n / instances_per_remote + 1;
         for (size_t i = 0; i < best->top && m <= m_max; i++, m++) {
             double price = gpu->spot_usd_h * n + remote->on_demand_usd_h * m;
             if (!(price <= request->max_usd_h)) break;
             struct tm_deepvm_answer answer = {.architecture = TM_DEEPVM_TIERING,
                                               .gpu = gpu,
-                                              .gpu_nodes = n,
+                                              .gpu_instances = n,
                                               .anchor = remote,
-                                              .anchor_nodes = m,
+                                              .anchor_instances = m,
                                               .price_usd_h = price,
                                               .z = z[n],
                                               .k = k[n],
@@ -128,13 +128,13 @@ static int search_tiering(const struct tm_deepvm_data *data, const struct tm_dee
             const struct tm_deepvm_instance *remote = &data->instances[w];
             if (has_gpu(remote) || remote->memory_gib < request->checkpoint_size * request->buffer) continue;
             double gbps = fmin(gpu->network_gbps, remote->network_gbps);
-            int nodes = tm_deepvm_saturation(gbps);
-            if (nodes == 0)
+            int instances = tm_deepvm_saturation(gbps);
+            if (instances == 0)
                 return tm_error_set(e, TM_EINPUT,
                                     "%s with %s: DeepVM's table has no entry for %g Gbit/s; it knows 0.3, 1.7, 5, 10, "
                                     "12.5, 15, 25 and 30",
                                     gpu->name, remote->name, gbps);
-            search_pair(data, request, gpu, remote, nodes, z, k, best);
+            search_pair(data, request, gpu, remote, instances, z, k, best);
         }
     }
     return 0;
@@ -152,7 +152,7 @@ static void search_single_anchor(const struct tm_deepvm_data *data, const struct
             double k = tm_deepvm_scaling(gpu, n);
             struct tm_deepvm_answer answer = {.architecture = TM_DEEPVM_SINGLE_ANCHOR,
                                               .gpu = gpu,
-                                              .gpu_nodes = n,
+                                              .gpu_instances = n,
                                               .price_usd_h = price,
                                               .z = flopp(gpu) * n * (scale ? k : 1), /* not the order of Tiering */
                                               .k = k,
@@ -197,8 +197,8 @@ static double floor_divide(double x, double y)
 }
 
 /* As many spot instances as the budget leaves beside one on demand; 0: not even one. */
-static int spot_nodes(const struct tm_deepvm_data *data, const struct tm_deepvm_instance *gpu, double max_usd_h,
-                      bool at_least_one)
+static int spot_instances(const struct tm_deepvm_data *data, const struct tm_deepvm_instance *gpu, double max_usd_h,
+                          bool at_least_one)
 {
     if (!(max_usd_h >= gpu->on_demand_usd_h + gpu->spot_usd_h)) return 0;
     double k = floor_divide(max_usd_h - gpu->on_demand_usd_h, gpu->spot_usd_h);
@@ -214,7 +214,7 @@ static struct tm_deepvm_answer baseline_answer(const struct tm_deepvm_data *data
     double k = tm_deepvm_scaling(gpu, spot + 1);
     return (struct tm_deepvm_answer){.architecture = TM_DEEPVM_SINGLE_ANCHOR,
                                      .gpu = gpu,
-                                     .gpu_nodes = spot + 1,
+                                     .gpu_instances = spot + 1,
                                      .price_usd_h = spot * gpu->spot_usd_h + gpu->on_demand_usd_h,
                                      .z = NAN,
                                      .k = k,
@@ -228,8 +228,8 @@ static void plan_cost_first(const struct tm_deepvm_data *data, const struct tm_d
     for (size_t v = 0; v < data->instance_count; v++) {
         const struct tm_deepvm_instance *gpu = &data->instances[v];
         if (strcmp(gpu->class_name, "G") != 0) continue;
-        int spot = spot_nodes(data, gpu, request->max_usd_h, false);
-        if (spot == 0 || (*out_count > 0 && spot + 1 <= answers[0].gpu_nodes)) continue;
+        int spot = spot_instances(data, gpu, request->max_usd_h, false);
+        if (spot == 0 || (*out_count > 0 && spot + 1 <= answers[0].gpu_instances)) continue;
         answers[0] = baseline_answer(data, gpu, spot);
         *out_count = 1;
     }
@@ -244,7 +244,7 @@ static void plan_perf_first(const struct tm_deepvm_data *data, const struct tm_d
     for (size_t v = 0; v < data->instance_count; v++) {
         const struct tm_deepvm_instance *gpu = &data->instances[v];
         if (strcmp(gpu->class_name, "G") != 0 || (best != NULL && gpu->flops <= best->flops)) continue;
-        int spot = spot_nodes(data, gpu, request->max_usd_h, true);
+        int spot = spot_instances(data, gpu, request->max_usd_h, true);
         if (spot == 0) continue;
         best = gpu;
         best_spot = spot;

@@ -68,9 +68,9 @@ struct tm_deepvm_request {
 struct tm_deepvm_answer {
     enum tm_deepvm_architecture architecture;
     const struct tm_deepvm_instance *gpu;
-    int gpu_nodes;                           /* a Single Anchor's anchor counts */
+    int gpu_instances;                       /* a Single Anchor's anchor counts */
     const struct tm_deepvm_instance *anchor; /* NULL for Single Anchor */
-    int anchor_nodes;
+    int anchor_instances;
     double price_usd_h;
     double z; /* NaN for the baselines */
     double k;
@@ -88,7 +88,7 @@ int tm_deepvm_plan(const struct tm_deepvm_data *data, const struct tm_deepvm_req
 int tm_deepvm_ours(const struct tm_deepvm_data *data, const struct tm_deepvm_request *request, bool cheapest,
                    struct tm_deepvm_answer answers[TM_DEEPVM_TOP_MAX], size_t *out_count, struct tm_error *e);
 
-/* GPU nodes that one remote can take, by the slower link of the two; 0: the released table does not say. */
+/* GPU instances that one remote can take, by the slower link of the two; 0: the released table does not say. */
 int tm_deepvm_saturation(double gbps);
 
 /* K(n) of an instance type. */

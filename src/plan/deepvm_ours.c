@@ -77,11 +77,11 @@ static void consider(const struct tm_deepvm_request *request, const struct tm_de
                      struct choices *choices)
 {
     if (!(cluster->price_usd_h <= request->max_usd_h)) return;
-    struct choice choice = {.answer = *cluster, .speed = speed_of(cluster->gpu, cluster->gpu_nodes, cheapest)};
+    struct choice choice = {.answer = *cluster, .speed = speed_of(cluster->gpu, cluster->gpu_instances, cheapest)};
     choice.usd_per_work = cluster->price_usd_h / choice.speed;
-    choice.answer.k = tm_deepvm_scaling(cluster->gpu, cluster->gpu_nodes);
-    choice.answer.z = cluster->gpu->flops / cluster->gpu->spot_usd_h * 3600 * choice.answer.k * cluster->gpu_nodes;
-    choice.answer.score = cluster->gpu->flops * choice.answer.k * cluster->gpu_nodes;
+    choice.answer.k = tm_deepvm_scaling(cluster->gpu, cluster->gpu_instances);
+    choice.answer.z = cluster->gpu->flops / cluster->gpu->spot_usd_h * 3600 * choice.answer.k * cluster->gpu_instances;
+    choice.answer.score = cluster->gpu->flops * choice.answer.k * cluster->gpu_instances;
     offer(choices, &choice);
 }
 
@@ -89,7 +89,7 @@ static void consider(const struct tm_deepvm_request *request, const struct tm_de
 static void consider_count(const struct tm_deepvm_data *data, const struct tm_deepvm_request *request,
                            const struct tm_deepvm_instance *gpu, int n, bool cheapest, struct choices *choices)
 {
-    struct tm_deepvm_answer cluster = {.architecture = TM_DEEPVM_SINGLE_ANCHOR, .gpu = gpu, .gpu_nodes = n};
+    struct tm_deepvm_answer cluster = {.architecture = TM_DEEPVM_SINGLE_ANCHOR, .gpu = gpu, .gpu_instances = n};
     cluster.price_usd_h = gpu->spot_usd_h * (n - 1) + gpu->on_demand_usd_h;
     if (request->architecture != TM_DEEPVM_TIERING && most_of(data, gpu, false) >= 1)
         consider(request, &cluster, cheapest, choices);
@@ -100,9 +100,9 @@ static void consider_count(const struct tm_deepvm_data *data, const struct tm_de
         if (each == 0) continue;
         cluster.architecture = TM_DEEPVM_TIERING;
         cluster.anchor = remote;
-        cluster.anchor_nodes = n / each + 1;
-        cluster.price_usd_h = gpu->spot_usd_h * n + remote->on_demand_usd_h * cluster.anchor_nodes;
-        if (cluster.anchor_nodes <= most_of(data, remote, false)) consider(request, &cluster, cheapest, choices);
+        cluster.anchor_instances = n / each + 1;
+        cluster.price_usd_h = gpu->spot_usd_h * n + remote->on_demand_usd_h * cluster.anchor_instances;
+        if (cluster.anchor_instances <= most_of(data, remote, false)) consider(request, &cluster, cheapest, choices);
     }
 }
 

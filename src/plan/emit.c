@@ -103,12 +103,12 @@ static void put_heading(const struct tm_emit *emit, struct tm_text *out)
 
 /* ---- SkyPilot ---- */
 
-static int kind_nodes(const struct tm_plan_part *part, bool spot)
+static int kind_instances(const struct tm_plan_part *part, bool spot)
 {
     return spot ? part->spot : part->on_demand;
 }
 
-bool tm_emit_skypilot_has(const struct tm_instance *instance)
+bool tm_emit_skypilot_has(const struct tm_instance_type *instance)
 {
     static const char *const retired[] = {"p2.", "p3.", "g3.", "g3s."};
     for (size_t i = 0; strcmp(instance->cloud, "aws") == 0 && i < sizeof retired / sizeof *retired; i++) {
@@ -119,7 +119,7 @@ bool tm_emit_skypilot_has(const struct tm_instance *instance)
 
 /* An instance type says which GPUs it has, in SkyPilot's own names and counts. On GCP a host may carry several kinds:
  * there ours is "HOST+COUNTxGPU". */
-static void put_machine(const struct tm_instance *instance, struct tm_text *out)
+static void put_machine(const struct tm_instance_type *instance, struct tm_text *out)
 {
     const char *plus = strcmp(instance->cloud, "gcp") == 0 ? strchr(instance->name, '+') : NULL;
     struct tm_text host;
@@ -213,9 +213,9 @@ static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, siz
     const struct tm_plan_fleet *fleet = &emit->answer->fleet;
     const struct tm_plan_part *part = &fleet->parts[first];
     const struct tm_job *job = emit->job;
-    int nodes = 0;
+    int instances = 0;
     for (size_t i = first; i < fleet->part_count; i++)
-        nodes += fleet->parts[i].instance == part->instance ? kind_nodes(&fleet->parts[i], spot) : 0;
+        instances += fleet->parts[i].instance == part->instance ? kind_instances(&fleet->parts[i], spot) : 0;
     if (number > 0) tm_text_puts(out, "---\n");
     struct tm_text name;
     tm_text_init(&name, 1024);
@@ -223,7 +223,7 @@ static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, siz
     if (number > 0) tm_text_printf(&name, "-%zu", number + 1);
     put_key(out, "name", tm_text_string(&name));
     tm_text_deinit(&name);
-    tm_text_printf(out, "num_nodes: %d\nresources:\n  infra: %s/%s\n", nodes, part->instance->cloud,
+    tm_text_printf(out, "num_nodes: %d\nresources:\n  infra: %s/%s\n", instances, part->instance->cloud,
                    part->offer->region);
     put_machine(part->instance, out);
     tm_text_printf(out, "  use_spot: %s\n", spot ? "true" : "false");
@@ -235,7 +235,7 @@ static void put_cluster(const struct tm_emit *emit, size_t first, bool spot, siz
     write_agents(emit, part->instance->cloud, spot, *first_number, &script);
     put_script(out, "run", tm_text_string(&script));
     tm_text_deinit(&script);
-    *first_number += nodes;
+    *first_number += instances;
 }
 
 void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
@@ -251,21 +251,21 @@ void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
              "#   tidemill coordinator ");
     put_word(out, job_file(emit));
     tm_text_printf(out, " --state tidemill-keys --listen 0.0.0.0:7070 --copies . --instances %d --prepare\n",
-                   tm_plan_spot_nodes(fleet) + tm_plan_on_demand_nodes(fleet));
-    if (tm_plan_spot_nodes(fleet) + tm_plan_on_demand_nodes(fleet) > 1)
+                   tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet));
+    if (tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet) > 1)
         tm_text_puts(out, "# Copies of the state need a folder that all nodes share: --env TIDEMILL_COPIES=DIR\n");
     for (size_t i = 0; i < fleet->part_count; i++) {
         for (int spot = 1; spot >= 0; spot--) {
-            bool first = kind_nodes(&fleet->parts[i], spot != 0) > 0;
+            bool first = kind_instances(&fleet->parts[i], spot != 0) > 0;
             for (size_t k = 0; k < i; k++) /* zones of one type go together */
                 first = first && !(fleet->parts[k].instance == fleet->parts[i].instance &&
-                                   kind_nodes(&fleet->parts[k], spot != 0) > 0);
+                                   kind_instances(&fleet->parts[k], spot != 0) > 0);
             if (first) put_cluster(emit, i, spot != 0, number++, &first_number, out);
         }
     }
     if (number > 1) tm_text_printf(out, "# %zu clusters: launch each document as a cluster of its own\n", number);
-    if (fleet->anchor_nodes > 0)
-        tm_text_printf(out, "# besides: %d x %s on demand in %s to hold copies of the state\n", fleet->anchor_nodes,
+    if (fleet->anchor_instances > 0)
+        tm_text_printf(out, "# besides: %d x %s on demand in %s to hold copies of the state\n", fleet->anchor_instances,
                        fleet->anchor.instance->name, fleet->anchor.offer->region);
 }
 
@@ -281,8 +281,8 @@ static void put_duration(struct tm_text *out, const char *key, double seconds)
 static void put_resources(const struct tm_emit *emit, struct tm_text *out)
 {
     const struct tm_plan_fleet *fleet = &emit->answer->fleet;
-    int spot = tm_plan_spot_nodes(fleet);
-    int on_demand = tm_plan_on_demand_nodes(fleet);
+    int spot = tm_plan_spot_instances(fleet);
+    int on_demand = tm_plan_on_demand_instances(fleet);
     tm_text_printf(out, "resources:\n  infra: %s/%s\n  instance_type: [", fleet->parts[0].instance->cloud,
                    fleet->parts[0].offer->region);
     for (size_t i = 0; i < fleet->part_count; i++) {
@@ -316,8 +316,9 @@ void tm_emit_job(const struct tm_emit *emit, struct tm_text *out)
     if (isfinite(request->budget_usd)) tm_text_printf(out, "budget: %.6g\n", request->budget_usd);
     if (isfinite(request->max_usd_h)) tm_text_printf(out, "max_hourly: %.6g\n", request->max_usd_h);
     put_duration(out, "checkpoint_interval", answer->expectation.checkpoint_interval_s);
-    if (answer->fleet.anchor_nodes > 0)
-        tm_text_printf(out, "anchors: \"%dx %s\"\n", answer->fleet.anchor_nodes, answer->fleet.anchor.instance->name);
+    if (answer->fleet.anchor_instances > 0)
+        tm_text_printf(out, "anchors: \"%dx %s\"\n", answer->fleet.anchor_instances,
+                       answer->fleet.anchor.instance->name);
     put_envs(out, job);
     if (job != NULL && job->data != NULL) put_key(out, "data", job->data);
     if (job != NULL && job->workdir != NULL) put_key(out, "workdir", job->workdir);

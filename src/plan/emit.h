@@ -16,7 +16,7 @@ struct tm_emit {
 };
 
 /* Does SkyPilot offer this type? Its catalogue (0.14.1) no longer has p2, p3 and g3 of AWS. */
-bool tm_emit_skypilot_has(const struct tm_instance *instance);
+bool tm_emit_skypilot_has(const struct tm_instance_type *instance);
 /* A SkyPilot cluster has instances of one kind: a fleet of several kinds, or of spot and on-demand instances, becomes
  * one document each, every one a task for a cluster of its own. The folder of the job file goes along, with the program
  * and the job's keys in it; a task starts an agent on each node, and a coordinator on the first. */

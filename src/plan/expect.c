@@ -15,8 +15,9 @@ struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace)
 {
     struct tm_trace_stats stats = tm_trace_stats(trace);
     double node_s = stats.mean_available * stats.duration_s;
-    struct tm_expect_trace out = {.loss_per_s = node_s > 0 ? (double)stats.nodes_lost / node_s : 0, .burst_size = 1};
-    int64_t nodes = 0;
+    struct tm_expect_trace out = {.loss_per_s = node_s > 0 ? (double)stats.instances_lost / node_s : 0,
+                                  .burst_size = 1};
+    int64_t instances = 0;
     double lost = 0;
     double burst_lost = 0;
     double shares = 0;
@@ -24,14 +25,14 @@ struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace)
     for (size_t i = 0; i < trace->event_count; i++) {
         const struct tm_trace_event *event = &trace->events[i];
         lost += event->out;
-        if (event->out > 1 && nodes > 0) {
+        if (event->out > 1 && instances > 0) {
             burst_lost += event->out;
-            shares += fmin(1, (double)event->out / (double)nodes);
+            shares += fmin(1, (double)event->out / (double)instances);
             bursts++;
         }
-        nodes += event->in - event->out;
+        instances += event->in - event->out;
     }
-    double there = stats.nodes_max > 0 ? stats.mean_available / (double)stats.nodes_max : 0;
+    double there = stats.instances_max > 0 ? stats.mean_available / (double)stats.instances_max : 0;
     if (out.loss_per_s > 0 && there > 0) out.replace_s = (1 - there) / (out.loss_per_s * there);
     if (bursts == 0) return out;
     out.burst_share = burst_lost / lost;
@@ -45,15 +46,15 @@ double tm_expect_away(const struct tm_expect_job *job, double loss_per_s)
     return missing / (1 + missing);
 }
 
-void tm_expect_add_pool(const struct tm_expect_job *job, int nodes, int spot, double loss_per_s,
+void tm_expect_add_pool(const struct tm_expect_job *job, int instances, int spot, double loss_per_s,
                         struct tm_expect_losses *losses)
 {
     if (spot < 1 || !(loss_per_s > 0)) return;
-    double share = (double)spot / nodes;
+    double share = (double)spot / instances;
     double single = (1 - job->burst_share) * spot * loss_per_s;
     losses->rate += spot * loss_per_s;
     losses->single += single;
-    losses->single_away = job->replace_s / nodes;
+    losses->single_away = job->replace_s / instances;
     losses->away += tm_expect_away(job, loss_per_s) * share;
     if (!(job->burst_share > 0)) return;
     double rate = job->burst_share * loss_per_s / job->burst_size;

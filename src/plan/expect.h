@@ -45,8 +45,8 @@ struct tm_expect_losses {
     double burst_square; /* ... and its square */
 };
 
-/* Adds a pool of `spot` instances of a fleet of `nodes`, each lost at `loss_per_s`. */
-void tm_expect_add_pool(const struct tm_expect_job *job, int nodes, int spot, double loss_per_s,
+/* Adds a pool of `spot` instances of a fleet of `instances`, each lost at `loss_per_s`. */
+void tm_expect_add_pool(const struct tm_expect_job *job, int instances, int spot, double loss_per_s,
                         struct tm_expect_losses *losses);
 
 struct tm_expect_fleet {

@@ -35,25 +35,25 @@ static void add_columns(const struct tm_mix *mix, struct tm_milp *milp)
         const struct tm_mix_pool *pool = &mix->pools[i];
         bool spot = !isnan(pool->spot_usd_h);
         bool on_demand = !isnan(pool->on_demand_usd_h);
-        (void)tm_milp_column(milp, spot ? pool->spot_usd_h : 0, 0, spot ? mix->nodes : 0, true);
-        (void)tm_milp_column(milp, on_demand ? pool->on_demand_usd_h : 0, 0, on_demand ? mix->nodes : 0, true);
+        (void)tm_milp_column(milp, spot ? pool->spot_usd_h : 0, 0, spot ? mix->instances : 0, true);
+        (void)tm_milp_column(milp, on_demand ? pool->on_demand_usd_h : 0, 0, on_demand ? mix->instances : 0, true);
         (void)tm_milp_column(milp, 0, 0, type_column(mix, i) == (int)(3 * i + 2), true);
     }
     for (size_t i = 0; i < mix->anchor_count; i++)
         (void)tm_milp_column(milp, mix->anchors[i].usd_h, 0, 64, true);
 }
 
-/* How many instances of a pool can be of use: its throughput alone would do, or its share of the nodes. */
+/* How many instances of a pool can be of use: its throughput alone would do, or its share of the instances. */
 static double most_useful(const struct tm_mix *mix, const struct tm_mix_pool *pool)
 {
     double alone = ceil(mix->samples_per_s / (pool->samples_per_s * (1 - pool->away)) + 1);
-    return fmax(1, fmin(mix->nodes, alone));
+    return fmax(1, fmin(mix->instances, alone));
 }
 
 static void add_supply_rows(const struct tm_mix *mix, struct tm_milp *milp)
 {
     int speed = tm_milp_row(milp, mix->samples_per_s, INFINITY);
-    int nodes = tm_milp_row(milp, -INFINITY, mix->nodes);
+    int instances = tm_milp_row(milp, -INFINITY, mix->instances);
     int types = tm_milp_row(milp, -INFINITY, mix->types > 0 ? mix->types : TM_MIX_TYPES_MAX);
     int events = isfinite(mix->loss_events) ? tm_milp_row(milp, -INFINITY, mix->loss_events) : -1;
     int price = isfinite(mix->usd_h) ? tm_milp_row(milp, -INFINITY, mix->usd_h) : -1;
@@ -63,8 +63,8 @@ static void add_supply_rows(const struct tm_mix *mix, struct tm_milp *milp)
         int o = on_demand_column(i);
         tm_milp_put(milp, speed, s, pool->samples_per_s * (1 - pool->away));
         tm_milp_put(milp, speed, o, pool->samples_per_s);
-        tm_milp_put(milp, nodes, s, 1);
-        tm_milp_put(milp, nodes, o, 1);
+        tm_milp_put(milp, instances, s, 1);
+        tm_milp_put(milp, instances, o, 1);
         if (events >= 0) tm_milp_put(milp, events, s, pool->loss_events);
         if (price >= 0 && !isnan(pool->spot_usd_h)) tm_milp_put(milp, price, s, pool->spot_usd_h);
         if (price >= 0 && !isnan(pool->on_demand_usd_h)) tm_milp_put(milp, price, o, pool->on_demand_usd_h);
@@ -74,7 +74,7 @@ static void add_supply_rows(const struct tm_mix *mix, struct tm_milp *milp)
         tm_milp_put(milp, used, s, 1);
         tm_milp_put(milp, used, o, 1);
         tm_milp_put(milp, used, t,
-                    -(mix->quota_count > 0 || mix->anchor_count > 0 ? mix->nodes : most_useful(mix, pool)));
+                    -(mix->quota_count > 0 || mix->anchor_count > 0 ? mix->instances : most_useful(mix, pool)));
     }
     for (size_t i = 0; price >= 0 && i < mix->anchor_count; i++)
         tm_milp_put(milp, price, anchor_column(mix, i), mix->anchors[i].usd_h);

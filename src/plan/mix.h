@@ -5,7 +5,7 @@
  *
  *     minimise   sum spot price x s + on-demand price x o + anchor price x a
  *     subject to sum rate x ((1 - away) s + o) >= throughput needed        sum events x s <= loss events allowed
- *                sum s + o <= nodes;  price <= price allowed;               at most 3 types
+ *                sum s + o <= instances;  price <= price allowed;               at most 3 types
  *                network and memory of on-demand instances and anchors >= what the copies of the state need
  *                s, o, a within the quotas
  */
@@ -52,7 +52,7 @@ struct tm_mix {
     double samples_per_s;        /* needed */
     double loss_events;          /* allowed; infinite: any */
     double usd_h;                /* allowed */
-    int nodes;                   /* allowed; also the most of one pool */
+    int instances;               /* allowed; also the most of one pool */
     double anchor_network_bit_s; /* needed; 0: none */
     double anchor_memory_gib;
     int types; /* allowed; 0: TM_MIX_TYPES_MAX */

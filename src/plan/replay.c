@@ -21,7 +21,7 @@ static double share_at(const struct tm_trace *trace, int64_t time_ms)
     int64_t length = trace->end_ms - trace->begin_ms;
     double price = NAN;
     int count = tm_moments_count_at(trace, trace->begin_ms + time_ms % length, &price);
-    return trace->nodes_max > 0 ? (double)count / (double)trace->nodes_max : 0;
+    return trace->instances_max > 0 ? (double)count / (double)trace->instances_max : 0;
 }
 
 /* When each pool begins, and which of the traced instances ours are. */
@@ -39,22 +39,22 @@ static double luck_at(const struct tm_trace *trace, const struct start *start, i
 }
 
 /* Instances of the fleet at a time, and what they cost an hour. */
-static int nodes_at(const struct tm_trace *trace, const struct tm_plan_fleet *fleet, const struct start *start,
-                    int64_t time_ms, double *usd_h)
+static int instances_at(const struct tm_trace *trace, const struct tm_plan_fleet *fleet, const struct start *start,
+                        int64_t time_ms, double *usd_h)
 {
-    int nodes = 0;
-    *usd_h = fleet->anchor_nodes > 0 ? fleet->anchor_nodes * fleet->anchor.offer->on_demand_usd_h : 0;
+    int instances = 0;
+    *usd_h = fleet->anchor_instances > 0 ? fleet->anchor_instances * fleet->anchor.offer->on_demand_usd_h : 0;
     for (size_t i = 0; i < fleet->part_count; i++) {
         const struct tm_plan_part *part = &fleet->parts[i];
         /* Evenly spread over the traced ones: on average over luck exactly the traced share is there. */
         int64_t at_ms = time_ms + start->offsets_ms[i];
         double there = part->spot > 0 ? part->spot * share_at(trace, at_ms) : 0;
         int spot = there > 0 ? (int)fmax(0, ceil(there - luck_at(trace, start, at_ms))) : 0;
-        nodes += spot + part->on_demand;
+        instances += spot + part->on_demand;
         if (spot > 0) *usd_h += spot * part->offer->spot_usd_h;
         if (part->on_demand > 0) *usd_h += part->on_demand * part->offer->on_demand_usd_h;
     }
-    return nodes;
+    return instances;
 }
 
 static int compare_times(const void *a, const void *b)
@@ -96,12 +96,12 @@ static int make_trace(const struct tm_trace *trace, const struct tm_plan_fleet *
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         double usd_h = 0;
-        int nodes = nodes_at(trace, fleet, start, times[i], &usd_h);
-        if (i > 0 && (times[i] == times[i - 1] || nodes == before)) continue;
-        rc = tm_trace_add(out, times[i], nodes > before ? nodes - before : 0, nodes < before ? before - nodes : 0,
-                          nodes > 0 ? usd_h / nodes : 0, e);
-        before = nodes;
-        if (nodes > out->nodes_max) out->nodes_max = nodes;
+        int instances = instances_at(trace, fleet, start, times[i], &usd_h);
+        if (i > 0 && (times[i] == times[i - 1] || instances == before)) continue;
+        rc = tm_trace_add(out, times[i], instances > before ? instances - before : 0,
+                          instances < before ? before - instances : 0, instances > 0 ? usd_h / instances : 0, e);
+        before = instances;
+        if (instances > out->instances_max) out->instances_max = instances;
     }
     out->end_ms = horizon_ms;
     tm_free(times);
@@ -112,36 +112,37 @@ static int make_trace(const struct tm_trace *trace, const struct tm_plan_fleet *
 
 struct speed {
     const struct tm_plan_type *type; /* NULL: several, in proportion */
-    int nodes;
+    int instances;
     int pipelines; /* of all of them; an instance may hold several: then as many as there are instances */
     int stages;    /* instances that a pipeline spans, rounded down: they may share one */
     double samples_per_s;
     double batch;
 };
 
-static double speed_with(const struct speed *speed, int nodes)
+static double speed_with(const struct speed *speed, int instances)
 {
-    if (speed->type == NULL) return speed->samples_per_s * nodes / speed->nodes;
+    if (speed->type == NULL) return speed->samples_per_s * instances / speed->instances;
     double reached = 0;
     for (size_t i = 0; i < speed->type->rate_count; i++) {
         const struct tm_plan_rate *rate = &speed->type->rates[i];
-        if (rate->nodes > nodes) break;
+        if (rate->instances > instances) break;
         reached = rate->samples_per_s;
         const struct tm_plan_rate *next = i + 1 < speed->type->rate_count ? rate + 1 : NULL;
-        if (next != NULL && next->nodes > nodes)
-            reached += (next->samples_per_s - reached) * (nodes - rate->nodes) / (next->nodes - rate->nodes);
+        if (next != NULL && next->instances > instances)
+            reached +=
+                (next->samples_per_s - reached) * (instances - rate->instances) / (next->instances - rate->instances);
     }
     return fmin(reached, speed->samples_per_s);
 }
 
-static int speed_of_shape(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
-                          struct tm_error *e)
+static int speed_of_layout(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                           struct tm_error *e)
 {
     const struct speed *speed = context;
     (void)e;
-    int nodes = (speed->nodes * pipelines + speed->pipelines - 1) / speed->pipelines;
+    int instances = (speed->instances * pipelines + speed->pipelines - 1) / speed->pipelines;
     bool used = stages == speed->stages && pipelines <= speed->pipelines;
-    double rate = used ? speed_with(speed, nodes) : 0;
+    double rate = used ? speed_with(speed, instances) : 0;
     *samples_per_s = rate;
     *step_s = rate > 0 ? speed->batch / rate : 0;
     return 0;
@@ -150,8 +151,9 @@ static int speed_of_shape(void *context, int pipelines, int stages, double *samp
 static struct speed speed_of(const struct tm_supply *supply, const struct tm_plan_request *request,
                              const struct tm_plan_answer *answer)
 {
-    const struct tm_instance *first = answer->fleet.parts[0].instance;
-    struct speed speed = {.nodes = tm_plan_spot_nodes(&answer->fleet) + tm_plan_on_demand_nodes(&answer->fleet),
+    const struct tm_instance_type *first = answer->fleet.parts[0].instance;
+    struct speed speed = {.instances =
+                              tm_plan_spot_instances(&answer->fleet) + tm_plan_on_demand_instances(&answer->fleet),
                           .samples_per_s = answer->prediction.samples_per_s,
                           .batch = request->supply.batch};
     bool alone = true;
@@ -162,8 +164,8 @@ static struct speed speed_of(const struct tm_supply *supply, const struct tm_pla
     }
     int gpus = (int)first->gpus > 0 ? (int)first->gpus : 1;
     bool spans = answer->prediction.stages > gpus;
-    speed.pipelines = spans ? answer->prediction.pipelines : speed.nodes;
-    speed.stages = speed.nodes / speed.pipelines;
+    speed.pipelines = spans ? answer->prediction.pipelines : speed.instances;
+    speed.stages = speed.instances / speed.pipelines;
     return speed;
 }
 
@@ -264,25 +266,25 @@ int tm_plan_replay(const struct tm_replay *replay, const struct tm_supply *suppl
                    const struct tm_plan_request *request, struct tm_plan_answer *answer, struct tm_error *e)
 {
     struct outcome outcomes[STARTS_MAX];
-    struct tm_shapes shapes = {0};
+    struct tm_layouts layouts = {0};
     struct tm_migrations *migrations = NULL;
     struct speed speed = speed_of(supply, request, answer);
     struct tm_cost cost = cost_of(request, answer, speed.stages);
     int64_t length = replay->trace->end_ms - replay->trace->begin_ms;
     int starts = replay->starts < STARTS_MAX ? replay->starts : STARTS_MAX;
-    if (length <= 0 || replay->trace->nodes_max < 1)
+    if (length <= 0 || replay->trace->instances_max < 1)
         return tm_error_set(e, TM_EINPUT, "the trace has no instances: nothing can be replayed");
-    if (speed.stages > TM_SHAPE_STAGES_MAX || speed.nodes > TM_SHAPE_NODES_MAX || starts < 1)
+    if (speed.stages > TM_LAYOUT_STAGES_MAX || speed.instances > TM_LAYOUT_INSTANCES_MAX || starts < 1)
         return tm_error_set(e, TM_ELIMIT, "a pipeline over %d instances cannot be replayed; at most %d", speed.stages,
-                            TM_SHAPE_STAGES_MAX);
-    int rc = tm_shapes_init(&shapes, request->supply.model, &cost.rules, speed.nodes, speed_of_shape, &speed, e);
-    if (rc == 0) rc = tm_migrations_create(&shapes, &cost, &migrations, e);
-    struct tm_sim_job job = {.shapes = &shapes, .migrations = migrations, .cost = &cost};
+                            TM_LAYOUT_STAGES_MAX);
+    int rc = tm_layouts_init(&layouts, request->supply.model, &cost.rules, speed.instances, speed_of_layout, &speed, e);
+    if (rc == 0) rc = tm_migrations_create(&layouts, &cost, &migrations, e);
+    struct tm_sim_job job = {.layouts = &layouts, .migrations = migrations, .cost = &cost};
     for (int i = 0; rc == 0 && i < starts; i++)
         rc = run_start(replay, request, answer, &job, i, &outcomes[i], e);
     if (rc == 0) sum_up(request, outcomes, starts, &answer->expectation);
     tm_migrations_destroy(migrations);
-    tm_shapes_deinit(&shapes);
+    tm_layouts_deinit(&layouts);
     return rc;
 }
 

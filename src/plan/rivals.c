@@ -34,7 +34,7 @@ static bool find_row(const struct tm_supply *supply, size_t type, struct row *ou
         out->on_demand = on_demand;
         out->region = region;
     }
-    return out->spot != NULL && out->type->rates[0].nodes == 1;
+    return out->spot != NULL && out->type->rates[0].instances == 1;
 }
 
 /* S(n) of predicted throughputs; a flat K where nothing can be fitted. */
@@ -49,7 +49,7 @@ static int fit_curve(const struct tm_plan_type *type, struct tm_deepvm_instance 
     data.points = tm_alloc(type->rate_count * sizeof *data.points);
     if (data.points == NULL) return tm_error_nomem(e);
     for (size_t i = 0; i < type->rate_count; i++)
-        data.points[i] = (struct tm_scaling_point){type->rates[i].nodes, 1e4 / type->rates[i].samples_per_s};
+        data.points[i] = (struct tm_scaling_point){type->rates[i].instances, 1e4 / type->rates[i].samples_per_s};
     if (tm_scaling_fit(&data, &fit, NULL) == 0 && fit.a > 0 && fit.c > 0) {
         out->a = fit.a;
         out->b = fit.b;
@@ -106,7 +106,7 @@ static int make_data(const struct tm_supply *supply, const struct tm_plan_reques
         if (remote == NULL && row.region->anchor_count > 0) remote = row.region;
     }
     if (remote != NULL) add_remote(remote, data);
-    data->quotas[0] = (struct tm_deepvm_quota){"G", request->max_nodes + 1, request->max_nodes + 1};
+    data->quotas[0] = (struct tm_deepvm_quota){"G", request->max_instances + 1, request->max_instances + 1};
     data->quotas[1] = (struct tm_deepvm_quota){"C", 64, 64};
     data->quota_count = 2;
     return 0;
@@ -118,7 +118,7 @@ static void fleet_of(const struct tm_deepvm_answer *cluster, const struct row *r
     *fleet = (struct tm_plan_fleet){.part_count = 1};
     int on_demand = tiering ? 0 : 1;
     fleet->parts[0] =
-        (struct tm_plan_part){row->type->instance, row->spot->offer, cluster->gpu_nodes - on_demand, on_demand};
+        (struct tm_plan_part){row->type->instance, row->spot->offer, cluster->gpu_instances - on_demand, on_demand};
     if (on_demand > 0 && isnan(row->spot->offer->on_demand_usd_h)) {
         fleet->parts[0].on_demand = 0;
         fleet->parts[fleet->part_count++] = (struct tm_plan_part){row->type->instance, row->on_demand->offer, 0, 1};

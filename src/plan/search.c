@@ -15,20 +15,20 @@ static const double COPY_SETS = 2;     /* the old set stays until the new one is
 
 /* ---- fleets ---- */
 
-int tm_plan_spot_nodes(const struct tm_plan_fleet *fleet)
+int tm_plan_spot_instances(const struct tm_plan_fleet *fleet)
 {
-    int nodes = 0;
+    int instances = 0;
     for (size_t i = 0; i < fleet->part_count; i++)
-        nodes += fleet->parts[i].spot;
-    return nodes;
+        instances += fleet->parts[i].spot;
+    return instances;
 }
 
-int tm_plan_on_demand_nodes(const struct tm_plan_fleet *fleet)
+int tm_plan_on_demand_instances(const struct tm_plan_fleet *fleet)
 {
-    int nodes = 0;
+    int instances = 0;
     for (size_t i = 0; i < fleet->part_count; i++)
-        nodes += fleet->parts[i].on_demand;
-    return nodes;
+        instances += fleet->parts[i].on_demand;
+    return instances;
 }
 
 static double price_of(const struct tm_plan_fleet *fleet)
@@ -39,13 +39,13 @@ static double price_of(const struct tm_plan_fleet *fleet)
         if (part->spot > 0) usd_h += part->spot * part->offer->spot_usd_h;
         if (part->on_demand > 0) usd_h += part->on_demand * part->offer->on_demand_usd_h;
     }
-    if (fleet->anchor_nodes > 0) usd_h += fleet->anchor_nodes * fleet->anchor.offer->on_demand_usd_h;
+    if (fleet->anchor_instances > 0) usd_h += fleet->anchor_instances * fleet->anchor.offer->on_demand_usd_h;
     return usd_h;
 }
 
 /* ---- quotas ---- */
 
-bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance *instance,
+bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
                           const struct tm_offer *offer)
 {
     return strcasecmp(quota->name, instance->name) == 0 || strcasecmp(quota->name, instance->gpu) == 0 ||
@@ -56,8 +56,8 @@ bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_ins
 int tm_search__quota(const struct tm_search *search, const struct tm_plan_pool *pool, int markets)
 {
     const struct tm_plan_request *request = search->request;
-    const struct tm_instance *instance = search->supply->types[pool->type].instance;
-    int least = request->max_nodes;
+    const struct tm_instance_type *instance = search->supply->types[pool->type].instance;
+    int least = request->max_instances;
     for (size_t i = 0; i < request->quota_count; i++) {
         const struct tm_plan_quota *quota = &request->quotas[i];
         if ((quota->markets & markets) == markets && quota->limit < least &&
@@ -72,14 +72,14 @@ bool tm_search__within_quotas(const struct tm_search *search, const struct tm_pl
     const struct tm_plan_request *request = search->request;
     for (size_t i = 0; i < request->quota_count; i++) {
         const struct tm_plan_quota *quota = &request->quotas[i];
-        int nodes = 0;
+        int instances = 0;
         for (size_t k = 0; k < fleet->part_count; k++) {
             const struct tm_plan_part *part = &fleet->parts[k];
             if (!tm_plan_quota_covers(quota, part->instance, part->offer)) continue;
-            nodes += (quota->markets & TM_MIX_SPOT) != 0 ? part->spot : 0;
-            nodes += (quota->markets & TM_MIX_ON_DEMAND) != 0 ? part->on_demand : 0;
+            instances += (quota->markets & TM_MIX_SPOT) != 0 ? part->spot : 0;
+            instances += (quota->markets & TM_MIX_ON_DEMAND) != 0 ? part->on_demand : 0;
         }
-        if (nodes > quota->limit) return false;
+        if (instances > quota->limit) return false;
     }
     return true;
 }
@@ -101,7 +101,7 @@ static int ceil_ratio(double needed, double each)
     return needed > 0 ? (int)fmin(ceil(needed / each - 1e-9), 1 << 20) : 0;
 }
 
-static int anchors_needed(double bit_s, double gib, const struct tm_instance *kind)
+static int anchors_needed(double bit_s, double gib, const struct tm_instance_type *kind)
 {
     int by_network = ceil_ratio(bit_s, kind->network_gbps * 1e9);
     int by_memory = ceil_ratio(gib, kind->memory_gib);
@@ -112,9 +112,9 @@ static int anchors_needed(double bit_s, double gib, const struct tm_instance *ki
 static int find_anchors(const struct tm_plan_request *request, const struct tm_plan_region *region, double interval_s,
                         struct tm_plan_fleet *fleet)
 {
-    fleet->anchor_nodes = 0;
+    fleet->anchor_instances = 0;
     fleet->anchor.instance = NULL;
-    if (!(request->state_bytes > 0) || request->market != TM_PLAN_MIXED || tm_plan_spot_nodes(fleet) == 0) return 0;
+    if (!(request->state_bytes > 0) || request->market != TM_PLAN_MIXED || tm_plan_spot_instances(fleet) == 0) return 0;
     double bit_s = tm_search__anchor_bit_s(request, interval_s);
     double gib = tm_search__anchor_gib(request);
     int holding = 0;
@@ -128,14 +128,14 @@ static int find_anchors(const struct tm_plan_request *request, const struct tm_p
     }
     double best_usd_h = INFINITY;
     for (size_t i = 0; (bit_s > 0 || gib > 0) && i < region->anchor_count; i++) {
-        int nodes = anchors_needed(bit_s, gib, region->anchors[i].instance);
-        double usd_h = nodes * region->anchors[i].offer->on_demand_usd_h;
+        int instances = anchors_needed(bit_s, gib, region->anchors[i].instance);
+        double usd_h = instances * region->anchors[i].offer->on_demand_usd_h;
         if (usd_h >= best_usd_h) continue;
         best_usd_h = usd_h;
         fleet->anchor = region->anchors[i];
-        fleet->anchor_nodes = nodes;
+        fleet->anchor_instances = instances;
     }
-    return holding + fleet->anchor_nodes;
+    return holding + fleet->anchor_instances;
 }
 
 /* ---- weighing one fleet ---- */
@@ -146,11 +146,11 @@ static struct tm_expectation weigh(const struct tm_supply_request *supply, const
                                    bool losses, struct tm_plan_fleet *fleet, int *out_anchors)
 {
     struct tm_expect_fleet expect = {.samples_per_s = *samples_per_s};
-    int nodes = tm_plan_spot_nodes(fleet) + tm_plan_on_demand_nodes(fleet);
+    int instances = tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
     for (size_t i = 0; losses && i < fleet->part_count; i++) {
         const struct tm_plan_part *part = &fleet->parts[i];
         if (part->spot > 0)
-            tm_expect_add_pool(&request->job, nodes, part->spot, tm_supply_loss_rate(supply, part->offer),
+            tm_expect_add_pool(&request->job, instances, part->spot, tm_supply_loss_rate(supply, part->offer),
                                &expect.losses);
     }
     double events = expect.losses.single + expect.losses.burst;
@@ -294,12 +294,12 @@ static struct choice choice_of(const struct tm_search *search, const struct tm_p
     return choice;
 }
 
-/* `on_demand` of `nodes` on demand, the rest on spot over the cheapest `zones`. */
+/* `on_demand` of `instances` on demand, the rest on spot over the cheapest `zones`. */
 static void consider_split(struct tm_search *search, const struct choice *choice, const struct tm_plan_rate *rate,
                            int on_demand, size_t zones)
 {
     struct tm_plan_fleet fleet = {.part_count = 0};
-    int spot = rate->nodes - on_demand;
+    int spot = rate->instances - on_demand;
     for (size_t i = 0; i < choice->count; i++) {
         const struct tm_plan_pool *pool = &choice->pools[i];
         int here = 0;
@@ -317,13 +317,13 @@ static void consider_split(struct tm_search *search, const struct choice *choice
 static void consider_shares(struct tm_search *search, const struct choice *choice, const struct tm_plan_rate *rate)
 {
     const struct tm_plan_request *request = search->request;
-    int nodes = rate->nodes;
+    int instances = rate->instances;
     int before = -1;
-    int steps = nodes < 16 ? nodes : 16;
+    int steps = instances < 16 ? instances : 16;
     bool spread = search->losses && request->job.burst_share > 0 && isfinite(request->job.deadline_s);
     for (int i = 0; i <= steps; i++) {
-        int on_demand = (nodes * i + steps - 1) / steps;
-        int spot = nodes - on_demand;
+        int on_demand = (instances * i + steps - 1) / steps;
+        int spot = instances - on_demand;
         bool mixed = on_demand > 0 && spot > 0;
         if (on_demand == before || on_demand > choice->on_demand_max || spot > choice->spot_max) continue;
         if ((on_demand > 0 && choice->on_demand == NULL) || (spot > 0 && choice->zones == 0)) continue;
@@ -358,9 +358,10 @@ static void search_type(struct tm_search *search, const struct choice *choice)
     double to_beat = value_to_beat(search, choice->type);
     for (size_t i = 0; i < choice->type->rate_count; i++) {
         const struct tm_plan_rate *rate = &choice->type->rates[i];
-        if (rate->nodes > request->max_nodes || rate->nodes > choice->max) return;
+        if (rate->instances > request->max_instances || rate->instances > choice->max) return;
         double least_s = request->job.startup_s + request->job.samples / rate->samples_per_s;
-        double least = request->objective == TM_PLAN_CHEAPEST ? least_s / 3600 * cheapest_usd_h * rate->nodes : least_s;
+        double least =
+            request->objective == TM_PLAN_CHEAPEST ? least_s / 3600 * cheapest_usd_h * rate->instances : least_s;
         if (least > to_beat) continue;
         consider_shares(search, choice, rate);
         to_beat = value_to_beat(search, choice->type);
@@ -396,7 +397,7 @@ static const struct tm_plan_region *region_of(const struct tm_supply *supply, co
     return NULL;
 }
 
-static const struct tm_plan_type *type_of(const struct tm_supply *supply, const struct tm_instance *instance)
+static const struct tm_plan_type *type_of(const struct tm_supply *supply, const struct tm_instance_type *instance)
 {
     for (size_t i = 0; i < supply->type_count; i++) {
         if (supply->types[i].instance == instance) return &supply->types[i];
@@ -409,7 +410,7 @@ static int predict_fleet(const struct tm_supply *supply, const struct tm_supply_
 {
     const struct tm_plan_type *types[TM_FLEET_GROUPS_MAX];
     struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
-    int nodes[TM_FLEET_GROUPS_MAX] = {0};
+    int instances[TM_FLEET_GROUPS_MAX] = {0};
     size_t count = 0;
     for (size_t i = 0; i < fleet->part_count; i++) {
         const struct tm_plan_part *part = &fleet->parts[i];
@@ -417,9 +418,9 @@ static int predict_fleet(const struct tm_supply *supply, const struct tm_supply_
         while (at < count && types[at]->instance != part->instance)
             at++;
         if (at == count) types[count++] = type_of(supply, part->instance);
-        nodes[at] += part->spot + part->on_demand;
+        instances[at] += part->spot + part->on_demand;
     }
-    struct tm_predict_request predict = tm_supply_predict_request(request, types, nodes, count, groups);
+    struct tm_predict_request predict = tm_supply_predict_request(request, types, instances, count, groups);
     int rc = tm_predict(&predict, out, e);
     if (rc == 0 && types[0]->slowdown != 1) tm_prediction_slow(out, types[0]->slowdown);
     return rc;
@@ -461,8 +462,8 @@ static int check_request(const struct tm_plan_request *request, struct tm_error 
         return tm_error_set(e, TM_EUSAGE, "expected from 1 to %d answers", TM_PLAN_ANSWERS_MAX);
     if (!(request->job.samples > 0)) return tm_error_set(e, TM_EUSAGE, "the job needs a number of samples above 0");
     if (!(request->job.deadline_s > 0)) return tm_error_set(e, TM_EUSAGE, "the deadline must lie ahead");
-    if (request->max_nodes < 1 || request->max_nodes > TM_PLAN_NODES_MAX)
-        return tm_error_set(e, TM_EUSAGE, "expected from 1 to %d instances at most", TM_PLAN_NODES_MAX);
+    if (request->max_instances < 1 || request->max_instances > TM_PLAN_INSTANCES_MAX)
+        return tm_error_set(e, TM_EUSAGE, "expected from 1 to %d instances at most", TM_PLAN_INSTANCES_MAX);
     if (request->quota_count > TM_PLAN_QUOTAS_MAX)
         return tm_error_set(e, TM_ELIMIT, "more than %d quotas", TM_PLAN_QUOTAS_MAX);
     return 0;
@@ -484,7 +485,7 @@ int tm_plan_make_supply(const struct tm_catalog *catalog, const struct tm_plan_r
     int rc = check_request(request, e);
     if (rc != 0) return rc;
     struct tm_supply_request wanted = request->supply;
-    wanted.max_nodes = request->max_nodes;
+    wanted.max_instances = request->max_instances;
     wanted.spot = request->market != TM_PLAN_ON_DEMAND_ONLY;
     wanted.on_demand = request->market != TM_PLAN_SPOT_ONLY;
     wanted.anchor_gib = tm_search__anchor_gib(request);

@@ -31,7 +31,7 @@ struct tm_plan_quota {
 };
 
 struct tm_plan_request {
-    struct tm_supply_request supply; /* its spot, on_demand and max_nodes follow from the members below */
+    struct tm_supply_request supply; /* its spot, on_demand and max_instances follow from the members below */
     enum tm_plan_planner planner;
     enum tm_plan_objective objective;
     enum tm_plan_market market;
@@ -39,7 +39,7 @@ struct tm_plan_request {
     double state_bytes; /* of a copy set; 0: no anchors are needed */
     double budget_usd;  /* infinite: none */
     double max_usd_h;   /* infinite: none */
-    int max_nodes;
+    int max_instances;
     double min_probability; /* to meet the deadline */
     struct tm_plan_quota quotas[TM_PLAN_QUOTAS_MAX];
     size_t quota_count;
@@ -49,7 +49,7 @@ struct tm_plan_request {
 
 /* Instances of one offer. */
 struct tm_plan_part {
-    const struct tm_instance *instance;
+    const struct tm_instance_type *instance;
     const struct tm_offer *offer;
     int spot;
     int on_demand;
@@ -59,14 +59,14 @@ struct tm_plan_fleet {
     struct tm_plan_part parts[TM_PLAN_PARTS_MAX]; /* those of one type side by side */
     size_t part_count;
     struct tm_plan_anchor_kind anchor; /* instances without GPU that hold copies; instance NULL: none */
-    int anchor_nodes;
+    int anchor_instances;
 };
 
 struct tm_plan_answer {
     struct tm_plan_fleet fleet;
     struct tm_prediction prediction;
     struct tm_expectation expectation;
-    int anchors; /* instances that hold copies: anchor_nodes, or on-demand ones that train too */
+    int anchors; /* instances that hold copies: anchor_instances, or on-demand ones that train too */
 };
 
 struct tm_plan_result {
@@ -83,8 +83,8 @@ struct tm_plan_result {
     double usd_h_needed;
 };
 
-int tm_plan_spot_nodes(const struct tm_plan_fleet *fleet);
-int tm_plan_on_demand_nodes(const struct tm_plan_fleet *fleet);
+int tm_plan_spot_instances(const struct tm_plan_fleet *fleet);
+int tm_plan_on_demand_instances(const struct tm_plan_fleet *fleet);
 
 /* Large results: give them their own allocation. 0 also if nothing was found (count 0). `other`, if not NULL, gets what
  * the other planner would answer: predictions, the dear part, are made once for both. */
@@ -114,7 +114,7 @@ int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request
                     const struct tm_plan_answer *answer, struct tm_jsonout *json, struct tm_error *e);
 
 /* Does a quota's name mean this offer? */
-bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance *instance,
+bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
                           const struct tm_offer *offer);
 
 #endif

@@ -35,8 +35,8 @@ struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu)
 /* ---- types ---- */
 
 /* False: its GPU or its network is not known, so nothing can be predicted. */
-static bool group_of(const struct tm_catalog *catalog, const struct tm_instance *instance, struct tm_fleet_group *group,
-                     struct tm_supply_types *seen)
+static bool group_of(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
+                     struct tm_fleet_group *group, struct tm_supply_types *seen)
 {
     const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
     if (gpu == NULL || !(gpu->memory_gbyte_s > 0) || instance->gpus < 1) {
@@ -62,7 +62,7 @@ static enum tm_precision precision_of(const struct tm_gpu_figures *gpu, int aske
 }
 
 struct tm_predict_request tm_supply_predict_request(const struct tm_supply_request *request,
-                                                    const struct tm_plan_type *const *types, const int *nodes,
+                                                    const struct tm_plan_type *const *types, const int *instances,
                                                     size_t count, struct tm_fleet_group *groups)
 {
     struct tm_predict_request predict = {.model = request->model,
@@ -76,7 +76,7 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
     predict.precision = types[0]->precision;
     for (size_t i = 0; i < count; i++) {
         groups[i] = types[i]->group;
-        groups[i].nodes = nodes[i];
+        groups[i].instances = instances[i];
         if (request->probed_bit_s > 0) groups[i].network_bit_s = request->probed_bit_s;
         /* One precision for all: what the least able of them has. */
         if (!(groups[i].gpu.flops[predict.precision] > 0)) predict.precision = types[i]->precision;
@@ -94,20 +94,21 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
 }
 
 /* Counts that are tried: all small ones, then steps of an eighth; throughput per instance changes little between. */
-static int next_count(int nodes)
+static int next_count(int instances)
 {
-    return nodes < 8 ? nodes + 1 : nodes + nodes / 8;
+    return instances < 8 ? instances + 1 : instances + instances / 8;
 }
 
-static int add_rate(struct tm_plan_type *type, size_t *capacity, int nodes, const struct tm_prediction *prediction,
+static int add_rate(struct tm_plan_type *type, size_t *capacity, int instances, const struct tm_prediction *prediction,
                     struct tm_error *e)
 {
     void *rates = type->rates;
-    int rc = tm_grow(&rates, capacity, type->rate_count + 1, sizeof *type->rates, TM_PLAN_NODES_MAX);
+    int rc = tm_grow(&rates, capacity, type->rate_count + 1, sizeof *type->rates, TM_PLAN_INSTANCES_MAX);
     type->rates = rates;
     if (rc != 0) return tm_error_nomem(e);
-    type->rates[type->rate_count++] = (struct tm_plan_rate){
-        .nodes = nodes, .samples_per_s = prediction->samples_per_s, .spread = tm_estimate_spread(&prediction->step_s)};
+    type->rates[type->rate_count++] = (struct tm_plan_rate){.instances = instances,
+                                                            .samples_per_s = prediction->samples_per_s,
+                                                            .spread = tm_estimate_spread(&prediction->step_s)};
     return 0;
 }
 
@@ -124,9 +125,10 @@ static int find_rates(const struct tm_supply_request *request, struct tm_plan_ty
     int stale = 0; /* counts in a row that were hardly faster than fewer instances: more of them never pay */
     int rented_before = 0;
     int rc = tm_predictor_create(&predict, &predictor, e);
-    for (int nodes = 1; rc == 0 && nodes <= request->max_nodes && stale < 3; nodes = next_count(nodes)) {
+    for (int instances = 1; rc == 0 && instances <= request->max_instances && stale < 3;
+         instances = next_count(instances)) {
         struct tm_prediction prediction;
-        rc = tm_predictor_run(predictor, &nodes, &prediction, e);
+        rc = tm_predictor_run(predictor, &instances, &prediction, e);
         if (rc == -(int)TM_ENONE) {
             rc = 0; /* does not fit on so few */
             continue;
@@ -151,16 +153,17 @@ static int find_rates(const struct tm_supply_request *request, struct tm_plan_ty
  * end. */
 static double instances_for(const struct tm_plan_type *type, double samples_per_s)
 {
-    double nodes = 0;
+    double instances = 0;
     double reached = 0;
     for (size_t i = 0; i < type->rate_count; i++) {
         const struct tm_plan_rate *rate = &type->rates[i];
         if (samples_per_s <= rate->samples_per_s)
-            return nodes + (rate->nodes - nodes) * (samples_per_s - reached) / (rate->samples_per_s - reached);
-        nodes = rate->nodes;
+            return instances +
+                   (rate->instances - instances) * (samples_per_s - reached) / (rate->samples_per_s - reached);
+        instances = rate->instances;
         reached = rate->samples_per_s;
     }
-    return nodes * samples_per_s / reached;
+    return instances * samples_per_s / reached;
 }
 
 double tm_plan_type_rate(const struct tm_plan_type *type, double low, double high)
@@ -173,14 +176,14 @@ double tm_plan_type_rate(const struct tm_plan_type *type, double low, double hig
     for (size_t i = 0; i < type->rate_count; i++) {
         const struct tm_plan_rate *rate = &type->rates[i];
         if (rate->samples_per_s >= low && rate->samples_per_s <= high)
-            best = fmax(best, rate->samples_per_s / rate->nodes);
+            best = fmax(best, rate->samples_per_s / rate->instances);
     }
     return best;
 }
 
 /* ---- pools ---- */
 
-const char *tm_plan_maker(const struct tm_instance *instance)
+const char *tm_plan_maker(const struct tm_instance_type *instance)
 {
     static const struct {
         const char *prefix;
@@ -312,8 +315,9 @@ static int make_regions(struct tm_supply *supply, struct tm_error *e)
 static double anchor_score(const struct tm_plan_anchor_kind *kind, double needed_gib, size_t by)
 {
     double usd_h = kind->offer->on_demand_usd_h;
-    double nodes = fmax(1, ceil(needed_gib / kind->instance->memory_gib));
-    if (by == 0) return usd_h * nodes * (1 + 0.02 * nodes); /* few large ones are less trouble than many small ones */
+    double instances = fmax(1, ceil(needed_gib / kind->instance->memory_gib));
+    if (by == 0)
+        return usd_h * instances * (1 + 0.02 * instances); /* few large ones are less trouble than many small ones */
     return usd_h / (by == 1 ? kind->instance->memory_gib : kind->instance->network_gbps);
 }
 
@@ -326,7 +330,7 @@ static void offer_anchor(const struct tm_plan_anchor_kind *kind, double needed_g
     }
 }
 
-static bool can_anchor(const struct tm_supply_request *request, const struct tm_instance *instance,
+static bool can_anchor(const struct tm_supply_request *request, const struct tm_instance_type *instance,
                        const struct tm_offer *offer)
 {
     if (instance->gpus > 0 || !(instance->network_gbps > 0) || !(instance->memory_gib > 0)) return false;
@@ -339,7 +343,7 @@ static void find_anchors(const struct tm_supply_request *request, struct tm_supp
 {
     for (size_t i = 0; request->on_demand && i < supply->catalog->offer_count; i++) {
         const struct tm_offer *offer = &supply->catalog->offers[i];
-        const struct tm_instance *instance = &supply->catalog->instances[offer->instance];
+        const struct tm_instance_type *instance = &supply->catalog->instances[offer->instance];
         struct tm_plan_anchor_kind kind = {instance, offer};
         if (instance->gpus > 0 || !can_anchor(request, instance, offer)) continue;
         for (size_t r = 0; r < supply->region_count; r++) {
@@ -366,7 +370,7 @@ static const size_t NOT_SEEN = SIZE_MAX;
 static const size_t NO_PRICE = SIZE_MAX - 1; /* as yet */
 static const size_t NO_USE = SIZE_MAX - 2;
 
-static int add_type(const struct tm_supply_request *request, const struct tm_instance *instance,
+static int add_type(const struct tm_supply_request *request, const struct tm_instance_type *instance,
                     struct tm_supply *supply, size_t *out_index, struct tm_error *e)
 {
     struct tm_plan_type type = {.instance = instance, .slowdown = 1};
@@ -391,7 +395,7 @@ static int add_type(const struct tm_supply_request *request, const struct tm_ins
 static int take_offer(const struct tm_supply_request *request, const struct tm_offer *offer, struct tm_supply *supply,
                       size_t *type, struct tm_error *e)
 {
-    const struct tm_instance *instance = &supply->catalog->instances[offer->instance];
+    const struct tm_instance_type *instance = &supply->catalog->instances[offer->instance];
     if (!(instance->gpus > 0)) return 0;
     if (request->allowed != NULL && !request->allowed(request->allowed_context, instance, offer, false)) return 0;
     if (*type == NOT_SEEN) {

@@ -6,16 +6,16 @@
 #include "market/catalog.h"
 #include "workload/predict.h"
 
-enum { TM_PLAN_NODES_MAX = 1024, TM_PLAN_ZONES_MAX = 4, TM_PLAN_ANCHOR_KINDS_MAX = 3 };
+enum { TM_PLAN_INSTANCES_MAX = 1024, TM_PLAN_ZONES_MAX = 4, TM_PLAN_ANCHOR_KINDS_MAX = 3 };
 
 struct tm_plan_rate {
-    int nodes;
+    int instances;
     double samples_per_s;
     double spread; /* of its logarithm */
 };
 
 struct tm_plan_type {
-    const struct tm_instance *instance;
+    const struct tm_instance_type *instance;
     struct tm_fleet_group group;
     enum tm_precision precision;
     struct tm_plan_rate *rates; /* ascending; only counts that are faster than all smaller ones */
@@ -33,7 +33,7 @@ struct tm_plan_pool {
 };
 
 struct tm_plan_anchor_kind {
-    const struct tm_instance *instance;
+    const struct tm_instance_type *instance;
     const struct tm_offer *offer;
 };
 
@@ -75,7 +75,7 @@ struct tm_supply_request {
     const struct tm_comm_model *comm;
     int precision; /* or mixed */
     int batch;
-    int max_nodes;
+    int max_instances;
     bool spot; /* may be rented */
     bool on_demand;
     double loss_per_s; /* of a spot instance; NaN: from the offer's interruption band, else `default_loss_per_s` */
@@ -83,7 +83,8 @@ struct tm_supply_request {
     double probed_bit_s; /* of the instances' network, where it was probed; 0: as the catalogue says */
     double anchor_gib;   /* that anchors must hold together; 0: any */
     /* May this offer be used, to train or (anchor) to hold copies? NULL: all. */
-    bool (*allowed)(const void *context, const struct tm_instance *instance, const struct tm_offer *offer, bool anchor);
+    bool (*allowed)(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
+                    bool anchor);
     const void *allowed_context;
     /* Measured steps of the model on one kind of GPU at one precision; count 0: none. */
     const char *measured_gpu;
@@ -104,7 +105,7 @@ int tm_supply_make(const struct tm_catalog *catalog, const struct tm_supply_requ
 
 /* Whose accelerator an instance has: "nvidia", "amd", "aws" (Trainium), "google", "intel". Those of different makers do
  * not train together. */
-const char *tm_plan_maker(const struct tm_instance *instance);
+const char *tm_plan_maker(const struct tm_instance_type *instance);
 
 /* How often one spot instance of an offer is lost. */
 double tm_supply_loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer);
@@ -118,7 +119,7 @@ double tm_plan_type_rate(const struct tm_plan_type *type, double low, double hig
 
 /* What the predictor is asked for a fleet of these types; `groups` has room for `count`. */
 struct tm_predict_request tm_supply_predict_request(const struct tm_supply_request *request,
-                                                    const struct tm_plan_type *const *types, const int *nodes,
+                                                    const struct tm_plan_type *const *types, const int *instances,
                                                     size_t count, struct tm_fleet_group *groups);
 
 #endif

@@ -11,27 +11,27 @@ enum { WAYS_MAX = 1 << 20, PLACES_MAX = 1 << 24, NOTHING = -1 };
 struct way {
     double samples;
     double left_ms; /* of a migration under way; 0: none */
-    int shape;
+    int layout;
     int before; /* its place before the last step */
-    int next;   /* another one to the same shape; NOTHING: none */
+    int next;   /* another one to the same layout; NOTHING: none */
 };
 
-/* Ways that are still worth keeping: for each shape a list. */
+/* Ways that are still worth keeping: for each layout a list. */
 struct ways {
     struct way *list; /* owned */
     size_t count;
     size_t capacity;
-    int *first; /* owned; [shapes] */
+    int *first; /* owned; [layouts] */
 };
 
-/* The shape of one way at one step, and the place before it: enough to walk back. */
+/* The layout of one way at one step, and the place before it: enough to walk back. */
 struct place {
-    int shape;
+    int layout;
     int before;
 };
 
 struct search {
-    const struct tm_shapes *shapes;
+    const struct tm_layouts *layouts;
     struct tm_migrations *migrations;
     struct ways now;
     struct ways next;
@@ -44,26 +44,26 @@ struct search {
 
 /* ---- keeping ---- */
 
-static void clear(struct ways *ways, size_t shapes)
+static void clear(struct ways *ways, size_t layouts)
 {
     ways->count = 0;
-    for (size_t i = 0; i < shapes; i++)
+    for (size_t i = 0; i < layouts; i++)
         ways->first[i] = NOTHING;
 }
 
-/* Is there a way to the same shape with as many samples and as little left? */
-static bool is_beaten(const struct ways *ways, int shape, double samples, double left_ms)
+/* Is there a way to the same layout with as many samples and as little left? */
+static bool is_beaten(const struct ways *ways, int layout, double samples, double left_ms)
 {
     if (ways->list == NULL) return false;
-    for (int i = ways->first[shape]; i != NOTHING; i = ways->list[i].next)
+    for (int i = ways->first[layout]; i != NOTHING; i = ways->list[i].next)
         if (ways->list[i].samples >= samples && ways->list[i].left_ms <= left_ms) return true;
     return false;
 }
 
 static int keep(struct ways *ways, struct way way, struct tm_error *e)
 {
-    if (is_beaten(ways, way.shape, way.samples, way.left_ms)) return 0;
-    for (int *link = &ways->first[way.shape]; *link != NOTHING;) {
+    if (is_beaten(ways, way.layout, way.samples, way.left_ms)) return 0;
+    for (int *link = &ways->first[way.layout]; *link != NOTHING;) {
         assert(ways->list != NULL);
         struct way *other = &ways->list[*link];
         if (other->samples <= way.samples && other->left_ms >= way.left_ms)
@@ -74,8 +74,8 @@ static int keep(struct ways *ways, struct way way, struct tm_error *e)
     int rc = tm_grow((void **)&ways->list, &ways->capacity, ways->count + 1, sizeof *ways->list, WAYS_MAX);
     if (rc == -TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "too many ways to lay the job out; simulate less time");
     if (rc != 0) return tm_error_nomem(e);
-    way.next = ways->first[way.shape];
-    ways->first[way.shape] = (int)ways->count;
+    way.next = ways->first[way.layout];
+    ways->first[way.layout] = (int)ways->count;
     ways->list[ways->count++] = way;
     return 0;
 }
@@ -89,8 +89,8 @@ static int rank_ways(struct search *search, size_t *count, struct tm_error *e)
     if (tm_grow((void **)&search->ranked, &search->ranked_capacity, now->count, sizeof *search->ranked, WAYS_MAX) != 0)
         return tm_error_nomem(e);
     *count = 0;
-    for (size_t shape = 0; shape < search->shapes->count; shape++) {
-        for (int i = now->first[shape]; i != NOTHING; i = now->list[i].next) {
+    for (size_t layout = 0; layout < search->layouts->count; layout++) {
+        for (int i = now->first[layout]; i != NOTHING; i = now->list[i].next) {
             size_t place = (*count)++;
             for (; place > 0 && now->list[search->ranked[place - 1]].samples < now->list[i].samples; place--)
                 search->ranked[place] = search->ranked[place - 1];
@@ -104,20 +104,20 @@ static int rank_ways(struct search *search, size_t *count, struct tm_error *e)
 static struct way led_to(const struct search *search, struct way way, int to, double cost_ms, double duration_s)
 {
     double work_s = duration_s - cost_ms / 1000;
-    way.shape = to;
+    way.layout = to;
     way.left_ms = work_s < 0 ? -work_s * 1000 : 0;
-    if (work_s > 0) way.samples += search->shapes->list[to].samples_per_s * work_s;
+    if (work_s > 0) way.samples += search->layouts->list[to].samples_per_s * work_s;
     return way;
 }
 
 static int follow(struct search *search, const struct way *way, const struct tm_ahead *step, struct tm_error *e)
 {
-    for (int to = 0; to < (int)search->shapes->count; to++) {
-        if (search->shapes->list[to].nodes > step->after) continue;
-        double least_ms = tm_migrations_least_ms(search->migrations, way->shape, step->lost, to);
+    for (int to = 0; to < (int)search->layouts->count; to++) {
+        if (search->layouts->list[to].instances > step->after) continue;
+        double least_ms = tm_migrations_least_ms(search->migrations, way->layout, step->lost, to);
         struct way at_best = led_to(search, *way, to, least_ms, step->duration_s);
         if (is_beaten(&search->next, to, at_best.samples, at_best.left_ms)) continue;
-        double cost_ms = tm_migrations_ms(search->migrations, step->before, way->shape, step->lost, to);
+        double cost_ms = tm_migrations_ms(search->migrations, step->before, way->layout, step->lost, to);
         if (isnan(cost_ms)) return tm_error_nomem(e);
         if (way->left_ms > 0)
             cost_ms = cost_ms > 0 ? cost_ms + tm_migrations_restart_ms(search->migrations, to) : way->left_ms;
@@ -131,14 +131,14 @@ static int follow(struct search *search, const struct way *way, const struct tm_
 static int note_places(struct search *search, struct tm_error *e)
 {
     struct ways *next = &search->next;
-    for (size_t shape = 0; shape < search->shapes->count; shape++) {
-        for (int i = next->first[shape]; i != NOTHING; i = next->list[i].next) {
+    for (size_t layout = 0; layout < search->layouts->count; layout++) {
+        for (int i = next->first[layout]; i != NOTHING; i = next->list[i].next) {
             int rc = tm_grow((void **)&search->places, &search->place_capacity, search->place_count + 1,
                              sizeof *search->places, PLACES_MAX);
             if (rc == -TM_ELIMIT)
                 return tm_error_set(e, TM_ELIMIT, "too many ways to lay the job out; simulate less time");
             if (rc != 0) return tm_error_nomem(e);
-            search->places[search->place_count] = (struct place){(int)shape, next->list[i].before};
+            search->places[search->place_count] = (struct place){(int)layout, next->list[i].before};
             next->list[i].before = (int)search->place_count++;
         }
     }
@@ -149,10 +149,10 @@ static int advance(struct search *search, const struct tm_ahead *step, struct tm
 {
     size_t count;
     int rc = rank_ways(search, &count, e);
-    clear(&search->next, search->shapes->count);
+    clear(&search->next, search->layouts->count);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         const struct way *way = &search->now.list[search->ranked[i]];
-        if (search->shapes->list[way->shape].nodes <= step->before) rc = follow(search, way, step, e);
+        if (search->layouts->list[way->layout].instances <= step->before) rc = follow(search, way, step, e);
     }
     if (rc == 0) rc = note_places(search, e);
     struct ways swap = search->now;
@@ -166,28 +166,28 @@ static int advance(struct search *search, const struct tm_ahead *step, struct tm
 static void walk_back(const struct search *search, size_t count, int *path, double *samples)
 {
     const struct way *best = NULL;
-    for (size_t shape = 0; shape < search->shapes->count; shape++) {
-        for (int i = search->now.first[shape]; i != NOTHING; i = search->now.list[i].next)
+    for (size_t layout = 0; layout < search->layouts->count; layout++) {
+        for (int i = search->now.first[layout]; i != NOTHING; i = search->now.list[i].next)
             if (best == NULL || search->now.list[i].samples > best->samples) best = &search->now.list[i];
     }
     assert(best != NULL);
     if (samples != NULL) *samples = best->samples;
     int place = best->before;
     for (size_t i = count; i-- > 0; place = search->places[place].before)
-        path[i] = search->places[place].shape;
+        path[i] = search->places[place].layout;
 }
 
-int tm_best_path(const struct tm_shapes *shapes, struct tm_migrations *migrations, struct tm_standing start,
+int tm_best_path(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_standing start,
                  const struct tm_ahead *steps, size_t count, int *path, double *samples, struct tm_error *e)
 {
     assert(count > 0);
-    struct search search = {.shapes = shapes, .migrations = migrations};
-    search.now.first = tm_calloc(shapes->count, sizeof(int));
-    search.next.first = tm_calloc(shapes->count, sizeof(int));
+    struct search search = {.layouts = layouts, .migrations = migrations};
+    search.now.first = tm_calloc(layouts->count, sizeof(int));
+    search.next.first = tm_calloc(layouts->count, sizeof(int));
     int rc = search.now.first == NULL || search.next.first == NULL ? tm_error_nomem(e) : 0;
     if (rc == 0) {
-        clear(&search.now, shapes->count);
-        rc = keep(&search.now, (struct way){0, start.migrating_ms, start.shape, NOTHING, NOTHING}, e);
+        clear(&search.now, layouts->count);
+        rc = keep(&search.now, (struct way){0, start.migrating_ms, start.layout, NOTHING, NOTHING}, e);
     }
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = advance(&search, &steps[i], e);

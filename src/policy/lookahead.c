@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* States are numbered 2 x shape for running, 2 x shape + 1 for still migrating. */
+/* States are numbered 2 x layout for running, 2 x layout + 1 for still migrating. */
 struct state {
     double samples;
     double left_ms; /* of the migration; 0 when running */
@@ -14,32 +14,32 @@ struct state {
 };
 
 struct tm_lookahead {
-    const struct tm_shapes *shapes;
+    const struct tm_layouts *layouts;
     struct tm_migrations *migrations;
-    struct state *now; /* [2 x shapes] */
+    struct state *now; /* [2 x layouts] */
     struct state *next;
-    int *came_from; /* [steps][2 x shapes]: the state before */
+    int *came_from; /* [steps][2 x layouts]: the state before */
     size_t came_from_capacity;
-    int *ranked;        /* [2 x shapes]: scratch */
-    double *restart_ms; /* [shapes]: one more restart while migrating */
+    int *ranked;        /* [2 x layouts]: scratch */
+    double *restart_ms; /* [layouts]: one more restart while migrating */
 };
 
-int tm_lookahead_create(const struct tm_shapes *shapes, struct tm_migrations *migrations, struct tm_lookahead **out,
+int tm_lookahead_create(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_lookahead **out,
                         struct tm_error *e)
 {
     struct tm_lookahead *l = tm_calloc(1, sizeof *l);
     if (l == NULL) return tm_error_nomem(e);
-    l->shapes = shapes;
+    l->layouts = layouts;
     l->migrations = migrations;
-    l->now = tm_calloc(2 * shapes->count, sizeof *l->now);
-    l->next = tm_calloc(2 * shapes->count, sizeof *l->next);
-    l->ranked = tm_calloc(2 * shapes->count, sizeof *l->ranked);
-    l->restart_ms = tm_calloc(shapes->count, sizeof *l->restart_ms);
+    l->now = tm_calloc(2 * layouts->count, sizeof *l->now);
+    l->next = tm_calloc(2 * layouts->count, sizeof *l->next);
+    l->ranked = tm_calloc(2 * layouts->count, sizeof *l->ranked);
+    l->restart_ms = tm_calloc(layouts->count, sizeof *l->restart_ms);
     if (l->now == NULL || l->next == NULL || l->ranked == NULL || l->restart_ms == NULL) {
         tm_lookahead_destroy(l);
         return tm_error_nomem(e);
     }
-    for (size_t i = 0; i < shapes->count; i++)
+    for (size_t i = 0; i < layouts->count; i++)
         l->restart_ms[i] = tm_migrations_restart_ms(migrations, (int)i);
     *out = l;
     return 0;
@@ -63,7 +63,7 @@ static bool better(const struct tm_lookahead *l, const struct state *there, cons
     if (!there->reached || candidate->samples > there->samples) return true;
     if (candidate->samples < there->samples) return false;
     if (candidate->left_ms != there->left_ms) return candidate->left_ms < there->left_ms;
-    return l->shapes->list[from / 2].stages < l->shapes->list[*there_from / 2].stages;
+    return l->layouts->list[from / 2].stages < l->layouts->list[*there_from / 2].stages;
 }
 
 static void consider(struct tm_lookahead *l, int *came_from, int from, int to, double cost_ms, double duration_s)
@@ -72,7 +72,7 @@ static void consider(struct tm_lookahead *l, int *came_from, int from, int to, d
     double work_s = duration_s - cost_ms / 1000;
     int state = 2 * to;
     if (work_s >= 0) {
-        candidate.samples += l->shapes->list[to].samples_per_s * work_s;
+        candidate.samples += l->layouts->list[to].samples_per_s * work_s;
         candidate.left_ms = 0;
     } else {
         candidate.left_ms = -work_s * 1000;
@@ -84,18 +84,18 @@ static void consider(struct tm_lookahead *l, int *came_from, int from, int to, d
     came_from[state] = from;
 }
 
-/* Shapes that fit `nodes`; the pause only where nothing else does. */
-static bool fits(const struct tm_shapes *shapes, int shape, int nodes)
+/* Layouts that fit `instances`; the pause only where nothing else does. */
+static bool fits(const struct tm_layouts *layouts, int layout, int instances)
 {
-    if (shape == TM_SHAPE_PAUSE) return nodes < shapes->stages_min || shapes->count == 1;
-    return shapes->list[shape].nodes <= nodes;
+    if (layout == TM_LAYOUT_PAUSE) return instances < layouts->stages_min || layouts->count == 1;
+    return layouts->list[layout].instances <= instances;
 }
 
 /* States that are reached, the richest first: what they lead to rules out most of what the others could. */
 static int rank_states(struct tm_lookahead *l)
 {
     int count = 0;
-    for (int state = 0; state < 2 * (int)l->shapes->count; state++) {
+    for (int state = 0; state < 2 * (int)l->layouts->count; state++) {
         if (!l->now[state].reached) continue;
         int place = count++;
         for (; place > 0 && l->now[l->ranked[place - 1]].samples < l->now[state].samples; place--)
@@ -112,19 +112,19 @@ static bool is_beaten(const struct tm_lookahead *l, int from, int to, const stru
     if (!there->reached) return false;
     double work_s = step->duration_s - tm_migrations_least_ms(l->migrations, from / 2, step->lost, to) / 1000;
     if (work_s < 0) return false;
-    return l->now[from].samples + l->shapes->list[to].samples_per_s * work_s < there->samples;
+    return l->now[from].samples + l->layouts->list[to].samples_per_s * work_s < there->samples;
 }
 
 static int advance(struct tm_lookahead *l, const struct tm_ahead *step, int *came_from, struct tm_error *e)
 {
-    int count = (int)l->shapes->count, reached = rank_states(l);
-    memset(l->next, 0, 2 * l->shapes->count * sizeof *l->next);
+    int count = (int)l->layouts->count, reached = rank_states(l);
+    memset(l->next, 0, 2 * l->layouts->count * sizeof *l->next);
     for (int i = 0; i < reached; i++) {
-        int from = l->ranked[i], shape = from / 2;
-        if (l->shapes->list[shape].nodes > step->before) continue;
+        int from = l->ranked[i], layout = from / 2;
+        if (l->layouts->list[layout].instances > step->before) continue;
         for (int to = 0; to < count; to++) {
-            if (!fits(l->shapes, to, step->after) || is_beaten(l, from, to, step)) continue;
-            double cost_ms = tm_migrations_ms(l->migrations, step->before, shape, step->lost, to);
+            if (!fits(l->layouts, to, step->after) || is_beaten(l, from, to, step)) continue;
+            double cost_ms = tm_migrations_ms(l->migrations, step->before, layout, step->lost, to);
             if (isnan(cost_ms)) return tm_error_nomem(e);
             if (l->now[from].left_ms > 0) cost_ms = cost_ms > 0 ? cost_ms + l->restart_ms[to] : l->now[from].left_ms;
             consider(l, came_from, from, to, cost_ms, step->duration_s);
@@ -138,15 +138,15 @@ static int advance(struct tm_lookahead *l, const struct tm_ahead *step, int *cam
 
 static void start_at(struct tm_lookahead *l, struct tm_standing start)
 {
-    memset(l->now, 0, 2 * l->shapes->count * sizeof *l->now);
-    int state = 2 * start.shape + (start.migrating_ms > 0);
+    memset(l->now, 0, 2 * l->layouts->count * sizeof *l->now);
+    int state = 2 * start.layout + (start.migrating_ms > 0);
     l->now[state] = (struct state){.reached = true, .left_ms = start.migrating_ms};
 }
 
 static int best_state(const struct tm_lookahead *l)
 {
     int best = -1;
-    for (int i = 0; i < 2 * (int)l->shapes->count; i++)
+    for (int i = 0; i < 2 * (int)l->layouts->count; i++)
         if (l->now[i].reached && (best < 0 || l->now[i].samples > l->now[best].samples)) best = i;
     return best;
 }
@@ -155,7 +155,7 @@ int tm_lookahead_solve(struct tm_lookahead *l, struct tm_standing start, const s
                        int *path, double *samples, struct tm_error *e)
 {
     assert(count > 0);
-    size_t states = 2 * l->shapes->count;
+    size_t states = 2 * l->layouts->count;
     int rc = tm_grow((void **)&l->came_from, &l->came_from_capacity, count * states, sizeof *l->came_from,
                      TM_LOOKAHEAD_STEPS_MAX * (size_t)256);
     if (rc == -TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "a look-ahead of %zu steps is too long", count);

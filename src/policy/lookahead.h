@@ -1,8 +1,8 @@
-/* Look-ahead: the best sequence of shapes for a given sequence of fleets (Parcae's optimizer).
+/* Look-ahead: the best sequence of layouts for a given sequence of fleets (Parcae's optimizer).
  *
  * Over the steps to come it maximises the sum of throughput x (duration - expected pause), where the pause comes from
  * the migration table. A migration that is longer than its step carries over; one more change while it runs pays a
- * second restart. O(steps x shapes^2). */
+ * second restart. O(steps x layouts^2). */
 #ifndef TM_POLICY_LOOKAHEAD_H
 #define TM_POLICY_LOOKAHEAD_H
 
@@ -20,17 +20,17 @@ struct tm_ahead {
 
 struct tm_lookahead; /* scratch memory, reused from call to call; holds no state that changes an answer */
 
-int tm_lookahead_create(const struct tm_shapes *shapes, struct tm_migrations *migrations, struct tm_lookahead **out,
+int tm_lookahead_create(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_lookahead **out,
                         struct tm_error *e);
 void tm_lookahead_destroy(struct tm_lookahead *lookahead);
 
-/* Where the job stands: its shape, and what is left of a migration under way (0: none). */
+/* Where the job stands: its layout, and what is left of a migration under way (0: none). */
 struct tm_standing {
-    int shape;
+    int layout;
     double migrating_ms;
 };
 
-/* The best shape for each step to path[0..count-1] (NULL: not wanted; path[0] is the decision), the samples it is
+/* The best layout for each step to path[0..count-1] (NULL: not wanted; path[0] is the decision), the samples it is
  * expected to yield to *samples (NULL: not wanted). */
 int tm_lookahead_solve(struct tm_lookahead *lookahead, struct tm_standing start, const struct tm_ahead *steps,
                        size_t count, int *path, double *samples, struct tm_error *e);

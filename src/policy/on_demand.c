@@ -26,32 +26,32 @@ static double spot_to_come(const struct tm_view *view)
 }
 
 /* The fewest on-demand instances with which the fleet reaches a rate; all that fit if none does. */
-static int fewest_for(const struct tm_shapes *shapes, double spot, double samples_per_s)
+static int fewest_for(const struct tm_layouts *layouts, double spot, double samples_per_s)
 {
-    int most = shapes->nodes_max;
+    int most = layouts->instances_max;
     for (int more = 0; more < most; more++) {
-        int nodes = (int)spot + more < most ? (int)spot + more : most;
-        if (shapes->list[shapes->best[nodes]].samples_per_s >= samples_per_s) return more;
+        int instances = (int)spot + more < most ? (int)spot + more : most;
+        if (layouts->list[layouts->best[instances]].samples_per_s >= samples_per_s) return more;
     }
     return most;
 }
 
-int tm_policy__on_demand_needed(const struct tm_shapes *shapes, const struct tm_view *view)
+int tm_policy__on_demand_needed(const struct tm_layouts *layouts, const struct tm_view *view)
 {
     if (view->samples_left <= 0) return 0;
-    double full = shapes->list[shapes->best[shapes->nodes_max]].samples_per_s * (1 - safety);
+    double full = layouts->list[layouts->best[layouts->instances_max]].samples_per_s * (1 - safety);
     double left_s = view->seconds_left - view->start_s - view->interval_s;
     double slack_s = left_s - view->interval_s - (full > 0 ? view->samples_left / full : 0);
     double most_s = view->seconds_left - (view->on_demand > 0 ? 0 : view->start_s);
-    bool hopeless = view->samples_left > shapes->list[shapes->best[shapes->nodes_max]].samples_per_s * most_s;
+    bool hopeless = view->samples_left > layouts->list[layouts->best[layouts->instances_max]].samples_per_s * most_s;
     if (hopeless) return 0; /* late in any case: spend no more than it takes */
-    if (slack_s <= 0) return shapes->nodes_max;
+    if (slack_s <= 0) return layouts->instances_max;
     double needed = view->samples_left / left_s, spot = spot_to_come(view);
     bool much = slack_s > much_slack * left_s, little = slack_s < little_slack * left_s;
     double efficiency = isnan(view->efficiency) ? usual_efficiency : fmin(1, fmax(0.5, view->efficiency));
     int have = view->on_demand + view->ordered;
-    int want = much ? 0 : fewest_for(shapes, spot, little ? needed * (1 + margin) / efficiency : needed);
+    int want = much ? 0 : fewest_for(layouts, spot, little ? needed * (1 + margin) / efficiency : needed);
     if (want >= have) return want;
-    int keep = much ? 0 : fewest_for(shapes, spot, needed * (1 + give_back) / efficiency);
+    int keep = much ? 0 : fewest_for(layouts, spot, needed * (1 + give_back) / efficiency);
     return keep < have ? keep : have;
 }

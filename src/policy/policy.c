@@ -72,19 +72,19 @@ const struct tm_policy_info *tm_policy_find(const char *name)
     return NULL;
 }
 
-int tm_policy_create(const struct tm_policy_info *info, const struct tm_shapes *shapes,
+int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts *layouts,
                      struct tm_migrations *migrations, const struct tm_cost *cost, struct tm_policy **out,
                      struct tm_error *e)
 {
     struct tm_policy *policy = tm_calloc(1, sizeof *policy);
     if (policy == NULL) return tm_error_nomem(e);
     policy->info = info;
-    policy->shapes = shapes;
+    policy->layouts = layouts;
     policy->migrations = migrations;
     policy->cost = cost;
-    int rc = tm_lookahead_create(shapes, migrations, &policy->lookahead, e);
-    policy->candidates = tm_calloc(shapes->count, sizeof *policy->candidates);
-    policy->ranked = tm_calloc(shapes->count, sizeof *policy->ranked);
+    int rc = tm_lookahead_create(layouts, migrations, &policy->lookahead, e);
+    policy->candidates = tm_calloc(layouts->count, sizeof *policy->candidates);
+    policy->ranked = tm_calloc(layouts->count, sizeof *policy->ranked);
     if (rc == 0 && (policy->candidates == NULL || policy->ranked == NULL)) rc = tm_error_nomem(e);
     if (rc != 0)
         tm_policy_destroy(policy);
@@ -111,29 +111,29 @@ void tm_policy_set_breadth(struct tm_policy *policy, enum tm_breadth breadth)
 int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
 {
     struct tm_decision decision = {
-        .shape = view->standing.shape, .change = TM_CHANGE_MIGRATE, .pace = 1, .on_demand = view->on_demand};
+        .layout = view->standing.layout, .change = TM_CHANGE_MIGRATE, .pace = 1, .on_demand = view->on_demand};
     int rc = policy->info->decide(policy, view, &decision, e);
     if (rc == 0) *out = decision;
     return rc;
 }
 
-int tm_policy_realise(const struct tm_shapes *shapes, int shape, int nodes)
+int tm_policy_realise(const struct tm_layouts *layouts, int layout, int instances)
 {
-    const struct tm_shape *wanted = &shapes->list[shape];
-    if (wanted->nodes <= nodes) return shape;
-    int pipelines = nodes / wanted->stages;
-    return pipelines > 0 ? tm_shapes_find(shapes, pipelines, wanted->stages) : tm_shapes_find(shapes, 1, nodes);
+    const struct tm_layout *wanted = &layouts->list[layout];
+    if (wanted->instances <= instances) return layout;
+    int pipelines = instances / wanted->stages;
+    return pipelines > 0 ? tm_layouts_find(layouts, pipelines, wanted->stages) : tm_layouts_find(layouts, 1, instances);
 }
 
-void tm_policy_ahead_of_path(const struct tm_shapes *shapes, double interval_s, const int *path, size_t count,
+void tm_policy_ahead_of_path(const struct tm_layouts *layouts, double interval_s, const int *path, size_t count,
                              int before, struct tm_ahead *out)
 {
-    int floor = shapes->stages_min, least = path[0];
+    int floor = layouts->stages_min, least = path[0];
     for (size_t i = 1; i < count; i++)
         if (path[i] < least) least = path[i];
     for (size_t i = 0; i < count; i++) {
         int after = least < floor ? floor : path[i]; /* Parcae never plans for less than its smallest layout */
-        if (after > shapes->nodes_max) after = shapes->nodes_max;
+        if (after > layouts->instances_max) after = layouts->instances_max;
         out[i] = (struct tm_ahead){interval_s, before, before > after ? before - after : 0, after};
         before = after;
     }

@@ -41,7 +41,7 @@ struct tm_view {
     double efficiency; /* samples so far over what the fastest layouts would have made; NaN: none so far */
 };
 
-/* How the next shape is reached. */
+/* How the next layout is reached. */
 enum tm_change {
     TM_CHANGE_MIGRATE,  /* state moves between instances; the migration table says what it costs */
     TM_CHANGE_ROLLBACK, /* everybody restarts from the newest checkpoint */
@@ -50,14 +50,14 @@ enum tm_change {
 };
 
 struct tm_decision {
-    int shape;
+    int layout;
     enum tm_change change;
-    double pace;     /* share of the shape's throughput that is reached: redundancy and checkpoints cost some */
+    double pace;     /* share of the layout's throughput that is reached: redundancy and checkpoints cost some */
     double pause_ms; /* TM_CHANGE_TIMED */
     int on_demand;   /* on-demand instances wanted: more are ordered, fewer given back */
 };
 
-struct tm_policy; /* one for a job: borrows its shapes and migrations, owns scratch */
+struct tm_policy; /* one for a job: borrows its layouts and migrations, owns scratch */
 
 struct tm_policy_info {
     const char *name;
@@ -75,25 +75,25 @@ struct tm_policy_info {
 extern const struct tm_policy_info tm_policies[]; /* ends with name NULL */
 const struct tm_policy_info *tm_policy_find(const char *name);
 
-int tm_policy_create(const struct tm_policy_info *info, const struct tm_shapes *shapes,
+int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts *layouts,
                      struct tm_migrations *migrations, const struct tm_cost *cost, struct tm_policy **out,
                      struct tm_error *e);
 void tm_policy_destroy(struct tm_policy *policy);
 
-/* The decision for a view. The shape fits view->after if the policy may know it; else the caller must make it fit
+/* The decision for a view. The layout fits view->after if the policy may know it; else the caller must make it fit
  * (tm_policy_realise). */
 int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 
-/* How many shapes ours looks at. By default all of up to 256, and of more only those near the best. */
+/* How many layouts ours looks at. By default all of up to 256, and of more only those near the best. */
 enum tm_breadth { TM_BREADTH_DEFAULT, TM_BREADTH_ALL, TM_BREADTH_LIKELY };
 void tm_policy_set_breadth(struct tm_policy *policy, enum tm_breadth breadth);
 
 /* A path of counts (a forecast's points) as steps of whole intervals, for those who know the past. */
-void tm_policy_ahead_of_path(const struct tm_shapes *shapes, double interval_s, const int *path, size_t count,
+void tm_policy_ahead_of_path(const struct tm_layouts *layouts, double interval_s, const int *path, size_t count,
                              int before, struct tm_ahead *out);
 
-/* What becomes of a shape when there are fewer instances than it needs: as many whole pipelines as there are, else one
+/* What becomes of a layout when there are fewer instances than it needs: as many whole pipelines as there are, else one
  * pipeline over all, else the pause. */
-int tm_policy_realise(const struct tm_shapes *shapes, int shape, int nodes);
+int tm_policy_realise(const struct tm_layouts *layouts, int layout, int instances);
 
 #endif

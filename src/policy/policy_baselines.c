@@ -4,7 +4,7 @@
 int tm_policy__ideal(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
 {
     (void)e;
-    out->shape = policy->shapes->best[view->after];
+    out->layout = policy->layouts->best[view->after];
     out->change = TM_CHANGE_FREE;
     return 0;
 }
@@ -14,7 +14,7 @@ int tm_policy__reactive(struct tm_policy *policy, const struct tm_view *view, st
 {
     (void)e;
     if (!view->event) return 0;
-    out->shape = policy->shapes->best[view->after];
+    out->layout = policy->layouts->best[view->after];
     out->change = TM_CHANGE_ROLLBACK;
     return 0;
 }
@@ -22,7 +22,7 @@ int tm_policy__reactive(struct tm_policy *policy, const struct tm_view *view, st
 int tm_policy__fixed(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
 {
     (void)e;
-    if (view->event) out->shape = policy->shapes->best[view->after];
+    if (view->event) out->layout = policy->layouts->best[view->after];
     return 0;
 }
 
@@ -33,11 +33,11 @@ int tm_policy__checkpoint(struct tm_policy *policy, const struct tm_view *view, 
 {
     (void)e;
     if (view->event) {
-        out->shape = policy->shapes->best[view->after];
+        out->layout = policy->layouts->best[view->after];
         out->change = TM_CHANGE_ROLLBACK;
     }
     double every_ms = policy->cost->copy_interval_s * 1000;
-    double write_ms = tm_migrations_largest_ms(policy->migrations, policy->shapes->list[out->shape].stages);
+    double write_ms = tm_migrations_largest_ms(policy->migrations, policy->layouts->list[out->layout].stages);
     if (every_ms > 0) out->pace = every_ms / (every_ms + write_ms);
     return 0;
 }
@@ -49,22 +49,22 @@ int tm_policy__checkpoint(struct tm_policy *policy, const struct tm_view *view, 
 enum { LOCAL_MS = 20000, GLOBAL_MS = 30000, CREATE_MS = 45000 };
 
 /* The depth it trains with: the first of these that the model has been measured with. */
-static int fixed_depth(const struct tm_shapes *shapes)
+static int fixed_depth(const struct tm_layouts *layouts)
 {
     static const int depths[] = {12, 8, 6, 4, 2, 1};
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
-        for (int pipelines = shapes->nodes_max / depths[i]; pipelines > 0; pipelines--)
-            if (shapes->list[tm_shapes_find(shapes, pipelines, depths[i])].samples_per_s > 0) return depths[i];
-    return shapes->stages_min;
+        for (int pipelines = layouts->instances_max / depths[i]; pipelines > 0; pipelines--)
+            if (layouts->list[tm_layouts_find(layouts, pipelines, depths[i])].samples_per_s > 0) return depths[i];
+    return layouts->stages_min;
 }
 
-static int widest(const struct tm_shapes *shapes, int depth, int nodes)
+static int widest(const struct tm_layouts *layouts, int depth, int instances)
 {
-    for (int pipelines = nodes / depth; pipelines > 0; pipelines--) {
-        int shape = tm_shapes_find(shapes, pipelines, depth);
-        if (shapes->list[shape].samples_per_s > 0) return shape;
+    for (int pipelines = instances / depth; pipelines > 0; pipelines--) {
+        int layout = tm_layouts_find(layouts, pipelines, depth);
+        if (layouts->list[layout].samples_per_s > 0) return layout;
     }
-    return TM_SHAPE_PAUSE;
+    return TM_LAYOUT_PAUSE;
 }
 
 int tm_policy__redundant(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
@@ -73,11 +73,11 @@ int tm_policy__redundant(struct tm_policy *policy, const struct tm_view *view, s
     (void)e;
     out->change = TM_CHANGE_TIMED;
     if (!view->event) return 0;
-    int now = view->standing.shape;
-    out->shape = widest(policy->shapes, fixed_depth(policy->shapes), view->after);
+    int now = view->standing.layout;
+    out->layout = widest(policy->layouts, fixed_depth(policy->layouts), view->after);
     double neighbours = view->before > 1 ? (double)view->lost * (view->lost - 1) / (view->before - 1) : 0;
     double fatal = neighbours < 1 ? neighbours : 1; /* probability that two neighbours are among those lost */
-    if (out->shape != now)
+    if (out->layout != now)
         out->pause_ms = GLOBAL_MS + fatal * CREATE_MS;
     else if (view->lost > 0)
         out->pause_ms = LOCAL_MS + fatal * (GLOBAL_MS + CREATE_MS - LOCAL_MS);

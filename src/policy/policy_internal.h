@@ -4,16 +4,16 @@
 
 #include "policy/policy.h"
 
-/* A shape and the most it can be worth. */
+/* A layout and the most it can be worth. */
 struct tm_ranked {
-    int shape;
+    int layout;
     double pause_s; /* to get there */
     double bound;
 };
 
 struct tm_policy {
     const struct tm_policy_info *info;
-    const struct tm_shapes *shapes;
+    const struct tm_layouts *layouts;
     struct tm_migrations *migrations;
     const struct tm_cost *cost;
     struct tm_lookahead *lookahead;
@@ -21,8 +21,8 @@ struct tm_policy {
     size_t plan_count;
     size_t plan_capacity;
     size_t plan_next;
-    int *candidates;          /* [shapes]: scratch */
-    struct tm_ranked *ranked; /* [shapes]: scratch */
+    int *candidates;          /* [layouts]: scratch */
+    struct tm_ranked *ranked; /* [layouts]: scratch */
     enum tm_breadth breadth;
 };
 
@@ -42,6 +42,6 @@ int tm_policy__oracle(struct tm_policy *policy, const struct tm_view *view, stru
                       struct tm_error *e);
 
 /* How many on-demand instances the deadline needs now. */
-int tm_policy__on_demand_needed(const struct tm_shapes *shapes, const struct tm_view *view);
+int tm_policy__on_demand_needed(const struct tm_layouts *layouts, const struct tm_view *view);
 
 #endif

@@ -1,7 +1,7 @@
-/* Ours: what each shape is worth over what may come, not over one guess.
+/* Ours: what each layout is worth over what may come, not over one guess.
  *
  * The forecast says how the fleet may change in one interval: a distribution of losses and arrivals, most of it on "no
- * change". A shape is worth what it yields until the fleet changes next, at any of the intervals to come, plus, for
+ * change". A layout is worth what it yields until the fleet changes next, at any of the intervals to come, plus, for
  * each change that may be next, the best that can be made of the time that is left then, all pauses paid:
  *
  *     worth(y) = thr(y) (T - C(now -> y))                          the first interval
@@ -19,7 +19,7 @@
 enum {
     INTERVALS = 12,     /* K: answers hardly differ from 12 to 20 */
     JUMPS_EACH = 8,     /* kinds of losses, and of arrivals */
-    FEW_SHAPES = 256,   /* with more shapes than this, only the likely ones are tried */
+    FEW_LAYOUTS = 256,  /* with more layouts than this, only the likely ones are tried */
     NEAR_PIPELINES = 2, /* ... those with at most so many pipelines less than fit ... */
 };
 static const double likely_share = 0.75; /* ... and at least this share of the best throughput */
@@ -55,7 +55,7 @@ static double trust_in(const struct tm_view *view)
 }
 
 /* Losses first, then arrivals. Sizes of one kind become their mean. */
-static size_t list_jumps(const struct tm_view *view, int nodes_max, struct jump *jumps)
+static size_t list_jumps(const struct tm_view *view, int instances_max, struct jump *jumps)
 {
     double probability[2 * JUMPS_EACH] = {0}, sizes[2 * JUMPS_EACH] = {0};
     if (view->forecast == NULL) return 0;
@@ -76,54 +76,54 @@ static size_t list_jumps(const struct tm_view *view, int nodes_max, struct jump 
         if (kind < JUMPS_EACH)
             jump.lost = size < view->after ? size : view->after;
         else
-            jump.arrived = view->after + size < nodes_max ? size : nodes_max - view->after;
+            jump.arrived = view->after + size < instances_max ? size : instances_max - view->after;
         if (jump.lost + jump.arrived > 0) jumps[count++] = jump;
     }
     return count;
 }
 
-static void sort_by_speed(const struct tm_shapes *shapes, int *candidates, size_t count)
+static void sort_by_speed(const struct tm_layouts *layouts, int *candidates, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
-        int shape = candidates[i];
+        int layout = candidates[i];
         size_t place = i;
-        for (; place > 0 && shapes->list[candidates[place - 1]].samples_per_s < shapes->list[shape].samples_per_s;
+        for (; place > 0 && layouts->list[candidates[place - 1]].samples_per_s < layouts->list[layout].samples_per_s;
              place--)
             candidates[place] = candidates[place - 1];
-        candidates[place] = shape;
+        candidates[place] = layout;
     }
 }
 
-/* Adds shapes of a depth with `first` to `last` pipelines that reach a throughput. */
+/* Adds layouts of a depth with `first` to `last` pipelines that reach a throughput. */
 static size_t add_candidates(const struct tm_policy *policy, size_t count, int stages, int first, int last,
                              double least)
 {
     for (int pipelines = first > 1 ? first : 1; pipelines <= last; pipelines++) {
-        int shape = tm_shapes_find(policy->shapes, pipelines, stages);
-        if (shape != TM_SHAPE_PAUSE && policy->shapes->list[shape].samples_per_s > least)
-            policy->candidates[count++] = shape;
+        int layout = tm_layouts_find(policy->layouts, pipelines, stages);
+        if (layout != TM_LAYOUT_PAUSE && policy->layouts->list[layout].samples_per_s > least)
+            policy->candidates[count++] = layout;
     }
     return count;
 }
 
-/* Shapes worth trying on so many instances, the fastest first. Of a long list only those near the best: of each depth
+/* Layouts worth trying on so many instances, the fastest first. Of a long list only those near the best: of each depth
  * the widest that fit and, since more pipelines may be slower or never measured, the fastest and those near it. */
-static size_t list_candidates(const struct tm_policy *policy, int nodes)
+static size_t list_candidates(const struct tm_policy *policy, int instances)
 {
-    const struct tm_shapes *shapes = policy->shapes;
+    const struct tm_layouts *layouts = policy->layouts;
     size_t count = 0;
     bool few =
-        policy->breadth == TM_BREADTH_ALL || (policy->breadth == TM_BREADTH_DEFAULT && shapes->count <= FEW_SHAPES);
-    double least = few ? 0 : likely_share * shapes->list[shapes->best[nodes]].samples_per_s;
-    for (int stages = shapes->stages_min; stages <= shapes->stages_max; stages++) {
-        int most = nodes / stages, widest = tm_shapes_find(shapes, most, stages);
-        if (widest == TM_SHAPE_PAUSE) continue;
-        int fastest = shapes->list[shapes->fastest[widest]].pipelines, wide = most - NEAR_PIPELINES;
+        policy->breadth == TM_BREADTH_ALL || (policy->breadth == TM_BREADTH_DEFAULT && layouts->count <= FEW_LAYOUTS);
+    double least = few ? 0 : likely_share * layouts->list[layouts->best[instances]].samples_per_s;
+    for (int stages = layouts->stages_min; stages <= layouts->stages_max; stages++) {
+        int most = instances / stages, widest = tm_layouts_find(layouts, most, stages);
+        if (widest == TM_LAYOUT_PAUSE) continue;
+        int fastest = layouts->list[layouts->fastest[widest]].pipelines, wide = most - NEAR_PIPELINES;
         if (few) wide = 1;
         if (fastest < wide) count = add_candidates(policy, count, stages, fastest - NEAR_PIPELINES, fastest, least);
         count = add_candidates(policy, count, stages, wide, most, least);
     }
-    sort_by_speed(shapes, policy->candidates, count);
+    sort_by_speed(layouts, policy->candidates, count);
     return count;
 }
 
@@ -136,19 +136,19 @@ static bool may_improve(double speed, double least_s, double interval_s, const d
 }
 
 /* best[k]: the most that can be made of the time left after interval k, once the jump has come. */
-static int best_after_jump(struct tm_policy *policy, int nodes, int shape, const struct jump *jump, double interval_s,
-                           double best[INTERVALS + 1], struct tm_error *e)
+static int best_after_jump(struct tm_policy *policy, int instances, int layout, const struct jump *jump,
+                           double interval_s, double best[INTERVALS + 1], struct tm_error *e)
 {
-    const struct tm_shapes *shapes = policy->shapes;
+    const struct tm_layouts *layouts = policy->layouts;
     for (int k = 0; k <= INTERVALS; k++)
         best[k] = 0;
-    size_t count = list_candidates(policy, nodes - jump->lost + jump->arrived);
+    size_t count = list_candidates(policy, instances - jump->lost + jump->arrived);
     for (size_t i = 0; i < count; i++) {
         int to = policy->candidates[i];
-        double speed = shapes->list[to].samples_per_s;
-        double least_s = tm_migrations_least_ms(policy->migrations, shape, jump->lost, to) / 1000;
+        double speed = layouts->list[to].samples_per_s;
+        double least_s = tm_migrations_least_ms(policy->migrations, layout, jump->lost, to) / 1000;
         if (!may_improve(speed, least_s, interval_s, best)) continue;
-        double ms = tm_migrations_ms(policy->migrations, nodes, shape, jump->lost, to);
+        double ms = tm_migrations_ms(policy->migrations, instances, layout, jump->lost, to);
         if (isnan(ms)) return tm_error_nomem(e);
         for (int k = 0; k <= INTERVALS; k++) {
             double samples = speed * (interval_s * (INTERVALS - k) - ms / 1000);
@@ -158,7 +158,7 @@ static int best_after_jump(struct tm_policy *policy, int nodes, int shape, const
     return 0;
 }
 
-/* What the next interval's jumps do to all shapes alike. */
+/* What the next interval's jumps do to all layouts alike. */
 struct outlook {
     const struct jump *jumps;
     size_t count;
@@ -168,12 +168,12 @@ struct outlook {
     double free_after[INTERVALS + 1]; /* the most that they leave after interval k, every move then free */
 };
 
-/* What the jump takes from what no shape can exceed, once the best of its moves are known. */
+/* What the jump takes from what no layout can exceed, once the best of its moves are known. */
 static double taken_by(const struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook,
                        const struct jump *jump, const double best[INTERVALS + 1])
 {
-    const struct tm_shapes *shapes = policy->shapes;
-    double free_speed = shapes->list[shapes->best[view->after - jump->lost + jump->arrived]].samples_per_s, taken = 0;
+    const struct tm_layouts *layouts = policy->layouts;
+    double free_speed = layouts->list[layouts->best[view->after - jump->lost + jump->arrived]].samples_per_s, taken = 0;
     for (int k = 1; k < INTERVALS; k++)
         taken += outlook->unchanged[k] * (free_speed * view->interval_s * (INTERVALS - k) - best[k]);
     return taken * jump->probability;
@@ -184,13 +184,13 @@ static double taken_by(const struct tm_policy *policy, const struct tm_view *vie
 static int worth_of(struct tm_policy *policy, const struct tm_view *view, const struct tm_ranked *ranked, double hope,
                     const struct outlook *outlook, double *out, struct tm_error *e)
 {
-    double speed = policy->shapes->list[ranked->shape].samples_per_s, interval_s = view->interval_s;
+    double speed = policy->layouts->list[ranked->layout].samples_per_s, interval_s = view->interval_s;
     double bound = ranked->bound, after[INTERVALS + 1] = {0}, best[2 * JUMPS_EACH][INTERVALS + 1];
     *out = -INFINITY;
     for (size_t i = 0; i < outlook->count; i++) {
         size_t j = (outlook->arrivals + i) % outlook->count; /* arrivals are cheap to look at, then small losses */
         const struct jump *jump = &outlook->jumps[j];
-        int rc = best_after_jump(policy, view->after, ranked->shape, jump, interval_s, best[j], e);
+        int rc = best_after_jump(policy, view->after, ranked->layout, jump, interval_s, best[j], e);
         if (rc != 0) return rc;
         bound -= taken_by(policy, view, outlook, jump, best[j]);
         if (bound + fabs(bound) * 1e-9 < hope) return 0;
@@ -205,16 +205,16 @@ static int worth_of(struct tm_policy *policy, const struct tm_view *view, const 
     return 0;
 }
 
-/* What going to a shape now costs; NaN: no memory. */
-static double pause_s_to(struct tm_policy *policy, const struct tm_view *view, int shape)
+/* What going to a layout now costs; NaN: no memory. */
+static double pause_s_to(struct tm_policy *policy, const struct tm_view *view, int layout)
 {
     double left_ms = view->standing.migrating_ms;
-    double ms = tm_migrations_ms(policy->migrations, view->before, view->standing.shape, view->lost, shape);
+    double ms = tm_migrations_ms(policy->migrations, view->before, view->standing.layout, view->lost, layout);
     if (isnan(ms) || left_ms <= 0) return ms / 1000;
-    return (ms > 0 ? ms + tm_migrations_restart_ms(policy->migrations, shape) : left_ms) / 1000;
+    return (ms > 0 ? ms + tm_migrations_restart_ms(policy->migrations, layout) : left_ms) / 1000;
 }
 
-/* What no shape can exceed: as worth_of, with every move after a jump free. */
+/* What no layout can exceed: as worth_of, with every move after a jump free. */
 static double bound_of(double speed, double pause_s, double interval_s, const struct outlook *outlook)
 {
     double bound = -speed * pause_s;
@@ -225,10 +225,10 @@ static double bound_of(double speed, double pause_s, double interval_s, const st
 
 static void look_out(const struct tm_policy *policy, const struct tm_view *view, struct outlook *outlook)
 {
-    const struct tm_shapes *shapes = policy->shapes;
+    const struct tm_layouts *layouts = policy->layouts;
     for (size_t j = 0; j < outlook->count; j++) {
         const struct jump *jump = &outlook->jumps[j];
-        double speed = shapes->list[shapes->best[view->after - jump->lost + jump->arrived]].samples_per_s;
+        double speed = layouts->list[layouts->best[view->after - jump->lost + jump->arrived]].samples_per_s;
         outlook->changing += jump->probability;
         outlook->arrivals += jump->lost > 0;
         for (int k = 0; k <= INTERVALS; k++)
@@ -239,12 +239,12 @@ static void look_out(const struct tm_policy *policy, const struct tm_view *view,
         outlook->unchanged[k] = outlook->unchanged[k - 1] * (1 - outlook->changing);
 }
 
-static int rank(struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook, int shape,
+static int rank(struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook, int layout,
                 struct tm_ranked *out, struct tm_error *e)
 {
-    double pause_s = pause_s_to(policy, view, shape), speed = policy->shapes->list[shape].samples_per_s;
+    double pause_s = pause_s_to(policy, view, layout), speed = policy->layouts->list[layout].samples_per_s;
     if (isnan(pause_s)) return tm_error_nomem(e);
-    *out = (struct tm_ranked){shape, pause_s, bound_of(speed, pause_s, view->interval_s, outlook)};
+    *out = (struct tm_ranked){layout, pause_s, bound_of(speed, pause_s, view->interval_s, outlook)};
     return 0;
 }
 
@@ -270,13 +270,13 @@ static int rank_candidates(struct tm_policy *policy, const struct tm_view *view,
 static int keep_if_near(struct tm_policy *policy, const struct tm_view *view, const struct outlook *outlook,
                         double most, struct tm_decision *out, struct tm_error *e)
 {
-    int standing = view->standing.shape;
-    if (view->event || out->shape == standing || standing == TM_SHAPE_PAUSE) return 0;
+    int standing = view->standing.layout;
+    if (view->event || out->layout == standing || standing == TM_LAYOUT_PAUSE) return 0;
     struct tm_ranked ranked;
     double staying;
     int rc = rank(policy, view, outlook, standing, &ranked, e);
     if (rc == 0) rc = worth_of(policy, view, &ranked, -INFINITY, outlook, &staying, e);
-    if (rc == 0 && most < staying * (1 + hysteresis)) out->shape = standing;
+    if (rc == 0 && most < staying * (1 + hysteresis)) out->layout = standing;
     return rc;
 }
 
@@ -284,13 +284,13 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
                         struct tm_error *e)
 {
     struct jump jumps[2 * JUMPS_EACH];
-    struct outlook outlook = {.jumps = jumps, .count = list_jumps(view, policy->shapes->nodes_max, jumps)};
+    struct outlook outlook = {.jumps = jumps, .count = list_jumps(view, policy->layouts->instances_max, jumps)};
     size_t count;
     look_out(policy, view, &outlook);
-    if (view->has_deadline) out->on_demand = tm_policy__on_demand_needed(policy->shapes, view);
+    if (view->has_deadline) out->on_demand = tm_policy__on_demand_needed(policy->layouts, view);
     int rc = rank_candidates(policy, view, &outlook, &count, e);
     if (rc != 0) return rc;
-    out->shape = TM_SHAPE_PAUSE;
+    out->layout = TM_LAYOUT_PAUSE;
     double most = -INFINITY;
     for (size_t i = 0; i < count && policy->ranked[i].bound > most; i++) {
         double worth;
@@ -298,7 +298,7 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
         if (rc != 0) return rc;
         if (worth <= most) continue;
         most = worth;
-        out->shape = policy->ranked[i].shape;
+        out->layout = policy->ranked[i].layout;
     }
     return keep_if_near(policy, view, &outlook, most, out, e);
 }

@@ -13,13 +13,13 @@ enum { HORIZON = 12, LEFT_S = 5 };
 /* With more instances the tables of migrations that a look through the forecast needs take longer to fill in than a
  * coordinator may be away: larger fleets decide by the event alone. Up to here a decision takes at most 0.1 s once,
  * mostly a few milliseconds, and then, with its tables filled in, under one. */
-enum { FORECAST_NODES_MAX = 64 };
+enum { FORECAST_INSTANCES_MAX = 64 };
 static const double slowed_by_copies = 0.1; /* share of training's speed while a set is copied */
 static const double exposed_s = 10;         /* from a loss until its stage has a replica again */
 
 /* All that a decision depends on: asked the same again, as at every tick, the answer is at hand. */
 struct question {
-    int shape;
+    int layout;
     int before;
     int lost;
     int after;
@@ -51,7 +51,7 @@ int tm_policy_decider_create(const struct tm_policy_rule *rule, struct tm_policy
     if (decider == NULL) return tm_error_nomem(e);
     decider->rule = *rule;
     int64_t interval_ms = (int64_t)(rule->interval_s * 1000);
-    int rc = tm_policy_create(rule->info, rule->shapes, rule->migrations, rule->cost, &decider->policy, e);
+    int rc = tm_policy_create(rule->info, rule->layouts, rule->migrations, rule->cost, &decider->policy, e);
     if (rc == 0) rc = tm_fleet_watch_init(&decider->watch, rule->info->forecast, interval_ms, HORIZON, e);
     if (rc != 0) {
         tm_policy_decider_destroy(decider);
@@ -92,17 +92,17 @@ static double seconds_left(const struct tm_policy_rule *rule, const struct tm_ru
 /* The fleet before and after this moment. Arrivals and losses since the generation started are this moment's event. */
 static struct question ask_of(const struct tm_policy_decider *decider, const struct tm_run_view *view)
 {
-    const struct tm_shapes *shapes = decider->rule.shapes;
+    const struct tm_layouts *layouts = decider->rule.layouts;
     struct question question = {.before = (int)view->last_workers,
                                 .after = (int)view->worker_count,
                                 .observations = decider->watch.observations,
                                 .hints = (int)decider->watch.hint_count};
     question.lost = (int)(view->last_workers - view->last_here);
-    if (question.after > shapes->nodes_max) question.after = shapes->nodes_max;
-    if (question.before > shapes->nodes_max) question.before = shapes->nodes_max;
+    if (question.after > layouts->instances_max) question.after = layouts->instances_max;
+    if (question.before > layouts->instances_max) question.before = layouts->instances_max;
     if (question.lost > question.before) question.lost = question.before;
-    question.shape = tm_shapes_find(shapes, (int)view->last_pipelines, (int)view->last_stages);
-    if (shapes->list[question.shape].nodes > question.before) question.shape = TM_SHAPE_PAUSE;
+    question.layout = tm_layouts_find(layouts, (int)view->last_pipelines, (int)view->last_stages);
+    if (layouts->list[question.layout].instances > question.before) question.layout = TM_LAYOUT_PAUSE;
     int beside = decider->rule.anchors_train ? 0 : decider->rule.anchors; /* keep copies, do not train */
     int on_demand = on_demand_here(view) > beside ? on_demand_here(view) - beside : 0;
     question.on_demand = on_demand < question.after ? on_demand : question.after;
@@ -125,7 +125,7 @@ static bool look_ahead(struct tm_policy_decider *decider, double interval_s, str
     view->ahead = ahead;
     view->ahead_count = HORIZON;
     if (decider->watch.forecaster == NULL || decider->watch.observations == 0) return false;
-    if (decider->rule.shapes->nodes_max > FORECAST_NODES_MAX && decider->rule.info->knows == TM_KNOWS_EVENT)
+    if (decider->rule.layouts->instances_max > FORECAST_INSTANCES_MAX && decider->rule.info->knows == TM_KNOWS_EVENT)
         return false;
     if (tm_forecaster_predict(decider->watch.forecaster, HORIZON, &decider->forecast, &e) != 0) return false;
     view->forecast = &decider->forecast;
@@ -135,18 +135,18 @@ static bool look_ahead(struct tm_policy_decider *decider, double interval_s, str
     int path[HORIZON];
     for (int i = 0; i < HORIZON; i++)
         path[i] = decider->forecast.steps[i].point;
-    tm_policy_ahead_of_path(decider->rule.shapes, interval_s, path, HORIZON, view->before, ahead);
+    tm_policy_ahead_of_path(decider->rule.layouts, interval_s, path, HORIZON, view->before, ahead);
     return true;
 }
 
-static void decide_shape(struct tm_policy_decider *decider, const struct question *question,
-                         const struct tm_run_view *run)
+static void decide_layout(struct tm_policy_decider *decider, const struct question *question,
+                          const struct tm_run_view *run)
 {
     const struct tm_policy_rule *rule = &decider->rule;
     double interval_s = rule->interval_s;
     struct tm_ahead ahead[HORIZON];
     bool told = rule->info->knows == TM_KNOWS_EVENT;
-    struct tm_view view = {.standing = {question->shape, 0},
+    struct tm_view view = {.standing = {question->layout, 0},
                            .first = question->before == 0,
                            .event = told && (question->lost > 0 || question->after != question->before),
                            .before = question->before,
@@ -163,14 +163,14 @@ static void decide_shape(struct tm_policy_decider *decider, const struct questio
                            .seconds_left = seconds_left(rule, run) * speed_of(run),
                            .efficiency = NAN};
     (void)look_ahead(decider, interval_s, &view, ahead);
-    struct tm_decision decision = {.shape = TM_SHAPE_PAUSE};
+    struct tm_decision decision = {.layout = TM_LAYOUT_PAUSE};
     struct tm_error e;
     if (tm_policy_decide(decider->policy, &view, &decision, &e) != 0) {
         if (!decider->warned) tm_log(TM_LOG_WARN, "the policy has no answer, the fastest layout is used: %s", e.text);
         decider->warned = true;
-        decision.shape = rule->shapes->best[question->after];
+        decision.layout = rule->layouts->best[question->after];
     }
-    decider->answer = tm_policy_realise(rule->shapes, decision.shape, question->after);
+    decider->answer = tm_policy_realise(rule->layouts, decision.layout, question->after);
     decider->on_demand = rule->info->on_demand ? rule->workers_max : decision.on_demand;
 }
 
@@ -204,7 +204,7 @@ static void rent(const struct tm_policy_decider *decider, const struct tm_run_vi
     const struct tm_policy_rule *rule = &decider->rule;
     out->rents = rule->workers_max > 0;
     if (!out->rents) return;
-    double samples_per_s = decider->answered ? rule->shapes->list[decider->answer].samples_per_s : 0;
+    double samples_per_s = decider->answered ? rule->layouts->list[decider->answer].samples_per_s : 0;
     double samples_left = (double)(view->steps - view->applied) * rule->samples_per_step;
     double hours_left = samples_per_s > 0 ? samples_left / samples_per_s / 3600 : NAN;
     struct tm_rent_view asked = {.workers_max = rule->workers_max,
@@ -225,7 +225,7 @@ static void rent(const struct tm_policy_decider *decider, const struct tm_run_vi
 static void decide(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
 {
     struct tm_policy_decider *decider = context;
-    const struct tm_shapes *shapes = decider->rule.shapes;
+    const struct tm_layouts *layouts = decider->rule.layouts;
     struct tm_error e;
     if (tm_fleet_watch_update(&decider->watch, &view->cloud, &e) != 0 && !decider->warned) {
         tm_log(TM_LOG_WARN, "no forecast: %s", e.text);
@@ -236,24 +236,24 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     *out = (struct tm_run_decision){.copy = copy_due(&decider->rule, view)};
     bool ask = enough || decider->rule.deadline_s > 0; /* with a deadline, on-demand instances may have to help */
     if (ask && (!decider->answered || memcmp(&question, &decider->asked, sizeof question) != 0)) {
-        decide_shape(decider, &question, view);
+        decide_layout(decider, &question, view);
         decider->asked = question;
         decider->answered = true;
     }
     rent(decider, view, out);
     if (!enough) return;
-    const struct tm_shape *shape = &shapes->list[decider->answer];
-    const struct tm_cut *cut = &shapes->cuts[shape->stages];
-    bool fits = shape->pipelines > 0 && shape->stages <= TM_STAGES_MAX && shape->stages <= (int)view->layers &&
-                shapes->layer_count == (int)view->layers;
+    const struct tm_layout *layout = &layouts->list[decider->answer];
+    const struct tm_cut *cut = &layouts->cuts[layout->stages];
+    bool fits = layout->pipelines > 0 && layout->stages <= TM_STAGES_MAX && layout->stages <= (int)view->layers &&
+                layouts->layer_count == (int)view->layers;
     if (!fits) return;
-    out->pipelines = (uint32_t)shape->pipelines;
+    out->pipelines = (uint32_t)layout->pipelines;
     if (out->pipelines > view->micro_batches) out->pipelines = view->micro_batches;
-    out->stages = (uint32_t)shape->stages;
+    out->stages = (uint32_t)layout->stages;
     bool told = !decider->rule.steps_unknown;
-    if (decider->rule.workers_max > 0 && !view->cloud.known) told = false; /* shapes are timed by the cloud's clock */
-    out->predicted_step_ms = told ? (uint32_t)lround(shape->step_s * 1000 / speed_of(view)) : 0;
-    for (int s = 0; s <= shape->stages; s++)
+    if (decider->rule.workers_max > 0 && !view->cloud.known) told = false; /* layouts are timed by the cloud's clock */
+    out->predicted_step_ms = told ? (uint32_t)lround(layout->step_s * 1000 / speed_of(view)) : 0;
+    for (int s = 0; s <= layout->stages; s++)
         out->stage_first[s] = (uint32_t)cut->first[s];
 }
 

@@ -2,7 +2,7 @@
  * its decision a layout, a number of instances, a time for the next copy set. The same code decides in both, so a
  * simulation predicts a run. The forecast is the simulator's too, learned from the instances that the cloud has listed.
  *
- * Shapes, costs and the view that policies get are in the cloud's time, as in the simulator; on the wall it may pass
+ * Layouts, costs and the view that policies get are in the cloud's time, as in the simulator; on the wall it may pass
  * faster. */
 #ifndef TM_RUN_DECIDE_POLICY_H
 #define TM_RUN_DECIDE_POLICY_H
@@ -14,10 +14,10 @@ struct tm_policy_decider;
 
 struct tm_policy_rule {
     const struct tm_policy_info *info; /* one that knows the past or the event: the future is not known in a run */
-    const struct tm_shapes *shapes;    /* borrowed, as are the next two */
+    const struct tm_layouts *layouts;  /* borrowed, as are the next two */
     struct tm_migrations *migrations;
     const struct tm_cost *cost;
-    bool steps_unknown; /* nobody knows what steps take: shapes tell which is faster, not how fast */
+    bool steps_unknown; /* nobody knows what steps take: layouts tell which is faster, not how fast */
     double interval_s;  /* of the forecast and the look-ahead, in the cloud's time */
     int workers_min;
     int workers_max; /* that train; 0: what there is, nothing is rented or given back */

@@ -258,7 +258,7 @@ static void list_steps(const struct tm_measure *m, struct tm_cost *out)
         for (int i = 0; i < out->step_count; i++)
             there = there || (out->steps[i].pipelines == now->pipelines && out->steps[i].stages == now->stages);
         double ms = step_ms(m, now->pipelines, now->stages);
-        if (!there && !isnan(ms) && now->stages <= TM_SHAPE_STAGES_MAX)
+        if (!there && !isnan(ms) && now->stages <= TM_LAYOUT_STAGES_MAX)
             out->steps[out->step_count++] = (struct tm_step_time){now->pipelines, now->stages, ms};
     }
 }

@@ -24,8 +24,8 @@ struct tm_measure_options {
     /* Bytes of a layer's state: the model's, not what a scaled engine moves. */
     double (*layer_bytes)(void *context, uint32_t layer);
     void *context;
-    struct tm_shape_rules rules; /* of the shapes that the run chose from */
-    bool paced;                  /* by the paced engine */
+    struct tm_layout_rules rules; /* of the layouts that the run chose from */
+    bool paced;                   /* by the paced engine */
 };
 
 struct tm_measure;

@@ -50,23 +50,23 @@ static int color_of_stages(const struct tm_run_history *history, uint32_t stages
 }
 
 static void draw_here(struct tm_text *out, const struct tm_run_history *history, const struct tm_html_axis *time,
-                      const struct tm_html_axis *nodes)
+                      const struct tm_html_axis *instances)
 {
     if (history->fleet_count == 0) return;
     tm_text_printf(out, "<path class=av d=\"M%.5g 100", tm_html_x(time, history->fleet[0].time_s));
     for (size_t i = 0; i < history->fleet_count; i++)
         tm_text_printf(out, "H%.5gV%.4g", tm_html_x(time, history->fleet[i].time_s),
-                       tm_html_y(nodes, history->fleet[i].here));
+                       tm_html_y(instances, history->fleet[i].here));
     tm_text_puts(out, "H1000V100\"/>");
 }
 
 static void draw_layout(struct tm_text *out, const struct tm_run_history *history,
                         const struct tm_history_layout *layout, const struct tm_html_axis *time,
-                        const struct tm_html_axis *nodes)
+                        const struct tm_html_axis *instances)
 {
     double x = tm_html_x(time, layout->from_s);
     double width = tm_html_x(time, layout->to_s) - x;
-    double y = tm_html_y(nodes, (double)layout->pipelines * layout->stages);
+    double y = tm_html_y(instances, (double)layout->pipelines * layout->stages);
     if (!(width > 0)) return;
     tm_text_printf(out, "<rect class=k%d x=%.5g y=%.4g width=%.5g height=%.4g><title>",
                    color_of_stages(history, layout->stages), x, y, width, 100 - y);
@@ -79,18 +79,18 @@ static void draw_layout(struct tm_text *out, const struct tm_run_history *histor
     if (layout->pipelines > 24 || width < 4) return;
     tm_text_puts(out, "<path class=pipe d=\"");
     for (uint32_t d = 1; d <= layout->pipelines; d++)
-        tm_text_printf(out, "M%.5g %.4gh%.5g", x, tm_html_y(nodes, (double)d * layout->stages), width);
+        tm_text_printf(out, "M%.5g %.4gh%.5g", x, tm_html_y(instances, (double)d * layout->stages), width);
     tm_text_puts(out, "\"/>");
 }
 
 static void label_layout(struct tm_text *out, const struct tm_run_history *history,
                          const struct tm_history_layout *layout, const struct tm_html_axis *time,
-                         const struct tm_html_axis *nodes)
+                         const struct tm_html_axis *instances)
 {
     double x = tm_html_x(time, layout->from_s) / 10;
     double to = tm_html_x(time, layout->to_s) / 10;
     /* in the middle of a band, not on the line between two */
-    double y = tm_html_y(nodes, (layout->pipelines / 2 + 0.5) * layout->stages);
+    double y = tm_html_y(instances, (layout->pipelines / 2 + 0.5) * layout->stages);
     double need = 0.6 + 0.75 * ((layout->pipelines > 9) + (layout->stages > 9) + 2);
     if (to - x < need || y > 94) return;
     tm_text_printf(out, "<text class=\"%sk%d\" x=%.4g%% y=%.4g%%>%u" TIMES "%u</text>", to - x < 3.2 * need ? "n " : "",
@@ -104,14 +104,14 @@ static void draw_instances(struct tm_text *out, const struct tm_run_history *his
         most = fmax(most, history->fleet[i].here);
     for (size_t i = 0; i < history->layout_count; i++)
         most = fmax(most, (double)history->layouts[i].pipelines * history->layouts[i].stages);
-    struct tm_html_axis nodes = tm_html_axis(most, 3, true);
-    tm_html_lane_open(out, "nodes", "instances", time, &nodes);
-    draw_here(out, history, time, &nodes);
+    struct tm_html_axis instances = tm_html_axis(most, 3, true);
+    tm_html_lane_open(out, "nodes", "instances", time, &instances);
+    draw_here(out, history, time, &instances);
     for (size_t i = 0; i < history->layout_count; i++)
-        draw_layout(out, history, &history->layouts[i], time, &nodes);
+        draw_layout(out, history, &history->layouts[i], time, &instances);
     tm_html_lane_labels(out);
     for (size_t i = 0; i < history->layout_count; i++)
-        label_layout(out, history, &history->layouts[i], time, &nodes);
+        label_layout(out, history, &history->layouts[i], time, &instances);
     tm_html_lane_close(out);
 }
 

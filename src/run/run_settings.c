@@ -329,13 +329,13 @@ int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, str
         if (rc != 0) rc = tm_error_wrap(e, rc, "fleet.from, fleet.to");
     }
     if (rc == 0 && fleet->scaled != 0) rc = tm_trace_scale(&trace, fleet->limit, &trace, e);
-    if (rc == 0 && trace.nodes_max < 1)
+    if (rc == 0 && trace.instances_max < 1)
         rc = tm_error_set(e, TM_EINPUT, "%s: no instance is ever there: nothing can be trained", fleet->trace);
-    if (rc == 0 && trace.nodes_max > fleet->limit && !settings->no_losses)
+    if (rc == 0 && trace.instances_max > fleet->limit && !settings->no_losses)
         rc = tm_error_set(e, TM_EINPUT,
                           "%s: has up to %lld instances, more than fleet.limit (%lld): raise it, or let the counts be "
                           "scaled (fleet.scaled: 1)",
-                          fleet->trace, (long long)trace.nodes_max, (long long)fleet->limit);
+                          fleet->trace, (long long)trace.instances_max, (long long)fleet->limit);
     if (rc != 0) {
         tm_trace_deinit(&trace);
         return rc;

@@ -22,7 +22,7 @@ static const double gce_limit_h = 24;
  * list prices of GPU and machine. Start-up: its measurements of requests right after a revocation. Hazards: its shares
  * of VMs revoked within 1, 3, 6, 12 and 24 hours (K80 128, P100 42, V100 66 VMs; 6 hours between its 5 and 7). Within
  * the first hour, K80s of its clusters were lost late: 6 of 256 in runs of half an hour, 12 of 128 in runs of an hour,
- * at 70% and 53% of those on average, as their delays tell. A shape of 1.55 makes that most likely; 1.65,
+ * at 70% and 53% of those on average, as their delays tell. A layout of 1.55 makes that most likely; 1.65,
  * as good as that (1.2 to 1.9 are within half a unit of log-likelihood), suits the tables best. The others' losses are
  * taken to come evenly. */
 const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS] = {
@@ -273,7 +273,7 @@ static double age_at(const struct tm_cluster_gpu_facts *gpu, double cumulated)
     const double *hazard_h = gpu->hazard_h;
     for (int b = 0; b < TM_AGE_BINS; b++) {
         double here = hazard_h[b] * (tm_age_bin_h[b + 1] - tm_age_bin_h[b]);
-        if (b == 0 && cumulated <= here) return pow(cumulated / here, 1 / gpu->first_hour_shape) * tm_age_bin_h[1];
+        if (b == 0 && cumulated <= here) return pow(cumulated / here, 1 / gpu->first_hour_layout) * tm_age_bin_h[1];
         if (hazard_h[b] > 0 && cumulated <= here) return fmin(gce_limit_h, tm_age_bin_h[b] + cumulated / hazard_h[b]);
         cumulated -= hazard_h[b] > 0 ? here : 0;
         if (tm_age_bin_h[b + 1] >= gce_limit_h) break;
@@ -285,7 +285,7 @@ static double age_at(const struct tm_cluster_gpu_facts *gpu, double cumulated)
 static double lost_by(const struct tm_cluster_gpu_facts *gpu, double age_h)
 {
     if (age_h >= tm_age_bin_h[1]) return tm_hazards_lost_by(gpu->hazard_h, age_h);
-    return 1 - exp(-gpu->hazard_h[0] * tm_age_bin_h[1] * pow(age_h / tm_age_bin_h[1], gpu->first_hour_shape));
+    return 1 - exp(-gpu->hazard_h[0] * tm_age_bin_h[1] * pow(age_h / tm_age_bin_h[1], gpu->first_hour_layout));
 }
 
 static double draw_loss_h(struct run *run, size_t i, double now_h)

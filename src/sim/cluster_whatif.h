@@ -28,7 +28,7 @@ struct tm_cluster_gpu_facts {
     double on_demand_usd_h;
     double startup_s;             /* of a replacement, asked for right after a loss */
     double hazard_h[TM_AGE_BINS]; /* losses per instance-hour by age (survival.h) */
-    double first_hour_shape;      /* of the first hour's losses, t^shape have come by the age of t hours */
+    double first_hour_layout;     /* of the first hour's losses, t^layout have come by the age of t hours */
 };
 extern const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS];
 extern const double tm_cluster_server_usd_h; /* a parameter server, always on demand */

@@ -118,8 +118,8 @@ static void measure_log(struct tm_report_group *group, const struct tm_sim_log *
         double rate = work_s > 0 ? interval->samples / work_s : 0;
         if (tm_html_is_plain(end_s)) group->end_s = fmax(group->end_s, end_s);
         if (tm_html_is_plain(rate) && interval->cause != TM_SIM_IDLE) group->rate_max = fmax(group->rate_max, rate);
-        if (interval->after > group->nodes_max) group->nodes_max = interval->after;
-        if (interval->stages > 0 && interval->stages <= TM_SHAPE_STAGES_MAX && interval->duration_s > 0 &&
+        if (interval->after > group->instances_max) group->instances_max = interval->after;
+        if (interval->stages > 0 && interval->stages <= TM_LAYOUT_STAGES_MAX && interval->duration_s > 0 &&
             tm_html_is_plain(interval->duration_s))
             used_s[interval->stages] += interval->duration_s;
     }
@@ -129,11 +129,11 @@ static void measure_log(struct tm_report_group *group, const struct tm_sim_log *
 static void choose_colors(struct tm_report_group *group, const double *used_s)
 {
     int depths = 0, color = 0;
-    for (int stages = 0; stages <= TM_SHAPE_STAGES_MAX; stages++)
+    for (int stages = 0; stages <= TM_LAYOUT_STAGES_MAX; stages++)
         depths += used_s[stages] > 0;
-    for (int stages = 0; stages <= TM_SHAPE_STAGES_MAX; stages++) {
+    for (int stages = 0; stages <= TM_LAYOUT_STAGES_MAX; stages++) {
         int longer = 0;
-        for (int other = 0; other <= TM_SHAPE_STAGES_MAX; other++)
+        for (int other = 0; other <= TM_LAYOUT_STAGES_MAX; other++)
             longer += used_s[other] > used_s[stages] || (used_s[other] >= used_s[stages] && other < stages);
         group->color_of[stages] = !(used_s[stages] > 0)       ? TM_REPORT_NONE
                                   : longer < TM_REPORT_COLORS ? color++
@@ -144,7 +144,7 @@ static void choose_colors(struct tm_report_group *group, const double *used_s)
 
 static void measure(struct tm_report_group *group)
 {
-    double used_s[TM_SHAPE_STAGES_MAX + 1] = {0};
+    double used_s[TM_LAYOUT_STAGES_MAX + 1] = {0};
     for (size_t i = 0; i < group->count; i++) {
         measure_log(group, group->runs[i]->log, used_s);
         if (isfinite(group->runs[i]->result->finished_at_s)) group->finite = true;

@@ -45,9 +45,9 @@ static struct tm_report_column exact_column(const struct piece *piece)
     const struct tm_sim_interval *interval = piece->interval;
     struct tm_report_column column = {.from_s = piece->from_s,
                                       .to_s = piece->to_s,
-                                      .nodes = interval->after,
-                                      .nodes_least = interval->after,
-                                      .nodes_most = interval->after,
+                                      .instances = interval->after,
+                                      .instances_least = interval->after,
+                                      .instances_most = interval->after,
                                       .pipelines = interval->pipelines,
                                       .stages = interval->stages,
                                       .samples_per_s = piece->samples_per_s};
@@ -70,14 +70,14 @@ static void note_layout(struct layout_times *times, const struct tm_sim_interval
     times->time_s[i] += time_s;
 }
 
-/* While a slice fills, nodes and samples_per_s are sums over time, and from_s..to_s is the slice. */
+/* While a slice fills, instances and samples_per_s are sums over time, and from_s..to_s is the slice. */
 static void add_part(struct tm_report_column *column, struct layout_times *times, const struct piece *piece,
                      double time_s)
 {
-    int nodes = piece->interval->after;
-    if (times->count == 0 || nodes < column->nodes_least) column->nodes_least = nodes;
-    if (times->count == 0 || nodes > column->nodes_most) column->nodes_most = nodes;
-    column->nodes += nodes * time_s;
+    int instances = piece->interval->after;
+    if (times->count == 0 || instances < column->instances_least) column->instances_least = instances;
+    if (times->count == 0 || instances > column->instances_most) column->instances_most = instances;
+    column->instances += instances * time_s;
     column->samples_per_s += piece->samples_per_s * time_s;
     column->stalled_s[piece->cause] += time_s;
     note_layout(times, piece->interval, time_s);
@@ -96,7 +96,7 @@ static void close_slice(struct tm_report_column *column, struct layout_times *ti
     for (int cause = 0; cause < TM_REPORT_CAUSES; cause++)
         time_s += column->stalled_s[cause]; /* TM_SIM_NONE is the work */
     if (time_s > 0) {
-        column->nodes /= time_s;
+        column->instances /= time_s;
         column->samples_per_s /= time_s;
     }
     times->count = 0;

@@ -22,9 +22,9 @@ struct tm_report_group {
     int next;    /* the second of them, also of equals; TM_REPORT_NONE: there is none */
     int ideal;   /* the run of the policy ideal */
     double end_s;
-    int nodes_max;
+    int instances_max;
     double rate_max;
-    int color_of[TM_SHAPE_STAGES_MAX +
+    int color_of[TM_LAYOUT_STAGES_MAX +
                  1];  /* by number of stages; TM_REPORT_NONE: not used, TM_REPORT_COLORS: one of many */
     bool more_depths; /* than colours */
 };
@@ -52,8 +52,8 @@ extern const char *const tm_report__cause_names[TM_REPORT_CAUSES];
 
 struct tm_report_column {
     double from_s, to_s;
-    double nodes; /* mean */
-    int nodes_least, nodes_most;
+    double instances; /* mean */
+    int instances_least, instances_most;
     int pipelines, stages; /* of the longest part */
     double samples_per_s;
     double stalled_s[TM_REPORT_CAUSES];

@@ -13,7 +13,7 @@ struct strip {
     struct tm_text *out;
     const struct tm_report_run *run;
     const struct tm_report_group *group;
-    struct tm_html_axis time, nodes, rate;
+    struct tm_html_axis time, instances, rate;
     const struct tm_report_column *columns;
     size_t count;
     bool exact;  /* columns are parts of intervals, not slices of time */
@@ -24,7 +24,7 @@ struct strip {
 struct block {
     size_t first, end; /* columns */
     double from_s, to_s;
-    double nodes, samples, stalled_s;
+    double instances, samples, stalled_s;
 };
 
 static struct block next_block(const struct strip *strip, size_t first)
@@ -36,7 +36,7 @@ static struct block next_block(const struct strip *strip, size_t first)
         if (column->pipelines != columns[first].pipelines || column->stages != columns[first].stages) break;
         double time_s = column->to_s - column->from_s;
         block.to_s = column->to_s;
-        block.nodes += column->nodes * time_s;
+        block.instances += column->instances * time_s;
         block.samples += column->samples_per_s * time_s;
         for (int cause = TM_SIM_NONE + 1; cause < TM_REPORT_CAUSES; cause++)
             block.stalled_s += column->stalled_s[cause];
@@ -54,12 +54,12 @@ static void draw_available(const struct strip *strip, const char *class, bool mo
     int shown = -1;
     for (size_t i = 0; i < strip->count; i++) {
         const struct tm_report_column *column = &strip->columns[i];
-        int nodes = most ? column->nodes_most : column->nodes_least;
-        if (nodes != shown) {
+        int instances = most ? column->instances_most : column->instances_least;
+        if (instances != shown) {
             if (i > 0) tm_text_printf(out, "H%.4g", tm_html_x(&strip->time, column->from_s));
-            tm_text_printf(out, "V%.3g", tm_html_y(&strip->nodes, nodes));
+            tm_text_printf(out, "V%.3g", tm_html_y(&strip->instances, instances));
         }
-        shown = nodes;
+        shown = instances;
     }
     tm_text_printf(out, "H%.5gV100\"/>", tm_html_x(&strip->time, strip->columns[strip->count - 1].to_s));
 }
@@ -75,7 +75,7 @@ static void title_block(const struct strip *strip, const struct block *block)
     tm_html_number(out, block->to_s / unit, 1);
     tm_text_printf(out, " %s: %d " TIMES " %d = %d of ", strip->time.unit_name, column->pipelines, column->stages,
                    column->pipelines * column->stages);
-    tm_html_short(out, time_s > 0 ? round(block->nodes / time_s * 10) / 10 : NAN);
+    tm_html_short(out, time_s > 0 ? round(block->instances / time_s * 10) / 10 : NAN);
     tm_text_puts(out, " instances, ");
     tm_html_short(out, time_s > 0 ? block->samples / time_s : NAN);
     tm_text_puts(out, " samples/s");
@@ -88,7 +88,7 @@ static void title_block(const struct strip *strip, const struct block *block)
 
 static int color_of(const struct strip *strip, int stages)
 {
-    int color = stages >= 0 && stages <= TM_SHAPE_STAGES_MAX ? strip->group->color_of[stages] : TM_REPORT_COLORS;
+    int color = stages >= 0 && stages <= TM_LAYOUT_STAGES_MAX ? strip->group->color_of[stages] : TM_REPORT_COLORS;
     return color == TM_REPORT_NONE ? TM_REPORT_COLORS : color;
 }
 
@@ -102,7 +102,7 @@ static void draw_told_blocks(const struct strip *strip)
         i = block.end;
         if (pipelines <= 0 || stages <= 0) continue;
         double x = tm_html_x(&strip->time, block.from_s), width = tm_html_x(&strip->time, block.to_s) - x;
-        double y = tm_html_y(&strip->nodes, pipelines * stages);
+        double y = tm_html_y(&strip->instances, pipelines * stages);
         tm_text_printf(out, "<rect class=k%d x=%.5g y=%.4g width=%.5g height=%.4g>", color_of(strip, stages), x, y,
                        width, 100 - y);
         title_block(strip, &block);
@@ -123,7 +123,7 @@ static void draw_plain_blocks(const struct strip *strip, int color)
         if (!any) tm_text_printf(out, "<path class=\"b k%d\" d=\"", color);
         any = true;
         double x = tm_html_x(&strip->time, block.from_s), to = tm_html_x(&strip->time, block.to_s);
-        tm_text_printf(out, "M%.4g 100V%.3gH%.4gV100", x, tm_html_y(&strip->nodes, pipelines * stages), to);
+        tm_text_printf(out, "M%.4g 100V%.3gH%.4gV100", x, tm_html_y(&strip->instances, pipelines * stages), to);
     }
     if (any) tm_text_puts(out, "\"/>");
 }
@@ -150,7 +150,7 @@ static void draw_pipelines(const struct strip *strip)
         double x = tm_html_x(&strip->time, block.from_s), to = tm_html_x(&strip->time, block.to_s);
         if (pipelines > 0 && pipelines <= 24 && stages > 0 && to - x >= (strip->titled ? 4 : 30))
             for (int d = 1; d <= pipelines; d++)
-                tm_text_printf(out, "M%.5g %.4gH%.5g", x, tm_html_y(&strip->nodes, d * stages), to);
+                tm_text_printf(out, "M%.5g %.4gH%.5g", x, tm_html_y(&strip->instances, d * stages), to);
     }
     tm_text_puts(out, "\"/>");
 }
@@ -165,7 +165,7 @@ static void label_blocks(const struct strip *strip)
         i = block.end;
         double x = tm_html_x(&strip->time, block.from_s) / 10, to = tm_html_x(&strip->time, block.to_s) / 10;
         bool paused = pipelines <= 0 || stages <= 0;
-        double y = paused ? 50 : (100 + tm_html_y(&strip->nodes, pipelines * stages)) / 2;
+        double y = paused ? 50 : (100 + tm_html_y(&strip->instances, pipelines * stages)) / 2;
         double need = paused ? 4.5 : 0.6 + 0.75 * ((pipelines > 9) + (stages > 9) + 2);
         if (to - x < need || (!paused && y > 90)) continue;
         const char *narrow = to - x < 3.2 * need ? "n " : "";
@@ -193,7 +193,7 @@ static void label_mark(const struct strip *strip, const char *words, int y, doub
 
 static void draw_instances(const struct strip *strip, double deadline_s)
 {
-    tm_html_lane_open(strip->out, "nodes", "instances", &strip->time, &strip->nodes);
+    tm_html_lane_open(strip->out, "nodes", "instances", &strip->time, &strip->instances);
     draw_available(strip, "av", true);
     if (!strip->exact) draw_available(strip, "avl", false);
     draw_blocks(strip);
@@ -311,7 +311,7 @@ static struct strip make_strip(struct tm_text *out, const struct tm_report_group
                           .run = run,
                           .group = group,
                           .time = tm_html_time_axis(group->end_s),
-                          .nodes = tm_html_axis(group->nodes_max, 3, true),
+                          .instances = tm_html_axis(group->instances_max, 3, true),
                           .rate = tm_html_axis(group->rate_max, 2, false)};
 }
 
@@ -360,7 +360,7 @@ static int define_ideal(struct tm_text *out, const struct tm_report_view *view, 
 static void draw_legend(struct tm_text *out, const struct tm_report_group *group)
 {
     tm_text_puts(out, "<ul class=legend><li><i class=av></i>instances available</li>");
-    for (int stages = 1; stages <= TM_SHAPE_STAGES_MAX; stages++)
+    for (int stages = 1; stages <= TM_LAYOUT_STAGES_MAX; stages++)
         if (group->color_of[stages] != TM_REPORT_NONE && group->color_of[stages] != TM_REPORT_COLORS)
             tm_text_printf(out, "<li><i class=k%d></i>D" TIMES "%d</li>", group->color_of[stages], stages);
     if (group->more_depths) tm_text_printf(out, "<li><i class=k%d></i>other depths</li>", (int)TM_REPORT_COLORS);

@@ -9,9 +9,9 @@
 /* ---- what it costs ---- */
 
 /* Probability that a loss takes an instance in use. */
-static double hit_probability(const struct tm_sim__run *run, const struct tm_shape *shape)
+static double hit_probability(const struct tm_sim__run *run, const struct tm_layout *layout)
 {
-    int spares = run->now.before - shape->nodes;
+    int spares = run->now.before - layout->instances;
     double spared = 1;
     for (int i = 0; i < run->now.lost; i++)
         spared *= spares > i ? (double)(spares - i) / (run->now.before - i) : 0;
@@ -22,7 +22,7 @@ static double hit_probability(const struct tm_sim__run *run, const struct tm_sha
 static double detect_ms(const struct tm_sim__run *run)
 {
     if (run->job->cost->kind != TM_COST_MEASURED || run->now.lost == 0 || run->options->notice_s > 0) return 0;
-    return hit_probability(run, &run->job->shapes->list[run->standing.shape]) * run->job->cost->measured.detect_ms;
+    return hit_probability(run, &run->job->layouts->list[run->standing.layout]) * run->job->cost->measured.detect_ms;
 }
 
 static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_decision *decision, int to, double *out,
@@ -36,11 +36,11 @@ static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_dec
         return 0;
     }
     if (decision->change == TM_CHANGE_ROLLBACK) {
-        *out = tm_cost_rollback_ms(run->job->cost, run->job->shapes, to, adding, moment == 0);
-        if (migrating) *out += tm_cost_restart_ms(run->job->cost, run->job->shapes, to, adding);
+        *out = tm_cost_rollback_ms(run->job->cost, run->job->layouts, to, adding, moment == 0);
+        if (migrating) *out += tm_cost_restart_ms(run->job->cost, run->job->layouts, to, adding);
         return 0;
     }
-    *out = tm_migrations_ms(run->job->migrations, run->now.before, run->standing.shape, run->now.lost, to);
+    *out = tm_migrations_ms(run->job->migrations, run->now.before, run->standing.layout, run->now.lost, to);
     if (isnan(*out)) return tm_error_nomem(e);
     *out += detect_ms(run);
     if (decision->change == TM_CHANGE_TIMED) *out = fmax(*out, decision->pause_ms);
@@ -53,12 +53,12 @@ static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_dec
  * checkpoints, all since the last one. */
 static double redone(struct tm_sim__run *run, const struct tm_decision *decision)
 {
-    const struct tm_shape *shape = &run->job->shapes->list[run->standing.shape];
-    if (run->now.lost == 0 || shape->step_s <= 0) return 0;
+    const struct tm_layout *layout = &run->job->layouts->list[run->standing.layout];
+    if (run->now.lost == 0 || layout->step_s <= 0) return 0;
     if (run->info->checkpoints)
-        return decision->change == TM_CHANGE_ROLLBACK ? run->uncopied_s * shape->samples_per_s * run->pace : 0;
+        return decision->change == TM_CHANGE_ROLLBACK ? run->uncopied_s * layout->samples_per_s * run->pace : 0;
     if (!run->info->step_in_flight || run->options->notice_s > 0) return 0;
-    return hit_probability(run, shape) * fmod(run->worked_s, shape->step_s) * shape->samples_per_s;
+    return hit_probability(run, layout) * fmod(run->worked_s, layout->step_s) * layout->samples_per_s;
 }
 
 /* ---- time passes ---- */
@@ -66,10 +66,10 @@ static double redone(struct tm_sim__run *run, const struct tm_decision *decision
 static enum tm_sim_cause cause_of(const struct tm_sim__run *run, const struct tm_decision *decision, bool first, int to,
                                   double pause_s)
 {
-    if (to == TM_SHAPE_PAUSE) return TM_SIM_IDLE;
+    if (to == TM_LAYOUT_PAUSE) return TM_SIM_IDLE;
     if (!(pause_s > 0)) return TM_SIM_NONE;
     if (first) return TM_SIM_START;
-    bool goes_on = run->standing.migrating_ms > 0 && to == run->standing.shape && run->now.lost == 0;
+    bool goes_on = run->standing.migrating_ms > 0 && to == run->standing.layout && run->now.lost == 0;
     if (goes_on && decision->change == TM_CHANGE_MIGRATE) return run->cause; /* what was under way */
     return decision->change == TM_CHANGE_ROLLBACK ? TM_SIM_ROLLBACK : TM_SIM_MIGRATE;
 }
@@ -110,7 +110,7 @@ static void bill(struct tm_sim__run *run, const struct tm_moment *moment)
     double spot_hours = hours * (run->now.after - on_demand), spot_usd = spot_usd_h * spot_hours;
     if (run->differs) {
         double end_ms = (double)run->options->from_ms + moment->time_s * 1000 + hours * 3.6e6;
-        tm_paid_advance(&run->paid, end_ms, run->job->shapes->nodes_max - on_demand, run->options->spot_usd_h,
+        tm_paid_advance(&run->paid, end_ms, run->job->layouts->instances_max - on_demand, run->options->spot_usd_h,
                         &spot_usd, &spot_hours);
     }
     /* instances on order are paid from the grant */
@@ -131,17 +131,17 @@ static void finish(struct tm_sim__run *run, const struct tm_moment *moment, doub
     out->samples = run->options->samples_total;
 }
 
-/* Trains through the moment in the shape `to`, with a pause before it. */
+/* Trains through the moment in the layout `to`, with a pause before it. */
 static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_decision *decision, int to,
                         double cost_ms, struct tm_error *e)
 {
     const struct tm_moment *at = &run->moments.list[moment];
-    const struct tm_shape *shape = &run->job->shapes->list[to];
+    const struct tm_layout *layout = &run->job->layouts->list[to];
     struct tm_sim_result *out = run->out;
-    double again = redone(run, decision), speed = shape->samples_per_s * decision->pace;
+    double again = redone(run, decision), speed = layout->samples_per_s * decision->pace;
     double pause_s = fmin(cost_ms / 1000, run->now.duration_s), work_s = run->now.duration_s - pause_s;
-    if (to != run->standing.shape || cost_ms > 0 || again > 0) run->worked_s = run->uncopied_s = 0;
-    if (moment > 0 && to != run->standing.shape) out->reconfigurations++;
+    if (to != run->standing.layout || cost_ms > 0 || again > 0) run->worked_s = run->uncopied_s = 0;
+    if (moment > 0 && to != run->standing.layout) out->reconfigurations++;
     enum tm_sim_cause cause = run->cause = cause_of(run, decision, moment == 0, to, pause_s);
     count_pause(&out->pauses, cause, pause_s, run->now.duration_s);
     double samples = speed * work_s - again;
@@ -152,13 +152,13 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     run->uncopied_s = fmod(run->uncopied_s + work_s,
                            run->job->cost->copy_interval_s > 0 ? run->job->cost->copy_interval_s : INFINITY);
     run->best_samples +=
-        run->job->shapes->list[run->job->shapes->best[run->now.after]].samples_per_s * run->now.duration_s;
+        run->job->layouts->list[run->job->layouts->best[run->now.after]].samples_per_s * run->now.duration_s;
     double left_ms = cost_ms - pause_s * 1000;
     run->standing = (struct tm_standing){to, left_ms > 1e-9 ? left_ms : 0};
     bill(run, at);
     struct tm_sim_interval interval = {
-        at->time_s,       run->now.duration_s, run->now.before, run->now.lost, run->now.after,
-        shape->pipelines, shape->stages,       pause_s,         samples,       cause};
+        at->time_s,        run->now.duration_s, run->now.before, run->now.lost, run->now.after,
+        layout->pipelines, layout->stages,      pause_s,         samples,       cause};
     return log_interval(run, &interval, e);
 }
 
@@ -167,7 +167,7 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
 /* Spot instances that are rented: those of the trace, as far as layouts have room beside the on-demand ones. */
 static int rented_spot(const struct tm_sim__run *run, int in_trace)
 {
-    int room = run->job->shapes->nodes_max - run->on_demand;
+    int room = run->job->layouts->instances_max - run->on_demand;
     return in_trace < room ? in_trace : room > 0 ? room : 0;
 }
 
@@ -198,7 +198,7 @@ static void meet_moment(struct tm_sim__run *run, size_t moment)
  */
 static void carry_out(struct tm_sim__run *run, size_t moment, const struct tm_decision *decision)
 {
-    int most = run->job->shapes->nodes_max - run->now.after - run->ordered;
+    int most = run->job->layouts->instances_max - run->now.after - run->ordered;
     int more = decision->on_demand - run->on_demand - run->ordered;
     if (run->info->on_demand || more == 0) return;
     if (more > 0 && run->ordered == 0) {
@@ -220,11 +220,11 @@ static int step(struct tm_sim__run *run, size_t moment, struct tm_error *e)
     if (at->tick) run->tick++;
     int rc = watched && knows_event ? tm_sim__observe(run, e) : 0;
     struct tm_decision decision = {
-        .shape = run->standing.shape, .change = TM_CHANGE_MIGRATE, .pace = 1, .on_demand = run->on_demand};
+        .layout = run->standing.layout, .change = TM_CHANGE_MIGRATE, .pace = 1, .on_demand = run->on_demand};
     if (rc == 0 && (at->tick || !run->info->ticks_only)) rc = tm_sim__decide(run, moment, &decision, e);
     if (rc == 0 && watched && !knows_event) rc = tm_sim__observe(run, e);
     if (rc != 0) return rc;
-    int to = tm_policy_realise(run->job->shapes, decision.shape, run->now.after);
+    int to = tm_policy_realise(run->job->layouts, decision.layout, run->now.after);
     double cost_ms;
     rc = change_ms(run, moment, &decision, to, &cost_ms, e);
     if (rc == 0) carry_out(run, moment, &decision);
@@ -251,7 +251,7 @@ static void pay_the_end(struct tm_sim__run *run)
     double hours = cost->measured.stop_s / 3600, price = run->moments.list[run->moments.count - 1].price_usd_h;
     int64_t spot = run->info->on_demand ? 0 : run->differs ? run->paid.count : run->rented;
     int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
-    if (spot > run->job->shapes->nodes_max - on_demand) spot = run->job->shapes->nodes_max - on_demand;
+    if (spot > run->job->layouts->instances_max - on_demand) spot = run->job->layouts->instances_max - on_demand;
     run->out->bill_usd += hours * ((isnan(price) ? run->options->spot_usd_h : price) * (double)spot +
                                    run->options->on_demand_usd_h * on_demand);
 }
@@ -287,7 +287,7 @@ static int check_options(const struct tm_sim_options *options, const struct tm_t
 static int check_belief(const struct tm_sim_job *job, struct tm_error *e)
 {
     if (job->believed == NULL) return 0;
-    const struct tm_shapes *real = job->shapes, *believed = job->believed->shapes;
+    const struct tm_layouts *real = job->layouts, *believed = job->believed->layouts;
     bool same = real->count == believed->count;
     for (size_t i = 0; same && i < real->count; i++)
         same =
@@ -298,9 +298,9 @@ static int check_belief(const struct tm_sim_job *job, struct tm_error *e)
 static int check_fleet(const struct tm_sim__run *run, struct tm_error *e)
 {
     for (size_t i = 0; i < run->moments.known; i++)
-        if (run->moments.ahead[i].after > run->job->shapes->nodes_max)
+        if (run->moments.ahead[i].after > run->job->layouts->instances_max)
             return tm_error_set(e, TM_ELIMIT, "the trace has %d instances; layouts were made for at most %d",
-                                run->moments.ahead[i].after, run->job->shapes->nodes_max);
+                                run->moments.ahead[i].after, run->job->layouts->instances_max);
     return 0;
 }
 
@@ -311,7 +311,7 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
     if (rc == 0) rc = check_fleet(run, e);
     if (rc == 0 && run->info->on_demand) fix_fleet(run);
     const struct tm_sim_job *known = run->job->believed != NULL ? run->job->believed : run->job;
-    if (rc == 0) rc = tm_policy_create(run->info, known->shapes, known->migrations, known->cost, &run->policy, e);
+    if (rc == 0) rc = tm_policy_create(run->info, known->layouts, known->migrations, known->cost, &run->policy, e);
     if (rc == 0) tm_policy_set_breadth(run->policy, run->options->breadth);
     if (rc == 0) rc = tm_sim__prepare_forecast(run, e);
     for (size_t i = 0; rc == 0 && i < run->moments.count && isnan(run->out->finished_at_s); i++)

@@ -73,7 +73,7 @@ struct tm_sim_result {
 };
 
 struct tm_sim_job {
-    const struct tm_shapes *shapes;
+    const struct tm_layouts *layouts;
     struct tm_migrations *migrations;
     const struct tm_cost *cost;
     /* What the policy believes instead, as a run's policy did that had not measured itself yet: the same layouts, with

@@ -38,7 +38,7 @@ struct tm_sim__run {
     int released;            /* on-demand instances that go at the next moment */
     double worked_s;         /* since training last started: tells where in a step a loss strikes */
     double uncopied_s;       /* work since the last checkpoint ... */
-    double pace;             /* ... and the share of the shape's throughput that it reached */
+    double pace;             /* ... and the share of the layout's throughput that it reached */
     double best_samples;     /* what the fastest layouts would have made so far */
     double table_ns;         /* spent on filling in the migration table */
     double decision_ns_sum;

@@ -37,7 +37,7 @@ static int table_of(struct tm_migrations **tables, size_t model, const struct tm
                     struct tm_migrations **out, struct tm_error *e)
 {
     int rc = 0;
-    if (tables[model] == NULL) rc = tm_migrations_create(job->shapes, job->cost, &tables[model], e);
+    if (tables[model] == NULL) rc = tm_migrations_create(job->layouts, job->cost, &tables[model], e);
     *out = tables[model];
     return rc;
 }
@@ -50,9 +50,9 @@ static int run_pair(struct hand *hand, size_t pair, struct tm_error *e)
     size_t model = pair / sweep->trace_count;
     const struct tm_sweep_trace *trace = &sweep->traces[pair % sweep->trace_count];
     const struct tm_sweep_model *m = &sweep->models[model];
-    struct tm_sim_job believed = {.shapes = m->believed_shapes, .cost = m->believed_cost};
+    struct tm_sim_job believed = {.layouts = m->believed_layouts, .cost = m->believed_cost};
     struct tm_sim_job job = {
-        .shapes = m->shapes, .cost = m->cost, .believed = m->believed_shapes != NULL ? &believed : NULL};
+        .layouts = m->layouts, .cost = m->cost, .believed = m->believed_layouts != NULL ? &believed : NULL};
     struct tm_sim_result ideal;
     int rc = table_of(hand->tables, model, &job, &job.migrations, e);
     if (rc == 0 && job.believed != NULL) rc = table_of(hand->believed, model, &believed, &believed.migrations, e);

@@ -12,9 +12,9 @@ enum { TM_SWEEP_THREADS_MAX = 64, TM_SWEEP_RUNS_MAX = 100000 };
 
 struct tm_sweep_model {
     const char *name;
-    const struct tm_shapes *shapes;
+    const struct tm_layouts *layouts;
     const struct tm_cost *cost;
-    const struct tm_shapes *believed_shapes; /* by policies; NULL: the real ones, as for the costs */
+    const struct tm_layouts *believed_layouts; /* by policies; NULL: the real ones, as for the costs */
     const struct tm_cost *believed_cost;
 };
 

@@ -124,7 +124,7 @@ static int show_future(struct tm_sim__run *run, size_t moment, struct tm_view *v
         int rc = forecast_path(run, path, e);
         if (rc != 0) return rc;
         view->ahead_count = (size_t)run->options->horizon;
-        tm_policy_ahead_of_path(run->job->shapes, run->options->interval_s, path, view->ahead_count, view->before,
+        tm_policy_ahead_of_path(run->job->layouts, run->options->interval_s, path, view->ahead_count, view->before,
                                 run->steps);
         return 0;
     }

@@ -1,6 +1,6 @@
 /* Job files: what is to be trained and what the user allows, in YAML (tidemill-job(5)).
  *
- * SkyPilot's words are used where the meaning is the same (name, resources, num_nodes, envs, setup, run), so that a
+ * SkyPilot's words are used where the meaning is the same (name, resources, num_instances, envs, setup, run), so that a
  * task of theirs reads as a job and the other way round; what they have no word for is ours. Every key may be left out:
  * what a command needs and does not find it asks for. */
 #ifndef TM_WORKLOAD_JOB_H
@@ -67,7 +67,7 @@ struct tm_job {
     struct tm_arena arena; /* owns the strings */
     const char *name;
     struct tm_job_resources resources;
-    int64_t num_nodes;
+    int64_t num_instances;
     struct tm_job_pairs envs;
     const char *setup;
     const char *run;
@@ -86,7 +86,7 @@ struct tm_job {
     int64_t deadline_ms;
     int64_t budget_usd_millionths;
     int64_t max_hourly_usd_millionths;
-    int64_t max_nodes;
+    int64_t max_instances;
     double probability;
     const char *objective;
     const char *market;

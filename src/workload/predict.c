@@ -28,7 +28,7 @@ static double local_bit_s(const struct tm_fleet_group *group)
 /* Do pipelines of so many stages stay on one instance each? */
 static bool stays_inside(const struct tm_fleet_group *group, size_t stages)
 {
-    return group->nodes == 1 || (size_t)group->gpus_per_node % stages == 0;
+    return group->instances == 1 || (size_t)group->gpus_per_node % stages == 0;
 }
 
 static bool stages_fit(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, double memory_gib,
@@ -79,7 +79,7 @@ static int count_pipelines(const struct tm_predict_request *request, int stages,
 {
     int total = 0;
     for (size_t g = 0; g < request->group_count; g++) {
-        per_group[g] = request->groups[g].nodes * request->groups[g].gpus_per_node / stages;
+        per_group[g] = request->groups[g].instances * request->groups[g].gpus_per_node / stages;
         total += per_group[g];
     }
     return total;
@@ -146,7 +146,7 @@ static double exposed_ms(const struct tm_predictor *predictor, const struct tm_s
         iteration.local = inside < iteration.local ? inside : iteration.local;
         iteration.local_bit_s = fmin(iteration.local_bit_s, local_bit_s(group));
         iteration.rate_bit_s = fmin(iteration.rate_bit_s, group->network_bit_s / sharing);
-        instances += group->nodes;
+        instances += group->instances;
     }
     if (instances == 1) iteration.local = pipelines;
     return fmax(0, tm_comm_iteration_ms(request->comm, &iteration).mean - stage_ms);
@@ -265,11 +265,11 @@ static int check_request(const struct tm_predict_request *request, int *out_gpus
         return tm_error_set(e, TM_EINPUT, "a fleet has from 1 to %d kinds of instance", TM_FLEET_GROUPS_MAX);
     for (size_t g = 0; g < request->group_count; g++) {
         const struct tm_fleet_group *group = &request->groups[g];
-        if (group->nodes < 1 || group->gpus_per_node < 1)
+        if (group->instances < 1 || group->gpus_per_node < 1)
             return tm_error_set(e, TM_EINPUT, "%s: needs at least one instance with a GPU", group->instance);
         if (!(group->network_bit_s > 0))
             return tm_error_set(e, TM_EINPUT, "%s: its network bandwidth is not known", group->instance);
-        gpus += (int64_t)group->nodes * group->gpus_per_node;
+        gpus += (int64_t)group->instances * group->gpus_per_node;
     }
     if (gpus > TM_FLEET_GPUS_MAX) return tm_error_set(e, TM_ELIMIT, "more than %d GPUs", TM_FLEET_GPUS_MAX);
     if (request->batch < 1) return tm_error_set(e, TM_EINPUT, "the global batch must be 1 or more");
@@ -448,14 +448,15 @@ void tm_predictor_destroy(struct tm_predictor *predictor)
     tm_free(predictor);
 }
 
-int tm_predictor_run(struct tm_predictor *predictor, const int *nodes, struct tm_prediction *out, struct tm_error *e)
+int tm_predictor_run(struct tm_predictor *predictor, const int *instances, struct tm_prediction *out,
+                     struct tm_error *e)
 {
     const struct tm_predict_request *request = &predictor->request;
     struct best best = {.any = false};
     struct tm_stage_cut *cut = NULL;
     int gpus = 0;
     for (size_t g = 0; g < request->group_count; g++)
-        predictor->groups[g].nodes = nodes[g];
+        predictor->groups[g].instances = instances[g];
     int rc = check_request(request, &gpus, e);
     if (rc == 0) rc = try_layouts(predictor, gpus, &best, e);
     if (rc == 0) rc = tm_predictor__cut(predictor, best.plan.stages, &cut, e);
@@ -472,12 +473,12 @@ int tm_predictor_run(struct tm_predictor *predictor, const int *nodes, struct tm
 int tm_predict(const struct tm_predict_request *request, struct tm_prediction *out, struct tm_error *e)
 {
     struct tm_predictor *predictor = NULL;
-    int nodes[TM_FLEET_GROUPS_MAX] = {0};
+    int instances[TM_FLEET_GROUPS_MAX] = {0};
     int rc = tm_predictor_create(request, &predictor, e);
     if (rc != 0) return rc;
     for (size_t g = 0; g < request->group_count; g++)
-        nodes[g] = request->groups[g].nodes;
-    rc = tm_predictor_run(predictor, nodes, out, e);
+        instances[g] = request->groups[g].instances;
+    rc = tm_predictor_run(predictor, instances, out, e);
     tm_predictor_destroy(predictor);
     return rc;
 }

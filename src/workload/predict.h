@@ -20,7 +20,7 @@ enum { TM_FLEET_GROUPS_MAX = 8, TM_PREDICT_STAGES_MAX = 256, TM_FLEET_GPUS_MAX =
 struct tm_fleet_group {
     const char *instance;
     struct tm_gpu_figures gpu;
-    int nodes;
+    int instances;
     int gpus_per_node;
     double network_bit_s; /* of one instance */
     double local_bit_s;   /* between two GPUs of one instance; 0: 800 Gbit/s (NVLink) for GPUs with 850 GB/s of memory
@@ -76,7 +76,8 @@ void tm_prediction_slow(struct tm_prediction *prediction, double factor);
 struct tm_predictor;
 int tm_predictor_create(const struct tm_predict_request *request, struct tm_predictor **out, struct tm_error *e);
 void tm_predictor_destroy(struct tm_predictor *predictor); /* NULL is fine */
-/* `nodes`: how many instances of each group. */
-int tm_predictor_run(struct tm_predictor *predictor, const int *nodes, struct tm_prediction *out, struct tm_error *e);
+/* `instances`: how many instances of each group. */
+int tm_predictor_run(struct tm_predictor *predictor, const int *instances, struct tm_prediction *out,
+                     struct tm_error *e);
 
 #endif

@@ -21,16 +21,17 @@ void tm_scaling_data_deinit(struct tm_scaling_data *data)
 
 /* ---- reading ---- */
 
-static int take_row(const struct tm_csv *csv, int nodes_at, int seconds_at, struct tm_scaling_data *data,
+static int take_row(const struct tm_csv *csv, int instances_at, int seconds_at, struct tm_scaling_data *data,
                     struct tm_error *e)
 {
     struct tm_scaling_point point = {0};
-    size_t last = (size_t)(nodes_at > seconds_at ? nodes_at : seconds_at);
+    size_t last = (size_t)(instances_at > seconds_at ? instances_at : seconds_at);
     if (csv->field_count <= last)
         return tm_error_set(e, TM_EINPUT, "%s:%d: expected nodes and seconds", csv->file, csv->line);
-    struct tm_slice nodes = tm_slice_trim(csv->fields[nodes_at]);
+    struct tm_slice instances = tm_slice_trim(csv->fields[instances_at]);
     struct tm_slice seconds = tm_slice_trim(csv->fields[seconds_at]);
-    if (!tm_number_double(nodes.data, nodes.length, &point.nodes) || point.nodes < 1 || point.nodes > 1e6)
+    if (!tm_number_double(instances.data, instances.length, &point.instances) || point.instances < 1 ||
+        point.instances > 1e6)
         return tm_error_set(e, TM_EINPUT, "%s:%d: nodes: expected a number from 1 to 1000000", csv->file, csv->line);
     if (!tm_number_double(seconds.data, seconds.length, &point.seconds) || !(point.seconds > 0) || point.seconds > 1e9)
         return tm_error_set(e, TM_EINPUT, "%s:%d: seconds: expected a number above 0", csv->file, csv->line);
@@ -52,12 +53,12 @@ int tm_scaling_data_parse(const char *file, const char *text, size_t length, str
     tm_csv_init(csv, file, text, length);
     csv->comments = true;
     int rc = tm_csv_next(csv, e);
-    int nodes_at = rc == 1 ? tm_csv_find(csv, "nodes") : -1;
+    int instances_at = rc == 1 ? tm_csv_find(csv, "nodes") : -1;
     int seconds_at = rc == 1 ? tm_csv_find(csv, "seconds") : -1;
-    if (rc >= 0 && (nodes_at < 0 || seconds_at < 0))
+    if (rc >= 0 && (instances_at < 0 || seconds_at < 0))
         rc = tm_error_set(e, TM_EINPUT, "%s:1: expected a header with nodes,seconds", file);
     while (rc >= 0 && (rc = tm_csv_next(csv, e)) == 1)
-        rc = take_row(csv, nodes_at, seconds_at, data, e);
+        rc = take_row(csv, instances_at, seconds_at, data, e);
     tm_free(csv);
     return rc;
 }
@@ -91,7 +92,7 @@ static double logistic_residual(const void *context, const double *x, size_t i)
 {
     const struct context *known = context;
     const struct tm_scaling_point *point = &known->data->points[i];
-    double off = logistic(exp(x[X_A]), x[X_B], exp(x[X_C]), point->nodes) - known->one_s / point->seconds;
+    double off = logistic(exp(x[X_A]), x[X_B], exp(x[X_C]), point->instances) - known->one_s / point->seconds;
     return off / 1e-3; /* so sure of the data that the prior does not count */
 }
 
@@ -103,7 +104,7 @@ static double physical_time(const double *x, double n)
 static double physical_residual(const void *context, const double *x, size_t i)
 {
     const struct tm_scaling_point *point = &((const struct context *)context)->data->points[i];
-    return log(physical_time(x, point->nodes) / point->seconds) / 0.03;
+    return log(physical_time(x, point->instances) / point->seconds) / 0.03;
 }
 
 /* Standard errors from the curvature at the solution and the residuals' own spread. */
@@ -150,20 +151,21 @@ static void find_misfits(const struct context *known, const double *physical, st
     for (size_t i = 0; i < known->data->count; i++) {
         const struct tm_scaling_point *point = &known->data->points[i];
         double measured = known->one_s / point->seconds;
-        double curve = logistic(out->a, out->b, out->c, point->nodes);
-        double tangent = out->c * out->a / 4 * (point->nodes - out->b) + out->c / 2;
-        double estimate = point->nodes <= out->b ? fmax(tangent, 1e-9) : curve;
+        double curve = logistic(out->a, out->b, out->c, point->instances);
+        double tangent = out->c * out->a / 4 * (point->instances - out->b) + out->c / 2;
+        double estimate = point->instances <= out->b ? fmax(tangent, 1e-9) : curve;
         out->logistic_percent += off_percent(measured, curve) / count;
         out->estimate_percent += off_percent(measured, estimate) / count;
-        out->physical_percent += off_percent(measured, known->one_s / physical_time(physical, point->nodes)) / count;
+        out->physical_percent +=
+            off_percent(measured, known->one_s / physical_time(physical, point->instances)) / count;
     }
 }
 
-static int fit_logistic(const struct context *known, double nodes_max, double speedup_max, struct tm_scaling_fit *out,
-                        struct tm_error *e)
+static int fit_logistic(const struct context *known, double instances_max, double speedup_max,
+                        struct tm_scaling_fit *out, struct tm_error *e)
 {
-    const double prior[UNKNOWNS] = {log(4 / nodes_max), nodes_max / 2, log(speedup_max)};
-    const double spread[UNKNOWNS] = {3, 3 * nodes_max, 3}; /* so wide that only the data speak */
+    const double prior[UNKNOWNS] = {log(4 / instances_max), instances_max / 2, log(speedup_max)};
+    const double spread[UNKNOWNS] = {3, 3 * instances_max, 3}; /* so wide that only the data speak */
     struct tm_fit fit = {.unknowns = UNKNOWNS,
                          .residuals = known->data->count,
                          .prior = prior,
@@ -183,22 +185,22 @@ static int fit_logistic(const struct context *known, double nodes_max, double sp
 int tm_scaling_fit(const struct tm_scaling_data *data, struct tm_scaling_fit *out, struct tm_error *e)
 {
     struct context known = {.data = data};
-    double nodes_max = 1;
+    double instances_max = 1;
     double fastest_s = INFINITY;
     size_t ones = 0;
     for (size_t i = 0; i < data->count; i++) {
-        nodes_max = fmax(nodes_max, data->points[i].nodes);
+        instances_max = fmax(instances_max, data->points[i].instances);
         fastest_s = fmin(fastest_s, data->points[i].seconds);
-        if (data->points[i].nodes != 1) continue;
+        if (data->points[i].instances != 1) continue;
         known.one_s += data->points[i].seconds;
         ones++;
     }
     if (ones == 0) return tm_error_set(e, TM_EINPUT, "no measurement with nodes = 1: speed-up is counted from it");
-    if (data->count < 3 || nodes_max < 2)
+    if (data->count < 3 || instances_max < 2)
         return tm_error_set(e, TM_EINPUT, "a curve needs at least three measurements, of more than one node too");
     known.one_s /= (double)ones;
     *out = (struct tm_scaling_fit){0};
-    int rc = fit_logistic(&known, nodes_max, known.one_s / fastest_s, out, e);
+    int rc = fit_logistic(&known, instances_max, known.one_s / fastest_s, out, e);
     if (rc != 0) return rc;
     const double prior[3] = {log(known.one_s), log(known.one_s / 2), log(known.one_s / 50)};
     const double spread[3] = {0.5, 2, 2};

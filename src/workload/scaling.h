@@ -13,7 +13,7 @@
 enum { TM_SCALING_POINTS_MAX = 4096 };
 
 struct tm_scaling_point {
-    double nodes;
+    double instances;
     double seconds;
 };
 
@@ -25,7 +25,7 @@ struct tm_scaling_data {
 
 void tm_scaling_data_init(struct tm_scaling_data *data);
 void tm_scaling_data_deinit(struct tm_scaling_data *data);
-/* CSV with a header that has `nodes` and `seconds`. */
+/* CSV with a header that has `instances` and `seconds`. */
 int tm_scaling_data_load(struct tm_env *env, const char *path, struct tm_scaling_data *data, struct tm_error *e);
 int tm_scaling_data_parse(const char *file, const char *text, size_t length, struct tm_scaling_data *data,
                           struct tm_error *e);
@@ -39,7 +39,7 @@ struct tm_scaling_fit {
     double physical_percent; /* the same for the physical curve */
 };
 
-/* Needs the time of one instance (nodes = 1) and at least three points. */
+/* Needs the time of one instance (instances = 1) and at least three points. */
 int tm_scaling_fit(const struct tm_scaling_data *data, struct tm_scaling_fit *out, struct tm_error *e);
 
 #endif

@@ -17,7 +17,7 @@ static void check(const struct tm_trace *trace)
     int rc = tm_trace_parse("again", tm_text_string(&text), text.length, "tidemill", &again, &e);
     assert(rc == 0 && tm_trace_equals(trace, &again));
     struct tm_trace_stats stats = tm_trace_stats(trace);
-    assert(stats.min >= 0 && stats.max <= stats.nodes_max);
+    assert(stats.min >= 0 && stats.max <= stats.instances_max);
     tm_trace_deinit(&again);
     tm_text_deinit(&text);
 }

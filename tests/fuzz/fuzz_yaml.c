@@ -6,7 +6,7 @@
 
 struct resources {
     bool spot;
-    int64_t nodes;
+    int64_t instances;
     double share;
     struct tm_strings zones;
 };
@@ -25,7 +25,7 @@ static const char *const modes[] = {"cheapest", "fastest", NULL};
 
 static const struct tm_field resource_fields[] = {
     {.key = "spot", .type = TM_FIELD_BOOL, .offset = offsetof(struct resources, spot)},
-    {.key = "nodes", .type = TM_FIELD_INTEGER, .offset = offsetof(struct resources, nodes), .min = 1, .max = 1024},
+    {.key = "nodes", .type = TM_FIELD_INTEGER, .offset = offsetof(struct resources, instances), .min = 1, .max = 1024},
     {.key = "share", .type = TM_FIELD_NUMBER, .offset = offsetof(struct resources, share)},
     {.key = "zones", .type = TM_FIELD_STRINGS, .offset = offsetof(struct resources, zones)},
     {.key = NULL},

@@ -33,7 +33,7 @@
 #include <stdint.h>
 
 enum {
-    NODES_MAX = 256, /* instances in one run; number 0 is the coordinator's machine */
+    INSTANCES_MAX = 256, /* instances in one run; number 0 is the coordinator's machine */
     LAYERS_MAX = 12,
     MICRO_MAX = 32,
     STEPS_MAX = 400,
@@ -142,7 +142,7 @@ struct toy {
     uint32_t stage;
     uint32_t first_layer;
     uint32_t last_layer;
-    uint64_t replicas[NODES_MAX]; /* node of each pipeline's same stage */
+    uint64_t replicas[INSTANCES_MAX]; /* node of each pipeline's same stage */
     uint32_t micro_first[MICRO_MAX + 1];
     struct toy_share shares[MICRO_MAX]; /* by pipeline: the newest heard */
     struct toy_share own[2];            /* of this step and the one before */
@@ -207,7 +207,7 @@ struct stored_file {
 struct faults {
     double loss, duplicate, long_delay;
     int64_t delay_ms_max;
-    bool cut[NODES_MAX][NODES_MAX]; /* from, to */
+    bool cut[INSTANCES_MAX][INSTANCES_MAX]; /* from, to */
     bool files_down;
     int64_t files_full_ms;       /* until then no file can be written, ... */
     int64_t files_unreadable_ms; /* ... or read */
@@ -250,7 +250,7 @@ struct pause_seen { /* as an event tells it, and as it was */
 
 struct held_seen { /* who held a step in a generation */
     uint64_t generation, step;
-    uint64_t nodes[NODES_MAX / 64]; /* bit n: node n */
+    uint64_t instances[INSTANCES_MAX / 64]; /* bit n: node n */
     int64_t first_ms;
 };
 
@@ -266,8 +266,8 @@ struct event {
 /* What whoever starts the world has chosen. */
 struct choice {
     bool off[FAULT_KINDS];
-    double scale; /* so many times as many faults as usual */
-    size_t nodes; /* at the start; 0: a few, by dice */
+    double scale;     /* so many times as many faults as usual */
+    size_t instances; /* at the start; 0: a few, by dice */
 };
 
 struct overheard { /* a frame that somebody has kept */
@@ -321,7 +321,7 @@ struct sim {
     struct tm_layer model_layers[LAYERS_MAX];
     struct tm_model model;
     struct tm_cost cost;
-    struct tm_shapes shapes;
+    struct tm_layouts layouts;
     struct tm_migrations *migrations;
     struct tm_policy_decider *policy;
     uint32_t layout_dice; /* the decider changes the number of stages by dice of this many sides; 0: never */
@@ -335,7 +335,7 @@ struct sim {
     uint32_t anchors;        /* on-demand instances that hold copies; coordinator_options.remotes: they do not train */
     uint32_t on_demand_dice; /* the decider wants on-demand instances by dice of this many sides; 0: none */
 
-    struct node nodes[NODES_MAX];
+    struct node instances[INSTANCES_MAX];
     size_t node_count;                  /* 1 + instances ever */
     struct tm_coordinator *coordinator; /* NULL: down */
     struct outlived outlived;
@@ -368,9 +368,9 @@ struct sim {
     struct faults faults;
     uint64_t fault_count;
     uint64_t fault_kinds[FAULT_KINDS];
-    int64_t last_at_ms[NODES_MAX][NODES_MAX]; /* when the last message from one machine to another gets there */
-    uint64_t memory_faults;                   /* among them */
-    uint64_t memory_deaths;                   /* processes that said that they must be destroyed for want of memory */
+    int64_t last_at_ms[INSTANCES_MAX][INSTANCES_MAX]; /* when the last message from one machine to another gets there */
+    uint64_t memory_faults;                           /* among them */
+    uint64_t memory_deaths; /* processes that said that they must be destroyed for want of memory */
     uint64_t messages;
     uint64_t layers_moved; /* chunks that were fetched in a change of generation */
     bool capturing;        /* keeps workers' messages, to send them again later */

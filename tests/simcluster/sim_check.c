@@ -25,12 +25,12 @@ static struct held_seen *held_of(struct sim *sim, uint64_t generation, uint64_t 
 
 static bool has_held(const struct held_seen *held, uint64_t node)
 {
-    return (held->nodes[node / 64] >> node % 64 & 1) != 0;
+    return (held->instances[node / 64] >> node % 64 & 1) != 0;
 }
 
 void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step)
 {
-    held_of(sim, generation, step)->nodes[node->id / 64] |= (uint64_t)1 << node->id % 64;
+    held_of(sim, generation, step)->instances[node->id / 64] |= (uint64_t)1 << node->id % 64;
 }
 
 /* Only a step that all members of its generation hold may be applied, and only while no later generation has gone on.
@@ -130,7 +130,7 @@ void check_report(struct sim *sim, struct node *node, uint64_t incarnation, cons
 
 static const struct node *reporter(const struct sim *sim, const struct tm_roster *roster, size_t i)
 {
-    const struct node *node = &sim->nodes[roster->members[i].id];
+    const struct node *node = &sim->instances[roster->members[i].id];
     bool same =
         node->reported_generation == roster->generation && node->reported_incarnation == roster->members[i].incarnation;
     return same ? node : NULL;
@@ -165,7 +165,7 @@ static void check_survivors(struct sim *sim, const struct tm_roster *roster, uin
 static const struct tm_copy_part *part_at(struct sim *sim, uint64_t holder, uint64_t incarnation, uint64_t set,
                                           uint32_t layer)
 {
-    const struct node *node = holder < sim->node_count ? &sim->nodes[holder] : NULL;
+    const struct node *node = holder < sim->node_count ? &sim->instances[holder] : NULL;
     if (node == NULL || node->worker == NULL || node->incarnation != incarnation) return NULL;
     return tm_copies_find(tm_worker_look(node->worker, 0).copies, set, layer);
 }
@@ -185,7 +185,7 @@ static void check_part(struct sim *sim, const Tmw__CopyPart *part)
         }
         length = name.size;
     } else {
-        const struct node *node = &sim->nodes[part->holder];
+        const struct node *node = &sim->instances[part->holder];
         if (node->worker == NULL || node->incarnation != part->holder_incarnation) return; /* it died just now */
         const struct tm_copy_part *copy = part_at(sim, part->holder, part->holder_incarnation, part->set, part->layer);
         if (copy == NULL) {
@@ -242,7 +242,7 @@ static bool part_unharmed(struct sim *sim, const struct set_seen *set, size_t p,
         return !set->unnamed && (file == NULL || !file->damaged);
     }
     const struct tm_member *member = tm_roster_find(roster, holder);
-    const struct node *node = &sim->nodes[holder];
+    const struct node *node = &sim->instances[holder];
     if (member == NULL || member->incarnation != set->parts[p].incarnation) return false;
     if (node->worker == NULL || node->incarnation != set->parts[p].incarnation) return false;
     const struct tm_copy_part *copy = part_at(sim, holder, node->incarnation, set->set, set->parts[p].layer);
@@ -289,7 +289,7 @@ static void check_owners(struct sim *sim, const struct tm_roster *roster, uint64
 {
     for (size_t i = 0; i < roster->member_count; i++) {
         const struct tm_member *member = &roster->members[i];
-        const struct node *node = &sim->nodes[member->id];
+        const struct node *node = &sim->instances[member->id];
         if (member->spare || node->worker == NULL || node->incarnation != member->incarnation) continue;
         struct tm_worker_view view = tm_worker_look(node->worker, 0);
         if (view.generation != roster->generation) continue; /* fenced again, before this was recorded */
@@ -329,8 +329,8 @@ static void check_started(struct sim *sim, const Tmw__GenerationEvent *event)
             sim_fail(sim, "one generation: %llu starts twice", (ull)event->generation);
         if (earlier->generation < event->generation) continue;
         for (size_t n = 1; n < sim->node_count; n++)
-            if (tm_roster_find(&roster, n) != NULL && sim->nodes[n].worker != NULL &&
-                tm_worker_look(sim->nodes[n].worker, 0).generation > event->generation)
+            if (tm_roster_find(&roster, n) != NULL && sim->instances[n].worker != NULL &&
+                tm_worker_look(sim->instances[n].worker, 0).generation > event->generation)
                 sim_fail(sim, "one generation: %llu starts after %llu, which worker %zu obeys", (ull)event->generation,
                          (ull)earlier->generation, n);
     }
@@ -376,7 +376,7 @@ void check_release(struct sim *sim, uint64_t id)
     if (sim->coordinator == NULL) return;
     struct tm_coordinator_view view = tm_coordinator_look(sim->coordinator);
     const struct tm_member *member = tm_roster_find(&sim->last_roster, id);
-    const struct node *node = &sim->nodes[id];
+    const struct node *node = &sim->instances[id];
     bool runs = view.phase == TM_COORDINATOR_RUNNING && view.generation == sim->last_roster.generation;
     if (runs && member != NULL && !member->spare && member->incarnation == node->incarnation)
         sim_fail(sim, "release: instance %llu is given back, but has a seat", (ull)id);
@@ -389,9 +389,9 @@ void check_release(struct sim *sim, uint64_t id)
                 uint64_t holder = set->parts[p].holder;
                 if (set->parts[p].layer != l) continue;
                 bool there = holder == 0 || part_at(sim, holder, set->parts[p].incarnation, set->set, l) != NULL;
-                if (holder != 0 && sim->now_ms - sim->nodes[holder].died_ms < UNKNOWN_MS) without = true;
+                if (holder != 0 && sim->now_ms - sim->instances[holder].died_ms < UNKNOWN_MS) without = true;
                 with = with || (there && holder == id);
-                without = without || (there && holder != id && !(holder != 0 && sim->nodes[holder].giving_back));
+                without = without || (there && holder != id && !(holder != 0 && sim->instances[holder].giving_back));
             }
             if (with && !without)
                 sim_fail(sim, "release: instance %llu is given back, and with it the only copy of layer %u", (ull)id,
@@ -413,7 +413,7 @@ static void check_durable_now(struct sim *sim)
         for (size_t p = 0; p < set->part_count; p++) {
             uint64_t holder = set->parts[p].holder;
             if (holder == 0) return; /* in files as well: memory may go */
-            const struct node *node = &sim->nodes[holder];
+            const struct node *node = &sim->instances[holder];
             if (node->worker == NULL || node->incarnation != set->parts[p].incarnation) continue;
             if (part_at(sim, holder, node->incarnation, set->set, set->parts[p].layer) == NULL)
                 sim_fail(sim, "durable: worker %llu has dropped layer %u of set %llu, the newest that is whole",
@@ -428,7 +428,7 @@ void check_now(struct sim *sim)
     check_durable_now(sim);
     cloud_check(sim);
     for (size_t i = 1; i < sim->node_count; i++) {
-        const struct node *node = &sim->nodes[i];
+        const struct node *node = &sim->instances[i];
         if (node->worker == NULL) continue;
         struct tm_worker_view view = tm_worker_look(node->worker, sim_clock(sim, node));
         const struct tm_member *me = view.phase == TM_WORKER_RUNNING ? tm_roster_find(view.roster, node->id) : NULL;
@@ -451,7 +451,7 @@ void check_now(struct sim *sim)
 static bool process_lives(const struct sim *sim)
 {
     for (size_t i = 1; i < sim->node_count; i++)
-        if (sim->nodes[i].worker != NULL) return true;
+        if (sim->instances[i].worker != NULL) return true;
     return false;
 }
 
@@ -461,20 +461,20 @@ static void check_bill(struct sim *sim)
     double sum = 0;
     double on_demand = 0;
     for (size_t i = 1; i < sim->node_count; i++) {
-        double usd = cloud_bill_microusd(sim, &sim->nodes[i]);
+        double usd = cloud_bill_microusd(sim, &sim->instances[i]);
         sum += usd;
-        if (!sim->nodes[i].spot) on_demand += usd;
+        if (!sim->instances[i].spot) on_demand += usd;
     }
     struct tm_coordinator_view view = tm_coordinator_look(sim->coordinator);
     double unheard = 0; /* reports come four times a second */
     for (size_t i = 1; i < sim->node_count; i++)
-        if (sim->nodes[i].up) unheard += (double)sim->nodes[i].price_microusd_h * UNHEARD_MS / 3.6e6;
+        if (sim->instances[i].up) unheard += (double)sim->instances[i].price_microusd_h * UNHEARD_MS / 3.6e6;
     if (fabs((double)view.bill_microusd - sum) > unheard + 1 ||
         fabs((double)view.on_demand_bill_microusd - on_demand) > unheard + 1)
         sim_fail(sim, "bill: %.6f, but instances ran for %.6f", (double)view.bill_microusd / 1e6, sum / 1e6);
     double listed = 0;
     for (size_t i = 1; i < sim->node_count; i++) /* what it cost at last may never have been told */
-        if (sim->nodes[i].forgotten) unheard += cloud_bill_microusd(sim, &sim->nodes[i]);
+        if (sim->instances[i].forgotten) unheard += cloud_bill_microusd(sim, &sim->instances[i]);
     for (size_t i = 0; i < view.instance_count; i++)
         listed += (double)view.instances[i].bill_microusd;
     if (fabs(listed - sum) > unheard + (double)sim->node_count)
@@ -514,7 +514,8 @@ void check_end(struct sim *sim)
     events_check(sim);
     size_t lives = 1; /* the cloud */
     for (size_t i = 1; i < sim->node_count; i++)
-        lives += (size_t)(sim->nodes[i].up && sim->nodes[i].agent_up) + (size_t)(sim->nodes[i].worker != NULL);
+        lives +=
+            (size_t)(sim->instances[i].up && sim->instances[i].agent_up) + (size_t)(sim->instances[i].worker != NULL);
     view = tm_coordinator_look(sim->coordinator);
     if (view.leases > lives) sim_fail(sim, "leak: %zu leases for %zu processes", view.leases, lives);
     if (process_lives(sim)) sim_fail(sim, "leak: a worker runs on after the job's end");

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { REPORT_MS = 250, NODES_KEPT = 8 /* for when faults stop */, RENT_BOUND_MS = 90000 };
+enum { REPORT_MS = 250, INSTANCES_KEPT = 8 /* for when faults stop */, RENT_BOUND_MS = 90000 };
 
 double cloud_bill_microusd(const struct sim *sim, const struct node *node)
 {
@@ -34,11 +34,11 @@ static void describe(const struct sim *sim, const struct node *node, Tmw__Instan
 static void report(struct sim *sim, struct tm_outbox *out)
 {
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
-    Tmw__Instance instances[NODES_MAX];
-    Tmw__Instance *list[NODES_MAX];
+    Tmw__Instance instances[INSTANCES_MAX];
+    Tmw__Instance *list[INSTANCES_MAX];
     double bill[2] = {0, 0};
     for (size_t i = 1; i < sim->node_count; i++) {
-        const struct node *node = &sim->nodes[i];
+        const struct node *node = &sim->instances[i];
         describe(sim, node, &instances[i]);
         if (!node->forgotten) list[body.n_instances++] = &instances[i];
         bill[0] += cloud_bill_microusd(sim, node);
@@ -76,13 +76,13 @@ static size_t here(const struct sim *sim, bool spot)
 {
     size_t count = 0;
     for (size_t i = 1; i < sim->node_count; i++)
-        count += sim->nodes[i].up && sim->nodes[i].spot == spot;
+        count += sim->instances[i].up && sim->instances[i].spot == spot;
     return count;
 }
 
 static void give_back(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     if (!node->up) return;
     node->released = true;
     sim_trace(sim, "instance %llu is given back", (unsigned long long)node->id);
@@ -107,7 +107,7 @@ static void rent(struct sim *sim, bool spot, size_t want)
 {
     while (here(sim, spot) + sim->granting[spot] < want) {
         if (spot && here(sim, spot) + sim->granting[spot] >= sim->supply) return;
-        if (sim->node_count + sim->granting[0] + sim->granting[1] + NODES_KEPT >= NODES_MAX) return;
+        if (sim->node_count + sim->granting[0] + sim->granting[1] + INSTANCES_KEPT >= INSTANCES_MAX) return;
         int64_t delay_ms = 300 + (int64_t)sim_below(sim, 2000);
         if (!sim->faults.over && sim_unit(sim) < 0.2) delay_ms += (int64_t)sim_below(sim, 30000);
         sim->granting[spot]++;
@@ -128,8 +128,8 @@ static void carry_out(struct sim *sim)
     }
     if (sim->cloud_passive) return;
     for (size_t i = 0; i < order->release_count; i++) {
-        if (order->release[i] >= sim->node_count || sim->nodes[order->release[i]].giving_back) continue;
-        sim->nodes[order->release[i]].giving_back = true;
+        if (order->release[i] >= sim->node_count || sim->instances[order->release[i]].giving_back) continue;
+        sim->instances[order->release[i]].giving_back = true;
         check_release(sim, order->release[i]);
         sim_schedule(sim, sim->now_ms + (int64_t)sim_below(sim, 2000), give_back, order->release[i], 0, 0, 0, NULL, 0);
     }
@@ -151,7 +151,7 @@ void cloud_check(struct sim *sim)
                  !sim->stopped && sim->coordinator != NULL && !sim->coordinator_options.resume;
     struct tm_coordinator_view view = {.want_spot = 0};
     if (asked) view = tm_coordinator_look(sim->coordinator);
-    bool full = sim->node_count + NODES_KEPT >= NODES_MAX;
+    bool full = sim->node_count + INSTANCES_KEPT >= INSTANCES_MAX;
     bool off = asked && view.state == TM_JOB_TRAINING && !full &&
                (here(sim, true) != view.want_spot || here(sim, false) != view.want_on_demand);
     if (!off) sim->rent_off_ms = sim->now_ms;
@@ -164,7 +164,7 @@ void cloud_check(struct sim *sim)
 void cloud_start(struct sim *sim)
 {
     for (size_t i = 1; i < sim->node_count; i++)
-        sim->nodes[i].forgotten = sim->nodes[i].end_ms != 0;
+        sim->instances[i].forgotten = sim->instances[i].end_ms != 0;
     struct tm_cloud_link_options options = {
         .job = 42, .incarnation = tm_random_u64(&sim->random) | 1, .token = sim_token, .report_ms = REPORT_MS};
     tm_cloud_link_init(&sim->cloud, &options);

@@ -82,7 +82,7 @@ void events_take(struct sim *sim, const Tmw__RecordEvent *event)
 
 /* ---- at the end: the record as it is then ---- */
 
-static void here_or_lost(struct sim *sim, const Tmw__RecordEvent *event, uint64_t here[NODES_MAX])
+static void here_or_lost(struct sim *sim, const Tmw__RecordEvent *event, uint64_t here[INSTANCES_MAX])
 {
     if (event->body_case == TMW__RECORD_EVENT__BODY_ARRIVAL) {
         uint64_t id = event->arrival->instance;
@@ -102,7 +102,7 @@ static void here_or_lost(struct sim *sim, const Tmw__RecordEvent *event, uint64_
 /* Nobody comes or goes twice, and those who are here are told to be. */
 void events_check(struct sim *sim)
 {
-    uint64_t here[NODES_MAX] = {0};
+    uint64_t here[INSTANCES_MAX] = {0};
     for (size_t i = 0; i < sim->record_count; i++) {
         struct tm_arena arena;
         Tmw__RecordEvent *event = NULL;

@@ -22,18 +22,18 @@ bool fault_comes(struct sim *sim, enum sim_fault_kind kind)
 
 static struct node *any_node(struct sim *sim)
 {
-    struct node *up[NODES_MAX];
+    struct node *up[INSTANCES_MAX];
     size_t count = 0;
     for (size_t i = 1; i < sim->node_count; i++)
-        if (sim->nodes[i].up) up[count++] = &sim->nodes[i];
+        if (sim->instances[i].up) up[count++] = &sim->instances[i];
     return count == 0 ? NULL : up[sim_below(sim, count)];
 }
 
-static size_t nodes_up(const struct sim *sim)
+static size_t instances_up(const struct sim *sim)
 {
     size_t count = 0;
     for (size_t i = 1; i < sim->node_count; i++)
-        count += sim->nodes[i].up && !sim->nodes[i].other_job;
+        count += sim->instances[i].up && !sim->instances[i].other_job;
     return count;
 }
 
@@ -45,10 +45,10 @@ static void arrive(struct sim *sim, struct event *event)
 
 static void taken(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     if (!node->up || (sim->faults.until_ms > 0 && sim->now_ms >= sim->faults.until_ms)) return;
     sim_instance_gone(sim, node);
-    if (sim->cloud_passive && nodes_up(sim) < sim->fleet_max && sim_unit(sim) < 0.8)
+    if (sim->cloud_passive && instances_up(sim) < sim->fleet_max && sim_unit(sim) < 0.8)
         sim_schedule(sim, sim->now_ms + 1000 + (int64_t)sim_below(sim, 20000), arrive, 0, 0, 0, 0, NULL, 0);
 }
 
@@ -61,8 +61,8 @@ static void spot_lost(struct sim *sim, struct event *event)
     sim_trace(sim, "all spot instances are taken");
     sim->fault_count++;
     for (size_t i = 1; i < sim->node_count; i++) {
-        if (!sim->nodes[i].up || !sim->nodes[i].spot) continue;
-        sim_instance_gone(sim, &sim->nodes[i]);
+        if (!sim->instances[i].up || !sim->instances[i].spot) continue;
+        sim_instance_gone(sim, &sim->instances[i]);
         if (sim->cloud_passive)
             sim_schedule(sim, sim->now_ms + 1000 + (int64_t)sim_below(sim, 20000), arrive, 0, 0, 0, 0, NULL, 0);
     }
@@ -70,7 +70,7 @@ static void spot_lost(struct sim *sim, struct event *event)
 
 static void notice(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     int64_t left_ms = (int64_t)event->b - 1; /* 0: taken back */
     if (left_ms < 0) node->announced = false;
     if (!node->up || !node->agent_up) return;
@@ -192,7 +192,7 @@ static void damage_copy(struct sim *sim)
 
 static void recover_speed(struct sim *sim, struct event *event)
 {
-    sim->nodes[event->a].slow = 1;
+    sim->instances[event->a].slow = 1;
 }
 
 /* ---- by dice ---- */
@@ -347,7 +347,7 @@ static void world_fault(struct sim *sim, uint64_t kind)
         sim->supply = 1 + (size_t)sim_below(sim, sim->fleet_max);
         break;
     default:
-        if (nodes_up(sim) + 1 < sim->fleet_max) (void)sim_add_instance(sim);
+        if (instances_up(sim) + 1 < sim->fleet_max) (void)sim_add_instance(sim);
     }
 }
 
@@ -368,7 +368,7 @@ static void next_fault(struct sim *sim, struct event *event)
 /* A machine with another job file comes: it has the token, and would train something else. */
 static void other_job(struct sim *sim)
 {
-    if (nodes_up(sim) + 1 >= sim->fleet_max || !fault_may(sim, FAULT_JOB_DIFFERS)) return;
+    if (instances_up(sim) + 1 >= sim->fleet_max || !fault_may(sim, FAULT_JOB_DIFFERS)) return;
     struct node *node = sim_add_instance(sim);
     if (node == NULL || !fault_comes(sim, FAULT_JOB_DIFFERS)) return;
     node->other_job = true;
@@ -425,12 +425,12 @@ void faults_stop(struct sim *sim, struct event *event)
     sim->faults.memory_short_ms = 0;
     sim->fail_next_sync = false;
     sim->crash_after_actions = -1;
-    sim->supply = NODES_MAX;
+    sim->supply = INSTANCES_MAX;
     if (!sim->runs.down) sim->cloud_paused_ms = 0;
     split_end(sim);
     memset(sim->faults.cut, 0, sizeof sim->faults.cut);
     for (size_t i = 1; i < sim->node_count; i++) {
-        struct node *node = &sim->nodes[i];
+        struct node *node = &sim->instances[i];
         node->slow = 1;
         node->announced = false;
         if (node->other_job) sim_instance_gone(sim, node); /* somebody saw why it was refused */
@@ -439,7 +439,7 @@ void faults_stop(struct sim *sim, struct event *event)
             notice(sim, &undo);
         }
     }
-    while (nodes_up(sim) < sim->stages + 1 + sim->coordinator_options.remotes && sim_add_instance(sim) != NULL)
+    while (instances_up(sim) < sim->stages + 1 + sim->coordinator_options.remotes && sim_add_instance(sim) != NULL)
         continue;
 }
 
@@ -461,7 +461,7 @@ void faults_plan(struct sim *sim)
 {
     struct faults *faults = &sim->faults;
     size_t few = 2 + (size_t)sim_below(sim, 6);
-    size_t count = sim->choice->nodes > 0 ? sim->choice->nodes : few;
+    size_t count = sim->choice->instances > 0 ? sim->choice->instances : few;
     for (size_t i = 0; i < count + sim->anchors; i++) {
         struct node *node = sim_add_instance(sim);
         node->anchor = sim_unit(sim) < 0.15 || i < sim->anchors;

@@ -213,7 +213,7 @@ void files_forgotten(struct sim *sim)
 
 static void stored(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     bool good = files_writable(sim);
     if (good) {
         store(sim, event->b, (uint32_t)event->c, event->data, event->length);
@@ -260,7 +260,7 @@ static struct tm_copy_file check(const struct node *node, const struct stored_fi
 
 static void have_read(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     if (node->worker == NULL || node->incarnation != event->d) return;
     struct tm_outbox out;
     tm_outbox_init(&out);

@@ -92,7 +92,7 @@ static bool is_for_links(const tm_message *message)
 /* To the process that is there now. */
 static uint64_t target(const struct sim *sim, const struct overheard *frame)
 {
-    const struct node *node = &sim->nodes[frame->to];
+    const struct node *node = &sim->instances[frame->to];
     if (frame->role == TM_ROLE_WORKER) return node->incarnation;
     if (frame->role == TM_ROLE_AGENT) return node->agent.self.incarnation;
     return frame->role == TM_ROLE_CLOUD ? sim->cloud.self.incarnation : 0;
@@ -105,7 +105,7 @@ static void say_overheard(struct sim *sim, const struct overheard *frame)
     tm_message *message = NULL;
     tm_arena_init(&arena, 64 << 20);
     if (tm_message_unpack(frame->data, frame->length, &arena, &message, NULL) == 0 && !is_for_links(message)) {
-        if (tm_random_below(&sim->odd, 2) == 0) message->from_id = NODES_MAX + 1 + tm_random_below(&sim->odd, 3);
+        if (tm_random_below(&sim->odd, 2) == 0) message->from_id = INSTANCES_MAX + 1 + tm_random_below(&sim->odd, 3);
         message->to_incarnation = target(sim, frame);
         spoil(message);
         say(sim, frame->to, frame->role, message, (int64_t)tm_random_below(&sim->odd, 2000));
@@ -116,7 +116,7 @@ static void say_overheard(struct sim *sim, const struct overheard *frame)
 static tm_message to_worker(struct sim *sim, const struct node *node)
 {
     bool unknown = tm_random_below(&sim->odd, 2) == 0;
-    struct tm_peer from = {.role = TM_ROLE_WORKER, .id = unknown ? NODES_MAX + 1 : 1 + node->id % sim->node_count};
+    struct tm_peer from = {.role = TM_ROLE_WORKER, .id = unknown ? INSTANCES_MAX + 1 : 1 + node->id % sim->node_count};
     struct tm_peer to = {.role = TM_ROLE_WORKER, .id = node->id, .incarnation = node->incarnation};
     return tm_message_make(42, &from, &to);
 }
@@ -167,10 +167,10 @@ static void say_hello(struct sim *sim, enum tm_role role, uint64_t id, uint64_t 
 
 void hostile_speaks(struct sim *sim)
 {
-    say_hello(sim, TM_ROLE_WORKER, NODES_MAX + 2, 0);
+    say_hello(sim, TM_ROLE_WORKER, INSTANCES_MAX + 2, 0);
     say_hello(sim, TM_ROLE_WORKER, 1 + tm_random_below(&sim->odd, sim->node_count), 0);
     for (size_t i = 1; i < sim->node_count; i++)
-        if (sim->nodes[i].up && sim->nodes[i].worker != NULL) ask_worker(sim, &sim->nodes[i]);
+        if (sim->instances[i].up && sim->instances[i].worker != NULL) ask_worker(sim, &sim->instances[i]);
     for (size_t i = 0; i < FRAMES_MAX; i++) {
         const struct overheard *frame = &sim->overheard[tm_random_below(&sim->odd, OVERHEARD_MAX)];
         if (frame->data != NULL) say_overheard(sim, frame);

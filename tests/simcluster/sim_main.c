@@ -18,7 +18,7 @@ static const char *const bug_names[] = {
 };
 #endif
 
-enum { STOP_BOUND_MS = 90000, NODES_MOST = 64 };
+enum { STOP_BOUND_MS = 90000, INSTANCES_MOST = 64 };
 
 struct arguments {
     uint64_t seed, seeds, links, from;
@@ -229,8 +229,8 @@ static bool read_number(const char *word, const char *value, struct arguments *o
         out->links = number;
     } else if (strcmp(word, "--from") == 0) {
         out->from = number;
-    } else if (strcmp(word, "--nodes") == 0 && number >= 2 && number <= NODES_MOST) {
-        out->choice.nodes = (size_t)number;
+    } else if (strcmp(word, "--nodes") == 0 && number >= 2 && number <= INSTANCES_MOST) {
+        out->choice.instances = (size_t)number;
     } else {
         return false;
     }

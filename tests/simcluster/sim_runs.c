@@ -91,8 +91,8 @@ static int env_end_marked(struct tm_env *env, const char *mark, int *out_count, 
     split_end(sim);
     if (sim->coordinator != NULL) sim_coordinator_crash(sim, false, 0);
     for (size_t i = 1; i < sim->node_count; i++) {
-        *out_count += sim->nodes[i].up;
-        sim_instance_gone(sim, &sim->nodes[i]);
+        *out_count += sim->instances[i].up;
+        sim_instance_gone(sim, &sim->instances[i]);
     }
     return 0;
 }

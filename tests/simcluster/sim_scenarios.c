@@ -105,7 +105,7 @@ static void expect(struct sim *sim, bool holds, const char *what)
 
 static void take(struct sim *sim, uint64_t node)
 {
-    sim_instance_gone(sim, &sim->nodes[node]);
+    sim_instance_gone(sim, &sim->instances[node]);
 }
 
 static const struct tm_roster *roster(const struct sim *sim)
@@ -181,7 +181,7 @@ static void lost_in_migration(struct sim *sim)
 static void lost_in_change(struct sim *sim)
 {
     start_with(sim, 4);
-    sim_worker_kill(sim, &sim->nodes[2]);
+    sim_worker_kill(sim, &sim->instances[2]);
     if (until_phase(sim, TM_COORDINATOR_COLLECTING)) sim_coordinator_crash(sim, false, 3000);
     for_ms(sim, 30000);
     expect(sim, sim->rolled_back == 0, "steps are rolled back though a replica of each stage lived");
@@ -214,8 +214,8 @@ static void lost_in_copy(struct sim *sim)
     start_with(sim, 4);
     for (int i = 0; i < 20000 && sim->failure[0] == '\0'; i++) {
         for (size_t n = 1; n < sim->node_count; n++) {
-            if (sim->nodes[n].worker == NULL) continue;
-            if (tm_worker_look(sim->nodes[n].worker, 0).snapshot_bytes == 0) continue;
+            if (sim->instances[n].worker == NULL) continue;
+            if (tm_worker_look(sim->instances[n].worker, 0).snapshot_bytes == 0) continue;
             take(sim, n % 4 + 1); /* a holder */
             take(sim, n);         /* and the source itself */
             (void)sim_add_instance(sim);
@@ -231,8 +231,8 @@ static void two_notices(struct sim *sim)
 {
     start_with(sim, 6);
     until_step(sim, 15);
-    fault_notice(sim, &sim->nodes[1], 30000, 30000);
-    fault_notice(sim, &sim->nodes[4], 30000, 30000);
+    fault_notice(sim, &sim->instances[1], 30000, 30000);
+    fault_notice(sim, &sim->instances[4], 30000, 30000);
     for_ms(sim, 40000);
     expect(sim, tm_roster_find(roster(sim), 1) == NULL || tm_roster_find(roster(sim), 1)->spare, "1 still trains");
     expect(sim, seated(sim) == 4, "the others do not train on");
@@ -244,13 +244,13 @@ static void two_notices(struct sim *sim)
 static void false_alarm(struct sim *sim)
 {
     start_with(sim, 4);
-    fault_notice(sim, &sim->nodes[2], -1, 20000);
+    fault_notice(sim, &sim->instances[2], -1, 20000);
     for_ms(sim, 8000);
     expect(sim, seated(sim) == 2, "the notice does not change the layout");
-    fault_notice_undone(sim, &sim->nodes[2]);
+    fault_notice_undone(sim, &sim->instances[2]);
     for_ms(sim, 12000);
     expect(sim, seated(sim) == 4, "the false alarm is not undone");
-    fault_notice(sim, &sim->nodes[3], -1, 10000); /* nobody takes this one back */
+    fault_notice(sim, &sim->instances[3], -1, 10000); /* nobody takes this one back */
     for_ms(sim, 35000);
     expect(sim, seated(sim) == 4, "an alarm that did not come true counts for ever");
     expect(sim, sim_steps_redone(sim) == 0, "a step is redone");
@@ -259,10 +259,10 @@ static void false_alarm(struct sim *sim)
 static void hang(struct sim *sim)
 {
     start_with(sim, 4);
-    uint64_t old = sim->nodes[3].incarnation;
-    sim->nodes[3].hangs = true;
+    uint64_t old = sim->instances[3].incarnation;
+    sim->instances[3].hangs = true;
     for_ms(sim, 60000);
-    expect(sim, sim->nodes[3].incarnation != old, "the worker that hangs is not started again");
+    expect(sim, sim->instances[3].incarnation != old, "the worker that hangs is not started again");
     expect(sim, sim->highest_applied > 15 && sim->rolled_back == 0, "the others do not train on");
     expect(sim, sim->told_redone == 1, "the step that it held up is not told to be redone");
 }
@@ -270,7 +270,7 @@ static void hang(struct sim *sim)
 static void stopped_and_continued(struct sim *sim)
 {
     start_with(sim, 4);
-    sim->nodes[2].paused_ms = sim->now_ms + 10000;
+    sim->instances[2].paused_ms = sim->now_ms + 10000;
     for_ms(sim, 40000);
     expect(sim, seated(sim) == 4, "the worker that was stopped has no seat again");
     expect(sim, sim->rolled_back == 0, "steps are rolled back");
@@ -283,9 +283,9 @@ static void all_stand_still(struct sim *sim)
     start_with(sim, 3);
     until_step(sim, 23);
     for (uint64_t n = 0; n < sim->node_count; n++)
-        sim->nodes[n].paused_ms = sim->nodes[n].agent_paused_ms = sim->now_ms + 10000;
+        sim->instances[n].paused_ms = sim->instances[n].agent_paused_ms = sim->now_ms + 10000;
     sim->coordinator_paused_ms = sim->cloud_paused_ms = sim->now_ms + 10000;
-    sim->nodes[tm_roster_at(roster(sim), 0, 1)->id].paused_ms += 3500;
+    sim->instances[tm_roster_at(roster(sim), 0, 1)->id].paused_ms += 3500;
     uint64_t reached = sim->highest_applied;
     for_ms(sim, 30000);
     expect(sim, sim->highest_applied > reached + 5, "training does not go on");
@@ -340,7 +340,7 @@ static void disk_full(struct sim *sim)
     for_ms(sim, 20000);
     uint64_t reached = sim->highest_applied;
     expect(sim, reached > 20, "training does not go on while the disk is full");
-    sim_worker_kill(sim, &sim->nodes[2]);
+    sim_worker_kill(sim, &sim->instances[2]);
     for_ms(sim, 9000);
     expect(sim, sim->coordinator != NULL && tm_coordinator_look(sim->coordinator).generation == generation,
            "a generation begins that the record cannot know");
@@ -412,8 +412,8 @@ static void old_duplicates(struct sim *sim)
     sim->capturing = false;
     uint64_t first = tm_roster_at(roster(sim), 0, 1)->id;
     uint64_t second = tm_roster_at(roster(sim), 1, 1)->id;
-    sim_worker_kill(sim, &sim->nodes[first]);
-    sim_worker_kill(sim, &sim->nodes[second]);
+    sim_worker_kill(sim, &sim->instances[first]);
+    sim_worker_kill(sim, &sim->instances[second]);
     uint64_t reached = sim->highest_applied;
     for (int i = 0; i < 40 && sim->failure[0] == '\0'; i++) {
         sim_replay_captured(sim);
@@ -432,7 +432,7 @@ static void clock_jumps(struct sim *sim)
     }
     expect(sim, sim_steps_redone(sim) == 0, "a clock that jumps costs a step");
     for (size_t n = 1; n <= 4; n++) { /* a machine that was suspended: time has passed for its processes all at once */
-        sim->nodes[n].clock_ms += 15000 * (int64_t)n;
+        sim->instances[n].clock_ms += 15000 * (int64_t)n;
         for_ms(sim, 2500);
     }
     uint64_t reached = sim->highest_applied;
@@ -463,7 +463,7 @@ static void orphans_and_disk_lost(struct sim *sim)
 {
     orphans(sim);
     size_t before = sim->generation_count;
-    uint64_t obeyed = tm_worker_look(sim->nodes[1].worker, 0).generation;
+    uint64_t obeyed = tm_worker_look(sim->instances[1].worker, 0).generation;
     expect(sim, obeyed < sim->last_roster.generation, "those who were cut off have heard of the next generation");
     sim_coordinator_crash(sim, true, 1000);
     for_ms(sim, 20000); /* the links are mended; it still only listens */
@@ -541,11 +541,11 @@ static void damaged_copy(struct sim *sim)
         sim->files[i].damaged = true;
     }
     for (size_t n = 1; n <= 2; n++) {
-        const struct tm_copies *copies = tm_worker_look(sim->nodes[n].worker, 0).copies;
+        const struct tm_copies *copies = tm_worker_look(sim->instances[n].worker, 0).copies;
         for (size_t p = 0; p < copies->count; p++)
-            if (copies->parts[p].name.set == newest) sim_damage_part(&sim->nodes[n], &copies->parts[p], 5);
+            if (copies->parts[p].name.set == newest) sim_damage_part(&sim->instances[n], &copies->parts[p], 5);
     }
-    sim_worker_kill(sim, &sim->nodes[2]);
+    sim_worker_kill(sim, &sim->instances[2]);
     size_t before = sim->generation_count;
     for (int i = 0; i < 3000 && sim->generation_count == before && sim->failure[0] == '\0'; i++)
         for_ms(sim, 20);
@@ -555,7 +555,8 @@ static void damaged_copy(struct sim *sim)
 static bool copy_under_way(const struct sim *sim)
 {
     for (size_t n = 1; n < sim->node_count; n++)
-        if (sim->nodes[n].worker != NULL && tm_worker_look(sim->nodes[n].worker, 0).snapshot_bytes > 0) return true;
+        if (sim->instances[n].worker != NULL && tm_worker_look(sim->instances[n].worker, 0).snapshot_bytes > 0)
+            return true;
     return false;
 }
 
@@ -570,7 +571,7 @@ static void late_files(struct sim *sim)
     for (int i = 0; i < 4000 && !copy_under_way(sim) && sim->failure[0] == '\0'; i++)
         for_ms(sim, 20);
     expect(sim, copy_under_way(sim), "no copy is ever under way");
-    sim_worker_kill(sim, &sim->nodes[4]);
+    sim_worker_kill(sim, &sim->instances[4]);
     if (!until_phase(sim, TM_COORDINATOR_COLLECTING)) return;
     sim_coordinator_crash(sim, false, 1000);
     sim->faults.files_slow_ms = 0;
@@ -630,7 +631,7 @@ static void lost_before_whole(struct sim *sim)
         for (int i = 0; i < 4000 && sim->set_count == whole && sim->failure[0] == '\0'; i++)
             for_ms(sim, 20);
         for_ms(sim, 8400 + 600 * kill);
-        sim_worker_kill(sim, &sim->nodes[1 + kill % 2]);
+        sim_worker_kill(sim, &sim->instances[1 + kill % 2]);
     }
 }
 
@@ -644,7 +645,7 @@ static void slow_worker(struct sim *sim)
 {
     start_with(sim, 4);
     expect(sim, sim->bottleneck == 0 && sim->told_pace_ms == 0, "an even cluster is said to have a bottleneck");
-    sim->nodes[3].slow = 5;
+    sim->instances[3].slow = 5;
     until_step(sim, 50);
     expect(sim, sim->bottleneck == 3, "the slow worker is not named");
 }
@@ -677,7 +678,7 @@ static void stop_and_go_on(struct sim *sim)
     expect(sim, tm_coordinator_look(sim->coordinator).stopped_step == reached, "it stops before its last step");
     for_ms(sim, 5000);
     for (size_t i = 1; i < sim->node_count; i++)
-        expect(sim, !sim->nodes[i].up, "an instance is not given back");
+        expect(sim, !sim->instances[i].up, "an instance is not given back");
     until_step(sim, reached + 10);
     expect(sim, sim->generations[sim->generation_count - 1].base >= reached, "it goes on from an older step");
     expect(sim, sim_steps_redone(sim) == 0 && sim->rolled_back == 0, "a step is redone");
@@ -717,7 +718,7 @@ static void lost_in_stop(struct sim *sim)
     until_step(sim, 20);
     orders_stop(sim, sim->now_ms, 10000, true);
     if (!until_phase(sim, TM_COORDINATOR_STOPPING)) return;
-    sim_worker_kill(sim, &sim->nodes[2]);
+    sim_worker_kill(sim, &sim->instances[2]);
     for_ms(sim, 300);
     if (!until_phase(sim, TM_COORDINATOR_STOPPING)) return;
     for_ms(sim, 200);
@@ -757,7 +758,7 @@ static void lose_all_spot(struct sim *sim)
     size_t before = sim->generation_count;
     expect(sim, durable > 0, "no copy set after 25 steps");
     for (size_t i = 1; i < sim->node_count; i++)
-        if (sim->nodes[i].spot) take(sim, i);
+        if (sim->instances[i].spot) take(sim, i);
     for_ms(sim, 10000);
     expect(sim, sim->generation_count == before, "anchors train alone");
     for (int i = 0; i < 4; i++)
@@ -836,7 +837,7 @@ static bool has_failed(const struct sim *sim)
 static void fail_all(struct sim *sim, int status)
 {
     for (size_t i = 1; i < sim->node_count; i++)
-        if (sim->nodes[i].up) sim_worker_end(sim, &sim->nodes[i], status);
+        if (sim->instances[i].up) sim_worker_end(sim, &sim->instances[i], status);
 }
 
 /* All fail at once, again and again, but get on between: that is no reason to give up. */
@@ -857,10 +858,10 @@ static void preempted_without_progress(struct sim *sim)
     until_step(sim, 10);
     for (int round = 0; round < 6; round++) {
         for (size_t i = 1; i < sim->node_count; i++) {
-            if (!sim->nodes[i].up) continue;
-            fault_notice(sim, &sim->nodes[i], 3000, 3000);
+            if (!sim->instances[i].up) continue;
+            fault_notice(sim, &sim->instances[i], 3000, 3000);
             for_ms(sim, 1);
-            sim_worker_end(sim, &sim->nodes[i], 1); /* as a script may that hears SIGTERM */
+            sim_worker_end(sim, &sim->instances[i], 1); /* as a script may that hears SIGTERM */
             take(sim, i);
         }
         for (int i = 0; i < 3; i++)
@@ -894,7 +895,7 @@ static void failures_without_progress(struct sim *sim)
     expect(sim, crash_ms == 0, "it is given up before a coordinator was lost");
     for_ms(sim, 5000);
     for (size_t i = 1; i < sim->node_count; i++)
-        expect(sim, sim->nodes[i].worker == NULL, "a worker is started for a job that was given up");
+        expect(sim, sim->instances[i].worker == NULL, "a worker is started for a job that was given up");
 }
 
 /* It gets as far as it got before, and dies there each time: earlier steps that are done again are no progress. */

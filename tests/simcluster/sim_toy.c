@@ -191,7 +191,7 @@ static void share_with_all(struct toy *toy)
 
 static void local_done(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     struct toy *toy = &node->toy;
     if (node->worker == NULL || toy->ticket != event->b || !toy->computing || node->hangs) return;
     if (node->paused_ms > sim->now_ms) {
@@ -266,7 +266,7 @@ static uint64_t engine_waiting_for(void *context)
 
 static void apply_done(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     struct toy *toy = &node->toy;
     if (node->worker == NULL || node->incarnation != event->b) return;
     if (node->paused_ms > sim->now_ms) {
@@ -314,7 +314,7 @@ static void engine_apply(void *context, uint64_t step, double norm)
 /* A share, or the question for one (generation and step only). */
 void toy_receive(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->b];
+    struct node *node = &sim->instances[event->b];
     struct toy *toy = &node->toy;
     struct {
         uint64_t pipeline;

@@ -14,7 +14,7 @@ enum {
     RESEND_MS = 600,
     AFTERMATH_MS = 45000,
     SETTLE_MS = 45000,
-    POLICY_NODES_MAX = 16,
+    POLICY_INSTANCES_MAX = 16,
     FLUSH_TICKS = 5, /* as the program flushes its record once a second */
     ANCHOR_DICE = 9001,
     ODD_DICE = 9002
@@ -207,13 +207,13 @@ static const char *role_name(uint64_t role)
 
 static struct node *node_of(struct sim *sim, uint64_t id)
 {
-    return &sim->nodes[id];
+    return &sim->instances[id];
 }
 
 /* A message reaches the process of a role on a machine, if there is one. */
 static void deliver(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->b];
+    struct node *node = &sim->instances[event->b];
     if (event->c == TM_ROLE_COORDINATOR && split_takes(sim, event)) return;
     int64_t paused_ms = event->c == TM_ROLE_COORDINATOR ? sim->coordinator_paused_ms
                         : event->c == TM_ROLE_AGENT     ? node->agent_paused_ms
@@ -336,7 +336,7 @@ void sim_worker_end(struct sim *sim, struct node *node, int status)
 
 static void worker_tick(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     if (node->worker == NULL || node->incarnation != event->b) return;
     sim_schedule(sim, sim->now_ms + TICK_MS, worker_tick, event->a, event->b, event->c + 1, 0, NULL, 0);
     if (node->paused_ms > sim->now_ms) return;
@@ -353,7 +353,7 @@ static void worker_tick(struct sim *sim, struct event *event)
 /* It ended before it did anything. */
 static void worker_unborn(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     if (!node->up || !node->agent_up || node->worker != NULL) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
@@ -456,7 +456,7 @@ static void agent_actions(struct sim *sim, struct node *node, struct tm_outbox *
 
 static void agent_tick(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     if (!node->up || !node->agent_up || node->agent.self.incarnation != event->b) return;
     sim_schedule(sim, sim->now_ms + TICK_MS, agent_tick, event->a, event->b, 0, 0, NULL, 0);
     if (node->agent_paused_ms > sim->now_ms) return;
@@ -471,7 +471,7 @@ static void agent_tick(struct sim *sim, struct event *event)
 
 static void agent_start(struct sim *sim, struct event *event)
 {
-    struct node *node = &sim->nodes[event->a];
+    struct node *node = &sim->instances[event->a];
     if (!node->up || node->agent_up) return;
     uint64_t incarnation = tm_random_u64(&sim->random) | 1;
     struct tm_agent_options options = {.job = 42,
@@ -493,7 +493,7 @@ static void agent_start(struct sim *sim, struct event *event)
 void sim_agents_again(struct sim *sim)
 {
     for (size_t i = 1; i < sim->node_count; i++) {
-        struct node *node = &sim->nodes[i];
+        struct node *node = &sim->instances[i];
         if (!node->up || !node->agent_up || (!node->agent.stopped && !node->agent.done)) continue;
         sim_worker_kill(sim, node);
         node->agent_up = false;
@@ -515,8 +515,8 @@ void sim_agent_kill(struct sim *sim, struct node *node, int64_t back_in_ms)
 
 struct node *sim_add_instance(struct sim *sim)
 {
-    if (sim->node_count == NODES_MAX) return NULL;
-    struct node *node = &sim->nodes[sim->node_count];
+    if (sim->node_count == INSTANCES_MAX) return NULL;
+    struct node *node = &sim->instances[sim->node_count];
     *node = (struct node){
         .id = sim->node_count++, .up = true, .start_ms = sim_utc(sim), .goes_ms = -1, .spot = true, .slow = 1};
     node->clock_ms = (int64_t)sim_below(sim, 1000000); /* each machine counts from another zero */
@@ -753,10 +753,11 @@ static void policy_make(struct sim *sim)
     sim->model = (struct tm_model){
         .name = "toy", .optimizer_states = 2, .layers = sim->model_layers, .layer_count = sim->layers};
     int rc = tm_cost_parse("cost", cost, sizeof cost - 1, "toy", &sim->cost, &e);
-    if (rc == 0) rc = tm_shapes_init(&sim->shapes, &sim->model, &sim->cost.rules, POLICY_NODES_MAX, speed_of, NULL, &e);
-    if (rc == 0) rc = tm_migrations_create(&sim->shapes, &sim->cost, &sim->migrations, &e);
+    if (rc == 0)
+        rc = tm_layouts_init(&sim->layouts, &sim->model, &sim->cost.rules, POLICY_INSTANCES_MAX, speed_of, NULL, &e);
+    if (rc == 0) rc = tm_migrations_create(&sim->layouts, &sim->cost, &sim->migrations, &e);
     struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
-                                  .shapes = &sim->shapes,
+                                  .layouts = &sim->layouts,
                                   .migrations = sim->migrations,
                                   .cost = &sim->cost,
                                   .interval_s = 60,
@@ -845,14 +846,14 @@ static void draw_anchors(struct sim *sim)
  */
 static void draw_fleet(struct sim *sim)
 {
-    size_t nodes = sim->choice->nodes;
-    sim->fleet_max = nodes > 8 ? nodes + 1 : 9;
-    if (nodes == 0) return;
-    size_t pipelines = nodes / sim->stages + 1;
+    size_t instances = sim->choice->instances;
+    sim->fleet_max = instances > 8 ? instances + 1 : 9;
+    if (instances == 0) return;
+    size_t pipelines = instances / sim->stages + 1;
     sim->micro_batches = pipelines < MICRO_MAX ? (uint32_t)pipelines + 4 : MICRO_MAX;
     if (sim->micro_batches > MICRO_MAX) sim->micro_batches = MICRO_MAX;
-    if (nodes > POLICY_NODES_MAX) sim->by_policy = false;
-    if (sim->rule.workers_max > 0) sim->rule.workers_max = (uint32_t)nodes;
+    if (instances > POLICY_INSTANCES_MAX) sim->by_policy = false;
+    if (sim->rule.workers_max > 0) sim->rule.workers_max = (uint32_t)instances;
 }
 
 void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
@@ -870,7 +871,7 @@ void sim_init(struct sim *sim, uint64_t seed, const struct choice *choice)
     sim->rule = (struct tm_use_all){.stages = sim->stages,
                                     .workers_min = 1 + (uint32_t)sim_below(sim, 2),
                                     .copy_every_ms = 5000 + (int64_t)sim_below(sim, 25000)};
-    sim->supply = NODES_MAX;
+    sim->supply = INSTANCES_MAX;
     if (sim_unit(sim) < 0.7) {
         sim->rule.workers_max = sim->stages + 1 + (uint32_t)sim_below(sim, 5);
         sim->on_demand_dice = sim_unit(sim) < 0.4 ? 3 : 0;
@@ -922,9 +923,9 @@ void sim_deinit(struct sim *sim)
     tm_coordinator_destroy(sim->coordinator);
     tm_policy_decider_destroy(sim->policy);
     tm_migrations_destroy(sim->migrations);
-    if (sim->shapes.list != NULL) tm_shapes_deinit(&sim->shapes);
+    if (sim->layouts.list != NULL) tm_layouts_deinit(&sim->layouts);
     for (size_t i = 1; i < sim->node_count; i++)
-        tm_worker_destroy(sim->nodes[i].worker);
+        tm_worker_destroy(sim->instances[i].worker);
     while (sim->heap_count > 0)
         tm_free(sim->heap[--sim->heap_count].data);
     tm_free(sim->heap);

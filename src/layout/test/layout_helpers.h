@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEST_LAYERS_MAX = 64, TEST_NODES_MAX = 32 };
+enum { TEST_LAYERS_MAX = 64, TEST_INSTANCES_MAX = 32 };
 
 /* Equal but for what sums of doubles may lose. */
 static inline bool close_to(double got, double want, double relative)
@@ -28,7 +28,7 @@ static inline struct tm_cost cost_from(const char *text, const char *model)
     return cost;
 }
 
-/* More instances are faster, deeper pipelines a little less so; no two shapes are equally fast. */
+/* More instances are faster, deeper pipelines a little less so; no two layouts are equally fast. */
 static inline int test_speed(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
                              struct tm_error *e)
 {
@@ -43,7 +43,7 @@ struct test_job {
     struct tm_model model;
     struct tm_layer layers[TEST_LAYERS_MAX];
     struct tm_cost cost;
-    struct tm_shapes shapes;
+    struct tm_layouts layouts;
     struct tm_migrations *migrations;
 };
 
@@ -63,16 +63,17 @@ static inline void test_model(struct test_job *job, int layers, bool equal)
 }
 
 /* The caller frees it with job_drop. */
-static inline struct test_job *job_make(int layers, bool equal, const char *cost, int nodes_max, tm_shape_speed speed)
+static inline struct test_job *job_make(int layers, bool equal, const char *cost, int instances_max,
+                                        tm_layout_speed speed)
 {
     struct test_job *job = tm_calloc(1, sizeof *job);
     struct tm_error e = {0};
     assert_non_null(job);
     test_model(job, layers, equal);
     job->cost = cost_from(cost, "test");
-    int rc = tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, nodes_max, speed, NULL, &e);
+    int rc = tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, instances_max, speed, NULL, &e);
     assert_row(rc == 0, "%s", e.text);
-    rc = tm_migrations_create(&job->shapes, &job->cost, &job->migrations, &e);
+    rc = tm_migrations_create(&job->layouts, &job->cost, &job->migrations, &e);
     assert_row(rc == 0, "%s", e.text);
     return job;
 }
@@ -80,16 +81,16 @@ static inline struct test_job *job_make(int layers, bool equal, const char *cost
 static inline void job_drop(struct test_job *job)
 {
     tm_migrations_destroy(job->migrations);
-    tm_shapes_deinit(&job->shapes);
+    tm_layouts_deinit(&job->layouts);
     tm_free(job);
 }
 
-/* Calls `visit` for each way to choose `lost` of the instances 0..nodes-1; `gone` says of each if it is lost. */
-static inline void each_subset(int nodes, int lost, void (*visit)(void *context, const bool *gone), void *context)
+/* Calls `visit` for each way to choose `lost` of the instances 0..instances-1; `gone` says of each if it is lost. */
+static inline void each_subset(int instances, int lost, void (*visit)(void *context, const bool *gone), void *context)
 {
-    bool gone[TEST_NODES_MAX] = {false};
-    int chosen[TEST_NODES_MAX];
-    assert_true(nodes <= TEST_NODES_MAX && lost <= nodes);
+    bool gone[TEST_INSTANCES_MAX] = {false};
+    int chosen[TEST_INSTANCES_MAX];
+    assert_true(instances <= TEST_INSTANCES_MAX && lost <= instances);
     for (int i = 0; i < lost; i++) {
         chosen[i] = i;
         gone[i] = true;
@@ -97,7 +98,7 @@ static inline void each_subset(int nodes, int lost, void (*visit)(void *context,
     for (;;) {
         visit(context, gone);
         int i = lost - 1;
-        while (i >= 0 && chosen[i] == nodes - lost + i)
+        while (i >= 0 && chosen[i] == instances - lost + i)
             i--;
         if (i < 0) return;
         for (int k = i; k < lost; k++)
@@ -111,15 +112,15 @@ static inline void each_subset(int nodes, int lost, void (*visit)(void *context,
 }
 
 /* Draws `lost` of so many instances, all equally likely. */
-static inline void draw_subset(struct tm_random *random, int nodes, int lost, bool *gone)
+static inline void draw_subset(struct tm_random *random, int instances, int lost, bool *gone)
 {
-    int ids[TM_SHAPE_NODES_MAX];
-    for (int i = 0; i < nodes; i++) {
+    int ids[TM_LAYOUT_INSTANCES_MAX];
+    for (int i = 0; i < instances; i++) {
         ids[i] = i;
         gone[i] = false;
     }
     for (int i = 0; i < lost; i++) {
-        int j = i + (int)tm_random_below(random, (uint64_t)(nodes - i));
+        int j = i + (int)tm_random_below(random, (uint64_t)(instances - i));
         int id = ids[j];
         ids[j] = ids[i];
         ids[i] = id;

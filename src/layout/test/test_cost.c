@@ -118,7 +118,7 @@ static void test_measured_keys(void **state)
         {"start_s by default", cost_from(MEASURED, "m").start_s, 120},
         {"copy_interval_s by default", cost_from(MEASURED, "m").copy_interval_s, 600},
         {"stages_min by default", cost.rules.stages_min, 1},
-        {"stages_max by default", cost.rules.stages_max, TM_SHAPE_STAGES_MAX},
+        {"stages_max by default", cost.rules.stages_max, TM_LAYOUT_STAGES_MAX},
         {"pipelines_min by default", cost.rules.pipelines_min, 1},
         {"store by default", cost_from(MEASURED, "m").measured.store_bit_s, 1e10},
         {"speed by default", cost_from(MEASURED, "m").measured.speed, 1},
@@ -349,14 +349,14 @@ static void test_shipped_figures(void **state)
         struct tm_error e = {0};
         assert_int_equal(tm_cost_load(env, "paper", rows[i].model, &job->cost, &e), 0);
         test_model(job, 50, true);
-        assert_int_equal(tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, 32, NULL, NULL, &e), 0);
+        assert_int_equal(tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, 32, NULL, NULL, &e), 0);
         double add = tm_cost_group_ms(&job->cost.paper.group_add, 4, 8);
         double remove_ms = tm_cost_group_ms(&job->cost.paper.group_remove, 4, 8);
-        double restart = tm_cost_restart_ms(&job->cost, &job->shapes, tm_shapes_find(&job->shapes, 2, 8), true);
+        double restart = tm_cost_restart_ms(&job->cost, &job->layouts, tm_layouts_find(&job->layouts, 2, 8), true);
         assert_row(close_to(add, rows[i].add_4x8, 1e-9), "%s: add %g", rows[i].model, add);
         assert_row(close_to(remove_ms, rows[i].remove_4x8, 1e-9), "%s: remove %g", rows[i].model, remove_ms);
         assert_row(close_to(restart, rows[i].restart_add_2x8, 1e-9), "%s: restart %.6f", rows[i].model, restart);
-        tm_shapes_deinit(&job->shapes);
+        tm_layouts_deinit(&job->layouts);
     }
     tm_free(job);
     tm_env_virtual_destroy(env);
@@ -396,10 +396,11 @@ static void test_building_without_a_row(void **state)
                                     4, test_speed);
     static const int rows[][2] = {{1, 190}, {2, 7}, {3, 130}, {4, 130}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        double got = tm_cost_restart_ms(&job->cost, &job->shapes, tm_shapes_find(&job->shapes, 1, rows[i][0]), false);
+        double got =
+            tm_cost_restart_ms(&job->cost, &job->layouts, tm_layouts_find(&job->layouts, 1, rows[i][0]), false);
         assert_row(got == rows[i][1], "%d stages: %g, want %d", rows[i][0], got, rows[i][1]);
     }
-    assert_true(tm_cost_restart_ms(&job->cost, &job->shapes, TM_SHAPE_PAUSE, true) == 0);
+    assert_true(tm_cost_restart_ms(&job->cost, &job->layouts, TM_LAYOUT_PAUSE, true) == 0);
     job_drop(job);
 }
 

@@ -36,19 +36,19 @@ static void test_against_drawing(void **state)
     struct tm_random random = tm_random_make(5, 1);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         int fleet = rows[i].pipelines * rows[i].stages + rows[i].spares;
-        int shape = tm_shapes_find(&job->shapes, rows[i].pipelines, rows[i].stages);
+        int layout = tm_layouts_find(&job->layouts, rows[i].pipelines, rows[i].stages);
         double sum = 0, squares = 0;
         for (int draw = 0; draw < DRAWS; draw++) {
-            bool gone[TEST_NODES_MAX];
+            bool gone[TEST_INSTANCES_MAX];
             draw_subset(&random, fleet, draw_count(&random, rows[i].pmf, rows[i].losses), gone);
             struct tm_survivors left = survivors_of(rows[i].pipelines, rows[i].stages, gone);
             int whole = whole_pipelines(&left);
-            double speed = job->shapes.list[tm_shapes_find(&job->shapes, whole, rows[i].stages)].samples_per_s;
+            double speed = job->layouts.list[tm_layouts_find(&job->layouts, whole, rows[i].stages)].samples_per_s;
             sum += speed;
             squares += speed * speed;
         }
         double mean = sum / DRAWS, error = 5 * sqrt((squares / DRAWS - mean * mean) / DRAWS) + 1e-9;
-        double got = tm_liveput(&job->shapes, shape, fleet, rows[i].pmf, rows[i].losses);
+        double got = tm_liveput(&job->layouts, layout, fleet, rows[i].pmf, rows[i].losses);
         assert_row(fabs(got - mean) <= error, "row %zu: %g, drawn %g +- %g", i, got, mean, error);
     }
     job_drop(job);
@@ -58,15 +58,16 @@ static void test_edges(void **state)
 {
     (void)state;
     struct test_job *job = job_make(12, true, "tidemill-cost: 1\nkind: measured\nlink: 10Gbps\n", 8, test_speed);
-    int shape = tm_shapes_find(&job->shapes, 2, 4);
-    double speed = job->shapes.list[shape].samples_per_s, all[9] = {0};
-    assert_true(tm_liveput(&job->shapes, shape, 8, NULL, 0) == speed); /* nothing goes */
+    int layout = tm_layouts_find(&job->layouts, 2, 4);
+    double speed = job->layouts.list[layout].samples_per_s, all[9] = {0};
+    assert_true(tm_liveput(&job->layouts, layout, 8, NULL, 0) == speed); /* nothing goes */
     all[8] = 1;
-    assert_true(tm_liveput(&job->shapes, shape, 8, all, 9) == 0); /* all go */
-    assert_true(tm_liveput(&job->shapes, TM_SHAPE_PAUSE, 8, all, 9) == 0);
+    assert_true(tm_liveput(&job->layouts, layout, 8, all, 9) == 0); /* all go */
+    assert_true(tm_liveput(&job->layouts, TM_LAYOUT_PAUSE, 8, all, 9) == 0);
     static const double one[] = {0, 1};
-    double half = job->shapes.list[tm_shapes_find(&job->shapes, 1, 4)].samples_per_s;
-    assert_true(close_to(tm_liveput(&job->shapes, shape, 8, one, 2), half, 1e-12)); /* no spare: one pipeline breaks */
+    double half = job->layouts.list[tm_layouts_find(&job->layouts, 1, 4)].samples_per_s;
+    assert_true(
+        close_to(tm_liveput(&job->layouts, layout, 8, one, 2), half, 1e-12)); /* no spare: one pipeline breaks */
     job_drop(job);
 }
 

@@ -79,7 +79,7 @@ static void check_all_subsets(struct outcomes *counted, struct outcomes *subsets
         assert_row(fabs(got - want) < 1e-12, "%s: outcome %zu: %.17g, want %.17g", row, i, got, want);
     }
     for (int keep = 0; keep <= pipelines; keep++) {
-        double want = kept_share(subsets, stages, keep), still_kept[TM_SHAPE_STAGES_MAX + 1];
+        double want = kept_share(subsets, stages, keep), still_kept[TM_LAYOUT_STAGES_MAX + 1];
         double got = tm_losses_keep_probability(pipelines, stages, spares, lost, keep);
         assert_row(fabs(got - want) < 1e-12, "%s: keeping %d: %.17g, want %.17g", row, keep, got, want);
         tm_losses_kept(pipelines, stages, spares, lost, keep, still_kept);
@@ -100,9 +100,9 @@ static void test_counted_equals_all_subsets(void **state)
     for (int pipelines = 1; pipelines <= 4; pipelines++)
         for (int stages = 1; stages <= 5; stages++)
             for (int spares = 0; spares <= 3; spares++) {
-                int nodes = pipelines * stages + spares;
-                if (nodes > 11) continue;
-                for (int lost = 0; lost <= nodes; lost++, rows++)
+                int instances = pipelines * stages + spares;
+                if (instances > 11) continue;
+                for (int lost = 0; lost <= instances; lost++, rows++)
                     check_all_subsets(counted, subsets, pipelines, stages, spares, lost);
             }
     assert_true(rows > 300);
@@ -186,12 +186,12 @@ static void test_keep_against_drawing(void **state)
     } rows[] = {{4, 8, 0, 6, 2},     {10, 10, 5, 20, 6},       {128, 8, 64, 100, 112}, {200, 5, 24, 500, 85},
                 {64, 16, 0, 16, 60}, {1000, 4, 96, 2000, 490}, {3, 64, 8, 5, 2}};
     enum { DRAWS = 4000 };
-    static bool gone[TM_SHAPE_NODES_MAX];
+    static bool gone[TM_LAYOUT_INSTANCES_MAX];
     struct tm_random random = tm_random_make(11, 4);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        int nodes = rows[i].pipelines * rows[i].stages + rows[i].spares, kept = 0;
+        int instances = rows[i].pipelines * rows[i].stages + rows[i].spares, kept = 0;
         for (int draw = 0; draw < DRAWS; draw++) {
-            draw_subset(&random, nodes, rows[i].lost, gone);
+            draw_subset(&random, instances, rows[i].lost, gone);
             struct tm_survivors left = survivors_of(rows[i].pipelines, rows[i].stages, gone);
             bool all = true;
             for (int s = 0; s < rows[i].stages; s++)

@@ -19,7 +19,7 @@ struct figures {
 static const struct figures usual = {1500, 20, 5, 1e9, 4e8};
 
 static struct test_job *measured_job(const struct figures *figures, int stages_max, int layers, double params_times,
-                                     int nodes_max)
+                                     int instances_max)
 {
     char text[512];
     (void)snprintf(text, sizeof text,
@@ -27,15 +27,16 @@ static struct test_job *measured_job(const struct figures *figures, int stages_m
                    "link_latency_ms: %.17g\nlink: %.0fbit/s\nstore: %.0fbit/s\nmodels: {test: {stages_max: %d}}\n",
                    figures->reform_ms, figures->reform_per_instance_ms, figures->latency_ms, figures->link_bit_s,
                    figures->store_bit_s, stages_max);
-    struct test_job *job = job_make(layers, false, text, nodes_max, test_speed);
+    struct test_job *job = job_make(layers, false, text, instances_max, test_speed);
     if (params_times == 1) return job;
     struct tm_error e = {0};
     for (int i = 0; i < layers; i++)
         job->layers[i].params *= params_times;
     tm_migrations_destroy(job->migrations);
-    tm_shapes_deinit(&job->shapes);
-    assert_int_equal(tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, nodes_max, test_speed, NULL, &e), 0);
-    assert_int_equal(tm_migrations_create(&job->shapes, &job->cost, &job->migrations, &e), 0);
+    tm_layouts_deinit(&job->layouts);
+    assert_int_equal(tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, instances_max, test_speed, NULL, &e),
+                     0);
+    assert_int_equal(tm_migrations_create(&job->layouts, &job->cost, &job->migrations, &e), 0);
     return job;
 }
 
@@ -48,7 +49,7 @@ static const int wide_froms[][3] = {{10, 1, 2}, {12, 1, 0}, {6, 2, 0}, {5, 2, 2}
 static const double *row_of(struct test_job *job, const int *from, int lost)
 {
     const double *row = tm_migrations_row(job->migrations, from[0] * from[1] + from[2],
-                                          tm_shapes_find(&job->shapes, from[0], from[1]), lost);
+                                          tm_layouts_find(&job->layouts, from[0], from[1]), lost);
     assert_non_null(row);
     return row;
 }
@@ -57,7 +58,7 @@ static const char *place_of(const struct test_job *job, const int *from, int los
 {
     static char text[96];
     (void)snprintf(text, sizeof text, "%dx%d + %d, %d lost, to %dx%d", from[0], from[1], from[2], lost,
-                   job->shapes.list[to].pipelines, job->shapes.list[to].stages);
+                   job->layouts.list[to].pipelines, job->layouts.list[to].stages);
     return text;
 }
 
@@ -75,9 +76,9 @@ static void add_outcome(void *context, const bool *gone)
 {
     struct mean *mean = context;
     struct tm_survivors left = survivors_of(mean->from[0], mean->from[1], gone);
-    int from = tm_shapes_find(&mean->job->shapes, mean->from[0], mean->from[1]);
+    int from = tm_layouts_find(&mean->job->layouts, mean->from[0], mean->from[1]);
     mean->count++;
-    for (size_t to = 0; to < mean->job->shapes.count && to < 64; to++) {
+    for (size_t to = 0; to < mean->job->layouts.count && to < 64; to++) {
         double ms = tm_migration_ms(mean->job->migrations, from, &left, mean->lost, (int)to);
         mean->sum[to] += ms;
         mean->square[to] += ms * ms;
@@ -89,15 +90,16 @@ static void add_outcome(void *context, const bool *gone)
 static void check_means(struct test_job *job, const int (*list)[3], size_t count, int lost_max)
 {
     for (size_t i = 0; i < count; i++) {
-        int nodes = list[i][0] * list[i][1] + list[i][2], from = tm_shapes_find(&job->shapes, list[i][0], list[i][1]);
-        for (int lost = 0; lost <= lost_max && lost <= nodes; lost++) {
+        int instances = list[i][0] * list[i][1] + list[i][2],
+            from = tm_layouts_find(&job->layouts, list[i][0], list[i][1]);
+        for (int lost = 0; lost <= lost_max && lost <= instances; lost++) {
             struct mean mean = {.job = job, .from = list[i], .lost = lost};
             double alone[64];
-            for (size_t to = job->shapes.count; to-- > 0;)
-                alone[to] = tm_migrations_ms(job->migrations, nodes, from, lost, (int)to);
+            for (size_t to = job->layouts.count; to-- > 0;)
+                alone[to] = tm_migrations_ms(job->migrations, instances, from, lost, (int)to);
             const double *row = row_of(job, list[i], lost);
-            each_subset(nodes, lost, add_outcome, &mean);
-            for (size_t to = 0; to < job->shapes.count; to++) {
+            each_subset(instances, lost, add_outcome, &mean);
+            for (size_t to = 0; to < job->layouts.count; to++) {
                 double want = mean.sum[to] / mean.count;
                 double least = tm_migrations_least_ms(job->migrations, from, lost, (int)to);
                 assert_row(close_to(row[to], want, 1e-11) && alone[to] == row[to],
@@ -146,7 +148,7 @@ static void test_drawn_rows_are_near_means(void **state)
             add_outcome(&mean, gone);
         }
         const double *row = row_of(job, from, from[3]);
-        for (size_t to = 1; to < job->shapes.count && to < 64; to++) {
+        for (size_t to = 1; to < job->layouts.count && to < 64; to++) {
             double want = mean.sum[to] / DRAWS, variance = fmax(0, mean.square[to] / DRAWS - want * want);
             double error = 5 * sqrt(variance * (1.0 / DRAWS + 1.0 / TM_LOSSES_DRAWN)) + 1e-3 * want;
             assert_row(fabs(row[to] - want) <= error, "%s: %g, drawn %g +- %g", place_of(job, from, from[3], to),
@@ -165,7 +167,7 @@ static void check_never_more(const char *name, struct test_job *better, struct t
     for (size_t i = 0; i < TM_COUNT(froms); i++)
         for (int lost = 0; lost <= 4 && lost <= froms[i][0] * froms[i][1]; lost++) {
             const double *a = row_of(better, froms[i], lost), *b = row_of(worse, froms[i], lost);
-            for (size_t to = 0; to < better->shapes.count; to++) {
+            for (size_t to = 0; to < better->layouts.count; to++) {
                 assert_row(isfinite(a[to]) && a[to] >= 0, "%s: %s: %g", name, place_of(better, froms[i], lost, to),
                            a[to]);
                 assert_row(a[to] <= b[to] * (1 + 1e-12), "%s: %s: %g above %g", name,
@@ -202,7 +204,7 @@ static void test_cost_is_in_proportion_to_bytes(void **state)
         for (int lost = 0; lost <= 4 && lost <= froms[i][0] * froms[i][1]; lost++) {
             const double *a = row_of(once, froms[i], lost), *b = row_of(twice, froms[i], lost);
             const double *c = row_of(slow, froms[i], lost);
-            for (size_t to = 0; to < once->shapes.count; to++)
+            for (size_t to = 0; to < once->layouts.count; to++)
                 assert_row(close_to(2 * a[to], b[to], 1e-11) && close_to(2 * a[to], c[to], 1e-11), "%s: %g, %g, %g",
                            place_of(once, froms[i], lost, to), a[to], b[to], c[to]);
         }
@@ -219,7 +221,7 @@ static void test_outcomes_by_hand(void **state)
     struct test_job *job = measured_job(&usual, 6, 13, 1, 12);
     double bytes[3];
     for (int s = 0; s < 3; s++)
-        bytes[s] = tm_shapes_stage_bytes(&job->shapes, 3, s);
+        bytes[s] = tm_layouts_stage_bytes(&job->layouts, 3, s);
     const double link = 8 / 1e6, store = 8 / 4e5, restart2 = 1500 + 20 * 6, restart1 = 1500 + 20 * 3;
     const double largest = fmax(bytes[0], fmax(bytes[1], bytes[2]));
     const struct {
@@ -239,10 +241,10 @@ static void test_outcomes_by_hand(void **state)
         {"two from one", {1, 2, 2}, 1, 3, 3, 1500 + 20 * 9 + 5 + fmax(2 * bytes[0], largest) * link},
         {"pause", {1, 0, 2}, 3, 0, 0, 0},
     };
-    int from = tm_shapes_find(&job->shapes, 2, 3);
+    int from = tm_layouts_find(&job->layouts, 2, 3);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_survivors left = {.stages = 3, .left = {rows[i].left[0], rows[i].left[1], rows[i].left[2]}};
-        int to = tm_shapes_find(&job->shapes, rows[i].to_pipelines, rows[i].to_stages);
+        int to = tm_layouts_find(&job->layouts, rows[i].to_pipelines, rows[i].to_stages);
         double got = tm_migration_ms(job->migrations, from, &left, rows[i].lost, to);
         assert_row(close_to(got, rows[i].want, 1e-12), "%s: %.9g, want %.9g", rows[i].name, got, rows[i].want);
     }
@@ -259,9 +261,9 @@ static void test_a_lost_stage_is_read_from_the_store(void **state)
             struct tm_survivors left = {.stages = froms[i][1]};
             for (int s = 0; s < froms[i][1]; s++)
                 left.left[s] = s == stage ? 0 : froms[i][0];
-            int from = tm_shapes_find(&job->shapes, froms[i][0], froms[i][1]);
-            double least = 1500 + tm_shapes_stage_bytes(&job->shapes, froms[i][1], stage) * 8 / 4e5;
-            for (size_t to = 1; to < job->shapes.count; to++) {
+            int from = tm_layouts_find(&job->layouts, froms[i][0], froms[i][1]);
+            double least = 1500 + tm_layouts_stage_bytes(&job->layouts, froms[i][1], stage) * 8 / 4e5;
+            for (size_t to = 1; to < job->layouts.count; to++) {
                 double got = tm_migration_ms(job->migrations, from, &left, froms[i][0], (int)to);
                 assert_row(got >= least, "%s, stage %d: %g below %g", place_of(job, froms[i], froms[i][0], to), stage,
                            got, least);
@@ -275,11 +277,11 @@ static void test_fewer_survivors_never_cost_less(void **state)
 {
     (void)state;
     struct test_job *job = measured_job(&usual, 6, 13, 1, 12);
-    int from = tm_shapes_find(&job->shapes, 3, 3);
+    int from = tm_layouts_find(&job->layouts, 3, 3);
     for (int code = 0; code < 64; code++) {
         struct tm_survivors left = {.stages = 3, .left = {code & 3, code >> 2 & 3, code >> 4 & 3}};
         int lost = 9 - left.left[0] - left.left[1] - left.left[2];
-        for (int to = tm_shapes_find(&job->shapes, 1, 3); to <= tm_shapes_find(&job->shapes, 4, 3); to++) {
+        for (int to = tm_layouts_find(&job->layouts, 1, 3); to <= tm_layouts_find(&job->layouts, 4, 3); to++) {
             double here = tm_migration_ms(job->migrations, from, &left, lost, to);
             for (int s = 0; s < 3; s++) {
                 struct tm_survivors fewer = left;
@@ -297,14 +299,14 @@ static void test_from_the_pause_all_comes_from_the_store(void **state)
 {
     (void)state;
     struct test_job *job = measured_job(&usual, 6, 13, 1, 12);
-    const double *row = tm_migrations_row(job->migrations, 9, TM_SHAPE_PAUSE, 4);
-    double bytes = job->shapes.layer_params_before[13] * 12;
+    const double *row = tm_migrations_row(job->migrations, 9, TM_LAYOUT_PAUSE, 4);
+    double bytes = job->layouts.layer_params_before[13] * 12;
     assert_non_null(row);
-    assert_true(row[TM_SHAPE_PAUSE] == 0);
-    for (size_t to = 1; to < job->shapes.count; to++) {
-        double want = 1500 + 20 * job->shapes.list[to].nodes + 5 + bytes * 8 / 4e5;
+    assert_true(row[TM_LAYOUT_PAUSE] == 0);
+    for (size_t to = 1; to < job->layouts.count; to++) {
+        double want = 1500 + 20 * job->layouts.list[to].instances + 5 + bytes * 8 / 4e5;
         assert_row(close_to(row[to], want, 1e-12), "to %zu: %g, want %g", to, row[to], want);
-        assert_row(close_to(tm_cost_rollback_ms(&job->cost, &job->shapes, (int)to, false, false), want, 1e-12),
+        assert_row(close_to(tm_cost_rollback_ms(&job->cost, &job->layouts, (int)to, false, false), want, 1e-12),
                    "rollback to %zu", to);
     }
     job_drop(job);
@@ -313,17 +315,17 @@ static void test_from_the_pause_all_comes_from_the_store(void **state)
 /* ---- another cut, as it is defined ---- */
 
 /* The closest free survivor of new stage `j`: it shares most; of equals the one of the lowest pipeline, then stage. */
-static int plain_closest(const struct tm_shapes *shapes, const struct tm_survivors *survivors, const int *taken,
+static int plain_closest(const struct tm_layouts *layouts, const struct tm_survivors *survivors, const int *taken,
                          int stages, int j, double *out_shared)
 {
-    const struct tm_cut *old = &shapes->cuts[survivors->stages], *cut = &shapes->cuts[stages];
+    const struct tm_cut *old = &layouts->cuts[survivors->stages], *cut = &layouts->cuts[stages];
     int best = -1;
     *out_shared = 0;
     for (int s = 0; s < survivors->stages; s++) {
         int from = old->first[s] > cut->first[j] ? old->first[s] : cut->first[j];
         int to = old->first[s + 1] < cut->first[j + 1] ? old->first[s + 1] : cut->first[j + 1];
         if (to <= from || taken[s] >= survivors->left[s]) continue;
-        double shared = shapes->layer_params_before[to] - shapes->layer_params_before[from];
+        double shared = layouts->layer_params_before[to] - layouts->layer_params_before[from];
         bool closer = shared > *out_shared || (best >= 0 && shared == *out_shared && taken[s] < taken[best]);
         if (!closer) continue;
         best = s;
@@ -336,19 +338,19 @@ static int plain_closest(const struct tm_shapes *shapes, const struct tm_survivo
 static double plain_new_cut_ms(const struct test_job *job, const struct tm_survivors *survivors, int stages,
                                int pipelines)
 {
-    const struct tm_shapes *shapes = &job->shapes;
-    const struct tm_cut *cut = &shapes->cuts[stages], *old = &shapes->cuts[survivors->stages];
-    double given[TM_SHAPE_STAGES_MAX] = {0}, worst = 0, from_store = 0, shared;
-    int taken[TM_SHAPE_STAGES_MAX] = {0};
+    const struct tm_layouts *layouts = &job->layouts;
+    const struct tm_cut *cut = &layouts->cuts[stages], *old = &layouts->cuts[survivors->stages];
+    double given[TM_LAYOUT_STAGES_MAX] = {0}, worst = 0, from_store = 0, shared;
+    int taken[TM_LAYOUT_STAGES_MAX] = {0};
     for (int place = 0; place < stages * pipelines; place++) {
-        int j = place % stages, own = plain_closest(shapes, survivors, taken, stages, j, &shared);
+        int j = place % stages, own = plain_closest(layouts, survivors, taken, stages, j, &shared);
         if (own >= 0) taken[own]++;
         worst = fmax(worst, cut->params[j] - shared);
         for (int s = 0; s < survivors->stages; s++) {
             int from = old->first[s] > cut->first[j] ? old->first[s] : cut->first[j];
             int to = old->first[s + 1] < cut->first[j + 1] ? old->first[s + 1] : cut->first[j + 1];
             if (to <= from || s == own) continue;
-            double params = shapes->layer_params_before[to] - shapes->layer_params_before[from];
+            double params = layouts->layer_params_before[to] - layouts->layer_params_before[from];
             if (survivors->left[s] > 0)
                 given[s] += params / survivors->left[s];
             else if (place < stages)
@@ -357,9 +359,9 @@ static double plain_new_cut_ms(const struct test_job *job, const struct tm_survi
     }
     for (int s = 0; s < survivors->stages; s++)
         worst = fmax(worst, given[s]);
-    double bytes = worst * shapes->bytes_per_param;
+    double bytes = worst * layouts->bytes_per_param;
     double ms = bytes <= 0 ? 0 : job->cost.measured.link_latency_ms + bytes * 8e3 / job->cost.measured.link_bit_s;
-    return from_store > 0 ? ms + from_store * shapes->bytes_per_param * 8e3 / job->cost.measured.store_bit_s : ms;
+    return from_store > 0 ? ms + from_store * layouts->bytes_per_param * 8e3 / job->cost.measured.store_bit_s : ms;
 }
 
 /* The table goes through near stages alone and pipeline by pipeline; that must not show, not even in the last bit. */
@@ -369,17 +371,18 @@ static void test_another_cut_is_as_defined(void **state)
     struct test_job *job = measured_job(&usual, 16, 40, 1, 32);
     struct tm_random random = tm_random_make(9, 0);
     for (int round = 0; round < 20000; round++) {
-        int from = 1 + (int)tm_random_below(&random, job->shapes.count - 1);
-        int to = 1 + (int)tm_random_below(&random, job->shapes.count - 1);
-        const struct tm_shape *old = &job->shapes.list[from], *target = &job->shapes.list[to];
+        int from = 1 + (int)tm_random_below(&random, job->layouts.count - 1);
+        int to = 1 + (int)tm_random_below(&random, job->layouts.count - 1);
+        const struct tm_layout *old = &job->layouts.list[from], *target = &job->layouts.list[to];
         if (old->stages == target->stages) continue;
         struct tm_survivors left = {.stages = old->stages};
-        int lost = old->nodes;
+        int lost = old->instances;
         for (int s = 0; s < old->stages; s++) {
             left.left[s] = (int)tm_random_below(&random, (uint64_t)old->pipelines + 1);
             lost -= left.left[s];
         }
-        double restart_ms = tm_cost_restart_ms(&job->cost, &job->shapes, to, target->nodes > old->nodes - lost);
+        double restart_ms =
+            tm_cost_restart_ms(&job->cost, &job->layouts, to, target->instances > old->instances - lost);
         double want = plain_new_cut_ms(job, &left, target->stages, target->pipelines) + restart_ms;
         double got = tm_migration_ms(job->migrations, from, &left, lost, to);
         assert_row(got == want, "%dx%d, %d lost, to %dx%d: %.17g, want %.17g", old->pipelines, old->stages, lost,
@@ -403,16 +406,16 @@ static void test_rows_stay(void **state)
     for (int fleet = 1; fleet <= 60; fleet++) /* more than the first table holds */
         for (int pipelines = 1; pipelines <= fleet; pipelines++, rows++) {
             const double *row =
-                tm_migrations_row(job->migrations, fleet, tm_shapes_find(&job->shapes, pipelines, 1), 1);
+                tm_migrations_row(job->migrations, fleet, tm_layouts_find(&job->layouts, pipelines, 1), 1);
             assert_non_null(row);
         }
     assert_true(rows > 1500);
     assert_int_equal(tm_migrations_count(job->migrations), rows);
-    assert_true(tm_migrations_bytes(job->migrations) >= bytes + (rows - 1) * job->shapes.count * sizeof(double));
+    assert_true(tm_migrations_bytes(job->migrations) >= bytes + (rows - 1) * job->layouts.count * sizeof(double));
     assert_ptr_equal(tm_migrations_row(job->migrations, 60, 1, 1), first);
     assert_true(first[2] == kept);
-    const double *pause = tm_migrations_row(job->migrations, 5, TM_SHAPE_PAUSE, 2);
-    assert_ptr_equal(tm_migrations_row(job->migrations, 50, TM_SHAPE_PAUSE, 0), pause); /* nothing to lose: one row */
+    const double *pause = tm_migrations_row(job->migrations, 5, TM_LAYOUT_PAUSE, 2);
+    assert_ptr_equal(tm_migrations_row(job->migrations, 50, TM_LAYOUT_PAUSE, 0), pause); /* nothing to lose: one row */
     assert_int_equal(tm_migrations_count(job->migrations), rows + 1);
     job_drop(job);
 }
@@ -421,7 +424,7 @@ static int use_once(struct test_job *job)
 {
     struct tm_migrations *migrations;
     struct tm_error e;
-    int rc = tm_migrations_create(&job->shapes, &job->cost, &migrations, &e);
+    int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
     if (rc != 0) return rc;
     for (int lost = 0; lost < 4; lost++)
         if (tm_migrations_row(migrations, 9, 3, lost) == NULL) rc = -(int)TM_ENOMEM;

@@ -48,7 +48,7 @@ static double restart_of(int d, int p, bool add)
 /* Layers of stage `stage` of `p`: [*first, *end). */
 static void stage_of(int layers, int p, int stage, int *first, int *end)
 {
-    int sizes[TM_SHAPE_STAGES_MAX], extra = (layers - 1) % p;
+    int sizes[TM_LAYOUT_STAGES_MAX], extra = (layers - 1) % p;
     for (int i = 0; i < p; i++)
         sizes[i] = (layers - 1) / p;
     for (int i = 0; i < extra; i++)
@@ -104,7 +104,7 @@ struct choice {
     const struct test_job *job;
     int d, p, new_p;
     const bool *gone;
-    bool taken[TEST_NODES_MAX];
+    bool taken[TEST_INSTANCES_MAX];
 };
 
 static struct missing missing_from(struct choice *choice, int j, double so_far)
@@ -116,7 +116,7 @@ static struct missing missing_from(struct choice *choice, int j, double so_far)
         if (!choice->gone[k] && !choice->taken[k])
             fewest = fmin(fewest, lacks_of(choice->job, choice->p, k, choice->new_p, j));
     if (!isfinite(fewest)) return all;
-    bool stage_tried[TM_SHAPE_STAGES_MAX] = {false}, first = true;
+    bool stage_tried[TM_LAYOUT_STAGES_MAX] = {false}, first = true;
     for (int k = 0; k < choice->d * choice->p; k++) {
         if (choice->gone[k] || choice->taken[k] || stage_tried[k % choice->p]) continue;
         if (lacks_of(choice->job, choice->p, k, choice->new_p, j) > fewest + 1e-3) continue;
@@ -177,8 +177,8 @@ static void add_subset(void *context, const bool *gone)
 {
     struct sums *sums = context;
     sums->subsets++;
-    for (size_t to = 1; to < sums->job->shapes.count; to++) {
-        const struct tm_shape *target = &sums->job->shapes.list[to];
+    for (size_t to = 1; to < sums->job->layouts.count; to++) {
+        const struct tm_layout *target = &sums->job->layouts.list[to];
         struct missing ms =
             outcome_of(sums->job, sums->d, sums->p, gone, sums->lost, target->pipelines, target->stages);
         sums->of[to].parcae += ms.parcae;
@@ -203,17 +203,17 @@ static void check_row(struct test_job *job, int d, int p, int spares, int lost, 
     sums->p = p;
     sums->lost = lost;
     each_subset(d * p + spares, lost, add_subset, sums);
-    int from = tm_shapes_find(&job->shapes, d, p);
+    int from = tm_layouts_find(&job->layouts, d, p);
     const double *row = tm_migrations_row(job->migrations, d * p + spares, from, lost);
-    assert_true(from > 0 && row != NULL && row[TM_SHAPE_PAUSE] == 0 && job->shapes.count < TM_COUNT(sums->of));
-    for (size_t to = 1; to < job->shapes.count; to++) {
+    assert_true(from > 0 && row != NULL && row[TM_LAYOUT_PAUSE] == 0 && job->layouts.count < TM_COUNT(sums->of));
+    for (size_t to = 1; to < job->layouts.count; to++) {
         double want = sums->of[to].parcae / sums->subsets;
         double least = sums->of[to].least / sums->subsets, most = sums->of[to].most / sums->subsets;
         bool tied = most - least > 1e-9 * want;
         double off = want > 0 ? fabs(row[to] / want - 1) : row[to];
         char place[80];
         (void)snprintf(place, sizeof place, "%dx%d + %d, %d lost, to %dx%d", d, p, spares, lost,
-                       job->shapes.list[to].pipelines, job->shapes.list[to].stages);
+                       job->layouts.list[to].pipelines, job->layouts.list[to].stages);
         assert_row(off < (tied ? 0.02 : 1e-11), "%s: %.9f, want %.9f%s", place, row[to], want, tied ? " (ties)" : "");
         assert_row(row[to] >= least * (1 - 1e-11) && row[to] <= most * (1 + 1e-11), "%s: %.9f, not in %.9f to %.9f",
                    place, row[to], least, most);
@@ -234,8 +234,8 @@ static void test_all_subsets(void **state)
     for (size_t m = 0; m < 2 * TM_COUNT(layers); m++) {
         struct test_job *job = job_make(layers[m / 2], m % 2 == 0, paper_cost, 12, test_speed);
         for (size_t i = 0; i < TM_COUNT(froms); i++) {
-            int nodes = froms[i][0] * froms[i][1] + froms[i][2];
-            for (int lost = 0; lost <= 4 && lost <= nodes; lost++)
+            int instances = froms[i][0] * froms[i][1] + froms[i][2];
+            for (int lost = 0; lost <= 4 && lost <= instances; lost++)
                 check_row(job, froms[i][0], froms[i][1], froms[i][2], lost, &tally);
         }
         job_drop(job);
@@ -249,10 +249,10 @@ static void test_from_the_pause(void **state)
 {
     (void)state;
     struct test_job *job = job_make(13, false, paper_cost, 12, test_speed);
-    const double *row = tm_migrations_row(job->migrations, 12, TM_SHAPE_PAUSE, 3);
+    const double *row = tm_migrations_row(job->migrations, 12, TM_LAYOUT_PAUSE, 3);
     assert_non_null(row);
-    for (size_t to = 1; to < job->shapes.count; to++) {
-        int d = job->shapes.list[to].pipelines, p = job->shapes.list[to].stages;
+    for (size_t to = 1; to < job->layouts.count; to++) {
+        int d = job->layouts.list[to].pipelines, p = job->layouts.list[to].stages;
         double want = restart_of(d, p, true) + p2p_ms(0) + (d > 1 ? largest_ms_of(job, p) : 0);
         assert_row(close_to(row[to], want, 1e-12), "to %dx%d: %g, want %g", d, p, row[to], want);
         assert_row(close_to(tm_migrations_restart_ms(job->migrations, (int)to), restart_of(d, p, false), 1e-12),
@@ -260,14 +260,14 @@ static void test_from_the_pause(void **state)
         double rollback = restart_of(d, p, false) + 14000;
         for (int s = 0; s < p; s++)
             rollback += stage_ms_of(job, p, s);
-        double got = tm_cost_rollback_ms(&job->cost, &job->shapes, (int)to, false, false);
+        double got = tm_cost_rollback_ms(&job->cost, &job->layouts, (int)to, false, false);
         assert_row(close_to(got, rollback, 1e-12), "rollback to %dx%d: %g, want %g", d, p, got, rollback);
-        got = tm_cost_rollback_ms(&job->cost, &job->shapes, (int)to, true, true);
+        got = tm_cost_rollback_ms(&job->cost, &job->layouts, (int)to, true, true);
         rollback += restart_of(d, p, true) - restart_of(d, p, false) - 14000;
         assert_row(close_to(got, rollback, 1e-12), "start of %dx%d: %g, want %g", d, p, got, rollback);
     }
-    assert_true(tm_migrations_restart_ms(job->migrations, TM_SHAPE_PAUSE) == 0);
-    assert_true(tm_cost_rollback_ms(&job->cost, &job->shapes, TM_SHAPE_PAUSE, true, false) == 0);
+    assert_true(tm_migrations_restart_ms(job->migrations, TM_LAYOUT_PAUSE) == 0);
+    assert_true(tm_cost_rollback_ms(&job->cost, &job->layouts, TM_LAYOUT_PAUSE, true, false) == 0);
     job_drop(job);
 }
 

@@ -1,5 +1,6 @@
 /* Parcae's migrations against what its released planner charged: each minute of the reference runs beside the
- * repository gives a fleet, its event, the shapes before and after, and the pause. Skipped where they are not there. */
+ * repository gives a fleet, its event, the layouts before and after, and the pause. Skipped where they are not there.
+ */
 #include "layout/migrate.h"
 
 #include "base/content.h"
@@ -28,11 +29,11 @@ static struct minute minute_of(json_t *intervals, size_t i)
 }
 
 /* Ways to lose so many: up to 6,000 the reference averaged over all of them, above it drew. */
-static double ways(int nodes, int lost)
+static double ways(int instances, int lost)
 {
     double value = 1;
     for (int i = 0; i < lost; i++)
-        value *= (double)(nodes - i) / (i + 1);
+        value *= (double)(instances - i) / (i + 1);
     return value;
 }
 
@@ -41,12 +42,12 @@ static double ways(int nodes, int lost)
  * unfinished one, are cut off or mixed in the reference: left out. */
 static void check_run(struct test_job *job, const char *name, json_t *intervals, struct tally *tally)
 {
-    int from = TM_SHAPE_PAUSE;
+    int from = TM_LAYOUT_PAUSE;
     bool whole = true; /* the migration before has ended */
     for (size_t i = 0; i < json_array_size(intervals); i++) {
         struct minute minute = minute_of(intervals, i);
-        int to = tm_shapes_find(&job->shapes, minute.pipelines, minute.stages);
-        assert_row(to != TM_SHAPE_PAUSE, "%s, minute %zu: no shape %dx%d", name, i, minute.pipelines, minute.stages);
+        int to = tm_layouts_find(&job->layouts, minute.pipelines, minute.stages);
+        assert_row(to != TM_LAYOUT_PAUSE, "%s, minute %zu: no shape %dx%d", name, i, minute.pipelines, minute.stages);
         const double *row = tm_migrations_row(job->migrations, minute.before, from, minute.lost);
         bool ends = minute.stall_ms < 59999;
         if (whole && ends) {
@@ -78,8 +79,9 @@ static void check_model(const char *name, json_t *runs, struct tally *tally)
     assert_int_equal(tm_model_load(env, shipped, &job->model, &e), 0);
     assert_int_equal(tm_cost_load(env, "paper", shipped, &job->cost, &e), 0);
     assert_int_equal(
-        tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, 32, tm_shape_speed_measured, &job->model, &e), 0);
-    assert_int_equal(tm_migrations_create(&job->shapes, &job->cost, &job->migrations, &e), 0);
+        tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, 32, tm_layout_speed_measured, &job->model, &e),
+        0);
+    assert_int_equal(tm_migrations_create(&job->layouts, &job->cost, &job->migrations, &e), 0);
     const char *key;
     json_t *run;
     size_t length = strlen(name);
@@ -90,7 +92,7 @@ static void check_model(const char *name, json_t *runs, struct tally *tally)
         check_run(job, key, json_object_get(json_object_get(run, "pred"), "intervals"), tally);
     }
     tm_migrations_destroy(job->migrations);
-    tm_shapes_deinit(&job->shapes);
+    tm_layouts_deinit(&job->layouts);
     tm_model_deinit(&job->model);
     tm_free(job);
     tm_env_virtual_destroy(env);

@@ -14,7 +14,7 @@ static int ceil_of(int a, int b)
 static void check_placement(const struct tm_placed *list, int count, int pipelines, int stages, const char *row)
 {
     bool filled[PLACED_MAX] = {false};
-    int of_zone[TM_ZONES_MAX] = {0}, of_both[TM_ZONES_MAX][TM_SHAPE_STAGES_MAX] = {{0}}, working = 0;
+    int of_zone[TM_ZONES_MAX] = {0}, of_both[TM_ZONES_MAX][TM_LAYOUT_STAGES_MAX] = {{0}}, working = 0;
     for (int i = 0; i < count; i++) {
         of_zone[list[i].zone]++;
         if (list[i].stage == TM_PLACE_SPARE) continue;

@@ -1,4 +1,4 @@
-/* Predicted speeds of shapes are what workload's prediction says of the same layout; what cannot train is 0. */
+/* Predicted speeds of layouts are what workload's prediction says of the same layout; what cannot train is 0. */
 #include "layout/speed.h"
 
 #include "workload/test/workload_helpers.h"
@@ -34,7 +34,7 @@ static void test_speeds(void **state)
         model_from(rows[i].model, &model);
         struct tm_speed_context context = context_of(&model, rows[i].gpus_per_node, rows[i].batch);
         double samples_per_s = -1, step_s = -1;
-        int rc = tm_shape_speed_predicted(&context, rows[i].pipelines, rows[i].stages, &samples_per_s, &step_s, &e);
+        int rc = tm_layout_speed_predicted(&context, rows[i].pipelines, rows[i].stages, &samples_per_s, &step_s, &e);
         assert_row(rc == 0, "row %zu: %s", i, e.text);
         assert_row((samples_per_s > 0) == rows[i].trains && (step_s > 0) == rows[i].trains, "row %zu: %g samples/s", i,
                    samples_per_s);
@@ -42,7 +42,7 @@ static void test_speeds(void **state)
             struct tm_fleet_group group = context.group;
             struct tm_predict_request request = context.request;
             struct tm_prediction want;
-            group.nodes = rows[i].pipelines * rows[i].stages;
+            group.instances = rows[i].pipelines * rows[i].stages;
             request.groups = &group;
             request.group_count = 1;
             request.pipelines = rows[i].pipelines * rows[i].gpus_per_node;
@@ -58,24 +58,25 @@ static void test_speeds(void **state)
     }
 }
 
-/* All shapes of a fleet: more of the same never stop to train, and errors of the figures come through. */
-static void test_shapes_of_a_fleet(void **state)
+/* All layouts of a fleet: more of the same never stop to train, and errors of the figures come through. */
+static void test_layouts_of_a_fleet(void **state)
 {
     (void)state;
-    static struct tm_shapes shapes;
-    static const struct tm_shape_rules rules = {.stages_min = 1, .stages_max = 8, .pipelines_min = 1};
+    static struct tm_layouts layouts;
+    static const struct tm_layout_rules rules = {.stages_min = 1, .stages_max = 8, .pipelines_min = 1};
     struct tm_model model;
     struct tm_error e = {0};
     model_from("gpt2-355m", &model);
     struct tm_speed_context context = context_of(&model, 1, 256);
-    assert_int_equal(tm_shapes_init(&shapes, &model, &rules, 16, tm_shape_speed_predicted, &context, &e), 0);
-    for (int nodes = 1; nodes <= 16; nodes++)
-        assert_row(shapes.list[shapes.best[nodes]].samples_per_s >= shapes.list[shapes.best[nodes - 1]].samples_per_s,
-                   "%d instances", nodes);
-    assert_true(shapes.list[shapes.best[16]].samples_per_s > 4 * shapes.list[shapes.best[2]].samples_per_s);
-    tm_shapes_deinit(&shapes);
+    assert_int_equal(tm_layouts_init(&layouts, &model, &rules, 16, tm_layout_speed_predicted, &context, &e), 0);
+    for (int instances = 1; instances <= 16; instances++)
+        assert_row(layouts.list[layouts.best[instances]].samples_per_s >=
+                       layouts.list[layouts.best[instances - 1]].samples_per_s,
+                   "%d instances", instances);
+    assert_true(layouts.list[layouts.best[16]].samples_per_s > 4 * layouts.list[layouts.best[2]].samples_per_s);
+    tm_layouts_deinit(&layouts);
     context.group.network_bit_s = -1;
-    int rc = tm_shapes_init(&shapes, &model, &rules, 16, tm_shape_speed_predicted, &context, &e);
+    int rc = tm_layouts_init(&layouts, &model, &rules, 16, tm_layout_speed_predicted, &context, &e);
     assert_row(rc == -TM_EINPUT, "%d: %s", rc, e.text);
     tm_model_deinit(&model);
 }
@@ -105,7 +106,8 @@ static void test_as_measured(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         double samples_per_s = -1, step_s = -1;
         assert_int_equal(
-            tm_shape_speed_as_measured(&measured, rows[i].pipelines, rows[i].stages, &samples_per_s, &step_s, NULL), 0);
+            tm_layout_speed_as_measured(&measured, rows[i].pipelines, rows[i].stages, &samples_per_s, &step_s, NULL),
+            0);
         double want = rows[i].step_s > 0 ? 10 / rows[i].step_s : 0;
         assert_row(close_to(step_s, rows[i].step_s, 1e-12) && close_to(samples_per_s, want, 1e-12),
                    "row %zu: %g s, %g samples/s", i, step_s, samples_per_s);
@@ -115,4 +117,4 @@ static void test_as_measured(void **state)
     assert_true(measured.ratio == 1);
 }
 
-TM_TEST_MAIN(TM_TEST(test_as_measured), TM_TEST(test_speeds), TM_TEST(test_shapes_of_a_fleet))
+TM_TEST_MAIN(TM_TEST(test_as_measured), TM_TEST(test_speeds), TM_TEST(test_layouts_of_a_fleet))

@@ -56,7 +56,7 @@ static void test_parsing(void **state)
     assert_int_equal(catalog.offer_count, 5);
     assert_int_equal(catalog.band_count, 1);
     assert_int_equal(catalog.price_count, 1);
-    const struct tm_instance *p3 = tm_catalog_instance(&catalog, "aws", "p3.8xlarge");
+    const struct tm_instance_type *p3 = tm_catalog_instance(&catalog, "aws", "p3.8xlarge");
     assert_non_null(p3);
     assert_string_equal(p3->gpu, "V100");
     assert_true(p3->gpus == 4 && p3->vcpus == 32 && p3->memory_gib == 244 && p3->network_gbps == 10);
@@ -138,7 +138,7 @@ static void test_rows_of_the_same_key_replace(void **state)
     assert_string_equal(catalog.sources[0].as_of, "2021-01-01");
     assert_int_equal(catalog.gpu_count, 3);
     assert_true(tm_catalog_gpu(&catalog, "V100")->tflops[TM_FP16] == 112);
-    const struct tm_instance *p3 = tm_catalog_instance(&catalog, "aws", "p3.8xlarge");
+    const struct tm_instance_type *p3 = tm_catalog_instance(&catalog, "aws", "p3.8xlarge");
     assert_true(p3->vcpus == 36 && p3->memory_gib == 244 && p3->network_gbps == 10); /* what is not said stays */
     assert_int_equal(catalog.instance_count, 5);
     assert_int_equal(catalog.offer_count, 5);
@@ -358,7 +358,7 @@ static void test_flops(void **state)
     struct tm_catalog catalog;
     parse_first(&catalog);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        const struct tm_instance *instance = tm_catalog_instance(&catalog, rows[i].cloud, rows[i].instance);
+        const struct tm_instance_type *instance = tm_catalog_instance(&catalog, rows[i].cloud, rows[i].instance);
         int used = -1;
         double got = tm_instance_tflops(&catalog, instance, rows[i].precision, &used);
         bool same = isnan(rows[i].want) ? isnan(got) : near(got, rows[i].want, 1e-9);
@@ -405,7 +405,7 @@ static void test_what_is_shipped(void **state)
     size_t per_cloud[4] = {0};
     size_t per_family[TM_COUNT(families)] = {0};
     for (size_t i = 0; i < catalog.instance_count; i++) {
-        const struct tm_instance *instance = &catalog.instances[i];
+        const struct tm_instance_type *instance = &catalog.instances[i];
         assert_row(instance->vcpus > 0 && instance->memory_gib > 0, "%s: no figures", instance->name);
         for (size_t f = 0; f < TM_COUNT(families); f++)
             per_family[f] += strncmp(instance->name, families[f], strlen(families[f])) == 0;

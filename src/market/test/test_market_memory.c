@@ -20,7 +20,7 @@ static int refused(int rc, enum tm_code want)
 static int add_rows(struct tm_catalog *catalog)
 {
     struct tm_gpu gpu = {.name = "V100", .aliases = "V100-16GB", .memory_gib = 16, .memory_gbyte_s = 900};
-    struct tm_instance instance = {.cloud = "aws", .name = "p3.2xlarge", .gpu = "V100", .gpus = 1, .vcpus = 8};
+    struct tm_instance_type instance = {.cloud = "aws", .name = "p3.2xlarge", .gpu = "V100", .gpus = 1, .vcpus = 8};
     struct tm_offer offer = {.region = "r", .zone = "r-a", .on_demand_usd_h = 3, .spot_usd_h = 1, .band = -1};
     struct tm_spot_price price = {.cloud = "aws", .zone = "r-a", .instance = "p3.2xlarge", .spot_usd_h = 0.9};
     struct tm_band band = {.cloud = "aws", .region = "r", .instance = "p3.2xlarge", .band = 2, .saving_percent = 70};

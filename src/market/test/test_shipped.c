@@ -21,7 +21,7 @@ static void test_the_four_hours(void **state)
     static const struct {
         const char *name;
         double mean;
-        int64_t min, max, loss_events, nodes_lost, arrival_events, nodes_arrived;
+        int64_t min, max, loss_events, instances_lost, arrival_events, instances_arrived;
     } rows[] = {
         {"hadp", 27.483, 20, 32, 9, 19, 7, 16},
         {"hasp", 29.633, 23, 32, 6, 11, 4, 7},
@@ -36,10 +36,10 @@ static void test_the_four_hours(void **state)
         assert_row_string(rows[i].name, tm_shipped_trace(i).name, rows[i].name);
         assert_row(near(s.mean_available, rows[i].mean, 0.0005), "%s: mean %g", rows[i].name, s.mean_available);
         assert_row(s.min == rows[i].min && s.max == rows[i].max, "%s: range", rows[i].name);
-        assert_row(s.loss_events == rows[i].loss_events && s.nodes_lost == rows[i].nodes_lost, "%s: %d (%d) lost",
-                   rows[i].name, (int)s.loss_events, (int)s.nodes_lost);
-        assert_row(s.arrival_events == rows[i].arrival_events && s.nodes_arrived == rows[i].nodes_arrived,
-                   "%s: %d (%d) came", rows[i].name, (int)s.arrival_events, (int)s.nodes_arrived);
+        assert_row(s.loss_events == rows[i].loss_events && s.instances_lost == rows[i].instances_lost,
+                   "%s: %d (%d) lost", rows[i].name, (int)s.loss_events, (int)s.instances_lost);
+        assert_row(s.arrival_events == rows[i].arrival_events && s.instances_arrived == rows[i].instances_arrived,
+                   "%s: %d (%d) came", rows[i].name, (int)s.arrival_events, (int)s.instances_arrived);
         assert_row(trace.end_ms == 3600000 && trace.interval_ms == 60000, "%s: not an hour of minutes", rows[i].name);
         assert_row(strcmp(trace.instance, "p3.2xlarge") == 0, "%s: instance", rows[i].name);
         assert_row(strlen(trace.source) > 20 && strlen(tm_shipped_trace(i).summary) > 10, "%s: words", rows[i].name);

@@ -106,7 +106,7 @@ static void test_cutting(void **state)
         assert_row(part.begin_ms == rows[i].begin_s * 1000, "row %zu: begins at %lld", i, (long long)part.begin_ms);
         assert_row(part.start_utc_ms == trace.start_utc_ms + rows[i].from_s * 1000, "row %zu: wrong start", i);
         assert_row(part.polls == 0 && part.polls_running == 0, "row %zu: polls of the whole", i);
-        assert_row(strcmp(part.zone, "us-east-2a") == 0 && part.nodes_max == 8, "row %zu: lost what it is", i);
+        assert_row(strcmp(part.zone, "us-east-2a") == 0 && part.instances_max == 8, "row %zu: lost what it is", i);
         check_round_trip("a part", &part);
     }
     assert_int_equal(trace.event_count, 4);
@@ -137,7 +137,7 @@ static void test_what_cannot_be_cut(void **state)
         int rc = tm_trace_cut(&trace, rows[i].from_ms, rows[i].to_ms, &part, &e);
         assert_row(rc == -TM_EUSAGE, "row %zu: got %d", i, rc);
         assert_row(strstr(e.text, rows[i].words) != NULL, "row %zu: \"%s\"", i, e.text);
-        assert_row(part.event_count == 2 && part.nodes_max == 8, "row %zu: touched its output", i);
+        assert_row(part.event_count == 2 && part.instances_max == 8, "row %zu: touched its output", i);
     }
     tm_trace_deinit(&part);
     tm_trace_deinit(&trace);
@@ -169,8 +169,8 @@ static void test_copying(void **state)
 /* Changes one thing after the other: each must be seen. */
 static void change(struct tm_trace *trace, size_t what)
 {
-    int64_t *numbers[] = {&trace->start_utc_ms, &trace->interval_ms, &trace->begin_ms,      &trace->end_ms,
-                          &trace->nodes_max,    &trace->polls,       &trace->polls_running, &trace->events[1].time_ms};
+    int64_t *numbers[] = {&trace->start_utc_ms,  &trace->interval_ms, &trace->begin_ms,      &trace->end_ms,
+                          &trace->instances_max, &trace->polls,       &trace->polls_running, &trace->events[1].time_ms};
     char *texts[] = {trace->instance, trace->zone, trace->source};
     if (what < 8)
         ++*numbers[what];

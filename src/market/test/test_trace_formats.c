@@ -5,14 +5,14 @@
 #define CREATED(id) "Created instance " id " with 1 GPU(s) of type v100 in zone us-east-1b\n"
 #define NODES2      "{\"nodes\": [\"a\", \"b\"], \"duration\": 60000, \"x_strategy\": [1, {\"y\": null}]}]\n"
 
-/* text, format asked for (NULL: found by content), format found, events, interval in seconds, nodes_max */
+/* text, format asked for (NULL: found by content), format found, events, interval in seconds, instances_max */
 struct sample {
     const char *text;
     const char *asked;
     const char *found;
     const char *want;
     double interval_s;
-    int64_t nodes_max;
+    int64_t instances_max;
 };
 
 static void check_samples(const struct sample *rows, size_t count)
@@ -25,8 +25,8 @@ static void check_samples(const struct sample *rows, size_t count)
         assert_row_string(rows[i].text, show_trace(&trace, shown, sizeof shown), rows[i].want);
         assert_row((double)trace.interval_ms == rows[i].interval_s * 1000, "\"%s\": interval %lld ms", rows[i].text,
                    (long long)trace.interval_ms);
-        assert_row(trace.nodes_max == rows[i].nodes_max, "\"%s\": at most %lld", rows[i].text,
-                   (long long)trace.nodes_max);
+        assert_row(trace.instances_max == rows[i].instances_max, "\"%s\": at most %lld", rows[i].text,
+                   (long long)trace.instances_max);
         assert_row(trace.begin_ms == trace.events[0].time_ms, "\"%s\": wrong begin", rows[i].text);
         check_round_trip(rows[i].text, &trace);
         tm_trace_deinit(&trace);
@@ -224,11 +224,11 @@ static void check_bad(const struct bad *rows, size_t count)
         struct tm_trace trace;
         struct tm_error e = {0};
         tm_trace_init(&trace);
-        trace.nodes_max = 77;
+        trace.instances_max = 77;
         int rc = parse_exactly(rows[i].text, rows[i].format, &trace, &e);
         assert_row(rc == -TM_EINPUT, "\"%s\": got %d", rows[i].text, rc);
         assert_row(strstr(e.text, rows[i].words) != NULL, "\"%s\": \"%s\"", rows[i].text, e.text);
-        assert_row(trace.nodes_max == 77 && trace.events == NULL, "\"%s\": touched its output", rows[i].text);
+        assert_row(trace.instances_max == 77 && trace.events == NULL, "\"%s\": touched its output", rows[i].text);
     }
 }
 

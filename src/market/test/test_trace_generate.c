@@ -18,7 +18,7 @@ static void test_the_seed_decides(void **state)
 {
     (void)state;
     struct tm_trace_recipe recipe = {
-        .seed = 7, .nodes_max = 16, .mean_available = 12, .mtbf_ms = 600000, .mean_burst = 2};
+        .seed = 7, .instances_max = 16, .mean_available = 12, .mtbf_ms = 600000, .mean_burst = 2};
     struct tm_trace first;
     struct tm_trace same;
     struct tm_trace other;
@@ -31,7 +31,7 @@ static void test_the_seed_decides(void **state)
     assert_string_equal(first.source, "generated, seed 7");
     assert_string_equal(first.format, "generated");
     assert_int_equal(first.end_ms, DAY_MS);
-    assert_int_equal(first.nodes_max, 16);
+    assert_int_equal(first.instances_max, 16);
     tm_trace_deinit(&first);
     tm_trace_deinit(&same);
     tm_trace_deinit(&other);
@@ -48,7 +48,7 @@ static void check_sound(const char *name, const struct tm_trace *trace)
         count += event->in - event->out;
         assert_row(event->time_ms > latest_ms && event->time_ms < trace->end_ms, "%s: event %zu: time", name, i);
         assert_row(event->time_ms % grid_ms == 0, "%s: event %zu: not on the grid", name, i);
-        assert_row(count >= 0 && count <= trace->nodes_max, "%s: event %zu: %d nodes", name, i, (int)count);
+        assert_row(count >= 0 && count <= trace->instances_max, "%s: event %zu: %d nodes", name, i, (int)count);
         assert_row(i == 0 || event->in > 0 || event->out > 0, "%s: event %zu: says nothing", name, i);
         latest_ms = event->time_ms;
     }
@@ -72,7 +72,7 @@ static void test_figures_are_met(void **state)
 {
     (void)state;
     static const struct {
-        int64_t nodes;
+        int64_t instances;
         double mean;
         int64_t mtbf_s;
         double burst;
@@ -88,7 +88,7 @@ static void test_figures_are_met(void **state)
             char name[64];
             struct tm_trace trace;
             struct tm_trace_recipe recipe = {.seed = seed,
-                                             .nodes_max = rows[i].nodes,
+                                             .instances_max = rows[i].instances,
                                              .mean_available = rows[i].mean,
                                              .mtbf_ms = rows[i].mtbf_s * 1000,
                                              .mean_burst = rows[i].burst,
@@ -120,7 +120,7 @@ static void test_like_the_shipped_traces(void **state)
             (void)snprintf(name, sizeof name, "like %s, seed %d", names[i], (int)seed);
             generate(name, &recipe, &trace);
             assert_row(trace.interval_ms == 60000 && trace.end_ms == (int64_t)14 * DAY_MS, "%s: wrong shape", name);
-            assert_row(trace.nodes_max == like.nodes_max, "%s: wrong size", name);
+            assert_row(trace.instances_max == like.instances_max, "%s: wrong size", name);
             check_sound(name, &trace);
             check_figures(name, &trace, want.mean_available, (double)want.loss_events, want.mean_burst);
             tm_trace_deinit(&trace);
@@ -171,7 +171,7 @@ static void test_traces_at_the_edge(void **state)
         tm_trace_deinit(&trace);
         tm_trace_deinit(&like);
     }
-    struct tm_trace_recipe full = {.seed = 1, .nodes_max = 8, .mean_available = 8, .mtbf_ms = 60000};
+    struct tm_trace_recipe full = {.seed = 1, .instances_max = 8, .mean_available = 8, .mtbf_ms = 60000};
     struct tm_trace trace;
     generate("full", &full, &trace);
     check_sound("full", &trace);
@@ -187,24 +187,32 @@ static void test_figures_that_cannot_be(void **state)
         int rc;
         const char *words;
     } rows[] = {
-        {{.nodes_max = 0, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
-        {{.nodes_max = -1, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
-        {{.nodes_max = 1000001, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
-        {{.nodes_max = 4, .mean_available = 5, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0 and at most the 4 nodes"},
-        {{.nodes_max = 4, .mean_available = 0, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
-        {{.nodes_max = 4, .mean_available = -1, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
-        {{.nodes_max = 4, .mean_available = (double)NAN, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 0}, -TM_EUSAGE, "mean time between losses above 0"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = -5}, -TM_EUSAGE, "mean time between losses above 0"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 1000, .mean_burst = 5}, -TM_EUSAGE, "burst from 1 to the 4"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 1000, .mean_burst = 0.5}, -TM_EUSAGE, "burst from 1 to"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = 999}, -TM_EUSAGE, "a second or more"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = -1}, -TM_EUSAGE, "a second or more"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 60000, .interval_ms = -1}, -TM_EUSAGE, "an interval no"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = 60000, .interval_ms = 60001},
+        {{.instances_max = 0, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
+        {{.instances_max = -1, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
+        {{.instances_max = 1000001, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
+        {{.instances_max = 4, .mean_available = 5, .mtbf_ms = 1000},
+         -TM_EUSAGE,
+         "mean above 0 and at most the 4 nodes"},
+        {{.instances_max = 4, .mean_available = 0, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
+        {{.instances_max = 4, .mean_available = -1, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
+        {{.instances_max = 4, .mean_available = (double)NAN, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 0}, -TM_EUSAGE, "mean time between losses above 0"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = -5}, -TM_EUSAGE, "mean time between losses above 0"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 1000, .mean_burst = 5},
+         -TM_EUSAGE,
+         "burst from 1 to the 4"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 1000, .mean_burst = 0.5}, -TM_EUSAGE, "burst from 1 to"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = 999},
+         -TM_EUSAGE,
+         "a second or more"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = -1},
+         -TM_EUSAGE,
+         "a second or more"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 60000, .interval_ms = -1}, -TM_EUSAGE, "an interval no"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = 60000, .interval_ms = 60001},
          -TM_EUSAGE,
          "an interval no longer"},
-        {{.nodes_max = 4, .mean_available = 2, .mtbf_ms = 1}, -TM_ELIMIT, "more than 1048576 losses"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 1}, -TM_ELIMIT, "more than 1048576 losses"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_trace trace;
@@ -241,7 +249,7 @@ static void test_without_memory(void **state)
     struct tm_trace like;
     trace_from("tidemill-trace 1\nend: 7200s\nnodes: 4\n\n0 +4\n600 -1\n1200 +1\n", NULL, &like);
     struct tm_trace_recipe recipe = {.seed = 1, .like = &like};
-    struct tm_trace_recipe figures = {.seed = 1, .nodes_max = 4, .mean_available = 3, .mtbf_ms = 600000};
+    struct tm_trace_recipe figures = {.seed = 1, .instances_max = 4, .mean_available = 3, .mtbf_ms = 600000};
     TM_FAIL_EACH_ALLOC(rc = generate_once(&recipe));
     TM_FAIL_EACH_ALLOC(rc = generate_once(&figures));
     tm_trace_deinit(&like);

@@ -2,10 +2,10 @@
  *
  * The table's definitions, which are ours too:
  * - days: length of the trace, counted from its zero (aws-fleet-bamboo-g4dn has its first record at 480 s only);
- * - mean_availability: mean count over the time from the first record to the end, divided by nodes_max; for logs of
+ * - mean_availability: mean count over the time from the first record to the end, divided by instances_max; for logs of
  *   polled instances the share of polls that found the instance running;
- * - loss_events, nodes_lost: times at which instances went, and how many; an instance lost and replaced at one recorded
- *   time counts as lost (the count alone would not show it);
+ * - loss_events, instances_lost: times at which instances went, and how many; an instance lost and replaced at one
+ * recorded time counts as lost (the count alone would not show it);
  * - text files whose times go back in places: such a line counts as at the latest time so far.
  * Figures in the table are rounded to 3 (days) and 4 (availability) decimals, intervals to whole seconds. */
 #include "base/content.h"
@@ -16,7 +16,7 @@
 
 #define TRACES SHARED_DATA "/traces/"
 
-enum { FILE_NAME, FORMAT, INTERVAL, DAYS, NODES, AVAILABILITY, LOSSES, LOST, COLUMN_COUNT };
+enum { FILE_NAME, FORMAT, INTERVAL, DAYS, INSTANCES, AVAILABILITY, LOSSES, LOST, COLUMN_COUNT };
 static const char *const column_names[COLUMN_COUNT] = {
     "file", "format", "interval_s", "days", "nodes_max", "mean_availability", "loss_events", "nodes_lost"};
 
@@ -89,15 +89,15 @@ static void check_figures(const struct row *row)
     struct tm_trace_stats s = tm_trace_stats(&trace);
     const double *want = row->figures;
     assert_row(strcmp(trace.format, row->format) == 0, "%s: read as %s, want %s", row->file, trace.format, row->format);
-    assert_row((double)s.nodes_max == want[NODES], "%s: %lld nodes", row->file, (long long)s.nodes_max);
+    assert_row((double)s.instances_max == want[INSTANCES], "%s: %lld nodes", row->file, (long long)s.instances_max);
     assert_row(near(s.duration_s / 86400, want[DAYS], 0.000501), "%s: %g days, want %g", row->file,
                s.duration_s / 86400, want[DAYS]);
     assert_row(near(s.availability, want[AVAILABILITY], 0.0000501), "%s: availability %g, want %g", row->file,
                s.availability, want[AVAILABILITY]);
     assert_row((double)s.loss_events == want[LOSSES], "%s: %lld losses, want %g", row->file, (long long)s.loss_events,
                want[LOSSES]);
-    assert_row((double)s.nodes_lost == want[LOST], "%s: %lld nodes lost, want %g", row->file, (long long)s.nodes_lost,
-               want[LOST]);
+    assert_row((double)s.instances_lost == want[LOST], "%s: %lld nodes lost, want %g", row->file,
+               (long long)s.instances_lost, want[LOST]);
     assert_row(isnan(want[INTERVAL]) || near((double)trace.interval_ms / 1000, want[INTERVAL], 0.5),
                "%s: interval %lld ms, want %g s", row->file, (long long)trace.interval_ms, want[INTERVAL]);
     tm_trace_deinit(&trace);

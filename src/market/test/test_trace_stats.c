@@ -7,7 +7,7 @@ static void test_counting(void **state)
     (void)state;
     static const struct {
         const char *text;
-        int64_t min, max, loss_events, nodes_lost, arrival_events, nodes_arrived;
+        int64_t min, max, loss_events, instances_lost, arrival_events, instances_arrived;
         double mean, outage_s, up_s, below_s, mtbf_s, burst;
     } rows[] = {
         /* nothing happens */
@@ -35,8 +35,9 @@ static void test_counting(void **state)
         trace_from(text, NULL, &trace);
         struct tm_trace_stats s = tm_trace_stats(&trace);
         assert_row(s.min == rows[i].min && s.max == rows[i].max, "row %zu: %d..%d", i, (int)s.min, (int)s.max);
-        assert_row(s.loss_events == rows[i].loss_events && s.nodes_lost == rows[i].nodes_lost, "row %zu: losses", i);
-        assert_row(s.arrival_events == rows[i].arrival_events && s.nodes_arrived == rows[i].nodes_arrived,
+        assert_row(s.loss_events == rows[i].loss_events && s.instances_lost == rows[i].instances_lost,
+                   "row %zu: losses", i);
+        assert_row(s.arrival_events == rows[i].arrival_events && s.instances_arrived == rows[i].instances_arrived,
                    "row %zu: arrivals", i);
         assert_row(near(s.mean_available, rows[i].mean, 1e-12), "row %zu: mean %g", i, s.mean_available);
         assert_row(s.longest_outage_s == rows[i].outage_s, "row %zu: outage %g", i, s.longest_outage_s);
@@ -56,7 +57,7 @@ static void test_availability(void **state)
         const char *text;
         double want;
     } rows[] = {
-        {"end: 100s\nnodes: 8\n\n0 +4\n50 -2\n", 0.375}, /* mean / nodes */
+        {"end: 100s\nnodes: 8\n\n0 +4\n50 -2\n", 0.375}, /* mean / instances */
         {"end: 100s\n\n0 +4\n50 -2\n", 0.75},
         {"end: 100s\npolls: 8 5\n\n0 +4\n50 -2\n", 0.625}, /* polls found it so, whatever the time between */
         {"end: 100s\n\n0 +0\n", 0},

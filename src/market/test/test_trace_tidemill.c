@@ -18,7 +18,7 @@ static void test_what_it_can_say(void **state)
     assert_int_equal(trace.start_utc_ms, 1691020800250);
     assert_int_equal(trace.interval_ms, 300000);
     assert_int_equal(trace.begin_ms, 1500);
-    assert_int_equal(trace.nodes_max, 8);
+    assert_int_equal(trace.instances_max, 8);
     assert_int_equal(trace.polls, 10);
     assert_int_equal(trace.polls_running, 0);
     assert_int_equal(trace.events[1].time_ms, 1500001);
@@ -183,7 +183,7 @@ static void test_round_trip_of_made_up_traces(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct tm_trace_recipe recipe = {.seed = seed,
-                                         .nodes_max = 1 + (int64_t)seed * 3,
+                                         .instances_max = 1 + (int64_t)seed * 3,
                                          .mean_available = 0.7 * (double)(1 + seed * 3),
                                          .mtbf_ms = 300000,
                                          .interval_ms = seed % 2 == 0 ? 0 : 60000,
@@ -211,7 +211,7 @@ static void test_round_trip_of_odd_figures(void **state)
         assert_int_equal(tm_trace_add(&trace, times_ms[i], 2, 1, prices[i], NULL), 0);
     trace.end_ms = INT64_MAX;
     trace.interval_ms = 1;
-    trace.nodes_max = TM_TRACE_NODES_MAX;
+    trace.instances_max = TM_TRACE_INSTANCES_MAX;
     check_round_trip("odd figures", &trace);
     tm_trace_deinit(&trace);
 }

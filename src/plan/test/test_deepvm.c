@@ -42,7 +42,7 @@ static void test_published_clusters(void **state)
         enum tm_deepvm_planner planner;
         size_t rank;
         const char *gpu;
-        int nodes;
+        int instances;
         const char *anchor;
         double price;
     } rows[] = {
@@ -62,8 +62,8 @@ static void test_published_clusters(void **state)
         assert_int_equal(tm_deepvm_plan(data, &request, answers, &count, NULL), 0);
         assert_row(count > rows[i].rank, "row %zu: %zu answers", i, count);
         const struct tm_deepvm_answer *got = &answers[rows[i].rank];
-        assert_row(strcmp(got->gpu->name, rows[i].gpu) == 0 && got->gpu_nodes == rows[i].nodes, "row %zu: %d %s", i,
-                   got->gpu_nodes, got->gpu->name);
+        assert_row(strcmp(got->gpu->name, rows[i].gpu) == 0 && got->gpu_instances == rows[i].instances,
+                   "row %zu: %d %s", i, got->gpu_instances, got->gpu->name);
         assert_row((got->anchor == NULL) == (rows[i].anchor == NULL), "row %zu: anchor", i);
         if (rows[i].anchor != NULL) assert_row_string("anchor", got->anchor->name, rows[i].anchor);
         assert_row(fabs(got->price_usd_h - rows[i].price) < 1e-9, "row %zu: $%.6f", i, got->price_usd_h);
@@ -82,7 +82,7 @@ enum {
     C_ARCH,
     C_RANK,
     C_GPU,
-    C_NODES,
+    C_INSTANCES,
     C_REMOTE,
     C_M,
     C_PRICE,
@@ -135,10 +135,10 @@ static void check_reference_row(const struct tm_deepvm_data *data, const struct 
     const struct tm_deepvm_answer *got = &answers[rank - 1];
     bool tiering = tm_slice_equals(f[C_ARCH], "tiering");
     assert_row((got->architecture == TM_DEEPVM_TIERING) == tiering, "line %d: architecture", line);
-    assert_row(tm_slice_equals(f[C_GPU], got->gpu->name) && got->gpu_nodes == (int)number(f[C_NODES]), "line %d: %d %s",
-               line, got->gpu_nodes, got->gpu->name);
+    assert_row(tm_slice_equals(f[C_GPU], got->gpu->name) && got->gpu_instances == (int)number(f[C_INSTANCES]),
+               "line %d: %d %s", line, got->gpu_instances, got->gpu->name);
     assert_row(!tiering ||
-                   (tm_slice_equals(f[C_REMOTE], got->anchor->name) && got->anchor_nodes == (int)number(f[C_M])),
+                   (tm_slice_equals(f[C_REMOTE], got->anchor->name) && got->anchor_instances == (int)number(f[C_M])),
                "line %d: remotes", line);
     assert_row(fabs(got->price_usd_h - number(f[C_PRICE])) < 1e-9, "line %d: price", line);
     if (f[C_Z].length > 0) assert_row(fabs(got->z / number(f[C_Z]) - 1) < 1e-12, "line %d: Z", line);
@@ -177,9 +177,9 @@ static void test_reference_rows(void **state)
 static int saturation_of(double gbps)
 {
     static const double keys[] = {0.3, 1.7, 5, 10, 12.5, 15, 25, 30};
-    static const int nodes[] = {2, 12, 16, 20, 24, 24, 28, 32};
+    static const int instances[] = {2, 12, 16, 20, 24, 24, 28, 32};
     for (size_t i = 0; i < TM_COUNT(keys); i++) {
-        if (keys[i] == gbps) return nodes[i];
+        if (keys[i] == gbps) return instances[i];
     }
     return 0;
 }
@@ -200,9 +200,9 @@ static struct tm_deepvm_answer enumerate_tiering(const struct tm_deepvm_data *da
                     double z = gpu->flops / gpu->spot_usd_h * 3600 * tm_deepvm_scaling(gpu, n) * n;
                     if (price <= pw && fast && z > best.z)
                         best = (struct tm_deepvm_answer){.gpu = gpu,
-                                                         .gpu_nodes = n,
+                                                         .gpu_instances = n,
                                                          .anchor = remote,
-                                                         .anchor_nodes = m,
+                                                         .anchor_instances = m,
                                                          .price_usd_h = price,
                                                          .z = z};
                 }
@@ -230,11 +230,11 @@ static void test_equals_enumeration(void **state)
         struct tm_deepvm_answer want = enumerate_tiering(data, pw, request.checkpoint_size);
         assert_row((count == 1) == (want.z > 0), "$%g: %zu answers", pw, count);
         if (count == 0) continue;
-        assert_row(answers[0].gpu == want.gpu && answers[0].gpu_nodes == want.gpu_nodes &&
-                       answers[0].anchor == want.anchor && answers[0].anchor_nodes == want.anchor_nodes,
-                   "$%g: %d %s + %d %s, want %d %s + %d %s", pw, answers[0].gpu_nodes, answers[0].gpu->name,
-                   answers[0].anchor_nodes, answers[0].anchor->name, want.gpu_nodes, want.gpu->name, want.anchor_nodes,
-                   want.anchor->name);
+        assert_row(answers[0].gpu == want.gpu && answers[0].gpu_instances == want.gpu_instances &&
+                       answers[0].anchor == want.anchor && answers[0].anchor_instances == want.anchor_instances,
+                   "$%g: %d %s + %d %s, want %d %s + %d %s", pw, answers[0].gpu_instances, answers[0].gpu->name,
+                   answers[0].anchor_instances, answers[0].anchor->name, want.gpu_instances, want.gpu->name,
+                   want.anchor_instances, want.anchor->name);
     }
     drop(data);
 }
@@ -330,8 +330,8 @@ static double best_score(const struct tm_deepvm_data *data, enum tm_deepvm_plann
                   : tm_deepvm_plan(data, &request, answers, &count, NULL);
     assert_row(rc == 0 && count == 1, "$%g: %d, %zu answers", usd_h, rc, count);
     *out = answers[0];
-    double k = tm_deepvm_scaling(answers[0].gpu, answers[0].gpu_nodes);
-    return answers[0].gpu->flops * k * answers[0].gpu_nodes; /* their measure of speed, in both variants */
+    double k = tm_deepvm_scaling(answers[0].gpu, answers[0].gpu_instances);
+    return answers[0].gpu->flops * k * answers[0].gpu_instances; /* their measure of speed, in both variants */
 }
 
 /* By the authors' own F K n: what DeepVM and Perf First get, and the best that the budget allows, as counted from the
@@ -375,7 +375,7 @@ static void test_ours_is_never_slower(void **state)
                 size_t count = 0;
                 assert_int_equal(tm_deepvm_plan(data, &request, theirs, &count, NULL), 0);
                 if (count == 0) continue;
-                double speed = theirs[0].gpu->flops * theirs[0].k * theirs[0].gpu_nodes;
+                double speed = theirs[0].gpu->flops * theirs[0].k * theirs[0].gpu_instances;
                 double own = best_score(data, TM_DEEPVM, true, usd_h, &ours);
                 assert_row(own >= speed * (1 - 1e-12), "%s, $%g, planner %d: %g < %g", files[f], usd_h,
                            (int)planners[p], own, speed);
@@ -417,7 +417,7 @@ static void test_one_g5_beats_many(void **state)
     assert_int_equal(tm_deepvm_ours(data, &request, true, answers, &count, NULL), 0);
     assert_int_equal(count, 3);
     assert_string_equal(answers[0].gpu->name, "g5.xlarge");
-    assert_int_equal(answers[0].gpu_nodes, 1);
+    assert_int_equal(answers[0].gpu_instances, 1);
     drop(data);
 }
 

@@ -39,10 +39,10 @@ static void test_without_losses(void **state)
 
 /* Plays the story: work goes on in intervals that end in a checkpoint; a loss throws away the interval in hand, costs a
  * restart, and takes 1/n of the speed until the replacement joins. */
-static double play(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet, int nodes, double life_h,
+static double play(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet, int instances, double life_h,
                    double interval_s, struct tm_random *random)
 {
-    double rate = nodes / (life_h * 3600);
+    double rate = instances / (life_h * 3600);
     double time_s = job->startup_s;
     double done = 0;
     double next_loss_s = time_s + tm_random_exponential(random, 1 / rate);
@@ -54,7 +54,7 @@ static double play(const struct tm_expect_job *job, const struct tm_expect_fleet
             time_s = end_s;
             continue;
         }
-        time_s = next_loss_s + job->restart_s + job->replace_s / nodes;
+        time_s = next_loss_s + job->restart_s + job->replace_s / instances;
         next_loss_s = time_s + tm_random_exponential(random, 1 / rate);
     }
     return time_s;
@@ -120,17 +120,17 @@ static void test_deadline_and_edges(void **state)
 }
 
 /* A fleet in `pools` equal pools, of which bursts take half at a time. */
-static struct tm_expect_fleet spread_fleet(const struct tm_expect_job *job, int nodes, int pools)
+static struct tm_expect_fleet spread_fleet(const struct tm_expect_job *job, int instances, int pools)
 {
-    struct tm_expect_fleet fleet = {.samples_per_s = {100, 99, 101.01}, .usd_h = nodes};
+    struct tm_expect_fleet fleet = {.samples_per_s = {100, 99, 101.01}, .usd_h = instances};
     for (int i = 0; i < pools; i++)
-        tm_expect_add_pool(job, nodes, nodes / pools, 1 / (12 * 3600.0), &fleet.losses);
+        tm_expect_add_pool(job, instances, instances / pools, 1 / (12 * 3600.0), &fleet.losses);
     return fleet;
 }
 
 /* Plays bursts alone: a burst of a pool takes each of its instances with a chance, stops all for a restart and the
  * redoing of half an interval, and leaves the fleet smaller until the outage is over. */
-static double play_bursts(const struct tm_expect_job *job, int nodes, int pools, double interval_s,
+static double play_bursts(const struct tm_expect_job *job, int instances, int pools, double interval_s,
                           struct tm_random *random)
 {
     double rate = pools * job->burst_share / (12 * 3600.0) / job->burst_size;
@@ -143,10 +143,10 @@ static double play_bursts(const struct tm_expect_job *job, int nodes, int pools,
         left_s -= free_s * worth;
         time_s += free_s;
         int taken = 0;
-        for (int i = 0; i < nodes / pools; i++)
+        for (int i = 0; i < instances / pools; i++)
             taken += tm_random_unit(random) < job->burst_size;
         if (taken == 0) continue;
-        time_s += job->restart_s + tm_random_unit(random) * interval_s + (double)taken / nodes * job->outage_s;
+        time_s += job->restart_s + tm_random_unit(random) * interval_s + (double)taken / instances * job->outage_s;
     }
     return time_s;
 }
@@ -228,7 +228,7 @@ static void test_losses_of_a_trace(void **state)
     assert_int_equal(tm_trace_add(&trace, 2000000, 1, 0, NAN, NULL), 0);
     assert_int_equal(tm_trace_add(&trace, 3000000, 0, 4, NAN, NULL), 0); /* four of ten at once */
     trace.end_ms = 4000000;
-    trace.nodes_max = 10;
+    trace.instances_max = 10;
     struct tm_expect_trace got = tm_expect_trace(&trace);
     assert_true(fabs(got.loss_per_s - 5.0 / (10e3 + 9e3 + 10e3 + 6e3)) < 1e-12);
     assert_true(fabs(got.burst_share - 0.8) < 1e-12 && fabs(got.burst_size - 0.4) < 1e-12);

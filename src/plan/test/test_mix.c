@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POOLS = 4, ANCHORS = 2, NODES = 3, ANCHORS_TRIED = 2 };
+enum { POOLS = 4, ANCHORS = 2, INSTANCES = 3, ANCHORS_TRIED = 2 };
 
 struct problem {
     struct tm_mix mix;
@@ -62,7 +62,7 @@ static void make_problem(struct tm_random *random, struct problem *p)
                         .samples_per_s = cents(between(random, 2, 22)) + 0.001,
                         .loss_events = between(random, 0, 1) < 0.5 ? cents(between(random, 0, 4)) + 0.001 : INFINITY,
                         .usd_h = between(random, 0, 1) < 0.3 ? cents(between(random, 1, 12)) + 0.001 : INFINITY,
-                        .nodes = NODES,
+                        .instances = INSTANCES,
                         .anchor_network_bit_s = between(random, 0, 1) < 0.6 ? 7.5e9 : 0,
                         .anchor_memory_gib = between(random, 0, 1) < 0.6 ? 20 : 0,
                         .types = between(random, 0, 1) < 0.5 ? 1 : 2};
@@ -74,7 +74,7 @@ static double price_of(const struct problem *p, const int spot[POOLS], const int
 {
     const struct tm_mix *mix = &p->mix;
     double speed = 0, events = 0, price = 0, network = 0, memory = 0;
-    int nodes = 0;
+    int instances = 0;
     bool types[POOLS] = {false};
     for (size_t i = 0; i < POOLS; i++) {
         const struct tm_mix_pool *pool = &p->pools[i];
@@ -86,7 +86,7 @@ static double price_of(const struct problem *p, const int spot[POOLS], const int
         if (on_demand[i] > 0) price += on_demand[i] * pool->on_demand_usd_h;
         network += on_demand[i] * pool->network_bit_s;
         memory += on_demand[i] * pool->memory_gib;
-        nodes += spot[i] + on_demand[i];
+        instances += spot[i] + on_demand[i];
         if (spot[i] + on_demand[i] > 0) types[pool->type] = true;
     }
     for (size_t i = 0; i < ANCHORS; i++) {
@@ -104,7 +104,7 @@ static double price_of(const struct problem *p, const int spot[POOLS], const int
     }
     int kinds = types[0] + types[1] + types[2] + types[3];
     bool holds = speed >= mix->samples_per_s && events <= mix->loss_events && price <= mix->usd_h &&
-                 nodes <= mix->nodes && kinds <= mix->types && network >= mix->anchor_network_bit_s &&
+                 instances <= mix->instances && kinds <= mix->types && network >= mix->anchor_network_bit_s &&
                  memory >= mix->anchor_memory_gib;
     return holds ? price : INFINITY;
 }
@@ -121,7 +121,7 @@ static double try_anchors(const struct problem *p, const int *spot, const int *o
     return best;
 }
 
-/* All mixes: each of the eight counts from 0 to the number of nodes. */
+/* All mixes: each of the eight counts from 0 to the number of instances. */
 static double try_all(const struct problem *p, int *counts, size_t at, int left)
 {
     if (at == 2 * (size_t)POOLS) return try_anchors(p, counts, counts + POOLS);
@@ -147,7 +147,7 @@ static void test_equals_trying_all(void **state)
         int all[2 * POOLS] = {0};
         int anchors[ANCHORS];
         make_problem(&random, &p);
-        double want = try_all(&p, all, 0, NODES);
+        double want = try_all(&p, all, 0, INSTANCES);
         assert_row(tm_mix_solve(&p.mix, 0, counts, anchors, &solution, &e) == 0, "problem %d: %s", i, e.text);
         assert_row(solution.feasible == isfinite(want), "problem %d: %s, want %g", i,
                    solution.feasible ? "feasible" : "not", want);

@@ -50,7 +50,7 @@ static int set_up(void **state)
         .job = {.samples = 1e8, .deadline_s = 40 * 3600, .checkpoint_s = 1, .restart_s = 60, .startup_s = 180},
         .budget_usd = INFINITY,
         .max_usd_h = INFINITY,
-        .max_nodes = 8,
+        .max_instances = 8,
         .min_probability = 0.95,
         .top = 4};
     assert_int_equal(tm_plan_make_supply(&f->catalog, &f->request, &f->supply, NULL), 0);

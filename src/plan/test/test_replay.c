@@ -52,7 +52,7 @@ static int set_up(void **state)
         .job = {.samples = 1e8, .deadline_s = INFINITY, .checkpoint_s = 1, .restart_s = 60, .startup_s = 180},
         .budget_usd = INFINITY,
         .max_usd_h = INFINITY,
-        .max_nodes = 8,
+        .max_instances = 8,
         .min_probability = 0.95,
         .top = 4};
     assert_int_equal(tm_plan_make_supply(&f->catalog, &f->request, &f->supply, &e), 0);
@@ -83,7 +83,7 @@ static struct tm_plan_answer answer_of(struct fixture *f, int spot, int on_deman
 static void add(struct fixture *f, double hour, int in, int out)
 {
     assert_int_equal(tm_trace_add(&f->trace, (int64_t)(hour * 3600e3), in, out, NAN, NULL), 0);
-    if (in > f->trace.nodes_max) f->trace.nodes_max = in;
+    if (in > f->trace.instances_max) f->trace.instances_max = in;
 }
 
 static void replay(struct fixture *f, int starts, struct tm_plan_answer *answer)

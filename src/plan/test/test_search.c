@@ -58,7 +58,7 @@ static int set_up(void **state)
                                                   .startup_s = 180},
                                           .budget_usd = INFINITY,
                                           .max_usd_h = INFINITY,
-                                          .max_nodes = 8,
+                                          .max_instances = 8,
                                           .min_probability = 0.95,
                                           .top = 8,
                                           .programs_max = 25};
@@ -81,11 +81,11 @@ struct hand {
     int on_demand[OFFERS];
 };
 
-static struct tm_fleet_group group_by_hand(struct fixture *f, const struct tm_instance *instance, int nodes)
+static struct tm_fleet_group group_by_hand(struct fixture *f, const struct tm_instance_type *instance, int instances)
 {
     const struct tm_gpu *gpu = tm_catalog_gpu(&f->catalog, instance->gpu);
     struct tm_fleet_group group = {.instance = instance->name,
-                                   .nodes = nodes,
+                                   .instances = instances,
                                    .gpus_per_node = (int)instance->gpus,
                                    .network_bit_s = instance->network_gbps * 1e9,
                                    .gpu = {.name = gpu->name,
@@ -102,23 +102,23 @@ static double weigh(struct fixture *f, const struct hand *hand)
     struct tm_fleet_group groups[OFFERS];
     size_t count = 0;
     struct tm_expect_fleet fleet = {.usd_h = 0};
-    int nodes = 0;
+    int instances = 0;
     bool slow = false;
     for (size_t i = 0; i < OFFERS; i++)
-        nodes += hand->spot[i] + hand->on_demand[i];
+        instances += hand->spot[i] + hand->on_demand[i];
     for (size_t i = 0; i < OFFERS; i++) {
         const struct tm_offer *offer = &f->catalog.offers[i];
-        const struct tm_instance *instance = &f->catalog.instances[offer->instance];
+        const struct tm_instance_type *instance = &f->catalog.instances[offer->instance];
         int here = hand->spot[i] + hand->on_demand[i];
         if (here == 0) continue;
         size_t at = 0;
         while (at < count && strcmp(groups[at].instance, instance->name) != 0)
             at++;
         if (at == count) groups[count++] = group_by_hand(f, instance, 0);
-        groups[at].nodes += here;
+        groups[at].instances += here;
         slow = slow || strcmp(instance->gpu, "Slow") == 0;
         fleet.usd_h += hand->spot[i] * offer->spot_usd_h + hand->on_demand[i] * offer->on_demand_usd_h;
-        tm_expect_add_pool(&f->request.job, nodes, hand->spot[i], f->request.supply.loss_per_s, &fleet.losses);
+        tm_expect_add_pool(&f->request.job, instances, hand->spot[i], f->request.supply.loss_per_s, &fleet.losses);
     }
     struct tm_predict_request predict = {.model = &f->model,
                                          .groups = groups,
@@ -142,10 +142,10 @@ static double brute_force(struct fixture *f)
     double best = INFINITY;
     for (size_t i = 0; i < OFFERS; i++) {
         if (f->catalog.instances[f->catalog.offers[i].instance].gpus < 1 || i == 5) continue; /* cpu, dark.1 */
-        for (int nodes = 1; nodes <= 5; nodes++) {
-            for (int on_demand = 0; on_demand <= nodes; on_demand++) {
+        for (int instances = 1; instances <= 5; instances++) {
+            for (int on_demand = 0; on_demand <= instances; on_demand++) {
                 struct hand hand = {{0}, {0}};
-                hand.spot[i] = nodes - on_demand;
+                hand.spot[i] = instances - on_demand;
                 hand.on_demand[i] = on_demand;
                 best = fmin(best, weigh(f, &hand));
             }
@@ -170,7 +170,7 @@ static void test_equals_brute_force(void **state)
         {TM_PLAN_FASTEST, INFINITY, 12, 3, 1},
         {TM_PLAN_CHEAPEST, 30, 20, 2, 5},
     };
-    f->request.max_nodes = 5;
+    f->request.max_instances = 5;
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_error e = {0};
         f->request.objective = rows[i].objective;
@@ -236,7 +236,7 @@ static void test_mixes_against_brute_force(void **state)
         {TM_PLAN_FASTEST, INFINITY, INFINITY, 8, 1, 2, 0},   {TM_PLAN_CHEAPEST, 6, INFINITY, INFINITY, 1, 3, 0},
         {TM_PLAN_CHEAPEST, 3, INFINITY, INFINITY, 2, 2, 1},
     };
-    f->request.max_nodes = 6;
+    f->request.max_instances = 6;
     int mixed = 0;
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_error e = {0};
@@ -274,7 +274,7 @@ static void test_spreads_over_zones(void **state)
     f->request.job.burst_share = 1;
     f->request.job.burst_size = 0.5;
     f->request.job.outage_s = 7200;
-    f->request.max_nodes = 4;
+    f->request.max_instances = 4;
     f->request.market = TM_PLAN_SPOT_ONLY;
     f->request.quotas[0] = (struct tm_plan_quota){"Fast", 3, 0};
     f->request.quota_count = 1;
@@ -294,21 +294,21 @@ static void test_anchors(void **state)
     assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++) {
         const struct tm_plan_answer *answer = &f->result.answers[i];
-        double gib = answer->fleet.anchor_nodes * 16.0;
-        double gbps = answer->fleet.anchor_nodes * 10.0;
+        double gib = answer->fleet.anchor_instances * 16.0;
+        double gbps = answer->fleet.anchor_instances * 10.0;
         for (size_t k = 0; k < answer->fleet.part_count; k++) {
             gib += answer->fleet.parts[k].on_demand * answer->fleet.parts[k].instance->memory_gib;
             gbps += answer->fleet.parts[k].on_demand * answer->fleet.parts[k].instance->network_gbps;
         }
         bool in_r1 = strcmp(answer->fleet.parts[0].offer->region, "r1") == 0; /* r2 has nothing to rent for it */
-        if (tm_plan_spot_nodes(&answer->fleet) == 0 || !in_r1) continue;
+        if (tm_plan_spot_instances(&answer->fleet) == 0 || !in_r1) continue;
         assert_row(gib >= 40 && gbps * 1e9 >= 20.0 * (1 << 30) * 8 / (answer->expectation.checkpoint_interval_s / 4),
                    "answer %zu: %g GiB, %g Gbit/s", i, gib, gbps);
-        assert_true(answer->anchors >= answer->fleet.anchor_nodes && answer->anchors > 0);
+        assert_true(answer->anchors >= answer->fleet.anchor_instances && answer->anchors > 0);
     }
     f->request.state_bytes = 0;
     assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
-    assert_int_equal(f->result.answers[0].fleet.anchor_nodes, 0);
+    assert_int_equal(f->result.answers[0].fleet.anchor_instances, 0);
 }
 
 /* Quotas of a type, a GPU, a zone, a region, a cloud, and of one market. */
@@ -352,11 +352,11 @@ static void test_order_and_kinds(void **state)
     f->request.market = TM_PLAN_ON_DEMAND_ONLY;
     assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++)
-        assert_int_equal(tm_plan_spot_nodes(&f->result.answers[i].fleet), 0);
+        assert_int_equal(tm_plan_spot_instances(&f->result.answers[i].fleet), 0);
     f->request.market = TM_PLAN_SPOT_ONLY;
     assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++)
-        assert_int_equal(tm_plan_on_demand_nodes(&f->result.answers[i].fleet), 0);
+        assert_int_equal(tm_plan_on_demand_instances(&f->result.answers[i].fleet), 0);
 }
 
 /* On its own objective ours is never worse than the published idea, judged alike: over lives of instances, deadlines,
@@ -464,7 +464,8 @@ static void test_few_offers(void **state)
         search_text(f, text, strlen(text));
         assert_row(f->result.count == rows[i].answers, "\"%s\": %zu answers", rows[i].row, f->result.count);
         if (f->result.count > 0)
-            assert_row((tm_plan_spot_nodes(&f->result.answers[0].fleet) > 0) == (rows[i].spot > 0), "%s", rows[i].row);
+            assert_row((tm_plan_spot_instances(&f->result.answers[0].fleet) > 0) == (rows[i].spot > 0), "%s",
+                       rows[i].row);
     }
 }
 
@@ -499,14 +500,14 @@ static void test_bad_requests(void **state)
     f->request.job.deadline_s = -1;
     assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
     f->request = good;
-    f->request.max_nodes = 0;
+    f->request.max_instances = 0;
     assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
 }
 
 static void test_without_memory(void **state)
 {
     struct fixture *f = *state;
-    f->request.max_nodes = 1;
+    f->request.max_instances = 1;
     f->request.programs_max = 1;
     TM_FAIL_EACH_ALLOC(rc = tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL));
 }

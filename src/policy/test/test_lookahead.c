@@ -1,4 +1,4 @@
-/* Look-ahead, and the best path, against all sequences of shapes, walked one by one. */
+/* Look-ahead, and the best path, against all sequences of layouts, walked one by one. */
 #include "policy/best_path.h"
 
 #include "layout/test/layout_helpers.h"
@@ -11,26 +11,26 @@
 static const char free_cost[] = "tidemill-cost: 1\nkind: paper\ntransfer_us: {1: 0, 2: 0}\nmodels: {test: {stages_max: "
                                 "3}}\n";
 
-enum { STEPS_MAX = 4, NODES = 6 };
+enum { STEPS_MAX = 4, INSTANCES = 6 };
 
 /* ---- one step, and all sequences, as the header has them ---- */
 
 struct place {
-    int shape;
+    int layout;
     double left_ms; /* of a migration under way */
     double samples;
 };
 
 static struct place take_step(struct test_job *job, struct place at, const struct tm_ahead *step, int to)
 {
-    const double *row = tm_migrations_row(job->migrations, step->before, at.shape, step->lost);
+    const double *row = tm_migrations_row(job->migrations, step->before, at.layout, step->lost);
     double cost_ms = row[to];
-    assert_true(job->shapes.list[to].nodes <= step->after);
+    assert_true(job->layouts.list[to].instances <= step->after);
     if (at.left_ms > 0) cost_ms = cost_ms > 0 ? cost_ms + tm_migrations_restart_ms(job->migrations, to) : at.left_ms;
     double work_s = step->duration_s - cost_ms / 1000;
-    at.shape = to;
+    at.layout = to;
     at.left_ms = work_s < 0 ? -work_s * 1000 : 0;
-    if (work_s > 0) at.samples += job->shapes.list[to].samples_per_s * work_s;
+    if (work_s > 0) at.samples += job->layouts.list[to].samples_per_s * work_s;
     return at;
 }
 
@@ -39,7 +39,7 @@ struct search {
     const struct tm_ahead *steps;
     size_t count;
     double best;
-    bool may_pause; /* also where some shape fits */
+    bool may_pause; /* also where some layout fits */
     bool carried;   /* some migration was longer than its step */
 };
 
@@ -50,10 +50,10 @@ static void walk(struct search *search, size_t i, struct place at)
         if (at.samples > search->best) search->best = at.samples;
         return;
     }
-    const struct tm_shapes *shapes = &search->job->shapes;
-    bool pauses = search->may_pause || search->steps[i].after < shapes->stages_min;
-    for (int to = pauses ? 0 : 1; to < (int)shapes->count; to++)
-        if (shapes->list[to].nodes <= search->steps[i].after)
+    const struct tm_layouts *layouts = &search->job->layouts;
+    bool pauses = search->may_pause || search->steps[i].after < layouts->stages_min;
+    for (int to = pauses ? 0 : 1; to < (int)layouts->count; to++)
+        if (layouts->list[to].instances <= search->steps[i].after)
             walk(search, i + 1, take_step(search->job, at, &search->steps[i], to));
 }
 
@@ -67,18 +67,18 @@ static struct tm_standing random_problem(const struct test_job *job, struct tm_r
                                          size_t count)
 {
     static const double durations_s[] = {60, 60, 60, 25, 7};
-    int fleet = pick(random, NODES + 1), shape;
+    int fleet = pick(random, INSTANCES + 1), layout;
     do
-        shape = pick(random, (int)job->shapes.count);
-    while (job->shapes.list[shape].nodes > fleet);
+        layout = pick(random, (int)job->layouts.count);
+    while (job->layouts.list[layout].instances > fleet);
     for (size_t i = 0; i < count; i++) {
         int lost = pick(random, 3) == 0 ? pick(random, fleet + 1) : 0;
-        int room = NODES - fleet + lost, arrived = pick(random, 3) == 0 ? pick(random, room + 1) : 0;
+        int room = INSTANCES - fleet + lost, arrived = pick(random, 3) == 0 ? pick(random, room + 1) : 0;
         steps[i] = (struct tm_ahead){durations_s[pick(random, 5)], fleet, lost, fleet - lost + arrived};
         fleet = steps[i].after;
     }
-    bool migrating = shape != TM_SHAPE_PAUSE && pick(random, 3) == 0;
-    return (struct tm_standing){shape, migrating ? 1 + 30000 * tm_random_unit(random) : 0};
+    bool migrating = layout != TM_LAYOUT_PAUSE && pick(random, 3) == 0;
+    return (struct tm_standing){layout, migrating ? 1 + 30000 * tm_random_unit(random) : 0};
 }
 
 struct tally {
@@ -87,7 +87,7 @@ struct tally {
 };
 
 /* The answer is what its own path yields; no sequence is better unless a migration is carried over a step. Then the
- * rule keeps one place for each shape, that with most samples, as Parcae's does, and may miss one with less left. */
+ * rule keeps one place for each layout, that with most samples, as Parcae's does, and may miss one with less left. */
 static void check_problem(struct test_job *job, struct tm_lookahead *lookahead, struct tm_random *random, int number,
                           struct tally *tally)
 {
@@ -98,13 +98,13 @@ static void check_problem(struct test_job *job, struct tm_lookahead *lookahead, 
     double samples = -1;
     struct tm_error e = {0};
     assert_int_equal(tm_lookahead_solve(lookahead, start, steps, count, path, &samples, &e), 0);
-    struct place at = {start.shape, start.migrating_ms, 0};
+    struct place at = {start.layout, start.migrating_ms, 0};
     for (size_t i = 0; i < count; i++)
         at = take_step(job, at, &steps[i], path[i]);
     assert_row(close_to(at.samples, samples, 1e-12), "problem %d: says %g, its path yields %g", number, samples,
                at.samples);
     struct search search = {.job = job, .steps = steps, .count = count};
-    walk(&search, 0, (struct place){start.shape, start.migrating_ms, 0});
+    walk(&search, 0, (struct place){start.layout, start.migrating_ms, 0});
     assert_row(samples <= search.best * (1 + 1e-12), "problem %d: %g above the best, %g", number, samples, search.best);
     bool equal = close_to(samples, search.best, 1e-12);
     assert_row(equal || search.carried, "problem %d: %g, best %g", number, samples, search.best);
@@ -114,9 +114,9 @@ static void check_problem(struct test_job *job, struct tm_lookahead *lookahead, 
     if (!equal) tally->worst = fmax(tally->worst, 1 - samples / search.best);
     double best = -1;
     search.may_pause = true;
-    walk(&search, 0, (struct place){start.shape, start.migrating_ms, 0});
-    assert_int_equal(tm_best_path(&job->shapes, job->migrations, start, steps, count, path, &best, &e), 0);
-    at = (struct place){start.shape, start.migrating_ms, 0};
+    walk(&search, 0, (struct place){start.layout, start.migrating_ms, 0});
+    assert_int_equal(tm_best_path(&job->layouts, job->migrations, start, steps, count, path, &best, &e), 0);
+    at = (struct place){start.layout, start.migrating_ms, 0};
     for (size_t i = 0; i < count; i++)
         at = take_step(job, at, &steps[i], path[i]);
     assert_row(close_to(best, search.best, 1e-12) && close_to(best, at.samples, 1e-12),
@@ -129,11 +129,11 @@ static void test_all_sequences(void **state)
     static const char *const costs[] = {COST("30", "110"), COST("2400", "9000"), COST("9000", "40000"), free_cost};
     struct tally tally = {0};
     for (size_t c = 0; c < TM_COUNT(costs); c++) {
-        struct test_job *job = job_make(7, false, costs[c], NODES, test_speed);
+        struct test_job *job = job_make(7, false, costs[c], INSTANCES, test_speed);
         struct tm_lookahead *lookahead;
         struct tm_error e = {0};
         struct tm_random random = tm_random_make(21, c);
-        assert_int_equal(tm_lookahead_create(&job->shapes, job->migrations, &lookahead, &e), 0);
+        assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
         for (int i = 0; i < 150; i++)
             check_problem(job, lookahead, &random, i, &tally);
         tm_lookahead_destroy(lookahead);
@@ -157,7 +157,7 @@ static int equal_speed(void *context, int pipelines, int stages, double *samples
     return 0;
 }
 
-/* Every shape but 1x1 is equally fast. With changes for free the shape with the fewest stages, then the fewest
+/* Every layout but 1x1 is equally fast. With changes for free the layout with the fewest stages, then the fewest
  * pipelines, is taken; where they cost, none is made. */
 static void test_ties(void **state)
 {
@@ -175,13 +175,13 @@ static void test_ties(void **state)
         static const struct tm_ahead steps[] = {{60, 4, 0, 4}, {60, 4, 0, 4}};
         int path[2];
         double samples;
-        assert_int_equal(tm_lookahead_create(&job->shapes, job->migrations, &lookahead, &e), 0);
-        struct tm_standing start = {tm_shapes_find(&job->shapes, rows[i].from_pipelines, rows[i].from_stages), 0};
+        assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
+        struct tm_standing start = {tm_layouts_find(&job->layouts, rows[i].from_pipelines, rows[i].from_stages), 0};
         assert_int_equal(tm_lookahead_solve(lookahead, start, steps, 2, path, &samples, &e), 0);
         char got[64];
-        (void)snprintf(got, sizeof got, "%dx%d %dx%d", job->shapes.list[path[0]].pipelines,
-                       job->shapes.list[path[0]].stages, job->shapes.list[path[1]].pipelines,
-                       job->shapes.list[path[1]].stages);
+        (void)snprintf(got, sizeof got, "%dx%d %dx%d", job->layouts.list[path[0]].pipelines,
+                       job->layouts.list[path[0]].stages, job->layouts.list[path[1]].pipelines,
+                       job->layouts.list[path[1]].stages);
         assert_row(strcmp(got, rows[i].want) == 0, "row %zu: %s, want %s", i, got, rows[i].want);
         assert_row(samples == 2 * 60 * 20, "row %zu: %g", i, samples);
         tm_lookahead_destroy(lookahead);
@@ -195,11 +195,11 @@ static void test_ties(void **state)
 static void test_what_is_left_of_a_migration(void **state)
 {
     (void)state;
-    struct test_job *job = job_make(7, false, COST("30", "110"), 1, test_speed); /* one shape only: no choice */
+    struct test_job *job = job_make(7, false, COST("30", "110"), 1, test_speed); /* one layout only: no choice */
     struct tm_lookahead *lookahead;
     struct tm_error e = {0};
-    assert_int_equal(tm_lookahead_create(&job->shapes, job->migrations, &lookahead, &e), 0);
-    double speed = job->shapes.list[1].samples_per_s;
+    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
+    double speed = job->layouts.list[1].samples_per_s;
     double restart_s = tm_migrations_restart_ms(job->migrations, 1) / 1000;
     double again_s = tm_migrations_row(job->migrations, 1, 1, 1)[1] / 1000;
     const struct {
@@ -226,7 +226,7 @@ static void test_what_is_left_of_a_migration(void **state)
     job_drop(job);
 }
 
-/* Too few instances for any shape: the pause, and what comes after it. */
+/* Too few instances for any layout: the pause, and what comes after it. */
 static void test_the_pause(void **state)
 {
     (void)state;
@@ -237,9 +237,9 @@ static void test_the_pause(void **state)
                  4, test_speed);
     struct tm_lookahead *lookahead;
     struct tm_error e = {0};
-    assert_int_equal(tm_lookahead_create(&job->shapes, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
     static const struct tm_ahead steps[] = {{60, 3, 3, 0}, {60, 0, 0, 2}, {60, 2, 0, 3}, {60, 3, 2, 1}, {60, 1, 0, 4}};
-    int path[5], want[] = {0, 0, tm_shapes_find(&job->shapes, 1, 3), 0, tm_shapes_find(&job->shapes, 1, 4)};
+    int path[5], want[] = {0, 0, tm_layouts_find(&job->layouts, 1, 3), 0, tm_layouts_find(&job->layouts, 1, 4)};
     double samples;
     assert_int_equal(tm_lookahead_solve(lookahead, (struct tm_standing){want[2], 0}, steps, 5, path, &samples, &e), 0);
     for (int i = 0; i < 5; i++)
@@ -248,11 +248,11 @@ static void test_the_pause(void **state)
     tm_lookahead_destroy(lookahead);
     job_drop(job);
     job = job_make(7, false, free_cost, 0, test_speed); /* no instances at all, ever */
-    assert_int_equal(tm_lookahead_create(&job->shapes, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
     assert_int_equal(tm_lookahead_solve(lookahead, (struct tm_standing){0, 0}, &(struct tm_ahead){60, 0, 0, 0}, 1, path,
                                         &samples, &e),
                      0);
-    assert_true(path[0] == TM_SHAPE_PAUSE && samples == 0);
+    assert_true(path[0] == TM_LAYOUT_PAUSE && samples == 0);
     tm_lookahead_destroy(lookahead);
     job_drop(job);
 }
@@ -262,13 +262,13 @@ static void test_calls_do_not_disturb_each_other(void **state)
 {
     (void)state;
     enum { LONG = 500 };
-    struct test_job *job = job_make(7, false, COST("2400", "9000"), NODES, test_speed);
+    struct test_job *job = job_make(7, false, COST("2400", "9000"), INSTANCES, test_speed);
     struct tm_lookahead *lookahead;
     struct tm_error e = {0};
     struct tm_random random = tm_random_make(3, 1);
     static struct tm_ahead steps[LONG];
     static int path[LONG], again[LONG];
-    assert_int_equal(tm_lookahead_create(&job->shapes, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
     struct tm_standing start = random_problem(job, &random, steps, LONG);
     double first[2], second[2];
     assert_int_equal(tm_lookahead_solve(lookahead, start, steps, 3, path, &first[0], &e), 0);
@@ -288,15 +288,15 @@ static int solve_once(struct test_job *job, const struct tm_ahead *steps, size_t
     struct tm_lookahead *lookahead;
     struct tm_migrations *migrations;
     struct tm_error e;
-    int rc = tm_migrations_create(&job->shapes, &job->cost, &migrations, &e);
+    int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
     if (rc != 0) return rc;
-    rc = tm_lookahead_create(&job->shapes, migrations, &lookahead, &e);
+    rc = tm_lookahead_create(&job->layouts, migrations, &lookahead, &e);
     if (rc == 0) {
         rc = tm_lookahead_solve(lookahead, (struct tm_standing){1, 0}, steps, count, NULL, NULL, &e);
         tm_lookahead_destroy(lookahead);
     }
     int path[2];
-    if (rc == 0) rc = tm_best_path(&job->shapes, migrations, (struct tm_standing){1, 0}, steps, count, path, NULL, &e);
+    if (rc == 0) rc = tm_best_path(&job->layouts, migrations, (struct tm_standing){1, 0}, steps, count, path, NULL, &e);
     tm_migrations_destroy(migrations);
     return rc;
 }
@@ -304,7 +304,7 @@ static int solve_once(struct test_job *job, const struct tm_ahead *steps, size_t
 static void test_without_memory(void **state)
 {
     (void)state;
-    struct test_job *job = job_make(7, false, COST("30", "110"), NODES, test_speed);
+    struct test_job *job = job_make(7, false, COST("30", "110"), INSTANCES, test_speed);
     static const struct tm_ahead steps[] = {{60, 6, 2, 4}, {60, 4, 0, 6}};
     TM_FAIL_EACH_ALLOC({ rc = solve_once(job, steps, 2); });
     tm_lookahead_destroy(NULL);
@@ -314,11 +314,11 @@ static void test_without_memory(void **state)
 static void test_too_long(void **state)
 {
     (void)state;
-    struct test_job *job = job_make(7, false, COST("30", "110"), NODES, test_speed);
+    struct test_job *job = job_make(7, false, COST("30", "110"), INSTANCES, test_speed);
     struct tm_lookahead *lookahead;
     struct tm_error e = {0};
     struct tm_ahead step = {60, 6, 0, 6};
-    assert_int_equal(tm_lookahead_create(&job->shapes, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
     assert_int_equal(tm_lookahead_solve(lookahead, (struct tm_standing){1, 0}, &step, (size_t)1 << 30, NULL, NULL, &e),
                      -TM_ELIMIT); /* refused before the steps are read */
     assert_error_has(e, "too long");

@@ -1,4 +1,4 @@
-/* Policies: the table, what a decision may be, and what becomes of a shape that does not fit. */
+/* Policies: the table, what a decision may be, and what becomes of a layout that does not fit. */
 #include "policy/policy.h"
 
 #include "layout/test/layout_helpers.h"
@@ -42,7 +42,7 @@ static void test_realise(void **state)
 {
     (void)state;
     static const struct {
-        int pipelines, stages, nodes, want_pipelines, want_stages;
+        int pipelines, stages, instances, want_pipelines, want_stages;
     } rows[] = {
         {3, 4, 12, 3, 4}, {3, 4, 14, 3, 4}, {3, 4, 11, 2, 4}, {3, 4, 8, 2, 4}, {3, 4, 7, 1, 4},
         {3, 4, 4, 1, 4},  {3, 4, 3, 1, 3},  {3, 4, 2, 1, 2},  {3, 4, 1, 0, 0}, {3, 4, 0, 0, 0},
@@ -50,10 +50,10 @@ static void test_realise(void **state)
     };
     struct test_job *job = job_make(9, true, COST, 14, deep_speed);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        int shape = tm_shapes_find(&job->shapes, rows[i].pipelines, rows[i].stages);
-        const struct tm_shape *got = &job->shapes.list[tm_policy_realise(&job->shapes, shape, rows[i].nodes)];
+        int layout = tm_layouts_find(&job->layouts, rows[i].pipelines, rows[i].stages);
+        const struct tm_layout *got = &job->layouts.list[tm_policy_realise(&job->layouts, layout, rows[i].instances)];
         assert_row(got->pipelines == rows[i].want_pipelines && got->stages == rows[i].want_stages, "%dx%d on %d: %dx%d",
-                   rows[i].pipelines, rows[i].stages, rows[i].nodes, got->pipelines, got->stages);
+                   rows[i].pipelines, rows[i].stages, rows[i].instances, got->pipelines, got->stages);
     }
     job_drop(job);
 }
@@ -69,15 +69,15 @@ struct scene {
 
 /* A view as the simulator makes it: the event at this moment, then no change. */
 static void make_scene(struct scene *scene, const struct test_job *job, const struct tm_policy_info *info, int before,
-                       int lost, int arrived, int shape)
+                       int lost, int arrived, int layout)
 {
     int after = before - lost + arrived;
     bool told = info->knows != TM_KNOWS_PAST;
     for (int i = 0; i < HORIZON; i++)
         scene->ahead[i] = i == 0 && told ? (struct tm_ahead){60, before, lost, after}
                                          : (struct tm_ahead){60, told ? after : before, 0, told ? after : before};
-    assert_true(job->shapes.list[shape].nodes <= before);
-    scene->view = (struct tm_view){.standing = {shape, 0},
+    assert_true(job->layouts.list[layout].instances <= before);
+    scene->view = (struct tm_view){.standing = {layout, 0},
                                    .event = told && (lost > 0 || arrived > 0),
                                    .before = before,
                                    .lost = told ? lost : 0,
@@ -87,7 +87,7 @@ static void make_scene(struct scene *scene, const struct test_job *job, const st
                                    .ahead_count = HORIZON};
 }
 
-/* Whatever a policy is: its shape fits what it was told, the same view gives the same decision, and the pace is a
+/* Whatever a policy is: its layout fits what it was told, the same view gives the same decision, and the pace is a
  * share. */
 static void test_decisions_fit(void **state)
 {
@@ -101,20 +101,20 @@ static void test_decisions_fit(void **state)
                 struct tm_policy *policy[2];
                 struct tm_decision got[2];
                 struct tm_error e = {0};
-                make_scene(&scene, job, info, before, lost, arrived, job->shapes.best[before]);
+                make_scene(&scene, job, info, before, lost, arrived, job->layouts.best[before]);
                 for (int i = 0; i < 2; i++) {
-                    int rc = tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy[i], &e);
+                    int rc = tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy[i], &e);
                     assert_row(rc == 0, "%s: %s", info->name, e.text);
                     rc = tm_policy_decide(policy[i], &scene.view, &got[i], &e);
                     assert_row(rc == 0, "%s: %s", info->name, e.text);
                     tm_policy_destroy(policy[i]);
                 }
-                assert_row(got[0].shape == got[1].shape && got[0].change == got[1].change, "%s: not the same twice",
+                assert_row(got[0].layout == got[1].layout && got[0].change == got[1].change, "%s: not the same twice",
                            info->name);
-                assert_row(got[0].shape >= 0 && got[0].shape < (int)job->shapes.count, "%s: shape %d", info->name,
-                           got[0].shape);
-                assert_row(job->shapes.list[got[0].shape].nodes <= scene.view.after, "%s: %d do not fit on %d",
-                           info->name, job->shapes.list[got[0].shape].nodes, scene.view.after);
+                assert_row(got[0].layout >= 0 && got[0].layout < (int)job->layouts.count, "%s: shape %d", info->name,
+                           got[0].layout);
+                assert_row(job->layouts.list[got[0].layout].instances <= scene.view.after, "%s: %d do not fit on %d",
+                           info->name, job->layouts.list[got[0].layout].instances, scene.view.after);
                 assert_row(got[0].pace > 0 && got[0].pace <= 1, "%s: pace %g", info->name, got[0].pace);
             }
     job_drop(job);
@@ -150,12 +150,12 @@ static void test_decisions_by_hand(void **state)
         struct tm_decision got;
         struct tm_error e = {0};
         make_scene(&scene, job, info, rows[i].before, rows[i].lost, rows[i].arrived,
-                   tm_shapes_find(&job->shapes, rows[i].pipelines, rows[i].stages));
-        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+                   tm_layouts_find(&job->layouts, rows[i].pipelines, rows[i].stages));
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
         assert_int_equal(tm_policy_decide(policy, &scene.view, &got, &e), 0);
-        const struct tm_shape *shape = &job->shapes.list[got.shape];
-        assert_row(shape->pipelines == rows[i].want_pipelines && shape->stages == rows[i].want_stages,
-                   "row %zu, %s: %dx%d", i, rows[i].name, shape->pipelines, shape->stages);
+        const struct tm_layout *layout = &job->layouts.list[got.layout];
+        assert_row(layout->pipelines == rows[i].want_pipelines && layout->stages == rows[i].want_stages,
+                   "row %zu, %s: %dx%d", i, rows[i].name, layout->pipelines, layout->stages);
         assert_row(got.change == rows[i].change, "row %zu, %s: change %d", i, rows[i].name, (int)got.change);
         tm_policy_destroy(policy);
     }
@@ -174,22 +174,22 @@ static void test_truth_sees_what_comes(void **state)
         const struct tm_policy_info *info = tm_policy_find(names[i]);
         struct tm_policy *policy;
         struct tm_decision stays, grows;
-        make_scene(&scene, job, info, 8, 0, 4, tm_shapes_find(&job->shapes, 2, 4));
+        make_scene(&scene, job, info, 8, 0, 4, tm_layouts_find(&job->layouts, 2, 4));
         scene.ahead[0].duration_s = 10; /* the four are there for ten seconds */
         scene.ahead[1] = (struct tm_ahead){60, 12, 4, 8};
         for (int k = 2; k < HORIZON; k++)
             scene.ahead[k] = (struct tm_ahead){60, 8, 0, 8};
-        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
         assert_int_equal(tm_policy_decide(policy, &scene.view, &stays, &e), 0);
         tm_policy_destroy(policy);
-        make_scene(&scene, job, info, 8, 0, 4, tm_shapes_find(&job->shapes, 2, 4));
-        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+        make_scene(&scene, job, info, 8, 0, 4, tm_layouts_find(&job->layouts, 2, 4));
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
         assert_int_equal(tm_policy_decide(policy, &scene.view, &grows, &e), 0);
         tm_policy_destroy(policy);
-        assert_row(job->shapes.list[stays.shape].nodes == 8, "%s: takes %d", names[i],
-                   job->shapes.list[stays.shape].nodes);
-        assert_row(job->shapes.list[grows.shape].nodes == 12, "%s: takes %d", names[i],
-                   job->shapes.list[grows.shape].nodes);
+        assert_row(job->layouts.list[stays.layout].instances == 8, "%s: takes %d", names[i],
+                   job->layouts.list[stays.layout].instances);
+        assert_row(job->layouts.list[grows.layout].instances == 12, "%s: takes %d", names[i],
+                   job->layouts.list[grows.layout].instances);
     }
     job_drop(job);
 }
@@ -201,10 +201,10 @@ static int decide_once(struct test_job *job, const struct tm_policy_info *info)
     struct tm_migrations *migrations;
     struct tm_decision decision;
     struct tm_error e;
-    int rc = tm_migrations_create(&job->shapes, &job->cost, &migrations, &e);
+    int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
     if (rc != 0) return rc;
-    make_scene(&scene, job, info, 12, 2, 0, job->shapes.best[12]);
-    rc = tm_policy_create(info, &job->shapes, migrations, &job->cost, &policy, &e);
+    make_scene(&scene, job, info, 12, 2, 0, job->layouts.best[12]);
+    rc = tm_policy_create(info, &job->layouts, migrations, &job->cost, &policy, &e);
     if (rc == 0) {
         rc = tm_policy_decide(policy, &scene.view, &decision, &e);
         tm_policy_destroy(policy);
@@ -217,11 +217,11 @@ static int decide_once(struct test_job *job, const struct tm_policy_info *info)
 
 enum { LOOKS = 12, CHANGE_MAX = 5 };
 
-/* The worth of a shape as the head of policy_tidemill.c has it: all jumps, all targets, nothing left out. */
-static double plain_worth(struct test_job *job, const struct tm_view *view, int shape, double trust)
+/* The worth of a layout as the head of policy_tidemill.c has it: all jumps, all targets, nothing left out. */
+static double plain_worth(struct test_job *job, const struct tm_view *view, int layout, double trust)
 {
-    const struct tm_shapes *shapes = &job->shapes;
-    double speed = shapes->list[shape].samples_per_s, changing = 0, after[LOOKS + 1] = {0};
+    const struct tm_layouts *layouts = &job->layouts;
+    double speed = layouts->list[layout].samples_per_s, changing = 0, after[LOOKS + 1] = {0};
     for (int count = 0; count <= view->forecast->count_max; count++) {
         double p = view->forecast->steps[0].pmf[count] * trust;
         int lost = view->after > count ? view->after - count : 0;
@@ -229,15 +229,15 @@ static double plain_worth(struct test_job *job, const struct tm_view *view, int 
         changing += p;
         for (int k = 1; k < LOOKS; k++) {
             double best = 0;
-            for (int to = 1; to < (int)shapes->count; to++) {
-                if (shapes->list[to].nodes > count) continue;
-                double ms = tm_migrations_ms(job->migrations, view->after, shape, lost, to);
-                best = fmax(best, shapes->list[to].samples_per_s * (view->interval_s * (LOOKS - k) - ms / 1000));
+            for (int to = 1; to < (int)layouts->count; to++) {
+                if (layouts->list[to].instances > count) continue;
+                double ms = tm_migrations_ms(job->migrations, view->after, layout, lost, to);
+                best = fmax(best, layouts->list[to].samples_per_s * (view->interval_s * (LOOKS - k) - ms / 1000));
             }
             after[k] += p * best;
         }
     }
-    double pause_ms = tm_migrations_ms(job->migrations, view->before, view->standing.shape, view->lost, shape);
+    double pause_ms = tm_migrations_ms(job->migrations, view->before, view->standing.layout, view->lost, layout);
     double worth = -speed * pause_ms / 1000, unchanged = 1;
     for (int k = 1; k <= LOOKS; k++) {
         worth += unchanged * (speed * view->interval_s + (k < LOOKS ? after[k] : 0));
@@ -246,7 +246,7 @@ static double plain_worth(struct test_job *job, const struct tm_view *view, int 
     return worth;
 }
 
-/* It looks at few shapes and few of their changes; what it takes must be the best of all nevertheless. */
+/* It looks at few layouts and few of their changes; what it takes must be the best of all nevertheless. */
 static void test_ours_takes_the_best(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void test_ours_takes_the_best(void **state)
         struct tm_policy *policy;
         struct tm_decision got;
         struct tm_error e = {0};
-        make_scene(&scene, job, info, before, lost, lost == 0 && before < 12, job->shapes.best[before]);
+        make_scene(&scene, job, info, before, lost, lost == 0 && before < 12, job->layouts.best[before]);
         double left = 1;
         for (int count = 0; count <= 12; count++) {
             int change = count - scene.view.after;
@@ -279,15 +279,15 @@ static void test_ours_takes_the_best(void **state)
         scene.view.forecast_from = scene.view.after;
         scene.view.observed = (int)tm_random_below(&random, 500);
         double trust = 1 - left > 0.9 ? 1 : scene.view.observed / (scene.view.observed + 80.0);
-        assert_int_equal(tm_policy_create(info, &job->shapes, job->migrations, &job->cost, &policy, &e), 0);
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
         assert_int_equal(tm_policy_decide(policy, &scene.view, &got, &e), 0);
-        double worth = plain_worth(job, &scene.view, got.shape, trust);
-        for (int shape = 1; shape < (int)job->shapes.count; shape++) {
-            if (job->shapes.list[shape].nodes > scene.view.after) continue;
-            double other = plain_worth(job, &scene.view, shape, trust);
+        double worth = plain_worth(job, &scene.view, got.layout, trust);
+        for (int layout = 1; layout < (int)job->layouts.count; layout++) {
+            if (job->layouts.list[layout].instances > scene.view.after) continue;
+            double other = plain_worth(job, &scene.view, layout, trust);
             assert_row(other <= worth + 1e-9 * fabs(worth), "round %d: %dx%d is worth %.12g, %dx%d %.12g", round,
-                       job->shapes.list[got.shape].pipelines, job->shapes.list[got.shape].stages, worth,
-                       job->shapes.list[shape].pipelines, job->shapes.list[shape].stages, other);
+                       job->layouts.list[got.layout].pipelines, job->layouts.list[got.layout].stages, worth,
+                       job->layouts.list[layout].pipelines, job->layouts.list[layout].stages, other);
         }
         tm_policy_destroy(policy);
         job_drop(job);

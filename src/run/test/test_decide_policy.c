@@ -2,7 +2,7 @@
 #include "layout/test/layout_helpers.h"
 #include "run/decide_policy.h"
 
-enum { TRAINED_LAYERS = 12, NODES = 12 };
+enum { TRAINED_LAYERS = 12, INSTANCES = 12 };
 #define COST(process, build)                                                                                           \
     "tidemill-cost: 1\nkind: paper\ntransfer_us: {1: 100, 1000000000: 20000000}\nmodels: {test: {stages_max: 3, "      \
     "process_ms: " process ", rendezvous_ms: 3000, build_ms: {1: " build ", 2: " build ", 3: " build "}, "             \
@@ -26,7 +26,7 @@ static struct tm_run_view view_of(size_t workers, size_t last_workers, size_t la
 static struct tm_policy_decider *decider_of(struct test_job *job, const char *policy)
 {
     struct tm_policy_rule rule = {.info = tm_policy_find(policy),
-                                  .shapes = &job->shapes,
+                                  .layouts = &job->layouts,
                                   .migrations = job->migrations,
                                   .cost = &job->cost,
                                   .interval_s = 60,
@@ -44,11 +44,11 @@ static void test_fits(void **state)
 {
     (void)state;
     static const char *const policies[] = {"tidemill", "reactive", "parcae-notice"};
-    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
     for (size_t p = 0; p < TM_COUNT(policies); p++) {
         struct tm_policy_decider *decider = decider_of(job, policies[p]);
         struct tm_decider decide = tm_policy_decider_get(decider);
-        for (size_t workers = 0; workers <= NODES + 3; workers++) {
+        for (size_t workers = 0; workers <= INSTANCES + 3; workers++) {
             struct tm_run_view view = view_of(workers, 8, workers < 8 ? workers : 8, 4, 2);
             struct tm_run_decision out;
             struct tm_run_decision again;
@@ -70,7 +70,7 @@ static void test_fits(void **state)
 static void test_no_flapping(void **state)
 {
     (void)state;
-    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
     struct tm_policy_decider *decider = decider_of(job, "tidemill");
     struct tm_decider decide = tm_policy_decider_get(decider);
     struct tm_run_view first = view_of(8, 0, 0, 0, 0);
@@ -86,13 +86,13 @@ static void test_no_flapping(void **state)
     job_drop(job);
 }
 
-/* A shape's time is the cloud's; what is compared with workers' steps is on the wall, or not said. */
+/* A layout's time is the cloud's; what is compared with workers' steps is on the wall, or not said. */
 static void test_steps_are_predicted_on_the_wall(void **state)
 {
     (void)state;
-    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
     struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
-                                  .shapes = &job->shapes,
+                                  .layouts = &job->layouts,
                                   .migrations = job->migrations,
                                   .cost = &job->cost,
                                   .interval_s = 60,
@@ -121,9 +121,9 @@ static void test_steps_are_predicted_on_the_wall(void **state)
         view.cloud.known = rows[i].known;
         view.cloud.speed = rows[i].speed;
         decide.decide(decide.context, &view, &out);
-        int shape = tm_shapes_find(&job->shapes, (int)out.pipelines, (int)out.stages);
-        assert_row(shape != TM_SHAPE_PAUSE, "%s: no layout", rows[i].name);
-        double want_ms = rows[i].over > 0 ? job->shapes.list[shape].step_s * 1000 / rows[i].over : 0;
+        int layout = tm_layouts_find(&job->layouts, (int)out.pipelines, (int)out.stages);
+        assert_row(layout != TM_LAYOUT_PAUSE, "%s: no layout", rows[i].name);
+        double want_ms = rows[i].over > 0 ? job->layouts.list[layout].step_s * 1000 / rows[i].over : 0;
         assert_row(fabs(out.predicted_step_ms - want_ms) <= 0.5, "%s: %u ms, want %g", rows[i].name,
                    out.predicted_step_ms, want_ms);
         tm_policy_decider_destroy(decider);
@@ -134,7 +134,7 @@ static void test_steps_are_predicted_on_the_wall(void **state)
 static void test_copies_and_future(void **state)
 {
     (void)state;
-    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, NODES, test_speed);
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
     struct tm_policy_decider *decider = decider_of(job, "tidemill");
     struct tm_decider decide = tm_policy_decider_get(decider);
     struct tm_run_view view = view_of(4, 4, 4, 2, 2);

@@ -329,7 +329,7 @@ static void test_files(void **state)
     tm_text_deinit(&packed);
     tm_record_close(record);
     struct tm_measure_options options = {.speed = SPEED, .notice_wall_s = NOTICE_S, .layer_bytes = layer_bytes};
-    options.rules = (struct tm_shape_rules){.stages_min = 1, .stages_max = 4, .pipelines_min = 1};
+    options.rules = (struct tm_layout_rules){.stages_min = 1, .stages_max = 4, .pipelines_min = 1};
     assert_row(tm_measure_record(path, &options, &cost, &e) == 0, "%s", e.text);
 
     struct tm_env *env = tm_env_virtual_create(1);

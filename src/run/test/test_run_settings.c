@@ -142,7 +142,7 @@ static void a_trace_is_scaled(void **state)
             assert_row(in >= out, "%s: below 0", hours[i]);
         }
         assert_row(most <= 6 && most >= 2 && out >= 1, "%s: %d at most, %d go", hours[i], (int)most, (int)out);
-        assert_int_equal(trace.nodes_max, 6);
+        assert_int_equal(trace.instances_max, 6);
         assert_true(trace.end_ms == whole.end_ms);
         s.fleet.scaled = 0; /* as many as there were do not fit */
         assert_int_equal(tm_run_trace(env, &s, &trace, &e), -(int)TM_EINPUT);

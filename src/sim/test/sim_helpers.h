@@ -6,8 +6,8 @@
 #include "layout/test/layout_helpers.h"
 #include "sim/simulate.h"
 
-/* A shipped model with paper costs on up to `nodes` instances; the caller drops it. */
-static inline struct test_job *paper_job(struct tm_env *env, const char *model, int nodes)
+/* A shipped model with paper costs on up to `instances` instances; the caller drops it. */
+static inline struct test_job *paper_job(struct tm_env *env, const char *model, int instances)
 {
     struct test_job *job = tm_calloc(1, sizeof *job);
     struct tm_error e = {0};
@@ -16,9 +16,9 @@ static inline struct test_job *paper_job(struct tm_env *env, const char *model, 
     int rc = tm_model_load(env, model, &job->model, &e);
     if (rc == 0) rc = tm_cost_load(env, "paper", model, &job->cost, &e);
     if (rc == 0)
-        rc = tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, nodes, tm_shape_speed_measured, &job->model,
-                            &e);
-    if (rc == 0) rc = tm_migrations_create(&job->shapes, &job->cost, &job->migrations, &e);
+        rc = tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, instances, tm_layout_speed_measured,
+                             &job->model, &e);
+    if (rc == 0) rc = tm_migrations_create(&job->layouts, &job->cost, &job->migrations, &e);
     assert_row(rc == 0, "%s: %s", model, e.text);
     return job;
 }
@@ -45,7 +45,7 @@ static inline struct tm_sim_result simulate(struct tm_env *env, struct test_job 
                                             const char *policy, const struct tm_sim_options *options,
                                             struct tm_sim_log *log)
 {
-    struct tm_sim_job sim_job = {.shapes = &job->shapes, .migrations = job->migrations, .cost = &job->cost};
+    struct tm_sim_job sim_job = {.layouts = &job->layouts, .migrations = job->migrations, .cost = &job->cost};
     struct tm_sim_result result;
     struct tm_error e = {0};
     const struct tm_policy_info *info = tm_policy_find(policy);

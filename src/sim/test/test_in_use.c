@@ -102,11 +102,11 @@ static void test_a_run_as_measured(void **state)
     struct tm_sim_options options = minute_options(0, 600000);
     options.notice_s = 120;
     struct tm_sim_result result = simulate(env, job, &trace, "tidemill", &options, NULL);
-    const struct tm_shape *shapes = job->shapes.list;
-    double on8 = shapes[tm_shapes_find(&job->shapes, 8, 1)].samples_per_s;
-    double on7 = shapes[tm_shapes_find(&job->shapes, 7, 1)].samples_per_s;
-    double on9 = shapes[tm_shapes_find(&job->shapes, 9, 1)].samples_per_s;
-    double bytes = tm_shapes_stage_bytes(&job->shapes, 1, 0), move_s = bytes * 8 / 1e11 * 2 / 7;
+    const struct tm_layout *layouts = job->layouts.list;
+    double on8 = layouts[tm_layouts_find(&job->layouts, 8, 1)].samples_per_s;
+    double on7 = layouts[tm_layouts_find(&job->layouts, 7, 1)].samples_per_s;
+    double on9 = layouts[tm_layouts_find(&job->layouts, 9, 1)].samples_per_s;
+    double bytes = tm_layouts_stage_bytes(&job->layouts, 1, 0), move_s = bytes * 8 / 1e11 * 2 / 7;
     double want = on8 * 130 + on7 * (210 - 3) + on9 * (160 - 3 - fmax(move_s, bytes * 8 / 1e11));
     assert_row(close_to(result.samples, want, 1e-9), "%.9g, want %.9g", result.samples, want);
     assert_true(close_to(result.pauses.start_s, 100, 1e-12) && result.reconfigurations == 2);
@@ -119,7 +119,7 @@ static void test_a_run_as_measured(void **state)
 
     options.notice_s = 0; /* nobody says so: the loss is found, and costs the step under way */
     result = simulate(env, job, &trace, "tidemill", &options, NULL);
-    double flight = fmod(190, shapes[tm_shapes_find(&job->shapes, 8, 1)].step_s) * on8;
+    double flight = fmod(190, layouts[tm_layouts_find(&job->layouts, 8, 1)].step_s) * on8;
     want = on8 * 190 - flight + on7 * (150 - 3 - 5) + on9 * (160 - 3 - fmax(move_s, bytes * 8 / 1e11));
     assert_row(close_to(result.samples, want, 1e-9), "%.9g, want %.9g", result.samples, want);
     tm_trace_deinit(&trace);

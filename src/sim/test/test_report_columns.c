@@ -21,15 +21,15 @@ static struct sums sums_of_columns(const struct tm_report_column *columns, size_
         double time_s = columns[i].to_s - columns[i].from_s, parts_s = 0;
         sums.time_s += time_s;
         sums.samples += columns[i].samples_per_s * time_s;
-        sums.node_s += columns[i].nodes * time_s;
+        sums.node_s += columns[i].instances * time_s;
         for (int cause = 0; cause < TM_REPORT_CAUSES; cause++) {
             sums.stalled_s[cause] += columns[i].stalled_s[cause];
             parts_s += columns[i].stalled_s[cause];
         }
         assert_row(near(parts_s, time_s), "column %zu: %g s of %g", i, parts_s, time_s);
         assert_row(i == 0 || near(columns[i].from_s, columns[i - 1].to_s), "column %zu begins late", i);
-        assert_true(columns[i].nodes_least <= columns[i].nodes + 1e-9);
-        assert_true(columns[i].nodes_most >= columns[i].nodes - 1e-9);
+        assert_true(columns[i].instances_least <= columns[i].instances + 1e-9);
+        assert_true(columns[i].instances_most >= columns[i].instances - 1e-9);
     }
     return sums;
 }
@@ -99,8 +99,8 @@ static void test_longest_layout(void **state)
     assert_int_equal(count, 1);
     assert_int_equal(columns[0].pipelines, 1);
     assert_int_equal(columns[0].stages, 6);
-    assert_int_equal(columns[0].nodes_least, 2);
-    assert_int_equal(columns[0].nodes_most, 8);
+    assert_int_equal(columns[0].instances_least, 2);
+    assert_int_equal(columns[0].instances_most, 8);
     assert_true(near(columns[0].samples_per_s, 55.0 / 60));
     assert_true(near(columns[0].stalled_s[TM_SIM_IDLE], 5));
     tm_free(columns);
@@ -116,7 +116,7 @@ static void test_longest_layout(void **state)
 struct job {
     struct tm_model model;
     struct tm_cost cost;
-    struct tm_shapes shapes;
+    struct tm_layouts layouts;
     struct tm_migrations *migrations;
     struct tm_trace trace;
 };
@@ -130,8 +130,9 @@ static void open_job(struct job *job, const char *model, const char *trace)
     int rc = tm_model_load(env, model, &job->model, &e);
     if (rc == 0) rc = tm_cost_load(env, "paper", model, &job->cost, &e);
     if (rc == 0)
-        rc = tm_shapes_init(&job->shapes, &job->model, &job->cost.rules, 32, tm_shape_speed_measured, &job->model, &e);
-    if (rc == 0) rc = tm_migrations_create(&job->shapes, &job->cost, &job->migrations, &e);
+        rc = tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, 32, tm_layout_speed_measured, &job->model,
+                             &e);
+    if (rc == 0) rc = tm_migrations_create(&job->layouts, &job->cost, &job->migrations, &e);
     if (rc == 0) rc = tm_trace_load(env, trace, NULL, &job->trace, &e);
     assert_row(rc == 0, "%s on %s: %s", model, trace, e.text);
 }
@@ -140,7 +141,7 @@ static void close_job(struct job *job)
 {
     tm_trace_deinit(&job->trace);
     tm_migrations_destroy(job->migrations);
-    tm_shapes_deinit(&job->shapes);
+    tm_layouts_deinit(&job->layouts);
     tm_model_deinit(&job->model);
 }
 
@@ -153,7 +154,7 @@ static void simulate(const struct job *job, const char *policy, struct test_run 
                                      .notice_s = 30,
                                      .spot_usd_h = 0.9,
                                      .on_demand_usd_h = 3};
-    struct tm_sim_job sim_job = {&job->shapes, job->migrations, &job->cost, NULL};
+    struct tm_sim_job sim_job = {&job->layouts, job->migrations, &job->cost, NULL};
     struct tm_error e = {0};
     tm_sim_log_init(&run->log);
     int rc = tm_simulate(tm_env_real(), &sim_job, &job->trace, tm_policy_find(policy), &options, &run->result,

@@ -26,9 +26,9 @@ static void trace_of(const char *lines, struct tm_trace *trace)
 
 static double speed_of(const struct test_job *job, int pipelines, int stages)
 {
-    int shape = tm_shapes_find(&job->shapes, pipelines, stages);
-    assert_true(shape != TM_SHAPE_PAUSE);
-    return job->shapes.list[shape].samples_per_s;
+    int layout = tm_layouts_find(&job->layouts, pipelines, stages);
+    assert_true(layout != TM_LAYOUT_PAUSE);
+    return job->layouts.list[layout].samples_per_s;
 }
 
 /* ---- by hand ---- */
@@ -75,13 +75,13 @@ static void test_reactive_by_hand(void **state)
     tm_sim_log_init(&log);
     struct tm_sim_options options = minute_options(0, 300000);
     struct tm_sim_result result = simulate(env, job, &trace, "reactive", &options, &log);
-    int on8 = job->shapes.best[8], on4 = job->shapes.best[4];
-    double start_s = tm_cost_rollback_ms(&job->cost, &job->shapes, on8, true, true) / 1000;
-    double down_s = tm_cost_rollback_ms(&job->cost, &job->shapes, on4, false, false) / 1000;
-    double up_s = tm_cost_rollback_ms(&job->cost, &job->shapes, on8, true, false) / 1000;
+    int on8 = job->layouts.best[8], on4 = job->layouts.best[4];
+    double start_s = tm_cost_rollback_ms(&job->cost, &job->layouts, on8, true, true) / 1000;
+    double down_s = tm_cost_rollback_ms(&job->cost, &job->layouts, on4, false, false) / 1000;
+    double up_s = tm_cost_rollback_ms(&job->cost, &job->layouts, on8, true, false) / 1000;
     assert_true(start_s < 60 && down_s < 60 && down_s > 14 && up_s < 60 && up_s > start_s);
-    double want = (90 - start_s + 60 - up_s) * job->shapes.list[on8].samples_per_s +
-                  (90 - down_s) * job->shapes.list[on4].samples_per_s;
+    double want = (90 - start_s + 60 - up_s) * job->layouts.list[on8].samples_per_s +
+                  (90 - down_s) * job->layouts.list[on4].samples_per_s;
     assert_true(close_to(result.samples, want, 1e-12));
     assert_true(close_to(result.pauses.start_s, start_s, 1e-12));
     assert_true(close_to(result.pauses.rollback_s, down_s + up_s, 1e-12));
@@ -106,8 +106,9 @@ static void test_on_demand_by_hand(void **state)
     trace_of("end: 300s\n\n0 +2\n90 +6\n180 -7\n", &trace);
     struct tm_sim_options options = minute_options(0, 300000);
     struct tm_sim_result result = simulate(env, job, &trace, "on-demand", &options, NULL);
-    double start_s = tm_migrations_row(job->migrations, 0, TM_SHAPE_PAUSE, 0)[job->shapes.best[8]] / 1000;
-    assert_true(close_to(result.samples, (300 - start_s) * job->shapes.list[job->shapes.best[8]].samples_per_s, 1e-12));
+    double start_s = tm_migrations_row(job->migrations, 0, TM_LAYOUT_PAUSE, 0)[job->layouts.best[8]] / 1000;
+    assert_true(
+        close_to(result.samples, (300 - start_s) * job->layouts.list[job->layouts.best[8]].samples_per_s, 1e-12));
     assert_true(close_to(result.pauses.start_s, start_s, 1e-12));
     assert_true(close_to(result.bill_usd, 8 * 300 / 3600.0 * 3.06, 1e-12));
     assert_true(close_to(result.on_demand_hours, 8 * 300 / 3600.0, 1e-12));
@@ -128,8 +129,8 @@ static void test_the_end_of_a_job(void **state)
                 {1300, 70, 65, true}, {4000, 500, 200, true}, {4001, 500, NAN, false}};
     struct tm_env *env = tm_env_virtual_create(1);
     struct test_job *job = job_make(9, false, FREE, 2, test_speed);
-    for (size_t i = 0; i < job->shapes.count; i++)
-        job->shapes.list[i].samples_per_s = job->shapes.list[i].nodes == 2 ? 20 : 0; /* 2x1 and 1x2 */
+    for (size_t i = 0; i < job->layouts.count; i++)
+        job->layouts.list[i].samples_per_s = job->layouts.list[i].instances == 2 ? 20 : 0; /* 2x1 and 1x2 */
     struct tm_trace trace;
     trace_of("end: 200s\n\n0 +2 $1.5\n", &trace);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -172,15 +173,15 @@ static void test_the_step_in_flight(void **state)
     (void)state;
     struct tm_env *env = tm_env_virtual_create(1);
     struct test_job *job = job_make(9, false, FREE, 4, test_speed);
-    for (size_t i = 0; i < job->shapes.count; i++)
-        job->shapes.list[i].step_s = 20;
+    for (size_t i = 0; i < job->layouts.count; i++)
+        job->layouts.list[i].step_s = 20;
     struct tm_trace trace;
     trace_of("end: 120s\n\n0 +4\n50 -2\n", &trace);
     struct tm_sim_options options = minute_options(0, 120000);
     double with_notice = simulate(env, job, &trace, "tidemill", &options, NULL).samples;
     options.notice_s = 0;
     double without = simulate(env, job, &trace, "tidemill", &options, NULL).samples;
-    double fastest = job->shapes.list[job->shapes.best[4]].samples_per_s;
+    double fastest = job->layouts.list[job->layouts.best[4]].samples_per_s;
     assert_row(close_to(with_notice - without, 10 * fastest, 1e-9), "%g and %g: %g s lost", with_notice, without,
                (with_notice - without) / fastest); /* 50 s are two steps and a half */
     tm_trace_deinit(&trace);
@@ -214,7 +215,7 @@ static void test_refusals(void **state)
     struct test_job *job = job_make(9, false, PAPER, 4, test_speed);
     struct tm_trace trace;
     trace_of("begin: 60s\nend: 300s\n\n60 +4\n", &trace);
-    struct tm_sim_job sim_job = {.shapes = &job->shapes, .migrations = job->migrations, .cost = &job->cost};
+    struct tm_sim_job sim_job = {.layouts = &job->layouts, .migrations = job->migrations, .cost = &job->cost};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_sim_options options = minute_options(rows[i].from_s * 1000, rows[i].to_s * 1000);
         struct tm_sim_result result = {.samples = -7};
@@ -227,7 +228,7 @@ static void test_refusals(void **state)
         assert_row(result.samples == -7, "%s: filled", rows[i].name);
     }
     tm_trace_deinit(&trace);
-    trace_of("end: 300s\n\n0 +4\n60 +1\n", &trace); /* more than the shapes were made for */
+    trace_of("end: 300s\n\n0 +4\n60 +1\n", &trace); /* more than the layouts were made for */
     struct tm_sim_options options = minute_options(0, 300000);
     for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
         struct tm_sim_result result;
@@ -270,7 +271,7 @@ static void test_given_forecasts(void **state)
     tm_sim_log_deinit(&log);
     assert_true(wrong < right);
     options.forecast_count = 2; /* one too few */
-    struct tm_sim_job sim_job = {.shapes = &job->shapes, .migrations = job->migrations, .cost = &job->cost};
+    struct tm_sim_job sim_job = {.layouts = &job->layouts, .migrations = job->migrations, .cost = &job->cost};
     struct tm_sim_result result;
     assert_int_equal(tm_simulate(env, &sim_job, &trace, tm_policy_find("parcae"), &options, &result, NULL, &e),
                      -TM_EUSAGE);
@@ -282,7 +283,7 @@ static void test_given_forecasts(void **state)
 
 /* ---- whatever the trace ---- */
 
-enum { NODES = 10 };
+enum { INSTANCES = 10 };
 
 static int pick(struct tm_random *random, int limit)
 {
@@ -296,7 +297,7 @@ static void random_trace(struct tm_random *random, struct tm_trace *trace)
     struct tm_error e = {0};
     int64_t grid_ms = grids_ms[pick(random, 4)], begin_ms = pick(random, 3) == 0 ? 7 * 60000 : 0;
     int64_t length_ms = 60000 * (int64_t)(1 + pick(random, 40)) + (pick(random, 2) == 0 ? pick(random, 60000) : 0);
-    int most = pick(random, 5) == 0 ? 1 + pick(random, 3) : NODES, events = pick(random, 25), count;
+    int most = pick(random, 5) == 0 ? 1 + pick(random, 3) : INSTANCES, events = pick(random, 25), count;
     bool priced = pick(random, 2) == 0;
     tm_trace_init(trace);
     count = pick(random, most + 1);
@@ -443,7 +444,7 @@ static void test_whatever_the_trace(void **state)
     } kinds[] = {{"paper", PAPER, 150}, {"measured", MEASURED, 150}, {"free", FREE, 30}, {"dear", DEAR, 150}};
     struct tm_env *env = tm_env_virtual_create(1);
     for (size_t k = 0; k < TM_COUNT(kinds); k++) {
-        struct test_job *job = job_make(9, false, kinds[k].cost, NODES, test_speed);
+        struct test_job *job = job_make(9, false, kinds[k].cost, INSTANCES, test_speed);
         double reached = 0;
         for (int i = 0; i < kinds[k].traces; i++) {
             struct tm_random random = tm_random_make(31 + k, (uint64_t)i);
@@ -465,7 +466,7 @@ static void check_deadline(struct tm_env *env, struct test_job *job, const char 
     random_trace(random, &trace);
     struct tm_sim_options options = minute_options(trace.begin_ms, trace.end_ms);
     const double wall_s = (double)(options.to_ms - options.from_ms) / 1000;
-    double full = job->shapes.list[job->shapes.best[NODES]].samples_per_s;
+    double full = job->layouts.list[job->layouts.best[INSTANCES]].samples_per_s;
     options.samples_total = 1 + full * wall_s * tm_random_unit(random);
     options.deadline_s = wall_s * (0.1 + tm_random_unit(random));
     options.notice_s = pick(random, 2) * 30;
@@ -484,7 +485,7 @@ static void check_deadline(struct tm_env *env, struct test_job *job, const char 
         assert_row(result.deadline_met == (finished && result.finished_at_s <= options.deadline_s), "%s, %s: in time",
                    place, info->name);
         /* spot instances may come back while on-demand ones start, which are paid from their grant */
-        double most_h = 2 * NODES * (finished ? result.finished_at_s : wall_s) / 3600;
+        double most_h = 2 * INSTANCES * (finished ? result.finished_at_s : wall_s) / 3600;
         assert_row(result.on_demand_hours >= 0 && result.on_demand_hours <= result.instance_hours + 1e-9 &&
                        result.instance_hours <= most_h + 1e-9,
                    "%s, %s: %g h of on-demand, %g h in all, at most %g", place, info->name, result.on_demand_hours,
@@ -503,7 +504,7 @@ static void test_whatever_the_deadline(void **state)
     static const char *const costs[] = {PAPER, MEASURED, FREE};
     struct tm_env *env = tm_env_virtual_create(1);
     for (size_t k = 0; k < TM_COUNT(costs); k++) {
-        struct test_job *job = job_make(9, false, costs[k], NODES, test_speed);
+        struct test_job *job = job_make(9, false, costs[k], INSTANCES, test_speed);
         for (int i = 0; i < 80; i++) {
             struct tm_random random = tm_random_make(77 + k, (uint64_t)i);
             char place[64];
@@ -528,7 +529,7 @@ static void test_repeatable(void **state)
     for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
         double samples[2];
         for (int i = 0; i < 2; i++) {
-            struct test_job *job = job_make(9, false, PAPER, NODES, test_speed);
+            struct test_job *job = job_make(9, false, PAPER, INSTANCES, test_speed);
             samples[i] = simulate(env, job, &trace, info->name, &options, NULL).samples;
             job_drop(job);
         }
@@ -546,9 +547,9 @@ static int simulate_once(struct tm_env *env, struct test_job *job, const struct 
     struct tm_sim_log log;
     struct tm_error e;
     struct tm_migrations *migrations;
-    int rc = tm_migrations_create(&job->shapes, &job->cost, &migrations, &e);
+    int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
     if (rc != 0) return rc;
-    struct tm_sim_job sim_job = {.shapes = &job->shapes, .migrations = migrations, .cost = &job->cost};
+    struct tm_sim_job sim_job = {.layouts = &job->layouts, .migrations = migrations, .cost = &job->cost};
     tm_sim_log_init(&log);
     rc = tm_simulate(env, &sim_job, trace, info, &options, &result, &log, &e);
     tm_sim_log_deinit(&log);

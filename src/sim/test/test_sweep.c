@@ -34,7 +34,7 @@ static void make_scene(struct scene *scene)
     scene->jobs[1] = job_make(7, true, COST("30"), 8, test_speed);
     for (size_t i = 0; i < MODELS; i++)
         scene->models[i] = (struct tm_sweep_model){
-            .name = i == 0 ? "a" : "b", .shapes = &scene->jobs[i]->shapes, .cost = &scene->jobs[i]->cost};
+            .name = i == 0 ? "a" : "b", .layouts = &scene->jobs[i]->layouts, .cost = &scene->jobs[i]->cost};
     for (size_t i = 0; i < TRACES; i++) {
         tm_trace_init(&scene->traces[i]);
         assert_int_equal(tm_trace_parse(names[i], texts[i], strlen(texts[i]), NULL, &scene->traces[i], &e), 0);

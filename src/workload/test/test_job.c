@@ -25,7 +25,7 @@ static void test_reads_a_plan(void **state)
     assert_row(parse(text, &job, &e) == 0, "%s", e.text);
     assert_string_equal(job.name, "bert");
     assert_string_equal(job.model, "bert-large");
-    assert_true(job.samples == 20000000 && job.batch == 256 && job.num_nodes == 8);
+    assert_true(job.samples == 20000000 && job.batch == 256 && job.num_instances == 8);
     assert_true(job.deadline_ms == 86400000 && job.budget_usd_millionths == 50250000);
     assert_true(job.max_hourly_usd_millionths == 3000000 && job.probability == 0.9);
     assert_true(job.resources.infra.count == 1 && job.resources.accelerators.count == 2);

@@ -5,11 +5,14 @@
 static struct tm_compute_model compute;
 static struct tm_comm_model comm;
 
-static struct tm_fleet_group group_of(const char *instance, struct tm_gpu_figures gpu, int nodes, int gpus_per_node,
+static struct tm_fleet_group group_of(const char *instance, struct tm_gpu_figures gpu, int instances, int gpus_per_node,
                                       double bit_s)
 {
-    return (struct tm_fleet_group){
-        .instance = instance, .gpu = gpu, .nodes = nodes, .gpus_per_node = gpus_per_node, .network_bit_s = bit_s};
+    return (struct tm_fleet_group){.instance = instance,
+                                   .gpu = gpu,
+                                   .instances = instances,
+                                   .gpus_per_node = gpus_per_node,
+                                   .network_bit_s = bit_s};
 }
 
 /* A request for the best layout; the caller may say more. */
@@ -71,7 +74,7 @@ static void test_parts_add_up(void **state)
     (void)state;
     static const struct {
         const char *model;
-        int nodes, gpus_per_node, batch, micro_batch, pipelines, stages, micro_batches;
+        int instances, gpus_per_node, batch, micro_batch, pipelines, stages, micro_batches;
     } rows[] = {
         {"resnet50", 1, 1, 64, 16, 1, 1, 4},  {"resnet50", 8, 1, 512, 64, 8, 1, 1}, {"gpt2-124m", 4, 1, 32, 2, 2, 2, 8},
         {"gpt2-355m", 2, 4, 64, 1, 2, 4, 32}, {"vgg19", 1, 8, 256, 8, 8, 1, 4},     {"gpt2-124m", 7, 1, 30, 4, 3, 2, 3},
@@ -79,7 +82,7 @@ static void test_parts_add_up(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_model model;
         model_from(rows[i].model, &model);
-        struct tm_fleet_group group = group_of("v", v100(), rows[i].nodes, rows[i].gpus_per_node, 1e10);
+        struct tm_fleet_group group = group_of("v", v100(), rows[i].instances, rows[i].gpus_per_node, 1e10);
         struct tm_predict_request request = request_of(&model, &group, 1, rows[i].batch);
         request.micro_batch = rows[i].micro_batch;
         request.pipelines = rows[i].pipelines;
@@ -188,7 +191,7 @@ static void test_best_layout_by_brute_force(void **state)
     static const struct {
         const char *row;
         const char *model;
-        int nodes, gpus_per_node, batch;
+        int instances, gpus_per_node, batch;
         double bit_s;
     } rows[] = {
         {"fast links", "gpt:layers=4,hidden=512,ctx=512", 6, 1, 32, 1e11},
@@ -201,9 +204,9 @@ static void test_best_layout_by_brute_force(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_model model;
         model_from(rows[i].model, &model);
-        struct tm_fleet_group group = group_of("v", v100(), rows[i].nodes, rows[i].gpus_per_node, rows[i].bit_s);
+        struct tm_fleet_group group = group_of("v", v100(), rows[i].instances, rows[i].gpus_per_node, rows[i].bit_s);
         struct tm_predict_request request = request_of(&model, &group, 1, rows[i].batch);
-        check_best(rows[i].row, &request, rows[i].nodes * rows[i].gpus_per_node, 1e-9);
+        check_best(rows[i].row, &request, rows[i].instances * rows[i].gpus_per_node, 1e-9);
         tm_model_deinit(&model);
     }
 }
@@ -235,7 +238,7 @@ static void test_too_large(void **state)
     (void)state;
     static const struct {
         const char *model;
-        int nodes;
+        int instances;
         bool fits;
     } rows[] = {{"gpt2-355m", 1, true},  {"gpt2-1.5b", 1, false}, {"gpt2-1.5b", 4, true},
                 {"gpt3-6.7b", 1, false}, {"gpt3-6.7b", 4, false}, {"gpt3-6.7b", 32, true}};
@@ -244,17 +247,17 @@ static void test_too_large(void **state)
         struct tm_prediction p;
         struct tm_error e = {0};
         model_from(rows[i].model, &model);
-        struct tm_fleet_group group = group_of("v", v100(), rows[i].nodes, 1, 1e11);
+        struct tm_fleet_group group = group_of("v", v100(), rows[i].instances, 1, 1e11);
         struct tm_predict_request request = request_of(&model, &group, 1, 32);
         int rc = tm_predict(&request, &p, &e);
-        assert_row(rc == (rows[i].fits ? 0 : -(int)TM_ENONE), "%s on %d: %d %s", rows[i].model, rows[i].nodes, rc,
+        assert_row(rc == (rows[i].fits ? 0 : -(int)TM_ENONE), "%s on %d: %d %s", rows[i].model, rows[i].instances, rc,
                    e.text);
-        assert_row(p.fits == rows[i].fits && p.memory_limit_gib == 16, "%s on %d", rows[i].model, rows[i].nodes);
+        assert_row(p.fits == rows[i].fits && p.memory_limit_gib == 16, "%s on %d", rows[i].model, rows[i].instances);
         double largest = 0;
         for (int s = 0; s < p.stages; s++)
             largest = fmax(largest, p.memory_gib[s]);
-        assert_row((largest <= 16) == rows[i].fits, "%s on %d: %g GiB", rows[i].model, rows[i].nodes, largest);
-        assert_row((strcmp(p.limit, "memory") == 0) != rows[i].fits, "%s on %d", rows[i].model, rows[i].nodes);
+        assert_row((largest <= 16) == rows[i].fits, "%s on %d: %g GiB", rows[i].model, rows[i].instances, largest);
+        assert_row((strcmp(p.limit, "memory") == 0) != rows[i].fits, "%s on %d", rows[i].model, rows[i].instances);
         if (!rows[i].fits) assert_error_has(e, "does not fit: a stage needs ");
         tm_model_deinit(&model);
     }
@@ -396,7 +399,7 @@ static void test_wrong_requests(void **state)
 {
     (void)state;
     static const struct {
-        int nodes, gpus_per_node, batch, micro_batch, pipelines, stages;
+        int instances, gpus_per_node, batch, micro_batch, pipelines, stages;
         double bit_s;
         enum tm_precision precision;
         enum tm_code code;
@@ -423,7 +426,7 @@ static void test_wrong_requests(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_prediction p;
         struct tm_error e = {0};
-        struct tm_fleet_group group = group_of("v", v100(), rows[i].nodes, rows[i].gpus_per_node, rows[i].bit_s);
+        struct tm_fleet_group group = group_of("v", v100(), rows[i].instances, rows[i].gpus_per_node, rows[i].bit_s);
         struct tm_predict_request request = request_of(&model, &group, 1, rows[i].batch);
         request.micro_batch = rows[i].micro_batch;
         request.pipelines = rows[i].pipelines;

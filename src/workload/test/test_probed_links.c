@@ -63,7 +63,7 @@ static void test_moves_a_prediction(void **state)
     static const char *const texts[] = {"mbit\n25000\n", "mbit\n5000\n", "mbit\n500\n", "mbit\n50\n"};
     for (size_t i = 0; i < TM_COUNT(texts); i++) {
         struct tm_fleet_group group = {
-            .instance = "v", .gpu = v100(), .nodes = 4, .gpus_per_node = 1, .network_bit_s = 1e10};
+            .instance = "v", .gpu = v100(), .instances = 4, .gpus_per_node = 1, .network_bit_s = 1e10};
         struct tm_comm_model comm = tm_comm_gpus();
         struct tm_probed_links links;
         struct tm_prediction p;

@@ -1,4 +1,4 @@
-#include "cli/run_shapes.h"
+#include "cli/run_layouts.h"
 
 #include "run/state_folder.h"
 
@@ -70,7 +70,7 @@ static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_se
     return rc;
 }
 
-static void set_rules(const struct tm_run_settings *settings, struct tm_shape_rules *rules)
+static void set_rules(const struct tm_run_settings *settings, struct tm_layout_rules *rules)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     if (fleet->stages_min > 0) rules->stages_min = (int)fleet->stages_min;
@@ -79,11 +79,11 @@ static void set_rules(const struct tm_run_settings *settings, struct tm_shape_ru
 }
 
 /* Layouts of an engine that computes: as fast as this machine is. */
-static int shapes_here(struct tm_run_shapes *out, struct tm_env *env, const char *dir,
-                       const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+static int layouts_here(struct tm_run_layouts *out, struct tm_env *env, const char *dir,
+                        const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
-    struct tm_job_shapes *job = &out->job;
+    struct tm_job_layouts *job = &out->job;
     struct pace pace = {.work = work,
                         .core_s = settings->step_core_s > 0 ? settings->step_core_s : 1,
                         .cores = settings->cores > 0 ? (int)settings->cores : (int)fleet->limit,
@@ -97,15 +97,15 @@ static int shapes_here(struct tm_run_shapes *out, struct tm_env *env, const char
     if (rc != 0) return rc;
     out->speed_unknown = !(settings->step_core_s > 0);
     set_rules(settings, &job->cost.rules);
-    return tm_job_shapes_make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->shapes, e);
+    return tm_job_layouts_make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->layouts, e);
 }
 
 /* Layouts of the paced engine: as fast as profiled or predicted, whatever this machine is. */
-static int shapes_paced(struct tm_run_shapes *out, struct tm_cli *cli, const char *dir,
-                        const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+static int layouts_paced(struct tm_run_layouts *out, struct tm_cli *cli, const char *dir,
+                         const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
-    struct tm_job_shapes *job = &out->job;
+    struct tm_job_layouts *job = &out->job;
     struct tm_catalog catalog;
     struct tm_job_speed speed;
     tm_model_init(&job->model);
@@ -118,35 +118,35 @@ static int shapes_paced(struct tm_run_shapes *out, struct tm_cli *cli, const cha
     if (rc == 0) {
         rc = tm_job_speed_init(cli, &catalog, &job->model, fleet->instance, work->batch, (int)fleet->limit, &speed, e);
         if (rc == 0)
-            rc = tm_job_shapes_make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,
-                                    &job->shapes, e);
+            rc = tm_job_layouts_make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,
+                                     &job->layouts, e);
         tm_job_speed_deinit(&speed);
     }
     tm_catalog_deinit(&catalog);
     return rc;
 }
 
-int tm_run_shapes_init(struct tm_cli *cli, const char *dir, const struct tm_run_settings *settings,
-                       const struct tm_run_work *work, struct tm_run_shapes *out, struct tm_error *e)
+int tm_run_layouts_init(struct tm_cli *cli, const char *dir, const struct tm_run_settings *settings,
+                        const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
-    const struct tm_shapes *shapes = &out->job.shapes;
+    const struct tm_layouts *layouts = &out->job.layouts;
     int64_t limit = settings->fleet.limit;
     memset(out, 0, sizeof *out);
-    int rc = settings->engine == TM_RUN_PACED ? shapes_paced(out, cli, dir, settings, work, e)
-                                              : shapes_here(out, cli->env, dir, settings, work, e);
-    if (rc == 0 && shapes->list[shapes->best[limit]].samples_per_s <= 0)
+    int rc = settings->engine == TM_RUN_PACED ? layouts_paced(out, cli, dir, settings, work, e)
+                                              : layouts_here(out, cli->env, dir, settings, work, e);
+    if (rc == 0 && layouts->list[layouts->best[limit]].samples_per_s <= 0)
         rc = tm_error_set(e, TM_ENONE,
                           "no layout on up to %lld instances can train it: raise fleet.limit or fleet.memory, or lower "
                           "fleet.stages_min",
                           (long long)limit);
-    if (rc == 0) rc = tm_migrations_create(shapes, &out->job.cost, &out->migrations, e);
-    if (rc != 0) tm_run_shapes_deinit(out);
+    if (rc == 0) rc = tm_migrations_create(layouts, &out->job.cost, &out->migrations, e);
+    if (rc != 0) tm_run_layouts_deinit(out);
     return rc;
 }
 
-void tm_run_shapes_deinit(struct tm_run_shapes *shapes)
+void tm_run_layouts_deinit(struct tm_run_layouts *layouts)
 {
-    tm_migrations_destroy(shapes->migrations);
-    tm_job_shapes_deinit(&shapes->job);
-    memset(shapes, 0, sizeof *shapes);
+    tm_migrations_destroy(layouts->migrations);
+    tm_job_layouts_deinit(&layouts->job);
+    memset(layouts, 0, sizeof *layouts);
 }
