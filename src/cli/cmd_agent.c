@@ -1,6 +1,6 @@
 #include "base/number.h"
 #include "cli/commands.h"
-#include "cli/run_fingerprint.h"
+#include "job/run_fingerprint.h"
 #include "run/run_settings.h"
 #include "run/serve.h"
 #include "run/state_folder.h"

@@ -3,11 +3,11 @@
 #include "api/api_server.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/coordinator_folder.h"
-#include "cli/run_fingerprint.h"
 #include "cli/run_folder.h"
-#include "cli/run_layouts.h"
-#include "cli/run_result.h"
+#include "job/coordinator_folder.h"
+#include "job/run_fingerprint.h"
+#include "job/run_layouts.h"
+#include "job/run_result.h"
 #include "run/decide_policy.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
@@ -188,7 +188,7 @@ static int serve(struct tm_cli *cli, struct place *place, const struct tm_run_se
     int rc = tm_run_work_load(cli->env, place->job, settings, &cli->arena, &work, e);
     if (rc == 0) rc = tm_run_fingerprint(cli->env, place->job, settings, &cli->arena, &place->fingerprint, e);
     if (rc == 0) rc = tm_state_token(cli->env, place->dir, place->token, e);
-    if (rc == 0) rc = tm_run_layouts_init(cli, place->dir, settings, &work, &layouts, e);
+    if (rc == 0) rc = tm_run_layouts_init(cli->env, place->dir, settings, &work, &layouts, e);
     if (rc != 0) return rc;
     const struct tm_job_fleet *fleet = &settings->fleet;
     bool trains = fleet->on_demand_trains != 0;
@@ -299,8 +299,14 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
         (void)sigaction(SIGHUP, &orphaned, NULL);
         (void)prctl(PR_SET_PDEATHSIG, SIGHUP);
     }
-    int rc = of_run ? tm_state_check(place.dir, e)
-                    : tm_coordinator_folder_make(cli, cli->argument_count > 0 ? cli->arguments[0] : NULL, &folder, e);
+    struct tm_coordinator_request request = {.path = cli->argument_count > 0 ? cli->arguments[0] : NULL,
+                                             .state = place.dir,
+                                             .listen = tm_given_text(cli, "listen"),
+                                             .copies = tm_given_text(cli, "copies")};
+    int rc = tm_given_integer(cli, "instances", 1, TM_COORDINATOR_INSTANCES_MAX, &request.instances, e);
+    if (rc == 0)
+        rc = of_run ? tm_state_check(place.dir, e)
+                    : tm_coordinator_folder_make(cli->env, &request, &cli->arena, &folder, e);
     if (rc != 0) return rc;
     if (!of_run) {
         place.dir = folder.dir;

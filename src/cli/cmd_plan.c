@@ -6,7 +6,7 @@
 #include "base/table.h"
 #include "base/units.h"
 #include "cli/commands.h"
-#include "cli/knowledge.h"
+#include "cli/knowledge_source.h"
 #include "cli/plan_report.h"
 #include "plan/deepvm.h"
 #include "plan/emit.h"
@@ -669,11 +669,15 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
                           "say what to train: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h, or "
                           "--profile FILE of the job itself (tidemill profile)");
     if (rc == 0) rc = tm_catalog_load(cli->env, &plan->catalog, e);
-    if (rc == 0) rc = tm_knowledge_read(cli, &plan->knowledge, e);
-    if (rc == 0) rc = tm_knowledge_model(cli, &plan->knowledge, &plan->model, e);
+    struct tm_knowledge_source source = tm_cmd_source(cli); /* options, and what the job file said as such */
+    if (rc == 0) rc = tm_knowledge_read(cli->env, &source, &plan->knowledge, e);
+    if (rc == 0) rc = tm_knowledge_model(cli->env, &source, &plan->knowledge, &plan->model, e);
     if (rc == 0) rc = tm_filter_check(cli, &plan->catalog, e);
-    if (rc == 0) rc = tm_knowledge_precision(cli, &plan->knowledge, &plan->model, &plan->precision, e);
-    if (rc == 0) rc = tm_knowledge_learn(cli, &plan->catalog, &plan->model, plan->precision, &plan->knowledge, e);
+    if (rc == 0)
+        plan->precision = tm_knowledge_precision(&source, &plan->knowledge, &plan->model, cli->settings.precision);
+    if (rc == 0) rc = tm_given_choice(cli, "precision", &plan->precision, e);
+    if (rc == 0)
+        rc = tm_knowledge_learn(cli->env, &source, &plan->catalog, &plan->model, plan->precision, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
     if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
     if (rc == 0) rc = tm_given_choice(cli, "judge", &plan->judge, e);

@@ -4,7 +4,7 @@
 #include "base/suggest.h"
 #include "base/table.h"
 #include "cli/commands.h"
-#include "cli/knowledge.h"
+#include "cli/knowledge_source.h"
 #include "market/catalog.h"
 #include "workload/evaluate.h"
 #include "workload/observed.h"
@@ -149,7 +149,7 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
     if (rc == 0) rc = tm_given_choice(cli, "split", &split, e);
     if (rc == 0 && !runs && split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
         rc = tm_error_set(e, TM_EUSAGE, "--split leave-one-bandwidth is for data-parallel runs, and %s has none", path);
-    if (rc == 0 && !runs) rc = tm_knowledge_profile_gpu(cli, &catalog, &profile, path, "gpu", &gpu, e);
+    if (rc == 0 && !runs) rc = tm_knowledge_profile_gpu(&catalog, &profile, path, tm_given_text(cli, "gpu"), &gpu, e);
     if (rc == 0) rc = tm_knowledge_shipped(cli->env, &catalog, &known, e);
     if (rc == 0)
         rc = runs ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
@@ -177,6 +177,11 @@ struct fleet {
     double spot_usd_h;
 };
 
+static bool allows_cloud(const void *context, const char *cloud)
+{
+    return tm_given_matches(context, "cloud", cloud);
+}
+
 static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const char *text, size_t length,
                      struct fleet *fleet, struct tm_error *e)
 {
@@ -193,7 +198,7 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
     if (fleet->group_count == TM_FLEET_GROUPS_MAX)
         return tm_error_set(e, TM_ELIMIT, "--fleet: more than %d kinds of instance", TM_FLEET_GROUPS_MAX);
     const struct tm_instance_type *instance = NULL;
-    int rc = tm_knowledge_instance(cli, catalog, name, &instance, e);
+    int rc = tm_knowledge_instance(catalog, name, allows_cloud, cli, &instance, e);
     if (rc != 0) return tm_error_wrap(e, rc, "--fleet");
     struct tm_fleet_group *group = &fleet->groups[fleet->group_count];
     if (instance->gpus < 1) return tm_error_set(e, TM_EUSAGE, "--fleet: %s has no GPU", instance->name);
@@ -376,6 +381,14 @@ static int read_request(struct tm_cli *cli, const struct tm_catalog *catalog, co
     return rc;
 }
 
+struct tm_knowledge_source tm_cmd_source(const struct tm_cli *cli)
+{
+    return (struct tm_knowledge_source){.profile = tm_given_text(cli, "profile"),
+                                        .profile_gpu = tm_given_text(cli, "profile-gpu"),
+                                        .model = tm_given_text(cli, "model"),
+                                        .network = tm_given_text(cli, "network")};
+}
+
 static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
                       struct tm_knowledge *knowledge, struct tm_error *e)
 {
@@ -383,11 +396,12 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     struct tm_prediction prediction = {.fits = false};
     struct tm_predict_request request = {.model = model, .compute = &knowledge->compute, .comm = &knowledge->comm};
     double correction = 1;
-    int asked = 0;
+    struct tm_knowledge_source source = tm_cmd_source(cli);
+    int asked = tm_knowledge_precision(&source, knowledge, model, cli->settings.precision);
     int rc = read_request(cli, catalog, model, &fleet, &request, e);
-    if (rc == 0) rc = tm_knowledge_precision(cli, knowledge, model, &asked, e);
+    if (rc == 0) rc = tm_given_choice(cli, "precision", &asked, e);
     request.precision = rc == 0 ? resolve_precision(&fleet, asked) : TM_FP32;
-    if (rc == 0) rc = tm_knowledge_learn(cli, catalog, model, (int)request.precision, knowledge, e);
+    if (rc == 0) rc = tm_knowledge_learn(cli->env, &source, catalog, model, (int)request.precision, knowledge, e);
     request.measured_batches = knowledge->batches;
     request.measured_ms = knowledge->ms;
     request.gradients = knowledge->gradients;
@@ -417,6 +431,7 @@ static int predict_fleet(struct tm_cli *cli, struct tm_error *e)
     struct tm_catalog catalog;
     struct tm_model model;
     struct tm_knowledge knowledge;
+    struct tm_knowledge_source source = tm_cmd_source(cli);
     bool workers = tm_given(cli, "workers");
     if (!(tm_given(cli, "model") || tm_given(cli, "profile")) || !(tm_given(cli, "fleet") || workers))
         return tm_error_set(e, TM_EUSAGE,
@@ -426,9 +441,9 @@ static int predict_fleet(struct tm_cli *cli, struct tm_error *e)
     tm_model_init(&model);
     tm_knowledge_init(&knowledge);
     int rc = tm_catalog_load(cli->env, &catalog, e);
-    if (rc == 0) rc = tm_knowledge_read(cli, &knowledge, e);
+    if (rc == 0) rc = tm_knowledge_read(cli->env, &source, &knowledge, e);
     if (rc == 0 && workers) rc = tm_predict_workers(cli, &catalog, &knowledge, e);
-    if (rc == 0 && !workers) rc = tm_knowledge_model(cli, &knowledge, &model, e);
+    if (rc == 0 && !workers) rc = tm_knowledge_model(cli->env, &source, &knowledge, &model, e);
     if (rc == 0 && !workers) rc = predict_on(cli, &catalog, &model, &knowledge, e);
     tm_knowledge_deinit(&knowledge);
     tm_model_deinit(&model);

@@ -2,7 +2,8 @@
 #include "base/jsonout.h"
 #include "base/number.h"
 #include "base/table.h"
-#include "cli/knowledge.h"
+#include "cli/commands.h"
+#include "cli/knowledge_source.h"
 #include "workload/probed_links.h"
 #include "workload/replica.h"
 
@@ -105,7 +106,8 @@ static const struct tm_profile_step *find_step(const struct tm_profile *profile,
 static int read_job(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_knowledge *knowledge,
                     struct asked *asked, struct tm_error *e)
 {
-    const char *path = tm_given_text(cli, "profile");
+    struct tm_knowledge_source source = tm_cmd_source(cli);
+    const char *path = source.profile;
     struct tm_replica_request *request = &asked->request;
     int precision = TM_PRECISION_MIXED;
     int64_t micro_batch = 0;
@@ -123,7 +125,7 @@ static int read_job(struct tm_cli *cli, const struct tm_catalog *catalog, struct
                             precision == TM_PRECISION_MIXED ? "" : " in ",
                             precision == TM_PRECISION_MIXED ? "" : tm_precision_names[precision]);
     rc = tm_profile_model(&knowledge->profile, path, request->network, &asked->model, e);
-    if (rc == 0) rc = tm_knowledge_learn(cli, catalog, &asked->model, (int)step->precision, knowledge, e);
+    if (rc == 0) rc = tm_knowledge_learn(cli->env, &source, catalog, &asked->model, (int)step->precision, knowledge, e);
     if (rc != 0) return rc;
     asked->layers = tm_network_of(asked->model.layers, asked->model.layer_count);
     bool known =

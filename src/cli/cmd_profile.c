@@ -1,7 +1,7 @@
 #include "base/jsonout.h"
 #include "base/table.h"
 #include "cli/commands.h"
-#include "cli/profile_hook.h"
+#include "job/profile_hook.h"
 #include "workload/profile_report.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "base/jsonout.h"
 #include "cli/commands.h"
 #include "cli/run_folder.h"
-#include "cli/run_report_file.h"
+#include "job/run_report_file.h"
 #include "run/state_folder.h"
 
 const struct tm_option tm_report_command_options[] = {

@@ -2,15 +2,15 @@
 #include "base/paths.h"
 #include "base/suggest.h"
 #include "cli/commands.h"
-#include "cli/job_changes.h"
 #include "cli/live_view.h"
-#include "cli/run_costs.h"
-#include "cli/run_output.h"
-#include "cli/run_plan.h"
-#include "cli/run_result.h"
 #include "cli/run_summary.h"
-#include "cli/run_tls.h"
+#include "cli/run_table.h"
 #include "cloud/local_cloud.h"
+#include "job/job_changes.h"
+#include "job/run_costs.h"
+#include "job/run_output.h"
+#include "job/run_result.h"
+#include "job/run_tls.h"
 #include "run/run_tap.h"
 #include "run/supervisor.h"
 #include "store/copy_file.h"
@@ -580,7 +580,7 @@ static bool has_weights(const struct run *run, const struct tm_run_status *statu
 static void keep_costs(struct run *run)
 {
     struct tm_error e;
-    int rc = tm_run_costs_save(run->cli, run->dir, &run->settings, &run->plan.work, &e);
+    int rc = tm_run_costs_save(run->cli->env, run->dir, &run->settings, &run->plan.work, &e);
     if (rc != 0 && rc != -(int)TM_ENONE) tm_log(TM_LOG_WARN, "costs as measured are not kept: %s", e.text);
 }
 
@@ -667,10 +667,11 @@ static int show_plan(struct run *run, struct tm_error *e)
     char path[TM_STATE_PATH_MAX];
     tm_state_path(run->dir, TM_STATE_JOB, path);
     bool own = run->resumed && is_there(run, TM_STATE_JOB);
-    int rc = tm_run_plan_make(run->cli, own ? path : run->path, run->dir, &run->settings, &run->plan, e);
+    int rc = tm_run_plan_make(run->cli->env, own ? path : run->path, run->dir, &run->settings, &run->cli->arena,
+                              &run->plan, e);
     if (rc != 0) return rc;
     tm_text_init(&text, 1 << 20);
-    rc = tm_run_plan_print(run->cli, &run->settings, &run->plan, run->dir, &text, e);
+    rc = tm_run_table_print(&run->cli->term, &run->settings, &run->plan, run->dir, &text, e);
     if (rc == 0) show(run, &text);
     tm_text_deinit(&text);
     return rc;

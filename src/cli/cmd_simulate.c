@@ -5,7 +5,8 @@
 #include "base/suggest.h"
 #include "base/table.h"
 #include "cli/commands.h"
-#include "cli/job_layouts.h"
+#include "cli/knowledge_source.h"
+#include "job/job_layouts.h"
 #include "market/trace_format.h"
 #include "sim/fan.h"
 #include "sim/moments.h"
@@ -170,19 +171,14 @@ static int read_prices(struct tm_cli *cli, struct request *request, struct tm_er
     if (tm_given(cli, "instance")) request->instance = tm_given_text(cli, "instance");
     const char *name = request->instance != NULL ? request->instance : "p3.2xlarge";
     const struct tm_instance_type *found = NULL;
-    int rc = tm_knowledge_instance(NULL, &request->catalog, name, &found, e);
+    int rc = tm_knowledge_instance(&request->catalog, name, NULL, NULL, &found, e);
     if (rc != 0 && tm_given(cli, "instance")) return tm_error_wrap(e, rc, "--instance");
-    double spot = found != NULL ? tm_catalog_cheapest(&request->catalog, found, TM_PRICE_SPOT) : NAN;
-    double on_demand = found != NULL ? tm_catalog_cheapest(&request->catalog, found, TM_PRICE_ON_DEMAND) : NAN;
-    for (size_t i = 0; i < request->trace_count; i++) {
-        struct tm_sim_options *options = &request->traces[i].options;
-        if (isnan(options->spot_usd_h)) options->spot_usd_h = spot;
-        if (isnan(options->on_demand_usd_h)) options->on_demand_usd_h = on_demand;
-        if (isnan(options->spot_usd_h) || isnan(options->on_demand_usd_h))
-            return tm_error_set(
-                e, TM_EUSAGE, "no price of %s is known; give --spot-price and --on-demand-price, or --instance", name);
-    }
-    return 0;
+    rc = 0;
+    for (size_t i = 0; rc == 0 && i < request->trace_count; i++)
+        rc =
+            tm_knowledge_prices(&request->catalog, name, "give --spot-price and --on-demand-price, or --instance",
+                                &request->traces[i].options.spot_usd_h, &request->traces[i].options.on_demand_usd_h, e);
+    return rc;
 }
 
 /* ---- models ---- */
@@ -194,7 +190,7 @@ static int add_belief(struct tm_cli *cli, struct tm_job_layouts_request asked, c
     asked.cost = tm_given_text(cli, "believe");
     asked.rules = &real->cost.rules;
     if (real->cost.kind == TM_COST_MEASURED) asked.speed = real->cost.measured.speed;
-    return tm_job_layouts_init(cli, &asked, out, e);
+    return tm_job_layouts_init(cli->env, &asked, out, e);
 }
 
 static int add_model(struct tm_cli *cli, void *context, const char *name, struct tm_error *e)
@@ -208,10 +204,11 @@ static int add_model(struct tm_cli *cli, void *context, const char *name, struct
                                            .model = name,
                                            .cost = tm_given(cli, "cost") ? tm_given_text(cli, "cost") : "paper",
                                            .instance = request->instance,
-                                           .instances_max = request->instances_max};
+                                           .instances_max = request->instances_max,
+                                           .source = tm_cmd_source(cli)};
     int rc = tm_given_integer(cli, "batch", 1, 1 << 30, &asked.batch, e);
     if (rc == 0) rc = tm_given_number(cli, "speed", 1e-6, 1e6, &asked.speed, e);
-    if (rc == 0) rc = tm_job_layouts_init(cli, &asked, subject, e);
+    if (rc == 0) rc = tm_job_layouts_init(cli->env, &asked, subject, e);
     if (rc == 0 && tm_given(cli, "believe")) rc = add_belief(cli, asked, subject, believed, e);
     if (rc != 0) return rc;
     if (subject->layouts.list[subject->layouts.best[request->instances_max]].samples_per_s <= 0)

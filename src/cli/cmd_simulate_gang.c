@@ -6,6 +6,7 @@
 #include "base/suggest.h"
 #include "base/table.h"
 #include "cli/commands.h"
+#include "cli/knowledge_source.h"
 #include "sim/gang.h"
 
 #include <math.h>
@@ -79,28 +80,18 @@ static int read_prices(struct tm_cli *cli, struct tm_gang_options *options, stru
     options->spot_usd_h = SPOT_USD_H;
     options->on_demand_usd_h = ON_DEMAND_USD_H;
     const char *name = tm_given_text(cli, "instance");
-    if (name != NULL) {
-        struct tm_catalog catalog;
-        tm_catalog_init(&catalog);
-        int rc = tm_catalog_load(cli->env, &catalog, e);
-        options->spot_usd_h = options->on_demand_usd_h = NAN;
-        for (size_t i = 0; rc == 0 && i < catalog.instance_count; i++) {
-            if (strcasecmp(catalog.instances[i].name, name) != 0) continue;
-            options->spot_usd_h = tm_catalog_cheapest(&catalog, &catalog.instances[i], TM_PRICE_SPOT);
-            options->on_demand_usd_h = tm_catalog_cheapest(&catalog, &catalog.instances[i], TM_PRICE_ON_DEMAND);
-        }
-        tm_catalog_deinit(&catalog);
-        if (rc != 0) return rc;
-    }
+    if (name != NULL) options->spot_usd_h = options->on_demand_usd_h = NAN;
     int rc = tm_given_number(cli, "spot-price", 0, 1e6, &options->spot_usd_h, e);
     if (rc == 0) rc = tm_given_number(cli, "on-demand-price", 0, 1e6, &options->on_demand_usd_h, e);
-    if (rc == 0 && (isnan(options->spot_usd_h) || isnan(options->on_demand_usd_h)))
-        rc =
-            tm_error_set(e, TM_EUSAGE,
-                         "--instance: no spot and on-demand price of \"%.60s\" in the catalogue; give --spot-price and "
-                         "--on-demand-price",
-                         name);
-    return rc;
+    if (rc != 0 || name == NULL) return rc;
+    struct tm_catalog catalog;
+    tm_catalog_init(&catalog);
+    rc = tm_catalog_load(cli->env, &catalog, e);
+    if (rc == 0)
+        rc = tm_knowledge_prices(&catalog, name, "give --spot-price and --on-demand-price", &options->spot_usd_h,
+                                 &options->on_demand_usd_h, e);
+    tm_catalog_deinit(&catalog);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "--instance");
 }
 
 /* Options of jobs with a model mean nothing here; saying nothing would mislead. */

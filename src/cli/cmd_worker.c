@@ -2,9 +2,9 @@
  * program's own, in no list. */
 #include "base/number.h"
 #include "cli/commands.h"
-#include "cli/run_fingerprint.h"
-#include "cli/run_work.h"
-#include "cli/run_worker.h"
+#include "job/run_fingerprint.h"
+#include "job/run_work.h"
+#include "job/run_worker.h"
 #include "run/run_settings.h"
 #include "run/state_folder.h"
 
@@ -141,7 +141,7 @@ int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
     if (rc == 0 && settings.engine == TM_RUN_COMMAND)
         rc = become_command(cli, path, &settings, e);
     else if (rc == 0)
-        rc = tm_run_worker(cli, path, &settings, e);
+        rc = tm_run_worker(cli->env, path, &settings, &cli->arena, e);
     tm_run_settings_deinit(&settings);
     return rc;
 }

@@ -3,7 +3,7 @@
 #define TM_CLI_RUN_SUMMARY_H
 
 #include "base/term.h"
-#include "cli/run_report_file.h"
+#include "job/run_report_file.h"
 
 /* A few lines: how it ended, what it took and cost, beside what was predicted (NULL: nothing was), where the files are,
  * and three commands to try next. */

@@ -1,0 +1,168 @@
+#include "job/coordinator_folder.h"
+
+#include "base/paths.h"
+#include "job/run_fingerprint.h"
+#include "job/run_tls.h"
+#include "wire/fingerprint.h"
+#include "wire/peer_links.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { INSTANCES_DEFAULT = 16 };
+
+static bool is_there(struct tm_env *env, const char *dir, enum tm_state_file file)
+{
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(dir, file, path);
+    return env->file_exists(env, path);
+}
+
+static int read_job(struct tm_env *env, const char *path, struct tm_run_settings *out, struct tm_error *e)
+{
+    struct tm_job job;
+    char real[PATH_MAX];
+    tm_job_init(&job);
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0 && realpath(path, real) == NULL) rc = tm_error_errno(e, errno, "%s", path);
+    if (rc == 0) {
+        char *slash = strrchr(real, '/');
+        slash[slash == real] = '\0';
+        rc = tm_run_settings_of_job(&job, path, real, out, e);
+    }
+    out->fleet.speed = 1; /* no trace is replayed */
+    tm_job_deinit(&job);
+    return rc;
+}
+
+static int find_dir(struct tm_env *env, const char *given, const char *name, struct tm_arena *arena,
+                    char out[TM_STATE_PATH_MAX], struct tm_error *e)
+{
+    char here[TM_STATE_PATH_MAX] = "";
+    if (given == NULL) given = tm_path(env, TM_PATH_STATE, name, arena, e);
+    if (given == NULL) return -(int)e->code;
+    if (given[0] != '/' && getcwd(here, sizeof here) == NULL) return tm_error_errno(e, errno, "the current folder");
+    (void)snprintf(out, TM_STATE_PATH_MAX, "%.2000s%s%.2000s", here, here[0] != '\0' ? "/" : "", given);
+    return tm_state_check(out, e);
+}
+
+/* The job file must say what the one says that the folder is of. */
+static int compare_jobs(struct tm_env *env, const char *path, const struct tm_run_settings *settings, const char *dir,
+                        struct tm_arena *arena, struct tm_error *e)
+{
+    char own[TM_STATE_PATH_MAX];
+    char why[TM_MESSAGE_STRING_MAX + 1];
+    struct tm_fingerprint there = {.count = 0};
+    struct tm_fingerprint given = {.count = 0};
+    struct tm_text first;
+    struct tm_text second;
+    tm_state_path(dir, TM_STATE_JOB, own);
+    tm_text_init(&first, TM_RUN_FINGERPRINT_MAX);
+    tm_text_init(&second, TM_RUN_FINGERPRINT_MAX);
+    int rc = tm_run_fingerprint(env, own, settings, arena, &first, e);
+    if (rc == 0) rc = tm_run_fingerprint(env, path, settings, arena, &second, e);
+    if (rc == 0) {
+        tm_fingerprint_add_lines(&there, tm_text_string(&first));
+        tm_fingerprint_add_lines(&given, tm_text_string(&second));
+        for (size_t i = 0; rc == 0 && i < given.count; i++)
+            if (tm_fingerprint_differs(&there, given.parts[i], path, why))
+                rc = tm_error_set(e, TM_EINPUT, "%s: %s; another --state begins anew", dir, why);
+    }
+    tm_text_deinit(&second);
+    tm_text_deinit(&first);
+    return rc;
+}
+
+static int copy_text(struct tm_env *env, const char *path, const char *dir, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_JOB_BYTES_MAX);
+    int rc = env->file_read(env, path, &text, e);
+    if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_JOB, tm_text_string(&text), e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* Where all workers write copy sets; the folder's own name for it is copies. It stays what it is for the job's life. */
+static int link_copies(const char *given, const char *dir, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    char real[PATH_MAX];
+    char there[PATH_MAX];
+    tm_state_path(dir, TM_STATE_COPIES, path);
+    if (given == NULL) return 0;
+    if (mkdir(given, 0700) != 0 && errno != EEXIST) return tm_error_errno(e, errno, "--copies %s", given);
+    if (realpath(given, real) == NULL) return tm_error_errno(e, errno, "--copies %s", given);
+    if (symlink(real, path) == 0) return 0;
+    if (errno != EEXIST) return tm_error_errno(e, errno, "%s", path);
+    if (realpath(path, there) != NULL && strcmp(there, real) == 0) return 0;
+    return tm_error_set(e, TM_EUSAGE,
+                        "--copies %s: this job has its copies in %s; leave it out, or begin anew with another --state",
+                        given, there);
+}
+
+static int make_files(struct tm_env *env, const struct tm_coordinator_request *request,
+                      struct tm_run_settings *settings, const char *dir, struct tm_error *e)
+{
+    char token[TM_STATE_TOKEN_MAX];
+    struct tm_text text;
+    tm_text_init(&text, 1 << 20);
+    int rc = copy_text(env, request->path, dir, e);
+    if (rc == 0) rc = tm_state_token(env, dir, token, e);
+    if (rc == 0) rc = tm_token_job(token, &settings->job, e);
+    if (rc == 0) rc = link_copies(request->copies, dir, e);
+    tm_run_settings_print(settings, &text);
+    if (rc == 0) rc = tm_text_status(&text, e);
+    if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_RUN, tm_text_string(&text), e); /* last: it is whole */
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static int make_certificates(struct tm_env *env, int64_t instances, const char *dir, struct tm_error *e)
+{
+    struct tm_run_tls tls;
+    int rc = tm_run_tls_make(env, dir, &tls, e);
+    for (int64_t i = 1; rc == 0 && i <= instances; i++)
+        rc = tm_run_tls_issue(&tls, (uint64_t)i, e);
+    tm_run_tls_deinit(&tls);
+    return rc;
+}
+
+int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_request *request, struct tm_arena *arena,
+                               struct tm_coordinator_folder *out, struct tm_error *e)
+{
+    const char *path = request->path;
+    struct tm_run_settings settings;
+    char certificate[TM_STATE_PATH_MAX + 16];
+    char folder[TM_STATE_PATH_MAX];
+    bool beyond = request->listen != NULL && !tm_address_is_loopback(request->listen);
+    tm_run_settings_init(&settings);
+    int rc = path == NULL ? 0 : read_job(env, path, &settings, e);
+    if (rc == 0) rc = find_dir(env, request->state, settings.name, arena, out->dir, e);
+    if (rc == 0 && !is_there(env, out->dir, TM_STATE_RUN)) {
+        if (path == NULL)
+            rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no job; name its file: tidemill coordinator JOB.yaml",
+                              out->dir);
+        else if (beyond && request->copies == NULL)
+            rc = tm_error_set(e, TM_EUSAGE,
+                              "on several machines copy sets need a folder that all of them share: give --copies DIR");
+        if (rc == 0) rc = make_files(env, request, &settings, out->dir, e);
+    } else if (rc == 0) {
+        if (path != NULL) rc = compare_jobs(env, path, &settings, out->dir, arena, e);
+        if (rc == 0) rc = link_copies(request->copies, out->dir, e);
+    }
+    tm_state_tls_path(out->dir, TM_STATE_TLS_COORDINATOR, folder);
+    (void)snprintf(certificate, sizeof certificate, "%s/node.pem", folder);
+    out->tls = rc == 0 && env->file_exists(env, certificate);
+    if (rc == 0 && beyond && !out->tls) {
+        rc = make_certificates(env, request->instances > 0 ? request->instances : INSTANCES_DEFAULT, out->dir, e);
+        out->tls = rc == 0;
+    }
+    tm_run_settings_deinit(&settings);
+    return rc;
+}

@@ -1,0 +1,327 @@
+#include "job/knowledge.h"
+
+#include "base/alloc.h"
+#include "base/paths.h"
+#include "base/suggest.h"
+#include "plan/supply.h"
+#include "workload/memory.h"
+#include "workload/shipped_profiles.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out, struct tm_error *e)
+{
+    const struct tm_gpu *gpu = tm_catalog_gpu(catalog, name);
+    if (gpu != NULL) {
+        *out = tm_plan_gpu_figures(gpu);
+        return 0;
+    }
+    struct tm_suggest suggest = {.word = name};
+    for (size_t i = 0; i < catalog->gpu_count; i++)
+        tm_suggest_offer(&suggest, catalog->gpus[i].name);
+    return tm_error_set(e, TM_EUSAGE, "unknown GPU \"%.40s\"%s%s%s", name,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+int tm_knowledge_profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
+                             const char *asked, struct tm_gpu_figures *out, struct tm_error *e)
+{
+    if (asked == NULL && profile->step_count > 0 && profile->steps[0].gpu[0] != '\0') asked = profile->steps[0].gpu;
+    for (size_t i = 0; asked == NULL && i < catalog->gpu_count; i++) {
+        if (strcasestr(tm_path_base(path), catalog->gpus[i].name) != NULL) asked = catalog->gpus[i].name;
+    }
+    return tm_knowledge_gpu(catalog, asked != NULL ? asked : "H200", out, e);
+}
+
+int tm_knowledge_instance(const struct tm_catalog *catalog, const char *name,
+                          bool (*allows)(const void *context, const char *cloud), const void *context,
+                          const struct tm_instance_type **out, struct tm_error *e)
+{
+    struct tm_suggest suggest = {.word = name};
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        const struct tm_instance_type *instance = &catalog->instances[i];
+        tm_suggest_offer(&suggest, instance->name);
+        if (strcasecmp(instance->name, name) != 0) continue;
+        if (allows != NULL && !allows(context, instance->cloud)) continue;
+        *out = instance;
+        return 0;
+    }
+    return tm_error_set(e, TM_EUSAGE, "no instance type \"%.60s\" in the catalogue%s%s%s", name,
+                        suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
+                        suggest.best != NULL ? "?" : "");
+}
+
+int tm_knowledge_prices(const struct tm_catalog *catalog, const char *instance, const char *remedy, double *spot_usd_h,
+                        double *on_demand_usd_h, struct tm_error *e)
+{
+    const struct tm_instance_type *found = NULL;
+    struct tm_suggest suggest = {.word = instance};
+    for (size_t i = 0; found == NULL && i < catalog->instance_count; i++) {
+        tm_suggest_offer(&suggest, catalog->instances[i].name);
+        if (strcasecmp(catalog->instances[i].name, instance) == 0) found = &catalog->instances[i];
+    }
+    if (isnan(*spot_usd_h) && found != NULL) *spot_usd_h = tm_catalog_cheapest(catalog, found, TM_PRICE_SPOT);
+    if (isnan(*on_demand_usd_h) && found != NULL)
+        *on_demand_usd_h = tm_catalog_cheapest(catalog, found, TM_PRICE_ON_DEMAND);
+    if (!isnan(*spot_usd_h) && !isnan(*on_demand_usd_h)) return 0;
+    bool suggests = found == NULL && suggest.best != NULL;
+    return tm_error_set(e, TM_EUSAGE, "no price of %.60s is known%s%s%s; %s", instance,
+                        suggests ? " (did you mean " : "", suggests ? suggest.best : "", suggests ? "?)" : "", remedy);
+}
+
+/* The longest shipped name that a network's name begins with, up to a dash. */
+static bool find_shipped(const char *network, char name[128])
+{
+    (void)snprintf(name, 128, "%s", network);
+    for (;;) {
+        for (size_t i = 0; i < tm_model_shipped_count(); i++) {
+            if (strcmp(tm_model_shipped_name(i), name) == 0) return true;
+        }
+        char *dash = strrchr(name, '-');
+        if (dash == NULL) return false;
+        *dash = '\0';
+    }
+}
+
+/* Did a network of the profile store its attention scores? Where its steps took far more memory than without. */
+static bool stores_scores(const struct tm_profile *profile, const char *network, const struct tm_model *fused)
+{
+    struct tm_footprint footprint = tm_footprint_of(fused, 0, fused->layer_count);
+    double measured = 0;
+    double predicted = 0;
+    for (size_t i = 0; i < profile->step_count; i++) {
+        const struct tm_profile_step *step = &profile->steps[i];
+        if (strcmp(step->network, network) != 0 || isnan(step->peak_gib) || step->recompute != 0) continue;
+        struct tm_memory_use use = {.precision = step->precision,
+                                    .optimizer_states = fused->optimizer_states,
+                                    .micro_batch = step->micro_batch,
+                                    .in_flight = 1,
+                                    .micro_batches = 1};
+        measured += step->peak_gib;
+        predicted += tm_memory_gib(&footprint, &use);
+    }
+    return measured > 1.25 * predicted;
+}
+
+static bool has_fused_attention(const struct tm_model *model)
+{
+    for (size_t i = 0; i < model->layer_count; i++) {
+        if (model->layers[i].attention_flops > 0) return true;
+    }
+    return false;
+}
+
+bool tm_knowledge_step_model(void *context, const struct tm_profile_step *step, struct tm_model *model)
+{
+    const struct tm_knowledge_names *names = context;
+    const char *own = NULL;
+    char name[128];
+    char spec[256];
+    const char *given = tm_profile_model_name(names->profile, step->network);
+    const char *compiled = step->compile != 0 ? ";compile=1" : "";
+    if (given[0] != '\0') {
+        (void)snprintf(spec, sizeof spec, "%s%s", given, compiled);
+        return tm_model_load(names->env, spec, model, NULL) == 0 ||
+               tm_model_load(names->env, given, model, NULL) == 0; /* a file's model has no such key */
+    }
+    if (tm_profile_choose(names->profile, "", step->network, &own, NULL) == 0 &&
+        tm_profile_model(names->profile, "", own, model, NULL) == 0)
+        return true;
+    if (!find_shipped(step->network, name) || tm_model_load(names->env, name, model, NULL) != 0) return false;
+    if (!has_fused_attention(model)) return true;
+    bool plain = stores_scores(names->profile, step->network, model);
+    (void)snprintf(spec, sizeof spec, "%s;attention=%s%s", name, plain ? "plain" : "fused", compiled);
+    return tm_model_load(names->env, spec, model, NULL) == 0;
+}
+
+void tm_knowledge_init(struct tm_knowledge *knowledge)
+{
+    *knowledge = (struct tm_knowledge){.compute = tm_compute_prior(), .comm = tm_comm_gpus(), .gpu = ""};
+    tm_profile_init(&knowledge->profile);
+}
+
+void tm_knowledge_deinit(struct tm_knowledge *knowledge)
+{
+    tm_profile_deinit(&knowledge->profile);
+    tm_free(knowledge->batches);
+    tm_free(knowledge->ms);
+    tm_free(knowledge->gradients);
+}
+
+/* Is this row of the profile one of the model's own? Names may carry more behind a dash: gpt2-124m-1024. */
+static bool is_named(const char *network, const struct tm_model *model)
+{
+    size_t length = strlen(model->name);
+    return strncmp(network, model->name, length) == 0 && (network[length] == '\0' || network[length] == '-');
+}
+
+static int learn_gradients(const struct tm_model *model, struct tm_knowledge *knowledge, struct tm_error *e)
+{
+    const struct tm_profile *profile = &knowledge->profile;
+    knowledge->gradients = tm_calloc(profile->gradient_count + 1, sizeof *knowledge->gradients);
+    if (knowledge->gradients == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < profile->gradient_count; i++) {
+        const struct tm_profile_gradient *row = &profile->gradients[i];
+        if (is_named(row->network, model))
+            knowledge->gradients[knowledge->gradient_count++] = (struct tm_comm_bucket){row->bytes, row->ready};
+    }
+    return 0;
+}
+
+/* Data-parallel runs of the user's own teach what links and collectives really give. */
+static int learn_links(const struct tm_profile *profile, struct tm_comm_model *out, struct tm_error *e)
+{
+    const struct tm_profile_run **runs = tm_calloc(profile->run_count, sizeof *runs); /* NOLINT: pointers */
+    if (runs == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < profile->run_count; i++)
+        runs[i] = &profile->runs[i];
+    int rc = tm_comm_learn(runs, profile->run_count, out, e);
+    tm_free(runs);
+    return rc;
+}
+
+int tm_knowledge_read(struct tm_env *env, const struct tm_knowledge_source *source, struct tm_knowledge *knowledge,
+                      struct tm_error *e)
+{
+    return source->profile != NULL ? tm_profile_load(env, source->profile, &knowledge->profile, e) : 0;
+}
+
+int tm_knowledge_model(struct tm_env *env, const struct tm_knowledge_source *source,
+                       const struct tm_knowledge *knowledge, struct tm_model *model, struct tm_error *e)
+{
+    const char *network = NULL;
+    if (source->model != NULL) return tm_model_load(env, source->model, model, e);
+    int rc = tm_profile_choose(&knowledge->profile, source->profile, source->network, &network, e);
+    return rc == 0 ? tm_profile_model(&knowledge->profile, source->profile, network, model, e) : rc;
+}
+
+/* The model's step with the largest batch, at a precision or at any; NULL: none. */
+static const struct tm_profile_step *find_step(const struct tm_profile *profile, const struct tm_model *model,
+                                               int precision)
+{
+    const struct tm_profile_step *best = NULL;
+    for (size_t i = 0; i < profile->step_count; i++) {
+        const struct tm_profile_step *step = &profile->steps[i];
+        bool suits = precision == TM_PRECISION_MIXED || (int)step->precision == precision;
+        if (suits && is_named(step->network, model) && (best == NULL || step->micro_batch > best->micro_batch))
+            best = step;
+    }
+    return best;
+}
+
+int tm_knowledge_precision(const struct tm_knowledge_source *source, const struct tm_knowledge *knowledge,
+                           const struct tm_model *model, int usual)
+{
+    const struct tm_profile_step *step = find_step(&knowledge->profile, model, TM_PRECISION_MIXED);
+    return step != NULL && source->model == NULL ? (int)step->precision : usual; /* this very job, as it is */
+}
+
+/* The GPU that a step was taken on, if the catalogue knows it. Steps without a name are all of one GPU. */
+static bool find_step_gpu(const struct tm_catalog *catalog, const struct tm_profile_step *step,
+                          const struct tm_gpu_figures *unnamed, struct tm_gpu_figures *out)
+{
+    *out = *unnamed;
+    return step->gpu[0] == '\0' || tm_knowledge_gpu(catalog, step->gpu, out, NULL) == 0;
+}
+
+/* Cells to learn from: what both profiles tell of GPUs and models that are known. */
+struct cells {
+    struct tm_compute_cell *cells;
+    size_t count;
+};
+
+static void add_cells(struct tm_env *env, const struct tm_catalog *catalog, const struct tm_profile *profile,
+                      const struct tm_gpu_figures *unnamed, struct cells *out)
+{
+    struct tm_knowledge_names names = {env, profile};
+    struct tm_model model;
+    for (size_t i = 0; i < profile->step_count; i++) {
+        const struct tm_profile_step *step = &profile->steps[i];
+        struct tm_compute_cell cell = {
+            .precision = step->precision, .batch = step->micro_batch, .step_ms = tm_profile_step_ms(step)};
+        if (!find_step_gpu(catalog, step, unnamed, &cell.gpu)) continue; /* processors teach nothing about GPUs */
+        tm_model_init(&model);
+        if (tm_knowledge_step_model(&names, step, &model)) {
+            cell.network = tm_network_of(model.layers, model.layer_count);
+            cell.network.recompute = step->recompute != 0;
+            cell.network.compiled = step->compile != 0;
+            out->cells[out->count++] = cell;
+        }
+        tm_model_deinit(&model);
+    }
+}
+
+/* Learns from the shipped profiles and, where there is one, the user's. */
+static int learn_cells(struct tm_env *env, const struct tm_catalog *catalog, const struct tm_profile *user,
+                       const struct tm_gpu_figures *unnamed, struct tm_compute_model *out, struct tm_error *e)
+{
+    static const struct tm_gpu_figures nameless = {.name = ""};
+    struct tm_profile shipped;
+    struct cells cells = {NULL, 0};
+    tm_profile_init(&shipped);
+    int rc = tm_shipped_profiles(&shipped, e);
+    size_t most = shipped.step_count + (user != NULL ? user->step_count : 0) + 1;
+    if (rc == 0) cells.cells = tm_calloc(most, sizeof *cells.cells);
+    if (rc == 0 && cells.cells == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) add_cells(env, catalog, &shipped, &nameless, &cells);
+    if (rc == 0 && user != NULL) add_cells(env, catalog, user, unnamed, &cells);
+    if (rc == 0) rc = tm_compute_learn(cells.cells, cells.count, out, e);
+    tm_free(cells.cells);
+    tm_profile_deinit(&shipped);
+    return rc;
+}
+
+int tm_knowledge_shipped(struct tm_env *env, const struct tm_catalog *catalog, struct tm_compute_model *out,
+                         struct tm_error *e)
+{
+    return learn_cells(env, catalog, NULL, NULL, out, e);
+}
+
+/* The measured steps of the model in question. */
+static int keep_steps(const struct tm_catalog *catalog, const struct tm_model *model,
+                      const struct tm_gpu_figures *unnamed, struct tm_knowledge *knowledge, struct tm_error *e)
+{
+    size_t count = knowledge->profile.step_count;
+    knowledge->batches = tm_calloc(count + 1, sizeof *knowledge->batches);
+    knowledge->ms = tm_calloc(count + 1, sizeof *knowledge->ms);
+    if (knowledge->batches == NULL || knowledge->ms == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_profile_step *step = &knowledge->profile.steps[i];
+        struct tm_gpu_figures gpu;
+        if (!find_step_gpu(catalog, step, unnamed, &gpu) || strcmp(gpu.name, knowledge->gpu) != 0) continue;
+        if (!is_named(step->network, model) || step->precision != knowledge->precision) continue;
+        knowledge->batches[knowledge->count] = step->micro_batch;
+        knowledge->ms[knowledge->count++] = tm_profile_step_ms(step);
+    }
+    return 0;
+}
+
+int tm_knowledge_learn(struct tm_env *env, const struct tm_knowledge_source *source, const struct tm_catalog *catalog,
+                       const struct tm_model *model, int precision, struct tm_knowledge *knowledge, struct tm_error *e)
+{
+    const char *path = source->profile;
+    const struct tm_profile *profile = &knowledge->profile;
+    struct tm_gpu_figures unnamed = {.name = ""};
+    struct tm_gpu_figures own = {.name = ""};
+    int rc = 0;
+    if (path == NULL) return tm_knowledge_shipped(env, catalog, &knowledge->compute, e);
+    bool any_unnamed = profile->step_count == 0;
+    for (size_t i = 0; i < profile->step_count && !any_unnamed; i++)
+        any_unnamed = profile->steps[i].gpu[0] == '\0';
+    if (any_unnamed || source->profile_gpu != NULL)
+        rc = tm_knowledge_profile_gpu(catalog, profile, path, source->profile_gpu, &unnamed, e);
+    if (rc != 0) return rc;
+    const struct tm_profile_step *step = find_step(profile, model, precision);
+    if (step != NULL) {
+        knowledge->precision = step->precision;
+        if (find_step_gpu(catalog, step, &unnamed, &own)) knowledge->gpu = own.name;
+    }
+    rc = keep_steps(catalog, model, &unnamed, knowledge, e);
+    if (rc == 0) rc = learn_cells(env, catalog, profile, &unnamed, &knowledge->compute, e);
+    if (rc == 0 && profile->run_count > 0) rc = learn_links(profile, &knowledge->comm, e);
+    if (rc == 0) rc = learn_gradients(model, knowledge, e);
+    return rc;
+}

@@ -1,0 +1,34 @@
+#include "job/run_costs.h"
+
+#include "run/measure.h"
+#include "run/state_folder.h"
+
+static double layer_bytes(void *context, uint32_t layer)
+{
+    const struct tm_job_layouts *job = context;
+    return layer < job->model.layer_count ? job->model.layers[layer].params * job->layouts.bytes_per_param : 0;
+}
+
+int tm_run_costs_save(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                      const struct tm_run_work *work, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_run_layouts layouts;
+    struct tm_cost cost;
+    char record[TM_STATE_PATH_MAX];
+    tm_state_path(dir, TM_STATE_RECORD, record);
+    int rc = tm_run_layouts_init(env, dir, settings, work, &layouts, e);
+    if (rc != 0) return rc;
+    double notice_ms =
+        fleet->notice_wall_ms > 0 ? (double)fleet->notice_wall_ms : (double)fleet->notice_ms / fleet->speed;
+    struct tm_measure_options options = {.speed = fleet->speed,
+                                         .notice_wall_s = notice_ms / 1000,
+                                         .layer_bytes = layer_bytes,
+                                         .context = &layouts.job,
+                                         .rules = layouts.job.cost.rules,
+                                         .paced = settings->engine == TM_RUN_PACED};
+    rc = tm_measure_record(record, &options, &cost, e);
+    if (rc == 0) rc = tm_measure_save(env, dir, layouts.job.model.name, &cost, e);
+    tm_run_layouts_deinit(&layouts);
+    return rc;
+}

@@ -1,0 +1,157 @@
+#include "job/run_layouts.h"
+
+#include "run/state_folder.h"
+
+#include <math.h>
+#include <string.h>
+
+#define WAITING_SHARE 0.1
+
+struct pace {
+    const struct tm_run_work *work;
+    double core_s;
+    int cores;
+    double speed; /* of the trace */
+    double memory;
+    double params;
+};
+
+/* Micro-batches go through a pipeline one behind the other, its stages on cores of their own as long as there are so
+ * many; what all of them compute together is shared by the machine's cores. */
+static int speed_here(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                      struct tm_error *e)
+{
+    const struct pace *pace = context;
+    const struct tm_run_work *work = pace->work;
+    (void)e;
+    *samples_per_s = *step_s = 0;
+    if (pipelines > (int)work->micro_batches || stages > (int)work->layers) return 0;
+    double uneven = ceil((double)work->layers / stages) / ((double)work->layers / stages);
+    if (pace->memory > 0 && pace->params / stages * uneven * work->state_bytes_param > pace->memory) return 0;
+    double each = ceil((double)work->micro_batches / pipelines);
+    double path_s = pace->core_s / work->micro_batches * (each + stages - 1) / stages * uneven;
+    double shared_s = pace->core_s / fmin(pace->cores, (double)pipelines * stages);
+    /* Waiting for each other costs something where cores are shared, too; so of layouts that share them alike the one
+     * is taken that machines of their own would like best. */
+    *step_s = (fmax(path_s, shared_s) + WAITING_SHARE * path_s) * pace->speed;
+    *samples_per_s = (double)work->batch / *step_s;
+    return 0;
+}
+
+static int make_model(struct tm_model *model, const struct tm_run_settings *settings, const struct tm_run_work *work,
+                      struct tm_error *e)
+{
+    model->name = tm_arena_strdup(&model->arena, settings->name);
+    model->layers = tm_arena_alloc(&model->arena, work->layers * sizeof *model->layers);
+    if (model->name == NULL || model->layers == NULL) return tm_error_nomem(e);
+    model->input = model->source = "";
+    model->optimizer_states = 2;
+    model->global_batch = (int)work->batch;
+    model->layer_count = work->layers;
+    for (uint32_t l = 0; l < work->layers; l++)
+        model->layers[l] = (struct tm_layer){.name = "layer",
+                                             .kind = TM_LAYER_block,
+                                             .params = work->layer_params[l],
+                                             .forward_flops = work->layer_flops[l],
+                                             .tied = -1};
+    return 0;
+}
+
+/* What an earlier run in this folder has measured, else what is typical; for the speed of this one. */
+static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, const char *model,
+                     struct tm_cost *out, bool *out_measured, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(dir, TM_STATE_COST, path);
+    *out_measured = env->file_exists(env, path);
+    const char *typical = settings->engine == TM_RUN_PACED ? "paced" : "local";
+    int rc = tm_cost_load(env, *out_measured ? path : typical, model, out, e);
+    if (rc == 0) tm_cost_change_speed(out, settings->fleet.speed);
+    return rc;
+}
+
+static void set_rules(const struct tm_run_settings *settings, struct tm_layout_rules *rules)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    if (fleet->stages_min > 0) rules->stages_min = (int)fleet->stages_min;
+    if (fleet->stages_max > 0) rules->stages_max = (int)fleet->stages_max;
+    if (fleet->stages_max == 0 && settings->engine == TM_RUN_COMMAND) rules->stages_max = rules->stages_min;
+}
+
+/* Layouts of an engine that computes: as fast as this machine is. */
+static int layouts_here(struct tm_run_layouts *out, struct tm_env *env, const char *dir,
+                        const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_job_layouts *job = &out->job;
+    struct pace pace = {.work = work,
+                        .core_s = settings->step_core_s > 0 ? settings->step_core_s : 1,
+                        .cores = settings->cores > 0 ? (int)settings->cores : (int)fleet->limit,
+                        .speed = fleet->speed,
+                        .memory = (double)fleet->memory};
+    for (uint32_t l = 0; l < work->layers; l++)
+        pace.params += work->layer_params[l];
+    tm_model_init(&job->model);
+    int rc = make_model(&job->model, settings, work, e);
+    if (rc == 0) rc = load_cost(env, dir, settings, settings->name, &job->cost, &out->measured, e);
+    if (rc != 0) return rc;
+    out->speed_unknown = !(settings->step_core_s > 0);
+    set_rules(settings, &job->cost.rules);
+    return tm_job_layouts_make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->layouts, e);
+}
+
+/* Layouts of the paced engine: as fast as profiled or predicted, whatever this machine is. */
+static int layouts_paced(struct tm_run_layouts *out, struct tm_env *env, const char *dir,
+                         const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_job_layouts *job = &out->job;
+    struct tm_catalog catalog;
+    struct tm_job_speed speed;
+    tm_model_init(&job->model);
+    int rc = tm_model_load(env, work->model, &job->model, e);
+    if (rc == 0) rc = load_cost(env, dir, settings, job->model.name, &job->cost, &out->measured, e);
+    if (rc != 0) return rc;
+    set_rules(settings, &job->cost.rules);
+    tm_catalog_init(&catalog);
+    rc = tm_catalog_load(env, &catalog, e);
+    if (rc == 0) {
+        struct tm_job_speed_request request = {.catalog = &catalog,
+                                               .model = &job->model,
+                                               .instance = fleet->instance,
+                                               .batch = work->batch,
+                                               .instances_max = (int)fleet->limit};
+        rc = tm_job_speed_init(env, &request, &speed, e);
+        if (rc == 0)
+            rc = tm_job_layouts_make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,
+                                     &job->layouts, e);
+        tm_job_speed_deinit(&speed);
+    }
+    tm_catalog_deinit(&catalog);
+    return rc;
+}
+
+int tm_run_layouts_init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                        const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
+{
+    const struct tm_layouts *layouts = &out->job.layouts;
+    int64_t limit = settings->fleet.limit;
+    memset(out, 0, sizeof *out);
+    int rc = settings->engine == TM_RUN_PACED ? layouts_paced(out, env, dir, settings, work, e)
+                                              : layouts_here(out, env, dir, settings, work, e);
+    if (rc == 0 && layouts->list[layouts->best[limit]].samples_per_s <= 0)
+        rc = tm_error_set(e, TM_ENONE,
+                          "no layout on up to %lld instances can train it: raise fleet.limit or fleet.memory, or lower "
+                          "fleet.stages_min",
+                          (long long)limit);
+    if (rc == 0) rc = tm_migrations_create(layouts, &out->job.cost, &out->migrations, e);
+    if (rc != 0) tm_run_layouts_deinit(out);
+    return rc;
+}
+
+void tm_run_layouts_deinit(struct tm_run_layouts *layouts)
+{
+    tm_migrations_destroy(layouts->migrations);
+    tm_job_layouts_deinit(&layouts->job);
+    memset(layouts, 0, sizeof *layouts);
+}

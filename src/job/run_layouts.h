@@ -1,0 +1,22 @@
+/* The layouts that a run may have, how fast each is here, and what changes between them cost: what the coordinator's
+ * policy decides with, and what the plan is simulated with. Times are the trace's. */
+#ifndef TM_JOB_RUN_LAYOUTS_H
+#define TM_JOB_RUN_LAYOUTS_H
+
+#include "job/job_layouts.h"
+#include "job/run_work.h"
+#include "layout/migrate.h"
+
+struct tm_run_layouts {
+    struct tm_job_layouts job;
+    struct tm_migrations *migrations;
+    bool measured;      /* costs are as an earlier run in the same state folder has measured them */
+    bool speed_unknown; /* of a command: layouts tell which is faster, not how fast */
+};
+
+/* `dir` is the state folder. `out` is filled on success. */
+int tm_run_layouts_init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                        const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e);
+void tm_run_layouts_deinit(struct tm_run_layouts *layouts);
+
+#endif

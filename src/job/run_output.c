@@ -1,0 +1,166 @@
+#include "job/run_output.h"
+
+#include "base/alloc.h"
+#include "base/number.h"
+#include "base/term.h"
+#include "run/state_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 1000, TAKE_BYTES = 16 << 10, FILES_MAX = 1 << 16 };
+
+/* One worker's file. */
+struct follower {
+    uint64_t instance;
+    int64_t shown; /* bytes of it */
+    char line[LINE_MAX_BYTES];
+    size_t length; /* of a line whose end has not come */
+    int escape;    /* inside a command to the terminal: 1 behind its ESC, 2 behind its [ */
+    bool begins;   /* the next byte begins anew what a carriage return ended */
+};
+
+struct tm_run_output {
+    const char *dir;
+    struct follower *files;
+    size_t count;
+    size_t capacity;
+};
+
+static struct follower *find(struct tm_run_output *output, uint64_t instance)
+{
+    for (size_t i = 0; i < output->count; i++)
+        if (output->files[i].instance == instance) return &output->files[i];
+    void *array = output->files;
+    if (tm_grow(&array, &output->capacity, output->count + 1, sizeof *output->files, FILES_MAX) != 0) return NULL;
+    output->files = array;
+    output->files[output->count] = (struct follower){.instance = instance};
+    return &output->files[output->count++];
+}
+
+static void end_line(struct follower *f, struct tm_text *out)
+{
+    tm_text_printf(out, "[%" PRIu64 "] ", f->instance);
+    tm_term_put_safe(out, f->line, f->length);
+    tm_text_putc(out, '\n');
+    f->length = 0;
+    f->begins = false;
+}
+
+/* Colours and the like, ESC [ ... letter, are left out. */
+static bool in_escape(struct follower *f, char byte)
+{
+    if (f->escape == 0 && byte != '\033') return false;
+    if (f->escape == 0)
+        f->escape = 1;
+    else if (f->escape == 1)
+        f->escape = byte == '[' ? 2 : 0;
+    else if (byte >= '@' || byte < ' ')
+        f->escape = 0;
+    return byte != '\n';
+}
+
+/* A progress bar writes over itself: only what stands in the end is shown. */
+static void take_byte(struct follower *f, char byte, struct tm_text *out)
+{
+    if (in_escape(f, byte)) return;
+    if (byte == '\n') {
+        end_line(f, out);
+        return;
+    }
+    if (byte == '\r') {
+        f->begins = true;
+        return;
+    }
+    if (f->begins) f->length = 0;
+    f->begins = false;
+    if (f->length < sizeof f->line) f->line[f->length++] = byte == '\t' ? ' ' : byte;
+}
+
+static void skip(struct tm_run_output *output, struct follower *f, int64_t size, struct tm_text *out)
+{
+    if (size - f->shown <= TAKE_BYTES) return;
+    char path[TM_STATE_PATH_MAX];
+    tm_state_output_path(output->dir, f->instance, path);
+    if (f->length > 0) end_line(f, out);
+    tm_text_printf(out, "[%" PRIu64 "] ... %" PRId64 " bytes are left out; all of it: %s\n", f->instance,
+                   size - f->shown - TAKE_BYTES, path);
+    f->shown = size - TAKE_BYTES;
+    f->begins = true; /* the first line is a part of one */
+}
+
+static void follow(struct tm_run_output *output, struct follower *f, struct tm_text *out)
+{
+    char path[TM_STATE_PATH_MAX];
+    char bytes[4096];
+    struct stat status;
+    tm_state_output_path(output->dir, f->instance, path);
+    if (stat(path, &status) != 0 || status.st_size == f->shown) return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (status.st_size < f->shown) f->shown = 0; /* it was begun anew */
+    skip(output, f, status.st_size, out);
+    for (ssize_t got = 1; got > 0 && f->shown<status.st_size; f->shown += got> 0 ? got : 0) {
+        got = pread(fd, bytes, sizeof bytes, f->shown);
+        for (ssize_t i = 0; i < got; i++)
+            take_byte(f, bytes[i], out);
+    }
+    (void)close(fd);
+}
+
+/* "worker-N.log" */
+static bool read_name(const char *name, uint64_t *out)
+{
+    int64_t number = 0;
+    size_t length = strlen(name);
+    if (length < 12 || strncmp(name, "worker-", 7) != 0 || strcmp(name + length - 4, ".log") != 0) return false;
+    if (!tm_number_i64(name + 7, length - 11, &number) || number < 1) return false;
+    *out = (uint64_t)number;
+    return true;
+}
+
+static void look(struct tm_run_output *output)
+{
+    char path[TM_STATE_PATH_MAX];
+    uint64_t instance = 0;
+    tm_state_path(output->dir, TM_STATE_LOGS, path);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry = NULL; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (read_name(entry->d_name, &instance)) (void)find(output, instance);
+    if (folder != NULL) (void)closedir(folder);
+}
+
+struct tm_run_output *tm_run_output_create(const char *dir)
+{
+    struct tm_run_output *output = tm_calloc(1, sizeof *output);
+    if (output == NULL) return NULL;
+    output->dir = dir;
+    look(output);
+    for (size_t i = 0; i < output->count; i++) {
+        char path[TM_STATE_PATH_MAX];
+        struct stat status;
+        tm_state_output_path(dir, output->files[i].instance, path);
+        if (stat(path, &status) == 0) output->files[i].shown = status.st_size;
+    }
+    return output;
+}
+
+void tm_run_output_destroy(struct tm_run_output *output)
+{
+    if (output == NULL) return;
+    tm_free(output->files);
+    tm_free(output);
+}
+
+void tm_run_output_take(struct tm_run_output *output, bool last, struct tm_text *out)
+{
+    look(output);
+    for (size_t i = 0; i < output->count; i++) {
+        follow(output, &output->files[i], out);
+        if (last && output->files[i].length > 0) end_line(&output->files[i], out);
+    }
+}

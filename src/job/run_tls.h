@@ -1,0 +1,24 @@
+/* The certificates of a job's members, under tls/ of its state folder: a key each, in coordinator/, cloud/ and
+ * instance-N/. The authority's key is in memory alone, and goes with the program that made it. */
+#ifndef TM_JOB_RUN_TLS_H
+#define TM_JOB_RUN_TLS_H
+
+#include "run/state_folder.h"
+#include "wire/tls.h"
+
+struct tm_run_tls {
+    struct tm_env *env;
+    char dir[TM_STATE_PATH_MAX]; /* the state folder */
+    struct tm_tls_authority *authority;
+};
+
+/* A new authority, and what the coordinator and the cloud's program need; what was there goes, and is worth nothing any
+ * more. `out` needs tm_run_tls_deinit also where it fails. */
+int tm_run_tls_make(struct tm_env *env, const char *dir, struct tm_run_tls *out, struct tm_error *e);
+void tm_run_tls_deinit(struct tm_run_tls *tls);
+/* For the instance of that number; `tls` is a struct tm_run_tls. */
+int tm_run_tls_issue(void *tls, uint64_t instance, struct tm_error *e);
+/* Removes the folder. */
+void tm_run_tls_remove(const char *dir);
+
+#endif

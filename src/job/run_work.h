@@ -1,0 +1,44 @@
+/* What a job that is run trains, in numbers that coordinator, plan and policies need; whatever engine does it. */
+#ifndef TM_JOB_RUN_WORK_H
+#define TM_JOB_RUN_WORK_H
+
+#include "base/arena.h"
+#include "base/env.h"
+#include "run/run_settings.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TM_RUN_COMMAND_LAYERS = 8 }; /* of what `run` trains, where the job does not say */
+
+struct tm_run_work {
+    uint32_t layers;
+    uint64_t steps;
+    uint32_t micro_batches;   /* of a step */
+    int64_t batch;            /* samples of a step */
+    int64_t sample_tokens;    /* 0: not known */
+    double *layer_params;     /* [layers]; in the arena, as the next */
+    double *layer_flops;      /* of one sample, forward */
+    double state_bytes_param; /* bytes of state and of gradients for each parameter */
+    const char *model;        /* of the paced engine: a shipped one, a file or a formula; in the arena */
+};
+
+/* Reads the job file at `path` for the settings' engine. Errors name file, line and key. */
+int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e);
+/* Core-seconds of one step, measured here and now: a micro-batch is trained a few times. 0 where nothing can be
+ * measured. */
+int tm_run_work_measure(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                        struct tm_arena *arena, double *out_core_s, struct tm_error *e);
+
+/* ---- the built-in engines' parts ---- */
+
+int tm_run_work_paced(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                      struct tm_run_work *out, struct tm_error *e);
+
+int tm_run_work_gpt(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                    struct tm_run_work *out, struct tm_error *e);
+int tm_run_measure_gpt(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
+                       double *out_core_s, struct tm_error *e);
+
+#endif
