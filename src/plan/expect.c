@@ -70,21 +70,6 @@ static double normal_below(double z)
     return 0.5 * erfc(-z / sqrt(2));
 }
 
-/* z with normal_below(z) = p, by bisection: p is asked for rarely. */
-static double normal_quantile(double p)
-{
-    double low = -8;
-    double high = 8;
-    for (int i = 0; i < 60; i++) {
-        double middle = (low + high) / 2;
-        if (normal_below(middle) < p)
-            low = middle;
-        else
-            high = middle;
-    }
-    return high;
-}
-
 double tm_expect_chance(double mean, double sigma, double limit)
 {
     if (!isfinite(limit)) return 1;
@@ -101,7 +86,7 @@ static struct tm_expectation never(void)
 
 static double sure_z(double p)
 {
-    return p == 0.95 || p == 0 ? 1.6448536269514722 : normal_quantile(p);
+    return p == 0.95 || p == 0 ? 1.6448536269514722 : tm_normal_quantile(p);
 }
 
 struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet)

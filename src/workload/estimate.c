@@ -19,3 +19,17 @@ double tm_estimate_spread_between(double p10, double p90)
 {
     return log(p90 / p10) / (2 * NORMAL_80);
 }
+
+/* By bisection: it is asked for rarely. */
+double tm_normal_quantile(double p)
+{
+    double low = -8, high = 8;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (0.5 * erfc(-middle / sqrt(2)) < p)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
