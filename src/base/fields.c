@@ -56,6 +56,7 @@ void tm_field_expected(const struct tm_field *field, struct tm_text *out)
         [TM_FIELD_CHOICE] = "one of ",
         [TM_FIELD_STRINGS] = "list of texts",
         [TM_FIELD_MAP] = "map",
+        [TM_FIELD_MAPS] = "list of maps",
     };
     tm_text_puts(out, names[field->type]);
     if (field->type == TM_FIELD_CHOICE) {
@@ -199,6 +200,37 @@ static int read_strings(const struct place *place, const struct tm_node *node, c
 static int read_map(struct place *place, const struct tm_node *map, const struct tm_field *fields,
                     struct tm_arena *arena, char *target, struct tm_error *e);
 
+/* place->path grows by "[2]", counted from 1, for the length of one item. */
+static int read_maps(struct place *place, const struct tm_node *node, const struct tm_field *field,
+                     struct tm_arena *arena, struct tm_maps *out, struct tm_error *e)
+{
+    char where[900];
+    if (node->kind != TM_NODE_LIST) return wrong(place, field, node, e);
+    if (node->count > TM_FIELD_MAPS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "%s: %zu items, but at most %d are read; write fewer",
+                            print_place(place, where, sizeof where), node->count, TM_FIELD_MAPS_MAX);
+    char *items = tm_arena_alloc(arena, (node->count + 1) * field->size);
+    if (items == NULL) return tm_error_nomem(e);
+    size_t number = 0;
+    size_t length = strlen(place->path);
+    for (const struct tm_node *item = node->first; item != NULL; item = item->next, number++) {
+        char *target = items + number * field->size;
+        (void)snprintf(place->path + length, sizeof place->path - length, "[%zu]", number + 1);
+        place->node = item;
+        if (item->kind != TM_NODE_MAP) {
+            struct tm_field one = {.key = field->key, .type = TM_FIELD_MAP};
+            return wrong(place, &one, item, e);
+        }
+        memset(target, 0, field->size);
+        if (field->initial != NULL) memcpy(target, field->initial, field->size);
+        int rc = read_map(place, item, field->fields, arena, target, e);
+        place->path[length] = '\0';
+        if (rc != 0) return rc;
+    }
+    *out = (struct tm_maps){items, node->count};
+    return 0;
+}
+
 static int read_value(struct place *place, const struct tm_node *node, const struct tm_field *field,
                       struct tm_arena *arena, char *target, struct tm_error *e)
 {
@@ -207,6 +239,7 @@ static int read_value(struct place *place, const struct tm_node *node, const str
         if (node->kind != TM_NODE_MAP) return wrong(place, field, node, e);
         return read_map(place, node, field->fields, arena, member, e);
     }
+    if (field->type == TM_FIELD_MAPS) return read_maps(place, node, field, arena, member, e);
     if (field->type == TM_FIELD_STRINGS) return read_strings(place, node, field, arena, member, e);
     if (node->kind != TM_NODE_SCALAR) return wrong(place, field, node, e);
     if (field->type == TM_FIELD_STRING) {

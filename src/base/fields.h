@@ -28,10 +28,18 @@ enum tm_field_type {
     TM_FIELD_CHOICE,   /* int: index into `choices` */
     TM_FIELD_STRINGS,  /* struct tm_strings: a list, or one string alone */
     TM_FIELD_MAP,      /* a struct of its own, described by `fields` */
+    TM_FIELD_MAPS,     /* struct tm_maps: a list of such structs, each of `size` bytes, at most TM_FIELD_MAPS_MAX */
 };
+
+enum { TM_FIELD_MAPS_MAX = 1000 };
 
 struct tm_strings {
     const char **items;
+    size_t count;
+};
+
+struct tm_maps {
+    void *items; /* in the arena */
     size_t count;
 };
 
@@ -43,7 +51,9 @@ struct tm_field {
     double min; /* numbers; min == max == 0: no bounds */
     double max;
     const char *const *choices;    /* TM_FIELD_CHOICE: NULL-terminated */
-    const struct tm_field *fields; /* TM_FIELD_MAP */
+    const struct tm_field *fields; /* TM_FIELD_MAP, TM_FIELD_MAPS */
+    size_t size;                   /* TM_FIELD_MAPS: of one struct */
+    const void *initial;           /* TM_FIELD_MAPS: the defaults of one; NULL: all bytes 0 */
     const char *example;           /* shown in messages; NULL: made up from the type */
     const char *doc;               /* one line for the manual */
 };

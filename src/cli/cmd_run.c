@@ -145,6 +145,8 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc == 0) rc = tm_given_duration(cli, "from", &fleet->from_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "to", &fleet->to_ms, e);
     if (rc == 0) rc = tm_given_number(cli, "speed", 1e-3, 1e6, &fleet->speed, e);
+    if (rc == 0 && tm_given(cli, "limit") && fleet->pools.count > 0)
+        rc = tm_error_set(e, TM_EUSAGE, "--limit: fleet.pools says how many instances there are; change it there");
     if (rc == 0) rc = tm_given_integer(cli, "limit", 1, TM_LOCAL_INSTANCES_MAX, &fleet->limit, e);
     if (rc == 0) rc = tm_given_duration(cli, "notice", &fleet->notice_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "notice-wall", &fleet->notice_wall_ms, e);
@@ -760,6 +762,7 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     if (rc == 0) rc = find_program(&run, e);
     if (rc == 0) rc = tm_state_free(cli->env, run.dir, e);
     if (rc == 0) rc = check_folder(&run, e);
+    if (rc == 0) rc = tm_job_fleet_check_local(&run.settings.fleet, run.path != NULL ? run.path : run.dir, e);
     if (rc == 0) rc = show_plan(&run, e);
     if (rc == 0) rc = ask(&run, e);
     (void)sigaction(SIGINT, &action, NULL);

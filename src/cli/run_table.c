@@ -77,7 +77,8 @@ int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings 
     if (settings->engine == TM_RUN_GPT)
         tm_text_printf(out, "; %u layers, %.2f million parameters; a step is %.3g core-seconds here", work->layers,
                        params / 1e6, settings->step_core_s);
-    tm_text_printf(out, "\nlocal cloud: %s%s, %s of it in a second; %s\n", fleet->trace,
+    tm_text_printf(out, "\nlocal cloud: %s%s, %s of it in a second; %s\n",
+                   fleet->trace[0] != '\0' ? fleet->trace : "preemptions drawn from fleet.losses",
                    settings->no_losses ? " without losses" : "", speed,
                    settings->chaos >= 0 ? "faults by chaos on top" : "instances are processes of this machine");
     tm_text_printf(out, "state: %s\n\n", dir);

@@ -41,6 +41,12 @@ static int by_time(const void *a, const void *b)
     return (x->pool > y->pool) - (x->pool < y->pool);
 }
 
+struct tm_draw_losses tm_draw_losses_usual(void)
+{
+    return (struct tm_draw_losses){
+        .burst_share = 0.5, .burst_size = 0.25, .outage_ms = 15 * 60000, .replace_ms = 3 * 60000};
+}
+
 /* The counts of all pools as one trace. */
 static int add_moment(struct tm_trace *out, int64_t time_ms, const struct tm_draw *draw, const int *counts, int *before,
                       double *price_before, struct tm_error *e)

@@ -29,6 +29,10 @@ struct tm_draw_losses {
     int64_t replace_ms; /* until an instance that went alone is replaced */
 };
 
+/* What is assumed where nothing is known; and the mean life. */
+enum { TM_DRAW_LIFE_MS = 24 * 3600 * 1000 };
+struct tm_draw_losses tm_draw_losses_usual(void);
+
 struct tm_draw {
     const struct tm_draw_pool *pools;
     size_t pool_count;

@@ -5,6 +5,7 @@
 #include "policy/policy.h"
 #include "run/state_folder.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,9 @@
 
 enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, SPEED = 60, NOTICE_MS = 120000, ON_DEMAND_START_MS = 90000 };
 enum { CHAOS_MEAN_MS = 3000, FAILURES = 3 };
+static const int64_t DRAWN_MS =
+    30 * 24 * 3600 * (int64_t)1000; /* of a drawn trace; after its end what there is stays */
+enum { DRAWN_LOSSES_MAX = 1 << 18 };
 
 const char *const tm_run_engine_names[] = {"gpt", "paced", "command", NULL};
 
@@ -30,8 +34,32 @@ void tm_run_settings_deinit(struct tm_run_settings *settings)
 
 /* ---- what a job says ---- */
 
+/* "job.yaml:3", or without a line where it stands in none. */
+static const char *place_of(const struct tm_run_places *places, int line, char out[TM_STATE_PATH_MAX])
+{
+    if (line > 0)
+        (void)snprintf(out, TM_STATE_PATH_MAX, "%s:%d", places->file, line);
+    else
+        (void)snprintf(out, TM_STATE_PATH_MAX, "%s", places->file);
+    return out;
+}
+
+static void fill_losses(struct tm_job_losses *losses)
+{
+    struct tm_draw_losses usual = tm_draw_losses_usual();
+    if (losses->mean_life_ms == 0) losses->mean_life_ms = TM_DRAW_LIFE_MS;
+    if (losses->bursts < 0) losses->bursts = usual.burst_share;
+    if (!(losses->burst_size > 0)) losses->burst_size = usual.burst_size;
+    if (losses->outage_ms < 0) losses->outage_ms = usual.outage_ms;
+    if (losses->replace_ms < 0) losses->replace_ms = usual.replace_ms;
+}
+
 static void fill_fleet(struct tm_job_fleet *fleet)
 {
+    if (tm_job_fleet_is_drawn(fleet)) {
+        fill_losses(&fleet->losses);
+        fleet->trace = "";
+    }
     if (fleet->trace == NULL) fleet->trace = "hadp";
     if (!(fleet->speed > 0)) fleet->speed = SPEED;
     if (fleet->limit == 0) fleet->limit = LIMIT;
@@ -47,7 +75,7 @@ static void fill_fleet(struct tm_job_fleet *fleet)
 /* Anchors as a plan writes them ("2x c5.xlarge") keep copies and do not train, unless the fleet says otherwise. */
 static int take_anchors(const struct tm_job *job, const char *path, struct tm_job_fleet *fleet, struct tm_error *e)
 {
-    if (fleet->on_demand > 0) return 0;
+    if (fleet->on_demand > 0 || fleet->pools.count > 0) return 0;
     for (size_t i = 0; i < job->anchors.count; i++) {
         char *end = NULL;
         long count = strtol(job->anchors.items[i], &end, 10);
@@ -72,6 +100,45 @@ static const char *trace_beside(const char *trace, const char *folder, struct tm
     return trace[0] == '/' ? trace : tm_arena_printf(arena, "%s/%s", folder, trace);
 }
 
+/* The settings outlive the job. */
+static int copy_pools(struct tm_job_fleet *fleet, struct tm_arena *arena, struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    struct tm_job_pool *copy = tm_arena_alloc(arena, (count + 1) * sizeof *copy);
+    if (copy == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < count; i++) {
+        copy[i] = pools[i];
+        const char **const texts[] = {&copy[i].instance, &copy[i].cloud, &copy[i].region, &copy[i].zone};
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+            if (*texts[k] == NULL) continue;
+            *texts[k] = tm_arena_strdup(arena, *texts[k]);
+            if (*texts[k] == NULL) return tm_error_nomem(e);
+        }
+    }
+    fleet->pools.items = copy;
+    return 0;
+}
+
+/* What the pools of the fleet say, and that nothing else says otherwise. */
+static int take_pools(const struct tm_job *job, const char *path, struct tm_arena *arena, struct tm_job_fleet *fleet,
+                      struct tm_error *e)
+{
+    char place[TM_STATE_PATH_MAX];
+    struct tm_run_places places = {.file = path};
+    place_of(&places, job->fleet_line, place);
+    if (fleet->trace != NULL && tm_job_losses_said(&fleet->losses))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.losses and fleet.trace both say when instances are preempted; leave one out",
+                            place);
+    int rc = copy_pools(fleet, arena, e);
+    if (rc == 0) rc = tm_job_fleet_settle(fleet, place, e);
+    if (rc == 0 && fleet->pools.count > 0 && job->anchors.count > 0)
+        rc = tm_error_set(e, TM_EINPUT,
+                          "%s: fleet.pools and anchors both say which instances keep copies; leave anchors out", place);
+    return rc;
+}
+
 int tm_run_settings_of_job(const struct tm_job *job, const char *path, const char *folder,
                            struct tm_run_settings *settings, struct tm_error *e)
 {
@@ -83,7 +150,8 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     if (job->fleet.trace != NULL && fleet.trace == NULL) return tm_error_nomem(e);
     if (fleet.instance != NULL) fleet.instance = tm_arena_strdup(arena, fleet.instance);
     if (job->fleet.instance != NULL && fleet.instance == NULL) return tm_error_nomem(e);
-    int rc = take_anchors(job, path, &fleet, e);
+    int rc = take_pools(job, path, arena, &fleet, e);
+    if (rc == 0) rc = take_anchors(job, path, &fleet, e);
     if (rc != 0) return rc;
     fill_fleet(&fleet);
     settings->fleet = fleet;
@@ -101,16 +169,6 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     if (settings->name == NULL || settings->folder == NULL || settings->policy == NULL) return tm_error_nomem(e);
     struct tm_run_places places = {path, job->name_line, job->policy_line, job->fleet_line};
     return tm_run_settings_check(settings, &places, e);
-}
-
-/* "job.yaml:3", or without a line where it stands in none. */
-static const char *place_of(const struct tm_run_places *places, int line, char out[TM_STATE_PATH_MAX])
-{
-    if (line > 0)
-        (void)snprintf(out, TM_STATE_PATH_MAX, "%s:%d", places->file, line);
-    else
-        (void)snprintf(out, TM_STATE_PATH_MAX, "%s", places->file);
-    return out;
 }
 
 /* Those that need the future, or an engine that computes twice, are for simulations alone. */
@@ -217,10 +275,50 @@ static void put_usd(struct tm_jsonout *json, const char *key, int64_t millionths
     if (millionths >= 0) tm_jsonout_number(json, key, (double)millionths / 1e6);
 }
 
+static void put_text(struct tm_jsonout *json, const char *key, const char *text)
+{
+    if (text != NULL && text[0] != '\0') tm_jsonout_string(json, key, text);
+}
+
+static void print_pools(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    if (count == 0) return;
+    tm_jsonout_list(json, "pools");
+    for (size_t i = 0; i < count; i++) {
+        tm_jsonout_object(json, NULL);
+        put_text(json, "instance", pools[i].instance);
+        put_text(json, "cloud", pools[i].cloud);
+        put_text(json, "region", pools[i].region);
+        put_text(json, "zone", pools[i].zone);
+        tm_jsonout_string(json, "market", tm_pool_market_names[pools[i].market]);
+        tm_jsonout_integer(json, "count", pools[i].count);
+        tm_jsonout_string(json, "role", tm_pool_role_names[pools[i].role]);
+        put_usd(json, "price", pools[i].usd_h_millionths);
+        if (pools[i].mean_life_ms > 0) put_ms(json, "mean_life", pools[i].mean_life_ms);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
+static void print_losses(struct tm_jsonout *json, const struct tm_job_losses *losses)
+{
+    tm_jsonout_object(json, "losses");
+    put_ms(json, "mean_life", losses->mean_life_ms);
+    tm_jsonout_number(json, "bursts", losses->bursts);
+    tm_jsonout_number(json, "burst_size", losses->burst_size);
+    put_ms(json, "outage", losses->outage_ms);
+    put_ms(json, "replace", losses->replace_ms);
+    tm_jsonout_end(json);
+}
+
 static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
 {
     tm_jsonout_object(json, "fleet");
-    tm_jsonout_string(json, "trace", fleet->trace);
+    print_pools(json, fleet);
+    if (tm_job_fleet_is_drawn(fleet)) print_losses(json, &fleet->losses);
+    put_text(json, "trace", fleet->trace);
     put_ms(json, "from", fleet->from_ms);
     put_ms(json, "to", fleet->to_ms);
     tm_jsonout_number(json, "speed", fleet->speed);
@@ -237,7 +335,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     put_ms(json, "hint", fleet->hint_ms);
     put_ms(json, "spot_start", fleet->spot_start_ms);
     put_ms(json, "on_demand_start", fleet->on_demand_start_ms);
-    tm_jsonout_string(json, "instance", fleet->instance);
+    put_text(json, "instance", fleet->instance);
     put_usd(json, "spot_price", fleet->spot_usd_h_millionths);
     put_usd(json, "on_demand_price", fleet->on_demand_usd_h_millionths);
     tm_jsonout_integer(json, "seed", fleet->seed);
@@ -317,25 +415,82 @@ int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_sett
 
 /* ---- the trace ---- */
 
+struct tm_draw tm_run_draw(const struct tm_job_fleet *fleet, struct tm_draw_pool *pools)
+{
+    const struct tm_job_losses *losses = &fleet->losses;
+    struct tm_draw draw = {.pools = pools,
+                           .losses = {.burst_share = losses->bursts,
+                                      .burst_size = losses->burst_size,
+                                      .outage_ms = losses->outage_ms,
+                                      .replace_ms = losses->replace_ms},
+                           .seed = (uint64_t)fleet->seed,
+                           .draws = 1,
+                           .length_ms = DRAWN_MS};
+    size_t count = 0;
+    const struct tm_job_pool *all = tm_job_fleet_pools(fleet, &count);
+    const struct tm_job_pool whole = {.count = fleet->limit, .usd_h_millionths = fleet->spot_usd_h_millionths};
+    if (count == 0) all = &whole;
+    double per_ms = 0;
+    for (size_t i = 0; i < (count > 0 ? count : 1); i++) {
+        if (all[i].market != TM_POOL_SPOT || draw.pool_count == TM_DRAW_POOLS_MAX) continue;
+        int64_t millionths = all[i].usd_h_millionths >= 0 ? all[i].usd_h_millionths : fleet->spot_usd_h_millionths;
+        int64_t life_ms = all[i].mean_life_ms > 0 ? all[i].mean_life_ms : losses->mean_life_ms;
+        pools[draw.pool_count++] = (struct tm_draw_pool){(int)all[i].count, fmax(0, (double)millionths / 1e6), life_ms};
+        per_ms += (double)all[i].count / (double)life_ms;
+    }
+    if (per_ms * (double)DRAWN_MS > DRAWN_LOSSES_MAX) draw.length_ms = (int64_t)(DRAWN_LOSSES_MAX / per_ms);
+    return draw;
+}
+
+static int make_trace(struct tm_env *env, const struct tm_job_fleet *fleet, struct tm_trace *out, struct tm_error *e)
+{
+    struct tm_draw_pool pools[TM_DRAW_POOLS_MAX];
+    if (!tm_job_fleet_is_drawn(fleet)) return tm_trace_load(env, fleet->trace, NULL, out, e);
+    struct tm_draw draw = tm_run_draw(fleet, pools);
+    int rc = tm_trace_draw(&draw, out, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "fleet.losses");
+    (void)snprintf(out->instance, sizeof out->instance, "%s", fleet->instance);
+    return 0;
+}
+
+/* The prices of the pools count, not those of a trace, which may be another type's; a drawn one has theirs, where they
+ * are known. Without spot instances nothing of it happens. */
+static void suit_pools(const struct tm_job_fleet *fleet, int64_t spot_max, struct tm_trace *trace)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    bool priced = fleet->spot_usd_h_millionths >= 0;
+    for (size_t i = 0; i < count; i++)
+        priced = priced && (pools[i].market != TM_POOL_SPOT || pools[i].usd_h_millionths >= 0);
+    for (size_t i = 0; priced != tm_job_fleet_is_drawn(fleet) && i < trace->event_count; i++)
+        trace->events[i].price_usd_h = NAN;
+    if (spot_max > 0) return;
+    trace->event_count = 0;
+    trace->instances_max = 0;
+}
+
 int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, struct tm_trace *out, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
+    int64_t spot_max = tm_job_fleet_spot_max(fleet);
     struct tm_trace trace;
     tm_trace_init(&trace);
-    int rc = tm_trace_load(env, fleet->trace, NULL, &trace, e);
+    int rc = make_trace(env, fleet, &trace, e);
+    if (rc == 0 && (fleet->pools.count > 0 || tm_job_fleet_is_drawn(fleet))) suit_pools(fleet, spot_max, &trace);
     if (rc == 0 && (fleet->from_ms > 0 || fleet->to_ms > 0)) {
         int64_t to_ms = fleet->to_ms > 0 && fleet->to_ms < trace.end_ms ? fleet->to_ms : trace.end_ms;
         rc = tm_trace_cut(&trace, fleet->from_ms, to_ms, &trace, e);
         if (rc != 0) rc = tm_error_wrap(e, rc, "fleet.from, fleet.to");
     }
-    if (rc == 0 && fleet->scaled != 0) rc = tm_trace_scale(&trace, fleet->limit, &trace, e);
-    if (rc == 0 && trace.instances_max < 1)
+    if (rc == 0 && fleet->scaled != 0 && spot_max > 0 && trace.instances_max != spot_max)
+        rc = tm_trace_scale(&trace, spot_max, &trace, e);
+    if (rc == 0 && trace.instances_max < 1 && fleet->on_demand == 0)
         rc = tm_error_set(e, TM_EINPUT, "%s: no instance is ever there: nothing can be trained", fleet->trace);
-    if (rc == 0 && trace.instances_max > fleet->limit && !settings->no_losses)
+    if (rc == 0 && trace.instances_max > spot_max && !settings->no_losses)
         rc = tm_error_set(e, TM_EINPUT,
                           "%s: has up to %lld instances, more than fleet.limit (%lld): raise it, or let the counts be "
                           "scaled (fleet.scaled: 1)",
-                          fleet->trace, (long long)trace.instances_max, (long long)fleet->limit);
+                          fleet->trace, (long long)trace.instances_max, (long long)spot_max);
     if (rc != 0) {
         tm_trace_deinit(&trace);
         return rc;

@@ -4,6 +4,7 @@
 #define TM_RUN_RUN_SETTINGS_H
 
 #include "market/trace.h"
+#include "market/trace_draw.h"
 #include "workload/job.h"
 
 enum tm_run_engine {
@@ -59,8 +60,11 @@ int tm_run_settings_parse(const char *file, const char *text, size_t length, str
 /* Of a state folder. */
 int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_error *e);
 
-/* The trace that the local cloud replays: the part that is asked for, its counts scaled to the limit where it is to
- * be. `out` must be initialised. */
+/* What preemptions are drawn from, for as long as a run may take; `pools` has room for TM_DRAW_POOLS_MAX. */
+struct tm_draw tm_run_draw(const struct tm_job_fleet *fleet, struct tm_draw_pool *pools);
+
+/* The trace that the local cloud replays: the part that is asked for, its counts scaled to the spot instances that
+ * there can be where it is to be; or one that is drawn. `out` must be initialised. */
 int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, struct tm_trace *out, struct tm_error *e);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/env.h"
 #include "base/fields.h"
+#include "workload/job_fleet.h"
 
 #include <stdbool.h>
 
@@ -34,32 +35,6 @@ struct tm_job_resources {
     struct tm_strings instance_type;
     struct tm_strings accelerators; /* NAME or NAME:COUNT */
     const char *use_spot;           /* "true", "false"; NULL: not said */
-};
-
-/* Where a run gets its instances. Not said: NULL, 0; TM_FLEET_UNSAID where 0 means something. */
-enum { TM_FLEET_UNSAID = -1 };
-struct tm_job_fleet {
-    const char *trace; /* a file, or a published hour's name */
-    int64_t from_ms;   /* of the trace */
-    int64_t to_ms;     /* 0: its end */
-    double speed;      /* seconds of the trace in one on the wall */
-    int64_t limit;     /* instances at a time */
-    int64_t scaled;    /* counts of the trace are scaled so that its largest is the limit: 0, 1 or TM_FLEET_UNSAID */
-    int64_t workers_min;
-    int64_t memory;                /* bytes of an instance; stages must fit; 0: no limit */
-    int64_t stages_min;            /* of a pipeline; 0: 1 */
-    int64_t stages_max;            /* 0: as many as the model allows */
-    int64_t on_demand;             /* instances rented on demand, from the start; they hold copies ... */
-    int64_t on_demand_trains;      /* ... and train as well: 0, 1 or TM_FLEET_UNSAID */
-    int64_t notice_ms;             /* in the trace's time; TM_FLEET_UNSAID */
-    int64_t notice_wall_ms;        /* on the wall; 0: as notice_ms says */
-    int64_t hint_ms;               /* before the notice, in the trace's time */
-    int64_t spot_start_ms;         /* from grant to arrival, in the trace's time */
-    int64_t on_demand_start_ms;    /* TM_FLEET_UNSAID */
-    const char *instance;          /* type, for prices */
-    int64_t spot_usd_h_millionths; /* where the trace has no prices; TM_FLEET_UNSAID: the catalogue's */
-    int64_t on_demand_usd_h_millionths;
-    int64_t seed; /* which instances are lost */
 };
 
 /* Not said: NULL, 0 or an empty list. */
@@ -118,8 +93,5 @@ extern const struct tm_field tm_job_fields[];
 enum tm_job_engine { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED };
 extern const char *const tm_job_engine_names[];
 extern const char *const tm_job_cloud_names[];
-/* Of struct tm_job_fleet alone. */
-extern const struct tm_field tm_job_fleet_fields[];
-struct tm_job_fleet tm_job_fleet_unsaid(void);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/test/harness.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct inner {
@@ -21,6 +22,7 @@ struct job {
     int color;
     struct tm_strings zones;
     struct inner limits;
+    struct tm_maps parts;
 };
 
 static const char *const colors[] = {"auto", "always", "never", NULL};
@@ -30,6 +32,8 @@ static const struct tm_field inner_fields[] = {
     {.key = "margin", .type = TM_FIELD_DURATION, .offset = offsetof(struct inner, margin_ms), .required = true},
     {.key = NULL},
 };
+
+static const struct inner inner_unsaid = {.share = -1};
 
 static const struct tm_field job_fields[] = {
     {.key = "name", .type = TM_FIELD_STRING, .offset = offsetof(struct job, name), .required = true, .example = "n1"},
@@ -43,6 +47,12 @@ static const struct tm_field job_fields[] = {
     {.key = "color", .type = TM_FIELD_CHOICE, .offset = offsetof(struct job, color), .choices = colors},
     {.key = "zones", .type = TM_FIELD_STRINGS, .offset = offsetof(struct job, zones)},
     {.key = "limits", .type = TM_FIELD_MAP, .offset = offsetof(struct job, limits), .fields = inner_fields},
+    {.key = "parts",
+     .type = TM_FIELD_MAPS,
+     .offset = offsetof(struct job, parts),
+     .fields = inner_fields,
+     .size = sizeof(struct inner),
+     .initial = &inner_unsaid},
     {.key = NULL},
 };
 
@@ -245,6 +255,38 @@ static void test_read_text_keeps_a_copy(void **state)
     tm_arena_deinit(&arena);
 }
 
+static void test_lists_of_maps(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *parts;
+        const char *words;
+    } rows[] = {
+        {"[{margin: 1s}, {margin: 2s, share: 2}]",
+         "job.yaml:2:43: parts[2].share: expected number from 0 to 1, got \"2\""},
+        {"[{margin: 1s}, 3]", "job.yaml:2:23: parts[2]: expected map, got \"3\""},
+        {"{margin: 1s}", "job.yaml:2:8: parts: expected list of maps, got a map"},
+        {"[{}]", "job.yaml:2:9: key \"parts[1].margin\" is missing; write for example margin: 6h"},
+        {"[{margn: 1s}]", "job.yaml:2:17: parts[1].margn: unknown key; did you mean \"margin\"?"},
+    };
+    struct tm_arena arena;
+    struct tm_error e = {0};
+    struct job job = {0};
+    tm_arena_init(&arena, 1 << 20);
+    assert_row(read_job("name: x\nparts: [{margin: 1s}, {margin: 2s, share: 0.5}]\n", &arena, &job, &e) == 0, "%s",
+               e.text);
+    const struct inner *parts = job.parts.items;
+    assert_true(job.parts.count == 2 && parts[0].margin_ms == 1000 && parts[1].margin_ms == 2000);
+    assert_true(parts[0].share == -1 && parts[1].share == 0.5);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char yaml[200];
+        (void)snprintf(yaml, sizeof yaml, "name: x\nparts: %s\n", rows[i].parts);
+        assert_row(read_job(yaml, &arena, &job, &e) == -(int)TM_EINPUT, "%s", rows[i].parts);
+        assert_row_string(rows[i].parts, e.text, rows[i].words);
+    }
+    tm_arena_deinit(&arena);
+}
+
 static void test_expected(void **state)
 {
     (void)state;
@@ -258,7 +300,8 @@ static void test_expected(void **state)
                                        "rate in bits per second",
                                        "one of auto, always, never",
                                        "list of texts",
-                                       "map"};
+                                       "map",
+                                       "list of maps"};
     for (size_t i = 0; i < TM_COUNT(want); i++) {
         struct tm_text out;
         tm_text_init(&out, 200);
@@ -273,7 +316,7 @@ static int read_once(void)
     struct tm_arena arena;
     struct job job = {0};
     tm_arena_init(&arena, 1 << 20);
-    int rc = read_job("name: x\nzones: [a, b, c]\nlimits: {margin: 1s}\n", &arena, &job, NULL);
+    int rc = read_job("name: x\nzones: [a, b, c]\nlimits: {margin: 1s}\nparts: [{margin: 1s}]\n", &arena, &job, NULL);
     if (rc == 0) rc = tm_field_read_text("--zones", "abc", &job_fields[9], &arena, &job, NULL);
     tm_arena_deinit(&arena);
     return rc;
@@ -300,4 +343,5 @@ static void test_without_memory(void **state)
 TM_TEST_MAIN(TM_TEST(test_every_type), TM_TEST(test_defaults_stay), TM_TEST(test_the_words_of_errors),
              TM_TEST(test_unknown_key_without_a_neighbour_suggests_nothing), TM_TEST(test_json_has_places_too),
              TM_TEST(test_long_names_and_values_do_not_overflow), TM_TEST(test_read_text),
-             TM_TEST(test_read_text_keeps_a_copy), TM_TEST(test_expected), TM_TEST(test_without_memory))
+             TM_TEST(test_read_text_keeps_a_copy), TM_TEST(test_lists_of_maps), TM_TEST(test_expected),
+             TM_TEST(test_without_memory))

@@ -4,6 +4,7 @@
 #include "base/env_virtual.h"
 #include "base/test/harness.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int settings_of(const char *text, struct tm_run_settings *out, struct tm_error *e)
@@ -69,6 +70,25 @@ static void what_is_wrong_is_named(void **state)
         {"name: a\nengine: gtp\n", "job.yaml:2:9: engine: expected one of gpt, paced"},
         {"name: a\ncloud: aws\n", "job.yaml:2:8: cloud: expected"},
         {"name: a\n\npolicy: tidemil\n", "job.yaml:3: policy: there is no \"tidemil\"; did you mean tidemill?"},
+        {"name: a\nfleet: {limit: 6, pools: [{instance: a, count: 4}]}\n",
+         "job.yaml:2: fleet.limit: 6, but fleet.pools says 4; leave fleet.limit out"},
+        {"name: a\nfleet: {instance: b, pools: [{instance: a, count: 4}]}\n",
+         "fleet.instance: b, but fleet.pools says a"},
+        {"name: a\nfleet: {spot_price: 1, pools: [{instance: a, count: 4, price: 2}]}\n",
+         "fleet.spot_price: 1, but fleet.pools says 2"},
+        {"name: a\nfleet: {on_demand: 1, pools: [{instance: a, count: 4}]}\n",
+         "fleet.on_demand: 1, but fleet.pools says 0"},
+        {"name: a\nfleet: {pools: [{instance: a, count: 4, role: keeps copies}]}\n",
+         "fleet.pools[1]: instances that keep copies must not be preempted; write market: on-demand"},
+        {"name: a\nfleet: {pools: [{instance: a, count: 4, role: keeps copies, market: on-demand}]}\n",
+         "fleet.pools: no pool trains"},
+        {"name: a\nfleet: {pools: [{instance: a}]}\n", "key \"fleet.pools[1].count\" is missing"},
+        {"name: a\nfleet: {pools: [{instance: a, count: 4, market: cheap}]}\n",
+         "fleet.pools[1].market: expected one of spot, on-demand, got \"cheap\""},
+        {"name: a\nfleet: {trace: hadp, losses: {mean_life: 1h}}\n",
+         "job.yaml:2: fleet.losses and fleet.trace both say when instances are preempted"},
+        {"name: a\nanchors: 1x c5.xlarge\nfleet: {pools: [{instance: a, count: 4}]}\n",
+         "fleet.pools and anchors both say which instances keep copies"},
         {"name: a\npolicy: ideal\n", "job.yaml:2: policy: \"ideal\" can be simulated, not run"},
     };
     (void)state;
@@ -82,19 +102,99 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
-static void come_back_from_the_file(void **state)
+#define SPOT   "{instance: Standard_NC4as_T4_v3, cloud: azure, region: westus2, zone: westus2-1, count: 4, price: 0.33}"
+#define ANCHOR "{instance: c5.xlarge, market: on-demand, role: keeps copies, count: 1, price: 0.17}"
+
+/* What a plan has chosen: the older keys follow. */
+static void pools_say_what_is_rented(void **state)
+{
+    static const struct {
+        const char *fleet;
+        int64_t limit, on_demand, trains, spot_price, on_demand_price;
+        const char *local; /* why the local cloud cannot be it; NULL: it can */
+    } rows[] = {
+        {"pools: [" SPOT "]", 4, 0, 1, 330000, -1, NULL},
+        {"pools: [" SPOT ", " ANCHOR "]", 5, 1, 0, 330000, 170000, NULL},
+        {"limit: 5, spot_price: 0.33, instance: standard_nc4as_t4_v3, pools: [" SPOT ", " ANCHOR "]", 5, 1, 0, 330000,
+         170000, NULL},
+        {"pools: [" SPOT ", {instance: Standard_NC4as_T4_v3, market: on-demand, count: 2, price: 0.53}]", 6, 2, 1,
+         330000, 530000, NULL},
+        {"pools: [{instance: a, count: 3}]", 3, 0, 1, -1, -1, NULL},
+        {"pools: [{instance: a, count: 3, price: 1}, {instance: a, zone: b, count: 1, price: 2}]", 4, 0, 1, 1250000, -1,
+         NULL},
+        {"trace: hadp, pools: [{instance: a, count: 3, price: 1}, {instance: a, count: 1, price: 2}]", 4, 0, 1, 1250000,
+         -1, "the local cloud cannot be two prices of one instance type on one market (a, a)"},
+        {"pools: [{instance: a, count: 3}, {instance: b, count: 1}]", 4, 0, 1, -1, -1,
+         "the local cloud cannot be two instance types that train (a, b)"},
+        {"pools: [{instance: a, region: r, count: 3}, {instance: a, region: s, count: 1}]", 4, 0, 1, -1, -1,
+         "instances in two regions"},
+        {"pools: [{instance: a, count: 3, market: on-demand}, " ANCHOR "]", 4, 4, 1, -1, -1,
+         "on-demand instances that train beside others that keep copies"},
+        {"pools: [{instance: a, count: 65}]", 65, 0, 1, -1, -1, "65 instances, but the local cloud has at most 64"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tm_run_settings s;
+        struct tm_error e;
+        char text[700];
+        (void)snprintf(text, sizeof text, "name: a\nfleet: {%s}\n", rows[i].fleet);
+        assert_row(settings_of(text, &s, &e) == 0, "row %zu: %s", i, e.text);
+        const struct tm_job_fleet *fleet = &s.fleet;
+        assert_row(fleet->limit == rows[i].limit && fleet->on_demand == rows[i].on_demand &&
+                       fleet->on_demand_trains == rows[i].trains,
+                   "row %zu: %d instances, %d on demand", i, (int)fleet->limit, (int)fleet->on_demand);
+        assert_row(fleet->spot_usd_h_millionths == rows[i].spot_price &&
+                       fleet->on_demand_usd_h_millionths == rows[i].on_demand_price,
+                   "row %zu: prices %lld, %lld", i, (long long)fleet->spot_usd_h_millionths,
+                   (long long)fleet->on_demand_usd_h_millionths);
+        int rc = tm_job_fleet_check_local(fleet, "job.yaml:2", &e);
+        assert_row(rc == (rows[i].local != NULL ? -(int)TM_EINPUT : 0), "row %zu: %d", i, rc);
+        if (rc != 0) assert_row(strstr(e.text, rows[i].local) != NULL, "row %zu: %s", i, e.text);
+        tm_run_settings_deinit(&s);
+    }
+}
+
+/* Without a trace preemptions are drawn, as often as the file says, and only of spot instances. */
+static void a_trace_is_drawn(void **state)
+{
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_run_settings s;
+    struct tm_trace trace;
+    struct tm_error e;
+    (void)state;
+    tm_trace_init(&trace);
+    assert_int_equal(settings_of("name: a\nfleet: {pools: [" SPOT ", " ANCHOR "], losses: {mean_life: 6h}}\n", &s, &e),
+                     0);
+    assert_string_equal(s.fleet.trace, "");
+    assert_true(s.fleet.losses.mean_life_ms == 6 * 3600000 && s.fleet.losses.bursts == 0.5);
+    assert_row(tm_run_trace(env, &s, &trace, &e) == 0, "%s", e.text);
+    assert_true(trace.instances_max == 4 && trace.event_count > 100);
+    assert_string_equal(trace.instance, "Standard_NC4as_T4_v3");
+    tm_run_settings_deinit(&s);
+    assert_int_equal(settings_of("name: a\nfleet: {trace: hadp, pools: [" SPOT ", " ANCHOR "]}\n", &s, &e), 0);
+    assert_row(tm_run_trace(env, &s, &trace, &e) == 0, "%s", e.text);
+    assert_int_equal(trace.instances_max, 4); /* the anchor is none of the trace's */
+    tm_run_settings_deinit(&s);
+    assert_int_equal(settings_of("name: a\nfleet: {pools: [{instance: a, market: on-demand, count: 2}]}\n", &s, &e), 0);
+    assert_row(tm_run_trace(env, &s, &trace, &e) == 0, "%s", e.text);
+    assert_int_equal(trace.instances_max, 0);
+    tm_run_settings_deinit(&s);
+    assert_int_equal(settings_of("name: a\nfleet: {limit: 3, losses: {mean_life: 1h}}\n", &s, &e), 0);
+    assert_row(tm_run_trace(env, &s, &trace, &e) == 0, "%s", e.text);
+    assert_int_equal(trace.instances_max, 3);
+    tm_run_settings_deinit(&s);
+    tm_trace_deinit(&trace);
+    tm_env_virtual_destroy(env);
+}
+
+static void comes_back(const char *job)
 {
     struct tm_run_settings s;
     struct tm_run_settings back;
     struct tm_text text;
     struct tm_text again;
     struct tm_error e;
-    (void)state;
-    assert_int_equal(settings_of("name: a\npolicy: checkpoint\nfleet: {memory: 5MB, stages_min: 2, speed: 0.5, from: "
-                                 "90s, to: 3m, spot_price: 0.25, "
-                                 "hint: 5m, instance: p3.2xlarge}\n",
-                                 &s, &e),
-                     0);
+    assert_row(settings_of(job, &s, &e) == 0, "%s", e.text);
     s.job = 0x123456789ABCDEF0;
     s.chaos = 7;
     s.netns = true;
@@ -107,12 +207,22 @@ static void come_back_from_the_file(void **state)
     tm_run_settings_print(&back, &again);
     assert_string_equal(tm_text_string(&text), tm_text_string(&again));
     assert_true(back.job == s.job && back.checkpoint_restart && back.chaos == 7 && back.link_bit_s == 1500000);
-    assert_int_equal(back.fleet.from_ms, 90000);
+    assert_int_equal(back.fleet.from_ms, s.fleet.from_ms);
+    assert_true(back.fleet.pools.count == s.fleet.pools.count && back.fleet.limit == s.fleet.limit);
     assert_int_equal(tm_run_settings_parse("run.yaml", "name: a\n", 8, &back, &e), -(int)TM_EINPUT);
     tm_text_deinit(&text);
     tm_text_deinit(&again);
     tm_run_settings_deinit(&s);
     tm_run_settings_deinit(&back);
+}
+
+static void come_back_from_the_file(void **state)
+{
+    (void)state;
+    comes_back("name: a\npolicy: checkpoint\nfleet: {memory: 5MB, stages_min: 2, speed: 0.5, from: 90s, to: 3m, "
+               "spot_price: 0.25, hint: 5m, instance: p3.2xlarge}\n");
+    comes_back("name: a\npolicy: checkpoint\nfleet: {pools: [" SPOT ", " ANCHOR "], losses: {mean_life: 90m, bursts: "
+               "0.1, burst_size: 0.3}}\n");
 }
 
 /* The published hours have 32 instances; six of them still come and go. */
@@ -164,13 +274,19 @@ static void survives_lack_of_memory(void **state)
         rc = settings_of("name: a\nfleet: {trace: x.csv, instance: p3.2xlarge}\n", &s, NULL);
         tm_run_settings_deinit(&s);
     });
+    TM_FAIL_EACH_ALLOC({
+        struct tm_run_settings s;
+        rc = settings_of("name: a\nfleet: {pools: [" SPOT ", " ANCHOR "]}\n", &s, NULL);
+        tm_run_settings_deinit(&s);
+    });
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_and_what_is_said), cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(come_back_from_the_file),   cmocka_unit_test(a_trace_is_scaled),
+        cmocka_unit_test(come_back_from_the_file),   cmocka_unit_test(pools_say_what_is_rented),
+        cmocka_unit_test(a_trace_is_drawn),          cmocka_unit_test(a_trace_is_scaled),
         cmocka_unit_test(survives_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,444 @@
+#include "workload/job_fleet.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+const char *const tm_pool_market_names[] = {"spot", "on-demand", NULL};
+const char *const tm_pool_role_names[] = {"trains", "keeps copies", NULL};
+
+enum { LOCAL_INSTANCES_MAX = 64 }; /* of a local cloud */
+
+static const struct tm_job_pool pool_unsaid = {.usd_h_millionths = TM_FLEET_UNSAID};
+
+static const struct tm_field pool_fields[] = {
+    {.key = "instance",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, instance),
+     .required = true,
+     .example = "p3.2xlarge",
+     .doc = "instance type"},
+    {.key = "cloud",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, cloud),
+     .example = "aws",
+     .doc = "whose instance type it is"},
+    {.key = "region",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, region),
+     .example = "us-east-1",
+     .doc = "the region it is rented in"},
+    {.key = "zone",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, zone),
+     .example = "us-east-1a",
+     .doc = "the zone it is rented in"},
+    {.key = "market",
+     .type = TM_FIELD_CHOICE,
+     .offset = offsetof(struct tm_job_pool, market),
+     .choices = tm_pool_market_names,
+     .doc = "spot or on-demand"},
+    {.key = "count",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_pool, count),
+     .required = true,
+     .min = 1,
+     .max = TM_FLEET_INSTANCES_MAX,
+     .example = "4",
+     .doc = "how many instances"},
+    {.key = "role",
+     .type = TM_FIELD_CHOICE,
+     .offset = offsetof(struct tm_job_pool, role),
+     .choices = tm_pool_role_names,
+     .doc = "trains, or keeps copies: holds copies of the state in memory and does not train"},
+    {.key = "price",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_pool, usd_h_millionths),
+     .example = "0.92",
+     .doc = "dollars an hour of one instance"},
+    {.key = "mean_life",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_pool, mean_life_ms),
+     .example = "24h",
+     .doc = "of a spot instance here, where it differs from that of the fleet's losses"},
+    {.key = NULL},
+};
+
+static const struct tm_field losses_fields[] = {
+    {.key = "mean_life",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_losses, mean_life_ms),
+     .example = "24h",
+     .doc = "mean time from the start of a spot instance to its preemption"},
+    {.key = "bursts",
+     .type = TM_FIELD_NUMBER,
+     .offset = offsetof(struct tm_job_losses, bursts),
+     .min = 0,
+     .max = 1,
+     .example = "0.5",
+     .doc = "share of the preemptions that come in bursts"},
+    {.key = "burst_size",
+     .type = TM_FIELD_NUMBER,
+     .offset = offsetof(struct tm_job_losses, burst_size),
+     .min = 0.001,
+     .max = 1,
+     .example = "0.25",
+     .doc = "share of a pool that a burst takes"},
+    {.key = "outage",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_losses, outage_ms),
+     .example = "15m",
+     .doc = "until a pool gives instances again after a burst"},
+    {.key = "replace",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_losses, replace_ms),
+     .example = "3m",
+     .doc = "until an instance that was preempted alone is replaced"},
+    {.key = NULL},
+};
+
+const struct tm_field tm_job_fleet_fields[] = {
+    {.key = "pools",
+     .type = TM_FIELD_MAPS,
+     .offset = offsetof(struct tm_job_fleet, pools),
+     .fields = pool_fields,
+     .size = sizeof(struct tm_job_pool),
+     .initial = &pool_unsaid,
+     .example = "[{instance: p3.2xlarge, count: 4, price: 0.92}]",
+     .doc = "the instances, pool by pool; limit, instance, on_demand and the prices follow from them"},
+    {.key = "losses",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job_fleet, losses),
+     .fields = losses_fields,
+     .doc = "what is known of preemptions, instead of a trace: one is drawn from it, by seed"},
+    {.key = "trace",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_fleet, trace),
+     .example = "hadp",
+     .doc = "how instances come and go: a trace file, or hadp, hasp, ladp, lasp"},
+    {.key = "from",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, from_ms),
+     .example = "20m",
+     .doc = "the part of the trace that is replayed begins here"},
+    {.key = "to",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, to_ms),
+     .example = "40m",
+     .doc = "and ends here"},
+    {.key = "speed",
+     .type = TM_FIELD_NUMBER,
+     .offset = offsetof(struct tm_job_fleet, speed),
+     .min = 1e-3,
+     .max = 1e6,
+     .example = "60",
+     .doc = "seconds of the trace in a second on the wall"},
+    {.key = "limit",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, limit),
+     .min = 1,
+     .max = 64,
+     .example = "6",
+     .doc = "at most so many instances at a time"},
+    {.key = "scaled",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, scaled),
+     .min = 0,
+     .max = 1,
+     .example = "1",
+     .doc = "1: the counts of the trace are scaled so that its largest is the limit"},
+    {.key = "workers_min",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, workers_min),
+     .min = 1,
+     .max = 64,
+     .example = "2",
+     .doc = "with fewer workers it waits"},
+    {.key = "memory",
+     .type = TM_FIELD_BYTES,
+     .offset = offsetof(struct tm_job_fleet, memory),
+     .example = "16GB",
+     .doc = "of an instance: layouts whose stages do not fit are not used"},
+    {.key = "stages_min",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, stages_min),
+     .min = 1,
+     .max = 64,
+     .example = "2",
+     .doc = "least stages of a pipeline"},
+    {.key = "stages_max",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, stages_max),
+     .min = 1,
+     .max = 64,
+     .example = "4",
+     .doc = "most stages of a pipeline"},
+    {.key = "on_demand",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, on_demand),
+     .min = 0,
+     .max = 64,
+     .example = "1",
+     .doc = "so many instances on demand, which are never lost and hold copies"},
+    {.key = "on_demand_trains",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, on_demand_trains),
+     .min = 0,
+     .max = 1,
+     .example = "0",
+     .doc = "0: those hold copies alone"},
+    {.key = "notice",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, notice_ms),
+     .example = "2m",
+     .doc = "how long before a loss it is announced, in the trace's time"},
+    {.key = "notice_wall",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, notice_wall_ms),
+     .example = "2s",
+     .doc = "the same by the clock on the wall; it counts more"},
+    {.key = "hint",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, hint_ms),
+     .example = "5m",
+     .doc = "how long before the notice a hint comes"},
+    {.key = "spot_start",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, spot_start_ms),
+     .example = "45s",
+     .doc = "from grant to arrival, in the trace's time"},
+    {.key = "on_demand_start",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, on_demand_start_ms),
+     .example = "90s",
+     .doc = "the same of on-demand instances"},
+    {.key = "instance",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_fleet, instance),
+     .example = "p3.2xlarge",
+     .doc = "instance type, whose prices count where the trace has none"},
+    {.key = "spot_price",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_fleet, spot_usd_h_millionths),
+     .example = "0.92",
+     .doc = "dollars an hour"},
+    {.key = "on_demand_price",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_fleet, on_demand_usd_h_millionths),
+     .example = "3.06",
+     .doc = "dollars an hour"},
+    {.key = "seed",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_fleet, seed),
+     .min = 0,
+     .max = 9e15,
+     .example = "1",
+     .doc = "which instances are lost"},
+    {.key = NULL},
+};
+
+struct tm_job_fleet tm_job_fleet_unsaid(void)
+{
+    return (struct tm_job_fleet){
+        .losses = {.bursts = TM_FLEET_UNSAID, .outage_ms = TM_FLEET_UNSAID, .replace_ms = TM_FLEET_UNSAID},
+        .scaled = TM_FLEET_UNSAID,
+        .on_demand_trains = TM_FLEET_UNSAID,
+        .notice_ms = TM_FLEET_UNSAID,
+        .on_demand_start_ms = TM_FLEET_UNSAID,
+        .spot_usd_h_millionths = TM_FLEET_UNSAID,
+        .on_demand_usd_h_millionths = TM_FLEET_UNSAID};
+}
+
+const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count)
+{
+    *count = fleet->pools.count;
+    return fleet->pools.items;
+}
+
+int64_t tm_job_fleet_count(const struct tm_job_fleet *fleet, enum tm_pool_market market, enum tm_pool_role role)
+{
+    int64_t sum = 0;
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].market == (int)market && pools[i].role == (int)role) sum += pools[i].count;
+    return sum;
+}
+
+int64_t tm_job_fleet_spot_max(const struct tm_job_fleet *fleet)
+{
+    return fleet->pools.count > 0 ? tm_job_fleet_count(fleet, TM_POOL_SPOT, TM_POOL_TRAINS) : fleet->limit;
+}
+
+bool tm_job_losses_said(const struct tm_job_losses *losses)
+{
+    return losses->mean_life_ms > 0 || losses->bursts >= 0 || losses->burst_size > 0 || losses->outage_ms >= 0 ||
+           losses->replace_ms >= 0;
+}
+
+bool tm_job_fleet_is_drawn(const struct tm_job_fleet *fleet)
+{
+    bool said = tm_job_losses_said(&fleet->losses);
+    return (fleet->trace == NULL || fleet->trace[0] == '\0') && (said || fleet->pools.count > 0);
+}
+
+/* ---- the older keys ---- */
+
+/* What instances of a market and role cost on average; TM_FLEET_UNSAID where one has no price, or there are none. */
+static int64_t mean_price(const struct tm_job_fleet *fleet, enum tm_pool_market market, int role)
+{
+    double sum = 0;
+    double instances = 0;
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (pools[i].market != (int)market || pools[i].role != role) continue;
+        if (pools[i].usd_h_millionths < 0) return TM_FLEET_UNSAID;
+        sum += (double)pools[i].usd_h_millionths * (double)pools[i].count;
+        instances += (double)pools[i].count;
+    }
+    return instances > 0 ? llround(sum / instances) : TM_FLEET_UNSAID;
+}
+
+static int differs(const char *place, const char *key, const char *said, const char *pools, struct tm_error *e)
+{
+    return tm_error_set(e, TM_EINPUT, "%s: fleet.%s: %s, but fleet.pools says %s; leave fleet.%s out", place, key, said,
+                        pools, key);
+}
+
+/* A number that follows from the pools: `unsaid` where the file has none. */
+static int settle_number(int64_t *value, int64_t unsaid, int64_t pools, const char *place, const char *key,
+                         struct tm_error *e)
+{
+    char said[24];
+    char theirs[24];
+    if (*value != unsaid && *value != pools) {
+        (void)snprintf(said, sizeof said, "%lld", (long long)*value);
+        (void)snprintf(theirs, sizeof theirs, "%lld", (long long)pools);
+        return differs(place, key, said, theirs, e);
+    }
+    *value = pools;
+    return 0;
+}
+
+static int settle_price(int64_t *value, int64_t pools, const char *place, const char *key, struct tm_error *e)
+{
+    char said[32];
+    char theirs[32];
+    if (pools < 0) return 0;
+    if (*value >= 0 && *value != pools) {
+        (void)snprintf(said, sizeof said, "%g", (double)*value / 1e6);
+        (void)snprintf(theirs, sizeof theirs, "%g", (double)pools / 1e6);
+        return differs(place, key, said, theirs, e);
+    }
+    *value = pools;
+    return 0;
+}
+
+/* The type of the first pool that trains; NULL: none does. */
+static const char *training_type(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].role == TM_POOL_TRAINS) return pools[i].instance;
+    return NULL;
+}
+
+static int settle_market(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    int64_t trains = tm_job_fleet_count(fleet, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
+    int64_t keep = tm_job_fleet_count(fleet, TM_POOL_ON_DEMAND, TM_POOL_KEEPS_COPIES);
+    int role = trains > 0 || keep == 0 ? TM_POOL_TRAINS : TM_POOL_KEEPS_COPIES;
+    int rc = settle_number(&fleet->on_demand, 0, trains + keep, place, "on_demand", e);
+    if (rc == 0 && trains + keep > 0)
+        rc = settle_number(&fleet->on_demand_trains, TM_FLEET_UNSAID, role == TM_POOL_TRAINS, place, "on_demand_trains",
+                           e);
+    if (rc == 0)
+        rc = settle_price(&fleet->spot_usd_h_millionths, mean_price(fleet, TM_POOL_SPOT, TM_POOL_TRAINS), place,
+                          "spot_price", e);
+    if (rc == 0)
+        rc = settle_price(&fleet->on_demand_usd_h_millionths, mean_price(fleet, TM_POOL_ON_DEMAND, role), place,
+                          "on_demand_price", e);
+    return rc;
+}
+
+static int check_pools(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    if (count > TM_FLEET_POOLS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "%s: fleet.pools: %zu pools, but at most %d are read; write fewer", place,
+                            count, TM_FLEET_POOLS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].role == TM_POOL_KEEPS_COPIES && pools[i].market == TM_POOL_SPOT)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: fleet.pools[%zu]: instances that keep copies must not be preempted; write market: "
+                                "on-demand",
+                                place, i + 1);
+    if (training_type(fleet) == NULL)
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.pools: no pool trains; write role: trains for one", place);
+    return 0;
+}
+
+int tm_job_fleet_settle(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    size_t count = 0;
+    int64_t instances = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    if (count == 0) return 0;
+    int rc = check_pools(fleet, place, e);
+    if (rc != 0) return rc;
+    for (size_t i = 0; i < count; i++)
+        instances += pools[i].count;
+    const char *type = training_type(fleet);
+    if (fleet->instance != NULL && fleet->instance[0] != '\0' && strcasecmp(fleet->instance, type) != 0)
+        return differs(place, "instance", fleet->instance, type, e);
+    fleet->instance = type;
+    rc = settle_number(&fleet->limit, 0, instances, place, "limit", e);
+    return rc == 0 ? settle_market(fleet, place, e) : rc;
+}
+
+/* ---- the local cloud ---- */
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL || strcasecmp(a, b) == 0;
+}
+
+/* Two pools that one local cloud cannot be both of; NULL: it can. A drawn trace has the price of those that are there
+ * on average, a given one has none. */
+static const char *clash(const struct tm_job_fleet *fleet, const struct tm_job_pool *a, const struct tm_job_pool *b)
+{
+    bool apart = !same_text(a->cloud, b->cloud) || !same_text(a->region, b->region);
+    if (apart) return "instances in two regions";
+    if (a->role == b->role && strcasecmp(a->instance, b->instance) != 0)
+        return a->role == TM_POOL_TRAINS ? "two instance types that train" : "two instance types that keep copies";
+    if (a->market == TM_POOL_ON_DEMAND && b->market == TM_POOL_ON_DEMAND && a->role != b->role)
+        return "on-demand instances that train beside others that keep copies";
+    bool averaged = a->market == TM_POOL_SPOT && tm_job_fleet_is_drawn(fleet);
+    if (!averaged && a->role == b->role && a->market == b->market && a->usd_h_millionths != b->usd_h_millionths)
+        return "two prices of one instance type on one market";
+    return NULL;
+}
+
+int tm_job_fleet_check_local(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++) {
+            const char *what = clash(fleet, &pools[k], &pools[i]);
+            if (what == NULL) continue;
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: fleet.pools: the local cloud cannot be %s (%s, %s); plan with fewer choices "
+                                "(--instance, --region, --zone, --market), or edit fleet.pools",
+                                place, what, pools[k].instance, pools[i].instance);
+        }
+    if (fleet->limit > LOCAL_INSTANCES_MAX)
+        return tm_error_set(
+            e, TM_EINPUT, "%s: fleet.pools: %lld instances, but the local cloud has at most %d; plan with --max-nodes",
+            place, (long long)fleet->limit, LOCAL_INSTANCES_MAX);
+    return 0;
+}

@@ -1,0 +1,92 @@
+/* The instances of a job, as its file says (`fleet` of tidemill-job(5)).
+ *
+ * A fleet is described either by pools, each so many instances of one type at one place, as a plan writes them, or by
+ * the older keys, one type and how many at most. From pools the older ones follow; saying both differently is an
+ * error. */
+#ifndef TM_WORKLOAD_JOB_FLEET_H
+#define TM_WORKLOAD_JOB_FLEET_H
+
+#include "base/fields.h"
+
+#include <stdbool.h>
+
+/* Not said: NULL, 0; TM_FLEET_UNSAID where 0 means something. */
+enum { TM_FLEET_UNSAID = -1, TM_FLEET_POOLS_MAX = 32, TM_FLEET_INSTANCES_MAX = 100000 };
+
+enum tm_pool_market { TM_POOL_SPOT, TM_POOL_ON_DEMAND };
+enum tm_pool_role { TM_POOL_TRAINS, TM_POOL_KEEPS_COPIES };
+extern const char *const tm_pool_market_names[]; /* "spot", "on-demand" */
+extern const char *const tm_pool_role_names[];   /* "trains", "keeps copies" */
+
+/* Instances of one type at one place. */
+struct tm_job_pool {
+    const char *instance;
+    const char *cloud;
+    const char *region;
+    const char *zone;
+    int market;
+    int role;
+    int64_t count;
+    int64_t usd_h_millionths; /* of one; TM_FLEET_UNSAID: the catalogue's */
+    int64_t mean_life_ms;     /* of a spot instance; 0: as the fleet's losses say */
+};
+
+/* What is known of preemptions, where there is no trace. */
+struct tm_job_losses {
+    int64_t mean_life_ms;
+    double bursts;      /* share of the preemptions that come in bursts; TM_FLEET_UNSAID */
+    double burst_size;  /* share of a pool that a burst takes */
+    int64_t outage_ms;  /* until a pool gives instances again after a burst; TM_FLEET_UNSAID */
+    int64_t replace_ms; /* until one that went alone is replaced; TM_FLEET_UNSAID */
+};
+
+/* Where a run gets its instances. */
+struct tm_job_fleet {
+    struct tm_maps pools;        /* struct tm_job_pool */
+    struct tm_job_losses losses; /* where there is no trace */
+    const char *trace;           /* a file, or a published hour's name */
+    int64_t from_ms;             /* of the trace */
+    int64_t to_ms;               /* 0: its end */
+    double speed;                /* seconds of the trace in one on the wall */
+    int64_t limit;               /* instances at a time */
+    int64_t scaled; /* counts of the trace are scaled so that its largest is the limit: 0, 1 or TM_FLEET_UNSAID */
+    int64_t workers_min;
+    int64_t memory;                /* bytes of an instance; stages must fit; 0: no limit */
+    int64_t stages_min;            /* of a pipeline; 0: 1 */
+    int64_t stages_max;            /* 0: as many as the model allows */
+    int64_t on_demand;             /* instances rented on demand, from the start; they hold copies ... */
+    int64_t on_demand_trains;      /* ... and train as well: 0, 1 or TM_FLEET_UNSAID */
+    int64_t notice_ms;             /* in the trace's time; TM_FLEET_UNSAID */
+    int64_t notice_wall_ms;        /* on the wall; 0: as notice_ms says */
+    int64_t hint_ms;               /* before the notice, in the trace's time */
+    int64_t spot_start_ms;         /* from grant to arrival, in the trace's time */
+    int64_t on_demand_start_ms;    /* TM_FLEET_UNSAID */
+    const char *instance;          /* type, for prices */
+    int64_t spot_usd_h_millionths; /* where the trace has no prices; TM_FLEET_UNSAID: the catalogue's */
+    int64_t on_demand_usd_h_millionths;
+    int64_t seed; /* which instances are lost */
+};
+
+extern const struct tm_field tm_job_fleet_fields[];
+struct tm_job_fleet tm_job_fleet_unsaid(void);
+
+/* The pools of a fleet; count 0: it has none. */
+const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count);
+/* How many instances its pools have of a market and a role. */
+int64_t tm_job_fleet_count(const struct tm_job_fleet *fleet, enum tm_pool_market market, enum tm_pool_role role);
+/* How many spot instances there can be at a time: those of its pools, else the limit. */
+int64_t tm_job_fleet_spot_max(const struct tm_job_fleet *fleet);
+/* Does the file say anything of preemptions? */
+bool tm_job_losses_said(const struct tm_job_losses *losses);
+/* Are preemptions drawn from what is known of them, for want of a trace (NULL or "")? */
+bool tm_job_fleet_is_drawn(const struct tm_job_fleet *fleet);
+
+/* Fills in the older keys from the pools; what is said and differs is -TM_EINPUT. Nothing to do without pools.
+ * `place` names the fleet in messages ("job.yaml:3"). */
+int tm_job_fleet_settle(struct tm_job_fleet *fleet, const char *place, struct tm_error *e);
+
+/* Can the local cloud be this fleet? -TM_EINPUT says what it has not got. It emulates one type that trains, spot and
+ * on demand, and on-demand instances that either all train or all keep copies. */
+int tm_job_fleet_check_local(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e);
+
+#endif
