@@ -1,0 +1,279 @@
+#include "job/launch.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "job/launch_internal.h"
+#include "job/run_costs.h"
+#include "job/run_report_file.h"
+#include "job/run_result.h"
+#include "run/run_tap.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { SAVE_LIMIT_MS = 60000, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
+
+/* ---- the cloud ---- */
+
+/* A run that goes on goes on where its cloud stood; behind the trace's end what there was stays. */
+static int make_trace(struct tm_launch *launch, struct tm_error *e)
+{
+    struct tm_trace *trace = &launch->trace;
+    int rc = tm_trace_copy(&launch->request.plan->trace, trace, e);
+    if (rc != 0 || launch->account.time_ms == 0) return rc;
+    int64_t from_ms = launch->account.time_ms < trace->end_ms ? launch->account.time_ms : trace->end_ms - 1;
+    return tm_trace_cut(trace, from_ms, trace->end_ms, trace, e);
+}
+
+static int open_cloud(struct tm_launch *launch, struct tm_error *e)
+{
+    const struct tm_run_settings *settings = launch->request.settings;
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    const char **command = launch->command;
+    command[0] = launch->request.program;
+    command[1] = "agent";
+    command[2] = "--state";
+    command[3] = launch->request.dir;
+    launch->marks[0] = launch->owner.mark;
+    tm_state_path(launch->request.dir, TM_STATE_CLOUD, launch->cloud_dir);
+    tm_state_path(launch->request.dir, TM_STATE_LOGS, launch->log_dir);
+    int rc = make_trace(launch, e);
+    if (rc != 0) return rc;
+    struct tm_local_options options = {.trace = &launch->trace,
+                                       .command = command,
+                                       .variables = launch->marks,
+                                       .state_dir = launch->cloud_dir,
+                                       .log_dir = launch->log_dir,
+                                       .speed = fleet->speed,
+                                       .notice_ms = fleet->notice_ms,
+                                       .notice_wall_ms = fleet->notice_wall_ms,
+                                       .hint_ms = fleet->hint_ms,
+                                       .spot_start_ms = fleet->spot_start_ms,
+                                       .on_demand_start_ms = fleet->on_demand_start_ms,
+                                       .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
+                                       .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
+                                       .limit = (int)fleet->limit,
+                                       .id_first = launch->account.instance + 1,
+                                       .seed = (uint64_t)fleet->seed,
+                                       .no_losses = settings->no_losses,
+                                       .netns = settings->netns,
+                                       .link_bits_per_s = settings->link_bit_s,
+                                       .prepare = settings->netns ? tm_run_tls_issue : NULL,
+                                       .context = &launch->tls};
+    rc = tm_local_cloud_create(launch->env, &options, &launch->cloud, e);
+    if (rc == 0 && tm_local_cloud_leftovers(launch->cloud) > 0)
+        tm_log(TM_LOG_WARN, "an earlier run left %d processes and namespaces of instances, which are removed",
+               tm_local_cloud_leftovers(launch->cloud));
+    return rc;
+}
+
+/* ---- starting ---- */
+
+/* What the coordinator, a process of its own, hears: where to listen, and how all this was called, for the record. */
+static int tell_coordinator(struct tm_launch *launch, struct tm_error *e)
+{
+    char host[TM_ADDRESS_MAX];
+    tm_local_cloud_host(launch->cloud, host);
+    if (setenv("TIDEMILL_COORDINATOR_HOST", host, 1) != 0) return tm_error_nomem(e);
+    if (launch->request.call != NULL && setenv("TIDEMILL_RUN_COMMAND", launch->request.call, 1) != 0)
+        return tm_error_nomem(e);
+    return 0;
+}
+
+static int start(struct tm_launch *launch, struct tm_error *e)
+{
+    const struct tm_run_settings *settings = launch->request.settings;
+    tm_state_tls_path(launch->request.dir, TM_STATE_TLS_CLOUD, launch->tls_dir);
+    int rc = open_cloud(launch, e);
+    if (rc == 0) rc = tell_coordinator(launch, e);
+    if (rc != 0) return rc;
+    launch->stop_at_ms = launch->request.until_end ? launch->trace.end_ms : INT64_MAX;
+    launch->chaos = (struct tm_chaos_options){.faults_max = (uint64_t)launch->request.faults_max,
+                                              .chaos = {.seed = (uint64_t)settings->chaos,
+                                                        .mean_ms = settings->chaos_mean_ms,
+                                                        .begin_ms = CHAOS_BEGIN_MS,
+                                                        .lasting_ms = CHAOS_LASTING_MS},
+                                              .netns = settings->netns};
+    for (int kind = 0; kind < TM_FAULT_KINDS; kind++)
+        launch->chaos.chaos.weights[kind] = (uint32_t)(settings->chaos_kinds >> kind & 1);
+    struct tm_supervisor_options options = {.driver = {.cloud = launch->cloud,
+                                                       .dir = launch->request.dir,
+                                                       .token = launch->token,
+                                                       .tls_folder = settings->netns ? launch->tls_dir : NULL,
+                                                       .job = settings->job,
+                                                       .speed = settings->fleet.speed,
+                                                       .before = launch->account},
+                                            .program = launch->request.program,
+                                            .mark = launch->owner.mark,
+                                            .chaos = settings->chaos >= 0 ? &launch->chaos : NULL,
+                                            .resumed = launch->request.resumed,
+                                            .restart_all = settings->checkpoint_restart};
+    return tm_supervisor_create(launch->env, &options, &launch->supervisor, e);
+}
+
+int tm_launch_create(struct tm_env *env, const struct tm_launch_request *request, struct tm_launch **out,
+                     struct tm_error *e)
+{
+    struct tm_launch *launch = tm_calloc(1, sizeof *launch);
+    *out = launch;
+    if (launch == NULL) return tm_error_nomem(e);
+    launch->env = env;
+    launch->request = *request;
+    tm_trace_init(&launch->trace);
+    int rc = tm_launch__prepare(launch, e);
+    return rc == 0 ? start(launch, e) : rc;
+}
+
+void tm_launch_destroy(struct tm_launch *launch)
+{
+    if (launch == NULL) return;
+    assert(launch->supervisor == NULL && launch->cloud == NULL); /* closed */
+    const char *dir = launch->request.dir;
+    tm_run_tls_deinit(&launch->tls);
+    if (launch->owned && launch->request.settings->netns) tm_run_tls_remove(dir);
+    if (launch->owned) tm_state_disown(launch->env, dir, &launch->owner);
+    tm_trace_deinit(&launch->trace);
+    tm_free(launch);
+}
+
+/* ---- running ---- */
+
+/* A script of the user's may have a model to save once the job is finished: its instance ends when it has. */
+static int begin_saving(struct tm_launch *launch, struct tm_error *e)
+{
+    int rc = 0;
+    launch->saving = launch->request.settings->engine == TM_RUN_COMMAND;
+    launch->ended = !launch->saving;
+    launch->save_until_ns = launch->env->monotonic_ns(launch->env) + SAVE_LIMIT_MS * (int64_t)1000000;
+    for (int kind = 0; rc == 0 && launch->saving && kind < TM_INSTANCE_KINDS; kind++)
+        rc = launch->cloud->want(launch->cloud, (enum tm_instance_kind)kind, 0, e);
+    if (rc != -(int)TM_ENONE) return rc;
+    launch->ended = true;
+    return 0;
+}
+
+static int let_save(struct tm_launch *launch, int64_t timeout_ms, struct tm_error *e)
+{
+    struct tm_cloud *cloud = launch->cloud;
+    struct tm_cloud_event event;
+    size_t count = 0;
+    size_t here = 0;
+    const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
+    for (size_t i = 0; i < count; i++)
+        here += tm_instance_is_here(&all[i]);
+    launch->ended = here == 0 || launch->env->monotonic_ns(launch->env) >= launch->save_until_ns;
+    if (launch->ended) return 0;
+    int rc = cloud->next(cloud, timeout_ms, &event, e);
+    if (rc == -(int)TM_ENONE) launch->ended = true;
+    return rc == -(int)TM_ETIMEOUT || rc == -(int)TM_ENONE ? 0 : rc;
+}
+
+int tm_launch_step(struct tm_launch *launch, int64_t timeout_ms, struct tm_error *e)
+{
+    if (launch->saving) return let_save(launch, timeout_ms, e);
+    int rc = tm_supervisor_step(launch->supervisor, timeout_ms, e);
+    if (rc == 0 && launch->cloud->now_ms(launch->cloud) >= launch->stop_at_ms) {
+        tm_supervisor_stop(launch->supervisor);
+        launch->stop_at_ms = INT64_MAX;
+    }
+    return rc == 0 && tm_supervisor_ended(launch->supervisor) ? begin_saving(launch, e) : rc;
+}
+
+bool tm_launch_ended(const struct tm_launch *launch)
+{
+    return launch->ended;
+}
+
+void tm_launch_stop(struct tm_launch *launch)
+{
+    if (launch->saving)
+        launch->ended = true;
+    else
+        tm_supervisor_stop(launch->supervisor);
+}
+
+int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e)
+{
+    struct tm_error ending;
+    if (launch == NULL) return rc;
+    int closed = launch->supervisor != NULL ? tm_supervisor_close(launch->supervisor, &ending) : 0;
+    tm_supervisor_destroy(launch->supervisor);
+    launch->supervisor = NULL;
+    if (launch->cloud != NULL) {
+        int destroyed = launch->cloud->destroy(launch->cloud, closed == 0 ? &ending : NULL);
+        if (closed == 0) closed = destroyed;
+    }
+    launch->cloud = NULL;
+    if (rc != 0 || closed == 0) return rc;
+    if (e != NULL) *e = ending;
+    return closed;
+}
+
+/* ---- what is left ---- */
+
+int tm_launch_status(struct tm_launch *launch, struct tm_run_status *out, struct tm_error *e)
+{
+    char record[TM_STATE_PATH_MAX];
+    struct tm_run_watch *watch = tm_run_watch_create();
+    if (watch == NULL) return tm_error_nomem(e);
+    tm_state_path(launch->request.dir, TM_STATE_RECORD, record);
+    int rc = tm_run_record_watch(record, watch, e);
+    if (rc == 0) tm_run_watch_give(watch, out);
+    tm_run_watch_destroy(watch);
+    return rc;
+}
+
+/* The weights as a checkpoint, and the hash that `tidemill train` gives them. */
+static int keep_weights(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
+{
+    const struct tm_launch_request *request = &launch->request;
+    if (request->settings->engine == TM_RUN_PACED)
+        return tm_run_result_paced(launch->env, request->dir, status->committed, &request->plan->work,
+                                   status->weights_hash, e);
+    int rc = tm_run_result_gpt(launch->env, request->dir, request->settings->folder, status->committed, request->arena,
+                               status->weights_hash, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
+}
+
+/* Of a job that was stopped there are weights if its last step is in files: not where it was cut short. */
+static bool has_weights(const struct tm_launch *launch, const struct tm_run_status *status)
+{
+    int engine = launch->request.settings->engine;
+    if (engine == TM_RUN_COMMAND) return false;
+    if (status->state == TM_JOB_FINISHED) return true;
+    bool paced = engine == TM_RUN_PACED; /* whose states prove every step */
+    return status->state == TM_JOB_STOPPED &&
+           (paced || (status->committed > 0 && status->durable == status->committed));
+}
+
+/* For the next plan, and for simulations. A run in which nothing happened has nothing to tell. */
+static void keep_costs(struct tm_launch *launch)
+{
+    const struct tm_launch_request *request = &launch->request;
+    struct tm_error e;
+    int rc = tm_run_costs_save(launch->env, request->dir, request->settings, &request->plan->work, &e);
+    if (rc != 0 && rc != -(int)TM_ENONE) tm_log(TM_LOG_WARN, "costs as measured are not kept: %s", e.text);
+}
+
+static int keep_summary(struct tm_launch *launch, const struct tm_run_status *status, struct tm_error *e)
+{
+    struct tm_text text;
+    struct tm_jsonout json;
+    if (status->state != TM_JOB_FINISHED && status->state != TM_JOB_FAILED) return 0;
+    tm_text_init(&text, 1 << 20);
+    tm_jsonout_init(&json, &text);
+    tm_run_summary_write(status, &json);
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) rc = tm_state_write(launch->env, launch->request.dir, TM_STATE_SUMMARY, tm_text_string(&text), e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
+{
+    int rc = has_weights(launch, status) ? keep_weights(launch, status, e) : 0;
+    keep_costs(launch);
+    if (rc == 0) rc = keep_summary(launch, status, e);
+    if (rc == 0) rc = tm_run_report_write(launch->env, launch->request.dir, NULL, e); /* the summary has the hash */
+    return rc;
+}

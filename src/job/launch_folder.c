@@ -1,0 +1,162 @@
+/* The state folder of a run: what is in it, and what goes into it before anything is rented. */
+#include "base/log.h"
+#include "job/launch_internal.h"
+#include "job/run_report_file.h"
+#include "run/run_tap.h"
+#include "store/copy_file.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+
+bool tm_launch__is_there(struct tm_env *env, const char *dir, enum tm_state_file file)
+{
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(dir, file, path);
+    return env->file_exists(env, path);
+}
+
+/* ---- what is there ---- */
+
+bool tm_launch_has_work(struct tm_env *env, const char *dir)
+{
+    char path[TM_STATE_PATH_MAX];
+    uint64_t set = 0;
+    tm_state_path(dir, TM_STATE_COPIES, path);
+    return tm_launch__is_there(env, dir, TM_STATE_RECORD) || tm_copy_newest_set(env, path, &set, NULL) == 0;
+}
+
+/* How the run that is there ended; TM_JOB_TRAINING: it did not, or nobody knows. */
+static enum tm_job_state state_there(struct tm_env *env, const char *dir)
+{
+    char record[TM_STATE_PATH_MAX];
+    enum tm_job_state state = TM_JOB_TRAINING;
+    struct tm_run_watch *watch = tm_launch__is_there(env, dir, TM_STATE_SUMMARY) ? tm_run_watch_create() : NULL;
+    tm_state_path(dir, TM_STATE_RECORD, record);
+    if (watch != NULL && tm_run_record_watch(record, watch, NULL) == 0) state = tm_run_watch_status(watch)->state;
+    tm_run_watch_destroy(watch);
+    return state;
+}
+
+int tm_launch_may_clear(struct tm_env *env, const char *dir, struct tm_error *e)
+{
+    char copies[TM_STATE_PATH_MAX];
+    uint64_t set = 0;
+    if (!tm_launch_has_work(env, dir)) return 0;
+    tm_state_path(dir, TM_STATE_COPIES, copies);
+    bool durable = tm_copy_newest_set(env, copies, &set, NULL) != -(int)TM_ENOTFOUND;
+    enum tm_job_state state = state_there(env, dir);
+    bool ended = state == TM_JOB_FINISHED || state == TM_JOB_FAILED;
+    if (ended && !durable) return 0;
+    if (state == TM_JOB_FINISHED)
+        return tm_error_set(e, TM_EEXISTS,
+                            "%s: a finished run is there, with its weights; --again removes it, another --state leaves "
+                            "it alone",
+                            dir);
+    return tm_error_set(e, TM_EEXISTS,
+                        "%s: %s run is there; --resume goes on with it, --again removes it, another --state leaves it "
+                        "alone",
+                        dir, state == TM_JOB_FAILED ? "a failed" : "an unfinished");
+}
+
+/* ---- what goes into it ---- */
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+/* What an earlier run left; nothing else that lies there. */
+static void clear_folder(const char *dir)
+{
+    static const char *const also[] = {"record-wal", "record-shm"};
+    char path[TM_STATE_PATH_MAX + 32];
+    for (int file = 0; file < TM_STATE_FILE_COUNT; file++) {
+        if (file == TM_STATE_OWNER || file == TM_STATE_LOCK || file == TM_STATE_COST)
+            continue; /* what was measured is of use to the next */
+        tm_state_path(dir, (enum tm_state_file)file, path);
+        (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", dir, also[i]);
+        (void)remove(path);
+    }
+}
+
+static int copy_job(const struct tm_launch *launch, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_JOB_BYTES_MAX);
+    int rc = launch->env->file_read(launch->env, launch->request.path, &text, e);
+    if (rc == 0) rc = tm_state_write(launch->env, launch->request.dir, TM_STATE_JOB, tm_text_string(&text), e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static int write_settings(const struct tm_launch *launch, struct tm_error *e)
+{
+    struct tm_text text;
+    tm_text_init(&text, 1 << 20);
+    tm_run_settings_print(launch->request.settings, &text);
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) rc = tm_state_write(launch->env, launch->request.dir, TM_STATE_RUN, tm_text_string(&text), e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static int take_name(void *context, const char *name, struct tm_error *e)
+{
+    (void)context;
+    (void)name;
+    (void)e;
+    return 0;
+}
+
+/* Before anything is rented: what cannot be written, listed and read back now would never be durable. */
+static int check_copies(const struct tm_launch *launch, struct tm_error *e)
+{
+    struct tm_env *env = launch->env;
+    char folder[TM_STATE_PATH_MAX];
+    char path[TM_STATE_PATH_MAX + 16];
+    static const char word[] = "written\n";
+    struct tm_text back;
+    tm_state_path(launch->request.dir, TM_STATE_COPIES, folder);
+    (void)snprintf(path, sizeof path, "%s/check", folder);
+    tm_text_init(&back, sizeof word);
+    int rc = env->file_write_private(env, path, word, sizeof word - 1, e);
+    if (rc == 0) rc = env->file_read(env, path, &back, e);
+    if (rc == 0 && strcmp(tm_text_string(&back), word) != 0)
+        rc = tm_error_set(e, TM_EIO, "%s: what was written is not what is read", path);
+    if (rc == 0) rc = env->folder_each(env, folder, take_name, NULL, e);
+    if (rc == 0) rc = env->file_remove(env, path, e);
+    tm_text_deinit(&back);
+    if (rc != 0)
+        return tm_error_wrap(e, rc, "the folder for copies cannot be used; mend that, or give another --state");
+    return 0;
+}
+
+int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e)
+{
+    struct tm_env *env = launch->env;
+    const struct tm_launch_request *request = &launch->request;
+    int leftovers = 0;
+    int rc = tm_state_own(env, request->dir, &launch->owner, &leftovers, e);
+    if (rc != 0) return rc;
+    launch->owned = true;
+    if (leftovers > 0) tm_log(TM_LOG_WARN, "%d processes of an earlier run were left, and are ended", leftovers);
+    if (!request->resumed) clear_folder(request->dir);
+    if (!tm_launch__is_there(env, request->dir, TM_STATE_JOB)) rc = copy_job(launch, e);
+    if (rc == 0) rc = tm_state_token(env, request->dir, launch->token, e);
+    if (rc == 0) rc = tm_token_job(launch->token, &request->settings->job, e);
+    if (rc == 0) rc = write_settings(launch, e);
+    if (rc == 0) rc = check_copies(launch, e);
+    if (rc == 0 && request->settings->netns) /* new each time: all who use them are started anew */
+        rc = tm_run_tls_make(env, request->dir, &launch->tls, e);
+    if (rc == 0 && !request->resumed && !request->plan->speed_unknown)
+        rc = tm_run_predictions_save(env, request->dir, request->plan, e);
+    if (rc == 0) rc = tm_cloud_account_read(env, request->dir, &launch->account, e);
+    return rc;
+}

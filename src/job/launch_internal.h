@@ -1,0 +1,37 @@
+#ifndef TM_JOB_LAUNCH_INTERNAL_H
+#define TM_JOB_LAUNCH_INTERNAL_H
+
+#include "cloud/local_cloud.h"
+#include "job/launch.h"
+#include "job/run_tls.h"
+#include "run/supervisor.h"
+
+struct tm_launch {
+    struct tm_env *env;
+    struct tm_launch_request request;
+    struct tm_state_owner owner;
+    bool owned;
+    struct tm_run_tls tls;
+    char token[TM_STATE_TOKEN_MAX];
+    struct tm_trace trace; /* what the cloud replays */
+    struct tm_cloud_account account;
+    struct tm_cloud *cloud;
+    struct tm_supervisor *supervisor;
+    struct tm_chaos_options chaos;
+    int64_t stop_at_ms; /* of the cloud's time */
+    bool saving;        /* the job is over, and a script may have a model to save */
+    int64_t save_until_ns;
+    bool ended;
+    /* texts that cloud and supervisor borrow */
+    const char *command[5];
+    const char *marks[2];
+    char cloud_dir[TM_STATE_PATH_MAX];
+    char log_dir[TM_STATE_PATH_MAX];
+    char tls_dir[TM_STATE_PATH_MAX];
+};
+
+bool tm_launch__is_there(struct tm_env *env, const char *dir, enum tm_state_file file);
+/* Takes the folder and puts down what all processes of the run read. */
+int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e);
+
+#endif
