@@ -13,7 +13,7 @@ struct making {
     struct tm_random random;
 };
 
-void tm_local_slots_init(struct tm_local_slots *slots)
+static void slots_init(struct tm_local_slots *slots)
 {
     *slots = (struct tm_local_slots){0};
 }
@@ -21,7 +21,7 @@ void tm_local_slots_init(struct tm_local_slots *slots)
 void tm_local_slots_deinit(struct tm_local_slots *slots)
 {
     tm_free(slots->list);
-    tm_local_slots_init(slots);
+    slots_init(slots);
 }
 
 static void take_one(struct making *making, int64_t time_ms)

@@ -155,21 +155,6 @@ int64_t tm_notice_reader_wait_ms(const struct tm_notice_reader *reader)
     return left_ms > 0 ? left_ms : 0;
 }
 
-int tm_notice_reader_wait(struct tm_notice_reader *reader, int64_t timeout_ms, struct tm_notice *out,
-                          struct tm_error *e)
-{
-    int64_t end_ms = monotonic_ms(reader) + timeout_ms;
-    for (;;) {
-        if (tm_notice_reader_step(reader, out, e) == 0) return 0;
-        int64_t left_ms = end_ms - monotonic_ms(reader);
-        int64_t wait_ms = tm_notice_reader_wait_ms(reader);
-        bool ready = false;
-        if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "no news");
-        (void)reader->env->net_wait(reader->env, &reader->call.handle, reader->call.handle >= 0 ? 1 : 0,
-                                    wait_ms < left_ms ? wait_ms : left_ms, &ready, NULL);
-    }
-}
-
 struct tm_notice_health tm_notice_reader_health(const struct tm_notice_reader *reader)
 {
     struct tm_notice_health health = reader->health;

@@ -46,9 +46,6 @@ int tm_notice_reader_step(struct tm_notice_reader *reader, struct tm_notice *out
 /* What to wait for before the next step: a handle (-1: none) and a wait. */
 int tm_notice_reader_handle(const struct tm_notice_reader *reader);
 int64_t tm_notice_reader_wait_ms(const struct tm_notice_reader *reader);
-/* The same, waiting: -TM_ETIMEOUT where nothing changed in time. */
-int tm_notice_reader_wait(struct tm_notice_reader *reader, int64_t timeout_ms, struct tm_notice *out,
-                          struct tm_error *e);
 
 struct tm_notice_health {
     uint64_t answers; /* that were understood */

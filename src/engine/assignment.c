@@ -94,7 +94,7 @@ int tm_assignment_make(const struct tm_network *network, int pipelines, int stag
     return 0;
 }
 
-bool tm_assignment_place(const struct tm_assignment *assignment, int rank, int *out_pipeline, int *out_stage)
+bool tm_assignment__place(const struct tm_assignment *assignment, int rank, int *out_pipeline, int *out_stage)
 {
     for (int i = 0; i < assignment->pipelines * assignment->stages; i++) {
         if (assignment->ranks[i] != rank) continue;
@@ -109,7 +109,7 @@ bool tm_assignment_holds(const struct tm_assignment *assignment, int rank, int l
 {
     int pipeline = 0;
     int stage = 0;
-    if (!tm_assignment_place(assignment, rank, &pipeline, &stage)) return false;
+    if (!tm_assignment__place(assignment, rank, &pipeline, &stage)) return false;
     return layer >= assignment->first_layer[stage] && layer < assignment->first_layer[stage + 1];
 }
 
@@ -119,7 +119,7 @@ static void join(struct tm_group *group, int member, int rank)
     group->ranks[group->count++] = member;
 }
 
-struct tm_group tm_assignment_stage_group(const struct tm_assignment *assignment, int stage, int rank)
+struct tm_group tm_assignment__stage_group(const struct tm_assignment *assignment, int stage, int rank)
 {
     struct tm_group group = {0};
     for (int p = 0; p < assignment->pipelines; p++)
@@ -127,7 +127,7 @@ struct tm_group tm_assignment_stage_group(const struct tm_assignment *assignment
     return group;
 }
 
-struct tm_group tm_assignment_tied_group(const struct tm_assignment *assignment, int rank)
+struct tm_group tm_assignment__tied_group(const struct tm_assignment *assignment, int rank)
 {
     struct tm_group group = {0};
     for (int p = 0; p < assignment->pipelines; p++) {
@@ -138,8 +138,8 @@ struct tm_group tm_assignment_tied_group(const struct tm_assignment *assignment,
     return group;
 }
 
-size_t tm_assignment_moves(const struct tm_assignment *from, const struct tm_assignment *to, int workers,
-                           struct tm_layer_move *out, size_t max)
+size_t tm_assignment__moves(const struct tm_assignment *from, const struct tm_assignment *to, int workers,
+                            struct tm_layer_move *out, size_t max)
 {
     size_t count = 0;
     int layers = from->first_layer[from->stages];
@@ -162,19 +162,19 @@ size_t tm_assignment_moves(const struct tm_assignment *from, const struct tm_ass
     return count;
 }
 
-struct tm_stage_turn tm_stage_turn(int stages, int stage, int64_t count, int64_t turn)
+struct tm_stage__turn tm_stage__turn(int stages, int stage, int64_t count, int64_t turn)
 {
     int64_t warm = stages - 1 - stage < count ? stages - 1 - stage : count;
-    if (turn < warm) return (struct tm_stage_turn){.micro = turn};
+    if (turn < warm) return (struct tm_stage__turn){.micro = turn};
     int64_t steady = turn - warm;
     int64_t pairs = count - warm;
     if (steady < 2 * pairs)
-        return (struct tm_stage_turn){.backward = steady % 2 == 1,
-                                      .micro = steady % 2 == 1 ? steady / 2 : warm + steady / 2};
-    return (struct tm_stage_turn){.backward = true, .micro = pairs + steady - 2 * pairs};
+        return (struct tm_stage__turn){.backward = steady % 2 == 1,
+                                       .micro = steady % 2 == 1 ? steady / 2 : warm + steady / 2};
+    return (struct tm_stage__turn){.backward = true, .micro = pairs + steady - 2 * pairs};
 }
 
-int64_t tm_stage_in_flight(int stages, int stage, int64_t count)
+int64_t tm_stage_in__flight(int stages, int stage, int64_t count)
 {
     return stages - stage < count ? stages - stage : count;
 }

@@ -26,13 +26,13 @@ int tm_assignment_make(const struct tm_network *network, int pipelines, int stag
                        struct tm_assignment *out, struct tm_error *e);
 
 /* Pipeline and stage of a rank; false: a spare. */
-bool tm_assignment_place(const struct tm_assignment *assignment, int rank, int *out_pipeline, int *out_stage);
+bool tm_assignment__place(const struct tm_assignment *assignment, int rank, int *out_pipeline, int *out_stage);
 bool tm_assignment_holds(const struct tm_assignment *assignment, int rank, int layer);
 
 /* Those who hold the same layers as stage `stage`, and those who hold a copy of the tied weight. `rank` is one of them.
  */
-struct tm_group tm_assignment_stage_group(const struct tm_assignment *assignment, int stage, int rank);
-struct tm_group tm_assignment_tied_group(const struct tm_assignment *assignment, int rank);
+struct tm_group tm_assignment__stage_group(const struct tm_assignment *assignment, int stage, int rank);
+struct tm_group tm_assignment__tied_group(const struct tm_assignment *assignment, int rank);
 
 /* Layers that must move when `from` becomes `to`: each to a worker that lacks it, from one that has it, turn by turn.
  */
@@ -42,18 +42,18 @@ struct tm_layer_move {
     int to;
 };
 /* At most `max` moves are written; returns how many there are. */
-size_t tm_assignment_moves(const struct tm_assignment *from, const struct tm_assignment *to, int workers,
-                           struct tm_layer_move *out, size_t max);
+size_t tm_assignment__moves(const struct tm_assignment *from, const struct tm_assignment *to, int workers,
+                            struct tm_layer_move *out, size_t max);
 
 /* ---- 1F1B: what a stage does in turn ---- */
 
-struct tm_stage_turn {
+struct tm_stage__turn {
     bool backward;
     int64_t micro; /* 0 .. count - 1 within the pipeline */
 };
 /* Turn number `turn` of 2 x count. */
-struct tm_stage_turn tm_stage_turn(int stages, int stage, int64_t count, int64_t turn);
+struct tm_stage__turn tm_stage__turn(int stages, int stage, int64_t count, int64_t turn);
 /* Micro-batches whose activations are kept at one time, at most. */
-int64_t tm_stage_in_flight(int stages, int stage, int64_t count);
+int64_t tm_stage_in__flight(int stages, int stage, int64_t count);
 
 #endif

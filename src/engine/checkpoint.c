@@ -49,12 +49,12 @@ static int write_weights(const struct tm_checkpoint_place *place, const struct t
     char path[4096];
     size_t count = 0;
     for (size_t t = first_tensor(state); t < state->spec.tensor_count; t++) {
-        const char *name = tm_network_tensor_name(&info->network, state->layer, t, names[count]);
+        const char *name = tm_network__tensor_name(&info->network, state->layer, t, names[count]);
         tensors[count++] = describe(&state->spec.tensors[t], name, state->weights);
     }
     shard_name(file, "model", state->layer, tm_network_layers(&info->network));
     int rc = path_in(path, sizeof path, place, info->step, file, e);
-    return rc == 0 ? tm_safetensors_write(place->env, path, tensors, count, out, e) : rc;
+    return rc == 0 ? tm_safetensors__write(place->env, path, tensors, count, out, e) : rc;
 }
 
 static int write_moments(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
@@ -83,19 +83,19 @@ static int write_moments(const struct tm_checkpoint_place *place, const struct t
     count++;
     shard_name(file, "optimizer", state->layer, tm_network_layers(&info->network));
     int rc = path_in(path, sizeof path, place, info->step, file, e);
-    return rc == 0 ? tm_safetensors_write(place->env, path, tensors, count, out, e) : rc;
+    return rc == 0 ? tm_safetensors__write(place->env, path, tensors, count, out, e) : rc;
 }
 
 void tm_checkpoint__moment_name(const struct tm_network *network, int layer, size_t tensor, int moment,
                                 char out[TM_CHECKPOINT__NAME_MAX])
 {
     char name[TM_TENSOR_NAME_MAX];
-    (void)snprintf(out, TM_CHECKPOINT__NAME_MAX, "%s.moment%d", tm_network_tensor_name(network, layer, tensor, name),
+    (void)snprintf(out, TM_CHECKPOINT__NAME_MAX, "%s.moment%d", tm_network__tensor_name(network, layer, tensor, name),
                    moment);
 }
 
-int tm_checkpoint_write_layer(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
-                              struct tm_layer_state *state, struct tm_layer_files *out, struct tm_error *e)
+int tm_checkpoint__write_layer(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
+                               struct tm_layer_state *state, struct tm_layer_files *out, struct tm_error *e)
 {
     struct tm_layer_files files;
     int rc = write_weights(place, info, state, &files.model, e);
@@ -124,7 +124,7 @@ static void put_index(const struct tm_checkpoint_info *info, const struct tm_lay
     tm_jsonout_init(&json, out);
     tm_jsonout_object(&json, NULL);
     tm_jsonout_object(&json, "metadata");
-    tm_jsonout_integer(&json, "total_size", tm_network_parameters(network) * (optimizer ? 8 : 4));
+    tm_jsonout_integer(&json, "total_size", tm_network__parameters(network) * (optimizer ? 8 : 4));
     if (!optimizer) {
         tm_jsonout_object(&json, "tidemill");
         tm_jsonout_string(&json, "job", info->name);
@@ -152,7 +152,7 @@ static void put_index(const struct tm_checkpoint_info *info, const struct tm_lay
                 tm_checkpoint__moment_name(network, l, t, moment, name);
                 tm_jsonout_string(&json, name, file);
             }
-            if (!optimizer) tm_jsonout_string(&json, tm_network_tensor_name(network, l, t, name), file);
+            if (!optimizer) tm_jsonout_string(&json, tm_network__tensor_name(network, l, t, name), file);
         }
         char scales[32];
         (void)snprintf(scales, sizeof scales, "scales.%d", l);
@@ -255,8 +255,8 @@ static int update_latest(const struct tm_checkpoint_place *place, const struct t
     return rc;
 }
 
-int tm_checkpoint_finish(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
-                         const struct tm_layer_files *files, struct tm_error *e)
+int tm_checkpoint__finish(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
+                          const struct tm_layer_files *files, struct tm_error *e)
 {
     struct tm_text config;
     struct tm_text model;

@@ -38,11 +38,11 @@ struct tm_layer_files {
 };
 
 /* The two files of one layer; any worker may write its own. */
-int tm_checkpoint_write_layer(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
-                              struct tm_layer_state *state, struct tm_layer_files *out, struct tm_error *e);
+int tm_checkpoint__write_layer(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
+                               struct tm_layer_state *state, struct tm_layer_files *out, struct tm_error *e);
 /* When all layers' files are there: makes the checkpoint whole, then removes what is too old. */
-int tm_checkpoint_finish(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
-                         const struct tm_layer_files *files, struct tm_error *e);
+int tm_checkpoint__finish(const struct tm_checkpoint_place *place, const struct tm_checkpoint_info *info,
+                          const struct tm_layer_files *files, struct tm_error *e);
 
 /* ---- reading ---- */
 
@@ -65,6 +65,6 @@ int tm_checkpoint_open(struct tm_env *env, const char *path, struct tm_checkpoin
 void tm_checkpoint_close(struct tm_checkpoint *checkpoint);
 
 /* Fills a layer; moments are left at 0 where there is no optimizer state. Shapes, types and checksums are checked. */
-int tm_checkpoint_read_layer(const struct tm_checkpoint *checkpoint, struct tm_layer_state *state, struct tm_error *e);
+int tm_checkpoint__read_layer(const struct tm_checkpoint *checkpoint, struct tm_layer_state *state, struct tm_error *e);
 
 #endif

@@ -45,7 +45,7 @@ static int read_config(struct tm_checkpoint *c, struct tm_error *e)
         rc = tm_error_set(e, TM_EINPUT, "%s/config.json: vocab_size: only networks of bytes (256) are read, got %d",
                           c->dir, vocab);
     if (rc == 0) {
-        rc = tm_network_check(&c->network, e);
+        rc = tm_network__check(&c->network, e);
         if (rc != 0) rc = tm_error_wrap(e, rc, "%s/config.json", c->dir);
     }
     json_decref(root);
@@ -111,7 +111,7 @@ static int read_indexes(struct tm_checkpoint *c, struct tm_error *e)
     for (size_t l = 0; rc == 0 && l < layers; l++) {
         char name[TM_CHECKPOINT__NAME_MAX];
         size_t tensor = l == layers - 1 ? 1 : 0; /* the head's first is the tied one, in layer 0's shard */
-        (void)tm_network_tensor_name(&c->network, (int)l, tensor, name);
+        (void)tm_network__tensor_name(&c->network, (int)l, tensor, name);
         rc = find_shard(c, model, "model.safetensors.index.json", name, &c->model_shards[l], &c->model_hashes[l], e);
         if (rc != 0 || !c->has_optimizer) continue;
         tm_checkpoint__moment_name(&c->network, (int)l, tensor, 1, name);
@@ -168,7 +168,7 @@ void tm_checkpoint_close(struct tm_checkpoint *checkpoint)
 static int copy_tensor(const struct tm_safetensors *file, const char *path, const char *name,
                        const struct tm_tensor_spec *spec, float *arena, struct tm_error *e)
 {
-    const struct tm_named_tensor *tensor = tm_safetensors_find(file, name);
+    const struct tm_named_tensor *tensor = tm_safetensors__find(file, name);
     if (tensor == NULL) return tm_error_set(e, TM_EINPUT, "%s: has no tensor \"%s\"", path, name);
     bool same = tensor->dtype == TM_DTYPE_F32 && tensor->dims == spec->dims && tensor->shape[0] == spec->shape[0] &&
                 (spec->dims == 1 || tensor->shape[1] == spec->shape[1]);
@@ -182,11 +182,11 @@ static int copy_tensor(const struct tm_safetensors *file, const char *path, cons
 static int open_shard(const struct tm_checkpoint *c, const char *path, struct tm_hash want, struct tm_safetensors *out,
                       struct tm_error *e)
 {
-    int rc = tm_safetensors_open(c->env, path, out, e);
+    int rc = tm_safetensors__open(c->env, path, out, e);
     if (rc != 0) return rc;
     struct tm_hash unknown = {0};
     if (tm_hash_equal(want, unknown) || tm_hash_equal(want, out->hash)) return 0;
-    tm_safetensors_close(out);
+    tm_safetensors__close(out);
     return tm_error_set(
         e, TM_EINPUT,
         "%s: its checksum is not the one in the index: the file was altered; copy the checkpoint again, "
@@ -202,10 +202,10 @@ static int read_weights(const struct tm_checkpoint *c, const char *path, struct 
     if (rc != 0) return rc;
     for (size_t t = first; rc == 0 && t < end; t++) {
         char name[TM_TENSOR_NAME_MAX];
-        rc = copy_tensor(&file, path, tm_network_tensor_name(&c->network, state->layer, t, name),
+        rc = copy_tensor(&file, path, tm_network__tensor_name(&c->network, state->layer, t, name),
                          &state->spec.tensors[t], state->weights, e);
     }
-    tm_safetensors_close(&file);
+    tm_safetensors__close(&file);
     return rc;
 }
 
@@ -214,7 +214,7 @@ static int read_scales(const struct tm_safetensors *file, const char *path, stru
 {
     char name[TM_CHECKPOINT__NAME_MAX];
     (void)snprintf(name, sizeof name, "scales.%d", state->layer);
-    const struct tm_named_tensor *scales = tm_safetensors_find(file, name);
+    const struct tm_named_tensor *scales = tm_safetensors__find(file, name);
     if (scales == NULL || scales->dtype != TM_DTYPE_I32 ||
         scales->bytes != state->spec.tensor_count * sizeof *state->scales)
         return tm_error_set(e, TM_EINPUT, "%s: has no fitting tensor \"%s\"", path, name);
@@ -238,11 +238,11 @@ static int read_moments(const struct tm_checkpoint *c, const char *path, struct 
         }
     }
     if (rc == 0 && end == state->spec.tensor_count) rc = read_scales(&file, path, state, e);
-    tm_safetensors_close(&file);
+    tm_safetensors__close(&file);
     return rc;
 }
 
-int tm_checkpoint_read_layer(const struct tm_checkpoint *checkpoint, struct tm_layer_state *state, struct tm_error *e)
+int tm_checkpoint__read_layer(const struct tm_checkpoint *checkpoint, struct tm_layer_state *state, struct tm_error *e)
 {
     const struct tm_checkpoint *c = checkpoint;
     size_t count = state->spec.tensor_count;

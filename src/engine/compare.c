@@ -43,7 +43,7 @@ static void compare_tensor(struct comparison *c, size_t tensor, const char *suff
     c->first->a = (double)a[first];
     c->first->b = (double)b[first];
     (void)snprintf(c->first->tensor, sizeof c->first->tensor, "%s%s",
-                   tm_network_tensor_name(c->network, c->number, tensor, name), suffix);
+                   tm_network__tensor_name(c->network, c->number, tensor, name), suffix);
 }
 
 static void compare_layer(struct comparison *c, const struct tm_layer_state *a, const struct tm_layer_state *b,
@@ -82,13 +82,13 @@ int tm_checkpoint_compare(const struct tm_checkpoint *a, const struct tm_checkpo
         struct tm_layer_state right = {0};
         layers[l] = (struct tm_layer_difference){0};
         struct comparison c = {.network = &a->network, .layer = &layers[l], .first = &difference, .number = l};
-        rc = tm_layer_state_init(&left, &a->network, l, e);
-        if (rc == 0) rc = tm_layer_state_init(&right, &b->network, l, e);
-        if (rc == 0) rc = tm_checkpoint_read_layer(a, &left, e);
-        if (rc == 0) rc = tm_checkpoint_read_layer(b, &right, e);
+        rc = tm_layer_state__init(&left, &a->network, l, e);
+        if (rc == 0) rc = tm_layer_state__init(&right, &b->network, l, e);
+        if (rc == 0) rc = tm_checkpoint__read_layer(a, &left, e);
+        if (rc == 0) rc = tm_checkpoint__read_layer(b, &right, e);
         if (rc == 0) compare_layer(&c, &left, &right, a->has_optimizer && b->has_optimizer);
-        tm_layer_state_deinit(&left);
-        tm_layer_state_deinit(&right);
+        tm_layer_state__deinit(&left);
+        tm_layer_state__deinit(&right);
     }
     if (rc == 0) *out = difference;
     return rc;

@@ -23,7 +23,7 @@ int tm_corpus_open(struct tm_env *env, const char *name, struct tm_corpus *out, 
     return 0;
 }
 
-void tm_corpus_close(struct tm_corpus *corpus)
+void tm_corpus__close(struct tm_corpus *corpus)
 {
     if (corpus->mapped) corpus->env->file_unmap(corpus->env, corpus->bytes, corpus->length);
     *corpus = (struct tm_corpus){0};
@@ -44,7 +44,7 @@ int tm_corpus_windows(const struct tm_corpus *corpus, const char *name, int ctx,
     return 0;
 }
 
-void tm_corpus_window(const struct tm_corpus *corpus, int ctx, uint64_t window, uint8_t *tokens, uint8_t *targets)
+void tm_corpus__window(const struct tm_corpus *corpus, int ctx, uint64_t window, uint8_t *tokens, uint8_t *targets)
 {
     const uint8_t *at = corpus->bytes + window * (uint64_t)ctx;
     memcpy(tokens, at, (size_t)ctx);

@@ -69,7 +69,7 @@ static void on_cancelled(void *context)
 {
     struct elastic *w = context;
     if (w->engine->cancel != NULL) w->engine->cancel(w->engine->context);
-    tm_mesh_hub_cancel(w->hub);
+    tm_mesh_hub__cancel(w->hub);
 }
 
 static void on_waiting(void *context, uint64_t instance)
@@ -114,7 +114,7 @@ static int open_hub(struct elastic *w, const struct tidemill_options *library, s
                                           .tls = w->tls,
                                           .waiting = on_waiting,
                                           .context = w};
-    return tm_mesh_hub_create(w->env, &options, &w->hub, e);
+    return tm_mesh_hub__create(w->env, &options, &w->hub, e);
 }
 
 static int open_library(struct elastic *w, const struct tidemill_options *library, struct tm_error *e)
@@ -133,7 +133,7 @@ static int open_library(struct elastic *w, const struct tidemill_options *librar
         engine.advance_layer = advance_layer;
     }
     options.kernel_class = w->engine->kernel_class;
-    options.endpoint = tm_mesh_hub_address(w->hub);
+    options.endpoint = tm_mesh_hub__address(w->hub);
     w->t = tidemill_open(&options, &engine, error, sizeof error);
     return w->t != NULL ? 0 : tm_error_set(e, TM_EPEER, "%s", error);
 }
@@ -152,7 +152,7 @@ static int form_mesh(struct elastic *w, const struct tidemill_work *work, struct
             (struct tm_mesh_member){.instance = peer->instance, .endpoint = peer->endpoint};
     }
     int rank = (int)(work->pipeline * work->stages + work->stage);
-    int rc = tm_mesh_hub_form(w->hub, work->generation, rank, members, (int)count, &w->mesh, e);
+    int rc = tm_mesh_hub__form(w->hub, work->generation, rank, members, (int)count, &w->mesh, e);
     if (rc == 0) w->generation = work->generation;
     return rc;
 }
@@ -203,8 +203,8 @@ static int loop(struct elastic *w, struct tm_error *e)
     }
 }
 
-int tm_elastic_run(struct tm_env *env, const struct tidemill_options *library, const struct tm_elastic_engine *engine,
-                   struct tm_error *e)
+int tm_elastic__run(struct tm_env *env, const struct tidemill_options *library, const struct tm_elastic_engine *engine,
+                    struct tm_error *e)
 {
     struct tm_error own;
     struct elastic w = {.env = env, .engine = engine};
@@ -214,7 +214,7 @@ int tm_elastic_run(struct tm_env *env, const struct tidemill_options *library, c
     if (rc == 0) rc = open_library(&w, library, e);
     if (rc == 0) rc = loop(&w, e);
     tidemill_close(w.t);
-    tm_mesh_hub_destroy(w.hub);
+    tm_mesh_hub__destroy(w.hub);
     tm_tls_destroy(w.tls);
     tm_free(w.norms);
     return rc;

@@ -2,8 +2,8 @@
  * engine.
  *
  * libtidemill says what to do (compute a step, apply it) and moves layers; the hub (mesh_hub.h) connects the members of
- * the generation; the engine does the arithmetic. tm_elastic_run is that loop for any engine; tm_elastic_worker runs it
- * with the built-in GPT engine. Steps of libtidemill count from 1, those of the engine from 0.
+ * the generation; the engine does the arithmetic. tm_elastic__run is that loop for any engine; tm_elastic_worker runs
+ * it with the built-in GPT engine. Steps of libtidemill count from 1, those of the engine from 0.
  *
  * The weights at the end are in the newest copy set in files (elastic_result.h). */
 #ifndef TM_ENGINE_ELASTIC_H
@@ -43,8 +43,8 @@ struct tm_elastic_engine {
 
 /* 0: the job is finished; the memory of the layers is gone, the engine may still drop them. -TM_EPEER: refused, or the
  * job has failed. `library` is taken but for endpoint and kernel_class. */
-int tm_elastic_run(struct tm_env *env, const struct tidemill_options *library, const struct tm_elastic_engine *engine,
-                   struct tm_error *e);
+int tm_elastic__run(struct tm_env *env, const struct tidemill_options *library, const struct tm_elastic_engine *engine,
+                    struct tm_error *e);
 
 struct tm_elastic_options {
     const struct tm_train_job *job;

@@ -35,23 +35,23 @@ static uint64_t layer_bytes(void *context, uint32_t layer)
 {
     struct tm_layer_spec spec;
     tm_network_layer(&((struct gpt *)context)->options.network, (int)layer, &spec);
-    return tm_layer_state_size(&spec);
+    return tm_layer_state__size(&spec);
 }
 
 static int init_layer(void *context, uint32_t layer, void *out, uint64_t bytes)
 {
-    return tm_engine_initial_layer(&((struct gpt *)context)->options, (int)layer, out, bytes, NULL);
+    return tm_engine__initial_layer(&((struct gpt *)context)->options, (int)layer, out, bytes, NULL);
 }
 
 static int take_layer(void *context, uint32_t layer, void *memory, uint64_t bytes)
 {
     if (bytes != layer_bytes(context, layer)) return -(int)TM_EINTERNAL;
-    return tm_engine_take(((struct gpt *)context)->engine, (int)layer, memory, NULL);
+    return tm_engine__take(((struct gpt *)context)->engine, (int)layer, memory, NULL);
 }
 
 static void drop_layer(void *context, uint32_t layer)
 {
-    tm_engine_drop(((struct gpt *)context)->engine, (int)layer);
+    tm_engine__drop(((struct gpt *)context)->engine, (int)layer);
 }
 
 /* ---- steps ---- */
@@ -87,7 +87,7 @@ static int prepare(void *context, const struct tidemill_work *work, struct tm_me
     *out_count = 0;
     for (uint32_t l = work->first_layer; l < work->last_layer; l++) {
         norms[*out_count].layer = l;
-        norms[(*out_count)++].sum = tm_engine_layer_norm(gpt->engine, (int)l);
+        norms[(*out_count)++].sum = tm_engine__layer_norm(gpt->engine, (int)l);
     }
     return 0;
 }
@@ -95,10 +95,10 @@ static int prepare(void *context, const struct tidemill_work *work, struct tm_me
 static int apply(void *context, const struct tidemill_work *work, double *out_loss, struct tm_error *e)
 {
     struct gpt *gpt = context;
-    if (tm_engine_phase(gpt->engine) != TM_ENGINE_PREPARED)
+    if (tm_engine__phase(gpt->engine) != TM_ENGINE_PREPARED)
         return tm_error_set(e, TM_EINTERNAL, "step %llu is to be applied, but is not held",
                             (unsigned long long)work->step);
-    tm_engine_apply(gpt->engine, tm_optimizer_clip_factor(&gpt->options.optimizer, sqrt(work->norm)));
+    tm_engine_apply(gpt->engine, tm_optimizer__clip_factor(&gpt->options.optimizer, sqrt(work->norm)));
     *out_loss = gpt->result.loss;
     return 0;
 }
@@ -107,21 +107,21 @@ static int apply(void *context, const struct tidemill_work *work, double *out_lo
 
 static uint64_t gradient_bytes(void *context, uint32_t layer)
 {
-    return tm_engine_gradient_bytes(&((struct gpt *)context)->options, (int)layer);
+    return tm_engine__gradient_bytes(&((struct gpt *)context)->options, (int)layer);
 }
 
 static int read_gradient(void *context, uint32_t layer, void *out, uint64_t bytes)
 {
-    return tm_engine_read_gradient(((struct gpt *)context)->engine, (int)layer, out, bytes, NULL);
+    return tm_engine__read_gradient(((struct gpt *)context)->engine, (int)layer, out, bytes, NULL);
 }
 
 static int advance_layer(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
                          const void *gradient, uint64_t bytes)
 {
     const struct tm_engine_options *options = &((struct gpt *)context)->options;
-    return tm_engine_advance_layer(options, (int)layer, (int64_t)step - 1,
-                                   tm_optimizer_clip_factor(&options->optimizer, sqrt(norm)), state, state_bytes,
-                                   gradient, bytes, NULL);
+    return tm_engine__advance_layer(options, (int)layer, (int64_t)step - 1,
+                                    tm_optimizer__clip_factor(&options->optimizer, sqrt(norm)), state, state_bytes,
+                                    gradient, bytes, NULL);
 }
 
 /* ---- a worker ---- */
@@ -174,10 +174,10 @@ int tm_elastic_worker(struct tm_env *env, const struct tm_elastic_options *optio
                                            .gradient_bytes = gradient_bytes,
                                            .read_gradient = read_gradient,
                                            .advance_layer = advance_layer};
-        rc = tm_elastic_run(env, &library, &engine, e);
+        rc = tm_elastic__run(env, &library, &engine, e);
     }
     tm_text_deinit(&fingerprint);
     tm_engine_destroy(gpt.engine);
-    tm_corpus_close(&gpt.corpus);
+    tm_corpus__close(&gpt.corpus);
     return rc;
 }

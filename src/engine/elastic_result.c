@@ -24,7 +24,7 @@ static int read_layer(struct tm_env *env, const char *copies, uint64_t set, stru
     int rc = env->file_map(env, path, &file, &length, e);
     if (rc != 0) return rc;
     rc = tm_copy_file_decode(file, length, &name, &data, e);
-    void *to = tm_layer_state_bytes(state, &size);
+    void *to = tm_layer_state__bytes(state, &size);
     if (rc == 0 && (name.set != set || name.layer != (uint32_t)state->layer || name.size != size ||
                     (*step != 0 && name.step != *step)))
         rc = tm_error_set(e, TM_EINPUT,
@@ -49,15 +49,15 @@ static int collect(struct tm_env *env, const char *copies, const struct tm_train
     int rc = hashes == NULL || files == NULL ? tm_error_nomem(e) : tm_copy_newest_set(env, copies, &result.set, e);
     for (int l = 0; rc == 0 && l < layers; l++) {
         struct tm_layer_state state;
-        rc = tm_layer_state_init(&state, &job->network, l, e);
+        rc = tm_layer_state__init(&state, &job->network, l, e);
         if (rc != 0) break;
         rc = read_layer(env, copies, result.set, &state, &result.step, e);
-        hashes[l] = tm_layer_state_weights_hash(&state);
+        hashes[l] = tm_layer_state__weights_hash(&state);
         info->step = (int64_t)result.step;
-        if (rc == 0 && place != NULL) rc = tm_checkpoint_write_layer(place, info, &state, &files[l], e);
-        tm_layer_state_deinit(&state);
+        if (rc == 0 && place != NULL) rc = tm_checkpoint__write_layer(place, info, &state, &files[l], e);
+        tm_layer_state__deinit(&state);
     }
-    if (rc == 0 && place != NULL) rc = tm_checkpoint_finish(place, info, files, e);
+    if (rc == 0 && place != NULL) rc = tm_checkpoint__finish(place, info, files, e);
     if (rc == 0) {
         result.weights_hash = tm_hash_of(hashes, (size_t)layers * sizeof *hashes);
         *out = result;

@@ -60,7 +60,7 @@ void tm_engine_destroy(struct tm_engine *engine)
 {
     if (engine == NULL) return;
     for (int l = 0; engine->layers != NULL && l < engine->layer_count; l++)
-        tm_engine_drop(engine, l);
+        tm_engine__drop(engine, l);
     leave_place(engine);
     tm_free(engine->layers);
     tm_free(engine->losses);
@@ -68,7 +68,7 @@ void tm_engine_destroy(struct tm_engine *engine)
     tm_free(engine);
 }
 
-struct tm_layer_state *tm_engine_layer(struct tm_engine *engine, int layer)
+struct tm_layer_state *tm_engine__layer(struct tm_engine *engine, int layer)
 {
     return engine->layers[layer].held ? &engine->layers[layer].state : NULL;
 }
@@ -76,10 +76,10 @@ struct tm_layer_state *tm_engine_layer(struct tm_engine *engine, int layer)
 /* The state has its memory. */
 static int begin_to_hold(struct tm_engine *engine, struct tm_held_layer *held, struct tm_error *e)
 {
-    int rc = tm_gradients_init(&held->gradients, engine->options.kernels, &held->state, engine->options.determinism,
-                               NULL, e);
+    int rc = tm_gradients__init(&held->gradients, engine->options.kernels, &held->state, engine->options.determinism,
+                                NULL, e);
     held->held = rc == 0;
-    if (rc != 0) tm_layer_state_deinit(&held->state);
+    if (rc != 0) tm_layer_state__deinit(&held->state);
     return rc;
 }
 
@@ -87,56 +87,56 @@ int tm_engine_hold(struct tm_engine *engine, int layer, struct tm_error *e)
 {
     struct tm_held_layer *held = &engine->layers[layer];
     if (held->held) return 0;
-    int rc = tm_layer_state_init(&held->state, &engine->options.network, layer, e);
+    int rc = tm_layer_state__init(&held->state, &engine->options.network, layer, e);
     if (rc == 0) rc = begin_to_hold(engine, held, e);
     for (size_t t = 0; rc == 0 && t < held->state.spec.tensor_count; t++)
-        held->state.scales[t] = tm_fixed_start(tm_engine__addends(engine, layer, t));
+        held->state.scales[t] = tm_fixed__start(tm_engine__addends(engine, layer, t));
     return rc;
 }
 
-int tm_engine_take(struct tm_engine *engine, int layer, void *memory, struct tm_error *e)
+int tm_engine__take(struct tm_engine *engine, int layer, void *memory, struct tm_error *e)
 {
     struct tm_held_layer *held = &engine->layers[layer];
-    tm_layer_state_deinit(&held->state);
-    tm_layer_state_place(&held->state, &engine->options.network, layer, memory);
+    tm_layer_state__deinit(&held->state);
+    tm_layer_state__place(&held->state, &engine->options.network, layer, memory);
     return held->held ? 0 : begin_to_hold(engine, held, e);
 }
 
 void tm_engine_start_layer(struct tm_engine *engine, int layer)
 {
-    tm_layer_state_start(&engine->layers[layer].state, &engine->options.network, engine->options.seed);
+    tm_layer_state__start(&engine->layers[layer].state, &engine->options.network, engine->options.seed);
 }
 
-int tm_engine_initial_layer(const struct tm_engine_options *options, int layer, void *out, size_t bytes,
-                            struct tm_error *e)
+int tm_engine__initial_layer(const struct tm_engine_options *options, int layer, void *out, size_t bytes,
+                             struct tm_error *e)
 {
     struct tm_layer_state state;
     size_t length = 0;
-    int rc = tm_layer_state_init(&state, &options->network, layer, e);
+    int rc = tm_layer_state__init(&state, &options->network, layer, e);
     if (rc != 0) return rc;
-    tm_layer_state_start(&state, &options->network, options->seed);
+    tm_layer_state__start(&state, &options->network, options->seed);
     for (size_t t = 0; t < state.spec.tensor_count; t++)
-        state.scales[t] = tm_fixed_start(tm_engine__addends_of(options, layer, t));
-    const void *from = tm_layer_state_bytes(&state, &length);
+        state.scales[t] = tm_fixed__start(tm_engine__addends_of(options, layer, t));
+    const void *from = tm_layer_state__bytes(&state, &length);
     if (length == bytes)
         memcpy(out, from, bytes);
     else
         rc = tm_error_set(e, TM_EINTERNAL, "layer %d has %zu bytes, not %zu", layer, length, bytes);
-    tm_layer_state_deinit(&state);
+    tm_layer_state__deinit(&state);
     return rc;
 }
 
-double tm_engine_layer_norm(const struct tm_engine *engine, int layer)
+double tm_engine__layer_norm(const struct tm_engine *engine, int layer)
 {
     return engine->norms[layer];
 }
 
-void tm_engine_drop(struct tm_engine *engine, int layer)
+void tm_engine__drop(struct tm_engine *engine, int layer)
 {
     struct tm_held_layer *held = &engine->layers[layer];
     if (!held->held) return;
-    tm_gradients_deinit(&held->gradients);
-    tm_layer_state_deinit(&held->state);
+    tm_gradients__deinit(&held->gradients);
+    tm_layer_state__deinit(&held->state);
     held->held = false;
 }
 
@@ -166,7 +166,7 @@ static size_t slot_bytes(const struct tm_engine *engine)
 
 static size_t cache_bytes(const struct tm_engine *engine)
 {
-    return aligned(tm_block_cache_floats(&engine->options.network, engine->options.micro_batch)) * sizeof(float);
+    return aligned(tm_block_cache__floats(&engine->options.network, engine->options.micro_batch)) * sizeof(float);
 }
 
 static size_t activation_bytes(const struct tm_engine *engine, bool recompute)
@@ -198,7 +198,7 @@ static unsigned char *align_up(void *memory)
 static int take_scratch(struct tm_engine *engine, struct tm_error *e)
 {
     const struct tm_network *network = &engine->options.network;
-    size_t scratch = aligned(tm_pass_scratch_floats(network, engine->options.micro_batch));
+    size_t scratch = aligned(tm_pass__scratch_floats(network, engine->options.micro_batch));
     size_t single = largest_tensor(network);
     engine->scratch_bytes = (scratch + single + flow_floats(engine)) * sizeof(float) + ALIGN;
     engine->scratch_memory = tm_alloc(engine->scratch_bytes);
@@ -225,7 +225,7 @@ static void lay_slots(struct tm_engine *engine)
             slot->flows[b] = at;
         for (size_t b = 0; b < blocks; b++) {
             if (!engine->recompute) cache = at;
-            tm_block_cache_lay(&slot->caches[b], &engine->options.network, engine->options.micro_batch, cache);
+            tm_block_cache__lay(&slot->caches[b], &engine->options.network, engine->options.micro_batch, cache);
             slot->caches[b].input = slot->flows[b];
             if (!engine->recompute) at += cache_bytes(engine) / sizeof(float);
         }
@@ -258,7 +258,7 @@ static size_t state_bytes(const struct tm_engine *engine)
     for (int l = engine->first; l < engine->end; l++) {
         struct tm_layer_spec spec;
         tm_network_layer(&engine->options.network, l, &spec);
-        bytes += tm_layer_state_size(&spec);
+        bytes += tm_layer_state__size(&spec);
     }
     return bytes;
 }
@@ -294,7 +294,7 @@ int tm_engine_assign(struct tm_engine *engine, const struct tm_assignment *assig
     leave_place(engine);
     engine->assignment = *assignment;
     engine->rank = rank;
-    if (!tm_assignment_place(assignment, rank, &engine->pipeline, &engine->stage)) return 0;
+    if (!tm_assignment__place(assignment, rank, &engine->pipeline, &engine->stage)) return 0;
     int blocks = engine->options.network.blocks;
     engine->first = assignment->first_layer[engine->stage];
     engine->end = assignment->first_layer[engine->stage + 1];
@@ -303,7 +303,7 @@ int tm_engine_assign(struct tm_engine *engine, const struct tm_assignment *assig
     engine->block_count = end_block > engine->first_block ? end_block - engine->first_block : 0;
     engine->micro_first = assignment->first_micro[engine->pipeline];
     engine->micro_count = assignment->first_micro[engine->pipeline + 1] - engine->micro_first;
-    engine->slot_count = tm_stage_in_flight(assignment->stages, engine->stage, engine->micro_count);
+    engine->slot_count = tm_stage_in__flight(assignment->stages, engine->stage, engine->micro_count);
     int rc = take_scratch(engine, e);
     if (rc == 0) rc = choose_recompute(engine, e);
     if (rc == 0) rc = take_activations(engine, e);
@@ -315,9 +315,9 @@ int tm_engine_assign(struct tm_engine *engine, const struct tm_assignment *assig
     return 0;
 }
 
-struct tm_engine_memory tm_engine_memory(const struct tm_engine *engine)
+struct tm_engine__memory tm_engine__memory(const struct tm_engine *engine)
 {
-    struct tm_engine_memory memory = {.recompute = engine->recompute};
+    struct tm_engine__memory memory = {.recompute = engine->recompute};
     if (!engine->assigned) return memory;
     memory.state = state_bytes(engine);
     memory.gradients = gradient_bytes(engine);
@@ -326,7 +326,7 @@ struct tm_engine_memory tm_engine_memory(const struct tm_engine *engine)
     return memory;
 }
 
-enum tm_engine_phase tm_engine_phase(const struct tm_engine *engine)
+enum tm_engine__phase tm_engine__phase(const struct tm_engine *engine)
 {
     return engine->phase;
 }
@@ -338,14 +338,14 @@ static int move_layer(struct tm_engine *engine, struct tm_mesh *mesh, const stru
 {
     size_t length = 0;
     if (move->from == mesh->rank) {
-        const void *bytes = tm_layer_state_bytes(&engine->layers[move->layer].state, &length);
+        const void *bytes = tm_layer_state__bytes(&engine->layers[move->layer].state, &length);
         return mesh->send(mesh, move->to, tag, bytes, length, e);
     }
     int rc = tm_engine_hold(engine, move->layer, e);
     if (rc != 0) return rc;
-    void *bytes = tm_layer_state_bytes(&engine->layers[move->layer].state, &length);
-    rc = tm_mesh_receive_into(mesh, move->from, tag, bytes, length, e);
-    if (rc != 0) tm_engine_drop(engine, move->layer);
+    void *bytes = tm_layer_state__bytes(&engine->layers[move->layer].state, &length);
+    rc = tm_mesh__receive_into(mesh, move->from, tag, bytes, length, e);
+    if (rc != 0) tm_engine__drop(engine, move->layer);
     return rc;
 }
 
@@ -356,21 +356,21 @@ static int meet(struct tm_mesh *mesh, int64_t step, struct tm_error *e)
     float nothing = 0;
     for (int i = 0; i < mesh->size; i++)
         all.ranks[i] = i;
-    return tm_mesh_all_largest(mesh, &all, &nothing, 1, tm_message_tag(TM_MESSAGE_LAYER, step, 15, UINT32_MAX), e);
+    return tm_mesh__all_largest(mesh, &all, &nothing, 1, tm_message__tag(TM_MESSAGE_LAYER, step, 15, UINT32_MAX), e);
 }
 
-int tm_engine_migrate(struct tm_engine *engine, struct tm_mesh *mesh, const struct tm_assignment *from,
-                      const struct tm_assignment *to, int64_t step, int *out_layers_fetched, struct tm_error *e)
+int tm_engine__migrate(struct tm_engine *engine, struct tm_mesh *mesh, const struct tm_assignment *from,
+                       const struct tm_assignment *to, int64_t step, int *out_layers_fetched, struct tm_error *e)
 {
-    size_t count = tm_assignment_moves(from, to, mesh->size, NULL, 0);
+    size_t count = tm_assignment__moves(from, to, mesh->size, NULL, 0);
     struct tm_layer_move *moves = tm_alloc(count * sizeof *moves);
     if (moves == NULL) return tm_error_nomem(e);
-    (void)tm_assignment_moves(from, to, mesh->size, moves, count);
+    (void)tm_assignment__moves(from, to, mesh->size, moves, count);
     int rc = 0;
     int fetched = 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         if (moves[i].from != mesh->rank && moves[i].to != mesh->rank) continue;
-        uint64_t tag = tm_message_tag(TM_MESSAGE_LAYER, step, 0, (uint32_t)moves[i].layer);
+        uint64_t tag = tm_message__tag(TM_MESSAGE_LAYER, step, 0, (uint32_t)moves[i].layer);
         rc = move_layer(engine, mesh, &moves[i], tag, e);
         if (moves[i].to == mesh->rank) fetched++;
     }
@@ -378,7 +378,7 @@ int tm_engine_migrate(struct tm_engine *engine, struct tm_mesh *mesh, const stru
     if (rc == 0) rc = meet(mesh, step, e);
     if (rc != 0) return tm_error_wrap(e, rc, "moving layers before step %lld", (long long)step);
     for (int l = 0; l < engine->layer_count; l++) {
-        if (!tm_assignment_holds(to, mesh->rank, l)) tm_engine_drop(engine, l);
+        if (!tm_assignment_holds(to, mesh->rank, l)) tm_engine__drop(engine, l);
     }
     *out_layers_fetched = fetched;
     return tm_engine_assign(engine, to, mesh->rank, e);

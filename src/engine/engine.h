@@ -40,28 +40,28 @@ void tm_engine_destroy(struct tm_engine *engine); /* NULL is allowed */
 /* ---- layers ---- */
 
 /* The state of a layer, NULL if it is not held. Writing to it is allowed while no step is prepared. */
-struct tm_layer_state *tm_engine_layer(struct tm_engine *engine, int layer);
+struct tm_layer_state *tm_engine__layer(struct tm_engine *engine, int layer);
 /* Makes room for a layer: weights unset, to be started or filled by the caller. */
 int tm_engine_hold(struct tm_engine *engine, int layer, struct tm_error *e);
-/* Holds a layer in memory of the caller's (tm_layer_state_bytes), whether or not it was held before. */
-int tm_engine_take(struct tm_engine *engine, int layer, void *memory, struct tm_error *e);
+/* Holds a layer in memory of the caller's (tm_layer_state__bytes), whether or not it was held before. */
+int tm_engine__take(struct tm_engine *engine, int layer, void *memory, struct tm_error *e);
 void tm_engine_start_layer(struct tm_engine *engine, int layer); /* as at the start of training */
-void tm_engine_drop(struct tm_engine *engine, int layer);
-/* The same as one run of bytes (tm_layer_state_bytes) without an engine: a pure function, for any thread. */
-int tm_engine_initial_layer(const struct tm_engine_options *options, int layer, void *out, size_t bytes,
-                            struct tm_error *e);
+void tm_engine__drop(struct tm_engine *engine, int layer);
+/* The same as one run of bytes (tm_layer_state__bytes) without an engine: a pure function, for any thread. */
+int tm_engine__initial_layer(const struct tm_engine_options *options, int layer, void *out, size_t bytes,
+                             struct tm_error *e);
 
 /* ---- a layer's steps elsewhere (engine_advance.c) ---- */
 
 /* The reduced gradients of a layer as one run of bytes. */
-size_t tm_engine_gradient_bytes(const struct tm_engine_options *options, int layer);
+size_t tm_engine__gradient_bytes(const struct tm_engine_options *options, int layer);
 /* Of the step that is prepared. -TM_EINTERNAL: none is, or `bytes` are not as many. */
-int tm_engine_read_gradient(const struct tm_engine *engine, int layer, void *out, size_t bytes, struct tm_error *e);
-/* What tm_engine_apply does to a layer's state, done to its bytes (tm_layer_state_bytes): to the same bits. A pure
+int tm_engine__read_gradient(const struct tm_engine *engine, int layer, void *out, size_t bytes, struct tm_error *e);
+/* What tm_engine_apply does to a layer's state, done to its bytes (tm_layer_state__bytes): to the same bits. A pure
  * function, for any thread. -TM_EINPUT: not as many bytes as the layer has. */
-int tm_engine_advance_layer(const struct tm_engine_options *options, int layer, int64_t step, double clip_factor,
-                            void *state, size_t state_bytes, const void *gradient, size_t gradient_bytes,
-                            struct tm_error *e);
+int tm_engine__advance_layer(const struct tm_engine_options *options, int layer, int64_t step, double clip_factor,
+                             void *state, size_t state_bytes, const void *gradient, size_t gradient_bytes,
+                             struct tm_error *e);
 
 /* ---- a generation ---- */
 
@@ -69,14 +69,14 @@ int tm_engine_advance_layer(const struct tm_engine_options *options, int layer, 
 int tm_engine_assign(struct tm_engine *engine, const struct tm_assignment *assignment, int rank, struct tm_error *e);
 
 /* Bytes as computed: state, sums, kept gradients, activations, scratch, messages on their way. */
-struct tm_engine_memory {
+struct tm_engine__memory {
     size_t state;
     size_t gradients; /* sums of the step in hand and those of the last */
     size_t activations;
     size_t scratch; /* with the gradient of one tensor, and what is on its way */
     bool recompute;
 };
-struct tm_engine_memory tm_engine_memory(const struct tm_engine *engine);
+struct tm_engine__memory tm_engine__memory(const struct tm_engine *engine);
 
 /* ---- a step ---- */
 
@@ -93,18 +93,18 @@ struct tm_step_result {
 int tm_engine_prepare(struct tm_engine *engine, struct tm_mesh *mesh, int64_t step, struct tm_step_result *out,
                       struct tm_error *e);
 /* What a layer that is held here adds to the square of the prepared step's norm. */
-double tm_engine_layer_norm(const struct tm_engine *engine, int layer);
+double tm_engine__layer_norm(const struct tm_engine *engine, int layer);
 /* Commits the prepared step. A worker that holds reduced gradients but did not hear of all others may be told the clip
  * factor by one that did. */
 void tm_engine_apply(struct tm_engine *engine, double clip_factor);
-void tm_engine_discard(struct tm_engine *engine);
+void tm_engine__discard(struct tm_engine *engine);
 
-enum tm_engine_phase { TM_ENGINE_IDLE, TM_ENGINE_REDUCED, TM_ENGINE_PREPARED };
-enum tm_engine_phase tm_engine_phase(const struct tm_engine *engine);
+enum tm_engine__phase { TM_ENGINE_IDLE, TM_ENGINE_REDUCED, TM_ENGINE_PREPARED };
+enum tm_engine__phase tm_engine__phase(const struct tm_engine *engine);
 
 /* Sends and fetches layers so that this worker has what `to` gives it, drops the rest, and takes its place in `to`.
  * Only what is missing moves. Every worker of both layouts calls it. Counts what came to this worker. */
-int tm_engine_migrate(struct tm_engine *engine, struct tm_mesh *mesh, const struct tm_assignment *from,
-                      const struct tm_assignment *to, int64_t step, int *out_layers_fetched, struct tm_error *e);
+int tm_engine__migrate(struct tm_engine *engine, struct tm_mesh *mesh, const struct tm_assignment *from,
+                       const struct tm_assignment *to, int64_t step, int *out_layers_fetched, struct tm_error *e);
 
 #endif

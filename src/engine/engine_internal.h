@@ -50,15 +50,12 @@ struct tm_engine {
     double *norms;  /* by layer: sums of squares of the reduced gradients of those held here */
     double *losses; /* by micro-batch of the whole step */
     /* the step in hand */
-    enum tm_engine_phase phase;
+    enum tm_engine__phase phase;
     int64_t step;
     uint32_t attempt;
     int bad_layer; /* the first whose output was no number; -1: none */
     int64_t bad_micro;
 };
-
-/* All micro-batches of this worker, in the order of 1F1B: sums of gradients and losses. */
-int tm_engine__run_schedule(struct tm_engine *engine, struct tm_mesh *mesh, struct tm_error *e);
 
 /* Sums over all workers that hold the same layers, and the largest gradient of each tensor. */
 int tm_engine__reduce(struct tm_engine *engine, struct tm_mesh *mesh, struct tm_error *e);

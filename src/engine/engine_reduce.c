@@ -15,10 +15,10 @@ static enum tm_sum_kind sum_kind(const struct tm_engine *engine)
 static int reduce_range(struct tm_engine *engine, struct tm_mesh *mesh, const struct tm_group *group, int layer,
                         size_t from, size_t end, uint32_t *index, struct tm_error *e)
 {
-    uint64_t tag = tm_message_tag(TM_MESSAGE_REDUCE, engine->step, engine->attempt, 0);
+    uint64_t tag = tm_message__tag(TM_MESSAGE_REDUCE, engine->step, engine->attempt, 0);
     float *sums = engine->layers[layer].gradients.sums.floats;
-    return tm_mesh_all_reduce(mesh, group, engine->options.kernels, sum_kind(engine), sums + from, end - from, tag,
-                              index, e);
+    return tm_mesh__all_reduce(mesh, group, engine->options.kernels, sum_kind(engine), sums + from, end - from, tag,
+                               index, e);
 }
 
 /* Both contributions to the tied weight, over every worker that holds a copy of it. Where one worker holds both copies
@@ -26,7 +26,7 @@ static int reduce_range(struct tm_engine *engine, struct tm_mesh *mesh, const st
 static int reduce_tied(struct tm_engine *engine, struct tm_mesh *mesh, uint32_t *index, struct tm_error *e)
 {
     int head = engine->layer_count - 1;
-    struct tm_group group = tm_assignment_tied_group(&engine->assignment, engine->rank);
+    struct tm_group group = tm_assignment__tied_group(&engine->assignment, engine->rank);
     struct tm_gradients *embed = &engine->layers[0].gradients;
     struct tm_gradients *last = &engine->layers[head].gradients;
     bool both = engine->assignment.stages == 1;
@@ -41,8 +41,8 @@ static int reduce_tied(struct tm_engine *engine, struct tm_mesh *mesh, uint32_t 
 
     float *largest = &engine->layers[layer].gradients.largest[0];
     if (both && (isnan(last->largest[0]) || last->largest[0] > *largest)) *largest = last->largest[0];
-    uint64_t tag = tm_message_tag(TM_MESSAGE_LARGEST, engine->step, engine->attempt, 1);
-    if (rc == 0) rc = tm_mesh_all_largest(mesh, &group, largest, 1, tag, e);
+    uint64_t tag = tm_message__tag(TM_MESSAGE_LARGEST, engine->step, engine->attempt, 1);
+    if (rc == 0) rc = tm_mesh__all_largest(mesh, &group, largest, 1, tag, e);
     if (both) last->largest[0] = *largest;
     return rc;
 }
@@ -62,8 +62,8 @@ static int reduce_largest(struct tm_engine *engine, struct tm_mesh *mesh, const 
     for (int l = engine->first; l < engine->end; l++)
         memcpy(all + (l - engine->first) * TM_TENSORS_MAX, engine->layers[l].gradients.largest,
                TM_TENSORS_MAX * sizeof *all);
-    uint64_t tag = tm_message_tag(TM_MESSAGE_LARGEST, engine->step, engine->attempt, 0);
-    int rc = tm_mesh_all_largest(mesh, group, all, count, tag, e);
+    uint64_t tag = tm_message__tag(TM_MESSAGE_LARGEST, engine->step, engine->attempt, 0);
+    int rc = tm_mesh__all_largest(mesh, group, all, count, tag, e);
     for (int l = engine->first; l < engine->end; l++)
         memcpy(engine->layers[l].gradients.largest, all + (l - engine->first) * TM_TENSORS_MAX,
                TM_TENSORS_MAX * sizeof *all);
@@ -73,10 +73,10 @@ static int reduce_largest(struct tm_engine *engine, struct tm_mesh *mesh, const 
 
 int tm_engine__reduce(struct tm_engine *engine, struct tm_mesh *mesh, struct tm_error *e)
 {
-    struct tm_group group = tm_assignment_stage_group(&engine->assignment, engine->stage, engine->rank);
+    struct tm_group group = tm_assignment__stage_group(&engine->assignment, engine->stage, engine->rank);
     uint32_t index = 0;
     for (int l = engine->first; l < engine->end; l++)
-        tm_gradients_finish(&engine->layers[l].gradients);
+        tm_gradients__finish(&engine->layers[l].gradients);
     int rc = reduce_largest(engine, mesh, &group, e);
     for (int l = engine->first; rc == 0 && l < engine->end; l++) {
         const struct tm_layer_spec *spec = engine->layers[l].gradients.spec;
@@ -119,13 +119,13 @@ static void write_words(struct tm_engine *engine, unsigned char *out)
         const struct tm_gradients *gradients = &engine->layers[l].gradients;
         bool is_copy = l == engine->layer_count - 1; /* of the tied weight: it counts once, in layer 0 */
         struct layer_word word = {
-            .square_sum = tm_gradients_square_sum(gradients, is_copy ? 1 : 0, engine->options.micro_batches)};
+            .square_sum = tm_gradients__square_sum(gradients, is_copy ? 1 : 0, engine->options.micro_batches)};
         engine->norms[l] = word.square_sum;
         if (!isfinite(word.square_sum)) word.not_finite = 1;
         for (size_t t = 0; t < gradients->spec->tensor_count; t++) {
             if (isnan(gradients->largest[t])) word.not_finite = 1;
             int64_t addends = tm_engine__addends(engine, l, t);
-            if (!tm_fixed_fits(gradients->largest[t], gradients->scales[t], addends)) word.overflow = 1;
+            if (!tm_fixed__fits(gradients->largest[t], gradients->scales[t], addends)) word.overflow = 1;
         }
         memcpy(out, &word, sizeof word);
         out += sizeof word;
@@ -165,7 +165,7 @@ static int tell_and_hear(struct tm_engine *engine, struct tm_mesh *mesh, unsigne
                          struct tm_error *e)
 {
     const struct tm_assignment *a = &engine->assignment;
-    uint64_t tag = tm_message_tag(TM_MESSAGE_EXCHANGE, engine->step, engine->attempt, 0);
+    uint64_t tag = tm_message__tag(TM_MESSAGE_EXCHANGE, engine->step, engine->attempt, 0);
     int workers = a->pipelines * a->stages;
     int rc = 0;
     write_words(engine, own);
@@ -233,7 +233,7 @@ static void conclude(const struct tm_engine *engine, const struct heard *heard, 
         loss += heard->losses[m];
     out->loss = loss / (double)engine->options.micro_batches;
     out->norm = sqrt(square_sum);
-    out->clip_factor = tm_optimizer_clip_factor(&engine->options.optimizer, out->norm);
+    out->clip_factor = tm_optimizer__clip_factor(&engine->options.optimizer, out->norm);
 }
 
 int tm_engine__exchange(struct tm_engine *engine, struct tm_mesh *mesh, struct tm_step_result *out, bool *out_redo,

@@ -39,8 +39,8 @@ static void load_samples(const struct tm_engine *engine, struct tm_slot *slot, i
     uint64_t first = (uint64_t)engine->step * batch + (uint64_t)micro * (uint64_t)o->micro_batch;
     size_t ctx = (size_t)o->network.ctx;
     for (size_t i = 0; i < (size_t)o->micro_batch; i++) {
-        uint64_t window = tm_sample_window(o->seed, o->windows, first + i);
-        tm_corpus_window(o->corpus, o->network.ctx, window, slot->tokens + i * ctx, slot->targets + i * ctx);
+        uint64_t window = tm_sample__window(o->seed, o->windows, first + i);
+        tm_corpus__window(o->corpus, o->network.ctx, window, slot->tokens + i * ctx, slot->targets + i * ctx);
     }
 }
 
@@ -55,7 +55,7 @@ static void check_output(struct tm_engine *engine, int layer, int64_t micro, con
 
 static uint64_t flow_tag(const struct tm_engine *engine, enum tm_message_kind kind, int64_t micro)
 {
-    return tm_message_tag(kind, engine->step, engine->attempt, (uint32_t)micro);
+    return tm_message__tag(kind, engine->step, engine->attempt, (uint32_t)micro);
 }
 
 static int neighbour(const struct tm_engine *engine, int stage)
@@ -79,19 +79,19 @@ static int forward(struct tm_engine *engine, struct tm_mesh *mesh, int64_t numbe
     bool is_last = engine->stage == engine->assignment.stages - 1;
     if (engine->stage == 0 || is_last) load_samples(engine, slot, micro);
     if (engine->stage == 0) {
-        tm_embed_forward(&pass, &engine->layers[0].state, slot->tokens, slot->flows[0]);
+        tm_embed__forward(&pass, &engine->layers[0].state, slot->tokens, slot->flows[0]);
         check_output(engine, 0, micro, slot->flows[0]);
     } else {
         int rc =
-            tm_mesh_receive_into(mesh, neighbour(engine, engine->stage - 1),
-                                 flow_tag(engine, TM_MESSAGE_FORWARD, micro), slot->flows[0], flow_bytes(engine), e);
+            tm_mesh__receive_into(mesh, neighbour(engine, engine->stage - 1),
+                                  flow_tag(engine, TM_MESSAGE_FORWARD, micro), slot->flows[0], flow_bytes(engine), e);
         if (rc != 0) return rc;
     }
     for (int b = 0; b < blocks; b++) {
         int layer = engine->first_block + b;
         int rc = check_cancelled(mesh, e);
         if (rc != 0) return rc;
-        tm_block_forward(&pass, &engine->layers[layer].state, &slot->caches[b], slot->flows[b + 1]);
+        tm_block__forward(&pass, &engine->layers[layer].state, &slot->caches[b], slot->flows[b + 1]);
         check_output(engine, layer, micro, slot->flows[b + 1]);
     }
     if (is_last) return 0; /* the head does both ways at once, on the way back */
@@ -107,15 +107,15 @@ static int backward(struct tm_engine *engine, struct tm_mesh *mesh, int64_t numb
     int blocks = engine->block_count;
     int head = engine->layer_count - 1;
     if (engine->stage == engine->assignment.stages - 1) {
-        engine->losses[micro] = tm_head_loss(&pass, &engine->layers[head].state, slot->flows[blocks], slot->targets,
-                                             engine->d, &engine->layers[head].gradients);
+        engine->losses[micro] = tm_head__loss(&pass, &engine->layers[head].state, slot->flows[blocks], slot->targets,
+                                              engine->d, &engine->layers[head].gradients);
         if (!isfinite(engine->losses[micro]) && engine->bad_layer < 0) {
             engine->bad_layer = head;
             engine->bad_micro = micro;
         }
     } else {
-        int rc = tm_mesh_receive_into(mesh, neighbour(engine, engine->stage + 1),
-                                      flow_tag(engine, TM_MESSAGE_BACKWARD, micro), engine->d, flow_bytes(engine), e);
+        int rc = tm_mesh__receive_into(mesh, neighbour(engine, engine->stage + 1),
+                                       flow_tag(engine, TM_MESSAGE_BACKWARD, micro), engine->d, flow_bytes(engine), e);
         if (rc != 0) return rc;
     }
     for (int b = blocks - 1; b >= 0; b--) {
@@ -123,24 +123,25 @@ static int backward(struct tm_engine *engine, struct tm_mesh *mesh, int64_t numb
         int rc = check_cancelled(mesh, e);
         if (rc != 0) return rc;
         if (engine->recompute) /* into the flow behind it, which is not needed again */
-            tm_block_forward(&pass, &held->state, &slot->caches[b], slot->flows[b + 1]);
-        tm_block_backward(&pass, &held->state, &slot->caches[b], engine->d, &held->gradients);
+            tm_block__forward(&pass, &held->state, &slot->caches[b], slot->flows[b + 1]);
+        tm_block__backward(&pass, &held->state, &slot->caches[b], engine->d, &held->gradients);
     }
-    if (engine->stage == 0) tm_embed_backward(&pass, slot->tokens, engine->d, &engine->layers[0].gradients);
+    if (engine->stage == 0) tm_embed__backward(&pass, slot->tokens, engine->d, &engine->layers[0].gradients);
     for (int l = engine->first; l < engine->end; l++)
-        tm_gradients_micro_done(&engine->layers[l].gradients);
+        tm_gradients__micro_done(&engine->layers[l].gradients);
     if (engine->stage == 0) return 0;
     return mesh->send(mesh, neighbour(engine, engine->stage - 1), flow_tag(engine, TM_MESSAGE_BACKWARD, micro),
                       engine->d, flow_bytes(engine), e);
 }
 
-int tm_engine__run_schedule(struct tm_engine *engine, struct tm_mesh *mesh, struct tm_error *e)
+/* All micro-batches of this worker, in the order of 1F1B: sums of gradients and losses. */
+static int run_schedule(struct tm_engine *engine, struct tm_mesh *mesh, struct tm_error *e)
 {
     int rc = 0;
     engine->bad_layer = -1;
     memset(engine->losses, 0, (size_t)engine->options.micro_batches * sizeof *engine->losses);
     for (int64_t turn = 0; rc == 0 && turn < 2 * engine->micro_count; turn++) {
-        struct tm_stage_turn now = tm_stage_turn(engine->assignment.stages, engine->stage, engine->micro_count, turn);
+        struct tm_stage__turn now = tm_stage__turn(engine->assignment.stages, engine->stage, engine->micro_count, turn);
         rc = now.backward ? backward(engine, mesh, now.micro, e) : forward(engine, mesh, now.micro, e);
     }
     return rc;
@@ -156,7 +157,7 @@ static int start_attempt(struct tm_engine *engine, struct tm_error *e)
         memcpy(scales, again ? held->gradients.scales : held->state.scales,
                held->state.spec.tensor_count * sizeof *scales);
         held->gradients.single = engine->single;
-        tm_gradients_start(&held->gradients, scales);
+        tm_gradients__start(&held->gradients, scales);
     }
     return 0;
 }
@@ -168,8 +169,8 @@ static void mend_scales(struct tm_engine *engine)
         struct tm_gradients *gradients = &engine->layers[l].gradients;
         for (size_t t = 0; t < gradients->spec->tensor_count; t++) {
             int64_t addends = tm_engine__addends(engine, l, t);
-            if (!tm_fixed_fits(gradients->largest[t], gradients->scales[t], addends))
-                gradients->scales[t] = tm_fixed_best(gradients->largest[t], addends);
+            if (!tm_fixed__fits(gradients->largest[t], gradients->scales[t], addends))
+                gradients->scales[t] = tm_fixed__best(gradients->largest[t], addends);
         }
     }
 }
@@ -184,7 +185,7 @@ int tm_engine_prepare(struct tm_engine *engine, struct tm_mesh *mesh, int64_t st
         bool redo = false;
         engine->phase = TM_ENGINE_IDLE;
         int rc = start_attempt(engine, e);
-        if (rc == 0) rc = tm_engine__run_schedule(engine, mesh, e);
+        if (rc == 0) rc = run_schedule(engine, mesh, e);
         if (rc == 0) rc = tm_engine__reduce(engine, mesh, e);
         if (rc != 0) return rc;
         engine->phase = TM_ENGINE_REDUCED;
@@ -208,11 +209,11 @@ void tm_engine_apply(struct tm_engine *engine, double clip_factor)
     for (int l = engine->first; l < engine->end; l++) {
         struct tm_held_layer *held = &engine->layers[l];
         struct tm_gradients *gradients = &held->gradients;
-        tm_optimizer_apply(&engine->options.optimizer, gradients, engine->step, engine->options.micro_batches,
-                           clip_factor, &held->state);
+        tm_optimizer__apply(&engine->options.optimizer, gradients, engine->step, engine->options.micro_batches,
+                            clip_factor, &held->state);
         for (size_t t = 0; t < gradients->spec->tensor_count; t++)
             held->state.scales[t] =
-                tm_fixed_next(gradients->largest[t], gradients->scales[t], tm_engine__addends(engine, l, t));
+                tm_fixed__next(gradients->largest[t], gradients->scales[t], tm_engine__addends(engine, l, t));
         union tm_sums reduced = gradients->sums; /* kept until the next step is prepared */
         gradients->sums = gradients->kept;
         gradients->kept = reduced;
@@ -220,7 +221,7 @@ void tm_engine_apply(struct tm_engine *engine, double clip_factor)
     engine->phase = TM_ENGINE_IDLE;
 }
 
-void tm_engine_discard(struct tm_engine *engine)
+void tm_engine__discard(struct tm_engine *engine)
 {
     engine->phase = TM_ENGINE_IDLE; /* scales and weights were never touched */
 }

@@ -12,21 +12,21 @@
 #include <stdint.h>
 
 /* The largest |round(g * 2^scale)| of which `addends` can be added. */
-double tm_fixed_limit(int64_t addends);
+double tm_fixed__limit(int64_t addends);
 
 /* The scale a tensor starts with: |g| up to 1 fits. */
-int32_t tm_fixed_start(int64_t addends);
+int32_t tm_fixed__start(int64_t addends);
 
 /* Does the largest |g| fit at this scale? */
-bool tm_fixed_fits(float largest, int32_t scale, int64_t addends);
+bool tm_fixed__fits(float largest, int32_t scale, int64_t addends);
 
 /* The scale that leaves two bits of room above the largest |g|: for a step that is redone. */
-int32_t tm_fixed_best(float largest, int64_t addends);
+int32_t tm_fixed__best(float largest, int64_t addends);
 
 /* The scale of the next step: as it is while the largest |g| lies within 1 to 6 bits below the limit, else the best. */
-int32_t tm_fixed_next(float largest, int32_t scale, int64_t addends);
+int32_t tm_fixed__next(float largest, int32_t scale, int64_t addends);
 
 /* 2^scale as a float; scales are kept within [-100, 100]. */
-float tm_fixed_unit(int32_t scale);
+float tm_fixed__unit(int32_t scale);
 
 #endif

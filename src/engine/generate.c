@@ -24,7 +24,7 @@ struct generator {
 static void close_generator(struct generator *g)
 {
     for (int l = 0; g->states != NULL && l < g->layers; l++)
-        tm_layer_state_deinit(&g->states[l]);
+        tm_layer_state__deinit(&g->states[l]);
     tm_free(g->states);
     tm_free(g->memory);
 }
@@ -42,8 +42,8 @@ static int open_generator(struct generator *g, const struct tm_checkpoint *check
     g->states = tm_calloc((size_t)g->layers, sizeof *g->states);
     size_t flow = aligned((size_t)g->network.ctx * (size_t)g->network.width);
     size_t logits = aligned((size_t)g->network.ctx * TM_VOCAB);
-    size_t cache = aligned(tm_block_cache_floats(&g->network, 1));
-    size_t scratch = aligned(tm_pass_scratch_floats(&g->network, 1));
+    size_t cache = aligned(tm_block_cache__floats(&g->network, 1));
+    size_t scratch = aligned(tm_pass__scratch_floats(&g->network, 1));
     g->memory = tm_alloc((2 * flow + logits + cache + scratch) * sizeof(float) + ALIGN);
     if (g->states == NULL || g->memory == NULL) return tm_error_nomem(e);
     unsigned char *start = g->memory;
@@ -51,12 +51,12 @@ static int open_generator(struct generator *g, const struct tm_checkpoint *check
     g->flow = at;
     g->cache.input = at + flow;
     g->logits = at + 2 * flow;
-    tm_block_cache_lay(&g->cache, &g->network, 1, g->logits + logits);
+    tm_block_cache__lay(&g->cache, &g->network, 1, g->logits + logits);
     g->pass.scratch = g->logits + logits + cache;
     int rc = 0;
     for (int l = 0; rc == 0 && l < g->layers; l++) {
-        rc = tm_layer_state_init(&g->states[l], &checkpoint->network, l, e);
-        if (rc == 0) rc = tm_checkpoint_read_layer(checkpoint, &g->states[l], e);
+        rc = tm_layer_state__init(&g->states[l], &checkpoint->network, l, e);
+        if (rc == 0) rc = tm_checkpoint__read_layer(checkpoint, &g->states[l], e);
     }
     return rc;
 }
@@ -66,12 +66,12 @@ static const float *next_logits(struct generator *g, const uint8_t *tokens, size
 {
     size_t width = (size_t)g->network.width;
     g->network.ctx = (int)count;
-    tm_embed_forward(&g->pass, &g->states[0], tokens, g->flow);
+    tm_embed__forward(&g->pass, &g->states[0], tokens, g->flow);
     for (int l = 1; l < g->layers - 1; l++) {
         memcpy(g->cache.input, g->flow, count * width * sizeof(float));
-        tm_block_forward(&g->pass, &g->states[l], &g->cache, g->flow);
+        tm_block__forward(&g->pass, &g->states[l], &g->cache, g->flow);
     }
-    tm_head_logits(&g->pass, &g->states[g->layers - 1], g->flow, g->logits);
+    tm_head__logits(&g->pass, &g->states[g->layers - 1], g->flow, g->logits);
     return g->logits + (count - 1) * TM_VOCAB;
 }
 

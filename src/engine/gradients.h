@@ -30,27 +30,27 @@ struct tm_gradients {
     float largest[TM_TENSORS_MAX];  /* of any micro-batch of this step; NAN: one is no number */
 };
 
-int tm_gradients_init(struct tm_gradients *gradients, const struct tm_kernels *kernels,
-                      const struct tm_layer_state *state, enum tm_determinism determinism, float *single,
-                      struct tm_error *e);
-void tm_gradients_deinit(struct tm_gradients *gradients);
+int tm_gradients__init(struct tm_gradients *gradients, const struct tm_kernels *kernels,
+                       const struct tm_layer_state *state, enum tm_determinism determinism, float *single,
+                       struct tm_error *e);
+void tm_gradients__deinit(struct tm_gradients *gradients);
 
 /* A new step (or the same again) with these scales: sums start from nothing. */
-void tm_gradients_start(struct tm_gradients *gradients, const int32_t scales[TM_TENSORS_MAX]);
+void tm_gradients__start(struct tm_gradients *gradients, const int32_t scales[TM_TENSORS_MAX]);
 
 /* Where the gradient of a tensor goes, and whether it is to be added there (*out_beta 1) or set (0). */
-float *tm_gradients_begin(struct tm_gradients *gradients, size_t tensor, float *out_beta);
+float *tm_gradients__begin(struct tm_gradients *gradients, size_t tensor, float *out_beta);
 /* Where one goes that must be made from zero, whatever the kind of sum. */
-float *tm_gradients_begin_set(struct tm_gradients *gradients);
-void tm_gradients_end(struct tm_gradients *gradients, size_t tensor, const float *at);
+float *tm_gradients__begin_set(struct tm_gradients *gradients);
+void tm_gradients__end(struct tm_gradients *gradients, size_t tensor, const float *at);
 /* The micro-batch is done. */
-void tm_gradients_micro_done(struct tm_gradients *gradients);
+void tm_gradients__micro_done(struct tm_gradients *gradients);
 /* All micro-batches of this worker are done: sums of a worker that had none become 0; naive sums become integers. */
-void tm_gradients_finish(struct tm_gradients *gradients);
+void tm_gradients__finish(struct tm_gradients *gradients);
 
 /* Sum of squares of the reduced gradient, `from` a tensor on, as the optimizer will see it but for clipping. */
-double tm_gradients_square_sum(const struct tm_gradients *gradients, size_t from_tensor, int64_t micro_batches);
+double tm_gradients__square_sum(const struct tm_gradients *gradients, size_t from_tensor, int64_t micro_batches);
 /* What a stored gradient of a tensor is multiplied by to be the mean over micro-batches. */
-double tm_gradients_unit(const struct tm_gradients *gradients, size_t tensor, int64_t micro_batches);
+double tm_gradients__unit(const struct tm_gradients *gradients, size_t tensor, int64_t micro_batches);
 
 #endif

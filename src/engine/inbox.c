@@ -4,7 +4,7 @@
 
 enum { SPARES_MAX = 8 }; /* parcels kept for use again; more would be memory that nobody asked for */
 
-int tm_inbox_init(struct tm_inbox *inbox, size_t bytes_max, struct tm_error *e)
+int tm_inbox__init(struct tm_inbox *inbox, size_t bytes_max, struct tm_error *e)
 {
     *inbox = (struct tm_inbox){.bytes_max = bytes_max};
     if (pthread_mutex_init(&inbox->lock, NULL) != 0) return tm_error_nomem(e);
@@ -22,7 +22,7 @@ static void free_all(struct tm_parcel *parcel)
     }
 }
 
-void tm_inbox_deinit(struct tm_inbox *inbox)
+void tm_inbox__deinit(struct tm_inbox *inbox)
 {
     free_all(inbox->waiting);
     free_all(inbox->spare);
@@ -42,7 +42,7 @@ static struct tm_parcel *take_spare(struct tm_inbox *inbox, size_t length)
     return NULL;
 }
 
-struct tm_parcel *tm_inbox_parcel(struct tm_inbox *inbox, size_t length)
+struct tm_parcel *tm_inbox__parcel(struct tm_inbox *inbox, size_t length)
 {
     (void)pthread_mutex_lock(&inbox->lock);
     struct tm_parcel *parcel = take_spare(inbox, length);
@@ -56,7 +56,7 @@ struct tm_parcel *tm_inbox_parcel(struct tm_inbox *inbox, size_t length)
     return parcel;
 }
 
-int tm_inbox_put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_error *e)
+int tm_inbox__put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_error *e)
 {
     (void)pthread_mutex_lock(&inbox->lock);
     bool fits = parcel->length <= inbox->bytes_max - inbox->bytes;
@@ -84,11 +84,11 @@ static struct tm_parcel *find(struct tm_inbox *inbox, int from, uint64_t tag)
     return NULL;
 }
 
-struct tm_parcel *tm_inbox_try(struct tm_inbox *inbox, int from, uint64_t tag, size_t length)
+struct tm_parcel *tm_inbox__try(struct tm_inbox *inbox, int from, uint64_t tag, size_t length)
 {
     (void)pthread_mutex_lock(&inbox->lock);
     struct tm_parcel *parcel = inbox->cancelled ? NULL : find(inbox, from, tag);
-    if (parcel != NULL && parcel->length != length) { /* tm_inbox_take says what is wrong with it */
+    if (parcel != NULL && parcel->length != length) { /* tm_inbox__take says what is wrong with it */
         parcel->next = inbox->waiting;
         inbox->waiting = parcel;
         inbox->bytes += parcel->length;
@@ -98,8 +98,8 @@ struct tm_parcel *tm_inbox_try(struct tm_inbox *inbox, int from, uint64_t tag, s
     return parcel;
 }
 
-int tm_inbox_take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length, struct tm_parcel **out,
-                  struct tm_error *e)
+int tm_inbox__take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length, struct tm_parcel **out,
+                   struct tm_error *e)
 {
     struct tm_parcel *parcel = NULL;
     (void)pthread_mutex_lock(&inbox->lock);
@@ -118,7 +118,7 @@ int tm_inbox_take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length,
     return 0;
 }
 
-void tm_inbox_give_back(struct tm_inbox *inbox, struct tm_parcel *parcel)
+void tm_inbox__give_back(struct tm_inbox *inbox, struct tm_parcel *parcel)
 {
     if (parcel == NULL) return;
     int spares = 0;
@@ -134,7 +134,7 @@ void tm_inbox_give_back(struct tm_inbox *inbox, struct tm_parcel *parcel)
     if (!keep) tm_free(parcel);
 }
 
-void tm_inbox_lost(struct tm_inbox *inbox, int from)
+void tm_inbox__lost(struct tm_inbox *inbox, int from)
 {
     (void)pthread_mutex_lock(&inbox->lock);
     inbox->lost[from] = true;
@@ -142,7 +142,7 @@ void tm_inbox_lost(struct tm_inbox *inbox, int from)
     (void)pthread_mutex_unlock(&inbox->lock);
 }
 
-void tm_inbox_cancel(struct tm_inbox *inbox)
+void tm_inbox__cancel(struct tm_inbox *inbox)
 {
     (void)pthread_mutex_lock(&inbox->lock);
     inbox->cancelled = true;

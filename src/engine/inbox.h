@@ -31,22 +31,22 @@ struct tm_inbox {
     bool lost[256]; /* by sender: nothing more will come */
 };
 
-int tm_inbox_init(struct tm_inbox *inbox, size_t bytes_max, struct tm_error *e);
-void tm_inbox_deinit(struct tm_inbox *inbox);
+int tm_inbox__init(struct tm_inbox *inbox, size_t bytes_max, struct tm_error *e);
+void tm_inbox__deinit(struct tm_inbox *inbox);
 
 /* A parcel of this length to be filled and put (or given back); NULL: out of memory. */
-struct tm_parcel *tm_inbox_parcel(struct tm_inbox *inbox, size_t length);
+struct tm_parcel *tm_inbox__parcel(struct tm_inbox *inbox, size_t length);
 /* Takes the parcel over. -TM_ELIMIT: too much waits already. */
-int tm_inbox_put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_error *e);
+int tm_inbox__put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_error *e);
 /* Waits for the parcel; the caller gives it back. -TM_ECANCELED when cancelled, -TM_EPEER where it has another length.
  */
-int tm_inbox_take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length, struct tm_parcel **out,
-                  struct tm_error *e);
+int tm_inbox__take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length, struct tm_parcel **out,
+                   struct tm_error *e);
 /* The parcel if it is here already, else NULL. */
-struct tm_parcel *tm_inbox_try(struct tm_inbox *inbox, int from, uint64_t tag, size_t length);
-void tm_inbox_give_back(struct tm_inbox *inbox, struct tm_parcel *parcel); /* NULL is allowed */
+struct tm_parcel *tm_inbox__try(struct tm_inbox *inbox, int from, uint64_t tag, size_t length);
+void tm_inbox__give_back(struct tm_inbox *inbox, struct tm_parcel *parcel); /* NULL is allowed */
 /* This sender is gone: what it sent before can still be taken, waiting for more is -TM_EPEER. */
-void tm_inbox_lost(struct tm_inbox *inbox, int from);
-void tm_inbox_cancel(struct tm_inbox *inbox);
+void tm_inbox__lost(struct tm_inbox *inbox, int from);
+void tm_inbox__cancel(struct tm_inbox *inbox);
 
 #endif

@@ -97,21 +97,18 @@ struct tm_kernels {
     bool (*all_finite)(const float *x, size_t count);
 };
 
-extern const struct tm_kernels tm_kernels_avx2;
-extern const struct tm_kernels tm_kernels_avx512;
-
-/* "avx2", "avx512"; NULL-terminated. */
-extern const char *const tm_kernel_class_names[];
+extern const struct tm_kernels tm_kernels__avx2;
+extern const struct tm_kernels tm_kernels__avx512;
 
 /* Can this machine run the class? */
-bool tm_kernels_runs(enum tm_kernel_class kernel_class);
+bool tm_kernels__runs(enum tm_kernel_class kernel_class);
 /* The best class of this machine; -TM_ENOTFOUND where there is none. TIDEMILL_KERNELS=avx2 asks for another. */
 int tm_kernels_choose(struct tm_env *env, const struct tm_kernels **out, struct tm_error *e);
 /* A class by name, for a job that is pinned to it. */
-int tm_kernels_by_name(const char *name, const struct tm_kernels **out, struct tm_error *e);
+int tm_kernels__by_name(const char *name, const struct tm_kernels **out, struct tm_error *e);
 
 /* Dropout of a probability at a site; no dropout for 0. */
-struct tm_dropout tm_dropout_make(double probability, uint64_t seed, uint32_t step, uint32_t micro, int layer,
-                                  int site);
+struct tm_dropout tm_dropout__make(double probability, uint64_t seed, uint32_t step, uint32_t micro, int layer,
+                                   int site);
 
 #endif

@@ -515,7 +515,7 @@ static bool KERNEL(all_finite)(const float *x, size_t count)
     return odd == 0;
 }
 
-const struct tm_kernels KERNEL(tm_kernels) = {
+const struct tm_kernels KERNEL(tm_kernels_) = {
     .name = KERNEL_CLASS,
     .core = KERNEL_CORE,
     .layernorm = KERNEL(layernorm),

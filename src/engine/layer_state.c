@@ -11,12 +11,12 @@ enum { ALIGN = 64, SCALES_BYTES = 64 };
 
 static const uint32_t start_stream = 0x57A27000U; /* apart from the streams of dropout, whose third word is small */
 
-size_t tm_layer_state_size(const struct tm_layer_spec *spec)
+size_t tm_layer_state__size(const struct tm_layer_spec *spec)
 {
     return 3 * spec->floats * sizeof(float) + SCALES_BYTES;
 }
 
-void tm_layer_state_place(struct tm_layer_state *state, const struct tm_network *network, int layer, void *memory)
+void tm_layer_state__place(struct tm_layer_state *state, const struct tm_network *network, int layer, void *memory)
 {
     *state = (struct tm_layer_state){.layer = layer, .weights = memory};
     tm_network_layer(network, layer, &state->spec);
@@ -25,27 +25,27 @@ void tm_layer_state_place(struct tm_layer_state *state, const struct tm_network 
     state->scales = (void *)(state->moment2 + state->spec.floats);
 }
 
-int tm_layer_state_init(struct tm_layer_state *state, const struct tm_network *network, int layer, struct tm_error *e)
+int tm_layer_state__init(struct tm_layer_state *state, const struct tm_network *network, int layer, struct tm_error *e)
 {
     struct tm_layer_spec spec;
     tm_network_layer(network, layer, &spec);
-    unsigned char *memory = tm_calloc(1, tm_layer_state_size(&spec) + ALIGN);
+    unsigned char *memory = tm_calloc(1, tm_layer_state__size(&spec) + ALIGN);
     *state = (struct tm_layer_state){.layer = layer};
     if (memory == NULL) return tm_error_nomem(e);
-    tm_layer_state_place(state, network, layer, memory + (ALIGN - (uintptr_t)memory % ALIGN) % ALIGN);
+    tm_layer_state__place(state, network, layer, memory + (ALIGN - (uintptr_t)memory % ALIGN) % ALIGN);
     state->memory = memory;
     return 0;
 }
 
-void tm_layer_state_deinit(struct tm_layer_state *state)
+void tm_layer_state__deinit(struct tm_layer_state *state)
 {
     tm_free(state->memory);
     *state = (struct tm_layer_state){0};
 }
 
-void *tm_layer_state_bytes(struct tm_layer_state *state, size_t *out_length)
+void *tm_layer_state__bytes(struct tm_layer_state *state, size_t *out_length)
 {
-    *out_length = tm_layer_state_size(&state->spec);
+    *out_length = tm_layer_state__size(&state->spec);
     return state->weights;
 }
 
@@ -73,7 +73,7 @@ static void start_normal(float *to, size_t count, double spread, uint64_t seed, 
     }
 }
 
-void tm_layer_state_start(struct tm_layer_state *state, const struct tm_network *network, uint64_t seed)
+void tm_layer_state__start(struct tm_layer_state *state, const struct tm_network *network, uint64_t seed)
 {
     for (size_t t = 0; t < state->spec.tensor_count; t++) {
         const struct tm_tensor_spec *tensor = &state->spec.tensors[t];
@@ -89,12 +89,12 @@ void tm_layer_state_start(struct tm_layer_state *state, const struct tm_network 
     }
 }
 
-struct tm_hash tm_layer_state_weights_hash(const struct tm_layer_state *state)
+struct tm_hash tm_layer_state__weights_hash(const struct tm_layer_state *state)
 {
     return tm_hash_of(state->weights, state->spec.floats * sizeof(float)); /* what aligns tensors stays 0 */
 }
 
-struct tm_hash tm_layer_state_hash(const struct tm_layer_state *state)
+struct tm_hash tm_layer_state__hash(const struct tm_layer_state *state)
 {
-    return tm_hash_of(state->weights, tm_layer_state_size(&state->spec));
+    return tm_hash_of(state->weights, tm_layer_state__size(&state->spec));
 }

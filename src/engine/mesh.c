@@ -5,12 +5,12 @@
 
 enum { PIECE = 1 << 16 }; /* elements of a message: large enough to pay, small enough to stay in the cache */
 
-uint64_t tm_message_tag(enum tm_message_kind kind, int64_t step, uint32_t attempt, uint32_t index)
+uint64_t tm_message__tag(enum tm_message_kind kind, int64_t step, uint32_t attempt, uint32_t index)
 {
     return (uint64_t)kind << 60 | ((uint64_t)step & 0xFFFFFF) << 36 | (uint64_t)(attempt & 0xF) << 32 | index;
 }
 
-int tm_mesh_receive_into(struct tm_mesh *mesh, int from, uint64_t tag, void *buffer, size_t length, struct tm_error *e)
+int tm_mesh__receive_into(struct tm_mesh *mesh, int from, uint64_t tag, void *buffer, size_t length, struct tm_error *e)
 {
     struct tm_parcel *parcel = NULL;
     int rc = mesh->receive(mesh, from, tag, length, &parcel, e);
@@ -75,9 +75,9 @@ static int pass_chunk(struct ring *ring, int out, int in, bool add, struct tm_er
     return rc;
 }
 
-int tm_mesh_all_reduce(struct tm_mesh *mesh, const struct tm_group *group, const struct tm_kernels *kernels,
-                       enum tm_sum_kind kind, void *data, size_t count, uint64_t tag, uint32_t *index,
-                       struct tm_error *e)
+int tm_mesh__all_reduce(struct tm_mesh *mesh, const struct tm_group *group, const struct tm_kernels *kernels,
+                        enum tm_sum_kind kind, void *data, size_t count, uint64_t tag, uint32_t *index,
+                        struct tm_error *e)
 {
     struct ring ring = {.mesh = mesh,
                         .group = group,
@@ -96,8 +96,8 @@ int tm_mesh_all_reduce(struct tm_mesh *mesh, const struct tm_group *group, const
     return rc;
 }
 
-int tm_mesh_all_largest(struct tm_mesh *mesh, const struct tm_group *group, float *values, size_t count, uint64_t tag,
-                        struct tm_error *e)
+int tm_mesh__all_largest(struct tm_mesh *mesh, const struct tm_group *group, float *values, size_t count, uint64_t tag,
+                         struct tm_error *e)
 {
     int rc = 0;
     for (int i = 0; rc == 0 && i < group->count; i++) {

@@ -35,9 +35,10 @@ enum tm_message_kind {
     TM_MESSAGE_REPORT,
 };
 
-uint64_t tm_message_tag(enum tm_message_kind kind, int64_t step, uint32_t attempt, uint32_t index);
+uint64_t tm_message__tag(enum tm_message_kind kind, int64_t step, uint32_t attempt, uint32_t index);
 
-int tm_mesh_receive_into(struct tm_mesh *mesh, int from, uint64_t tag, void *buffer, size_t length, struct tm_error *e);
+int tm_mesh__receive_into(struct tm_mesh *mesh, int from, uint64_t tag, void *buffer, size_t length,
+                          struct tm_error *e);
 
 enum tm_sum_kind { TM_SUM_I32, TM_SUM_F32 };
 
@@ -50,12 +51,12 @@ struct tm_group {
 
 /* The sum over the group, in place, in a ring: every member sends and receives 2 (n - 1) / n of the data. `tag` gives
  * kind, step and attempt; its index must leave room for the pieces (*index is moved on by as many as were used). */
-int tm_mesh_all_reduce(struct tm_mesh *mesh, const struct tm_group *group, const struct tm_kernels *kernels,
-                       enum tm_sum_kind kind, void *data, size_t count, uint64_t tag, uint32_t *index,
-                       struct tm_error *e);
+int tm_mesh__all_reduce(struct tm_mesh *mesh, const struct tm_group *group, const struct tm_kernels *kernels,
+                        enum tm_sum_kind kind, void *data, size_t count, uint64_t tag, uint32_t *index,
+                        struct tm_error *e);
 
 /* The largest over the group, element by element; NAN wins. For a few numbers: everyone tells everyone. */
-int tm_mesh_all_largest(struct tm_mesh *mesh, const struct tm_group *group, float *values, size_t count, uint64_t tag,
-                        struct tm_error *e);
+int tm_mesh__all_largest(struct tm_mesh *mesh, const struct tm_group *group, float *values, size_t count, uint64_t tag,
+                         struct tm_error *e);
 
 #endif

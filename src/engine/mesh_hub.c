@@ -113,17 +113,17 @@ static int hub_receive(struct tm_mesh *end, int from, uint64_t tag, size_t lengt
                        struct tm_error *e)
 {
     struct hub_mesh *mesh = mesh_of(end);
-    *out = tm_inbox_try(&mesh->inbox, from, tag, length);
+    *out = tm_inbox__try(&mesh->inbox, from, tag, length);
     if (*out != NULL) return 0;
     tell_waiting(mesh, mesh->members[from].instance);
-    int rc = tm_inbox_take(&mesh->inbox, from, tag, length, out, e);
+    int rc = tm_inbox__take(&mesh->inbox, from, tag, length, out, e);
     if (rc == 0) tell_waiting(mesh, 0);
     return rc;
 }
 
 static void hub_give_back(struct tm_mesh *end, struct tm_parcel *parcel)
 {
-    tm_inbox_give_back(&mesh_of(end)->inbox, parcel);
+    tm_inbox__give_back(&mesh_of(end)->inbox, parcel);
 }
 
 static bool hub_is_cancelled(struct tm_mesh *end)
@@ -135,7 +135,7 @@ static void cancel_locked(struct hub_mesh *mesh)
 {
     struct tm_mesh_hub *hub = mesh->hub;
     if (atomic_exchange(&mesh->cancelled, true)) return;
-    tm_inbox_cancel(&mesh->inbox);
+    tm_inbox__cancel(&mesh->inbox);
     for (int i = 0; i < LINKS_MAX; i++)
         if (hub->links[i].state == LINK_UP) hub->env->net_shutdown(hub->env, hub->links[i].handle);
     (void)pthread_cond_broadcast(&hub->changed);
@@ -149,7 +149,7 @@ static void hub_cancel(struct tm_mesh *end)
     (void)pthread_mutex_unlock(&mesh->hub->lock);
 }
 
-void tm_mesh_hub_cancel(struct tm_mesh_hub *hub)
+void tm_mesh_hub__cancel(struct tm_mesh_hub *hub)
 {
     (void)pthread_mutex_lock(&hub->lock);
     if (hub->mesh != NULL) cancel_locked(hub->mesh);
@@ -161,7 +161,7 @@ void tm_mesh_hub_cancel(struct tm_mesh_hub *hub)
 static void mesh_destroy(struct hub_mesh *mesh)
 {
     if (mesh == NULL) return;
-    tm_inbox_deinit(&mesh->inbox);
+    tm_inbox__deinit(&mesh->inbox);
     tm_free(mesh->members);
     tm_free(mesh);
 }
@@ -171,7 +171,7 @@ static int mesh_create(struct tm_mesh_hub *hub, uint64_t generation, int rank, c
 {
     struct hub_mesh *mesh = tm_calloc(1, sizeof *mesh);
     struct hub_member *list = tm_calloc((size_t)size, sizeof *list);
-    int rc = mesh == NULL || list == NULL ? tm_error_nomem(e) : tm_inbox_init(&mesh->inbox, inbox_bytes_max, e);
+    int rc = mesh == NULL || list == NULL ? tm_error_nomem(e) : tm_inbox__init(&mesh->inbox, inbox_bytes_max, e);
     for (int i = 0; rc == 0 && i < size; i++) {
         size_t length = strlen(members[i].endpoint);
         if (length >= sizeof list[i].endpoint)
@@ -180,7 +180,7 @@ static int mesh_create(struct tm_mesh_hub *hub, uint64_t generation, int rank, c
         else
             memcpy(list[i].endpoint, members[i].endpoint, length + 1);
         list[i].instance = members[i].instance;
-        if (rc != 0) tm_inbox_deinit(&mesh->inbox);
+        if (rc != 0) tm_inbox__deinit(&mesh->inbox);
     }
     if (rc != 0) {
         tm_free(list);
@@ -201,8 +201,8 @@ static int mesh_create(struct tm_mesh_hub *hub, uint64_t generation, int rank, c
     return 0;
 }
 
-int tm_mesh_hub_form(struct tm_mesh_hub *hub, uint64_t generation, int rank, const struct tm_mesh_member *members,
-                     int size, struct tm_mesh **out, struct tm_error *e)
+int tm_mesh_hub__form(struct tm_mesh_hub *hub, uint64_t generation, int rank, const struct tm_mesh_member *members,
+                      int size, struct tm_mesh **out, struct tm_error *e)
 {
     struct hub_mesh *mesh = NULL;
     if (size < 1 || size > SIZE_MAX_MEMBERS || rank < 0 || rank >= size)
@@ -246,7 +246,7 @@ static void drop(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
     hub->env->net_shutdown(hub->env, link->handle);
     if (hub->mesh == NULL || link->greeting.generation != hub->mesh->generation) return;
     hub->mesh->members[link->rank].lost = true;
-    tm_inbox_lost(&hub->mesh->inbox, link->rank);
+    tm_inbox__lost(&hub->mesh->inbox, link->rank);
     (void)pthread_cond_broadcast(&hub->changed);
 }
 
@@ -449,8 +449,8 @@ static int open_all(struct tm_mesh_hub *hub, const char *listen, struct tm_error
     return rc;
 }
 
-int tm_mesh_hub_create(struct tm_env *env, const struct tm_mesh_hub_options *options, struct tm_mesh_hub **out,
-                       struct tm_error *e)
+int tm_mesh_hub__create(struct tm_env *env, const struct tm_mesh_hub_options *options, struct tm_mesh_hub **out,
+                        struct tm_error *e)
 {
     if (options->tls == NULL && !tm_address_is_loopback(options->listen))
         return tm_error_set(e, TM_EUSAGE, "listening on %s needs TLS: only loopback does without", options->listen);
@@ -466,14 +466,14 @@ int tm_mesh_hub_create(struct tm_env *env, const struct tm_mesh_hub_options *opt
     (void)pthread_cond_init(&hub->changed, NULL);
     int rc = open_all(hub, options->listen, e);
     if (rc != 0) {
-        tm_mesh_hub_destroy(hub);
+        tm_mesh_hub__destroy(hub);
         return rc;
     }
     *out = hub;
     return 0;
 }
 
-void tm_mesh_hub_destroy(struct tm_mesh_hub *hub)
+void tm_mesh_hub__destroy(struct tm_mesh_hub *hub)
 {
     if (hub == NULL) return;
     if (hub->thread_runs) {
@@ -495,7 +495,7 @@ void tm_mesh_hub_destroy(struct tm_mesh_hub *hub)
     tm_free(hub);
 }
 
-const char *tm_mesh_hub_address(const struct tm_mesh_hub *hub)
+const char *tm_mesh_hub__address(const struct tm_mesh_hub *hub)
 {
     return hub->address;
 }

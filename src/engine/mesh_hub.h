@@ -28,10 +28,10 @@ struct tm_mesh_hub_options {
 };
 
 /* The caller owns the result. */
-int tm_mesh_hub_create(struct tm_env *env, const struct tm_mesh_hub_options *options, struct tm_mesh_hub **out,
-                       struct tm_error *e);
-void tm_mesh_hub_destroy(struct tm_mesh_hub *hub); /* NULL is allowed */
-const char *tm_mesh_hub_address(const struct tm_mesh_hub *hub);
+int tm_mesh_hub__create(struct tm_env *env, const struct tm_mesh_hub_options *options, struct tm_mesh_hub **out,
+                        struct tm_error *e);
+void tm_mesh_hub__destroy(struct tm_mesh_hub *hub); /* NULL is allowed */
+const char *tm_mesh_hub__address(const struct tm_mesh_hub *hub);
 
 struct tm_mesh_member {
     uint64_t instance;
@@ -40,9 +40,9 @@ struct tm_mesh_member {
 
 /* The mesh of a generation, later than any before; it belongs to the hub and replaces the one before, which must not be
  * used any more. By the thread that uses the mesh. */
-int tm_mesh_hub_form(struct tm_mesh_hub *hub, uint64_t generation, int rank, const struct tm_mesh_member *members,
-                     int size, struct tm_mesh **out, struct tm_error *e);
+int tm_mesh_hub__form(struct tm_mesh_hub *hub, uint64_t generation, int rank, const struct tm_mesh_member *members,
+                      int size, struct tm_mesh **out, struct tm_error *e);
 /* From any thread: the mesh in force is cancelled at once. */
-void tm_mesh_hub_cancel(struct tm_mesh_hub *hub);
+void tm_mesh_hub__cancel(struct tm_mesh_hub *hub);
 
 #endif

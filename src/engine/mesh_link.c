@@ -147,7 +147,7 @@ bool tm_mesh_link__believes(const struct tm_mesh_link *link, const char *token, 
 static int open_parcel(struct tm_mesh_link *link, struct tm_inbox *inbox)
 {
     if (link->head.length > frame_bytes_max) return -(int)TM_EPEER;
-    link->parcel = tm_inbox_parcel(inbox, (size_t)link->head.length);
+    link->parcel = tm_inbox__parcel(inbox, (size_t)link->head.length);
     if (link->parcel == NULL) return -(int)TM_ENOMEM;
     link->parcel->from = link->rank;
     link->parcel->tag = link->head.tag;
@@ -174,7 +174,7 @@ int tm_mesh_link__read(struct tm_mesh_link *link, struct tm_env *env, struct tm_
         } else {
             struct tm_parcel *parcel = link->parcel;
             link->parcel = NULL;
-            rc = tm_inbox_put(inbox, parcel, NULL);
+            rc = tm_inbox__put(inbox, parcel, NULL);
         }
         if (rc != 0) return rc;
     }

@@ -41,7 +41,7 @@ static int let_go(struct end *end, int keep, struct tm_error *e)
         end->held_count--;
         end->held[pick] = end->held[end->held_count];
         end->held_to[pick] = end->held_to[end->held_count];
-        rc = tm_inbox_put(&end->local->ends[to].inbox, parcel, e);
+        rc = tm_inbox__put(&end->local->ends[to].inbox, parcel, e);
     }
     return rc;
 }
@@ -50,13 +50,13 @@ static int local_send(struct tm_mesh *mesh, int to, uint64_t tag, const void *da
 {
     struct end *end = end_of(mesh);
     struct tm_inbox *inbox = &end->local->ends[to].inbox;
-    struct tm_parcel *parcel = tm_inbox_parcel(inbox, length);
+    struct tm_parcel *parcel = tm_inbox__parcel(inbox, length);
     if (parcel == NULL) return tm_error_nomem(e);
     parcel->from = mesh->rank;
     parcel->tag = tag;
     memcpy(parcel->data, data, length);
     mesh->bytes_sent += length;
-    if (!end->local->shuffled) return tm_inbox_put(inbox, parcel, e);
+    if (!end->local->shuffled) return tm_inbox__put(inbox, parcel, e);
     int rc = let_go(end, HELD_MAX - 1, e);
     if (rc != 0) {
         tm_free(parcel);
@@ -72,17 +72,17 @@ static int local_receive(struct tm_mesh *mesh, int from, uint64_t tag, size_t le
 {
     struct end *end = end_of(mesh);
     int rc = let_go(end, 0, e); /* who waits may hold nothing that others wait for */
-    return rc == 0 ? tm_inbox_take(&end->inbox, from, tag, length, out, e) : rc;
+    return rc == 0 ? tm_inbox__take(&end->inbox, from, tag, length, out, e) : rc;
 }
 
 static void local_give_back(struct tm_mesh *mesh, struct tm_parcel *parcel)
 {
-    tm_inbox_give_back(&end_of(mesh)->inbox, parcel);
+    tm_inbox__give_back(&end_of(mesh)->inbox, parcel);
 }
 
 static void local_cancel(struct tm_mesh *mesh)
 {
-    tm_inbox_cancel(&end_of(mesh)->inbox);
+    tm_inbox__cancel(&end_of(mesh)->inbox);
 }
 
 int tm_mesh_local_create(int size, struct tm_mesh_local **out, struct tm_error *e)
@@ -101,7 +101,7 @@ int tm_mesh_local_create(int size, struct tm_mesh_local **out, struct tm_error *
                                      .give_back = local_give_back,
                                      .cancel = local_cancel};
         end->local = local;
-        rc = tm_inbox_init(&end->inbox, inbox_bytes_max, e);
+        rc = tm_inbox__init(&end->inbox, inbox_bytes_max, e);
         if (rc == 0) local->ready++;
     }
     if (rc != 0) {
@@ -118,7 +118,7 @@ void tm_mesh_local_destroy(struct tm_mesh_local *local)
     for (int i = 0; local->ends != NULL && i < local->ready; i++) {
         for (int k = 0; k < local->ends[i].held_count; k++)
             tm_free(local->ends[i].held[k]);
-        tm_inbox_deinit(&local->ends[i].inbox);
+        tm_inbox__deinit(&local->ends[i].inbox);
     }
     tm_free(local->ends);
     tm_free(local);
@@ -129,18 +129,18 @@ struct tm_mesh *tm_mesh_local_end(struct tm_mesh_local *local, int rank)
     return &local->ends[rank].mesh;
 }
 
-void tm_mesh_local_leave(struct tm_mesh_local *local, int rank)
+void tm_mesh_local__leave(struct tm_mesh_local *local, int rank)
 {
     (void)let_go(&local->ends[rank], 0, NULL);
 }
 
-void tm_mesh_local_cancel_all(struct tm_mesh_local *local)
+void tm_mesh_local__cancel_all(struct tm_mesh_local *local)
 {
     for (int i = 0; i < local->size; i++)
-        tm_inbox_cancel(&local->ends[i].inbox);
+        tm_inbox__cancel(&local->ends[i].inbox);
 }
 
-void tm_mesh_local_shuffle(struct tm_mesh_local *local, uint64_t seed)
+void tm_mesh_local__shuffle(struct tm_mesh_local *local, uint64_t seed)
 {
     local->shuffled = seed != 0;
     for (int i = 0; i < local->size; i++)

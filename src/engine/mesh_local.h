@@ -10,10 +10,10 @@ struct tm_mesh_local;
 int tm_mesh_local_create(int size, struct tm_mesh_local **out, struct tm_error *e);
 void tm_mesh_local_destroy(struct tm_mesh_local *local); /* NULL is allowed; no thread may be inside */
 struct tm_mesh *tm_mesh_local_end(struct tm_mesh_local *local, int rank);
-void tm_mesh_local_leave(struct tm_mesh_local *local, int rank); /* nothing of this end is held back any more */
-void tm_mesh_local_cancel_all(struct tm_mesh_local *local);
+void tm_mesh_local__leave(struct tm_mesh_local *local, int rank); /* nothing of this end is held back any more */
+void tm_mesh_local__cancel_all(struct tm_mesh_local *local);
 
 /* Tests: messages are held back and put in a random order (by `seed`) as long as nobody waits for them; 0: off. */
-void tm_mesh_local_shuffle(struct tm_mesh_local *local, uint64_t seed);
+void tm_mesh_local__shuffle(struct tm_mesh_local *local, uint64_t seed);
 
 #endif

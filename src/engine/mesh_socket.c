@@ -114,7 +114,7 @@ static int read_some(struct tm_mesh_socket *socket, int rank)
         peer->got = 0;
         if (in_head) {
             if (peer->head.length > frame_bytes_max) return -(int)TM_EPEER;
-            peer->parcel = tm_inbox_parcel(&socket->inbox, (size_t)peer->head.length);
+            peer->parcel = tm_inbox__parcel(&socket->inbox, (size_t)peer->head.length);
             if (peer->parcel == NULL) return -(int)TM_ENOMEM;
             peer->parcel->from = rank;
             peer->parcel->tag = peer->head.tag;
@@ -122,7 +122,7 @@ static int read_some(struct tm_mesh_socket *socket, int rank)
         }
         struct tm_parcel *parcel = peer->parcel;
         peer->parcel = NULL;
-        if (tm_inbox_put(&socket->inbox, parcel, NULL) != 0) return -(int)TM_ELIMIT;
+        if (tm_inbox__put(&socket->inbox, parcel, NULL) != 0) return -(int)TM_ELIMIT;
     }
 }
 
@@ -145,7 +145,7 @@ static void *read_all(void *argument)
             if (!ready[i] || read_some(socket, ranks[i]) == 0) continue;
             socket->peers[ranks[i]].open = false;
             /* who waits for a lost worker must know; one that is done leaves only when all have what they need */
-            tm_inbox_lost(&socket->inbox, ranks[i]);
+            tm_inbox__lost(&socket->inbox, ranks[i]);
         }
     }
     return NULL;
@@ -169,33 +169,33 @@ static int socket_send(struct tm_mesh *mesh, int to, uint64_t tag, const void *d
 static int socket_receive(struct tm_mesh *mesh, int from, uint64_t tag, size_t length, struct tm_parcel **out,
                           struct tm_error *e)
 {
-    return tm_inbox_take(&socket_of(mesh)->inbox, from, tag, length, out, e);
+    return tm_inbox__take(&socket_of(mesh)->inbox, from, tag, length, out, e);
 }
 
 static void socket_give_back(struct tm_mesh *mesh, struct tm_parcel *parcel)
 {
-    tm_inbox_give_back(&socket_of(mesh)->inbox, parcel);
+    tm_inbox__give_back(&socket_of(mesh)->inbox, parcel);
 }
 
 static void socket_cancel(struct tm_mesh *mesh)
 {
     struct tm_mesh_socket *socket = socket_of(mesh);
     atomic_store(&socket->stop, true);
-    tm_inbox_cancel(&socket->inbox);
+    tm_inbox__cancel(&socket->inbox);
     for (int r = 0; r < mesh->size; r++) {
         if (socket->peers[r].handle >= 0) socket->env->net_shutdown(socket->env, socket->peers[r].handle);
     }
 }
 
-struct tm_mesh *tm_mesh_socket_end(struct tm_mesh_socket *mesh)
+struct tm_mesh *tm_mesh_socket__end(struct tm_mesh_socket *mesh)
 {
     return &mesh->mesh;
 }
 
 /* ---- connecting ---- */
 
-int tm_mesh_socket_listen(struct tm_env *env, const char *address, int *out_listener, char bound[TM_ADDRESS_MAX],
-                          struct tm_error *e)
+int tm_mesh_socket__listen(struct tm_env *env, const char *address, int *out_listener, char bound[TM_ADDRESS_MAX],
+                           struct tm_error *e)
 {
     return env->net_listen(env, address, out_listener, bound, e);
 }
@@ -300,8 +300,8 @@ static int connect_all(struct tm_mesh_socket *socket, const struct tm_mesh_socke
     return 0;
 }
 
-int tm_mesh_socket_create(struct tm_env *env, const struct tm_mesh_socket_options *options, struct tm_mesh_socket **out,
-                          struct tm_error *e)
+int tm_mesh_socket__create(struct tm_env *env, const struct tm_mesh_socket_options *options,
+                           struct tm_mesh_socket **out, struct tm_error *e)
 {
     if (options->size < 1 || options->size > SIZE_MAX_PEERS) {
         env->net_close(env, options->listener);
@@ -309,7 +309,7 @@ int tm_mesh_socket_create(struct tm_env *env, const struct tm_mesh_socket_option
     }
     struct tm_mesh_socket *socket = tm_calloc(1, sizeof *socket);
     struct peer *peers = tm_calloc((size_t)options->size, sizeof *peers);
-    int rc = socket == NULL || peers == NULL ? tm_error_nomem(e) : tm_inbox_init(&socket->inbox, frame_bytes_max, e);
+    int rc = socket == NULL || peers == NULL ? tm_error_nomem(e) : tm_inbox__init(&socket->inbox, frame_bytes_max, e);
     if (rc != 0) {
         env->net_close(env, options->listener);
         tm_free(socket);
@@ -331,14 +331,14 @@ int tm_mesh_socket_create(struct tm_env *env, const struct tm_mesh_socket_option
     rc = connect_all(socket, options, e);
     env->net_close(env, options->listener);
     if (rc != 0) {
-        tm_mesh_socket_destroy(socket);
+        tm_mesh_socket__destroy(socket);
         return rc;
     }
     *out = socket;
     return 0;
 }
 
-void tm_mesh_socket_destroy(struct tm_mesh_socket *mesh)
+void tm_mesh_socket__destroy(struct tm_mesh_socket *mesh)
 {
     if (mesh == NULL) return;
     socket_cancel(&mesh->mesh); /* wakes the reader; what was sent is on its way already */
@@ -348,7 +348,7 @@ void tm_mesh_socket_destroy(struct tm_mesh_socket *mesh)
         tm_free(mesh->peers[r].parcel);
         (void)pthread_mutex_destroy(&mesh->peers[r].sending);
     }
-    tm_inbox_deinit(&mesh->inbox);
+    tm_inbox__deinit(&mesh->inbox);
     tm_free(mesh->peers);
     tm_free(mesh);
 }

@@ -12,8 +12,8 @@
 struct tm_mesh_socket;
 
 /* Starts to listen on `address` ("127.0.0.1:0", "unix:/path"); `bound` tells where. */
-int tm_mesh_socket_listen(struct tm_env *env, const char *address, int *out_listener, char bound[TM_ADDRESS_MAX],
-                          struct tm_error *e);
+int tm_mesh_socket__listen(struct tm_env *env, const char *address, int *out_listener, char bound[TM_ADDRESS_MAX],
+                           struct tm_error *e);
 
 struct tm_mesh_socket_options {
     int rank;
@@ -26,10 +26,10 @@ struct tm_mesh_socket_options {
 };
 
 /* Connects all with all. The caller owns the result. */
-int tm_mesh_socket_create(struct tm_env *env, const struct tm_mesh_socket_options *options, struct tm_mesh_socket **out,
-                          struct tm_error *e);
+int tm_mesh_socket__create(struct tm_env *env, const struct tm_mesh_socket_options *options,
+                           struct tm_mesh_socket **out, struct tm_error *e);
 /* Ends connections in order: what was sent before arrives. */
-void tm_mesh_socket_destroy(struct tm_mesh_socket *mesh); /* NULL is allowed */
-struct tm_mesh *tm_mesh_socket_end(struct tm_mesh_socket *mesh);
+void tm_mesh_socket__destroy(struct tm_mesh_socket *mesh); /* NULL is allowed */
+struct tm_mesh *tm_mesh_socket__end(struct tm_mesh_socket *mesh);
 
 #endif

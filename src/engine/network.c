@@ -6,7 +6,7 @@
 
 enum { TENSOR_ALIGN = 16, WIDTH_MAX = 65536 };
 
-int tm_network_check(const struct tm_network *network, struct tm_error *e)
+int tm_network__check(const struct tm_network *network, struct tm_error *e)
 {
     if (network->blocks < 1 || network->blocks > TM_NETWORK_LAYERS_MAX - 2)
         return tm_error_set(e, TM_EINPUT, "layers: expected 1 to %d, got %d", TM_NETWORK_LAYERS_MAX - 2,
@@ -74,8 +74,8 @@ void tm_network_layer(const struct tm_network *network, int layer, struct tm_lay
     }
 }
 
-const char *tm_network_tensor_name(const struct tm_network *network, int layer, size_t tensor,
-                                   char buffer[TM_TENSOR_NAME_MAX])
+const char *tm_network__tensor_name(const struct tm_network *network, int layer, size_t tensor,
+                                    char buffer[TM_TENSOR_NAME_MAX])
 {
     struct tm_layer_spec spec;
     tm_network_layer(network, layer, &spec);
@@ -86,7 +86,7 @@ const char *tm_network_tensor_name(const struct tm_network *network, int layer, 
     return buffer;
 }
 
-int64_t tm_network_parameters(const struct tm_network *network)
+int64_t tm_network__parameters(const struct tm_network *network)
 {
     int64_t count = 0;
     for (int layer = 0; layer < tm_network_layers(network); layer++) {

@@ -63,17 +63,17 @@ struct tm_layer_spec {
 };
 
 /* What is wrong with it, as -TM_EINPUT: sizes out of range, a width that heads do not divide. */
-int tm_network_check(const struct tm_network *network, struct tm_error *e);
+int tm_network__check(const struct tm_network *network, struct tm_error *e);
 
 int tm_network_layers(const struct tm_network *network); /* blocks + 2 */
 void tm_network_layer(const struct tm_network *network, int layer, struct tm_layer_spec *out);
 
 /* "h.3.attn.c_attn.weight", "wte.weight", "ln_f.bias". Returns `buffer`. */
-const char *tm_network_tensor_name(const struct tm_network *network, int layer, size_t tensor,
-                                   char buffer[TM_TENSOR_NAME_MAX]);
+const char *tm_network__tensor_name(const struct tm_network *network, int layer, size_t tensor,
+                                    char buffer[TM_TENSOR_NAME_MAX]);
 
 /* Parameters, the tied weight once; and floating point operations of one sample, forward and backward. */
-int64_t tm_network_parameters(const struct tm_network *network);
+int64_t tm_network__parameters(const struct tm_network *network);
 double tm_network_sample_flops(const struct tm_network *network);
 
 #endif

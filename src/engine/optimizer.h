@@ -19,13 +19,11 @@ struct tm_optimizer {
 /* lr 1e-3, betas 0.9 and 0.95, eps 1e-8, decay 0.1, clip 1. */
 struct tm_optimizer tm_optimizer_defaults(void);
 
-/* The learning rate of step `step`, the first being 0. */
-double tm_optimizer_rate(const struct tm_optimizer *optimizer, int64_t step);
 /* What gradients of this norm are multiplied by, at most 1 (as PyTorch's clip_grad_norm_). */
-double tm_optimizer_clip_factor(const struct tm_optimizer *optimizer, double norm);
+double tm_optimizer__clip_factor(const struct tm_optimizer *optimizer, double norm);
 
 /* One update of a layer from its reduced gradients. */
-void tm_optimizer_apply(const struct tm_optimizer *optimizer, const struct tm_gradients *gradients, int64_t step,
-                        int64_t micro_batches, double clip_factor, struct tm_layer_state *state);
+void tm_optimizer__apply(const struct tm_optimizer *optimizer, const struct tm_gradients *gradients, int64_t step,
+                         int64_t micro_batches, double clip_factor, struct tm_layer_state *state);
 
 #endif

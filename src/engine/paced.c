@@ -40,12 +40,12 @@ static uint64_t scaled(double bytes, uint32_t divisor, uint64_t least, uint64_t 
     return result < (double)most ? (uint64_t)result / 8 * 8 : most;
 }
 
-uint32_t tm_paced_layers(const struct tm_paced_job *job)
+uint32_t tm_paced__layers(const struct tm_paced_job *job)
 {
     return (uint32_t)job->model->layer_count;
 }
 
-uint64_t tm_paced_layer_bytes(const struct tm_paced_job *job, uint32_t layer)
+uint64_t tm_paced__layer_bytes(const struct tm_paced_job *job, uint32_t layer)
 {
     double bytes = job->model->layers[layer].params * 4 * (1 + job->model->optimizer_states);
     return scaled(bytes, job->bytes_divisor, STATE_BYTES_MIN, (uint64_t)1 << 40);
@@ -77,10 +77,10 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return x ^ (x >> 31);
 }
 
-void tm_paced_init_layer(const struct tm_paced_job *job, uint32_t layer, void *out)
+void tm_paced__init_layer(const struct tm_paced_job *job, uint32_t layer, void *out)
 {
     uint64_t *words = out;
-    for (uint64_t w = 0; w < tm_paced_layer_bytes(job, layer) / sizeof *words; w++)
+    for (uint64_t w = 0; w < tm_paced__layer_bytes(job, layer) / sizeof *words; w++)
         words[w] = mix(layer + 1, w);
 }
 
@@ -122,9 +122,9 @@ int tm_paced_reference(const struct tm_paced_job *job, uint64_t steps,
     int32_t(*gradients)[TM_PACED_WORDS] = tm_calloc(count, sizeof *gradients);
     int rc = states == NULL || gradients == NULL ? tm_error_nomem(e) : 0;
     for (uint32_t l = 0; rc == 0 && l < count; l++) {
-        states[l] = tm_alloc(tm_paced_layer_bytes(job, l));
+        states[l] = tm_alloc(tm_paced__layer_bytes(job, l));
         if (states[l] == NULL) rc = tm_error_nomem(e);
-        if (rc == 0) tm_paced_init_layer(job, l, states[l]);
+        if (rc == 0) tm_paced__init_layer(job, l, states[l]);
     }
     for (uint64_t step = 1; rc == 0 && step <= steps; step++) {
         double norm = 0;
@@ -135,10 +135,10 @@ int tm_paced_reference(const struct tm_paced_job *job, uint64_t steps,
             norm += norm_of(gradients[l]);
         }
         for (uint32_t l = 0; l < count; l++)
-            apply_to(states[l], tm_paced_layer_bytes(job, l), gradients[l], step, norm);
+            apply_to(states[l], tm_paced__layer_bytes(job, l), gradients[l], step, norm);
     }
     for (uint32_t l = 0; states != NULL && l < count; l++) {
-        if (rc == 0) each(context, l, states[l], tm_paced_layer_bytes(job, l));
+        if (rc == 0) each(context, l, states[l], tm_paced__layer_bytes(job, l));
         tm_free(states[l]);
     }
     tm_free(states);
@@ -156,7 +156,7 @@ static int check_job(const struct tm_paced_job *job, struct tm_error *e)
     return 0;
 }
 
-int tm_paced_create(struct tm_env *env, const struct tm_paced_job *job, struct tm_paced **out, struct tm_error *e)
+int tm_paced__create(struct tm_env *env, const struct tm_paced_job *job, struct tm_paced **out, struct tm_error *e)
 {
     int rc = check_job(job, e);
     if (rc != 0) return rc;
@@ -179,13 +179,13 @@ int tm_paced_create(struct tm_env *env, const struct tm_paced_job *job, struct t
     for (uint32_t l = 0; rc == 0 && l < paced->layer_count; l++)
         paced->words[l] = gradient_words(job, l);
     if (rc != 0)
-        tm_paced_destroy(paced);
+        tm_paced__destroy(paced);
     else
         *out = paced;
     return rc;
 }
 
-void tm_paced_destroy(struct tm_paced *paced)
+void tm_paced__destroy(struct tm_paced *paced)
 {
     if (paced == NULL) return;
     tm_free(paced->layers);
@@ -197,24 +197,24 @@ void tm_paced_destroy(struct tm_paced *paced)
     tm_free(paced);
 }
 
-void tm_paced_take(struct tm_paced *paced, uint32_t layer, void *memory)
+void tm_paced__take(struct tm_paced *paced, uint32_t layer, void *memory)
 {
     paced->layers[layer] = memory;
 }
 
-void *tm_paced_layer(struct tm_paced *paced, uint32_t layer)
+void *tm_paced__layer(struct tm_paced *paced, uint32_t layer)
 {
     return paced->layers[layer];
 }
 
-void tm_paced_drop(struct tm_paced *paced, uint32_t layer)
+void tm_paced__drop(struct tm_paced *paced, uint32_t layer)
 {
     paced->layers[layer] = NULL;
 }
 
 /* ---- time ---- */
 
-void tm_paced_cancel(struct tm_paced *paced)
+void tm_paced__cancel(struct tm_paced *paced)
 {
     (void)pthread_mutex_lock(&paced->lock);
     paced->cancelled = true;
@@ -222,7 +222,7 @@ void tm_paced_cancel(struct tm_paced *paced)
     (void)pthread_mutex_unlock(&paced->lock);
 }
 
-void tm_paced_resume(struct tm_paced *paced)
+void tm_paced__resume(struct tm_paced *paced)
 {
     (void)pthread_mutex_lock(&paced->lock);
     paced->cancelled = false;
@@ -293,8 +293,8 @@ static int run_pipeline(struct tm_paced *paced, struct tm_mesh *mesh, uint64_t s
     double each = 1 / (count + place->stages - 1);
     double down = each * forward_share;
     double up = each - down;
-    uint64_t forward = tm_message_tag(TM_MESSAGE_FORWARD, (int64_t)step, 0, 0);
-    uint64_t backward = tm_message_tag(TM_MESSAGE_BACKWARD, (int64_t)step, 0, 0);
+    uint64_t forward = tm_message__tag(TM_MESSAGE_FORWARD, (int64_t)step, 0, 0);
+    uint64_t backward = tm_message__tag(TM_MESSAGE_BACKWARD, (int64_t)step, 0, 0);
     int rc = 0;
     if (stage > 0) rc = take_in(paced, mesh, stage - 1, forward, place->first_layer - 1, e);
     if (rc == 0 && !last) rc = wait_until(paced, down * (stage + 1), e);
@@ -341,12 +341,12 @@ static int reduce(struct tm_paced *paced, struct tm_mesh *mesh, uint64_t step, s
                             sizeof group.ranks / sizeof *group.ranks);
     for (uint32_t p = 0; p < place->pipelines; p++)
         group.ranks[p] = (int)(p * place->stages + place->stage);
-    return tm_mesh_all_reduce(mesh, &group, paced->kernels, TM_SUM_I32, paced->gradient, stage_words(paced),
-                              tm_message_tag(TM_MESSAGE_REDUCE, (int64_t)step, 0, 0), &index, e);
+    return tm_mesh__all_reduce(mesh, &group, paced->kernels, TM_SUM_I32, paced->gradient, stage_words(paced),
+                               tm_message__tag(TM_MESSAGE_REDUCE, (int64_t)step, 0, 0), &index, e);
 }
 
-int tm_paced_prepare(struct tm_paced *paced, struct tm_mesh *mesh, const struct tm_paced_place *place, uint64_t step,
-                     bool fresh, struct tm_paced_norm *out, struct tm_error *e)
+int tm_paced__prepare(struct tm_paced *paced, struct tm_mesh *mesh, const struct tm_paced_place *place, uint64_t step,
+                      bool fresh, struct tm_paced_norm *out, struct tm_error *e)
 {
     int rc = begin(paced, place, fresh, e);
     if (rc != 0) return rc;
@@ -362,24 +362,24 @@ int tm_paced_prepare(struct tm_paced *paced, struct tm_mesh *mesh, const struct 
     return 0;
 }
 
-void tm_paced_apply(struct tm_paced *paced, uint64_t step, double norm)
+void tm_paced__apply(struct tm_paced *paced, uint64_t step, double norm)
 {
     const int32_t *gradient = paced->gradient;
     for (uint32_t l = paced->place.first_layer; l < paced->place.last_layer; l++) {
         if (paced->layers[l] != NULL)
-            apply_to(paced->layers[l], tm_paced_layer_bytes(&paced->job, l), gradient, step, norm);
+            apply_to(paced->layers[l], tm_paced__layer_bytes(&paced->job, l), gradient, step, norm);
         gradient += paced->words[l];
     }
 }
 
 /* ---- a layer's steps elsewhere ---- */
 
-uint64_t tm_paced_gradient_bytes(const struct tm_paced_job *job, uint32_t layer)
+uint64_t tm_paced__gradient_bytes(const struct tm_paced_job *job, uint32_t layer)
 {
     return gradient_words(job, layer) * sizeof(int32_t);
 }
 
-void tm_paced_read_gradient(const struct tm_paced *paced, uint32_t layer, void *out)
+void tm_paced__read_gradient(const struct tm_paced *paced, uint32_t layer, void *out)
 {
     const int32_t *gradient = paced->gradient;
     for (uint32_t l = paced->place.first_layer; l < layer; l++)
@@ -387,8 +387,8 @@ void tm_paced_read_gradient(const struct tm_paced *paced, uint32_t layer, void *
     memcpy(out, gradient, paced->words[layer] * sizeof *gradient);
 }
 
-void tm_paced_advance_layer(const struct tm_paced_job *job, uint32_t layer, uint64_t step, double norm, void *state,
-                            const void *gradient)
+void tm_paced__advance_layer(const struct tm_paced_job *job, uint32_t layer, uint64_t step, double norm, void *state,
+                             const void *gradient)
 {
-    apply_to(state, tm_paced_layer_bytes(job, layer), gradient, step, norm);
+    apply_to(state, tm_paced__layer_bytes(job, layer), gradient, step, norm);
 }

@@ -46,39 +46,39 @@ struct tm_paced_norm {
 struct tm_paced;
 
 /* The caller owns the result. -TM_EINPUT: a job that cannot be (no layers, no speed). */
-int tm_paced_create(struct tm_env *env, const struct tm_paced_job *job, struct tm_paced **out, struct tm_error *e);
-void tm_paced_destroy(struct tm_paced *paced); /* NULL is allowed */
+int tm_paced__create(struct tm_env *env, const struct tm_paced_job *job, struct tm_paced **out, struct tm_error *e);
+void tm_paced__destroy(struct tm_paced *paced); /* NULL is allowed */
 
-uint32_t tm_paced_layers(const struct tm_paced_job *job);
-uint64_t tm_paced_layer_bytes(const struct tm_paced_job *job, uint32_t layer);
-/* The state before the first step, of tm_paced_layer_bytes. */
-void tm_paced_init_layer(const struct tm_paced_job *job, uint32_t layer, void *out);
+uint32_t tm_paced__layers(const struct tm_paced_job *job);
+uint64_t tm_paced__layer_bytes(const struct tm_paced_job *job, uint32_t layer);
+/* The state before the first step, of tm_paced__layer_bytes. */
+void tm_paced__init_layer(const struct tm_paced_job *job, uint32_t layer, void *out);
 
-/* The layer is held in `memory` (tm_paced_layer_bytes), which is the caller's. tm_paced_layer: where; NULL: it is not
+/* The layer is held in `memory` (tm_paced__layer_bytes), which is the caller's. tm_paced__layer: where; NULL: it is not
  * held. Dropping one that is not held is allowed. */
-void tm_paced_take(struct tm_paced *paced, uint32_t layer, void *memory);
-void *tm_paced_layer(struct tm_paced *paced, uint32_t layer);
-void tm_paced_drop(struct tm_paced *paced, uint32_t layer);
+void tm_paced__take(struct tm_paced *paced, uint32_t layer, void *memory);
+void *tm_paced__layer(struct tm_paced *paced, uint32_t layer);
+void tm_paced__drop(struct tm_paced *paced, uint32_t layer);
 
 /* One step up to its reduced gradients, as long as it takes; norms of the stage's layers to `out` (room for all of
  * them). -TM_ECANCELED: given up; -TM_EPEER: a neighbour is gone. `fresh`: the first step of a generation, or after
  * one that was given up: time counts from now. */
-int tm_paced_prepare(struct tm_paced *paced, struct tm_mesh *mesh, const struct tm_paced_place *place, uint64_t step,
-                     bool fresh, struct tm_paced_norm *out, struct tm_error *e);
+int tm_paced__prepare(struct tm_paced *paced, struct tm_mesh *mesh, const struct tm_paced_place *place, uint64_t step,
+                      bool fresh, struct tm_paced_norm *out, struct tm_error *e);
 /* Applies the reduced gradients to the layers of the place they were made for. */
-void tm_paced_apply(struct tm_paced *paced, uint64_t step, double norm);
+void tm_paced__apply(struct tm_paced *paced, uint64_t step, double norm);
 
 /* The reduced gradients of a layer of the place, between prepare and apply; and what apply does to a layer's state,
  * done to its bytes by a pure function. */
-uint64_t tm_paced_gradient_bytes(const struct tm_paced_job *job, uint32_t layer);
-void tm_paced_read_gradient(const struct tm_paced *paced, uint32_t layer, void *out);
-void tm_paced_advance_layer(const struct tm_paced_job *job, uint32_t layer, uint64_t step, double norm, void *state,
-                            const void *gradient);
+uint64_t tm_paced__gradient_bytes(const struct tm_paced_job *job, uint32_t layer);
+void tm_paced__read_gradient(const struct tm_paced *paced, uint32_t layer, void *out);
+void tm_paced__advance_layer(const struct tm_paced_job *job, uint32_t layer, uint64_t step, double norm, void *state,
+                             const void *gradient);
 
 /* From any thread: the timer that is waited for ends at once, and all that follow until `resume`. A mesh is cancelled
  * by its own. */
-void tm_paced_cancel(struct tm_paced *paced);
-void tm_paced_resume(struct tm_paced *paced);
+void tm_paced__cancel(struct tm_paced *paced);
+void tm_paced__resume(struct tm_paced *paced);
 
 /* The state of every layer after so many undisturbed steps: `each` gets one after the other. */
 int tm_paced_reference(const struct tm_paced_job *job, uint64_t steps,

@@ -6,7 +6,7 @@
 
 #include <tidemill.h>
 
-/* Takes part until the job is over; as tm_elastic_run. `library` is taken but for endpoint and kernel_class. */
+/* Takes part until the job is over; as tm_elastic__run. `library` is taken but for endpoint and kernel_class. */
 int tm_paced_worker(struct tm_env *env, const struct tidemill_options *library, const struct tm_paced_job *job,
                     struct tm_error *e);
 

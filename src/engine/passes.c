@@ -26,7 +26,7 @@ size_t tm_pass__score_stride(const struct tm_network *network)
     return (size_t)(network->ctx + TM_DROPOUT_GROUP - 1) / TM_DROPOUT_GROUP * TM_DROPOUT_GROUP;
 }
 
-size_t tm_pass_scratch_floats(const struct tm_network *network, int samples)
+size_t tm_pass__scratch_floats(const struct tm_network *network, int samples)
 {
     size_t rows = rows_of(network, samples);
     return 2 * aligned(rows * wide_of(network)) + 2 * aligned(rows * (size_t)network->width) +
@@ -44,13 +44,13 @@ static struct tm_scratch scratch_of(const struct tm_pass *pass)
     return scratch;
 }
 
-size_t tm_block_cache_floats(const struct tm_network *network, int samples)
+size_t tm_block_cache__floats(const struct tm_network *network, int samples)
 {
     size_t rows = rows_of(network, samples);
     return 11 * aligned(rows * (size_t)network->width) + aligned(rows * (size_t)network->heads) + 4 * aligned(rows);
 }
 
-void tm_block_cache_lay(struct tm_block_cache *cache, const struct tm_network *network, int samples, float *memory)
+void tm_block_cache__lay(struct tm_block_cache *cache, const struct tm_network *network, int samples, float *memory)
 {
     size_t rows = rows_of(network, samples);
     size_t flow = aligned(rows * (size_t)network->width);
@@ -67,7 +67,7 @@ void tm_block_cache_lay(struct tm_block_cache *cache, const struct tm_network *n
 static struct tm_dropout dropout_at(const struct tm_pass *pass, int layer, int site)
 {
     double probability = pass->training ? pass->network->dropout : 0;
-    return tm_dropout_make(probability, pass->seed, pass->step, pass->micro, layer, site);
+    return tm_dropout__make(probability, pass->seed, pass->step, pass->micro, layer, site);
 }
 
 static const float *weights(const struct tm_layer_state *state, size_t tensor)
@@ -102,7 +102,7 @@ static void weight_gradient(const struct tm_pass *pass, const float *x, const fl
                             struct tm_gradients *gradients, size_t tensor)
 {
     float beta = 0;
-    float *at = tm_gradients_begin(gradients, tensor, &beta);
+    float *at = tm_gradients__begin(gradients, tensor, &beta);
     struct tm_gemm shape = {.transpose_a = true,
                             .m = k,
                             .n = n,
@@ -113,12 +113,13 @@ static void weight_gradient(const struct tm_pass *pass, const float *x, const fl
                             .ldb = n,
                             .ldc = n};
     tm_gemm(pass->blas, &shape, x, dy, at);
-    tm_gradients_end(gradients, tensor, at);
+    tm_gradients__end(gradients, tensor, at);
 }
 
 /* ---- embedding ---- */
 
-void tm_embed_forward(const struct tm_pass *pass, const struct tm_layer_state *state, const uint8_t *tokens, float *out)
+void tm_embed__forward(const struct tm_pass *pass, const struct tm_layer_state *state, const uint8_t *tokens,
+                       float *out)
 {
     struct tm_dropout dropout = dropout_at(pass, state->layer, TM_SITE_EMBED);
     pass->kernels->embed(out, tokens, weights(state, TM_EMBED_WTE), weights(state, TM_EMBED_WPE), &dropout,
@@ -126,7 +127,7 @@ void tm_embed_forward(const struct tm_pass *pass, const struct tm_layer_state *s
                          (size_t)pass->network->width);
 }
 
-void tm_embed_backward(const struct tm_pass *pass, const uint8_t *tokens, float *dout, struct tm_gradients *gradients)
+void tm_embed__backward(const struct tm_pass *pass, const uint8_t *tokens, float *dout, struct tm_gradients *gradients)
 {
     struct tm_dropout dropout = dropout_at(pass, 0, TM_SITE_EMBED);
     size_t rows = rows_of(pass->network, pass->samples);
@@ -134,22 +135,22 @@ void tm_embed_backward(const struct tm_pass *pass, const uint8_t *tokens, float 
     size_t ctx = (size_t)pass->network->ctx;
     struct tm_scratch scratch = scratch_of(pass);
     pass->kernels->residual_backward(dout, scratch.flow1, dout, &dropout, rows, width);
-    float *to = tm_gradients_begin_set(gradients);
+    float *to = tm_gradients__begin_set(gradients);
     memset(to, 0, TM_VOCAB * width * sizeof *to);
     for (size_t r = 0; r < rows; r++)
         pass->kernels->add_f32(to + tokens[r] * width, dout + r * width, width);
-    tm_gradients_end(gradients, TM_EMBED_WTE, to);
-    to = tm_gradients_begin_set(gradients);
+    tm_gradients__end(gradients, TM_EMBED_WTE, to);
+    to = tm_gradients__begin_set(gradients);
     memcpy(to, dout, ctx * width * sizeof *to);
     for (int sample = 1; sample < pass->samples; sample++)
         pass->kernels->add_f32(to, dout + (size_t)sample * ctx * width, ctx * width);
-    tm_gradients_end(gradients, TM_EMBED_WPE, to);
+    tm_gradients__end(gradients, TM_EMBED_WPE, to);
 }
 
 /* ---- block ---- */
 
-void tm_block_forward(const struct tm_pass *pass, const struct tm_layer_state *state, struct tm_block_cache *cache,
-                      float *out)
+void tm_block__forward(const struct tm_pass *pass, const struct tm_layer_state *state, struct tm_block_cache *cache,
+                       float *out)
 {
     const struct tm_kernels *k = pass->kernels;
     struct tm_scratch scratch = scratch_of(pass);
@@ -189,23 +190,23 @@ static void mlp_backward(const struct tm_pass *pass, const struct tm_layer_state
     struct tm_dropout at_mlp = dropout_at(pass, state->layer, TM_SITE_MLP);
     float *dy = at_mlp.threshold > 0 ? scratch.flow1 : d;
 
-    float *to = tm_gradients_begin_set(gradients);
+    float *to = tm_gradients__begin_set(gradients);
     k->residual_backward(dy, to, d, &at_mlp, rows, w);
-    tm_gradients_end(gradients, TM_BLOCK_OUT_B, to);
+    tm_gradients__end(gradients, TM_BLOCK_OUT_B, to);
     multiply_back(pass, dy, weights(state, TM_BLOCK_OUT_W), scratch.wide1, width, 4 * width);
-    to = tm_gradients_begin_set(gradients);
+    to = tm_gradients__begin_set(gradients);
     k->gelu_backward(scratch.wide1, scratch.wide2, to, cache->hidden, rows, 4 * w);
-    tm_gradients_end(gradients, TM_BLOCK_FC_B, to);
+    tm_gradients__end(gradients, TM_BLOCK_FC_B, to);
     weight_gradient(pass, scratch.wide2, dy, width, 4 * width, gradients, TM_BLOCK_OUT_W);
     weight_gradient(pass, cache->norm2, scratch.wide1, 4 * width, width, gradients, TM_BLOCK_FC_W);
     multiply_back(pass, scratch.wide1, weights(state, TM_BLOCK_FC_W), scratch.flow2, 4 * width, width);
 
-    to = tm_gradients_begin_set(gradients);
+    to = tm_gradients__begin_set(gradients);
     const float *stats = cache->stats + 2 * rows;
     k->layernorm_backward(d, to, to + w, scratch.flow2, cache->middle, stats, stats + rows,
                           weights(state, TM_BLOCK_LN2_W), rows, w);
-    tm_gradients_end(gradients, TM_BLOCK_LN2_W, to);
-    tm_gradients_end(gradients, TM_BLOCK_LN2_B, to + w);
+    tm_gradients__end(gradients, TM_BLOCK_LN2_W, to);
+    tm_gradients__end(gradients, TM_BLOCK_LN2_B, to + w);
 }
 
 static void attention_backward(const struct tm_pass *pass, const struct tm_layer_state *state,
@@ -220,27 +221,27 @@ static void attention_backward(const struct tm_pass *pass, const struct tm_layer
     struct tm_dropout at_projection = dropout_at(pass, state->layer, TM_SITE_PROJECTION);
     float *dy = at_projection.threshold > 0 ? scratch.flow1 : d;
 
-    float *to = tm_gradients_begin_set(gradients);
+    float *to = tm_gradients__begin_set(gradients);
     k->residual_backward(dy, to, d, &at_projection, rows, w);
-    tm_gradients_end(gradients, TM_BLOCK_PROJ_B, to);
+    tm_gradients__end(gradients, TM_BLOCK_PROJ_B, to);
     weight_gradient(pass, cache->attended, dy, width, width, gradients, TM_BLOCK_PROJ_W);
     multiply_back(pass, dy, weights(state, TM_BLOCK_PROJ_W), scratch.flow2, width, width);
     tm_attention__backward(pass, &at_scores, cache, scratch.flow2, scratch.wide1, scratch.scores);
-    to = tm_gradients_begin_set(gradients);
+    to = tm_gradients__begin_set(gradients);
     k->column_sum(to, scratch.wide1, rows, 3 * w);
-    tm_gradients_end(gradients, TM_BLOCK_QKV_B, to);
+    tm_gradients__end(gradients, TM_BLOCK_QKV_B, to);
     weight_gradient(pass, cache->norm1, scratch.wide1, 3 * width, width, gradients, TM_BLOCK_QKV_W);
     multiply_back(pass, scratch.wide1, weights(state, TM_BLOCK_QKV_W), scratch.flow2, 3 * width, width);
 
-    to = tm_gradients_begin_set(gradients);
+    to = tm_gradients__begin_set(gradients);
     k->layernorm_backward(d, to, to + w, scratch.flow2, cache->input, cache->stats, cache->stats + rows,
                           weights(state, TM_BLOCK_LN1_W), rows, w);
-    tm_gradients_end(gradients, TM_BLOCK_LN1_W, to);
-    tm_gradients_end(gradients, TM_BLOCK_LN1_B, to + w);
+    tm_gradients__end(gradients, TM_BLOCK_LN1_W, to);
+    tm_gradients__end(gradients, TM_BLOCK_LN1_B, to + w);
 }
 
-void tm_block_backward(const struct tm_pass *pass, const struct tm_layer_state *state,
-                       const struct tm_block_cache *cache, float *d, struct tm_gradients *gradients)
+void tm_block__backward(const struct tm_pass *pass, const struct tm_layer_state *state,
+                        const struct tm_block_cache *cache, float *d, struct tm_gradients *gradients)
 {
     mlp_backward(pass, state, cache, d, gradients);
     attention_backward(pass, state, cache, d, gradients);
@@ -259,14 +260,14 @@ static void head_forward(const struct tm_pass *pass, const struct tm_layer_state
     multiply_back(pass, norm, weights(state, TM_HEAD_WTE), logits, width, TM_VOCAB);
 }
 
-void tm_head_logits(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x, float *out_logits)
+void tm_head__logits(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x, float *out_logits)
 {
     struct tm_scratch scratch = scratch_of(pass);
     head_forward(pass, state, x, scratch.flow1, scratch.wide2, out_logits);
 }
 
-double tm_head_loss(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x,
-                    const uint8_t *targets, float *d, struct tm_gradients *gradients)
+double tm_head__loss(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x,
+                     const uint8_t *targets, float *d, struct tm_gradients *gradients)
 {
     struct tm_scratch scratch = scratch_of(pass);
     size_t rows = rows_of(pass->network, pass->samples);
@@ -278,11 +279,11 @@ double tm_head_loss(const struct tm_pass *pass, const struct tm_layer_state *sta
     if (d == NULL) return loss;
     weight_gradient(pass, scratch.wide1, scratch.flow1, width, TM_VOCAB, gradients, TM_HEAD_WTE);
     multiply(pass, scratch.wide1, weights(state, TM_HEAD_WTE), scratch.flow2, width, TM_VOCAB);
-    float *to = tm_gradients_begin_set(gradients);
+    float *to = tm_gradients__begin_set(gradients);
     memset(d, 0, rows * w * sizeof *d);
     pass->kernels->layernorm_backward(d, to, to + w, scratch.flow2, x, stats, stats + rows,
                                       weights(state, TM_HEAD_LN_W), rows, w);
-    tm_gradients_end(gradients, TM_HEAD_LN_W, to);
-    tm_gradients_end(gradients, TM_HEAD_LN_B, to + w);
+    tm_gradients__end(gradients, TM_HEAD_LN_W, to);
+    tm_gradients__end(gradients, TM_HEAD_LN_B, to + w);
     return loss;
 }

@@ -20,7 +20,7 @@ struct tm_pass {
     uint32_t step;
     uint32_t micro; /* global number of the micro-batch in the step */
     bool training;  /* dropout applies */
-    float *scratch; /* tm_pass_scratch_floats, aligned to 64 bytes */
+    float *scratch; /* tm_pass__scratch_floats, aligned to 64 bytes */
 };
 
 /* What a block keeps for the way back; each part is rows x (its factor) x width but for the last three. */
@@ -36,26 +36,26 @@ struct tm_block_cache {
     float *stats;  /* mean, 1 / deviation of both normalisations: 4 x rows */
 };
 
-size_t tm_block_cache_floats(const struct tm_network *network, int samples);
-/* Lays the parts out behind the input in `memory` (tm_block_cache_floats); input is set apart. */
-void tm_block_cache_lay(struct tm_block_cache *cache, const struct tm_network *network, int samples, float *memory);
-size_t tm_pass_scratch_floats(const struct tm_network *network, int samples);
+size_t tm_block_cache__floats(const struct tm_network *network, int samples);
+/* Lays the parts out behind the input in `memory` (tm_block_cache__floats); input is set apart. */
+void tm_block_cache__lay(struct tm_block_cache *cache, const struct tm_network *network, int samples, float *memory);
+size_t tm_pass__scratch_floats(const struct tm_network *network, int samples);
 
-void tm_embed_forward(const struct tm_pass *pass, const struct tm_layer_state *state, const uint8_t *tokens,
-                      float *out);
-void tm_embed_backward(const struct tm_pass *pass, const uint8_t *tokens, float *dout, struct tm_gradients *gradients);
+void tm_embed__forward(const struct tm_pass *pass, const struct tm_layer_state *state, const uint8_t *tokens,
+                       float *out);
+void tm_embed__backward(const struct tm_pass *pass, const uint8_t *tokens, float *dout, struct tm_gradients *gradients);
 
 /* out = block(cache->input); fills the cache. */
-void tm_block_forward(const struct tm_pass *pass, const struct tm_layer_state *state, struct tm_block_cache *cache,
-                      float *out);
+void tm_block__forward(const struct tm_pass *pass, const struct tm_layer_state *state, struct tm_block_cache *cache,
+                       float *out);
 /* d: in, of the output; out, of the input. */
-void tm_block_backward(const struct tm_pass *pass, const struct tm_layer_state *state,
-                       const struct tm_block_cache *cache, float *d, struct tm_gradients *gradients);
+void tm_block__backward(const struct tm_pass *pass, const struct tm_layer_state *state,
+                        const struct tm_block_cache *cache, float *d, struct tm_gradients *gradients);
 
 /* Mean loss over the micro-batch, and with `d` not NULL its gradient by x, and those of the head. */
-double tm_head_loss(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x,
-                    const uint8_t *targets, float *d, struct tm_gradients *gradients);
+double tm_head__loss(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x,
+                     const uint8_t *targets, float *d, struct tm_gradients *gradients);
 /* rows x vocab. */
-void tm_head_logits(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x, float *out_logits);
+void tm_head__logits(const struct tm_pass *pass, const struct tm_layer_state *state, const float *x, float *out_logits);
 
 #endif

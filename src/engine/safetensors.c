@@ -53,8 +53,8 @@ static int make_header(const struct tm_named_tensor *tensors, size_t count, stru
     return 0;
 }
 
-int tm_safetensors_write(struct tm_env *env, const char *path, const struct tm_named_tensor *tensors, size_t count,
-                         struct tm_hash *out_hash, struct tm_error *e)
+int tm_safetensors__write(struct tm_env *env, const char *path, const struct tm_named_tensor *tensors, size_t count,
+                          struct tm_hash *out_hash, struct tm_error *e)
 {
     struct tm_text header;
     tm_text_init(&header, TM_SAFETENSORS_HEADER_MAX);
@@ -232,7 +232,7 @@ int tm_safetensors_parse(const char *name, const void *data, size_t length, stru
     return 0;
 }
 
-int tm_safetensors_open(struct tm_env *env, const char *path, struct tm_safetensors *out, struct tm_error *e)
+int tm_safetensors__open(struct tm_env *env, const char *path, struct tm_safetensors *out, struct tm_error *e)
 {
     const void *data = NULL;
     size_t length = 0;
@@ -249,14 +249,14 @@ int tm_safetensors_open(struct tm_env *env, const char *path, struct tm_safetens
     return 0;
 }
 
-void tm_safetensors_close(struct tm_safetensors *file)
+void tm_safetensors__close(struct tm_safetensors *file)
 {
     tm_arena_deinit(&file->arena);
     if (file->env != NULL) file->env->file_unmap(file->env, file->data, file->length);
     *file = (struct tm_safetensors){0};
 }
 
-const struct tm_named_tensor *tm_safetensors_find(const struct tm_safetensors *file, const char *name)
+const struct tm_named_tensor *tm_safetensors__find(const struct tm_safetensors *file, const char *name)
 {
     for (size_t i = 0; i < file->count; i++) {
         if (strcmp(file->tensors[i].name, name) == 0) return &file->tensors[i];

@@ -26,8 +26,8 @@ struct tm_named_tensor {
 };
 
 /* Writes the file as a whole or not at all. The hash is of the header's and every tensor's own hash, in order. */
-int tm_safetensors_write(struct tm_env *env, const char *path, const struct tm_named_tensor *tensors, size_t count,
-                         struct tm_hash *out_hash, struct tm_error *e);
+int tm_safetensors__write(struct tm_env *env, const char *path, const struct tm_named_tensor *tensors, size_t count,
+                          struct tm_hash *out_hash, struct tm_error *e);
 
 struct tm_safetensors {
     struct tm_env *env;
@@ -39,10 +39,10 @@ struct tm_safetensors {
     struct tm_hash hash;
 };
 
-int tm_safetensors_open(struct tm_env *env, const char *path, struct tm_safetensors *out, struct tm_error *e);
-void tm_safetensors_close(struct tm_safetensors *file);
+int tm_safetensors__open(struct tm_env *env, const char *path, struct tm_safetensors *out, struct tm_error *e);
+void tm_safetensors__close(struct tm_safetensors *file);
 /* NULL: there is none. Borrowed. */
-const struct tm_named_tensor *tm_safetensors_find(const struct tm_safetensors *file, const char *name);
+const struct tm_named_tensor *tm_safetensors__find(const struct tm_safetensors *file, const char *name);
 
 /* The same for bytes in hand (which must outlive the result). */
 int tm_safetensors_parse(const char *name, const void *data, size_t length, struct tm_safetensors *out,

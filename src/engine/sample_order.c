@@ -23,7 +23,7 @@ static uint64_t scramble(uint64_t seed, uint64_t epoch, unsigned half, uint64_t 
     return left << half | right;
 }
 
-uint64_t tm_sample_window(uint64_t seed, uint64_t count, uint64_t index)
+uint64_t tm_sample__window(uint64_t seed, uint64_t count, uint64_t index)
 {
     unsigned half = 1;
     while (half < 32 && (uint64_t)1 << 2 * half < count)

@@ -7,6 +7,6 @@
 #include <stdint.h>
 
 /* The window of sample `index`; count > 0. */
-uint64_t tm_sample_window(uint64_t seed, uint64_t count, uint64_t index);
+uint64_t tm_sample__window(uint64_t seed, uint64_t count, uint64_t index);
 
 #endif

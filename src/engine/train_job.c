@@ -118,7 +118,7 @@ static const struct tm_field job_table[] = {
 
 int tm_train_job_check(const struct tm_train_job *job, struct tm_error *e)
 {
-    int rc = tm_network_check(&job->network, e);
+    int rc = tm_network__check(&job->network, e);
     if (rc != 0) return tm_error_wrap(e, rc, "model.gpt");
     if (job->micro_batch < 1 || job->batch % job->micro_batch != 0)
         return tm_error_set(e, TM_EINPUT, "batch: must be a multiple of micro_batch (%lld), got %lld",
@@ -258,7 +258,7 @@ static void put_data(struct tm_env *env, const struct tm_train_job *job, struct 
     (void)snprintf(text, sizeof text, "%s (%zu bytes)", tm_hash_print(tm_hash_of(corpus.bytes, corpus.length), hash),
                    corpus.length);
     tm_fingerprint_line(out, "data", text);
-    tm_corpus_close(&corpus);
+    tm_corpus__close(&corpus);
 }
 
 void tm_train_job_fingerprint(struct tm_env *env, const struct tm_train_job *job, struct tm_text *out)

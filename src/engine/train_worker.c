@@ -49,8 +49,8 @@ static int check_resume(struct tm_train_shared *shared, struct tm_error *e)
     return rc;
 }
 
-int tm_train_shared_init(struct tm_train_shared *shared, struct tm_env *env, const struct tm_train_options *options,
-                         struct tm_error *e)
+int tm_train_shared__init(struct tm_train_shared *shared, struct tm_env *env, const struct tm_train_options *options,
+                          struct tm_error *e)
 {
     const struct tm_train_job *job = options->job;
     *shared = (struct tm_train_shared){.env = env, .options = options};
@@ -73,13 +73,13 @@ int tm_train_shared_init(struct tm_train_shared *shared, struct tm_env *env, con
     if (rc == 0 && shared->first_step >= options->steps)
         rc = tm_error_set(e, TM_EINPUT, "%s: has %lld steps already; ask for more with --steps",
                           options->resume != NULL ? options->resume : "the job", (long long)shared->first_step);
-    if (rc != 0) tm_train_shared_deinit(shared);
+    if (rc != 0) tm_train_shared__deinit(shared);
     return rc;
 }
 
-void tm_train_shared_deinit(struct tm_train_shared *shared)
+void tm_train_shared__deinit(struct tm_train_shared *shared)
 {
-    tm_corpus_close(&shared->corpus);
+    tm_corpus__close(&shared->corpus);
     tm_free(shared->assignments);
     shared->assignments = NULL;
 }
@@ -118,7 +118,7 @@ static int fill_layers(struct loop *loop, struct tm_error *e)
         rc = tm_engine_hold(loop->engine, l, e);
         if (rc != 0) break;
         if (resume != NULL)
-            rc = tm_checkpoint_read_layer(&checkpoint, tm_engine_layer(loop->engine, l), e);
+            rc = tm_checkpoint__read_layer(&checkpoint, tm_engine__layer(loop->engine, l), e);
         else
             tm_engine_start_layer(loop->engine, l);
     }
@@ -132,7 +132,7 @@ static int change_layout(struct loop *loop, size_t layout, int64_t step, struct 
     const struct tm_assignment *from = &loop->shared->assignments[loop->layout];
     const struct tm_assignment *to = &loop->shared->assignments[layout];
     int fetched = 0;
-    int rc = tm_engine_migrate(loop->engine, loop->mesh, from, to, step, &fetched, e);
+    int rc = tm_engine__migrate(loop->engine, loop->mesh, from, to, step, &fetched, e);
     loop->layout = layout;
     loop->layers_moved += fetched;
     return rc;
@@ -147,7 +147,7 @@ static int save(struct loop *loop, int64_t steps_done, struct tm_error *e)
     int layers = tm_network_layers(&shared->engine.network);
     int pipeline = 0;
     int stage = 0;
-    if (!tm_assignment_place(a, mesh->rank, &pipeline, &stage) || pipeline != 0) return 0;
+    if (!tm_assignment__place(a, mesh->rank, &pipeline, &stage) || pipeline != 0) return 0;
     struct tm_layer_files *files = tm_calloc((size_t)layers, sizeof *files);
     if (files == NULL) return tm_error_nomem(e);
     struct tm_checkpoint_info info = {.network = shared->engine.network,
@@ -164,15 +164,15 @@ static int save(struct loop *loop, int64_t steps_done, struct tm_error *e)
         while (!tm_assignment_holds(a, a->ranks[holder], l))
             holder++;
         holder = a->ranks[holder];
-        uint64_t tag = tm_message_tag(TM_MESSAGE_REPORT, steps_done, 0, (uint32_t)l);
+        uint64_t tag = tm_message__tag(TM_MESSAGE_REPORT, steps_done, 0, (uint32_t)l);
         if (holder == mesh->rank)
-            rc = tm_checkpoint_write_layer(&place, &info, tm_engine_layer(loop->engine, l), &files[l], e);
+            rc = tm_checkpoint__write_layer(&place, &info, tm_engine__layer(loop->engine, l), &files[l], e);
         if (rc == 0 && holder == mesh->rank && holder != 0)
             rc = mesh->send(mesh, 0, tag, &files[l], sizeof files[l], e);
         if (rc == 0 && mesh->rank == 0 && holder != 0)
-            rc = tm_mesh_receive_into(mesh, holder, tag, &files[l], sizeof files[l], e);
+            rc = tm_mesh__receive_into(mesh, holder, tag, &files[l], sizeof files[l], e);
     }
-    if (rc == 0 && mesh->rank == 0) rc = tm_checkpoint_finish(&place, &info, files, e);
+    if (rc == 0 && mesh->rank == 0) rc = tm_checkpoint__finish(&place, &info, files, e);
     tm_free(files);
     return rc;
 }
@@ -188,7 +188,7 @@ static int one_step(struct loop *loop, int64_t step, struct tm_error *e)
     const struct tm_train_options *o = shared->options;
     int pipeline = 0;
     int stage = 0;
-    if (!tm_assignment_place(&shared->assignments[loop->layout], loop->mesh->rank, &pipeline, &stage)) return 0;
+    if (!tm_assignment__place(&shared->assignments[loop->layout], loop->mesh->rank, &pipeline, &stage)) return 0;
     struct tm_step_result result;
     double start = seconds(shared->env);
     int rc = tm_engine_prepare(loop->engine, loop->mesh, step, &result, e);
@@ -240,16 +240,16 @@ static int send_last_word(struct loop *loop, struct tm_error *e)
     const struct tm_train_shared *shared = loop->shared;
     struct tm_mesh *mesh = loop->mesh;
     struct last_word word = {.step_bytes = loop->step_bytes, .layers_moved = loop->layers_moved};
-    uint64_t tag = tm_message_tag(TM_MESSAGE_REPORT, 0, 1, UINT32_MAX);
+    uint64_t tag = tm_message__tag(TM_MESSAGE_REPORT, 0, 1, UINT32_MAX);
     int rc = mesh->send(mesh, 0, tag, &word, sizeof word, e);
     for (int l = 0; rc == 0 && l < tm_network_layers(&shared->engine.network); l++) {
-        const struct tm_layer_state *state = tm_engine_layer(loop->engine, l);
+        const struct tm_layer_state *state = tm_engine__layer(loop->engine, l);
         if (state == NULL) continue;
-        struct tm_hash hash = tm_layer_state_weights_hash(state);
-        rc = mesh->send(mesh, 0, tm_message_tag(TM_MESSAGE_REPORT, 0, 2, (uint32_t)l), &hash, sizeof hash, e);
+        struct tm_hash hash = tm_layer_state__weights_hash(state);
+        rc = mesh->send(mesh, 0, tm_message__tag(TM_MESSAGE_REPORT, 0, 2, (uint32_t)l), &hash, sizeof hash, e);
     }
     char farewell; /* nobody leaves before worker 0 has heard it */
-    if (rc == 0) rc = tm_mesh_receive_into(mesh, 0, tm_message_tag(TM_MESSAGE_REPORT, 0, 3, 0), &farewell, 1, e);
+    if (rc == 0) rc = tm_mesh__receive_into(mesh, 0, tm_message__tag(TM_MESSAGE_REPORT, 0, 3, 0), &farewell, 1, e);
     return rc;
 }
 
@@ -263,10 +263,10 @@ static int hear_layer(struct loop *loop, int layer, struct tm_hash *out, struct 
         struct tm_hash hash;
         if (!tm_assignment_holds(a, w, layer)) continue;
         if (w == 0) {
-            hash = tm_layer_state_weights_hash(tm_engine_layer(loop->engine, layer));
+            hash = tm_layer_state__weights_hash(tm_engine__layer(loop->engine, layer));
         } else {
-            uint64_t tag = tm_message_tag(TM_MESSAGE_REPORT, 0, 2, (uint32_t)layer);
-            int rc = tm_mesh_receive_into(mesh, w, tag, &hash, sizeof hash, e);
+            uint64_t tag = tm_message__tag(TM_MESSAGE_REPORT, 0, 2, (uint32_t)layer);
+            int rc = tm_mesh__receive_into(mesh, w, tag, &hash, sizeof hash, e);
             if (rc != 0) return rc;
         }
         if (known && !tm_hash_equal(hash, *out) && loop->shared->engine.determinism != TM_FAST)
@@ -287,8 +287,8 @@ static int hear_last_words(struct loop *loop, struct tm_error *e)
     loop->result->layers_moved = loop->layers_moved;
     for (int w = 1; rc == 0 && w < loop->mesh->size; w++) {
         struct last_word word;
-        rc = tm_mesh_receive_into(loop->mesh, w, tm_message_tag(TM_MESSAGE_REPORT, 0, 1, UINT32_MAX), &word,
-                                  sizeof word, e);
+        rc = tm_mesh__receive_into(loop->mesh, w, tm_message__tag(TM_MESSAGE_REPORT, 0, 1, UINT32_MAX), &word,
+                                   sizeof word, e);
         if (rc != 0) break;
         loop->result->bytes_sent += word.step_bytes;
         loop->result->layers_moved += word.layers_moved;
@@ -297,7 +297,7 @@ static int hear_last_words(struct loop *loop, struct tm_error *e)
         rc = hear_layer(loop, l, &hashes[l], e);
     if (rc == 0) loop->result->weights_hash = tm_hash_of(hashes, (size_t)layers * sizeof *hashes);
     for (int w = 1; rc == 0 && w < loop->mesh->size; w++)
-        rc = loop->mesh->send(loop->mesh, w, tm_message_tag(TM_MESSAGE_REPORT, 0, 3, 0), "", 1, e);
+        rc = loop->mesh->send(loop->mesh, w, tm_message__tag(TM_MESSAGE_REPORT, 0, 3, 0), "", 1, e);
     tm_free(hashes);
     return rc;
 }
@@ -323,8 +323,8 @@ static void sum_up(struct loop *loop)
     result->tokens_per_s = result->train_s > 0 ? tokens / result->train_s : 0;
 }
 
-int tm_train_worker_run(const struct tm_train_shared *shared, struct tm_mesh *mesh, struct tm_train_result *out,
-                        struct tm_error *e)
+int tm_train_worker__run(const struct tm_train_shared *shared, struct tm_mesh *mesh, struct tm_train_result *out,
+                         struct tm_error *e)
 {
     struct loop loop = {.shared = shared, .mesh = mesh, .result = out};
     size_t steps = (size_t)(shared->options->steps - shared->first_step);

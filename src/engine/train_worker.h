@@ -17,12 +17,12 @@ struct tm_train_shared {
 };
 
 /* Checks all that can be wrong before anything runs, opens the data, finds the layouts. */
-int tm_train_shared_init(struct tm_train_shared *shared, struct tm_env *env, const struct tm_train_options *options,
-                         struct tm_error *e);
-void tm_train_shared_deinit(struct tm_train_shared *shared);
+int tm_train_shared__init(struct tm_train_shared *shared, struct tm_env *env, const struct tm_train_options *options,
+                          struct tm_error *e);
+void tm_train_shared__deinit(struct tm_train_shared *shared);
 
 /* One worker from the first step to the last. `out` (worker 0 only, else NULL) gets the result. */
-int tm_train_worker_run(const struct tm_train_shared *shared, struct tm_mesh *mesh, struct tm_train_result *out,
-                        struct tm_error *e);
+int tm_train_worker__run(const struct tm_train_shared *shared, struct tm_mesh *mesh, struct tm_train_result *out,
+                         struct tm_error *e);
 
 #endif

@@ -22,9 +22,9 @@ static void *run_thread(void *argument)
 {
     struct thread *thread = argument;
     struct tm_mesh *mesh = tm_mesh_local_end(thread->local, thread->rank);
-    thread->rc = tm_train_worker_run(thread->shared, mesh, thread->result, &thread->e);
-    tm_mesh_local_leave(thread->local, thread->rank);
-    if (thread->rc != 0) tm_mesh_local_cancel_all(thread->local); /* nobody waits for one who will not come */
+    thread->rc = tm_train_worker__run(thread->shared, mesh, thread->result, &thread->e);
+    tm_mesh_local__leave(thread->local, thread->rank);
+    if (thread->rc != 0) tm_mesh_local__cancel_all(thread->local); /* nobody waits for one who will not come */
     return NULL;
 }
 
@@ -57,7 +57,7 @@ static int run_threads(const struct tm_train_shared *shared, struct tm_mesh_loca
     if (rc == 0)
         (void)run_thread(&threads[0]); /* worker 0 is this thread */
     else
-        tm_mesh_local_cancel_all(local);
+        tm_mesh_local__cancel_all(local);
     for (int i = 1; i < shared->workers; i++) {
         if (threads[i].started) (void)pthread_join(threads[i].id, NULL);
     }
@@ -69,13 +69,13 @@ int tm_train(struct tm_env *env, const struct tm_train_options *options, struct 
 {
     struct tm_train_shared shared;
     struct tm_mesh_local *local = NULL;
-    int rc = tm_train_shared_init(&shared, env, options, e);
+    int rc = tm_train_shared__init(&shared, env, options, e);
     if (rc != 0) return rc;
     struct thread *threads = tm_calloc((size_t)shared.workers, sizeof *threads);
     struct tm_train_result result = {0};
     rc = threads == NULL ? tm_error_nomem(e) : tm_mesh_local_create(shared.workers, &local, e);
     if (rc == 0) {
-        tm_mesh_local_shuffle(local, options->shuffle);
+        tm_mesh_local__shuffle(local, options->shuffle);
         rc = run_threads(&shared, local, threads, &result, e);
     }
     if (rc == 0)
@@ -84,6 +84,6 @@ int tm_train(struct tm_env *env, const struct tm_train_options *options, struct 
         tm_train_result_deinit(&result);
     tm_mesh_local_destroy(local);
     tm_free(threads);
-    tm_train_shared_deinit(&shared);
+    tm_train_shared__deinit(&shared);
     return rc;
 }

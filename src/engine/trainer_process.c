@@ -60,10 +60,10 @@ int tm_train_as_worker(struct tm_env *env, const struct tm_train_options *option
     char bound[TM_ADDRESS_MAX];
     int listener = -1;
     struct tm_mesh_socket *mesh = NULL;
-    int rc = tm_train_shared_init(&shared, env, options, e);
+    int rc = tm_train_shared__init(&shared, env, options, e);
     if (rc != 0) return rc;
     own_address(identity, wanted);
-    rc = tm_mesh_socket_listen(env, wanted, &listener, bound, e);
+    rc = tm_mesh_socket__listen(env, wanted, &listener, bound, e);
     if (rc == 0) {
         struct tm_mesh_socket_options link = {.rank = identity->rank,
                                               .size = identity->size,
@@ -72,12 +72,12 @@ int tm_train_as_worker(struct tm_env *env, const struct tm_train_options *option
                                               .first = identity->first,
                                               .generation = identity->generation,
                                               .timeout_ms = connect_ms};
-        rc = tm_mesh_socket_create(env, &link, &mesh, e);
+        rc = tm_mesh_socket__create(env, &link, &mesh, e);
         remove_socket(env, bound);
     }
-    if (rc == 0) rc = tm_train_worker_run(&shared, tm_mesh_socket_end(mesh), NULL, e);
-    tm_mesh_socket_destroy(mesh);
-    tm_train_shared_deinit(&shared);
+    if (rc == 0) rc = tm_train_worker__run(&shared, tm_mesh_socket__end(mesh), NULL, e);
+    tm_mesh_socket__destroy(mesh);
+    tm_train_shared__deinit(&shared);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "worker %d", identity->rank);
 }
 
@@ -144,11 +144,11 @@ int tm_train_processes(struct tm_env *env, const struct tm_train_options *option
     int listener = -1;
     struct tm_mesh_socket *mesh = NULL;
     struct tm_train_result result = {0};
-    int rc = tm_train_shared_init(&shared, env, options, e);
+    int rc = tm_train_shared__init(&shared, env, options, e);
     if (rc != 0) return rc;
     first.size = shared.workers;
     first_address(env, transport, first.generation, wanted);
-    rc = tm_mesh_socket_listen(env, wanted, &listener, first.first, e);
+    rc = tm_mesh_socket__listen(env, wanted, &listener, first.first, e);
     if (rc == 0) {
         struct tm_mesh_socket_options link = {.size = first.size,
                                               .listener = listener,
@@ -158,19 +158,19 @@ int tm_train_processes(struct tm_env *env, const struct tm_train_options *option
                                               .timeout_ms = connect_ms};
         rc = start_all(&family, &first, start, context, e);
         if (rc == 0)
-            rc = tm_mesh_socket_create(env, &link, &mesh, e);
+            rc = tm_mesh_socket__create(env, &link, &mesh, e);
         else
             env->net_close(env, listener);
         remove_socket(env, first.first);
     }
-    if (rc == 0) rc = tm_train_worker_run(&shared, tm_mesh_socket_end(mesh), &result, e);
-    tm_mesh_socket_destroy(mesh);
+    if (rc == 0) rc = tm_train_worker__run(&shared, tm_mesh_socket__end(mesh), &result, e);
+    tm_mesh_socket__destroy(mesh);
     int left = wait_for(&family, rc == 0 ? e : NULL);
     if (rc == 0) rc = left;
     if (rc == 0)
         *out = result;
     else
         tm_train_result_deinit(&result);
-    tm_train_shared_deinit(&shared);
+    tm_train_shared__deinit(&shared);
     return rc;
 }

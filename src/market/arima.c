@@ -17,7 +17,7 @@ static double best_mu(const double *d, size_t count, double phi)
     return sum / (first + (double)(count - 1) * (1 - phi) * (1 - phi));
 }
 
-double tm_arima_log_likelihood(const double *differences, size_t count, struct tm_arima model)
+double tm_arima__log_likelihood(const double *differences, size_t count, struct tm_arima model)
 {
     double e = differences[0] - model.mu;
     double squares = (1 - model.phi * model.phi) * e * e;
@@ -38,7 +38,7 @@ static struct tm_arima at(const double *d, size_t count, double z)
 
 static double profile(const double *d, size_t count, double z)
 {
-    return tm_arima_log_likelihood(d, count, at(d, count, z));
+    return tm_arima__log_likelihood(d, count, at(d, count, z));
 }
 
 /* The largest profile between two neighbours of the best grid point. */
@@ -68,7 +68,7 @@ static double golden(const double *d, size_t count, double low, double high)
     return (low + high) / 2;
 }
 
-struct tm_arima tm_arima_fit(const double *differences, size_t count)
+struct tm_arima tm_arima__fit(const double *differences, size_t count)
 {
     bool constant = true;
     for (size_t t = 1; t < count; t++)
@@ -90,7 +90,7 @@ struct tm_arima tm_arima_fit(const double *differences, size_t count)
     return at(differences, count, golden(differences, count, low, high));
 }
 
-void tm_arima_extrapolate(struct tm_arima model, double last, double difference, double *out, size_t steps)
+void tm_arima__extrapolate(struct tm_arima model, double last, double difference, double *out, size_t steps)
 {
     for (size_t h = 0; h < steps; h++) {
         difference = model.mu * (1 - model.phi) + model.phi * difference;

@@ -14,12 +14,12 @@ struct tm_arima {
 };
 
 /* `differences` must hold at least two values. Equal ones (no noise at all) give their value as mu and phi 0. */
-struct tm_arima tm_arima_fit(const double *differences, size_t count);
+struct tm_arima tm_arima__fit(const double *differences, size_t count);
 
 /* Log likelihood at (mu, phi), noise variance at its best, up to a constant. -INFINITY without noise. */
-double tm_arima_log_likelihood(const double *differences, size_t count, struct tm_arima model);
+double tm_arima__log_likelihood(const double *differences, size_t count, struct tm_arima model);
 
 /* The next `steps` values of the series after `last`, whose newest difference was `difference`. */
-void tm_arima_extrapolate(struct tm_arima model, double last, double difference, double *out, size_t steps);
+void tm_arima__extrapolate(struct tm_arima model, double last, double difference, double *out, size_t steps);
 
 #endif

@@ -42,7 +42,7 @@ void tm_catalog_deinit(struct tm_catalog *catalog)
 
 /* ---- adding ---- */
 
-const char *tm_catalog_string(struct tm_catalog *catalog, const char *text, size_t length)
+const char *tm_catalog__string(struct tm_catalog *catalog, const char *text, size_t length)
 {
     long number = tm_names_add(&catalog->strings, text, length);
     return number < 0 ? NULL : catalog->strings.names[number];
@@ -74,12 +74,12 @@ static int find_or_add_key(struct tm_names *keys, const char *key, size_t *out_n
     return 0;
 }
 
-int tm_catalog_add_source(struct tm_catalog *catalog, const char *name, const char *as_of, const char *text,
-                          int *out_source, struct tm_error *e)
+int tm_catalog__add_source(struct tm_catalog *catalog, const char *name, const char *as_of, const char *text,
+                           int *out_source, struct tm_error *e)
 {
-    struct tm_source source = {tm_catalog_string(catalog, name, strlen(name)),
-                               tm_catalog_string(catalog, as_of, strlen(as_of)),
-                               tm_catalog_string(catalog, text, strlen(text))};
+    struct tm_source source = {tm_catalog__string(catalog, name, strlen(name)),
+                               tm_catalog__string(catalog, as_of, strlen(as_of)),
+                               tm_catalog__string(catalog, text, strlen(text))};
     if (source.name == NULL || source.as_of == NULL || source.text == NULL) return tm_error_nomem(e);
     for (size_t i = 0; i < catalog->source_count; i++) {
         if (catalog->sources[i].name != source.name) continue;
@@ -96,7 +96,7 @@ int tm_catalog_add_source(struct tm_catalog *catalog, const char *name, const ch
     return 0;
 }
 
-int tm_catalog_add_gpu(struct tm_catalog *catalog, const struct tm_gpu *gpu, struct tm_error *e)
+int tm_catalog__add_gpu(struct tm_catalog *catalog, const struct tm_gpu *gpu, struct tm_error *e)
 {
     for (size_t i = 0; i < catalog->gpu_count; i++) {
         if (strcasecmp(catalog->gpus[i].name, gpu->name) != 0) continue;
@@ -115,8 +115,8 @@ static void keep_known(double *fresh, double old)
     if (isnan(*fresh)) *fresh = old;
 }
 
-int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance_type *instance, uint32_t *out_index,
-                            struct tm_error *e)
+int tm_catalog__add_instance(struct tm_catalog *catalog, const struct tm_instance_type *instance, uint32_t *out_index,
+                             struct tm_error *e)
 {
     char key[KEY_MAX];
     size_t number = 0;
@@ -142,7 +142,7 @@ int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance
     return 0;
 }
 
-int tm_catalog_add_offer(struct tm_catalog *catalog, const struct tm_offer *offer, struct tm_error *e)
+int tm_catalog__add_offer(struct tm_catalog *catalog, const struct tm_offer *offer, struct tm_error *e)
 {
     char key[KEY_MAX];
     size_t number = 0;
@@ -159,7 +159,7 @@ int tm_catalog_add_offer(struct tm_catalog *catalog, const struct tm_offer *offe
     return 0;
 }
 
-int tm_catalog_add_price(struct tm_catalog *catalog, const struct tm_spot_price *price, struct tm_error *e)
+int tm_catalog__add_price(struct tm_catalog *catalog, const struct tm_spot_price *price, struct tm_error *e)
 {
     char key[KEY_MAX];
     size_t number = 0;
@@ -175,7 +175,7 @@ int tm_catalog_add_price(struct tm_catalog *catalog, const struct tm_spot_price 
     return 0;
 }
 
-int tm_catalog_add_band(struct tm_catalog *catalog, const struct tm_band *band, struct tm_error *e)
+int tm_catalog__add_band(struct tm_catalog *catalog, const struct tm_band *band, struct tm_error *e)
 {
     char key[KEY_MAX];
     size_t number = 0;
@@ -263,7 +263,7 @@ static int offer_from_price(struct tm_catalog *catalog, const struct tm_spot_pri
     offer.zone = price->zone;
     offer.spot_usd_h = price->spot_usd_h;
     offer.source = price->source;
-    return tm_catalog_add_offer(catalog, &offer, e);
+    return tm_catalog__add_offer(catalog, &offer, e);
 }
 
 static int region_key(const struct tm_catalog *catalog, const struct tm_offer *offer, char key[KEY_MAX])
@@ -316,7 +316,7 @@ int tm_catalog_finish(struct tm_catalog *catalog, struct tm_error *e)
 
 static int parse_shipped(struct tm_catalog *catalog, struct tm_error *e)
 {
-    struct tm_shipped shipped = tm_shipped_catalog();
+    struct tm_shipped shipped = tm_shipped__catalog();
     return tm_catalog_parse(catalog, "(shipped catalogue)", shipped.text, shipped.length, false, e);
 }
 
@@ -329,7 +329,7 @@ int tm_catalog_load_shipped(struct tm_catalog *catalog, struct tm_error *e)
 static const char way_on[] = "; this is the catalogue of your own imports: mend it by hand, or call tidemill catalog "
                              "import again: it leaves out what cannot be read, and keeps the damaged file beside it";
 
-int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e)
+int tm_catalog__parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e)
 {
     struct tm_arena arena;
     struct tm_text text;
@@ -354,7 +354,7 @@ int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bo
 int tm_catalog_load(struct tm_env *env, struct tm_catalog *catalog, struct tm_error *e)
 {
     int rc = parse_shipped(catalog, e);
-    if (rc == 0) rc = tm_catalog_parse_imported(env, catalog, false, e);
+    if (rc == 0) rc = tm_catalog__parse_imported(env, catalog, false, e);
     return rc == 0 ? tm_catalog_finish(catalog, e) : rc;
 }
 
@@ -380,8 +380,8 @@ const struct tm_gpu *tm_catalog_gpu(const struct tm_catalog *catalog, const char
     return NULL;
 }
 
-const struct tm_instance_type *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud,
-                                                   const char *name)
+const struct tm_instance_type *tm_catalog__instance(const struct tm_catalog *catalog, const char *cloud,
+                                                    const char *name)
 {
     char key[KEY_MAX];
     int length = snprintf(key, sizeof key, "%s\t%s", cloud, name);

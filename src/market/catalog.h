@@ -109,35 +109,35 @@ int tm_catalog_parse(struct tm_catalog *catalog, const char *file, const char *t
 /* The same of a damaged file of imports: rows that cannot be read are told to `lost` (line and reason) and left out.
  * -TM_EINPUT: it is no catalogue at all. */
 typedef void (*tm_catalog_lost_f)(void *context, int line, const struct tm_error *error);
-int tm_catalog_salvage(struct tm_catalog *catalog, const char *file, const char *text, size_t length,
-                       tm_catalog_lost_f lost, void *context, struct tm_error *e);
+int tm_catalog__salvage(struct tm_catalog *catalog, const char *file, const char *text, size_t length,
+                        tm_catalog_lost_f lost, void *context, struct tm_error *e);
 /* Adds the user's imports, if there are any. path_needed: that no folder for them is known is an error. */
-int tm_catalog_parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e);
+int tm_catalog__parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e);
 /* Lays bands and newer prices over the offers, drops shipped offers that imports hide, finds as_of. Call once after
  * the last parse. */
 int tm_catalog_finish(struct tm_catalog *catalog, struct tm_error *e);
-void tm_catalog_print(const struct tm_catalog *catalog, struct tm_text *out);
+void tm_catalog__print(const struct tm_catalog *catalog, struct tm_text *out);
 
 /* ---- adding, by readers and importers; a row of the same key replaces the old one ---- */
 
 /* A string of the catalogue's own, equal texts at equal addresses; NULL: out of memory. */
-const char *tm_catalog_string(struct tm_catalog *catalog, const char *text, size_t length);
-int tm_catalog_add_source(struct tm_catalog *catalog, const char *name, const char *as_of, const char *text,
-                          int *out_source, struct tm_error *e);
-int tm_catalog_add_gpu(struct tm_catalog *catalog, const struct tm_gpu *gpu, struct tm_error *e);
+const char *tm_catalog__string(struct tm_catalog *catalog, const char *text, size_t length);
+int tm_catalog__add_source(struct tm_catalog *catalog, const char *name, const char *as_of, const char *text,
+                           int *out_source, struct tm_error *e);
+int tm_catalog__add_gpu(struct tm_catalog *catalog, const struct tm_gpu *gpu, struct tm_error *e);
 /* Figures that are NaN in the new row do not replace known ones. */
-int tm_catalog_add_instance(struct tm_catalog *catalog, const struct tm_instance_type *instance, uint32_t *out_index,
-                            struct tm_error *e);
-int tm_catalog_add_offer(struct tm_catalog *catalog, const struct tm_offer *offer, struct tm_error *e);
-int tm_catalog_add_price(struct tm_catalog *catalog, const struct tm_spot_price *price, struct tm_error *e);
-int tm_catalog_add_band(struct tm_catalog *catalog, const struct tm_band *band, struct tm_error *e);
+int tm_catalog__add_instance(struct tm_catalog *catalog, const struct tm_instance_type *instance, uint32_t *out_index,
+                             struct tm_error *e);
+int tm_catalog__add_offer(struct tm_catalog *catalog, const struct tm_offer *offer, struct tm_error *e);
+int tm_catalog__add_price(struct tm_catalog *catalog, const struct tm_spot_price *price, struct tm_error *e);
+int tm_catalog__add_band(struct tm_catalog *catalog, const struct tm_band *band, struct tm_error *e);
 
 /* ---- asking ---- */
 
 /* By name or alias, case ignored; NULL: unknown. Borrowed. */
 const struct tm_gpu *tm_catalog_gpu(const struct tm_catalog *catalog, const char *name);
-const struct tm_instance_type *tm_catalog_instance(const struct tm_catalog *catalog, const char *cloud,
-                                                   const char *name);
+const struct tm_instance_type *tm_catalog__instance(const struct tm_catalog *catalog, const char *cloud,
+                                                    const char *name);
 
 /* Peak of the whole instance in TFLOPS at a precision (or TM_PRECISION_MIXED), and which precision that is. NaN where
  * unknown, or where the GPU has no such mode; also for instances without a GPU. */

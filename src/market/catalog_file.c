@@ -81,7 +81,7 @@ static int read_word(const struct reader *reader, int column, bool required, con
     if (required && text.length == 0) return wrong(reader, column, "a name");
     if (text.length > 200) return wrong(reader, column, "a shorter name");
     if (!tm_slice_is_plain(text)) return wrong(reader, column, "a name without control characters");
-    *out = tm_catalog_string(reader->catalog, text.data, text.length);
+    *out = tm_catalog__string(reader->catalog, text.data, text.length);
     return *out != NULL ? 0 : tm_error_nomem(reader->e);
 }
 
@@ -113,7 +113,7 @@ static int take_source(struct reader *reader)
     (void)snprintf(name, sizeof name, "%.*s", (int)fields[0].length, fields[0].data);
     (void)snprintf(as_of, sizeof as_of, "%.*s", (int)fields[1].length, fields[1].data);
     (void)snprintf(text, sizeof text, "%.*s", (int)fields[2].length, fields[2].data);
-    return tm_catalog_add_source(reader->catalog, name, as_of, text, &source, reader->e);
+    return tm_catalog__add_source(reader->catalog, name, as_of, text, &source, reader->e);
 }
 
 static int take_gpu(struct reader *reader)
@@ -126,7 +126,7 @@ static int take_gpu(struct reader *reader)
     for (int i = 0; rc == 0 && i < TM_PRECISION_COUNT; i++)
         rc = read_figure(reader, 4 + i, &gpu.tflops[i]);
     if (rc == 0) rc = read_source(reader, 9, &gpu.source);
-    return rc == 0 ? tm_catalog_add_gpu(reader->catalog, &gpu, reader->e) : rc;
+    return rc == 0 ? tm_catalog__add_gpu(reader->catalog, &gpu, reader->e) : rc;
 }
 
 static int take_instance(struct reader *reader)
@@ -144,7 +144,7 @@ static int take_instance(struct reader *reader)
     if (rc == 0 && isnan(instance.gpus)) instance.gpus = 0;
     if (rc == 0 && (instance.gpu[0] != '\0') != (instance.gpus > 0))
         rc = wrong(reader, 3, "a number of GPUs where there is a GPU, and none where there is none");
-    return rc == 0 ? tm_catalog_add_instance(reader->catalog, &instance, NULL, reader->e) : rc;
+    return rc == 0 ? tm_catalog__add_instance(reader->catalog, &instance, NULL, reader->e) : rc;
 }
 
 static int take_offer(struct reader *reader)
@@ -160,11 +160,11 @@ static int take_offer(struct reader *reader)
     if (rc == 0) rc = read_figure(reader, 5, &offer.spot_usd_h);
     if (rc == 0) rc = read_source(reader, 6, &offer.source);
     if (rc != 0) return rc;
-    const struct tm_instance_type *instance = tm_catalog_instance(reader->catalog, cloud, name);
+    const struct tm_instance_type *instance = tm_catalog__instance(reader->catalog, cloud, name);
     if (instance == NULL) return wrong(reader, 3, "an instance from the [instance] table above");
     if (isnan(offer.on_demand_usd_h) && isnan(offer.spot_usd_h)) return wrong(reader, 4, "a price, on demand or spot");
     offer.instance = (uint32_t)(instance - reader->catalog->instances);
-    return tm_catalog_add_offer(reader->catalog, &offer, reader->e);
+    return tm_catalog__add_offer(reader->catalog, &offer, reader->e);
 }
 
 /* A saving may be a loss: spot has been dearer than on-demand. */
@@ -191,7 +191,7 @@ static int take_band(struct reader *reader)
     if (rc == 0) rc = read_source(reader, 5, &band.source);
     if (rc != 0) return rc;
     band.band = (int)number;
-    return tm_catalog_add_band(reader->catalog, &band, reader->e);
+    return tm_catalog__add_band(reader->catalog, &band, reader->e);
 }
 
 static int take_price(struct reader *reader)
@@ -205,7 +205,7 @@ static int take_price(struct reader *reader)
     struct tm_slice time = field(reader, 4);
     if (rc == 0 && !tm_calendar_parse(time.data, time.length, &price.time_ms)) rc = wrong(reader, 4, "a time");
     if (rc == 0) rc = read_source(reader, 5, &price.source);
-    return rc == 0 ? tm_catalog_add_price(reader->catalog, &price, reader->e) : rc;
+    return rc == 0 ? tm_catalog__add_price(reader->catalog, &price, reader->e) : rc;
 }
 
 static const struct section sections[] = {
@@ -312,8 +312,8 @@ int tm_catalog_parse(struct tm_catalog *catalog, const char *file, const char *t
     return parse_into(catalog, file, text, length, imported, NULL, NULL, e);
 }
 
-int tm_catalog_salvage(struct tm_catalog *catalog, const char *file, const char *text, size_t length,
-                       tm_catalog_lost_f lost, void *context, struct tm_error *e)
+int tm_catalog__salvage(struct tm_catalog *catalog, const char *file, const char *text, size_t length,
+                        tm_catalog_lost_f lost, void *context, struct tm_error *e)
 {
     return parse_into(catalog, file, text, length, true, lost, context, e);
 }
@@ -435,7 +435,7 @@ static void put_prices(const struct tm_catalog *catalog, struct tm_text *out)
     }
 }
 
-void tm_catalog_print(const struct tm_catalog *catalog, struct tm_text *out)
+void tm_catalog__print(const struct tm_catalog *catalog, struct tm_text *out)
 {
     tm_text_printf(out, "%s\n", heading);
     put_header(out, "source");

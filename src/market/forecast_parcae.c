@@ -165,8 +165,8 @@ static void extrapolate(const int *x, int n, int horizon, int *path)
     double values[TM_FORECAST_STEPS_MAX];
     for (int i = 1; i < n; i++)
         differences[i - 1] = x[i] - x[i - 1];
-    struct tm_arima model = tm_arima_fit(differences, (size_t)n - 1);
-    tm_arima_extrapolate(model, x[n - 1], differences[n - 2], values, (size_t)horizon);
+    struct tm_arima model = tm_arima__fit(differences, (size_t)n - 1);
+    tm_arima__extrapolate(model, x[n - 1], differences[n - 2], values, (size_t)horizon);
     for (int h = 0; h < horizon; h++)
         path[h] = (int)rint(fmax(-1e6, fmin(1e6, values[h])));
 }

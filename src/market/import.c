@@ -58,7 +58,8 @@ static const char *words_of(const struct tm_import *import, int line, const stru
     return error->text + (placed ? length : 0);
 }
 
-void tm_import__bad_row(struct tm_import *import, int line, const struct tm_error *error)
+/* Notes a row that could not even be read as CSV. */
+static void note_bad_row(struct tm_import *import, int line, const struct tm_error *error)
 {
     tm_import__issue(import, line, true, "%s", words_of(import, line, error));
 }
@@ -109,7 +110,7 @@ int tm_import__source(struct tm_import *import, const char *what, struct tm_erro
         (void)snprintf(name, sizeof name, "import:%.100s@%s", plain, as_of);
         break;
     }
-    return tm_catalog_add_source(import->user, name, as_of, text, &import->source, e);
+    return tm_catalog__add_source(import->user, name, as_of, text, &import->source, e);
 }
 
 int tm_import__each_row(struct tm_import *import, struct tm_csv *csv,
@@ -122,7 +123,7 @@ int tm_import__each_row(struct tm_import *import, struct tm_csv *csv,
         if (rc == 0) return 0;
         import->report->rows++;
         if (rc < 0) {
-            tm_import__bad_row(import, csv->line, &row_error);
+            note_bad_row(import, csv->line, &row_error);
             continue;
         }
         rc = take(import, csv, context, e);
@@ -243,7 +244,7 @@ static int salvage(struct tm_import *import, const char *path, struct tm_error *
     import->damaged = true;
     int rc = tm_content_read(import->env, path, &text, &damage);
     if (rc == 0)
-        rc = tm_catalog_salvage(import->user, path, tm_text_string(&text), text.length, note_lost, import, &damage);
+        rc = tm_catalog__salvage(import->user, path, tm_text_string(&text), text.length, note_lost, import, &damage);
     if (rc == -(int)TM_EINPUT) { /* nothing in it is of use */
         tm_import__issue(import, 0, false, "left out: %s", damage.text);
         rc = 0;
@@ -259,7 +260,7 @@ static int read_own(struct tm_import *import, struct tm_error *e)
     struct tm_arena arena;
     struct tm_error here = {0};
     tm_arena_init(&arena, 1 << 16);
-    int rc = tm_catalog_parse_imported(import->env, import->user, true, &here);
+    int rc = tm_catalog__parse_imported(import->env, import->user, true, &here);
     if (rc == -(int)TM_EINPUT) {
         const char *path = tm_path(import->env, TM_PATH_DATA, OWN_FILE, &arena, &here);
         rc = path == NULL ? -(int)here.code : salvage(import, path, &here);
@@ -317,11 +318,11 @@ static int save_all(struct tm_import *import, struct tm_error *e)
     struct tm_text catalog;
     tm_text_init(&history, TM_PRICE_HISTORY_BYTES_MAX);
     tm_text_init(&catalog, TM_CATALOG_BYTES_MAX); /* what is written can be read again */
-    tm_catalog_print(import->user, &catalog);
+    tm_catalog__print(import->user, &catalog);
     int rc = read_back(&catalog, e);
     if (rc == 0 && import->history_changed) {
-        rc = tm_price_history_sort(import->history, e);
-        if (rc == 0) tm_price_history_print(import->history, &history);
+        rc = tm_price_history__sort(import->history, e);
+        if (rc == 0) tm_price_history__print(import->history, &history);
         if (rc == 0) rc = save(import->env, "spot-prices.csv", &history, e);
     }
     if (rc == 0 && import->damaged) rc = keep_damaged(import->env, e);

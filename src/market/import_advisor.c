@@ -44,16 +44,16 @@ static int take_type(struct tm_import *import, const char *region, const char *t
         return 0;
     }
     struct tm_band row = {
-        .cloud = tm_catalog_string(import->user, "aws", 3),
-        .region = tm_catalog_string(import->user, region, strlen(region)),
-        .instance = tm_catalog_string(import->user, type, strlen(type)),
+        .cloud = tm_catalog__string(import->user, "aws", 3),
+        .region = tm_catalog__string(import->user, region, strlen(region)),
+        .instance = tm_catalog__string(import->user, type, strlen(type)),
         .band = (int)json_integer_value(band),
         .saving_percent = json_number_value(saving),
         .source = import->source,
     };
     if (row.cloud == NULL || row.region == NULL || row.instance == NULL) return tm_error_nomem(e);
     import->report->kept++;
-    return tm_catalog_add_band(import->user, &row, e);
+    return tm_catalog__add_band(import->user, &row, e);
 }
 
 static int take_regions(struct tm_import *import, json_t *root, struct tm_error *e)

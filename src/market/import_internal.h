@@ -26,9 +26,6 @@ struct tm_import {
 void tm_import__issue(struct tm_import *import, int line, bool rejected, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Notes a row that could not even be read as CSV. */
-void tm_import__bad_row(struct tm_import *import, int line, const struct tm_error *error);
-
 /* Calls `take` for every row still to come; rows that are no CSV are noted. */
 int tm_import__each_row(struct tm_import *import, struct tm_csv *csv,
                         int (*take)(struct tm_import *, const struct tm_csv *, void *, struct tm_error *),

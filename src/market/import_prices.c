@@ -56,8 +56,8 @@ static int take_row(struct tm_import *import, const struct tm_csv *csv, void *co
     } else {
         import->report->kept++;
         if (time_ms > import->newest_ms) import->newest_ms = time_ms;
-        return tm_price_history_add(import->history, instance.data, instance.length, zone.data, zone.length, time_ms,
-                                    usd_h, e);
+        return tm_price_history__add(import->history, instance.data, instance.length, zone.data, zone.length, time_ms,
+                                     usd_h, e);
     }
     return 0;
 }
@@ -70,15 +70,15 @@ static int note_newest(struct tm_import *import, size_t first, struct tm_error *
         const char *zone = import->history->names.names[change->zone];
         const char *instance = import->history->names.names[change->instance];
         struct tm_spot_price price = {
-            .cloud = tm_catalog_string(import->user, "aws", 3),
-            .zone = tm_catalog_string(import->user, zone, strlen(zone)),
-            .instance = tm_catalog_string(import->user, instance, strlen(instance)),
+            .cloud = tm_catalog__string(import->user, "aws", 3),
+            .zone = tm_catalog__string(import->user, zone, strlen(zone)),
+            .instance = tm_catalog__string(import->user, instance, strlen(instance)),
             .spot_usd_h = change->usd_h,
             .time_ms = change->time_ms,
             .source = import->source,
         };
         if (price.cloud == NULL || price.zone == NULL || price.instance == NULL) return tm_error_nomem(e);
-        int rc = tm_catalog_add_price(import->user, &price, e);
+        int rc = tm_catalog__add_price(import->user, &price, e);
         if (rc != 0) return rc;
     }
     return 0;

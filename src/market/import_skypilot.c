@@ -147,7 +147,7 @@ static int find_cloud(struct sky_reader *reader, struct tm_error *e)
                          "cannot tell which cloud this is; say it with --cloud");
         return 1;
     }
-    reader->cloud = tm_catalog_string(reader->import->user, cloud, strlen(cloud));
+    reader->cloud = tm_catalog__string(reader->import->user, cloud, strlen(cloud));
     return reader->cloud != NULL ? 0 : tm_error_nomem(e);
 }
 
@@ -182,7 +182,7 @@ static double read_gpu_memory(struct tm_slice info)
 
 static const char *intern(struct sky_reader *reader, struct tm_slice text)
 {
-    return tm_catalog_string(reader->import->user, text.data, text.length);
+    return tm_catalog__string(reader->import->user, text.data, text.length);
 }
 
 /* The GPU by its own name, whatever the cloud calls it. */
@@ -192,7 +192,7 @@ static const char *canonical_gpu(struct sky_reader *reader, struct tm_slice text
     if (name == NULL || name[0] == '\0') return name;
     const struct tm_gpu *gpu = tm_catalog_gpu(reader->import->shipped, name);
     if (gpu == NULL) gpu = tm_catalog_gpu(reader->import->user, name);
-    return gpu == NULL ? name : tm_catalog_string(reader->import->user, gpu->name, strlen(gpu->name));
+    return gpu == NULL ? name : tm_catalog__string(reader->import->user, gpu->name, strlen(gpu->name));
 }
 
 static int correct_row(struct sky_reader *reader, struct sky_row *row, struct tm_error *e)
@@ -205,7 +205,7 @@ static int correct_row(struct sky_reader *reader, struct sky_row *row, struct tm
                              corrections[i].gpus, corrections[i].gpus);
             row->gpus = corrections[i].gpus;
         }
-        row->gpu = tm_catalog_string(reader->import->user, corrections[i].gpu, strlen(corrections[i].gpu));
+        row->gpu = tm_catalog__string(reader->import->user, corrections[i].gpu, strlen(corrections[i].gpu));
         return row->gpu != NULL ? 0 : tm_error_nomem(e);
     }
     return 0;
@@ -256,7 +256,7 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
 static void warn_of_unknown_gpu(struct sky_reader *reader, const struct sky_row *row, const struct tm_gpu *gpu)
 {
     if (gpu != NULL || row->gpu[0] == '\0') return;
-    if (tm_catalog_instance(reader->import->user, reader->cloud, row->instance) != NULL) return; /* once a type */
+    if (tm_catalog__instance(reader->import->user, reader->cloud, row->instance) != NULL) return; /* once a type */
     bool tpu = strncmp(row->gpu, "tpu-", 4) == 0;
     if (tpu && reader->warned_of_tpus) return;
     reader->warned_of_tpus = reader->warned_of_tpus || tpu;
@@ -295,8 +295,8 @@ static int keep_row(struct sky_reader *reader, const struct sky_row *row, struct
         .source = import->source,
         .imported = true,
     };
-    int rc = tm_catalog_add_instance(import->user, &instance, &offer.instance, e);
-    return rc == 0 ? tm_catalog_add_offer(import->user, &offer, e) : rc;
+    int rc = tm_catalog__add_instance(import->user, &instance, &offer.instance, e);
+    return rc == 0 ? tm_catalog__add_offer(import->user, &offer, e) : rc;
 }
 
 /* ---- GCP: host + accelerator ---- */
@@ -336,7 +336,7 @@ static int join(struct sky_reader *reader, const struct sky_row *accelerator, co
         (void)snprintf(name, sizeof name, "%s", host->instance);
     if (strlen(name) > NAME_MAX_BYTES)
         return reject(reader, accelerator->line, "the names of host and accelerator are too long together");
-    whole.instance = tm_catalog_string(reader->import->user, name, strlen(name));
+    whole.instance = tm_catalog__string(reader->import->user, name, strlen(name));
     if (whole.instance == NULL) return tm_error_nomem(e);
     whole.vcpus = host->vcpus;
     whole.memory_gib = host->memory_gib;
@@ -500,22 +500,22 @@ static int take_network_row(struct tm_import *import, const struct tm_csv *csv, 
         tm_import__issue(import, csv->line, true, "no cloud or instance type");
         return 0;
     }
-    const char *cloud_name = tm_catalog_string(import->user, cloud.data, cloud.length);
-    const char *type_name = tm_catalog_string(import->user, name.data, name.length);
+    const char *cloud_name = tm_catalog__string(import->user, cloud.data, cloud.length);
+    const char *type_name = tm_catalog__string(import->user, name.data, name.length);
     if (cloud_name == NULL || type_name == NULL) return tm_error_nomem(e);
-    const struct tm_instance_type *known = tm_catalog_instance(import->user, cloud_name, type_name);
+    const struct tm_instance_type *known = tm_catalog__instance(import->user, cloud_name, type_name);
     bool own = known != NULL;
-    if (known == NULL) known = tm_catalog_instance(import->shipped, cloud_name, type_name);
+    if (known == NULL) known = tm_catalog__instance(import->shipped, cloud_name, type_name);
     if (known == NULL || isnan(gbps)) return 0; /* nothing to say, or of a type that is not in the catalogue */
     struct tm_instance_type instance = *known;
     instance.cloud = cloud_name;
     instance.name = type_name;
-    instance.gpu = tm_catalog_string(import->user, known->gpu, strlen(known->gpu));
+    instance.gpu = tm_catalog__string(import->user, known->gpu, strlen(known->gpu));
     if (instance.gpu == NULL) return tm_error_nomem(e);
     instance.network_gbps = gbps;
     if (!own) instance.source = import->source; /* a shipped type: its source is not in this catalogue */
     import->report->kept++;
-    return tm_catalog_add_instance(import->user, &instance, NULL, e);
+    return tm_catalog__add_instance(import->user, &instance, NULL, e);
 }
 
 /* Calls `take` for each row of a CSV with a header that has all `names`. */
@@ -552,18 +552,18 @@ static int take_gpu_row(struct tm_import *import, const struct tm_csv *csv, void
         tm_import__issue(import, csv->line, true, "no name");
         return 0;
     }
-    struct tm_gpu gpu = {.name = tm_catalog_string(import->user, name.data, name.length),
+    struct tm_gpu gpu = {.name = tm_catalog__string(import->user, name.data, name.length),
                          .memory_gib = figure_of(csv, columns[1]),
                          .memory_gbyte_s = figure_of(csv, columns[2]),
                          .source = import->source};
     const struct tm_gpu *known = gpu.name == NULL ? NULL : tm_catalog_gpu(import->shipped, gpu.name);
     const char *aliases = known != NULL ? known->aliases : "";
-    gpu.aliases = tm_catalog_string(import->user, aliases, strlen(aliases));
+    gpu.aliases = tm_catalog__string(import->user, aliases, strlen(aliases));
     if (gpu.name == NULL || gpu.aliases == NULL) return tm_error_nomem(e);
     for (int p = 0; p < TM_PRECISION_COUNT; p++)
         gpu.tflops[p] = figure_of(csv, columns[3 + p]);
     import->report->kept++;
-    return tm_catalog_add_gpu(import->user, &gpu, e);
+    return tm_catalog__add_gpu(import->user, &gpu, e);
 }
 
 int tm_import__gpus(struct tm_import *import, struct tm_error *e)

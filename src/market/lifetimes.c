@@ -521,8 +521,8 @@ static int read_as(struct reader *reader, enum kind kind, struct tm_error *e)
     return rc;
 }
 
-int tm_lifetimes_parse(const char *file, const char *text, size_t length, double cap_s, struct tm_lifetimes *lifetimes,
-                       struct tm_error *e)
+int tm_lifetimes__parse(const char *file, const char *text, size_t length, double cap_s, struct tm_lifetimes *lifetimes,
+                        struct tm_error *e)
 {
     struct reader reader = {.file = file, .text = text, .length = length, .cap_s = cap_s, .out = lifetimes};
     size_t before = lifetimes->count;
@@ -537,11 +537,11 @@ int tm_lifetimes_load(struct tm_env *env, const char *path, double cap_s, struct
 {
     struct tm_text text;
     struct tm_shipped shipped;
-    if (strcmp(path, "-") != 0 && !env->file_exists(env, path) && tm_shipped_trace_find(path, &shipped))
-        return tm_lifetimes_parse(path, shipped.text, shipped.length, cap_s, lifetimes, e);
+    if (strcmp(path, "-") != 0 && !env->file_exists(env, path) && tm_shipped__trace_find(path, &shipped))
+        return tm_lifetimes__parse(path, shipped.text, shipped.length, cap_s, lifetimes, e);
     tm_text_init(&text, TM_LIFETIMES_BYTES_MAX);
     int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_lifetimes_parse(path, tm_text_string(&text), text.length, cap_s, lifetimes, e);
+    if (rc == 0) rc = tm_lifetimes__parse(path, tm_text_string(&text), text.length, cap_s, lifetimes, e);
     tm_text_deinit(&text);
     return rc;
 }

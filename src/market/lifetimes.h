@@ -48,7 +48,7 @@ void tm_lifetimes_deinit(struct tm_lifetimes *lifetimes);
  * not by a loss; 0: no limit; negative: 24 h where the zone is one of GCE's. On an error nothing has been added. */
 int tm_lifetimes_load(struct tm_env *env, const char *path, double cap_s, struct tm_lifetimes *lifetimes,
                       struct tm_error *e);
-int tm_lifetimes_parse(const char *file, const char *text, size_t length, double cap_s, struct tm_lifetimes *lifetimes,
-                       struct tm_error *e);
+int tm_lifetimes__parse(const char *file, const char *text, size_t length, double cap_s, struct tm_lifetimes *lifetimes,
+                        struct tm_error *e);
 
 #endif

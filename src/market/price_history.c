@@ -25,8 +25,8 @@ void tm_price_history_deinit(struct tm_price_history *history)
     *history = (struct tm_price_history){0};
 }
 
-int tm_price_history_add(struct tm_price_history *history, const char *instance, size_t instance_length,
-                         const char *zone, size_t zone_length, int64_t time_ms, double usd_h, struct tm_error *e)
+int tm_price_history__add(struct tm_price_history *history, const char *instance, size_t instance_length,
+                          const char *zone, size_t zone_length, int64_t time_ms, double usd_h, struct tm_error *e)
 {
     long instance_number = tm_names_add(&history->names, instance, instance_length);
     long zone_number = tm_names_add(&history->names, zone, zone_length);
@@ -68,7 +68,7 @@ static bool same_moment(const struct tm_price_change *a, const struct tm_price_c
     return a->instance == b->instance && a->zone == b->zone && a->time_ms == b->time_ms;
 }
 
-int tm_price_history_sort(struct tm_price_history *history, struct tm_error *e)
+int tm_price_history__sort(struct tm_price_history *history, struct tm_error *e)
 {
     struct sort_item *items = tm_alloc(history->count * sizeof *items);
     if (items == NULL) return tm_error_nomem(e);
@@ -101,8 +101,8 @@ static int parse(struct tm_price_history *history, const char *file, const struc
             !tm_number_double(fields[3].data, fields[3].length, &usd_h))
             rc = tm_error_set(e, TM_EINPUT, "%s:%d: expected instance,zone,time,usd_h", file, csv->line);
         else
-            rc = tm_price_history_add(history, fields[0].data, fields[0].length, fields[1].data, fields[1].length,
-                                      time_ms, usd_h, e);
+            rc = tm_price_history__add(history, fields[0].data, fields[0].length, fields[1].data, fields[1].length,
+                                       time_ms, usd_h, e);
     }
     tm_free(csv);
     return rc;
@@ -138,7 +138,7 @@ static void put_name(struct tm_text *out, const char *name)
     tm_text_puts(out, plain ? "," : "\",");
 }
 
-void tm_price_history_print(const struct tm_price_history *history, struct tm_text *out)
+void tm_price_history__print(const struct tm_price_history *history, struct tm_text *out)
 {
     char time[TM_CALENDAR_TEXT_MAX];
     char number[TM_NUMBER_TEXT_MAX];

@@ -28,13 +28,13 @@ struct tm_price_history {
 void tm_price_history_init(struct tm_price_history *history);
 void tm_price_history_deinit(struct tm_price_history *history);
 
-int tm_price_history_add(struct tm_price_history *history, const char *instance, size_t instance_length,
-                         const char *zone, size_t zone_length, int64_t time_ms, double usd_h, struct tm_error *e);
+int tm_price_history__add(struct tm_price_history *history, const char *instance, size_t instance_length,
+                          const char *zone, size_t zone_length, int64_t time_ms, double usd_h, struct tm_error *e);
 /* Sorts by instance, zone and time; of several prices at one time the last one added stays. */
-int tm_price_history_sort(struct tm_price_history *history, struct tm_error *e);
+int tm_price_history__sort(struct tm_price_history *history, struct tm_error *e);
 
 /* The user's file; a missing one is an empty history. */
 int tm_price_history_load(struct tm_env *env, struct tm_price_history *history, struct tm_error *e);
-void tm_price_history_print(const struct tm_price_history *history, struct tm_text *out);
+void tm_price_history__print(const struct tm_price_history *history, struct tm_text *out);
 
 #endif

@@ -31,22 +31,22 @@ static struct tm_shipped shipped_at(size_t i)
                                (size_t)(files[i].end - files[i].begin)};
 }
 
-struct tm_shipped tm_shipped_catalog(void)
+struct tm_shipped tm_shipped__catalog(void)
 {
     return shipped_at(0);
 }
 
-size_t tm_shipped_trace_count(void)
+size_t tm_shipped__trace_count(void)
 {
     return FILE_COUNT - 1;
 }
 
-struct tm_shipped tm_shipped_trace(size_t i)
+struct tm_shipped tm_shipped__trace(size_t i)
 {
     return shipped_at(i + 1);
 }
 
-bool tm_shipped_trace_find(const char *name, struct tm_shipped *out)
+bool tm_shipped__trace_find(const char *name, struct tm_shipped *out)
 {
     for (size_t i = 1; i < FILE_COUNT; i++) {
         if (strcasecmp(files[i].name, name) != 0) continue;

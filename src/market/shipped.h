@@ -12,10 +12,10 @@ struct tm_shipped {
     size_t length;
 };
 
-struct tm_shipped tm_shipped_catalog(void);
-size_t tm_shipped_trace_count(void);
-struct tm_shipped tm_shipped_trace(size_t i);
+struct tm_shipped tm_shipped__catalog(void);
+size_t tm_shipped__trace_count(void);
+struct tm_shipped tm_shipped__trace(size_t i);
 /* False: none of that name; case does not matter. */
-bool tm_shipped_trace_find(const char *name, struct tm_shipped *out);
+bool tm_shipped__trace_find(const char *name, struct tm_shipped *out);
 
 #endif

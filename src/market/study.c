@@ -31,10 +31,10 @@ static int add_group(struct tm_study *study, const struct tm_lifetimes *lifetime
             rc = tm_error_nomem(e);
         else if (rc != 0)
             rc = tm_error_set(e, TM_ELIMIT, "more than %d groups of instances", GROUPS_MAX);
-        if (rc == 0) rc = tm_bursts_count(lifetimes, filter, &group.bursts, e);
+        if (rc == 0) rc = tm_bursts__count(lifetimes, filter, &group.bursts, e);
         if (rc == 0) {
-            group.hazards = tm_hazards_count(lifetimes, filter);
-            tm_hazards_by_age(&group.hazards, group.pooled);
+            group.hazards = tm_hazards__count(lifetimes, filter);
+            tm_hazards__by_age(&group.hazards, group.pooled);
             study->groups[study->count++] = group;
             return 0;
         }
@@ -52,9 +52,9 @@ static int pool(struct tm_study *study, const size_t *members, size_t count, con
     if (hazards == NULL) return tm_error_nomem(e);
     for (size_t i = 0; i < count; i++)
         hazards[i] = study->groups[members[i]].hazards;
-    double prior = tm_hazards_prior(hazards, count, parent);
+    double prior = tm_hazards__prior(hazards, count, parent);
     for (size_t i = 0; i < count; i++)
-        tm_hazards_pool(&hazards[i], parent, prior, study->groups[members[i]].pooled);
+        tm_hazards__pool(&hazards[i], parent, prior, study->groups[members[i]].pooled);
     tm_free(hazards);
     return 0;
 }

@@ -162,7 +162,7 @@ static void add_hours_of_day(struct tm_hazards *out, const struct tm_lifetime *l
     }
 }
 
-struct tm_hazards tm_hazards_count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter)
+struct tm_hazards tm_hazards__count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter)
 {
     struct tm_hazards out = {0};
     double lost = 0;
@@ -187,14 +187,14 @@ struct tm_hazards tm_hazards_count(const struct tm_lifetimes *lifetimes, struct 
     return out;
 }
 
-void tm_hazards_by_age(const struct tm_hazards *hazards, double out[TM_AGE_BINS])
+void tm_hazards__by_age(const struct tm_hazards *hazards, double out[TM_AGE_BINS])
 {
     for (int b = 0; b < TM_AGE_BINS; b++)
         out[b] = hazards->age_hours[b] > 0 ? hazards->age_lost[b] / hazards->age_hours[b] : 0;
 }
 
-void tm_hazards_pool(const struct tm_hazards *group, const double parent[TM_AGE_BINS], double prior_losses,
-                     double out[TM_AGE_BINS])
+void tm_hazards__pool(const struct tm_hazards *group, const double parent[TM_AGE_BINS], double prior_losses,
+                      double out[TM_AGE_BINS])
 {
     for (int b = 0; b < TM_AGE_BINS; b++) {
         double prior_hours = parent[b] > 0 ? prior_losses / parent[b] : 0;
@@ -203,7 +203,7 @@ void tm_hazards_pool(const struct tm_hazards *group, const double parent[TM_AGE_
     }
 }
 
-double tm_hazards_prior(const struct tm_hazards *groups, size_t count, const double parent[TM_AGE_BINS])
+double tm_hazards__prior(const struct tm_hazards *groups, size_t count, const double parent[TM_AGE_BINS])
 {
     double best = 1;
     double best_value = -INFINITY;
@@ -257,8 +257,8 @@ static void end_burst(struct tm_bursts *out, double size)
     out->share_together += size > 1.5 ? size : 0;
 }
 
-int tm_bursts_count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter, struct tm_bursts *out,
-                    struct tm_error *e)
+int tm_bursts__count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter, struct tm_bursts *out,
+                     struct tm_error *e)
 {
     struct tm_lifetime *lives;
     size_t count;

@@ -52,18 +52,18 @@ struct tm_hazards {
     double hour_hours[TM_HOURS];   /* instance-hours lived at that hour; all 0 where times are not known */
     double first_hour_share;       /* of all losses; NaN without any */
 };
-struct tm_hazards tm_hazards_count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter);
+struct tm_hazards tm_hazards__count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter);
 
 /* Losses per instance-hour by age of a small group: its own, shrunk towards those of a larger one. A gamma prior with
  * the mean of the larger group weighs as many losses as make its parts most likely (empirical Bayes); see
- * tm_hazards_prior. */
-void tm_hazards_pool(const struct tm_hazards *group, const double parent[TM_AGE_BINS], double prior_losses,
-                     double out[TM_AGE_BINS]);
+ * tm_hazards__prior. */
+void tm_hazards__pool(const struct tm_hazards *group, const double parent[TM_AGE_BINS], double prior_losses,
+                      double out[TM_AGE_BINS]);
 /* How many losses the prior weighs: the one of 0.25, 0.5, ... 64 under which the groups' counts, negative binomial
  * around the parent's hazards, are the most likely. */
-double tm_hazards_prior(const struct tm_hazards *groups, size_t count, const double parent[TM_AGE_BINS]);
+double tm_hazards__prior(const struct tm_hazards *groups, size_t count, const double parent[TM_AGE_BINS]);
 /* Plain losses / hours; 0 where there were no hours. */
-void tm_hazards_by_age(const struct tm_hazards *hazards, double out[TM_AGE_BINS]);
+void tm_hazards__by_age(const struct tm_hazards *hazards, double out[TM_AGE_BINS]);
 /* Share lost by an age under hazards by age. */
 double tm_hazards_lost_by(const double hazard[TM_AGE_BINS], double age_h);
 
@@ -78,8 +78,8 @@ struct tm_bursts {
     double largest;
     double share_together; /* of losses in bursts of two and more; NaN without losses */
 };
-int tm_bursts_count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter, struct tm_bursts *out,
-                    struct tm_error *e);
+int tm_bursts__count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_filter filter, struct tm_bursts *out,
+                     struct tm_error *e);
 
 /* ---- interruption bands ---- */
 

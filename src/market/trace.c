@@ -103,7 +103,7 @@ int tm_trace_parse(const char *file, const char *text, size_t length, const char
     if (length == 0) return tm_error_set(e, TM_EINPUT, "%s: file is empty", file);
     struct tm_trace_input input = {.file = file, .text = text, .length = length};
     const struct tm_trace_format *reader = NULL;
-    int rc = format != NULL ? tm_trace_format_find(format, &reader, e) : tm_trace_format_detect(&input, &reader, e);
+    int rc = format != NULL ? tm_trace_format__find(format, &reader, e) : tm_trace_format__detect(&input, &reader, e);
     if (rc != 0) return rc;
     struct tm_trace fresh;
     tm_trace_init(&fresh);
@@ -124,9 +124,9 @@ static int no_such_trace(const char *path, struct tm_error *e)
     struct tm_suggest suggest = {.word = path};
     struct tm_text names;
     tm_text_init(&names, 256);
-    for (size_t i = 0; i < tm_shipped_trace_count(); i++) {
-        tm_suggest_offer(&suggest, tm_shipped_trace(i).name);
-        tm_text_printf(&names, "%s%s", i > 0 ? ", " : "", tm_shipped_trace(i).name);
+    for (size_t i = 0; i < tm_shipped__trace_count(); i++) {
+        tm_suggest_offer(&suggest, tm_shipped__trace(i).name);
+        tm_text_printf(&names, "%s%s", i > 0 ? ", " : "", tm_shipped__trace(i).name);
     }
     int rc = suggest.best != NULL
                  ? tm_error_set(e, TM_ENOTFOUND, "%s: no such file; did you mean the shipped trace \"%s\"?", path,
@@ -144,7 +144,7 @@ int tm_trace_load(struct tm_env *env, const char *path, const char *format, stru
     int rc = tm_content_read(env, path, &text, e);
     if (rc == -(int)TM_ENOTFOUND) {
         struct tm_shipped shipped;
-        rc = !tm_shipped_trace_find(path, &shipped)
+        rc = !tm_shipped__trace_find(path, &shipped)
                  ? no_such_trace(path, e)
                  : tm_trace_parse(path, shipped.text, shipped.length, format, trace, e);
     } else if (rc == 0) {
@@ -239,7 +239,7 @@ static bool same_price(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-bool tm_trace_equals(const struct tm_trace *a, const struct tm_trace *b)
+bool tm_trace__equals(const struct tm_trace *a, const struct tm_trace *b)
 {
     if (strcmp(a->instance, b->instance) != 0 || strcmp(a->zone, b->zone) != 0 || strcmp(a->source, b->source) != 0 ||
         a->has_start != b->has_start || (a->has_start && a->start_utc_ms != b->start_utc_ms) ||

@@ -2,7 +2,7 @@
  *
  * One form in memory, whatever the file: a list of events in order of time, each with how many instances came, how
  * many went, and the price from then on where it is known. Counts between events do not change. Reading finds the
- * format by content (trace_format.h lists them); tm_trace_print writes our own text form, which reads back to exactly
+ * format by content (trace_format.h lists them); tm_trace__print writes our own text form, which reads back to exactly
  * the same trace. */
 #ifndef TM_MARKET_TRACE_H
 #define TM_MARKET_TRACE_H
@@ -77,10 +77,10 @@ int tm_trace_parse(const char *file, const char *text, size_t length, const char
                    struct tm_error *e);
 
 /* Appends the trace in our own text form (man page tidemill-trace(5), trace_tidemill.c). */
-void tm_trace_print(const struct tm_trace *trace, struct tm_text *out);
+void tm_trace__print(const struct tm_trace *trace, struct tm_text *out);
 
-/* True if all that tm_trace_print keeps is equal. */
-bool tm_trace_equals(const struct tm_trace *a, const struct tm_trace *b);
+/* True if all that tm_trace__print keeps is equal. */
+bool tm_trace__equals(const struct tm_trace *a, const struct tm_trace *b);
 
 /* The part from from_ms up to (and without, unless it is the end) to_ms, its zero moved to from_ms. `out` must be
  * initialised. */

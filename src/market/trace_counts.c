@@ -178,19 +178,19 @@ static bool probe_text_counts(const struct tm_trace_input *input)
 }
 
 /* Found by content under this row; tm_trace.format then has the unit's own name. */
-const struct tm_trace_format tm_trace_counts = {
+const struct tm_trace_format tm_trace__counts = {
     .name = "csv-counts",
     .summary = "CSV of t,count; the unit of t is guessed",
     .probe = is_counts,
     .read = read_guessed,
 };
-const struct tm_trace_format tm_trace_counts_ms = {
+const struct tm_trace_format tm_trace__counts_ms = {
     .name = "csv-counts-ms", .summary = "CSV of milliseconds,count", .read = read_counts_ms};
-const struct tm_trace_format tm_trace_counts_s = {
+const struct tm_trace_format tm_trace__counts_s = {
     .name = "csv-counts-s", .summary = "CSV of seconds,count", .read = read_counts_s};
-const struct tm_trace_format tm_trace_counts_h = {
+const struct tm_trace_format tm_trace__counts_h = {
     .name = "csv-counts-h", .summary = "CSV of hours,count", .read = read_counts_h};
-const struct tm_trace_format tm_trace_text_counts = {
+const struct tm_trace_format tm_trace__text_counts = {
     .name = "txt-counts",
     .summary = "date, time, count",
     .probe = probe_text_counts,

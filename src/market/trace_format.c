@@ -11,30 +11,30 @@ const char *const tm_trace_format_names[] = {
     "csv-probe-up", "csv-counts",  "csv-counts-ms", "csv-counts-s", "csv-counts-h",    NULL,
 };
 
-const struct tm_trace_format *const *tm_trace_formats(void)
+const struct tm_trace_format *const *tm_trace__formats(void)
 {
     static const struct tm_trace_format *const formats[] = {
-        &tm_trace_tidemill,
-        &tm_trace_json_series,
-        &tm_trace_parcae,
-        &tm_trace_log,
-        &tm_trace_node_events,
-        &tm_trace_text_counts,
-        &tm_trace_probe,
-        &tm_trace_probe_up,
-        &tm_trace_counts,
-        &tm_trace_counts_ms,
-        &tm_trace_counts_s,
-        &tm_trace_counts_h,
+        &tm_trace__tidemill,
+        &tm_trace__json_series,
+        &tm_trace__parcae,
+        &tm_trace__log,
+        &tm_trace__node_events,
+        &tm_trace__text_counts,
+        &tm_trace__probe,
+        &tm_trace__probe_up,
+        &tm_trace__counts,
+        &tm_trace__counts_ms,
+        &tm_trace__counts_s,
+        &tm_trace__counts_h,
         NULL,
     };
     return formats;
 }
 
-int tm_trace_format_find(const char *name, const struct tm_trace_format **out, struct tm_error *e)
+int tm_trace_format__find(const char *name, const struct tm_trace_format **out, struct tm_error *e)
 {
     struct tm_suggest suggest = {.word = name};
-    for (const struct tm_trace_format *const *format = tm_trace_formats(); *format != NULL; format++) {
+    for (const struct tm_trace_format *const *format = tm_trace__formats(); *format != NULL; format++) {
         if (strcmp((*format)->name, name) == 0) {
             *out = *format;
             return 0;
@@ -88,9 +88,9 @@ static const char *explain_other(const struct tm_trace_input *input)
     return NULL;
 }
 
-int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_trace_format **out, struct tm_error *e)
+int tm_trace_format__detect(const struct tm_trace_input *input, const struct tm_trace_format **out, struct tm_error *e)
 {
-    for (const struct tm_trace_format *const *format = tm_trace_formats(); *format != NULL; format++) {
+    for (const struct tm_trace_format *const *format = tm_trace__formats(); *format != NULL; format++) {
         if ((*format)->probe == NULL || !(*format)->probe(input)) continue;
         *out = *format;
         return 0;

@@ -22,13 +22,13 @@ struct tm_trace_format {
 };
 
 /* All formats, in the order in which they are tried; NULL ends the list. */
-const struct tm_trace_format *const *tm_trace_formats(void);
+const struct tm_trace_format *const *tm_trace__formats(void);
 
 /* Names of all formats, for options; NULL ends the list. */
 extern const char *const tm_trace_format_names[];
 
-int tm_trace_format_find(const char *name, const struct tm_trace_format **out, struct tm_error *e);
-int tm_trace_format_detect(const struct tm_trace_input *input, const struct tm_trace_format **out, struct tm_error *e);
+int tm_trace_format__find(const char *name, const struct tm_trace_format **out, struct tm_error *e);
+int tm_trace_format__detect(const struct tm_trace_input *input, const struct tm_trace_format **out, struct tm_error *e);
 
 /* ---- help for readers ---- */
 
@@ -58,17 +58,17 @@ size_t tm_trace__first_row(const struct tm_trace_input *input, struct tm_slice *
 int64_t tm_trace__grid(const struct tm_trace *trace);
 
 /* Readers, one file each. */
-extern const struct tm_trace_format tm_trace_tidemill;
-extern const struct tm_trace_format tm_trace_json_series;
-extern const struct tm_trace_format tm_trace_parcae;
-extern const struct tm_trace_format tm_trace_log;
-extern const struct tm_trace_format tm_trace_node_events;
-extern const struct tm_trace_format tm_trace_text_counts;
-extern const struct tm_trace_format tm_trace_probe;
-extern const struct tm_trace_format tm_trace_probe_up;
-extern const struct tm_trace_format tm_trace_counts;
-extern const struct tm_trace_format tm_trace_counts_ms;
-extern const struct tm_trace_format tm_trace_counts_s;
-extern const struct tm_trace_format tm_trace_counts_h;
+extern const struct tm_trace_format tm_trace__tidemill;
+extern const struct tm_trace_format tm_trace__json_series;
+extern const struct tm_trace_format tm_trace__parcae;
+extern const struct tm_trace_format tm_trace__log;
+extern const struct tm_trace_format tm_trace__node_events;
+extern const struct tm_trace_format tm_trace__text_counts;
+extern const struct tm_trace_format tm_trace__probe;
+extern const struct tm_trace_format tm_trace__probe_up;
+extern const struct tm_trace_format tm_trace__counts;
+extern const struct tm_trace_format tm_trace__counts_ms;
+extern const struct tm_trace_format tm_trace__counts_s;
+extern const struct tm_trace_format tm_trace__counts_h;
 
 #endif

@@ -131,7 +131,7 @@ static int read_log(const struct tm_trace_input *input, struct tm_trace *trace, 
     return rc;
 }
 
-const struct tm_trace_format tm_trace_log = {
+const struct tm_trace_format tm_trace__log = {
     .name = "log",
     .summary = "log of polled instances: [time] Instance ID running in zone Z",
     .probe = probe_log,

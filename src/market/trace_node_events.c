@@ -82,7 +82,7 @@ static int read_node_events(const struct tm_trace_input *input, struct tm_trace 
     return rc;
 }
 
-const struct tm_trace_format tm_trace_node_events = {
+const struct tm_trace_format tm_trace__node_events = {
     .name = "csv-node-events",
     .summary = "CSV of t_ms,add|remove,node",
     .probe = probe_node_events,

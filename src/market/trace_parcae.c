@@ -75,7 +75,7 @@ static int read_parcae(const struct tm_trace_input *input, struct tm_trace *trac
     return 0;
 }
 
-const struct tm_trace_format tm_trace_parcae = {
+const struct tm_trace_format tm_trace__parcae = {
     .name = "parcae-jsonl",
     .summary = "one JSON list a line: [ms, \"add\"|\"remove\"|\"no-op\", {nodes, duration}]",
     .probe = probe_parcae,

@@ -137,13 +137,13 @@ static int read_probe_up(const struct tm_trace_input *input, struct tm_trace *tr
     return read_with(input, true, trace, e);
 }
 
-const struct tm_trace_format tm_trace_probe = {
+const struct tm_trace_format tm_trace__probe = {
     .name = "csv-probe",
     .summary = "CSV of index,time,fail; 0 = launched = available",
     .probe = probe_probe,
     .read = read_probe,
 };
-const struct tm_trace_format tm_trace_probe_up = {
+const struct tm_trace_format tm_trace__probe_up = {
     .name = "csv-probe-up",
     .summary = "CSV of index,time,up; 1 = available; never guessed",
     .read = read_probe_up,

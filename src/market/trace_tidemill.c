@@ -14,7 +14,7 @@
  *     1500 -3 $0.918                          SECONDS [+IN] [-OUT] [$PRICE]
  *     1800 +2                                 seconds with at most 3 decimals; $ per instance-hour from then on
  *
- * Lines that start with '#' are comments. Reading what tm_trace_print wrote gives the same trace, to the last bit. */
+ * Lines that start with '#' are comments. Reading what tm_trace__print wrote gives the same trace, to the last bit. */
 #include "market/trace_format.h"
 
 #include "base/calendar.h"
@@ -39,7 +39,7 @@ static void put_duration(struct tm_text *out, const char *key, int64_t ms)
     tm_text_printf(out, "%s: %s\n", key, tm_unit_print_exact(TM_UNIT_DURATION, ms, buffer));
 }
 
-void tm_trace_print(const struct tm_trace *trace, struct tm_text *out)
+void tm_trace__print(const struct tm_trace *trace, struct tm_text *out)
 {
     char buffer[TM_CALENDAR_TEXT_MAX];
     char number[TM_NUMBER_TEXT_MAX];
@@ -254,7 +254,7 @@ static bool probe_tidemill(const struct tm_trace_input *input)
     return input->length >= 14 && memcmp(input->text, "tidemill-trace", 14) == 0;
 }
 
-const struct tm_trace_format tm_trace_tidemill = {
+const struct tm_trace_format tm_trace__tidemill = {
     .name = "tidemill",
     .summary = "our own text form, tidemill-trace(5)",
     .probe = probe_tidemill,

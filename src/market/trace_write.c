@@ -90,6 +90,6 @@ int tm_trace_write(const struct tm_trace *trace, const char *format, int64_t int
     if (strcmp(format, "json-series") == 0) return write_json_series(trace, interval_ms, out, e);
     if (strcmp(format, "csv-counts-s") == 0) return write_counts(trace, out, e);
     if (strcmp(format, "tidemill") != 0) return tm_error_set(e, TM_EUSAGE, "cannot write trace format \"%s\"", format);
-    tm_trace_print(trace, out);
+    tm_trace__print(trace, out);
     return tm_text_status(out, e);
 }

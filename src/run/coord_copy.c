@@ -73,12 +73,13 @@ static bool set_holds(struct tm_coordinator *c, const struct copy_set *set, bool
     return true;
 }
 
-bool tm_coord__set_good(struct tm_coordinator *c, const struct copy_set *set)
+static bool set_good(struct tm_coordinator *c, const struct copy_set *set)
 {
     return set_holds(c, set, false);
 }
 
-bool tm_coord__set_here(struct tm_coordinator *c, const struct copy_set *set)
+/* Every part is in files or with a worker that holds a lease. */
+static bool set_here(struct tm_coordinator *c, const struct copy_set *set)
 {
     return set_holds(c, set, true);
 }
@@ -86,7 +87,7 @@ bool tm_coord__set_here(struct tm_coordinator *c, const struct copy_set *set)
 const struct copy_set *tm_coord__newest_good(struct tm_coordinator *c)
 {
     for (size_t i = c->set_count; i-- > 0;)
-        if (tm_coord__set_good(c, &c->sets[i])) return &c->sets[i];
+        if (set_good(c, &c->sets[i])) return &c->sets[i];
     return NULL;
 }
 
@@ -103,12 +104,12 @@ size_t tm_coord__kept(struct tm_coordinator *c, uint64_t keep[SETS_MAX])
 }
 
 /* Forgets all but the newest few that are here now, and whatever is newer than those; their files may go. */
-void tm_coord__drop_old(struct tm_coordinator *c, struct tm_outbox *out)
+static void drop_old(struct tm_coordinator *c, struct tm_outbox *out)
 {
     uint32_t here = 0;
     for (size_t i = c->set_count; i-- > 0;) {
         if (here < c->options.sets_kept) {
-            here += tm_coord__set_here(c, &c->sets[i]);
+            here += set_here(c, &c->sets[i]);
             continue;
         }
         tm_coord__record_bad(c, c->sets[i].set, out); /* before its files go */
@@ -336,7 +337,7 @@ void tm_coord__copy_abandon(struct tm_coordinator *c, int64_t now_ms, struct tm_
 static void set_whole(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     struct copying *copying = &c->copying;
-    if (c->set_count == SETS_MAX) tm_coord__drop_old(c, out);
+    if (c->set_count == SETS_MAX) drop_old(c, out);
     if (tm_grow((void **)&c->sets, &c->set_capacity, c->set_count + 1, sizeof *c->sets, SETS_MAX) != 0) {
         tm_coord__copy_abandon(c, now_ms, out);
         return;
@@ -353,7 +354,7 @@ static void set_whole(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox
     c->copied_ms = now_ms;
     c->files_failed = 0;
     tm_coord__record_set(c, set, out);
-    tm_coord__drop_old(c, out);
+    drop_old(c, out);
 }
 
 void tm_coord__copy_heard(struct tm_coordinator *c, int64_t now_ms, const struct known *k, const Tmw__Heartbeat *body,

@@ -52,7 +52,7 @@ static void show_workers(struct tm_coordinator *c, int64_t now_ms, bool reported
     }
 }
 
-void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out)
+static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out)
 {
     struct tm_run_worker workers[TM_MEMBERS_MAX];
     const struct copy_set *durable = tm_coord__newest_good(c);
@@ -149,7 +149,7 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
         return;
     }
     struct tm_run_decision decision;
-    tm_coord__decide(c, now_ms, false, &decision);
+    decide(c, now_ms, false, &decision);
     enum tm_change_cause cause = leaving(c, now_ms);
     if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
     if (c->stuck) return; /* all train on as they are */
@@ -486,7 +486,7 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     c->waiting = "members of the last generation, which may still train";
     if (!last_generation_stopped(c, now_ms)) return;
     struct tm_run_decision decision;
-    tm_coord__decide(c, now_ms, true, &decision);
+    decide(c, now_ms, true, &decision);
     if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
     c->waiting = "more workers";
     c->starved = true;

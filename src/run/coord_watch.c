@@ -46,8 +46,8 @@ void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, b
         tm_coord__fence(c, now_ms, TM_CHANGED_LOSS, "a member is lost", out);
 }
 
-void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool restart, const char *why,
-                          struct tm_outbox *out)
+static void quarantine(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool restart, const char *why,
+                       struct tm_outbox *out)
 {
     tm_coord__note(c, why, k->peer.id, 0, out);
     /* Longer each time, to a limit: a link that stays cut is not to be tried again and again. */
@@ -128,11 +128,11 @@ void tm_coord__stalled(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
         struct known *k = tm_coord__member(c, &c->roster.members[i]);
         if (k == NULL || c->roster.members[i].spare || k->working_on == 0) continue;
         if (k->held != 0 || k->waiting_for != 0) continue;
-        tm_coord__quarantine(c, now_ms, k, true, "worker hangs", out);
+        quarantine(c, now_ms, k, true, "worker hangs", out);
         hung++;
     }
     struct known *k = hung == 0 ? blamed(c) : NULL;
-    if (k != NULL) tm_coord__quarantine(c, now_ms, k, false, "worker's links are cut", out);
+    if (k != NULL) quarantine(c, now_ms, k, false, "worker's links are cut", out);
 }
 
 /* The last step is done when all have applied it, not when the first has. */
@@ -174,8 +174,7 @@ static void watch_answers(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
         const struct tm_member *member = assigned ? tm_roster_find(&c->roster, k->peer.id) : NULL;
         if (assigned && (member == NULL || member->spare || k->ready)) continue;
         if (!assigned && k->reported == c->generation) continue;
-        tm_coord__quarantine(c, now_ms, k, true, assigned ? "worker does not get its layers" : "worker does not report",
-                             out);
+        quarantine(c, now_ms, k, true, assigned ? "worker does not get its layers" : "worker does not report", out);
         if (!assigned) continue;
         if (k->trouble[0] != '\0') tm_coord__files_failed(c, now_ms, "layers cannot be read", 0, out);
         if (tm_coord__ended(c)) return;

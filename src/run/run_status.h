@@ -163,7 +163,6 @@ struct tm_run_status {
 };
 
 bool tm_run_instance_is_here(const struct tm_run_instance *instance);
-bool tm_run_cause_is_planned(enum tm_change_cause cause); /* else its pause is a recovery */
 
 void tm_run_status_deinit(struct tm_run_status *status);
 

@@ -371,7 +371,7 @@ static int take_generation(struct tm_run_watch *watch, int64_t at_ms, const Tmw_
     return 0;
 }
 
-bool tm_run_cause_is_planned(enum tm_change_cause cause)
+static bool is_planned(enum tm_change_cause cause)
 {
     return cause != TM_CHANGED_LOSS && cause != TM_CHANGED_STALL && cause != TM_CHANGED_DAMAGE;
 }
@@ -413,7 +413,7 @@ static int take_pause(struct tm_run_watch *watch, int64_t at_ms, const Tmw__Paus
                                                         .pause_s = lost_ms > 0 ? lost_ms / 1000 : 0};
     double pause_s = s->pauses[s->pause_count - 1].pause_s;
     rc = add_sorted(&watch->all_pauses, pause_s, &s->pause, e);
-    if (rc != 0 || tm_run_cause_is_planned((enum tm_change_cause)body->cause)) return rc;
+    if (rc != 0 || is_planned((enum tm_change_cause)body->cause)) return rc;
     return add_sorted(&watch->recoveries, pause_s, &s->recovery, e);
 }
 

@@ -192,11 +192,6 @@ struct tm_supervisor_view tm_supervisor_look(const struct tm_supervisor *s)
                                        .faults = s->chaos != NULL ? tm_chaos_driver_count(s->chaos) : 0};
 }
 
-struct tm_cloud_driver *tm_supervisor_driver(struct tm_supervisor *s)
-{
-    return s->driver;
-}
-
 int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options *options, struct tm_supervisor **out,
                          struct tm_error *e)
 {

@@ -51,6 +51,5 @@ struct tm_supervisor_view {
     uint64_t faults; /* that chaos has carried out */
 };
 struct tm_supervisor_view tm_supervisor_look(const struct tm_supervisor *supervisor);
-struct tm_cloud_driver *tm_supervisor_driver(struct tm_supervisor *supervisor); /* borrowed */
 
 #endif

@@ -19,7 +19,7 @@ static const double PRIOR_SPREAD = 0.10;
 
 enum { FIRST_BUCKET_BYTES = 1 << 20, BUCKET_BYTES = 25 << 20 };
 
-struct tm_comm_model tm_comm_prior(void)
+struct tm_comm_model tm_comm__prior(void)
 {
     struct tm_comm_model model = {.spread = PRIOR_SPREAD};
     for (size_t i = 0; i < TM_COMM_UNKNOWNS; i++)
@@ -46,7 +46,7 @@ void tm_comm_probed(double latency_ms, double spread, struct tm_comm_model *mode
     model->spread = hypot(0.05, spread / 2); /* a ring sees many links at once */
 }
 
-struct tm_comm_iteration tm_comm_iteration_of(const struct tm_profile_run *run)
+struct tm_comm_iteration tm_comm_iteration__of(const struct tm_profile_run *run)
 {
     return (struct tm_comm_iteration){.world = run->world,
                                       .rate_bit_s = run->mbit * 1e6,
@@ -55,7 +55,7 @@ struct tm_comm_iteration tm_comm_iteration_of(const struct tm_profile_run *run)
                                       .backward_ms = run->compute_ms * 2 / 3};
 }
 
-double tm_comm_naive_ms(const struct tm_comm_iteration *iteration)
+double tm_comm__naive_ms(const struct tm_comm_iteration *iteration)
 {
     double share = 2.0 * (iteration->world - 1) / iteration->world;
     return iteration->forward_ms + iteration->backward_ms +
@@ -100,7 +100,7 @@ static double ring_ms(const struct ring *ring, double bytes)
     return ring->fixed_ms + late * ring->slow_ms_per_byte + bytes * ring->any_ms_per_byte;
 }
 
-size_t tm_comm_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max)
+size_t tm_comm__buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max)
 {
     size_t made = 0;
     double limit = max > 1 ? FIRST_BUCKET_BYTES : INFINITY;
@@ -123,8 +123,8 @@ size_t tm_comm_buckets(const struct tm_comm_bucket *tensors, size_t count, struc
     return made;
 }
 
-size_t tm_comm_tensor_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out,
-                              size_t max)
+size_t tm_comm__tensor_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out,
+                               size_t max)
 {
     size_t made = 0;
     double limit = max > 1 ? FIRST_BUCKET_BYTES : INFINITY;
@@ -169,7 +169,7 @@ static double iteration_at(const double *x, const struct tm_comm_iteration *iter
     return fmax(compute_ms, last_end(iteration, &ring)) * exp(x[X_SYNC]);
 }
 
-struct tm_estimate tm_comm_iteration_ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration)
+struct tm_estimate tm_comm_iteration__ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration)
 {
     return tm_estimate_around(iteration_at(model->x, iteration), model->spread);
 }
@@ -177,13 +177,13 @@ struct tm_estimate tm_comm_iteration_ms(const struct tm_comm_model *model, const
 static double run_residual(const void *context, const double *x, size_t i)
 {
     const struct tm_profile_run *run = ((const struct tm_profile_run *const *)context)[i];
-    struct tm_comm_iteration iteration = tm_comm_iteration_of(run);
+    struct tm_comm_iteration iteration = tm_comm_iteration__of(run);
     return log(iteration_at(x, &iteration) / run->iter_ms) / RUN_NOISE;
 }
 
 int tm_comm_learn(const struct tm_profile_run *const *runs, size_t count, struct tm_comm_model *out, struct tm_error *e)
 {
-    struct tm_comm_model model = tm_comm_prior();
+    struct tm_comm_model model = tm_comm__prior();
     struct tm_fit fit = {.unknowns = TM_COMM_UNKNOWNS,
                          .residuals = count,
                          .prior = prior_x,
@@ -191,7 +191,7 @@ int tm_comm_learn(const struct tm_profile_run *const *runs, size_t count, struct
                          .robust = 1,
                          .residual = run_residual,
                          .context = runs};
-    int rc = tm_fit_solve(&fit, model.x, e);
+    int rc = tm_fit__solve(&fit, model.x, e);
     if (rc != 0) return rc;
     double sum = 0;
     for (size_t i = 0; i < count; i++) {

@@ -25,7 +25,7 @@ struct tm_comm_model {
     double spread;              /* one standard deviation of the log error of an iteration */
 };
 
-struct tm_comm_model tm_comm_prior(void); /* processes on hosts' processors over shaped or shared links */
+struct tm_comm_model tm_comm__prior(void); /* processes on hosts' processors over shaped or shared links */
 /* The same where gradients' ready times are measured, and need not be guessed: PyTorch over gloo, as measured. */
 struct tm_comm_model tm_comm_hosts(void);
 struct tm_comm_model tm_comm_gpus(void); /* GPUs whose collectives do not load the host (NCCL), on a cloud's network */
@@ -42,11 +42,11 @@ struct tm_comm_bucket {
 
 /* PyTorch's buckets, of layers in the order in which the backward pass gives them: bytes of each and the share of the
  * pass behind it. Returns how many there are; at most `max` (the last takes the rest). */
-size_t tm_comm_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max);
+size_t tm_comm__buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max);
 /* The same of whole tensors, as PyTorch has it: a bucket closes behind the tensor that fills it, and waits for the last
  * of them. */
-size_t tm_comm_tensor_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out,
-                              size_t max);
+size_t tm_comm__tensor_buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out,
+                               size_t max);
 
 /* One data-parallel iteration. */
 struct tm_comm_iteration {
@@ -64,12 +64,12 @@ struct tm_comm_iteration {
     size_t bucket_count;
 };
 
-struct tm_estimate tm_comm_iteration_ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration);
+struct tm_estimate tm_comm_iteration__ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration);
 
 /* Compute time and one ring at the nominal rate, one after the other: what a user would reckon by hand. */
-double tm_comm_naive_ms(const struct tm_comm_iteration *iteration);
+double tm_comm__naive_ms(const struct tm_comm_iteration *iteration);
 
 /* A measured run as an iteration: a third of its compute is the forward pass. */
-struct tm_comm_iteration tm_comm_iteration_of(const struct tm_profile_run *run);
+struct tm_comm_iteration tm_comm_iteration__of(const struct tm_profile_run *run);
 
 #endif

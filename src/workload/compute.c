@@ -73,7 +73,7 @@ struct tm_network tm_network_of(const struct tm_layer *layers, size_t count)
     return network;
 }
 
-struct tm_network tm_network_of_totals(double params, double train_gflop_per_sample)
+struct tm_network tm_network__of_totals(double params, double train_gflop_per_sample)
 {
     double forward_flops = train_gflop_per_sample * 1e9 / 3;
     struct tm_network network = {
@@ -105,8 +105,8 @@ static double work_s(const double *x, const struct tm_work *work, const struct t
            passes * work->traffic_values * bytes * traffic / (gpu->memory_bytes_s * exp(x[X_TRAFFIC + pair]));
 }
 
-static struct tm_compute_curve curve_at(const double *x, const struct tm_network *network,
-                                        const struct tm_gpu_figures *gpu, enum tm_precision precision)
+static struct tm_compute__curve curve_at(const double *x, const struct tm_network *network,
+                                         const struct tm_gpu_figures *gpu, enum tm_precision precision)
 {
     int pair = tm_precision_value_bytes(precision) < 4 ? 0 : 1;
     double traffic = network->compiled ? exp(x[X_COMPILED_TRAFFIC]) : 1;
@@ -118,7 +118,7 @@ static struct tm_compute_curve curve_at(const double *x, const struct tm_network
     double bandwidth_ratio = 4.8e12 / gpu->memory_bytes_s; /* X_WEIGHTS is in terms of the GPU it was first seen on */
     /* Frozen weights are read, and not updated: some 4 bytes of 50. */
     double weights = network->trained_params + (network->params - network->trained_params) * 0.08;
-    return (struct tm_compute_curve){
+    return (struct tm_compute__curve){
         .floor_ms = exp(x[X_HOST]) + launch * ops,
         .base_ms = exp(x[X_WEIGHTS]) * weights / 1e9 * bandwidth_ratio + exp(x[X_SMALL]) * network->ops / 1e3,
         .sample_ms = seconds * 1e3,
@@ -133,7 +133,7 @@ static double soft_max(double a, double b)
     return high * pow(1 + pow(low / high, CORNER), 1 / CORNER);
 }
 
-static double step_of(const struct tm_compute_curve *curve, double batch)
+static double step_of(const struct tm_compute__curve *curve, double batch)
 {
     return soft_max(curve->floor_ms, curve->base_ms + curve->sample_ms * batch);
 }
@@ -159,15 +159,15 @@ static struct tm_compute_gpu find_gpu(const struct tm_compute_model *model, cons
     return (struct tm_compute_gpu){"", 0, model->gpu_count > 0 ? GPU_SPREAD : 0};
 }
 
-static void scale_gpu(struct tm_compute_curve *curve, double factor)
+static void scale_gpu(struct tm_compute__curve *curve, double factor)
 {
     curve->base_ms *= factor;
     curve->sample_ms *= factor;
 }
 
-int tm_compute_curve(const struct tm_compute_model *model, const struct tm_network *network,
-                     const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute_curve *out,
-                     struct tm_error *e)
+int tm_compute__curve(const struct tm_compute_model *model, const struct tm_network *network,
+                      const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute__curve *out,
+                      struct tm_error *e)
 {
     if (!(gpu->flops[precision] > 0) || !(gpu->memory_bytes_s > 0))
         return tm_error_set(e, TM_EINPUT, "%s has no %s mode; try fp32", gpu->name, tm_precision_names[precision]);
@@ -179,12 +179,12 @@ int tm_compute_curve(const struct tm_compute_model *model, const struct tm_netwo
     return 0;
 }
 
-double tm_compute_mean_ms(const struct tm_compute_curve *curve, double batch)
+double tm_compute__mean_ms(const struct tm_compute__curve *curve, double batch)
 {
     return step_of(curve, batch);
 }
 
-struct tm_estimate tm_compute_step_ms(const struct tm_compute_curve *curve, double batch)
+struct tm_estimate tm_compute__step_ms(const struct tm_compute__curve *curve, double batch)
 {
     double gpu_ms = curve->base_ms + curve->sample_ms * batch;
     double step = soft_max(curve->floor_ms, gpu_ms);
@@ -205,7 +205,7 @@ static double learn_residual(const void *context, const double *x, size_t i)
 {
     const struct tm_compute_cell *cell = &((const struct learn_context *)context)->cells[i];
     const struct tm_compute_model *model = ((const struct learn_context *)context)->model;
-    struct tm_compute_curve curve = curve_at(x, &cell->network, &cell->gpu, cell->precision);
+    struct tm_compute__curve curve = curve_at(x, &cell->network, &cell->gpu, cell->precision);
     scale_gpu(&curve, exp(find_gpu(model, cell->gpu.name).log_factor));
     return log(step_of(&curve, cell->batch) / cell->step_ms) / MODEL_NOISE;
 }
@@ -224,7 +224,7 @@ enum pacer { PACED_BY_HOST, PACED_BY_CONV, PACED_BY_PRODUCTS };
 
 static enum pacer pacer_of(const struct tm_compute_cell *cell, const double *x)
 {
-    struct tm_compute_curve curve = curve_at(x, &cell->network, &cell->gpu, cell->precision);
+    struct tm_compute__curve curve = curve_at(x, &cell->network, &cell->gpu, cell->precision);
     if (curve.base_ms + curve.sample_ms * cell->batch < 1.3 * curve.floor_ms) return PACED_BY_HOST;
     return is_conv_network(&cell->network) ? PACED_BY_CONV : PACED_BY_PRODUCTS;
 }
@@ -322,7 +322,7 @@ int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct t
     int rc = check_cells(cells, count, e);
     for (int round = 0; rc == 0 && round < ROUNDS; round++) {
         double x[TM_COMPUTE_UNKNOWNS];
-        rc = tm_fit_solve(&fit, x, e);
+        rc = tm_fit__solve(&fit, x, e);
         if (rc != 0) return rc;
         memcpy(model.x, x, sizeof x);
         learn_gpus(&context, count, &model);
@@ -341,21 +341,21 @@ int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct t
 enum { T_FLOOR, T_SLOPE, T_BASE, TUNE_UNKNOWNS };
 
 struct tune_context {
-    struct tm_compute_curve curve;
+    struct tm_compute__curve curve;
     const int *batches;
     const double *step_ms;
 };
 
-static struct tm_compute_curve moved(const struct tm_compute_curve *curve, const double *x)
+static struct tm_compute__curve moved(const struct tm_compute__curve *curve, const double *x)
 {
-    struct tm_compute_curve fresh = *curve;
+    struct tm_compute__curve fresh = *curve;
     fresh.floor_ms *= exp(x[T_FLOOR]);
     fresh.sample_ms *= exp(x[T_SLOPE]);
     fresh.base_ms *= exp(x[T_BASE]);
     return fresh;
 }
 
-static bool host_paces(const struct tm_compute_curve *curve, double batch)
+static bool host_paces(const struct tm_compute__curve *curve, double batch)
 {
     return curve->base_ms + curve->sample_ms * batch < 1.3 * curve->floor_ms;
 }
@@ -363,13 +363,13 @@ static bool host_paces(const struct tm_compute_curve *curve, double batch)
 static double tune_residual(const void *context, const double *x, size_t i)
 {
     const struct tune_context *tune = context;
-    struct tm_compute_curve curve = moved(&tune->curve, x);
+    struct tm_compute__curve curve = moved(&tune->curve, x);
     double noise = host_paces(&curve, tune->batches[i]) ? FLOOR_NOISE : GPU_NOISE;
     return log(step_of(&curve, tune->batches[i]) / tune->step_ms[i]) / noise;
 }
 
 /* How sure the tuned curve is: measurements shrink the spread of the part that they lie in. */
-static void update_spreads(struct tm_compute_curve *curve, const int *batches, size_t count)
+static void update_spreads(struct tm_compute__curve *curve, const int *batches, size_t count)
 {
     size_t host = 0;
     size_t gpu = 0;
@@ -384,8 +384,8 @@ static void update_spreads(struct tm_compute_curve *curve, const int *batches, s
     if (gpu > 0) curve->gpu_spread = sqrt(GPU_NOISE * GPU_NOISE * (1 + 1 / (double)gpu) + 0.02 * 0.02 / (double)gpu);
 }
 
-int tm_compute_tune(struct tm_compute_curve *curve, double floor_spread, const int *batches, const double *step_ms,
-                    size_t count, struct tm_error *e)
+int tm_compute__tune(struct tm_compute__curve *curve, double floor_spread, const int *batches, const double *step_ms,
+                     size_t count, struct tm_error *e)
 {
     static const double prior[TUNE_UNKNOWNS] = {0, 0, 0};
     const double spread[TUNE_UNKNOWNS] = {floor_spread, 0.5, 0.5};
@@ -403,7 +403,7 @@ int tm_compute_tune(struct tm_compute_curve *curve, double floor_spread, const i
             return tm_error_set(e, TM_EINPUT, "measured step %zu: expected a batch and a time above 0", i + 1);
     }
     if (count == 0) return 0;
-    int rc = tm_fit_solve(&fit, x, e);
+    int rc = tm_fit__solve(&fit, x, e);
     if (rc != 0) return rc;
     *curve = moved(curve, x);
     update_spreads(curve, batches, count);

@@ -11,7 +11,7 @@
  *
  * The shares and rates are unknowns with a prior. tm_compute_learn fits them to whatever profiles exist, in log space,
  * robustly; without any the prior stands. A GPU whose steps lie off the common fit gets a factor of its own. For a
- * network that was profiled itself, tm_compute_tune then moves floor, base and slope of its own curve, as far as its
+ * network that was profiled itself, tm_compute__tune then moves floor, base and slope of its own curve, as far as its
  * measurements outweigh what was learned from others. */
 #ifndef TM_WORKLOAD_COMPUTE_H
 #define TM_WORKLOAD_COMPUTE_H
@@ -53,7 +53,7 @@ struct tm_network {
 
 struct tm_network tm_network_of(const struct tm_layer *layers, size_t count);
 /* For a network of which only these totals are known: ops and traffic are guessed from them, as in a transformer. */
-struct tm_network tm_network_of_totals(double params, double train_gflop_per_sample);
+struct tm_network tm_network__of_totals(double params, double train_gflop_per_sample);
 
 /* One measured step. */
 struct tm_compute_cell {
@@ -87,7 +87,7 @@ int tm_compute_learn(const struct tm_compute_cell *cells, size_t count, struct t
                      struct tm_error *e);
 
 /* The curve of one network on one GPU at one precision. */
-struct tm_compute_curve {
+struct tm_compute__curve {
     double floor_ms;
     double base_ms;
     double sample_ms;
@@ -96,19 +96,19 @@ struct tm_compute_curve {
 };
 
 /* -TM_EINPUT where the GPU has no such precision. */
-int tm_compute_curve(const struct tm_compute_model *model, const struct tm_network *network,
-                     const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute_curve *out,
-                     struct tm_error *e);
+int tm_compute__curve(const struct tm_compute_model *model, const struct tm_network *network,
+                      const struct tm_gpu_figures *gpu, enum tm_precision precision, struct tm_compute__curve *out,
+                      struct tm_error *e);
 
 /* Measured steps of this very curve: batches and times. `floor_spread`: how far the floor may be from what the model
  * says, one standard deviation of its logarithm: hosts that launch kernels differ more than GPUs do. */
-int tm_compute_tune(struct tm_compute_curve *curve, double floor_spread, const int *batches, const double *step_ms,
-                    size_t count, struct tm_error *e);
+int tm_compute__tune(struct tm_compute__curve *curve, double floor_spread, const int *batches, const double *step_ms,
+                     size_t count, struct tm_error *e);
 #define TM_COMPUTE_KNOWN_HOST 0.12 /* of the kind that the model was learned on */
 #define TM_COMPUTE_ANY_HOST   0.25
 
 /* Step time in ms for a micro-batch; its mean alone is several times cheaper. */
-double tm_compute_mean_ms(const struct tm_compute_curve *curve, double batch);
-struct tm_estimate tm_compute_step_ms(const struct tm_compute_curve *curve, double batch);
+double tm_compute__mean_ms(const struct tm_compute__curve *curve, double batch);
+struct tm_estimate tm_compute__step_ms(const struct tm_compute__curve *curve, double batch);
 
 #endif

@@ -15,7 +15,7 @@ double tm_estimate_spread(const struct tm_estimate *estimate)
     return log(estimate->p90 / estimate->mean) / NORMAL_80;
 }
 
-double tm_estimate_spread_between(double p10, double p90)
+double tm_estimate__spread_between(double p10, double p90)
 {
     return log(p90 / p10) / (2 * NORMAL_80);
 }

@@ -13,7 +13,7 @@ struct tm_estimate tm_estimate_around(double mean, double spread);
 /* The standard deviation of the logarithm, back. */
 double tm_estimate_spread(const struct tm_estimate *estimate);
 /* The same from any two values that 80% lie between. */
-double tm_estimate_spread_between(double p10, double p90);
+double tm_estimate__spread_between(double p10, double p90);
 /* Of a standard normal, the share `p` lies below this: p from 0 to 1, without both. */
 double tm_normal_quantile(double p);
 

@@ -52,7 +52,7 @@ static int fill_network(struct cell *cell, tm_model_lookup_f lookup, void *looku
             e, TM_EINPUT, "network %s: no such model, and the profile has no params and train_gflop_per_sample for it",
             step->network);
     } else {
-        cell->compute.network = tm_network_of_totals(step->params, step->train_gflop_per_sample);
+        cell->compute.network = tm_network__of_totals(step->params, step->train_gflop_per_sample);
     }
     cell->compute.network.recompute = step->recompute != 0;
     cell->compute.network.compiled = step->compile != 0;
@@ -134,11 +134,11 @@ static int predict_two_batches(struct evaluation *evaluation, struct tm_error *e
             batches[own] = other->compute.batch;
             step_ms[own++] = other->compute.step_ms;
         }
-        struct tm_compute_curve curve;
-        rc = tm_compute_curve(&model, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
-        if (rc == 0) rc = tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, step_ms, own, e);
+        struct tm_compute__curve curve;
+        rc = tm_compute__curve(&model, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
+        if (rc == 0) rc = tm_compute__tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, step_ms, own, e);
         if (rc != 0) break;
-        cell->estimate = tm_compute_step_ms(&curve, cell->compute.batch);
+        cell->estimate = tm_compute__step_ms(&curve, cell->compute.batch);
         cell->predicted = true;
     }
     return rc;
@@ -156,10 +156,10 @@ static int predict_network(struct evaluation *evaluation, const char *network, s
     for (size_t i = 0; rc == 0 && i < evaluation->count; i++) {
         struct cell *cell = &evaluation->cells[i];
         if (strcmp(cell->step->network, network) != 0) continue;
-        struct tm_compute_curve curve;
-        rc = tm_compute_curve(&model, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
+        struct tm_compute__curve curve;
+        rc = tm_compute__curve(&model, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
         if (rc != 0) break;
-        cell->estimate = tm_compute_step_ms(&curve, cell->compute.batch);
+        cell->estimate = tm_compute__step_ms(&curve, cell->compute.batch);
         cell->predicted = true;
     }
     return rc;
@@ -169,11 +169,11 @@ static int predict_untrained(struct evaluation *evaluation, const struct tm_comp
 {
     for (size_t i = 0; i < evaluation->count; i++) {
         struct cell *cell = &evaluation->cells[i];
-        struct tm_compute_curve curve;
+        struct tm_compute__curve curve;
         int rc =
-            tm_compute_curve(known, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
+            tm_compute__curve(known, &cell->compute.network, &cell->compute.gpu, cell->compute.precision, &curve, e);
         if (rc != 0) return rc;
-        cell->estimate = tm_compute_step_ms(&curve, cell->compute.batch);
+        cell->estimate = tm_compute__step_ms(&curve, cell->compute.batch);
         cell->predicted = true;
     }
     return 0;
@@ -328,10 +328,10 @@ static int predict_runs(const struct tm_profile *profile, enum tm_split split, c
     for (size_t i = 0; rc == 0 && i < profile->run_count; i++) {
         const struct tm_profile_run *run = &profile->runs[i];
         if (!held_out(run, like, split)) continue;
-        struct tm_comm_iteration iteration = tm_comm_iteration_of(run);
+        struct tm_comm_iteration iteration = tm_comm_iteration__of(run);
         outcomes[i] = (struct tm_evaluation_cell){.network = run->network,
                                                   .truth_ms = run->iter_ms,
-                                                  .estimate_ms = tm_comm_iteration_ms(&model, &iteration),
+                                                  .estimate_ms = tm_comm_iteration__ms(&model, &iteration),
                                                   .truth_gib = NAN,
                                                   .predicted_gib = NAN};
     }
@@ -342,8 +342,8 @@ static int predict_runs(const struct tm_profile *profile, enum tm_split split, c
 static void predict_naively(const struct tm_profile *profile, struct tm_evaluation_cell *outcomes)
 {
     for (size_t i = 0; i < profile->run_count; i++) {
-        struct tm_comm_iteration iteration = tm_comm_iteration_of(&profile->runs[i]);
-        double mean = tm_comm_naive_ms(&iteration);
+        struct tm_comm_iteration iteration = tm_comm_iteration__of(&profile->runs[i]);
+        double mean = tm_comm__naive_ms(&iteration);
         outcomes[i].estimate_ms = (struct tm_estimate){mean, mean, mean};
     }
 }

@@ -6,7 +6,7 @@
 
 enum { ITERATIONS_MAX = 200 };
 
-int tm_fit_cholesky(size_t n, double *a, double *b)
+int tm_fit__cholesky(size_t n, double *a, double *b)
 {
     for (size_t j = 0; j < n; j++) { /* A = L L', L over the lower half of A */
         double diagonal = a[j * n + j];
@@ -109,13 +109,13 @@ static int try_step(const struct tm_fit *fit, const struct normal *normal, doubl
     memcpy(step, normal->g, n * sizeof *step);
     for (size_t j = 0; j < n; j++)
         a[j * n + j] *= 1 + lambda;
-    if (tm_fit_cholesky(n, a, step) != 0) return -1;
+    if (tm_fit__cholesky(n, a, step) != 0) return -1;
     for (size_t j = 0; j < n; j++)
         next[j] = x[j] + step[j];
     return 0;
 }
 
-int tm_fit_solve(const struct tm_fit *fit, double *x, struct tm_error *e)
+int tm_fit__solve(const struct tm_fit *fit, double *x, struct tm_error *e)
 {
     assert(fit->unknowns > 0 && fit->unknowns <= TM_FIT_UNKNOWNS_MAX);
     size_t n = fit->unknowns;

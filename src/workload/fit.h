@@ -25,10 +25,10 @@ struct tm_fit {
 };
 
 /* Best x to `x` (unknowns long). -TM_EINTERNAL if a residual at the prior is not a number. */
-int tm_fit_solve(const struct tm_fit *fit, double *x, struct tm_error *e);
+int tm_fit__solve(const struct tm_fit *fit, double *x, struct tm_error *e);
 
 /* Solves A x = b for a symmetric positive definite A (n x n, row after row; destroyed), x over b. Non-zero: A is not.
  */
-int tm_fit_cholesky(size_t n, double *a, double *b);
+int tm_fit__cholesky(size_t n, double *a, double *b);
 
 #endif

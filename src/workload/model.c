@@ -47,12 +47,12 @@ struct tm_model_totals tm_model_totals(const struct tm_model *model)
 
 size_t tm_model_shipped_count(void)
 {
-    return tm_shipped_model_count();
+    return tm_shipped_model__count();
 }
 
 const char *tm_model_shipped_name(size_t i)
 {
-    return tm_shipped_model(i).name;
+    return tm_shipped__model(i).name;
 }
 
 static int no_such_model(const char *name, struct tm_error *e)
@@ -60,9 +60,9 @@ static int no_such_model(const char *name, struct tm_error *e)
     struct tm_suggest suggest = {.word = name};
     struct tm_text names;
     tm_text_init(&names, 4096);
-    for (size_t i = 0; i < tm_shipped_model_count(); i++) {
-        tm_suggest_offer(&suggest, tm_shipped_model(i).name);
-        tm_text_printf(&names, "%s%s", i > 0 ? ", " : "", tm_shipped_model(i).name);
+    for (size_t i = 0; i < tm_shipped_model__count(); i++) {
+        tm_suggest_offer(&suggest, tm_shipped__model(i).name);
+        tm_text_printf(&names, "%s%s", i > 0 ? ", " : "", tm_shipped__model(i).name);
     }
     int rc = suggest.best != NULL
                  ? tm_error_set(e, TM_ENOTFOUND, "no model \"%.60s\"; did you mean %s?", name, suggest.best)
@@ -74,7 +74,7 @@ static int no_such_model(const char *name, struct tm_error *e)
 }
 
 /* A shipped formula by its name, maybe with keys behind it that change it: llama-2-7b,lora=16,ctx=2048. */
-static int load_formula(const struct tm_shipped_model *shipped, const char *spec, struct tm_model *model,
+static int load_formula(const struct tm_shipped__model *shipped, const char *spec, struct tm_model *model,
                         struct tm_error *e)
 {
     const char *more = spec + strlen(shipped->name);
@@ -82,7 +82,7 @@ static int load_formula(const struct tm_shipped_model *shipped, const char *spec
     tm_text_init(&formula, 4096);
     tm_text_printf(&formula, "%s%s", shipped->formula, more);
     int rc = tm_text_status(&formula, e);
-    if (rc == 0) rc = tm_model_from_formula(tm_text_string(&formula), model, e);
+    if (rc == 0) rc = tm_model__from_formula(tm_text_string(&formula), model, e);
     tm_text_deinit(&formula);
     if (rc != 0) return rc;
     model->source = shipped->source;
@@ -94,15 +94,15 @@ static int load_formula(const struct tm_shipped_model *shipped, const char *spec
 
 int tm_model_load(struct tm_env *env, const char *name_or_path, struct tm_model *model, struct tm_error *e)
 {
-    if (tm_model_is_formula(name_or_path)) return tm_model_from_formula(name_or_path, model, e);
-    for (size_t i = 0; i < tm_shipped_model_count(); i++) {
-        struct tm_shipped_model shipped = tm_shipped_model(i);
+    if (tm_model__is_formula(name_or_path)) return tm_model__from_formula(name_or_path, model, e);
+    for (size_t i = 0; i < tm_shipped_model__count(); i++) {
+        struct tm_shipped__model shipped = tm_shipped__model(i);
         size_t length = strlen(shipped.name);
         if (strncmp(shipped.name, name_or_path, length) != 0) continue;
         if (shipped.formula != NULL && strchr(",;", name_or_path[length]) != NULL) /* its end is one of these, too */
             return load_formula(&shipped, name_or_path, model, e);
         if (shipped.formula == NULL && name_or_path[length] == '\0')
-            return tm_model_parse(shipped.name, shipped.text, shipped.length, model, e);
+            return tm_model__parse(shipped.name, shipped.text, shipped.length, model, e);
     }
     struct tm_text text;
     tm_text_init(&text, TM_MODEL_BYTES_MAX);
@@ -110,7 +110,7 @@ int tm_model_load(struct tm_env *env, const char *name_or_path, struct tm_model 
     if (rc == -(int)TM_ENOTFOUND)
         rc = no_such_model(name_or_path, e);
     else if (rc == 0)
-        rc = tm_model_parse(name_or_path, tm_text_string(&text), text.length, model, e);
+        rc = tm_model__parse(name_or_path, tm_text_string(&text), text.length, model, e);
     tm_text_deinit(&text);
     return rc;
 }

@@ -72,12 +72,12 @@ void tm_model_deinit(struct tm_model *model);
 
 /* `model` must be initialised; it is filled only on success. An unknown name gets a suggestion. */
 int tm_model_load(struct tm_env *env, const char *name_or_path, struct tm_model *model, struct tm_error *e);
-int tm_model_parse(const char *file, const char *text, size_t length, struct tm_model *model, struct tm_error *e);
+int tm_model__parse(const char *file, const char *text, size_t length, struct tm_model *model, struct tm_error *e);
 /* A formula with its family: "gpt:...", "llama:...", "bert:...". */
-bool tm_model_is_formula(const char *text);
-int tm_model_from_formula(const char *formula, struct tm_model *model, struct tm_error *e);
+bool tm_model__is_formula(const char *text);
+int tm_model__from_formula(const char *formula, struct tm_model *model, struct tm_error *e);
 /* Our file form; reading it back gives the same model. */
-void tm_model_print(const struct tm_model *model, struct tm_text *out);
+void tm_model__print(const struct tm_model *model, struct tm_text *out);
 
 struct tm_model_totals {
     double params; /* tied weights once */

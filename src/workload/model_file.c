@@ -297,7 +297,7 @@ static int read_all(struct reader *reader)
     return rc == 0 ? move_to_arena(reader) : rc;
 }
 
-int tm_model_parse(const char *file, const char *text, size_t length, struct tm_model *model, struct tm_error *e)
+int tm_model__parse(const char *file, const char *text, size_t length, struct tm_model *model, struct tm_error *e)
 {
     struct tm_model fresh;
     struct reader *reader = tm_calloc(1, sizeof *reader);
@@ -354,7 +354,7 @@ static void put_layer(const struct tm_model *model, const struct tm_layer *layer
     tm_text_putc(out, '\n');
 }
 
-void tm_model_print(const struct tm_model *model, struct tm_text *out)
+void tm_model__print(const struct tm_model *model, struct tm_text *out)
 {
     char ms[TM_NUMBER_TEXT_MAX];
     char rate[TM_NUMBER_TEXT_MAX];

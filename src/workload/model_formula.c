@@ -234,12 +234,12 @@ static enum family family_of(const char *text)
     return FAMILIES;
 }
 
-bool tm_model_is_formula(const char *text)
+bool tm_model__is_formula(const char *text)
 {
     return family_of(text) != FAMILIES;
 }
 
-int tm_model_from_formula(const char *text, struct tm_model *model, struct tm_error *e)
+int tm_model__from_formula(const char *text, struct tm_model *model, struct tm_error *e)
 {
     static const char *const sources[FAMILIES] = {"formula of a GPT-2-like decoder", "formula of a Llama-like decoder",
                                                   "formula of a BERT-like encoder"};

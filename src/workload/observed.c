@@ -80,7 +80,7 @@ double tm_observed_correct(struct tm_observed *observed, struct tm_prediction *p
     /* Spread of one step, from the middle 80% so that stragglers and pauses do not count, never below 1%. */
     double low = observed->step_s[count / 10];
     double high = observed->step_s[count - 1 - count / 10];
-    double step_spread = fmax(tm_estimate_spread_between(low, high), 0.01);
+    double step_spread = fmax(tm_estimate__spread_between(low, high), 0.01);
     double belief_spread = fmax(tm_estimate_spread(&prediction->step_s), 1e-6);
     double evidence = (double)count / (step_spread * step_spread);
     double belief = 1 / (belief_spread * belief_spread);

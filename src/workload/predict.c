@@ -14,7 +14,7 @@ struct pipeline {
     double launches_ms; /* of it: what the host's floor would be */
     double transfer_ms; /* activations there and gradients back between two stages, one micro-batch */
     double optimizer_ms;
-    const struct tm_compute_curve *slowest;
+    const struct tm_compute__curve *slowest;
     bool fits;
     bool recompute;
 };
@@ -149,7 +149,7 @@ static double exposed_ms(const struct tm_predictor *predictor, const struct tm_s
         instances += group->instances;
     }
     if (instances == 1) iteration.local = pipelines;
-    return fmax(0, tm_comm_iteration_ms(request->comm, &iteration).mean - stage_ms);
+    return fmax(0, tm_comm_iteration__ms(request->comm, &iteration).mean - stage_ms);
 }
 
 static const char *name_limit(const struct tm_prediction *p, double stage_ms, double launches_ms)
@@ -205,8 +205,8 @@ static void fill_details(struct tm_predictor *predictor, struct tm_stage_cut *cu
                          const int *per_group, size_t last, int each, struct tm_prediction *out)
 {
     const struct tm_predict_request *request = &predictor->request;
-    struct tm_estimate stage = predictor->tuned ? tm_compute_step_ms(&predictor->own, out->micro_batch)
-                                                : tm_compute_step_ms(pipelines[last].slowest, out->micro_batch);
+    struct tm_estimate stage = predictor->tuned ? tm_compute__step_ms(&predictor->own, out->micro_batch)
+                                                : tm_compute__step_ms(pipelines[last].slowest, out->micro_batch);
     double comm_spread = request->comm->spread * out->exposed_comm_s / out->step_s.mean;
     out->step_s = tm_estimate_around(out->step_s.mean, hypot(tm_estimate_spread(&stage), comm_spread));
     out->memory_limit_gib = 0;
@@ -381,8 +381,8 @@ static int try_layouts(struct tm_predictor *predictor, int gpus, struct best *be
 static double layer_cost(const struct tm_predict_request *request, const struct tm_layer *layer)
 {
     struct tm_network network = tm_network_of(layer, 1);
-    struct tm_compute_curve curve;
-    if (tm_compute_curve(request->compute, &network, &request->groups[0].gpu, request->precision, &curve, NULL) != 0)
+    struct tm_compute__curve curve;
+    if (tm_compute__curve(request->compute, &network, &request->groups[0].gpu, request->precision, &curve, NULL) != 0)
         return 1e-9;
     return curve.sample_ms + 1e-9;
 }
@@ -395,12 +395,12 @@ static int tune(struct tm_predictor *predictor, struct tm_error *e)
     struct tm_network network = tm_network_of(request->model->layers, request->model->layer_count);
     network.compiled = request->model->compiled;
     network.recompute = request->model->recompute;
-    int rc = tm_compute_curve(request->compute, &network, &request->groups[0].gpu, request->precision,
-                              &predictor->common, e);
+    int rc = tm_compute__curve(request->compute, &network, &request->groups[0].gpu, request->precision,
+                               &predictor->common, e);
     predictor->own = predictor->common;
     if (rc == 0)
-        rc = tm_compute_tune(&predictor->own, TM_COMPUTE_KNOWN_HOST, request->measured_batches, request->measured_ms,
-                             request->measured_count, e);
+        rc = tm_compute__tune(&predictor->own, TM_COMPUTE_KNOWN_HOST, request->measured_batches, request->measured_ms,
+                              request->measured_count, e);
     predictor->tuned = rc == 0;
     return rc;
 }

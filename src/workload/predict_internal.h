@@ -20,14 +20,14 @@ struct tm_pace {
     double stage_ms; /* forward and backward; 0: not found yet */
     double launches_ms;
     double optimizer_ms;
-    const struct tm_compute_curve *slowest;
+    const struct tm_compute__curve *slowest;
 };
 
 struct tm_stage_cut {
     size_t count;
     struct tm_stage *stages; /* count */
     /* Without and with recomputation: curves of each stage on each kind of instance. */
-    struct tm_compute_curve *curves[2][TM_FLEET_GROUPS_MAX];
+    struct tm_compute__curve *curves[2][TM_FLEET_GROUPS_MAX];
     struct tm_pace paces[2][TM_FLEET_GROUPS_MAX][TM_MICRO_SIZES];
     double link_values;             /* the most that two neighbours exchange, per sample */
     double grad_bytes;              /* of the stage that has most */
@@ -41,8 +41,8 @@ struct tm_predictor {
     double *costs; /* per layer: what the cut balances */
     struct tm_stage_cut *cuts[TM_PREDICT_STAGES_MAX + 1];
     bool tuned; /* the user measured this model: how its curve was moved */
-    struct tm_compute_curve common;
-    struct tm_compute_curve own;
+    struct tm_compute__curve common;
+    struct tm_compute__curve own;
 };
 
 /* The cut into `count` stages; made at the first call. */

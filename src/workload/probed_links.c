@@ -104,8 +104,8 @@ static int read_rows(struct tm_csv *csv, struct samples *samples, struct tm_erro
     return rc;
 }
 
-int tm_probed_links_parse(const char *file, const char *text, size_t length, struct tm_probed_links *out,
-                          struct tm_error *e)
+int tm_probed_links__parse(const char *file, const char *text, size_t length, struct tm_probed_links *out,
+                           struct tm_error *e)
 {
     struct samples samples = {0};
     struct tm_csv *csv = tm_alloc(sizeof *csv);
@@ -125,7 +125,7 @@ int tm_probed_links_load(struct tm_env *env, const char *path, struct tm_probed_
     struct tm_text text;
     tm_text_init(&text, 64 << 20);
     int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_probed_links_parse(path, tm_text_string(&text), text.length, out, e);
+    if (rc == 0) rc = tm_probed_links__parse(path, tm_text_string(&text), text.length, out, e);
     tm_text_deinit(&text);
     return rc;
 }

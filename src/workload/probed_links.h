@@ -21,8 +21,8 @@ struct tm_probed_links {
  * (while everybody sends) or `both_mbit` (while the other way does), as tidemill probe writes, the first of these that
  * a row has counts: a ring uses all links both ways at once. */
 int tm_probed_links_load(struct tm_env *env, const char *path, struct tm_probed_links *out, struct tm_error *e);
-int tm_probed_links_parse(const char *file, const char *text, size_t length, struct tm_probed_links *out,
-                          struct tm_error *e);
+int tm_probed_links__parse(const char *file, const char *text, size_t length, struct tm_probed_links *out,
+                           struct tm_error *e);
 
 /* Puts what was probed into the fleet's groups and the model of communication. */
 void tm_probed_links_use(const struct tm_probed_links *links, struct tm_fleet_group *groups, size_t group_count,

@@ -60,7 +60,7 @@ double tm_profile_step_ms(const struct tm_profile_step *step)
     return step->forward_ms + step->backward_ms + step->optimizer_ms;
 }
 
-double tm_profile_whole_step_ms(const struct tm_profile_step *step)
+double tm_profile__whole_step_ms(const struct tm_profile_step *step)
 {
     int micro_batches = step->micro_batches > 0 ? step->micro_batches : 1;
     return micro_batches * (step->forward_ms + step->backward_ms) + step->optimizer_ms +
@@ -405,7 +405,7 @@ static int read_sizes(struct reader *reader, const char **out)
         length += snprintf(formula + length, sizeof formula - (size_t)length, "%s%s=%lld", i > 0 ? ";" : "",
                            size_names[i], (long long)sizes[i]);
     }
-    if (!tm_model_is_formula(formula)) return wrong(reader, "family", "gpt, llama or bert");
+    if (!tm_model__is_formula(formula)) return wrong(reader, "family", "gpt, llama or bert");
     (void)snprintf(base, sizeof base, "%.*s-%lldx%lld-%lld", (int)family.length, family.data, (long long)sizes[0],
                    (long long)sizes[1], (long long)sizes[5]);
     return name_formula(reader, base, formula, out);
@@ -464,7 +464,7 @@ static int read_foreign_header(struct reader *reader)
                  "bwd_ms, opt_ms (or world, mbit, model, batch, ...)");
 }
 
-int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e)
+int tm_profile__parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e)
 {
     struct tm_csv *csv = tm_alloc(sizeof *csv);
     if (csv == NULL) return tm_error_nomem(e);
@@ -499,7 +499,7 @@ int tm_profile_load(struct tm_env *env, const char *path, struct tm_profile *pro
     struct tm_text text;
     tm_text_init(&text, TM_PROFILE_BYTES_MAX);
     int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_profile_parse(path, tm_text_string(&text), text.length, profile, e);
+    if (rc == 0) rc = tm_profile__parse(path, tm_text_string(&text), text.length, profile, e);
     tm_text_deinit(&text);
     return rc;
 }

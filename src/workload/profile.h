@@ -102,7 +102,8 @@ void tm_profile_init(struct tm_profile *profile);
 void tm_profile_deinit(struct tm_profile *profile);
 /* Adds what a file says to `profile`. */
 int tm_profile_load(struct tm_env *env, const char *path, struct tm_profile *profile, struct tm_error *e);
-int tm_profile_parse(const char *file, const char *text, size_t length, struct tm_profile *profile, struct tm_error *e);
+int tm_profile__parse(const char *file, const char *text, size_t length, struct tm_profile *profile,
+                      struct tm_error *e);
 /* The same, and what it says again replaces what was known: a step by its network, GPU, precision and micro-batch, a
  * run by its network, world, rate and batch; layers, gradients and the rest of a network as a whole. */
 int tm_profile_update(struct tm_env *env, const char *path, struct tm_profile *profile, struct tm_error *e);
@@ -113,7 +114,7 @@ const char *tm_profile_model_name(const struct tm_profile *profile, const char *
 
 double tm_profile_step_ms(const struct tm_profile_step *step); /* forward + backward + optimizer */
 /* All of a step: every micro-batch, data and the rest. */
-double tm_profile_whole_step_ms(const struct tm_profile_step *step);
+double tm_profile__whole_step_ms(const struct tm_profile_step *step);
 
 /* The network that a profile is of: `name`, or the only one that it has layers of (NULL). */
 int tm_profile_choose(const struct tm_profile *profile, const char *file, const char *name, const char **out,

@@ -72,7 +72,7 @@ int tm_profile_model(const struct tm_profile *profile, const char *file, const c
         if (strcmp(profile->layers[i].network, network) == 0) put_layer(&profile->layers[i], &text);
     }
     int rc = tm_text_status(&text, e);
-    if (rc == 0) rc = tm_model_parse(file, tm_text_string(&text), text.length, model, e);
+    if (rc == 0) rc = tm_model__parse(file, tm_text_string(&text), text.length, model, e);
     tm_text_deinit(&text);
     return rc;
 }

@@ -46,7 +46,7 @@ static int sum_gradients(const struct tm_profile *profile, const char *network, 
         tensors[out->tensors++] = (struct tm_comm_bucket){row->bytes, row->ready};
         out->grad_bytes += row->bytes;
     }
-    if (rc == 0) out->buckets = tm_comm_tensor_buckets(tensors, out->tensors, buckets, BUCKETS_MAX);
+    if (rc == 0) out->buckets = tm_comm__tensor_buckets(tensors, out->tensors, buckets, BUCKETS_MAX);
     for (size_t i = 0; rc == 0 && i < out->buckets; i++)
         hidden += buckets[i].ready < 1 ? buckets[i].bytes : 0;
     if (rc == 0 && out->buckets > 0) {
@@ -107,11 +107,11 @@ int tm_profile_report(const struct tm_profile *profile, const char *network, str
     }
     if (fresh.step == NULL) return tm_error_set(e, TM_EINPUT, "no steps of %s in the profile", network);
     const struct tm_profile_step *step = fresh.step;
-    fresh.step_ms = tm_profile_whole_step_ms(step);
+    fresh.step_ms = tm_profile__whole_step_ms(step);
     fresh.samples_per_s =
         (double)step->micro_batch * (step->micro_batches > 0 ? step->micro_batches : 1) / fresh.step_ms * 1e3;
     if (step->step_ms_p10 > 0 && step->step_ms_p90 >= step->step_ms_p10)
-        fresh.spread = tm_estimate_spread_between(step->step_ms_p10, step->step_ms_p90);
+        fresh.spread = tm_estimate__spread_between(step->step_ms_p10, step->step_ms_p90);
     rank_layers(profile, network, &fresh);
     int rc = sum_gradients(profile, network, &fresh, e);
     if (rc != 0) return rc;

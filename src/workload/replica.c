@@ -47,7 +47,7 @@ static struct worker worker_of(const struct tm_profile_step *step)
                             .cores = step->cores};
     double p10 = known(step->step_ms_p10, 0);
     double p90 = known(step->step_ms_p90, 0);
-    if (p10 > 0 && p90 > p10) worker.spread = fmin(tm_estimate_spread_between(p10, p90), SPREAD_MAX);
+    if (p10 > 0 && p90 > p10) worker.spread = fmin(tm_estimate__spread_between(p10, p90), SPREAD_MAX);
     return worker;
 }
 
@@ -107,7 +107,7 @@ static int curve_ms(const struct tm_replica_request *request, int batch, struct 
     size_t count = request->profile->step_count;
     int *batches = tm_calloc(count, sizeof *batches);
     double *ms = tm_calloc(count, sizeof *ms);
-    struct tm_compute_curve curve;
+    struct tm_compute__curve curve;
     size_t found = 0;
     int rc = batches == NULL || ms == NULL ? tm_error_nomem(e) : 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
@@ -117,9 +117,9 @@ static int curve_ms(const struct tm_replica_request *request, int batch, struct 
         ms[found++] = tm_profile_step_ms(step);
     }
     if (rc == 0)
-        rc = tm_compute_curve(request->compute, request->layers, request->figures, request->precision, &curve, e);
-    if (rc == 0) rc = tm_compute_tune(&curve, TM_COMPUTE_ANY_HOST, batches, ms, found, e);
-    if (rc == 0) *out = tm_compute_step_ms(&curve, batch);
+        rc = tm_compute__curve(request->compute, request->layers, request->figures, request->precision, &curve, e);
+    if (rc == 0) rc = tm_compute__tune(&curve, TM_COMPUTE_ANY_HOST, batches, ms, found, e);
+    if (rc == 0) *out = tm_compute__step_ms(&curve, batch);
     tm_free(batches);
     tm_free(ms);
     return rc;
@@ -187,7 +187,7 @@ static int find_buckets(const struct tm_replica_request *request, struct tm_comm
         rc =
             tm_error_set(e, TM_EINPUT, "the profile has no table [gradient] of %s: several workers cannot be predicted",
                          request->network);
-    if (rc == 0) *out_count = tm_comm_tensor_buckets(tensors, count, buckets, BUCKETS_MAX);
+    if (rc == 0) *out_count = tm_comm__tensor_buckets(tensors, count, buckets, BUCKETS_MAX);
     tm_free(tensors);
     if (rc != 0) {
         tm_free(buckets);
@@ -215,7 +215,7 @@ static int expose(const struct tm_replica_request *request, const struct worker 
                                           .crowding = out->crowding,
                                           .buckets = buckets,
                                           .bucket_count = out->buckets};
-    struct tm_estimate estimate = tm_comm_iteration_ms(request->comm, &iteration);
+    struct tm_estimate estimate = tm_comm_iteration__ms(request->comm, &iteration);
     out->exposed_ms = fmax(0, estimate.mean - before_ms - worker->backward_ms);
     *out_spread = tm_estimate_spread(&estimate);
     tm_free(buckets);

@@ -45,8 +45,8 @@ static int take_row(const struct tm_csv *csv, int instances_at, int seconds_at, 
     return 0;
 }
 
-int tm_scaling_data_parse(const char *file, const char *text, size_t length, struct tm_scaling_data *data,
-                          struct tm_error *e)
+int tm_scaling_data__parse(const char *file, const char *text, size_t length, struct tm_scaling_data *data,
+                           struct tm_error *e)
 {
     struct tm_csv *csv = tm_alloc(sizeof *csv);
     if (csv == NULL) return tm_error_nomem(e);
@@ -68,7 +68,7 @@ int tm_scaling_data_load(struct tm_env *env, const char *path, struct tm_scaling
     struct tm_text text;
     tm_text_init(&text, 1 << 20);
     int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_scaling_data_parse(path, tm_text_string(&text), text.length, data, e);
+    if (rc == 0) rc = tm_scaling_data__parse(path, tm_text_string(&text), text.length, data, e);
     tm_text_deinit(&text);
     return rc;
 }
@@ -135,7 +135,7 @@ static void find_errors(const struct context *known, const double *x, struct tm_
         for (int k = 0; k < UNKNOWNS * UNKNOWNS; k++)
             a[k] = normal[k];
         unit[j] = 1;
-        bool known_error = count > UNKNOWNS && tm_fit_cholesky(UNKNOWNS, a, unit) == 0;
+        bool known_error = count > UNKNOWNS && tm_fit__cholesky(UNKNOWNS, a, unit) == 0;
         *errors[j] = known_error ? scale[j] * sqrt(unit[j] * squares / (double)(count - UNKNOWNS)) : NAN;
     }
 }
@@ -173,7 +173,7 @@ static int fit_logistic(const struct context *known, double instances_max, doubl
                          .residual = logistic_residual,
                          .context = known};
     double x[UNKNOWNS];
-    int rc = tm_fit_solve(&fit, x, e);
+    int rc = tm_fit__solve(&fit, x, e);
     if (rc != 0) return rc;
     out->a = exp(x[X_A]);
     out->b = x[X_B];
@@ -212,7 +212,7 @@ int tm_scaling_fit(const struct tm_scaling_data *data, struct tm_scaling_fit *ou
                          .residual = physical_residual,
                          .context = &known};
     double x[3];
-    rc = tm_fit_solve(&fit, x, e);
+    rc = tm_fit__solve(&fit, x, e);
     if (rc != 0) return rc;
     out->work_s = exp(x[0]);
     out->exchange_s = exp(x[1]);

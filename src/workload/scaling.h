@@ -27,8 +27,8 @@ void tm_scaling_data_init(struct tm_scaling_data *data);
 void tm_scaling_data_deinit(struct tm_scaling_data *data);
 /* CSV with a header that has `instances` and `seconds`. */
 int tm_scaling_data_load(struct tm_env *env, const char *path, struct tm_scaling_data *data, struct tm_error *e);
-int tm_scaling_data_parse(const char *file, const char *text, size_t length, struct tm_scaling_data *data,
-                          struct tm_error *e);
+int tm_scaling_data__parse(const char *file, const char *text, size_t length, struct tm_scaling_data *data,
+                           struct tm_error *e);
 
 struct tm_scaling_fit {
     double a, b, c;                   /* of the speed-up's logistic curve */

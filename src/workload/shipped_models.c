@@ -85,17 +85,17 @@ static const struct {
 
 enum { FILES = sizeof files / sizeof *files, FORMULAS = sizeof formulas / sizeof *formulas };
 
-size_t tm_shipped_model_count(void)
+size_t tm_shipped_model__count(void)
 {
     return FILES + FORMULAS;
 }
 
-struct tm_shipped_model tm_shipped_model(size_t i)
+struct tm_shipped__model tm_shipped__model(size_t i)
 {
     if (i >= FILES)
-        return (struct tm_shipped_model){.name = formulas[i - FILES].name,
-                                         .formula = formulas[i - FILES].formula,
-                                         .source = formulas[i - FILES].source};
-    return (struct tm_shipped_model){
+        return (struct tm_shipped__model){.name = formulas[i - FILES].name,
+                                          .formula = formulas[i - FILES].formula,
+                                          .source = formulas[i - FILES].source};
+    return (struct tm_shipped__model){
         .name = files[i].name, .text = files[i].begin, .length = (size_t)(files[i].end - files[i].begin)};
 }

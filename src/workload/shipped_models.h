@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-struct tm_shipped_model {
+struct tm_shipped__model {
     const char *name;
     const char *text; /* not NUL-terminated; NULL: a formula */
     size_t length;
@@ -12,7 +12,7 @@ struct tm_shipped_model {
     const char *source;
 };
 
-size_t tm_shipped_model_count(void);
-struct tm_shipped_model tm_shipped_model(size_t i);
+size_t tm_shipped_model__count(void);
+struct tm_shipped__model tm_shipped__model(size_t i);
 
 #endif

@@ -111,15 +111,15 @@ static int find_curves_of(const struct tm_predictor *predictor, struct tm_stage_
                           struct tm_error *e)
 {
     const struct tm_predict_request *request = &predictor->request;
-    struct tm_compute_curve *curves = tm_alloc(cut->count * sizeof *curves);
+    struct tm_compute__curve *curves = tm_alloc(cut->count * sizeof *curves);
     int rc = 0;
     cut->curves[recompute][group] = curves;
     if (curves == NULL) return tm_error_nomem(e);
     for (size_t s = 0; rc == 0 && s < cut->count; s++) {
         struct tm_network network = cut->stages[s].network;
         network.recompute = recompute;
-        rc = tm_compute_curve(request->compute, &network, &request->groups[group].gpu, request->precision, &curves[s],
-                              e);
+        rc = tm_compute__curve(request->compute, &network, &request->groups[group].gpu, request->precision, &curves[s],
+                               e);
     }
     return rc;
 }
@@ -178,14 +178,14 @@ static int find_buckets(const struct tm_predictor *predictor, struct tm_stage_cu
     cut->buckets = tm_alloc(max * sizeof *cut->buckets);
     if (cut->buckets == NULL) return tm_error_nomem(e);
     if (measured) {
-        cut->bucket_count = tm_comm_tensor_buckets(request->gradients, request->gradient_count, cut->buckets, max);
+        cut->bucket_count = tm_comm__tensor_buckets(request->gradients, request->gradient_count, cut->buckets, max);
         return 0;
     }
     size_t count = stage->last - stage->first + 1;
     struct tm_comm_bucket *gradients = tm_alloc(count * sizeof *gradients);
     if (gradients == NULL) return tm_error_nomem(e);
     gradients_of_layers(predictor, stage, value_bytes, gradients);
-    cut->bucket_count = tm_comm_buckets(gradients, count, cut->buckets, max);
+    cut->bucket_count = tm_comm__buckets(gradients, count, cut->buckets, max);
     tm_free(gradients);
     return 0;
 }
@@ -231,7 +231,7 @@ int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_stage
 static double tuning_of(const struct tm_predictor *predictor, int micro_batch)
 {
     if (!predictor->tuned) return 1;
-    return tm_compute_mean_ms(&predictor->own, micro_batch) / tm_compute_mean_ms(&predictor->common, micro_batch);
+    return tm_compute__mean_ms(&predictor->own, micro_batch) / tm_compute__mean_ms(&predictor->common, micro_batch);
 }
 
 static struct tm_pace find_pace(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t group,
@@ -241,8 +241,8 @@ static struct tm_pace find_pace(const struct tm_predictor *predictor, const stru
     double memory_bytes_s = predictor->groups[group].gpu.memory_bytes_s;
     struct tm_pace pace = {0};
     for (size_t s = 0; s < cut->count; s++) {
-        const struct tm_compute_curve *curve = &cut->curves[recompute][group][s];
-        double mean = tm_compute_mean_ms(curve, micro_batch);
+        const struct tm_compute__curve *curve = &cut->curves[recompute][group][s];
+        double mean = tm_compute__mean_ms(curve, micro_batch);
         /* Weights are updated once a step, not once a micro-batch: some 28 bytes a parameter go to and from memory. */
         double optimizer_ms = cut->stages[s].network.trained_params * 28 / memory_bytes_s * 1e3;
         double ms = fmax(mean * tuning - optimizer_ms, mean * 0.2);

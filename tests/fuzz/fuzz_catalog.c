@@ -13,9 +13,9 @@ static void round_trip(const struct tm_catalog *catalog)
     tm_text_init(&once, 16 << 20);
     tm_text_init(&twice, 16 << 20);
     tm_catalog_init(&again);
-    tm_catalog_print(catalog, &once);
+    tm_catalog__print(catalog, &once);
     assert(tm_catalog_parse(&again, "again", tm_text_string(&once), once.length, false, &e) == 0);
-    tm_catalog_print(&again, &twice);
+    tm_catalog__print(&again, &twice);
     assert(strcmp(tm_text_string(&once), tm_text_string(&twice)) == 0);
     tm_catalog_deinit(&again);
     tm_text_deinit(&once);

@@ -12,8 +12,8 @@ static int read_back(struct tm_env *env, const char *text, size_t length, struct
     tm_price_history_init(&history);
     (void)env->file_write(env, "/data/spot-prices.csv", text, length, &e);
     int rc = tm_price_history_load(env, &history, &e);
-    if (rc == 0) rc = tm_price_history_sort(&history, &e);
-    if (rc == 0) tm_price_history_print(&history, out);
+    if (rc == 0) rc = tm_price_history__sort(&history, &e);
+    if (rc == 0) tm_price_history__print(&history, out);
     tm_price_history_deinit(&history);
     return rc;
 }

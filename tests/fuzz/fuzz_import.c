@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (tm_import_files(env, &options, paths, 1, report, &e) == 0) {
         struct tm_catalog catalog;
         tm_catalog_init(&catalog);
-        assert(tm_catalog_parse_imported(env, &catalog, true, &e) == 0); /* what was imported can be read */
+        assert(tm_catalog__parse_imported(env, &catalog, true, &e) == 0); /* what was imported can be read */
         assert(tm_catalog_finish(&catalog, &e) == 0);
         tm_catalog_deinit(&catalog);
     }

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_lifetimes_init(&lifetimes);
     tm_study_init(&study);
     double cap_s = data[0] % 3 == 0 ? -1 : data[0] % 3 == 1 ? 0 : 3600;
-    int rc = tm_lifetimes_parse("fuzz.csv", (const char *)data + 1, size - 1, cap_s, &lifetimes, &e);
+    int rc = tm_lifetimes__parse("fuzz.csv", (const char *)data + 1, size - 1, cap_s, &lifetimes, &e);
     if (rc == 0) {
         for (size_t i = 0; i < lifetimes.count; i++)
             assert(lifetimes.records[i].age_s >= 0 && lifetimes.records[i].weight > 0);

@@ -13,7 +13,7 @@ static void check_inside(const struct tm_safetensors *file, const uint8_t *data,
         assert(tensor >= data && tensor + file->tensors[i].bytes <= data + size);
         assert(at == NULL || tensor == at);
         at = tensor + file->tensors[i].bytes;
-        assert(tm_safetensors_find(file, file->tensors[i].name) != NULL);
+        assert(tm_safetensors__find(file, file->tensors[i].name) != NULL);
     }
 }
 
@@ -29,15 +29,15 @@ static void round_trip(const struct tm_safetensors *file)
             return;
         }
     }
-    assert(tm_safetensors_write(env, "f", file->tensors, file->count, &hash, &e) == 0);
-    assert(tm_safetensors_open(env, "f", &again, &e) == 0);
+    assert(tm_safetensors__write(env, "f", file->tensors, file->count, &hash, &e) == 0);
+    assert(tm_safetensors__open(env, "f", &again, &e) == 0);
     assert(again.count == file->count && tm_hash_equal(again.hash, hash));
     for (size_t i = 0; i < file->count; i++) {
         assert(strcmp(again.tensors[i].name, file->tensors[i].name) == 0);
         assert(again.tensors[i].bytes == file->tensors[i].bytes);
         assert(memcmp(again.tensors[i].data, file->tensors[i].data, file->tensors[i].bytes) == 0);
     }
-    tm_safetensors_close(&again);
+    tm_safetensors__close(&again);
     tm_env_virtual_destroy(env);
 }
 
@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (tm_safetensors_parse("fuzz", data, size, &file, &e) == 0) {
         check_inside(&file, data, size);
         round_trip(&file);
-        tm_safetensors_close(&file);
+        tm_safetensors__close(&file);
     }
     assert(tm_alloc_live() == 0);
     return 0;

@@ -13,9 +13,9 @@ static void check(const struct tm_trace *trace)
     struct tm_error e;
     tm_text_init(&text, 64 << 20);
     tm_trace_init(&again);
-    tm_trace_print(trace, &text);
+    tm_trace__print(trace, &text);
     int rc = tm_trace_parse("again", tm_text_string(&text), text.length, "tidemill", &again, &e);
-    assert(rc == 0 && tm_trace_equals(trace, &again));
+    assert(rc == 0 && tm_trace__equals(trace, &again));
     struct tm_trace_stats stats = tm_trace_stats(trace);
     assert(stats.min >= 0 && stats.max <= stats.instances_max);
     tm_trace_deinit(&again);
@@ -29,10 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tm_error e;
     if (size < 2 || memchr(data + 1, '\0', size - 1) != NULL) return 0;
     size_t format_count = 0;
-    while (tm_trace_formats()[format_count] != NULL)
+    while (tm_trace__formats()[format_count] != NULL)
         format_count++;
     size_t pick = (size_t)data[0] % 32;
-    const char *format = pick > 0 && pick <= format_count ? tm_trace_formats()[pick - 1]->name : NULL;
+    const char *format = pick > 0 && pick <= format_count ? tm_trace__formats()[pick - 1]->name : NULL;
     char *text = tm_strndup((const char *)data + 1, size - 1);
     assert(text != NULL);
     tm_trace_init(&trace);

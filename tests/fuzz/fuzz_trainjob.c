@@ -10,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tm_error e;
     tm_arena_init(&arena, 16 << 20);
     if (tm_train_job_parse("fuzz", (const char *)data, size, &arena, &job, &e) == 0) {
-        assert(tm_network_check(&job.network, &e) == 0);
+        assert(tm_network__check(&job.network, &e) == 0);
         assert(job.micro_batch > 0 && job.batch % job.micro_batch == 0 && job.steps > 0);
-        assert(tm_network_parameters(&job.network) > 0);
+        assert(tm_network__parameters(&job.network) > 0);
     }
     tm_arena_deinit(&arena);
     assert(tm_alloc_live() == 0);

@@ -33,7 +33,7 @@ static inline struct tm_blas test_blas(void)
 {
     struct tm_blas blas;
     struct tm_error e = {0};
-    assert_row(tm_blas_open(tm_env_real(), tm_kernels_avx2.core, &blas, &e) == 0, "%s", e.text);
+    assert_row(tm_blas_open(tm_env_real(), tm_kernels__avx2.core, &blas, &e) == 0, "%s", e.text);
     return blas;
 }
 
@@ -47,7 +47,7 @@ static inline struct tm_hash train_layouts(const struct tm_train_job *job, const
                                        .layouts = layouts,
                                        .layout_count = count,
                                        .shuffle = shuffle,
-                                       .kernels = &tm_kernels_avx2,
+                                       .kernels = &tm_kernels__avx2,
                                        .blas = &blas};
     struct tm_train_result result;
     struct tm_error e = {0};

@@ -36,7 +36,7 @@ static inline double *ref_doubles(size_t count)
 /* x *= mask, elements numbered from `element` */
 static inline void ref_drop(const struct reference *ref, int layer, int site, uint64_t element, double *x, size_t count)
 {
-    struct tm_dropout dropout = tm_dropout_make(ref->network->dropout, ref->seed, ref->step, ref->micro, layer, site);
+    struct tm_dropout dropout = tm_dropout__make(ref->network->dropout, ref->seed, ref->step, ref->micro, layer, site);
     if (dropout.threshold == 0) return;
     size_t from = (size_t)(element % TM_DROPOUT_GROUP);
     size_t room = (from + count + TM_DROPOUT_GROUP - 1) / TM_DROPOUT_GROUP * TM_DROPOUT_GROUP;

@@ -78,13 +78,13 @@ static void test_turns_of_a_stage(void **state)
                 int64_t forth = 0;
                 int64_t back = 0;
                 for (int64_t turn = 0; turn < 2 * count; turn++) {
-                    struct tm_stage_turn now = tm_stage_turn(stages, stage, count, turn);
+                    struct tm_stage__turn now = tm_stage__turn(stages, stage, count, turn);
                     int64_t *next = now.backward ? &back : &forth;
                     assert_row(now.micro == *next, "stage %d of %d, %d micro-batches, turn %d", stage, stages,
                                (int)count, (int)turn);
                     (*next)++;
                     assert_true(back <= forth);
-                    assert_true(forth - back <= tm_stage_in_flight(stages, stage, count));
+                    assert_true(forth - back <= tm_stage_in__flight(stages, stage, count));
                 }
                 assert_int_equal(forth, count);
                 assert_int_equal(back, count);
@@ -101,39 +101,39 @@ static void test_moves_are_what_is_missing(void **state)
     struct tm_layer_move moves[64];
     assert_int_equal(tm_assignment_make(&network, 2, 2, 8, &from, NULL), 0);
     assert_int_equal(tm_assignment_make(&network, 1, 4, 8, &to, NULL), 0);
-    size_t count = tm_assignment_moves(&from, &to, 4, moves, 64);
+    size_t count = tm_assignment__moves(&from, &to, 4, moves, 64);
     for (size_t i = 0; i < count; i++) {
         assert_true(tm_assignment_holds(&from, moves[i].from, moves[i].layer));
         assert_false(tm_assignment_holds(&from, moves[i].to, moves[i].layer));
         assert_true(tm_assignment_holds(&to, moves[i].to, moves[i].layer));
     }
-    assert_int_equal(tm_assignment_moves(&from, &from, 4, moves, 64), 0);
-    assert_int_equal(tm_assignment_moves(&to, &from, 4, moves, 3), tm_assignment_moves(&to, &from, 4, moves, 64));
+    assert_int_equal(tm_assignment__moves(&from, &from, 4, moves, 64), 0);
+    assert_int_equal(tm_assignment__moves(&to, &from, 4, moves, 3), tm_assignment__moves(&to, &from, 4, moves, 64));
 }
 
 static void test_fixed_point(void **state)
 {
     (void)state;
     for (int64_t addends = 1; addends <= 100000; addends = addends * 3 + 1) {
-        double limit = tm_fixed_limit(addends);
+        double limit = tm_fixed__limit(addends);
         assert_true(limit * (double)addends <= 2147483647.0);
-        int32_t start = tm_fixed_start(addends);
-        assert_true(tm_fixed_fits(0.999F, start, addends));
-        assert_false(tm_fixed_fits(2.01F, start, addends));
-        assert_false(tm_fixed_fits(NAN, start, addends));
-        assert_false(tm_fixed_fits(INFINITY, start, addends));
+        int32_t start = tm_fixed__start(addends);
+        assert_true(tm_fixed__fits(0.999F, start, addends));
+        assert_false(tm_fixed__fits(2.01F, start, addends));
+        assert_false(tm_fixed__fits(NAN, start, addends));
+        assert_false(tm_fixed__fits(INFINITY, start, addends));
         for (float largest = 1e-9F; largest < 1e9F; largest *= 7) {
-            int32_t best = tm_fixed_best(largest, addends);
-            assert_row(tm_fixed_fits(largest, best, addends), "%g of %d", (double)largest, (int)addends);
-            assert_true(tm_fixed_fits(largest * 2, best, addends));          /* two bits of room */
-            assert_false(tm_fixed_fits(largest * 17, best, addends));        /* and no more than four */
-            assert_int_equal(tm_fixed_next(largest, best, addends), best);   /* it stays */
-            assert_true(tm_fixed_next(largest, best + 10, addends) == best); /* or is mended */
-            assert_true(tm_fixed_next(largest, best - 10, addends) == best);
+            int32_t best = tm_fixed__best(largest, addends);
+            assert_row(tm_fixed__fits(largest, best, addends), "%g of %d", (double)largest, (int)addends);
+            assert_true(tm_fixed__fits(largest * 2, best, addends));          /* two bits of room */
+            assert_false(tm_fixed__fits(largest * 17, best, addends));        /* and no more than four */
+            assert_int_equal(tm_fixed__next(largest, best, addends), best);   /* it stays */
+            assert_true(tm_fixed__next(largest, best + 10, addends) == best); /* or is mended */
+            assert_true(tm_fixed__next(largest, best - 10, addends) == best);
         }
-        assert_int_equal(tm_fixed_next(0, 5, addends), 5);
+        assert_int_equal(tm_fixed__next(0, 5, addends), 5);
     }
-    assert_true(tm_fixed_unit(-3) == 0.125F);
+    assert_true(tm_fixed__unit(-3) == 0.125F);
 }
 
 static void test_every_window_once_an_epoch(void **state)
@@ -146,7 +146,7 @@ static void test_every_window_once_an_epoch(void **state)
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             unsigned char seen[1000] = {0};
             for (uint64_t k = 0; k < n; k++) {
-                uint64_t w = tm_sample_window(42, n, epoch * n + k);
+                uint64_t w = tm_sample__window(42, n, epoch * n + k);
                 assert_true(w < n);
                 assert_row(seen[w]++ == 0, "window %d twice in an epoch of %d", (int)w, (int)n);
                 moved += w != k;
@@ -156,8 +156,8 @@ static void test_every_window_once_an_epoch(void **state)
     }
     size_t same = 0;
     for (uint64_t k = 0; k < 1000; k++) {
-        same += tm_sample_window(42, 1000, k) == tm_sample_window(43, 1000, k);
-        same += tm_sample_window(42, 1000, k) == tm_sample_window(42, 1000, 1000 + k);
+        same += tm_sample__window(42, 1000, k) == tm_sample__window(43, 1000, k);
+        same += tm_sample__window(42, 1000, k) == tm_sample__window(42, 1000, 1000 + k);
     }
     assert_true(same < 20); /* two chances in a thousand, two thousand times: 2 is expected */
 }

@@ -16,17 +16,17 @@ static int write_at(struct tm_env *env, int64_t step, uint64_t seed, struct tm_e
     int rc = 0;
     for (int l = 0; rc == 0 && l < LAYERS; l++) {
         struct tm_layer_state state = {0};
-        rc = tm_layer_state_init(&state, &network, l, e);
+        rc = tm_layer_state__init(&state, &network, l, e);
         if (rc == 0) {
-            tm_layer_state_start(&state, &network, seed);
+            tm_layer_state__start(&state, &network, seed);
             for (size_t i = 0; i < state.spec.tensors[0].count; i++)
                 state.moment1[i] = (float)i;
             state.scales[0] = 11;
-            rc = tm_checkpoint_write_layer(&place, &info, &state, &files[l], e);
+            rc = tm_checkpoint__write_layer(&place, &info, &state, &files[l], e);
         }
-        tm_layer_state_deinit(&state);
+        tm_layer_state__deinit(&state);
     }
-    return rc == 0 ? tm_checkpoint_finish(&place, &info, files, e) : rc;
+    return rc == 0 ? tm_checkpoint__finish(&place, &info, files, e) : rc;
 }
 
 /* Reads every layer; the step that was found goes to *out_step. */
@@ -37,9 +37,9 @@ static int read_all(struct tm_env *env, const char *path, int64_t *out_step, str
     if (rc != 0) return rc;
     for (int l = 0; rc == 0 && l < LAYERS; l++) {
         struct tm_layer_state state = {0};
-        rc = tm_layer_state_init(&state, &checkpoint.network, l, e);
-        if (rc == 0) rc = tm_checkpoint_read_layer(&checkpoint, &state, e);
-        tm_layer_state_deinit(&state);
+        rc = tm_layer_state__init(&state, &checkpoint.network, l, e);
+        if (rc == 0) rc = tm_checkpoint__read_layer(&checkpoint, &state, e);
+        tm_layer_state__deinit(&state);
     }
     *out_step = checkpoint.step;
     tm_checkpoint_close(&checkpoint);
@@ -66,15 +66,15 @@ static void test_read_back_to_the_bit(void **state)
     struct tm_layer_state layer;
     struct tm_layer_state want;
     for (int l = 0; l < LAYERS; l++) {
-        assert_int_equal(tm_layer_state_init(&layer, &network, l, &e), 0);
-        assert_int_equal(tm_layer_state_init(&want, &network, l, &e), 0);
-        tm_layer_state_start(&want, &network, 5);
-        assert_int_equal(tm_checkpoint_read_layer(&b, &layer, &e), 0);
-        assert_true(tm_hash_equal(tm_layer_state_weights_hash(&layer), tm_layer_state_weights_hash(&want)));
+        assert_int_equal(tm_layer_state__init(&layer, &network, l, &e), 0);
+        assert_int_equal(tm_layer_state__init(&want, &network, l, &e), 0);
+        tm_layer_state__start(&want, &network, 5);
+        assert_int_equal(tm_checkpoint__read_layer(&b, &layer, &e), 0);
+        assert_true(tm_hash_equal(tm_layer_state__weights_hash(&layer), tm_layer_state__weights_hash(&want)));
         assert_int_equal(layer.scales[0], 11);
         assert_true(layer.moment1[3] == 3.0F);
-        tm_layer_state_deinit(&layer);
-        tm_layer_state_deinit(&want);
+        tm_layer_state__deinit(&layer);
+        tm_layer_state__deinit(&want);
     }
     tm_checkpoint_close(&b);
     assert_int_equal(write_at(env, 2, 6, &e), 0);
@@ -227,7 +227,7 @@ static void test_generate(void **state)
     for (int i = 0; i < 3; i++) {
         tm_text_init(&texts[i], 1 << 16);
         options.seed = i == 2 ? 4 : 3;
-        assert_int_equal(tm_generate(&checkpoint, &tm_kernels_avx2, &blas, &options, &texts[i], NULL), 0);
+        assert_int_equal(tm_generate(&checkpoint, &tm_kernels__avx2, &blas, &options, &texts[i], NULL), 0);
         assert_int_equal(texts[i].length, 20);
     }
     assert_memory_equal(texts[0].data, texts[1].data, 20);

@@ -28,7 +28,7 @@ static int open_lone(struct lone *lone, const struct tm_train_job *job, struct t
                                         .determinism = job->determinism,
                                         .optimizer = job->optimizer,
                                         .memory_max = job->memory_max,
-                                        .kernels = &tm_kernels_avx2,
+                                        .kernels = &tm_kernels__avx2,
                                         .blas = &lone->blas,
                                         .corpus = &lone->corpus,
                                         .windows = 100};
@@ -49,7 +49,7 @@ static void close_lone(struct lone *lone)
 {
     tm_engine_destroy(lone->engine);
     tm_mesh_local_destroy(lone->local);
-    tm_corpus_close(&lone->corpus);
+    tm_corpus__close(&lone->corpus);
 }
 
 /* Of everything that is committed: weights, moments, scales. */
@@ -58,7 +58,7 @@ static struct tm_hash state_hash(struct lone *lone, const struct tm_train_job *j
     struct tm_hash hashes[16];
     int layers = tm_network_layers(&job->network);
     for (int l = 0; l < layers; l++)
-        hashes[l] = tm_layer_state_hash(tm_engine_layer(lone->engine, l));
+        hashes[l] = tm_layer_state__hash(tm_engine__layer(lone->engine, l));
     return tm_hash_of(hashes, (size_t)layers * sizeof *hashes);
 }
 
@@ -76,9 +76,9 @@ static void test_discard_then_do_again(void **state)
     for (int64_t step = 0; step < 3; step++) {
         struct tm_hash before = state_hash(&a, &job);
         assert_int_equal(tm_engine_prepare(a.engine, a.mesh, step, &first, NULL), 0);
-        assert_int_equal(tm_engine_phase(a.engine), TM_ENGINE_PREPARED);
-        tm_engine_discard(a.engine);
-        assert_int_equal(tm_engine_phase(a.engine), TM_ENGINE_IDLE);
+        assert_int_equal(tm_engine__phase(a.engine), TM_ENGINE_PREPARED);
+        tm_engine__discard(a.engine);
+        assert_int_equal(tm_engine__phase(a.engine), TM_ENGINE_IDLE);
         assert_true(tm_hash_equal(before, state_hash(&a, &job)));
         assert_int_equal(tm_engine_prepare(a.engine, a.mesh, step, &again, NULL), 0);
         assert_true(first.loss == again.loss && first.norm == again.norm);
@@ -104,20 +104,20 @@ static void test_layers_in_memory_of_others(void **state)
     assert_int_equal(open_lone(&b, &job, NULL), 0);
     for (int l = 0; l < layers; l++)
         for (int i = 0; i < 2; i++)
-            memory[i][l] = tm_alloc_pages(tm_layer_state_size(&tm_engine_layer(a.engine, l)->spec));
+            memory[i][l] = tm_alloc_pages(tm_layer_state__size(&tm_engine__layer(a.engine, l)->spec));
     for (int64_t step = 0; step < 4; step++) {
         struct tm_step_result result;
         for (int l = 0; l < layers; l++) {
             size_t bytes = 0;
             void *to = memory[step % 2][l];
-            const void *from = tm_layer_state_bytes(tm_engine_layer(a.engine, l), &bytes);
+            const void *from = tm_layer_state__bytes(tm_engine__layer(a.engine, l), &bytes);
             memcpy(to, from, bytes);
-            if (step == 2) tm_engine_drop(a.engine, l); /* nothing of it is freed by the engine */
+            if (step == 2) tm_engine__drop(a.engine, l); /* nothing of it is freed by the engine */
             if (step == 2) tm_alloc_fail_at(1);
-            if (step == 2) assert_int_equal(tm_engine_take(a.engine, l, to, NULL), -(int)TM_ENOMEM);
-            if (step == 2) assert_null(tm_engine_layer(a.engine, l));
-            assert_int_equal(tm_engine_take(a.engine, l, to, NULL), 0);
-            assert_ptr_equal(tm_layer_state_bytes(tm_engine_layer(a.engine, l), &bytes), to);
+            if (step == 2) assert_int_equal(tm_engine__take(a.engine, l, to, NULL), -(int)TM_ENOMEM);
+            if (step == 2) assert_null(tm_engine__layer(a.engine, l));
+            assert_int_equal(tm_engine__take(a.engine, l, to, NULL), 0);
+            assert_ptr_equal(tm_layer_state__bytes(tm_engine__layer(a.engine, l), &bytes), to);
         }
         assert_int_equal(tm_engine_prepare(a.engine, a.mesh, step, &result, NULL), 0);
         tm_engine_apply(a.engine, result.clip_factor);
@@ -143,8 +143,8 @@ static void test_both_copies_of_the_tied_weight_stay_equal(void **state)
         assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, step, &result, NULL), 0);
         tm_engine_apply(lone.engine, result.clip_factor);
     }
-    const struct tm_layer_state *embed = tm_engine_layer(lone.engine, 0);
-    const struct tm_layer_state *head = tm_engine_layer(lone.engine, job.network.blocks + 1);
+    const struct tm_layer_state *embed = tm_engine__layer(lone.engine, 0);
+    const struct tm_layer_state *head = tm_engine__layer(lone.engine, job.network.blocks + 1);
     size_t bytes = embed->spec.tensors[0].count * sizeof(float);
     assert_memory_equal(embed->weights, head->weights, bytes);
     assert_memory_equal(embed->moment2, head->moment2, bytes);
@@ -171,7 +171,7 @@ static void test_numbers_that_are_none(void **state)
             struct tm_step_result result;
             struct tm_error e = {0};
             assert_int_equal(open_lone(&lone, &job, NULL), 0);
-            struct tm_layer_state *layer = tm_engine_layer(lone.engine, rows[i].layer);
+            struct tm_layer_state *layer = tm_engine__layer(lone.engine, rows[i].layer);
             layer->weights[layer->spec.tensors[rows[i].tensor].offset + 1] = NAN;
             struct tm_hash before = state_hash(&lone, &job);
             assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, 4, &result, &e), -(int)TM_EINPUT);
@@ -209,7 +209,7 @@ static void test_memory_of_the_process(void **state)
     assert_row(open_lone(&lone, &job, &e) == 0, "%s", e.text);
     assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, 0, &result, NULL), 0);
     tm_engine_apply(lone.engine, result.clip_factor);
-    struct tm_engine_memory memory = tm_engine_memory(lone.engine);
+    struct tm_engine__memory memory = tm_engine__memory(lone.engine);
     size_t computed = memory.state + memory.gradients + memory.activations + memory.scratch;
     size_t most = resident("VmHWM:");
     close_lone(&lone);
@@ -234,7 +234,7 @@ static void test_memory_is_as_computed(void **state)
         assert_row(open_lone(&lone, &job, &e) == 0, "%s", e.text);
         assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, 0, &result, NULL), 0);
         tm_engine_apply(lone.engine, result.clip_factor);
-        struct tm_engine_memory memory = tm_engine_memory(lone.engine);
+        struct tm_engine__memory memory = tm_engine__memory(lone.engine);
         assert_int_equal(memory.recompute, recompute);
         size_t computed = memory.state + memory.gradients + memory.activations + memory.scratch;
         size_t taken = mallinfo2().uordblks + mallinfo2().hblkhd - before;
@@ -282,7 +282,7 @@ static void test_resume_and_a_loss_that_is_none(void **state)
     job.checkpoint.dir = "run";
     job.checkpoint.every = 3;
     struct tm_train_options options = {
-        .job = &job, .steps = 3, .layouts = one, .layout_count = 1, .kernels = &tm_kernels_avx2, .blas = &blas};
+        .job = &job, .steps = 3, .layouts = one, .layout_count = 1, .kernels = &tm_kernels__avx2, .blas = &blas};
     assert_row(tm_train(files, &options, &result, &e) == 0, "%s", e.text);
     tm_train_result_deinit(&result);
     options.resume = "run";
@@ -372,7 +372,7 @@ static void test_texts_that_are_too_short(void **state)
         assert_int_equal(tm_corpus_open(env, "t", &corpus, &e), 0);
         assert_int_equal(tm_corpus_windows(&corpus, "t", 4, 2, &windows, &e), rows[i].rc);
         if (rows[i].rc != 0) assert_error_has(e, rows[i].words);
-        tm_corpus_close(&corpus);
+        tm_corpus__close(&corpus);
     }
     assert_int_equal(tm_corpus_open(env, "missing", &corpus, &e), -(int)TM_ENOTFOUND);
     tm_env_virtual_destroy(env);
@@ -394,33 +394,33 @@ static void test_a_layer_advances_elsewhere(void **state)
                                             .micro_batches = job.batch / job.micro_batch,
                                             .determinism = job.determinism,
                                             .optimizer = job.optimizer,
-                                            .kernels = &tm_kernels_avx2};
+                                            .kernels = &tm_kernels__avx2};
         int layers = tm_network_layers(&job.network);
         size_t size = 0;
         for (int l = 0; l < layers; l++) {
-            const void *from = tm_layer_state_bytes(tm_engine_layer(lone.engine, l), &size);
+            const void *from = tm_layer_state__bytes(tm_engine__layer(lone.engine, l), &size);
             bytes[l] = malloc(size + 4);
             memcpy(bytes[l] + 4, from, size); /* alignment does not matter */
         }
-        assert_int_equal(tm_engine_read_gradient(lone.engine, 0, bytes[0], 1, NULL), -(int)TM_EINTERNAL);
+        assert_int_equal(tm_engine__read_gradient(lone.engine, 0, bytes[0], 1, NULL), -(int)TM_EINTERNAL);
         for (int64_t step = 0; step < 6; step++) {
             assert_int_equal(tm_engine_prepare(lone.engine, lone.mesh, step, &result, NULL), 0);
             for (int l = 0; l < layers; l++) {
-                size_t length = tm_engine_gradient_bytes(&options, l);
+                size_t length = tm_engine__gradient_bytes(&options, l);
                 void *gradient = malloc(length);
-                (void)tm_layer_state_bytes(tm_engine_layer(lone.engine, l), &size);
-                assert_int_equal(tm_engine_read_gradient(lone.engine, l, gradient, length, NULL), 0);
-                assert_int_equal(tm_engine_advance_layer(&options, l, step, result.clip_factor, bytes[l] + 4, size - 1,
-                                                         gradient, length, NULL),
+                (void)tm_layer_state__bytes(tm_engine__layer(lone.engine, l), &size);
+                assert_int_equal(tm_engine__read_gradient(lone.engine, l, gradient, length, NULL), 0);
+                assert_int_equal(tm_engine__advance_layer(&options, l, step, result.clip_factor, bytes[l] + 4, size - 1,
+                                                          gradient, length, NULL),
                                  -(int)TM_EINPUT);
-                assert_int_equal(tm_engine_advance_layer(&options, l, step, result.clip_factor, bytes[l] + 4, size,
-                                                         gradient, length, NULL),
+                assert_int_equal(tm_engine__advance_layer(&options, l, step, result.clip_factor, bytes[l] + 4, size,
+                                                          gradient, length, NULL),
                                  0);
                 free(gradient);
             }
             tm_engine_apply(lone.engine, result.clip_factor);
             for (int l = 0; l < layers; l++) {
-                const void *there = tm_layer_state_bytes(tm_engine_layer(lone.engine, l), &size);
+                const void *there = tm_layer_state__bytes(tm_engine__layer(lone.engine, l), &size);
                 assert_row(memcmp(there, bytes[l] + 4, size) == 0, "layer %d after step %d", l, (int)step);
             }
         }

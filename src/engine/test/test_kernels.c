@@ -12,11 +12,11 @@
 
 enum { COUNT = 1003 }; /* fills no vector */
 
-static const struct tm_kernels *const classes[] = {&tm_kernels_avx2, &tm_kernels_avx512};
+static const struct tm_kernels *const classes[] = {&tm_kernels__avx2, &tm_kernels__avx512};
 
 static bool runs(size_t c)
 {
-    return tm_kernels_runs((enum tm_kernel_class)c);
+    return tm_kernels__runs((enum tm_kernel_class)c);
 }
 
 static void fill(float *x, size_t count, uint64_t seed)
@@ -29,7 +29,7 @@ static void fill(float *x, size_t count, uint64_t seed)
 static void test_masks_are_philox(void **state)
 {
     (void)state;
-    struct tm_dropout dropout = tm_dropout_make(0.3, 0xFEDCBA9876543210U, 77, 5, 3, TM_SITE_MLP);
+    struct tm_dropout dropout = tm_dropout__make(0.3, 0xFEDCBA9876543210U, 77, 5, 3, TM_SITE_MLP);
     float mask[4 * TM_DROPOUT_GROUP];
     uint64_t start = 7 * TM_DROPOUT_GROUP;
     for (size_t c = 0; c < TM_COUNT(classes); c++) {
@@ -188,7 +188,7 @@ static void test_products_do_not_depend_on_alignment(void **state)
 {
     (void)state;
     struct tm_blas blas;
-    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels_avx2.core, &blas, NULL), 0);
+    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels__avx2.core, &blas, NULL), 0);
     static float a[ROWS * INNER + 16];
     static float b[INNER * WIDTH + 16];
     static float c[ROWS * WIDTH + 16];
@@ -215,7 +215,7 @@ static void test_kernels_do_not_depend_on_alignment(void **state)
     static float plain[ROWS * WIDTH];
     float w[WIDTH];
     float stats[2 * ROWS];
-    struct tm_dropout dropout = tm_dropout_make(0.2, 1, 2, 3, 4, TM_SITE_PROJECTION);
+    struct tm_dropout dropout = tm_dropout__make(0.2, 1, 2, 3, 4, TM_SITE_PROJECTION);
     fill(plain, TM_COUNT(plain), 1);
     fill(w, WIDTH, 2);
     for (size_t c = 0; c < TM_COUNT(classes); c++) {
@@ -249,7 +249,7 @@ static void test_products_do_not_depend_on_other_threads(void **state)
 {
     (void)state;
     struct tm_blas blas;
-    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels_avx2.core, &blas, NULL), 0);
+    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels__avx2.core, &blas, NULL), 0);
     static float a[ROWS * INNER];
     static float b[INNER * WIDTH];
     static struct thread_work works[4];
@@ -273,14 +273,14 @@ static void test_a_class_is_pinned(void **state)
     (void)state;
     struct tm_blas blas;
     struct tm_error e = {0};
-    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels_avx2.core, &blas, &e), 0);
+    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels__avx2.core, &blas, &e), 0);
     assert_string_equal(blas.core, "Haswell");
     assert_int_equal(tm_blas_open(tm_env_real(), "SkylakeX", &blas, &e), -(int)TM_EBUSY);
     assert_error_has(e, "pinned to Haswell");
     const struct tm_kernels *kernels = NULL;
-    assert_int_equal(tm_kernels_by_name("avx", &kernels, &e), -(int)TM_EINPUT);
-    assert_int_equal(tm_kernels_by_name("avx2", &kernels, &e), 0);
-    assert_ptr_equal(kernels, &tm_kernels_avx2);
+    assert_int_equal(tm_kernels__by_name("avx", &kernels, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_kernels__by_name("avx2", &kernels, &e), 0);
+    assert_ptr_equal(kernels, &tm_kernels__avx2);
 }
 
 TM_TEST_MAIN(TM_TEST(test_masks_are_philox), TM_TEST(test_softmax_gives_probabilities), TM_TEST(test_quantise),

@@ -29,13 +29,13 @@ static int sum_up(struct tm_mesh *mesh, struct tm_error *e)
     if (data == NULL) return tm_error_nomem(e);
     for (int i = 0; i < COUNT; i++)
         data[i] = i * (mesh->rank + 1);
-    uint64_t tag = tm_message_tag(TM_MESSAGE_REDUCE, 3, 0, 0);
-    int rc = tm_mesh_all_reduce(mesh, &group, &tm_kernels_avx2, TM_SUM_I32, data, COUNT, tag, &index, e);
+    uint64_t tag = tm_message__tag(TM_MESSAGE_REDUCE, 3, 0, 0);
+    int rc = tm_mesh__all_reduce(mesh, &group, &tm_kernels__avx2, TM_SUM_I32, data, COUNT, tag, &index, e);
     for (int i = 0; rc == 0 && i < COUNT; i++) {
         if (data[i] != i * 6) rc = tm_error_set(e, TM_EINTERNAL, "element %d is %d, want %d", i, data[i], i * 6);
     }
     float values[2] = {(float)mesh->rank, 5.0F - (float)mesh->rank};
-    if (rc == 0) rc = tm_mesh_all_largest(mesh, &group, values, 2, tm_message_tag(TM_MESSAGE_LARGEST, 3, 0, 0), e);
+    if (rc == 0) rc = tm_mesh__all_largest(mesh, &group, values, 2, tm_message__tag(TM_MESSAGE_LARGEST, 3, 0, 0), e);
     if (rc == 0 && (values[0] != 2.0F || values[1] != 5.0F)) rc = tm_error_set(e, TM_EINTERNAL, "wrong largest");
     free(data);
     return rc;
@@ -52,9 +52,9 @@ static void *run_worker(void *argument)
                                                  .first = w->address,
                                                  .generation = 9,
                                                  .timeout_ms = 20000};
-        w->rc = tm_mesh_socket_create(tm_env_real(), &options, &w->socket, &w->e);
+        w->rc = tm_mesh_socket__create(tm_env_real(), &options, &w->socket, &w->e);
         if (w->rc != 0) return NULL;
-        w->mesh = tm_mesh_socket_end(w->socket);
+        w->mesh = tm_mesh_socket__end(w->socket);
     }
     w->rc = sum_up(w->mesh, &w->e);
     return NULL;
@@ -91,7 +91,7 @@ static void connect_and_sum(const char *const addresses[WORKERS], struct worker 
     for (int i = 0; i < WORKERS; i++) {
         workers[i] = (struct worker){.rank = i};
         assert_int_equal(
-            tm_mesh_socket_listen(tm_env_real(), addresses[i], &workers[i].listener, workers[i].bound, &workers[i].e),
+            tm_mesh_socket__listen(tm_env_real(), addresses[i], &workers[i].listener, workers[i].bound, &workers[i].e),
             0);
     }
     for (int i = 0; i < WORKERS; i++)
@@ -106,7 +106,7 @@ static void test_sums_over_tcp(void **state)
     struct worker workers[WORKERS];
     connect_and_sum(addresses, workers);
     for (int i = 0; i < WORKERS; i++)
-        tm_mesh_socket_destroy(workers[i].socket);
+        tm_mesh_socket__destroy(workers[i].socket);
 }
 
 struct waiter {
@@ -144,12 +144,12 @@ static void test_unix_sockets_cancelled_and_lost(void **state)
     workers[0].mesh->cancel(workers[0].mesh);
     assert_int_equal(pthread_join(threads[0], NULL), 0);
     assert_int_equal(waiters[0].rc, -(int)TM_ECANCELED);
-    tm_mesh_socket_destroy(workers[2].socket);
+    tm_mesh_socket__destroy(workers[2].socket);
     assert_int_equal(pthread_join(threads[1], NULL), 0);
     assert_int_equal(waiters[1].rc, -(int)TM_EPEER);
     assert_error_has(waiters[1].e, "worker 2 was lost");
-    tm_mesh_socket_destroy(workers[0].socket);
-    tm_mesh_socket_destroy(workers[1].socket);
+    tm_mesh_socket__destroy(workers[0].socket);
+    tm_mesh_socket__destroy(workers[1].socket);
 }
 
 static void test_a_thread_cancelled(void **state)
@@ -160,7 +160,7 @@ static void test_a_thread_cancelled(void **state)
     struct waiter waiter = {.mesh = tm_mesh_local_end(local, 1)};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, wait_for_ever, &waiter), 0);
-    tm_mesh_local_cancel_all(local);
+    tm_mesh_local__cancel_all(local);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(waiter.rc, -(int)TM_ECANCELED);
     /* and whoever comes later does not wait either */
@@ -174,7 +174,7 @@ static void test_another_generation_is_refused(void **state)
     (void)state;
     struct worker first = {.rank = 0};
     struct tm_env *env = tm_env_real();
-    assert_int_equal(tm_mesh_socket_listen(env, "127.0.0.1:0", &first.listener, first.bound, NULL), 0);
+    assert_int_equal(tm_mesh_socket__listen(env, "127.0.0.1:0", &first.listener, first.bound, NULL), 0);
     int handle = -1;
     assert_int_equal(env->net_connect(env, first.bound, &handle, NULL), 0);
     struct {
@@ -203,7 +203,7 @@ static void test_what_is_sent_must_fit(void **state)
     struct tm_mesh *a = tm_mesh_local_end(local, 0);
     struct tm_mesh *b = tm_mesh_local_end(local, 1);
     assert_int_equal(a->send(a, 1, 7, "abc", 3, &e), 0);
-    assert_int_equal(tm_mesh_receive_into(b, 0, 7, &byte, 1, &e), -(int)TM_EPEER);
+    assert_int_equal(tm_mesh__receive_into(b, 0, 7, &byte, 1, &e), -(int)TM_EPEER);
     assert_error_has(e, "worker 0 sent 3 bytes where 1 were due");
     tm_mesh_local_destroy(local);
     TM_FAIL_EACH_ALLOC({

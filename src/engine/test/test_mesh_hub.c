@@ -42,16 +42,16 @@ static void open_fleet(struct fleet *fleet, struct tm_tls *tls)
                                               .tls = tls,
                                               .waiting = on_waiting,
                                               .context = &places[i]};
-        assert_row(tm_mesh_hub_create(fleet->env, &options, &fleet->hubs[i], &e) == 0, "%s", e.text);
+        assert_row(tm_mesh_hub__create(fleet->env, &options, &fleet->hubs[i], &e) == 0, "%s", e.text);
         fleet->members[i] =
-            (struct tm_mesh_member){.instance = (uint64_t)i + 10, .endpoint = tm_mesh_hub_address(fleet->hubs[i])};
+            (struct tm_mesh_member){.instance = (uint64_t)i + 10, .endpoint = tm_mesh_hub__address(fleet->hubs[i])};
     }
 }
 
 static void close_fleet(struct fleet *fleet)
 {
     for (int i = 0; i < HUBS; i++)
-        tm_mesh_hub_destroy(fleet->hubs[i]);
+        tm_mesh_hub__destroy(fleet->hubs[i]);
 }
 
 /* ---- all talk with all ---- */
@@ -79,7 +79,7 @@ static void *talk(void *argument)
     struct tm_mesh *mesh = NULL;
     unsigned char *data = malloc(BYTES);
     unsigned char *want = malloc(BYTES);
-    t->rc = tm_mesh_hub_form(t->fleet->hubs[t->rank], t->generation, t->rank, t->fleet->members, HUBS, &mesh, &t->e);
+    t->rc = tm_mesh_hub__form(t->fleet->hubs[t->rank], t->generation, t->rank, t->fleet->members, HUBS, &mesh, &t->e);
     for (int round = 0; t->rc == 0 && round < t->rounds; round++) {
         size_t length = round % 2 == 0 ? BYTES : 17;
         for (int r = 0; t->rc == 0 && r < HUBS; r++) {
@@ -193,11 +193,11 @@ static void test_cancel(void **state)
         struct tm_mesh *mesh = NULL;
         pthread_t thread;
         if (formed)
-            assert_int_equal(tm_mesh_hub_form(fleet.hubs[2], generation, 2, fleet.members, HUBS, &mesh, NULL), 0);
+            assert_int_equal(tm_mesh_hub__form(fleet.hubs[2], generation, 2, fleet.members, HUBS, &mesh, NULL), 0);
         atomic_store(&fleet.waiting[3], 0);
         assert_int_equal(pthread_create(&thread, NULL, talk, &talker), 0);
         await_waiting(&fleet, 3, 10);
-        tm_mesh_hub_cancel(fleet.hubs[3]);
+        tm_mesh_hub__cancel(fleet.hubs[3]);
         (void)pthread_join(thread, NULL);
         assert_int_equal(talker.rc, -(int)TM_ECANCELED);
     }
@@ -215,9 +215,9 @@ static void test_lost(void **state)
     struct tm_parcel *parcel = NULL;
     open_fleet(&fleet, NULL);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(tm_mesh_hub_form(fleet.hubs[i], 1, i, fleet.members, 2, &meshes[i], NULL), 0);
+        assert_int_equal(tm_mesh_hub__form(fleet.hubs[i], 1, i, fleet.members, 2, &meshes[i], NULL), 0);
     assert_int_equal(meshes[1]->send(meshes[1], 0, 5, "hello", 5, &e), 0);
-    tm_mesh_hub_destroy(fleet.hubs[1]);
+    tm_mesh_hub__destroy(fleet.hubs[1]);
     fleet.hubs[1] = NULL;
     assert_row(meshes[0]->receive(meshes[0], 1, 5, 5, &parcel, &e) == 0, "%s", e.text);
     meshes[0]->give_back(meshes[0], parcel);
@@ -260,7 +260,7 @@ static void test_strangers(void **state)
                 {"for another", {.kind = 1, .job = 7, .generation = 5, .from = 11, .to = 12}, false},
                 {"no hello", {.kind = 3, .job = 7, .generation = 5, .from = 11, .to = 10}, false},
                 {"token", {.kind = 1, .job = 7, .generation = 5, .from = 11, .to = 10}, true}};
-    assert_int_equal(tm_mesh_hub_form(fleet.hubs[0], 5, 0, fleet.members, 2, &ours, NULL), 0);
+    assert_int_equal(tm_mesh_hub__form(fleet.hubs[0], 5, 0, fleet.members, 2, &ours, NULL), 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct tm_mesh_link link = {.greeting = rows[i].hello};
         int handle = -1;

@@ -60,7 +60,7 @@ struct worker {
 
 static void close_worker(struct worker *w)
 {
-    tm_paced_destroy(w->paced);
+    tm_paced__destroy(w->paced);
     for (int l = 0; l < LAYERS; l++)
         free(w->memory[l]);
 }
@@ -68,7 +68,7 @@ static void close_worker(struct worker *w)
 static void *prepare(void *argument)
 {
     struct worker *w = argument;
-    w->rc = tm_paced_prepare(w->paced, w->mesh, &w->place, w->step, w->fresh, w->norms, &w->e);
+    w->rc = tm_paced__prepare(w->paced, w->mesh, &w->place, w->step, w->fresh, w->norms, &w->e);
     return NULL;
 }
 
@@ -94,16 +94,16 @@ static void apply_and_compare(struct worker *w, uint64_t step, double norm)
     struct tm_paced_job job = make_job(&step_s);
     void *elsewhere[LAYERS];
     for (uint32_t l = w->place.first_layer; l < w->place.last_layer; l++) {
-        void *gradient = malloc(tm_paced_gradient_bytes(&job, l));
-        elsewhere[l] = malloc(tm_paced_layer_bytes(&job, l));
-        memcpy(elsewhere[l], tm_paced_layer(w->paced, l), tm_paced_layer_bytes(&job, l));
-        tm_paced_read_gradient(w->paced, l, gradient);
-        tm_paced_advance_layer(&job, l, step, norm, elsewhere[l], gradient);
+        void *gradient = malloc(tm_paced__gradient_bytes(&job, l));
+        elsewhere[l] = malloc(tm_paced__layer_bytes(&job, l));
+        memcpy(elsewhere[l], tm_paced__layer(w->paced, l), tm_paced__layer_bytes(&job, l));
+        tm_paced__read_gradient(w->paced, l, gradient);
+        tm_paced__advance_layer(&job, l, step, norm, elsewhere[l], gradient);
         free(gradient);
     }
-    tm_paced_apply(w->paced, step, norm);
+    tm_paced__apply(w->paced, step, norm);
     for (uint32_t l = w->place.first_layer; l < w->place.last_layer; l++) {
-        assert_memory_equal(elsewhere[l], tm_paced_layer(w->paced, l), tm_paced_layer_bytes(&job, l));
+        assert_memory_equal(elsewhere[l], tm_paced__layer(w->paced, l), tm_paced__layer_bytes(&job, l));
         free(elsewhere[l]);
     }
 }
@@ -136,15 +136,15 @@ static void settle(const struct tm_paced_job *job, struct worker *workers, uint3
 {
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t l = workers[i].place.first_layer; l < workers[i].place.last_layer; l++) {
-            if (tm_paced_layer(workers[i].paced, l) != NULL) continue;
-            void *to = workers[i].memory[l] = realloc(workers[i].memory[l], tm_paced_layer_bytes(job, l));
+            if (tm_paced__layer(workers[i].paced, l) != NULL) continue;
+            void *to = workers[i].memory[l] = realloc(workers[i].memory[l], tm_paced__layer_bytes(job, l));
             assert_non_null(to);
-            tm_paced_take(workers[i].paced, l, to);
-            if (start) tm_paced_init_layer(job, l, to);
+            tm_paced__take(workers[i].paced, l, to);
+            if (start) tm_paced__init_layer(job, l, to);
             for (uint32_t from = 0; !start && from < WORKERS_MAX; from++) {
-                if (from == i || workers[from].paced == NULL || tm_paced_layer(workers[from].paced, l) == NULL)
+                if (from == i || workers[from].paced == NULL || tm_paced__layer(workers[from].paced, l) == NULL)
                     continue;
-                memcpy(to, tm_paced_layer(workers[from].paced, l), tm_paced_layer_bytes(job, l));
+                memcpy(to, tm_paced__layer(workers[from].paced, l), tm_paced__layer_bytes(job, l));
                 break;
             }
         }
@@ -153,7 +153,7 @@ static void settle(const struct tm_paced_job *job, struct worker *workers, uint3
         for (uint32_t l = 0; l < LAYERS; l++)
             if (workers[i].paced != NULL &&
                 (i >= count || l < workers[i].place.first_layer || l >= workers[i].place.last_layer))
-                tm_paced_drop(workers[i].paced, l);
+                tm_paced__drop(workers[i].paced, l);
 }
 
 static void test_chain_is_the_same_for_every_layout(void **state)
@@ -166,7 +166,7 @@ static void test_chain_is_the_same_for_every_layout(void **state)
     uint64_t step = 0;
     (void)state;
     for (uint32_t i = 0; i < WORKERS_MAX; i++)
-        assert_int_equal(tm_paced_create(tm_env_real(), &job, &workers[i].paced, NULL), 0);
+        assert_int_equal(tm_paced__create(tm_env_real(), &job, &workers[i].paced, NULL), 0);
     for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++) {
         struct tm_mesh_local *local = NULL;
         uint32_t count = shapes[shape][0] * shapes[shape][1];
@@ -180,9 +180,9 @@ static void test_chain_is_the_same_for_every_layout(void **state)
         assert_int_equal(tm_paced_reference(&job, step, keep_state, &reference, NULL), 0);
         for (uint32_t l = 0; l < LAYERS; l++) {
             for (uint32_t i = 0; i < count; i++)
-                if (tm_paced_layer(workers[i].paced, l) != NULL)
-                    assert_row(memcmp(tm_paced_layer(workers[i].paced, l), reference.states[l],
-                                      tm_paced_layer_bytes(&job, l)) == 0,
+                if (tm_paced__layer(workers[i].paced, l) != NULL)
+                    assert_row(memcmp(tm_paced__layer(workers[i].paced, l), reference.states[l],
+                                      tm_paced__layer_bytes(&job, l)) == 0,
                                "%ux%u: layer %u of worker %u", shapes[shape][0], shapes[shape][1], l, i);
             free(reference.states[l]);
         }
@@ -209,8 +209,8 @@ static void test_chain_tells_what_is_wrong(void **state)
                                             keep_state, &wrong, NULL),
                          0);
         for (uint32_t l = 0; l < LAYERS; l++) {
-            assert_row(memcmp(right.states[l], wrong.states[l], tm_paced_layer_bytes(&job, l)) != 0, "case %d layer %u",
-                       i, l);
+            assert_row(memcmp(right.states[l], wrong.states[l], tm_paced__layer_bytes(&job, l)) != 0,
+                       "case %d layer %u", i, l);
             free(wrong.states[l]);
         }
     }
@@ -226,7 +226,7 @@ static void test_steps_take_their_time(void **state)
     struct tm_mesh_local *local = NULL;
     (void)state;
     assert_int_equal(tm_mesh_local_create(1, &local, NULL), 0);
-    assert_int_equal(tm_paced_create(tm_env_real(), &job, &workers[0].paced, NULL), 0);
+    assert_int_equal(tm_paced__create(tm_env_real(), &job, &workers[0].paced, NULL), 0);
     seat(workers, 1, 1);
     settle(&job, workers, 1, true);
     workers[0].mesh = tm_mesh_local_end(local, 0);
@@ -250,7 +250,7 @@ static void test_cancelled_at_once(void **state)
     assert_int_equal(tm_mesh_local_create(4, &local, NULL), 0);
     seat(workers, 2, 2);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(tm_paced_create(tm_env_real(), &job, &workers[i].paced, NULL), 0);
+        assert_int_equal(tm_paced__create(tm_env_real(), &job, &workers[i].paced, NULL), 0);
     settle(&job, workers, 4, true);
     for (int i = 0; i < 4; i++) {
         workers[i].mesh = tm_mesh_local_end(local, i);
@@ -259,8 +259,8 @@ static void test_cancelled_at_once(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, prepare, &workers[i]), 0);
     }
     for (int i = 0; i < 4; i++)
-        tm_paced_cancel(workers[i].paced);
-    tm_mesh_local_cancel_all(local);
+        tm_paced__cancel(workers[i].paced);
+    tm_mesh_local__cancel_all(local);
     for (int i = 0; i < 4; i++) { /* or the test hangs for an hour */
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(workers[i].rc, -TM_ECANCELED);
@@ -277,18 +277,18 @@ static void test_bad_jobs(void **state)
     (void)state;
     struct tm_paced_job job = make_job(&step_s);
     job.speed = 0;
-    assert_int_equal(tm_paced_create(tm_env_real(), &job, &paced, &e), -TM_EINPUT);
+    assert_int_equal(tm_paced__create(tm_env_real(), &job, &paced, &e), -TM_EINPUT);
     job = make_job(&step_s);
     model.layer_count = 0;
-    assert_int_equal(tm_paced_create(tm_env_real(), &job, &paced, &e), -TM_EINPUT);
+    assert_int_equal(tm_paced__create(tm_env_real(), &job, &paced, &e), -TM_EINPUT);
     assert_non_null(strstr(e.text, "no layers"));
     job = make_job(&step_s);
-    assert_int_equal(tm_paced_create(tm_env_real(), &job, &paced, &e), 0);
+    assert_int_equal(tm_paced__create(tm_env_real(), &job, &paced, &e), 0);
     struct tm_paced_norm norms[LAYERS];
     struct tm_paced_place place = {.pipelines = 9, .stages = 2};
-    assert_int_equal(tm_paced_prepare(paced, NULL, &place, 1, true, norms, &e), -TM_EINPUT);
+    assert_int_equal(tm_paced__prepare(paced, NULL, &place, 1, true, norms, &e), -TM_EINPUT);
     assert_non_null(strstr(e.text, "9 pipelines of 2 stages"));
-    tm_paced_destroy(paced);
+    tm_paced__destroy(paced);
 }
 
 static void test_no_memory(void **state)
@@ -298,8 +298,8 @@ static void test_no_memory(void **state)
     (void)state;
     TM_FAIL_EACH_ALLOC({
         struct tm_paced *paced = NULL;
-        rc = tm_paced_create(tm_env_real(), &job, &paced, NULL);
-        tm_paced_destroy(paced);
+        rc = tm_paced__create(tm_env_real(), &job, &paced, NULL);
+        tm_paced__destroy(paced);
     });
     TM_FAIL_EACH_ALLOC({
         struct reference reference = {{NULL}};

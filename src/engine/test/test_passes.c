@@ -35,8 +35,8 @@ static void set_up(struct fixture *f, struct tm_network network, int samples, co
     size_t rows = (size_t)samples * (size_t)network.ctx;
     size_t width = (size_t)network.width;
     *f = (struct fixture){.network = network};
-    assert_int_equal(tm_network_check(&network, NULL), 0);
-    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels_avx2.core, &f->blas, NULL), 0);
+    assert_int_equal(tm_network__check(&network, NULL), 0);
+    assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels__avx2.core, &f->blas, NULL), 0);
     f->states = calloc(layers, sizeof *f->states);
     f->gradients = calloc(layers, sizeof *f->gradients);
     f->caches = calloc(layers, sizeof *f->caches);
@@ -51,20 +51,20 @@ static void set_up(struct fixture *f, struct tm_network network, int samples, co
                                .step = 3,
                                .micro = 5,
                                .training = true,
-                               .scratch = floats(tm_pass_scratch_floats(&network, samples))};
+                               .scratch = floats(tm_pass__scratch_floats(&network, samples))};
     struct tm_random random = tm_random_make(11, 0);
     for (size_t l = 0; l < layers; l++) {
-        assert_int_equal(tm_layer_state_init(&f->states[l], &f->network, (int)l, NULL), 0);
+        assert_int_equal(tm_layer_state__init(&f->states[l], &f->network, (int)l, NULL), 0);
         struct tm_layer_spec *spec = &f->states[l].spec;
         for (size_t t = 0; t < spec->tensor_count; t++) { /* larger than at the start, so that nothing is nearly 0 */
             for (size_t i = 0; i < spec->tensors[t].count; i++)
                 f->states[l].weights[spec->tensors[t].offset + i] = (float)(tm_random_unit(&random) - 0.45) * 0.5F;
         }
         int32_t scales[TM_TENSORS_MAX] = {0};
-        assert_int_equal(tm_gradients_init(&f->gradients[l], kernels, &f->states[l], TM_FAST, f->single, NULL), 0);
-        tm_gradients_start(&f->gradients[l], scales);
+        assert_int_equal(tm_gradients__init(&f->gradients[l], kernels, &f->states[l], TM_FAST, f->single, NULL), 0);
+        tm_gradients__start(&f->gradients[l], scales);
         f->caches[l].input = floats(rows * width);
-        tm_block_cache_lay(&f->caches[l], &f->network, samples, floats(tm_block_cache_floats(&network, samples)));
+        tm_block_cache__lay(&f->caches[l], &f->network, samples, floats(tm_block_cache__floats(&network, samples)));
     }
     size_t wte = f->states[0].spec.tensors[0].count;
     memcpy(f->states[layers - 1].weights, f->states[0].weights, wte * sizeof(float));
@@ -79,8 +79,8 @@ static void tear_down(struct fixture *f)
     for (int l = 0; l < tm_network_layers(&f->network); l++) {
         free(f->caches[l].input);
         free(f->caches[l].norm1);
-        tm_gradients_deinit(&f->gradients[l]);
-        tm_layer_state_deinit(&f->states[l]);
+        tm_gradients__deinit(&f->gradients[l]);
+        tm_layer_state__deinit(&f->states[l]);
     }
     free(f->states);
     free(f->gradients);
@@ -97,13 +97,13 @@ static double run(struct fixture *f)
     int head = f->network.blocks + 1;
     size_t rows = (size_t)f->pass.samples * (size_t)f->network.ctx;
     float *d = floats(rows * (size_t)f->network.width);
-    tm_embed_forward(&f->pass, &f->states[0], f->tokens, f->caches[1].input);
+    tm_embed__forward(&f->pass, &f->states[0], f->tokens, f->caches[1].input);
     for (int l = 1; l < head; l++)
-        tm_block_forward(&f->pass, &f->states[l], &f->caches[l], f->caches[l + 1].input);
-    double loss = tm_head_loss(&f->pass, &f->states[head], f->caches[head].input, f->targets, d, &f->gradients[head]);
+        tm_block__forward(&f->pass, &f->states[l], &f->caches[l], f->caches[l + 1].input);
+    double loss = tm_head__loss(&f->pass, &f->states[head], f->caches[head].input, f->targets, d, &f->gradients[head]);
     for (int l = head - 1; l >= 1; l--)
-        tm_block_backward(&f->pass, &f->states[l], &f->caches[l], d, &f->gradients[l]);
-    tm_embed_backward(&f->pass, f->tokens, d, &f->gradients[0]);
+        tm_block__backward(&f->pass, &f->states[l], &f->caches[l], d, &f->gradients[l]);
+    tm_embed__backward(&f->pass, f->tokens, d, &f->gradients[0]);
     free(d);
     return loss;
 }
@@ -170,7 +170,7 @@ static void check_network(struct tm_network network, int samples, const struct t
 
 static void check_all(enum tm_kernel_class kernel_class, const struct tm_kernels *kernels)
 {
-    if (!tm_kernels_runs(kernel_class)) skip();
+    if (!tm_kernels__runs(kernel_class)) skip();
     check_network((struct tm_network){.blocks = 2, .width = 32, .heads = 2, .ctx = 6}, 2, kernels, "32 wide");
     check_network((struct tm_network){.blocks = 1, .width = 21, .heads = 3, .ctx = 5, .dropout = 0.25}, 2, kernels,
                   "21 wide, dropout");
@@ -181,13 +181,13 @@ static void check_all(enum tm_kernel_class kernel_class, const struct tm_kernels
 static void test_gradients_avx2(void **state)
 {
     (void)state;
-    check_all(TM_KERNELS_AVX2, &tm_kernels_avx2);
+    check_all(TM_KERNELS_AVX2, &tm_kernels__avx2);
 }
 
 static void test_gradients_avx512(void **state)
 {
     (void)state;
-    check_all(TM_KERNELS_AVX512, &tm_kernels_avx512);
+    check_all(TM_KERNELS_AVX512, &tm_kernels__avx512);
 }
 
 TM_TEST_MAIN(TM_TEST(test_gradients_avx2), TM_TEST(test_gradients_avx512))

@@ -66,12 +66,12 @@ static inline void check_round_trip(const char *name, const struct tm_trace *tra
     struct tm_error e = {0};
     tm_text_init(&text, TM_TRACE_BYTES_MAX);
     tm_trace_init(&again);
-    tm_trace_print(trace, &text);
+    tm_trace__print(trace, &text);
     assert_row(tm_text_status(&text, &e) == 0, "%s: %s", name, e.text);
     int rc = tm_trace_parse(name, tm_text_string(&text), text.length, NULL, &again, &e);
     assert_row(rc == 0, "%s: our own text does not read: %s", name, e.text);
     assert_row(strcmp(again.format, "tidemill") == 0, "%s: read as %s", name, again.format);
-    assert_row(tm_trace_equals(trace, &again), "%s: not the same after printing and reading", name);
+    assert_row(tm_trace__equals(trace, &again), "%s: not the same after printing and reading", name);
     tm_trace_deinit(&again);
     tm_text_deinit(&text);
 }

@@ -24,10 +24,10 @@ static void test_statsmodels(void **state)
         struct tm_arima theirs = {0};
         theirs.mu = strtod(at + 1, &at);
         theirs.phi = strtod(at + 1, &at);
-        struct tm_arima ours = tm_arima_fit(d, n - 1);
+        struct tm_arima ours = tm_arima__fit(d, n - 1);
         assert_row(near(ours.mu, theirs.mu, 2e-3) && near(ours.phi, theirs.phi, 2e-3), "%smu %f phi %f", line, ours.mu,
                    ours.phi);
-        double ahead = tm_arima_log_likelihood(d, n - 1, ours) - tm_arima_log_likelihood(d, n - 1, theirs);
+        double ahead = tm_arima__log_likelihood(d, n - 1, ours) - tm_arima__log_likelihood(d, n - 1, theirs);
         assert_row(ahead > -1e-9, "%sless likely by %g", line, -ahead);
         rows++;
     }
@@ -39,10 +39,10 @@ static void test_without_noise(void **state)
 {
     (void)state;
     const double steady[] = {2, 2, 2, 2};
-    struct tm_arima model = tm_arima_fit(steady, 4);
+    struct tm_arima model = tm_arima__fit(steady, 4);
     assert_true(model.mu == 2 && model.phi == 0);
     double path[3];
-    tm_arima_extrapolate(model, 10, 2, path, 3);
+    tm_arima__extrapolate(model, 10, 2, path, 3);
     assert_true(path[0] == 12 && path[1] == 14 && path[2] == 16);
 }
 
@@ -52,7 +52,7 @@ static void test_extrapolation(void **state)
     (void)state;
     struct tm_arima model = {.mu = 1, .phi = 0.5};
     double path[3];
-    tm_arima_extrapolate(model, 10, 5, path, 3);
+    tm_arima__extrapolate(model, 10, 5, path, 3);
     assert_true(near(path[0], 13, 1e-12) && near(path[1], 15, 1e-12) && near(path[2], 16.5, 1e-12));
 }
 

@@ -24,7 +24,7 @@ static int parse(const char *text, double cap_s, struct tm_lifetimes *lifetimes,
     char *copy = malloc(length + 1);
     if (copy == NULL) abort();
     memcpy(copy, text, length);
-    int rc = tm_lifetimes_parse("t.csv", copy, length, cap_s, lifetimes, e);
+    int rc = tm_lifetimes__parse("t.csv", copy, length, cap_s, lifetimes, e);
     free(copy);
     return rc;
 }

@@ -24,19 +24,19 @@ static int add_rows(struct tm_catalog *catalog)
     struct tm_offer offer = {.region = "r", .zone = "r-a", .on_demand_usd_h = 3, .spot_usd_h = 1, .band = -1};
     struct tm_spot_price price = {.cloud = "aws", .zone = "r-a", .instance = "p3.2xlarge", .spot_usd_h = 0.9};
     struct tm_band band = {.cloud = "aws", .region = "r", .instance = "p3.2xlarge", .band = 2, .saving_percent = 70};
-    int rc = tm_catalog_add_source(catalog, "s", "2024-01-01", "words", &gpu.source, NULL);
+    int rc = tm_catalog__add_source(catalog, "s", "2024-01-01", "words", &gpu.source, NULL);
     if (rc != 0) return rc;
-    if (tm_catalog_string(catalog, "a text of its own", 6) == NULL) return -(int)TM_ENOMEM;
+    if (tm_catalog__string(catalog, "a text of its own", 6) == NULL) return -(int)TM_ENOMEM;
     instance.source = offer.source = price.source = band.source = gpu.source;
-    rc = tm_catalog_add_gpu(catalog, &gpu, NULL);
+    rc = tm_catalog__add_gpu(catalog, &gpu, NULL);
     for (int i = 0; rc == 0 && i < 20; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "r-%d", i);
         offer.zone = price.zone = band.region = name;
-        rc = tm_catalog_add_instance(catalog, &instance, &offer.instance, NULL);
-        if (rc == 0) rc = tm_catalog_add_offer(catalog, &offer, NULL);
-        if (rc == 0) rc = tm_catalog_add_price(catalog, &price, NULL);
-        if (rc == 0) rc = tm_catalog_add_band(catalog, &band, NULL);
+        rc = tm_catalog__add_instance(catalog, &instance, &offer.instance, NULL);
+        if (rc == 0) rc = tm_catalog__add_offer(catalog, &offer, NULL);
+        if (rc == 0) rc = tm_catalog__add_price(catalog, &price, NULL);
+        if (rc == 0) rc = tm_catalog__add_band(catalog, &band, NULL);
     }
     return rc;
 }
@@ -55,7 +55,7 @@ static int add_once(void)
         rc = -(int)TM_EINTERNAL;
     if (rc == 0 && (catalog.offer_count != 20 || catalog.instance_count != 1)) rc = -(int)TM_EINTERNAL;
     if (rc == 0) rc = tm_catalog_finish(&catalog, NULL);
-    if (rc == 0) tm_catalog_print(&catalog, &out);
+    if (rc == 0) tm_catalog__print(&catalog, &out);
     if (rc == 0) rc = tm_text_status(&out, NULL);
     tm_text_deinit(&out);
     tm_catalog_deinit(&catalog);
@@ -67,7 +67,7 @@ static int load_shipped_once(void)
     struct tm_catalog catalog;
     tm_catalog_init(&catalog);
     int rc = tm_catalog_load_shipped(&catalog, NULL);
-    if (rc == 0 && tm_catalog_instance(&catalog, "aws", "p3.2xlarge") == NULL) rc = -(int)TM_EINTERNAL;
+    if (rc == 0 && tm_catalog__instance(&catalog, "aws", "p3.2xlarge") == NULL) rc = -(int)TM_EINTERNAL;
     tm_catalog_deinit(&catalog);
     return rc;
 }
@@ -76,7 +76,7 @@ static int parse_imported_once(struct tm_env *env, bool path_needed, enum tm_cod
 {
     struct tm_catalog catalog;
     tm_catalog_init(&catalog);
-    int rc = refused(tm_catalog_parse_imported(env, &catalog, path_needed, NULL), want);
+    int rc = refused(tm_catalog__parse_imported(env, &catalog, path_needed, NULL), want);
     tm_catalog_deinit(&catalog);
     return rc;
 }
@@ -169,12 +169,12 @@ static int history_once(void)
     int rc = 0;
     for (int i = 0; rc == 0 && i < 40; i++) {
         size_t before = history.count;
-        rc = tm_price_history_add(&history, i % 2 == 0 ? "p3" : "g5", 2, "zone-a", 6, i % 20, 1 + i, NULL);
+        rc = tm_price_history__add(&history, i % 2 == 0 ? "p3" : "g5", 2, "zone-a", 6, i % 20, 1 + i, NULL);
         if (rc != 0 && history.count != before) rc = -(int)TM_EINTERNAL;
     }
-    if (rc == 0) rc = tm_price_history_sort(&history, NULL);
+    if (rc == 0) rc = tm_price_history__sort(&history, NULL);
     if (rc == 0 && history.count != 20) rc = -(int)TM_EINTERNAL;
-    if (rc == 0) tm_price_history_print(&history, &out);
+    if (rc == 0) tm_price_history__print(&history, &out);
     if (rc == 0) rc = tm_text_status(&out, NULL);
     tm_text_deinit(&out);
     tm_price_history_deinit(&history);
@@ -250,7 +250,7 @@ static int cut_over_once(const struct tm_trace *whole, int64_t to_ms, enum tm_co
         rc = refused(rc, want);
     }
     if (rc == 0) rc = tm_trace_copy(whole, &part, NULL);
-    if (rc == 0 && !tm_trace_equals(whole, &part)) rc = -(int)TM_EINTERNAL;
+    if (rc == 0 && !tm_trace__equals(whole, &part)) rc = -(int)TM_EINTERNAL;
     tm_trace_deinit(&part);
     return rc;
 }
@@ -260,9 +260,9 @@ static int find_format_once(void)
     static const char text[] = "words that no format starts with\n";
     const struct tm_trace_input input = {.file = "t", .text = text, .length = sizeof text - 1};
     const struct tm_trace_format *format = NULL;
-    int rc = refused(tm_trace_format_find("csv-cuonts", &format, NULL), TM_EUSAGE);
-    if (rc == 0) rc = refused(tm_trace_format_detect(&input, &format, NULL), TM_EINPUT);
-    if (rc == 0) rc = tm_trace_format_find("csv-counts-s", &format, NULL);
+    int rc = refused(tm_trace_format__find("csv-cuonts", &format, NULL), TM_EUSAGE);
+    if (rc == 0) rc = refused(tm_trace_format__detect(&input, &format, NULL), TM_EINPUT);
+    if (rc == 0) rc = tm_trace_format__find("csv-counts-s", &format, NULL);
     return rc;
 }
 

@@ -10,7 +10,7 @@ static const char header[] = "instance,zone,time,usd_h\n";
 
 static int add(struct tm_price_history *history, const char *instance, const char *zone, int64_t time_ms, double usd_h)
 {
-    return tm_price_history_add(history, instance, strlen(instance), zone, strlen(zone), time_ms, usd_h, NULL);
+    return tm_price_history__add(history, instance, strlen(instance), zone, strlen(zone), time_ms, usd_h, NULL);
 }
 
 /* Prints the history without its header. */
@@ -18,7 +18,7 @@ static void check_printed(const struct tm_price_history *history, const char *wa
 {
     struct tm_text out;
     tm_text_init(&out, 10000);
-    tm_price_history_print(history, &out);
+    tm_price_history__print(history, &out);
     assert_int_equal(tm_text_status(&out, NULL), 0);
     assert_int_equal(strncmp(tm_text_string(&out), header, sizeof header - 1), 0);
     assert_string_equal(tm_text_string(&out) + sizeof header - 1, want);
@@ -37,10 +37,10 @@ static void test_order_and_the_last_of_a_moment(void **state)
     assert_int_equal(add(&history, "p3", "b", 2000, 1.75), 0);
     assert_int_equal(add(&history, "p3", "b", 2000, 1.625), 0); /* of one moment the last one added stays */
     assert_int_equal(history.count, 6);
-    assert_int_equal(tm_price_history_sort(&history, NULL), 0);
+    assert_int_equal(tm_price_history__sort(&history, NULL), 0);
     check_printed(&history, "g5,b,1970-01-01T00:00:00.500Z,0.1\np3,a,1970-01-01T00:00:09Z,3\n"
                             "p3,b,1970-01-01T00:00:01Z,1.25\np3,b,1970-01-01T00:00:02Z,1.625\n");
-    assert_int_equal(tm_price_history_sort(&history, NULL), 0);
+    assert_int_equal(tm_price_history__sort(&history, NULL), 0);
     assert_int_equal(history.count, 4);
     assert_int_equal(history.names.count, 4);
     tm_price_history_deinit(&history);
@@ -52,7 +52,7 @@ static void test_nothing(void **state)
     (void)state;
     struct tm_price_history history;
     tm_price_history_init(&history);
-    assert_int_equal(tm_price_history_sort(&history, NULL), 0);
+    assert_int_equal(tm_price_history__sort(&history, NULL), 0);
     check_printed(&history, "");
     tm_price_history_deinit(&history);
 }
@@ -134,7 +134,7 @@ static void test_round_trip(void **state)
     tm_text_init(&out, 10000);
     for (size_t i = 0; i < TM_COUNT(rows); i++)
         assert_int_equal(add(&history, rows[i].instance, rows[i].zone, rows[i].time_ms, rows[i].usd_h), 0);
-    tm_price_history_print(&history, &out);
+    tm_price_history__print(&history, &out);
     struct tm_env *env = env_with(tm_text_string(&out));
     struct tm_error e = {0};
     assert_row(tm_price_history_load(env, &again, &e) == 0, "%s", e.text);
@@ -157,7 +157,7 @@ static int load_and_sort_once(struct tm_env *env)
     tm_price_history_init(&history);
     int rc = tm_price_history_load(env, &history, NULL);
     if (rc == 0 && history.count != 2) rc = -TM_EINTERNAL; /* a history lost for want of memory must be said */
-    if (rc == 0) rc = tm_price_history_sort(&history, NULL);
+    if (rc == 0) rc = tm_price_history__sort(&history, NULL);
     tm_price_history_deinit(&history);
     return rc;
 }

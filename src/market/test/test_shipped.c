@@ -8,7 +8,7 @@ static void load(const char *name, struct tm_trace *trace)
 {
     struct tm_shipped shipped;
     struct tm_error e = {0};
-    assert_row(tm_shipped_trace_find(name, &shipped), "%s is not shipped", name);
+    assert_row(tm_shipped__trace_find(name, &shipped), "%s is not shipped", name);
     tm_trace_init(trace);
     int rc = tm_trace_parse(name, shipped.text, shipped.length, NULL, trace, &e);
     assert_row(rc == 0, "%s: %s", name, e.text);
@@ -28,12 +28,12 @@ static void test_the_four_hours(void **state)
         {"ladp", 16.817, 11, 24, 8, 18, 12, 17},
         {"lasp", 14.633, 14, 18, 3, 4, 0, 0},
     };
-    assert_int_equal(tm_shipped_trace_count(), TM_COUNT(rows));
+    assert_int_equal(tm_shipped__trace_count(), TM_COUNT(rows));
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_trace trace;
         load(rows[i].name, &trace);
         struct tm_trace_stats s = tm_trace_stats(&trace);
-        assert_row_string(rows[i].name, tm_shipped_trace(i).name, rows[i].name);
+        assert_row_string(rows[i].name, tm_shipped__trace(i).name, rows[i].name);
         assert_row(near(s.mean_available, rows[i].mean, 0.0005), "%s: mean %g", rows[i].name, s.mean_available);
         assert_row(s.min == rows[i].min && s.max == rows[i].max, "%s: range", rows[i].name);
         assert_row(s.loss_events == rows[i].loss_events && s.instances_lost == rows[i].instances_lost,
@@ -42,7 +42,7 @@ static void test_the_four_hours(void **state)
                    "%s: %d (%d) came", rows[i].name, (int)s.arrival_events, (int)s.instances_arrived);
         assert_row(trace.end_ms == 3600000 && trace.interval_ms == 60000, "%s: not an hour of minutes", rows[i].name);
         assert_row(strcmp(trace.instance, "p3.2xlarge") == 0, "%s: instance", rows[i].name);
-        assert_row(strlen(trace.source) > 20 && strlen(tm_shipped_trace(i).summary) > 10, "%s: words", rows[i].name);
+        assert_row(strlen(trace.source) > 20 && strlen(tm_shipped__trace(i).summary) > 10, "%s: words", rows[i].name);
         check_round_trip(rows[i].name, &trace);
         tm_trace_deinit(&trace);
     }
@@ -106,7 +106,7 @@ static void test_finding_by_name(void **state)
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_shipped shipped = {.name = NULL};
-        bool found = tm_shipped_trace_find(rows[i].name, &shipped);
+        bool found = tm_shipped__trace_find(rows[i].name, &shipped);
         assert_row(found == (rows[i].want != NULL), "\"%s\": found: %d", rows[i].name, found);
         if (found) assert_row_string(rows[i].name, shipped.name, rows[i].want);
     }
@@ -115,7 +115,7 @@ static void test_finding_by_name(void **state)
 static void test_the_catalogue_parses(void **state)
 {
     (void)state;
-    struct tm_shipped shipped = tm_shipped_catalog();
+    struct tm_shipped shipped = tm_shipped__catalog();
     struct tm_catalog catalog;
     struct tm_error e = {0};
     assert_true(shipped.length > 10000);

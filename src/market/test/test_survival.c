@@ -9,7 +9,7 @@ static void read(const char *text, double cap_s, struct tm_lifetimes *lifetimes)
 {
     struct tm_error e = {0};
     tm_lifetimes_init(lifetimes);
-    int rc = tm_lifetimes_parse("t.csv", text, strlen(text), cap_s, lifetimes, &e);
+    int rc = tm_lifetimes__parse("t.csv", text, strlen(text), cap_s, lifetimes, &e);
     assert_row(rc == 0, "%s", e.text);
 }
 
@@ -74,7 +74,7 @@ static void test_hazards(void **state)
     struct tm_lifetimes lifetimes;
     read("lifetime_s,end,insert_time\n9900,lost,2020-01-01T22:30:00Z\n176400,stopped,2020-01-01T05:00:00Z\n", 0,
          &lifetimes);
-    struct tm_hazards hazards = tm_hazards_count(&lifetimes, everything);
+    struct tm_hazards hazards = tm_hazards__count(&lifetimes, everything);
     assert_true(near(hazards.hour_hours[22], 2.5, 1e-9) && near(hazards.hour_hours[23], 3, 1e-9));
     assert_true(near(hazards.hour_hours[0], 3, 1e-9) && near(hazards.hour_hours[1], 2.25, 1e-9));
     assert_true(near(hazards.hour_hours[5], 3, 1e-9) && near(hazards.hour_hours[6], 2, 1e-9));
@@ -91,7 +91,7 @@ static void test_pooling(void **state)
     const double parent[TM_AGE_BINS] = {0.1, 0.05, 0.05, 0.05, 0.05, 0};
     struct tm_hazards small = {.age_lost = {1}, .age_hours = {2, 4}};
     double pooled[TM_AGE_BINS];
-    tm_hazards_pool(&small, parent, 4, pooled);
+    tm_hazards__pool(&small, parent, 4, pooled);
     assert_true(near(pooled[0], 5.0 / 42, 1e-12)); /* (1 + 4) / (2 + 4 / 0.1) */
     assert_true(near(pooled[1], 4.0 / 84, 1e-12));
     assert_true(pooled[5] == 0);
@@ -102,10 +102,10 @@ static void test_pooling(void **state)
         groups[g].age_hours[0] = 100;
         groups[g].age_lost[0] = 10;
     }
-    assert_true(tm_hazards_prior(groups, 20, parent) == 64);
+    assert_true(tm_hazards__prior(groups, 20, parent) == 64);
     for (int g = 0; g < 20; g++)
         groups[g].age_lost[0] = g % 2 == 0 ? 0 : 20;
-    assert_true(tm_hazards_prior(groups, 20, parent) <= 1);
+    assert_true(tm_hazards__prior(groups, 20, parent) <= 1);
 }
 
 static void test_bursts(void **state)
@@ -117,7 +117,7 @@ static void test_bursts(void **state)
          "159,lost,a,2020-01-01T00:00:00Z\n160,lost,a,2020-01-01T00:00:00Z\n130,lost,b,2020-01-01T00:00:00Z\n"
          "131,stopped,a,2020-01-01T00:00:00Z\n",
          0, &lifetimes);
-    assert_int_equal(tm_bursts_count(&lifetimes, everything, &bursts, NULL), 0);
+    assert_int_equal(tm_bursts__count(&lifetimes, everything, &bursts, NULL), 0);
     assert_true(bursts.bursts == 3 && bursts.losses == 5 && bursts.largest == 3);
     assert_true(bursts.count[0] == 2 && bursts.count[2] == 1 && near(bursts.share_together, 0.6, 1e-12));
     tm_lifetimes_deinit(&lifetimes);

@@ -152,16 +152,16 @@ static void test_copying(void **state)
     trace_from(sample, NULL, &trace);
     trace_from("0,1\n", "csv-counts-s", &copy); /* what was there is freed */
     assert_int_equal(tm_trace_copy(&trace, &copy, &e), 0);
-    assert_true(tm_trace_equals(&trace, &copy));
+    assert_true(tm_trace__equals(&trace, &copy));
     assert_ptr_not_equal(trace.events, copy.events);
     assert_int_equal(tm_trace_add(&copy, 700000, 1, 0, NAN, &e), 0);
     assert_int_equal(trace.event_count, 4);
-    assert_false(tm_trace_equals(&trace, &copy));
+    assert_false(tm_trace__equals(&trace, &copy));
     struct tm_trace empty;
     tm_trace_init(&empty);
     assert_int_equal(tm_trace_copy(&empty, &copy, &e), 0);
     assert_int_equal(copy.event_count, 0);
-    assert_true(tm_trace_equals(&empty, &copy));
+    assert_true(tm_trace__equals(&empty, &copy));
     tm_trace_deinit(&copy);
     tm_trace_deinit(&trace);
 }
@@ -197,14 +197,14 @@ static void test_equality_sees_every_change(void **state)
     tm_trace_init(&other);
     for (size_t what = 0; what < 16; what++) {
         assert_int_equal(tm_trace_copy(&trace, &other, NULL), 0);
-        assert_row(tm_trace_equals(&trace, &other), "copy %zu differs", what);
+        assert_row(tm_trace__equals(&trace, &other), "copy %zu differs", what);
         change(&other, what);
-        assert_row(!tm_trace_equals(&trace, &other) && !tm_trace_equals(&other, &trace), "change %zu not seen", what);
+        assert_row(!tm_trace__equals(&trace, &other) && !tm_trace__equals(&other, &trace), "change %zu not seen", what);
     }
     assert_int_equal(tm_trace_copy(&trace, &other, NULL), 0);
     (void)snprintf(other.format, sizeof other.format, "log"); /* printing does not keep these two */
     other.warnings[TM_TRACE_UNIT_GUESSED].count = 1;
-    assert_true(tm_trace_equals(&trace, &other));
+    assert_true(tm_trace__equals(&trace, &other));
     tm_trace_deinit(&other);
     tm_trace_deinit(&trace);
 }

@@ -43,8 +43,8 @@ static void test_the_seed_and_the_number_decide(void **state)
     what.number = 1;
     draw("other", &what, &other);
     check_sound("first", &first, 8);
-    assert_true(tm_trace_equals(&first, &same));
-    assert_false(tm_trace_equals(&first, &other));
+    assert_true(tm_trace__equals(&first, &same));
+    assert_false(tm_trace__equals(&first, &other));
     tm_trace_deinit(&first);
     tm_trace_deinit(&same);
     tm_trace_deinit(&other);

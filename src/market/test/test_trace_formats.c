@@ -352,9 +352,9 @@ static void test_the_table_of_formats(void **state)
 {
     (void)state;
     size_t count = 0;
-    for (const struct tm_trace_format *const *format = tm_trace_formats(); *format != NULL; format++, count++) {
+    for (const struct tm_trace_format *const *format = tm_trace__formats(); *format != NULL; format++, count++) {
         const struct tm_trace_format *found = NULL;
-        assert_row(tm_trace_format_find((*format)->name, &found, NULL) == 0, "%s not found", (*format)->name);
+        assert_row(tm_trace_format__find((*format)->name, &found, NULL) == 0, "%s not found", (*format)->name);
         assert_row(found == *format, "%s is there twice", (*format)->name);
         assert_row(strlen((*format)->name) < sizeof((struct tm_trace *)0)->format, "%s: too long", (*format)->name);
         assert_row(strlen((*format)->summary) > 5 && (*format)->read != NULL, "%s: not whole", (*format)->name);
@@ -388,9 +388,9 @@ static void test_names_are_those_of_the_table(void **state)
 {
     (void)state;
     size_t i = 0;
-    for (; tm_trace_formats()[i] != NULL; i++) {
-        assert_row(tm_trace_format_names[i] != NULL, "%s is not among the names", tm_trace_formats()[i]->name);
-        assert_row_string("name", tm_trace_format_names[i], tm_trace_formats()[i]->name);
+    for (; tm_trace__formats()[i] != NULL; i++) {
+        assert_row(tm_trace_format_names[i] != NULL, "%s is not among the names", tm_trace__formats()[i]->name);
+        assert_row_string("name", tm_trace_format_names[i], tm_trace__formats()[i]->name);
     }
     assert_null(tm_trace_format_names[i]);
 }

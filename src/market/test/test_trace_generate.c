@@ -26,8 +26,8 @@ static void test_the_seed_decides(void **state)
     generate("same", &recipe, &same);
     recipe.seed = 8;
     generate("other", &recipe, &other);
-    assert_true(tm_trace_equals(&first, &same));
-    assert_false(tm_trace_equals(&first, &other));
+    assert_true(tm_trace__equals(&first, &same));
+    assert_false(tm_trace__equals(&first, &other));
     assert_string_equal(first.source, "generated, seed 7");
     assert_string_equal(first.format, "generated");
     assert_int_equal(first.end_ms, DAY_MS);

@@ -41,7 +41,7 @@ static void test_how_it_is_written(void **state)
         struct tm_text out;
         trace_from(texts[i], NULL, &trace);
         tm_text_init(&out, 10000);
-        tm_trace_print(&trace, &out);
+        tm_trace__print(&trace, &out);
         assert_row_string(texts[i], tm_text_string(&out), texts[i]);
         tm_text_deinit(&out);
         tm_trace_deinit(&trace);
@@ -64,7 +64,7 @@ static void test_forms_that_are_the_same(void **state)
     for (size_t i = 1; i < TM_COUNT(texts); i++) {
         struct tm_trace other;
         trace_from(texts[i], NULL, &other);
-        assert_row(tm_trace_equals(&first, &other), "\"%s\": another trace", texts[i]);
+        assert_row(tm_trace__equals(&first, &other), "\"%s\": another trace", texts[i]);
         tm_trace_deinit(&other);
     }
     tm_trace_deinit(&first);
@@ -220,7 +220,7 @@ static int print_once(const struct tm_trace *trace)
 {
     struct tm_text out;
     tm_text_init(&out, 10000);
-    tm_trace_print(trace, &out);
+    tm_trace__print(trace, &out);
     int rc = tm_text_status(&out, NULL);
     tm_text_deinit(&out);
     return rc;

@@ -11,15 +11,15 @@ static const struct tm_comm_iteration usual = {
 static void test_one_worker_waits_for_nobody(void **state)
 {
     (void)state;
-    struct tm_comm_model models[] = {tm_comm_prior(), tm_comm_gpus()};
+    struct tm_comm_model models[] = {tm_comm__prior(), tm_comm_gpus()};
     for (size_t i = 0; i < TM_COUNT(models); i++) {
         struct tm_comm_iteration alone = usual;
         alone.world = 1;
-        assert_row(tm_comm_iteration_ms(&models[i], &alone).mean == 150, "model %zu", i);
-        assert_true(tm_comm_naive_ms(&alone) == 150);
+        assert_row(tm_comm_iteration__ms(&models[i], &alone).mean == 150, "model %zu", i);
+        assert_true(tm_comm__naive_ms(&alone) == 150);
         struct tm_comm_iteration silent = usual;
         silent.grad_bytes = 0;
-        assert_row(tm_comm_iteration_ms(&models[i], &silent).mean == 150, "model %zu", i);
+        assert_row(tm_comm_iteration__ms(&models[i], &silent).mean == 150, "model %zu", i);
     }
 }
 
@@ -42,7 +42,7 @@ static void test_naive_by_hand(void **state)
         {FLAT(8, 1e9, 4e6, 0, 0), 56},         {FLAT(1, 1e9, 4e6, 1, 2), 3},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        double got = tm_comm_naive_ms(&rows[i].iteration);
+        double got = tm_comm__naive_ms(&rows[i].iteration);
         assert_row(close_to(got, rows[i].want, 1e-12), "row %zu: %g, want %g", i, got, rows[i].want);
     }
 }
@@ -59,15 +59,15 @@ static void test_ring_by_hand(void **state)
     struct tm_comm_model model = plain_model();
     /* One bucket, ready at the end of the backward pass: 30 + 2 hops of 1 ms + 0.5 MB twice a half, at 1 Gbit/s. */
     struct tm_comm_iteration one = FLAT(2, 1e9, 0.5e6, 10, 20);
-    assert_true(close_to(tm_comm_iteration_ms(&model, &one).mean, 30 + 2 + 4, 1e-9));
+    assert_true(close_to(tm_comm_iteration__ms(&model, &one).mean, 30 + 2 + 4, 1e-9));
     /* Two buckets: 1 MiB, then the rest; the first goes out while the second is computed. */
     struct tm_comm_iteration two = FLAT(2, 1e9, 4 * 1048576.0, 10, 20);
     double first_end = 10 + 5 + 2 + 8.388608; /* a quarter of the backward pass, then its ring */
     double second_end = fmax(first_end, 30) + 2 + 3 * 8.388608;
-    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, second_end, 1e-9));
+    assert_true(close_to(tm_comm_iteration__ms(&model, &two).mean, second_end, 1e-9));
     /* At a tenth of the rate the link is busy from the first bucket on. */
     two.rate_bit_s = 1e8;
-    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 15 + 2 + 83.88608 + 2 + 3 * 83.88608, 1e-9));
+    assert_true(close_to(tm_comm_iteration__ms(&model, &two).mean, 15 + 2 + 83.88608 + 2 + 3 * 83.88608, 1e-9));
 }
 
 /* Two instances of four workers each: 6 hops and 6/4 of the bytes inside at a fifth of the latency, then 2 hops and all
@@ -80,11 +80,11 @@ static void test_two_level_ring_by_hand(void **state)
     two.local = 4;
     two.local_bit_s = 1e10;
     double inside = 6 * 0.2 + 1.5 * 0.5e6 * 8e3 / 1e10;
-    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 30 + inside + 2 + 4, 1e-9));
+    assert_true(close_to(tm_comm_iteration__ms(&model, &two).mean, 30 + inside + 2 + 4, 1e-9));
     two.sharing = 2;
-    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 30 + inside + 2 + 8, 1e-9));
+    assert_true(close_to(tm_comm_iteration__ms(&model, &two).mean, 30 + inside + 2 + 8, 1e-9));
     two.local = 8; /* all on one instance: nothing goes between */
-    assert_true(close_to(tm_comm_iteration_ms(&model, &two).mean, 30 + 14 * 0.2 + 1.75 * 0.5e6 * 8e3 / 1e10, 1e-9));
+    assert_true(close_to(tm_comm_iteration__ms(&model, &two).mean, 30 + 14 * 0.2 + 1.75 * 0.5e6 * 8e3 / 1e10, 1e-9));
 }
 
 /* Buckets close at 1 MiB and then at 25 MiB; a tensor that spans several is ready bit by bit. */
@@ -94,13 +94,13 @@ static void test_buckets(void **state)
     const double mib = 1 << 20;
     const struct tm_comm_bucket tensors[] = {{0.5 * mib, 0.1}, {1.5 * mib, 0.4}, {0, 0.5}, {49 * mib, 0.99}, {0, 1}};
     struct tm_comm_bucket got[4];
-    assert_int_equal(tm_comm_buckets(tensors, TM_COUNT(tensors), got, 4), 3);
+    assert_int_equal(tm_comm__buckets(tensors, TM_COUNT(tensors), got, 4), 3);
     assert_true(close_to(got[0].bytes, mib, 1e-12) && close_to(got[0].ready, 0.2, 1e-9));
     assert_true(close_to(got[1].bytes, 25 * mib, 1e-12) && close_to(got[1].ready, 0.5 + 0.49 * 24 / 49, 1e-9));
     assert_true(close_to(got[2].bytes, 25 * mib, 1e-12) && close_to(got[2].ready, 0.99, 1e-9));
-    assert_int_equal(tm_comm_buckets(tensors, TM_COUNT(tensors), got, 2), 2); /* the last takes the rest */
+    assert_int_equal(tm_comm__buckets(tensors, TM_COUNT(tensors), got, 2), 2); /* the last takes the rest */
     assert_true(close_to(got[1].bytes, 50 * mib, 1e-12) && close_to(got[1].ready, 0.99, 1e-9));
-    assert_int_equal(tm_comm_buckets(tensors, 0, got, 4), 0);
+    assert_int_equal(tm_comm__buckets(tensors, 0, got, 4), 0);
 }
 
 /* Where the large tensors are ready first (a classifier's last layers), more of them hides behind the backward pass. */
@@ -113,23 +113,23 @@ static void test_ready_times_matter(void **state)
     struct tm_comm_iteration iteration = FLAT(2, 1e9, 21e6, 100, 200);
     iteration.bucket_count = 2;
     iteration.buckets = early;
-    double first = tm_comm_iteration_ms(&model, &iteration).mean;
+    double first = tm_comm_iteration__ms(&model, &iteration).mean;
     iteration.buckets = late;
-    double second = tm_comm_iteration_ms(&model, &iteration).mean;
+    double second = tm_comm_iteration__ms(&model, &iteration).mean;
     assert_true(close_to(first, 300 + 2 + 8, 1e-9) && close_to(second, 300 + 2 + 160, 1e-9));
 }
 
 static void test_more_bandwidth_is_never_slower(void **state)
 {
     (void)state;
-    struct tm_comm_model models[] = {tm_comm_prior(), tm_comm_gpus()};
+    struct tm_comm_model models[] = {tm_comm__prior(), tm_comm_gpus()};
     for (size_t i = 0; i < TM_COUNT(models); i++) {
         for (int world = 2; world <= 64; world *= 2) {
             for (double bytes = 1e3; bytes < 1e10; bytes *= 7) {
                 double before = INFINITY;
                 for (double rate = 1e6; rate < 1e12; rate *= 3) {
                     struct tm_comm_iteration iteration = FLAT(world, rate, bytes, 50, 100);
-                    double ms = tm_comm_iteration_ms(&models[i], &iteration).mean;
+                    double ms = tm_comm_iteration__ms(&models[i], &iteration).mean;
                     assert_row(ms <= before && ms >= 150, "model %zu, %d workers, %g bytes at %g bit/s: %g after %g", i,
                                world, bytes, rate, ms, before);
                     before = ms;
@@ -144,12 +144,12 @@ static void test_more_bandwidth_is_never_slower(void **state)
 static void test_more_to_send_is_never_faster(void **state)
 {
     (void)state;
-    struct tm_comm_model prior = tm_comm_prior();
+    struct tm_comm_model prior = tm_comm__prior();
     double before = 0;
     for (int world = 1; world <= 128; world *= 2) {
         struct tm_comm_iteration iteration = usual;
         iteration.world = world;
-        double ms = tm_comm_iteration_ms(&prior, &iteration).mean;
+        double ms = tm_comm_iteration__ms(&prior, &iteration).mean;
         assert_row(ms >= before, "%d workers", world);
         before = ms;
     }
@@ -157,7 +157,7 @@ static void test_more_to_send_is_never_faster(void **state)
     for (double bytes = 1; bytes < 1e11; bytes *= 10) {
         struct tm_comm_iteration iteration = usual;
         iteration.grad_bytes = bytes;
-        double ms = tm_comm_iteration_ms(&prior, &iteration).mean;
+        double ms = tm_comm_iteration__ms(&prior, &iteration).mean;
         assert_row(ms >= before, "%g bytes: %g after %g", bytes, ms, before);
         before = ms;
     }
@@ -171,13 +171,13 @@ static void test_overlap(void **state)
     struct tm_comm_iteration iteration = FLAT(2, 1e9, 500e6, 0, 0); /* 4,000 ms on the link */
     for (double backward = 1000; backward <= 1e6; backward *= 10) {
         iteration.backward_ms = backward;
-        double added = tm_comm_iteration_ms(&model, &iteration).mean - backward;
+        double added = tm_comm_iteration__ms(&model, &iteration).mean - backward;
         double last_ring = 2 + 25 * 1.048576 * 8; /* of a bucket of 25 MiB */
         if (backward >= 10000)
             assert_row(added <= last_ring + 1e-6, "backward of %g ms: %g ms on top", backward, added);
         else
             assert_row(added > 3000, "backward of %g ms: %g ms on top", backward, added);
-        assert_row(added < tm_comm_naive_ms(&iteration) - backward + 50, "backward of %g ms: worse than naive",
+        assert_row(added < tm_comm__naive_ms(&iteration) - backward + 50, "backward of %g ms: worse than naive",
                    backward);
     }
 }
@@ -185,8 +185,8 @@ static void test_overlap(void **state)
 static void test_interval(void **state)
 {
     (void)state;
-    struct tm_comm_model prior = tm_comm_prior();
-    struct tm_estimate ms = tm_comm_iteration_ms(&prior, &usual);
+    struct tm_comm_model prior = tm_comm__prior();
+    struct tm_estimate ms = tm_comm_iteration__ms(&prior, &usual);
     assert_true(ms.p10 < ms.mean && ms.mean < ms.p90);
     assert_true(close_to(log(ms.p90 / ms.mean), 1.2816 * prior.spread, 1e-3));
     assert_true(close_to(log(ms.mean / ms.p10), 1.2816 * prior.spread, 1e-3));
@@ -196,7 +196,7 @@ static void test_iteration_of_a_run(void **state)
 {
     (void)state;
     struct tm_profile_run run = {.world = 2, .mbit = 250, .grad_bytes = 1e6, .compute_ms = 30};
-    struct tm_comm_iteration iteration = tm_comm_iteration_of(&run);
+    struct tm_comm_iteration iteration = tm_comm_iteration__of(&run);
     assert_true(iteration.world == 2 && iteration.rate_bit_s == 250e6 && iteration.grad_bytes == 1e6);
     assert_true(close_to(iteration.forward_ms, 10, 1e-12) && close_to(iteration.backward_ms, 20, 1e-12));
 }
@@ -215,8 +215,8 @@ static size_t make_runs(struct tm_profile_run runs[RUNS_MAX], const struct tm_co
                 struct tm_profile_run run = {.network = "made-up", .world = workers, .mbit = rates[r], .batch = 8};
                 run.grad_bytes = bytes[b];
                 run.compute_ms = 20 + 10 * (double)b;
-                struct tm_comm_iteration iteration = tm_comm_iteration_of(&run);
-                run.iter_ms = tm_comm_iteration_ms(world, &iteration).mean;
+                struct tm_comm_iteration iteration = tm_comm_iteration__of(&run);
+                run.iter_ms = tm_comm_iteration__ms(world, &iteration).mean;
                 if (wild && count % 20 == 3) run.iter_ms *= 10;
                 runs[count++] = run;
             }
@@ -227,7 +227,7 @@ static size_t make_runs(struct tm_profile_run runs[RUNS_MAX], const struct tm_co
 
 static struct tm_comm_model other_world(void)
 {
-    struct tm_comm_model model = tm_comm_prior();
+    struct tm_comm_model model = tm_comm__prior();
     static const double moved[TM_COMM_UNKNOWNS] = {-1.5, 1.0, 0.7, 0.05, 0.8};
     for (size_t i = 0; i < TM_COMM_UNKNOWNS; i++)
         model.x[i] += moved[i];
@@ -238,8 +238,8 @@ static double worst_error(const struct tm_comm_model *model, const struct tm_pro
 {
     double worst = 0;
     for (size_t i = 0; i < count; i++) {
-        struct tm_comm_iteration iteration = tm_comm_iteration_of(&runs[i]);
-        worst = fmax(worst, fabs(tm_comm_iteration_ms(model, &iteration).mean / runs[i].iter_ms - 1));
+        struct tm_comm_iteration iteration = tm_comm_iteration__of(&runs[i]);
+        worst = fmax(worst, fabs(tm_comm_iteration__ms(model, &iteration).mean / runs[i].iter_ms - 1));
     }
     return worst;
 }
@@ -261,7 +261,7 @@ static void test_learning_recovers(void **state)
     struct tm_profile_run clean[RUNS_MAX];
     struct tm_profile_run wild[RUNS_MAX];
     struct tm_comm_model world = other_world();
-    struct tm_comm_model prior = tm_comm_prior();
+    struct tm_comm_model prior = tm_comm__prior();
     struct tm_comm_model learned;
     size_t count = make_runs(clean, &world, false);
     assert_true(worst_error(&prior, clean, count) > 0.15);
@@ -278,7 +278,7 @@ static void test_learning_recovers(void **state)
 static void test_learning_from_nothing(void **state)
 {
     (void)state;
-    struct tm_comm_model prior = tm_comm_prior();
+    struct tm_comm_model prior = tm_comm__prior();
     struct tm_comm_model learned = {0};
     learn(NULL, 0, &learned);
     for (size_t i = 0; i < TM_COMM_UNKNOWNS; i++)

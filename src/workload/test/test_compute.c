@@ -16,12 +16,12 @@ static struct tm_network network_of(const char *name)
     return network;
 }
 
-static struct tm_compute_curve curve_of(const struct tm_compute_model *model, const struct tm_network *network,
-                                        const struct tm_gpu_figures *gpu, enum tm_precision precision)
+static struct tm_compute__curve curve_of(const struct tm_compute_model *model, const struct tm_network *network,
+                                         const struct tm_gpu_figures *gpu, enum tm_precision precision)
 {
-    struct tm_compute_curve curve;
+    struct tm_compute__curve curve;
     struct tm_error e = {0};
-    int rc = tm_compute_curve(model, network, gpu, precision, &curve, &e);
+    int rc = tm_compute__curve(model, network, gpu, precision, &curve, &e);
     assert_row(rc == 0, "%s", e.text);
     return curve;
 }
@@ -52,7 +52,7 @@ static void test_network_of_totals(void **state)
     for (size_t i = 0; i < TM_COUNT(names); i++) {
         struct tm_network real = network_of(names[i]);
         struct tm_network guess =
-            tm_network_of_totals(real.params, 3 * (real.forward.matmul_flops + real.forward.conv_flops) / 1e9);
+            tm_network__of_totals(real.params, 3 * (real.forward.matmul_flops + real.forward.conv_flops) / 1e9);
         assert_row(close_to(guess.forward.matmul_flops, real.forward.matmul_flops + real.forward.conv_flops, 1e-9),
                    "%s", names[i]);
         assert_row(guess.params == real.params, "%s", names[i]);
@@ -73,10 +73,10 @@ static void test_monotone_in_batch(void **state)
     for (size_t i = 0; i < TM_COUNT(networks); i++) {
         struct tm_network network = network_of(networks[i]);
         for (int p = 0; p < TM_PRECISION_COUNT; p++) {
-            struct tm_compute_curve curve = curve_of(&prior, &network, &gpu, (enum tm_precision)p);
+            struct tm_compute__curve curve = curve_of(&prior, &network, &gpu, (enum tm_precision)p);
             double before = 0;
             for (int batch = 1; batch <= 4096; batch = batch * 3 / 2 + 1) {
-                double step = tm_compute_step_ms(&curve, batch).mean;
+                double step = tm_compute__step_ms(&curve, batch).mean;
                 assert_row(step > before, "%s %s batch %d: %g after %g", networks[i], tm_precision_names[p], batch,
                            step, before);
                 before = step;
@@ -94,18 +94,18 @@ static void test_floor(void **state)
     struct tm_gpu_figures gpu = h200();
     for (size_t i = 0; i < TM_COUNT(networks); i++) {
         struct tm_network network = network_of(networks[i]);
-        struct tm_compute_curve curve = curve_of(&prior, &network, &gpu, TM_BF16);
+        struct tm_compute__curve curve = curve_of(&prior, &network, &gpu, TM_BF16);
         for (double batch = 0.001; batch < 10000; batch *= 2) {
             double gpu_ms = curve.base_ms + curve.sample_ms * batch;
-            double step = tm_compute_step_ms(&curve, batch).mean;
+            double step = tm_compute__step_ms(&curve, batch).mean;
             double high = fmax(gpu_ms, curve.floor_ms);
             assert_row(step >= high && step <= 1.12 * high, "%s: %g of %g", networks[i], step, high);
             if (gpu_ms < 0.4 * curve.floor_ms)
                 assert_row(step < 1.01 * curve.floor_ms, "%s: not at the floor", networks[i]);
         }
     }
-    struct tm_compute_curve nothing = {0};
-    assert_true(tm_compute_step_ms(&nothing, 1).mean == 0);
+    struct tm_compute__curve nothing = {0};
+    assert_true(tm_compute__step_ms(&nothing, 1).mean == 0);
 }
 
 static void test_faster_gpus_are_faster(void **state)
@@ -116,9 +116,9 @@ static void test_faster_gpus_are_faster(void **state)
     struct tm_gpu_figures slow = v100();
     for (size_t i = 0; i < TM_COUNT(networks); i++) {
         struct tm_network network = network_of(networks[i]);
-        struct tm_compute_curve a = curve_of(&prior, &network, &fast, TM_FP16);
-        struct tm_compute_curve b = curve_of(&prior, &network, &slow, TM_FP16);
-        struct tm_compute_curve c = curve_of(&prior, &network, &slow, TM_FP32);
+        struct tm_compute__curve a = curve_of(&prior, &network, &fast, TM_FP16);
+        struct tm_compute__curve b = curve_of(&prior, &network, &slow, TM_FP16);
+        struct tm_compute__curve c = curve_of(&prior, &network, &slow, TM_FP32);
         assert_row(a.sample_ms < b.sample_ms && b.sample_ms < c.sample_ms, "%s", networks[i]);
         assert_row(a.base_ms < b.base_ms && a.floor_ms == b.floor_ms, "%s", networks[i]);
     }
@@ -131,16 +131,16 @@ static void test_missing_precision(void **state)
     struct tm_compute_model prior = tm_compute_prior();
     struct tm_network network = network_of("resnet50");
     struct tm_gpu_figures gpu = v100();
-    struct tm_compute_curve curve = {.floor_ms = 77};
+    struct tm_compute__curve curve = {.floor_ms = 77};
     struct tm_error e = {0};
     for (size_t i = 0; i < TM_COUNT(missing); i++) {
-        int rc = tm_compute_curve(&prior, &network, &gpu, missing[i], &curve, &e);
+        int rc = tm_compute__curve(&prior, &network, &gpu, missing[i], &curve, &e);
         assert_row(rc == -(int)TM_EINPUT, "%s: %d", tm_precision_names[missing[i]], rc);
         assert_row(strstr(e.text, "V100 has no ") != NULL, "%s", e.text);
         assert_row(strstr(e.text, tm_precision_names[missing[i]]) != NULL, "%s", e.text);
     }
     gpu.memory_bytes_s = NAN;
-    assert_int_equal(tm_compute_curve(&prior, &network, &gpu, TM_FP32, &curve, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_compute__curve(&prior, &network, &gpu, TM_FP32, &curve, &e), -(int)TM_EINPUT);
     assert_true(curve.floor_ms == 77);
 }
 
@@ -150,16 +150,16 @@ static void test_interval(void **state)
     struct tm_compute_model prior = tm_compute_prior();
     struct tm_gpu_figures gpu = h200();
     struct tm_network network = network_of("resnet50");
-    struct tm_compute_curve curve = curve_of(&prior, &network, &gpu, TM_BF16);
+    struct tm_compute__curve curve = curve_of(&prior, &network, &gpu, TM_BF16);
     for (int batch = 1; batch <= 1024; batch *= 2) {
-        struct tm_estimate step = tm_compute_step_ms(&curve, batch);
+        struct tm_estimate step = tm_compute__step_ms(&curve, batch);
         assert_row(step.p10 < step.mean && step.mean < step.p90, "batch %d", batch);
         assert_row(close_to(log(step.p90 / step.mean), 1.2816 * prior.product_spread, 1e-3), "batch %d", batch);
     }
     curve.gpu_spread = 0.01; /* each end has the spread of what sets the pace */
     curve.floor_spread = 0.2;
-    struct tm_estimate small = tm_compute_step_ms(&curve, 0.01);
-    struct tm_estimate large = tm_compute_step_ms(&curve, 4096);
+    struct tm_estimate small = tm_compute__step_ms(&curve, 0.01);
+    struct tm_estimate large = tm_compute__step_ms(&curve, 4096);
     assert_true(close_to(log(small.p90 / small.mean), 1.2816 * 0.2, 0.02));
     assert_true(close_to(log(large.p90 / large.mean), 1.2816 * 0.01, 0.02));
 }
@@ -185,8 +185,8 @@ static size_t make_cells(const struct tm_compute_model *world, struct tm_compute
             for (int p = 0; p < 2; p++) {
                 struct tm_compute_cell cell = {.gpu = h200(), .precision = p == 0 ? TM_BF16 : TM_TF32, .batch = batch};
                 cell.network = network_of(networks[i]);
-                struct tm_compute_curve curve = curve_of(world, &cell.network, &cell.gpu, cell.precision);
-                cell.step_ms = tm_compute_step_ms(&curve, batch).mean;
+                struct tm_compute__curve curve = curve_of(world, &cell.network, &cell.gpu, cell.precision);
+                cell.step_ms = tm_compute__step_ms(&curve, batch).mean;
                 assert_true(count < CELLS_MAX);
                 cells[count++] = cell;
             }
@@ -200,8 +200,8 @@ static double worst_error(const struct tm_compute_model *model, const struct tm_
 {
     double worst = 0;
     for (size_t i = 0; i < count; i++) {
-        struct tm_compute_curve curve = curve_of(model, &cells[i].network, &cells[i].gpu, cells[i].precision);
-        worst = fmax(worst, fabs(tm_compute_step_ms(&curve, cells[i].batch).mean / cells[i].step_ms - 1));
+        struct tm_compute__curve curve = curve_of(model, &cells[i].network, &cells[i].gpu, cells[i].precision);
+        worst = fmax(worst, fabs(tm_compute__step_ms(&curve, cells[i].batch).mean / cells[i].step_ms - 1));
     }
     return worst;
 }
@@ -280,12 +280,12 @@ static void test_unprofiled_gpu_and_precision(void **state)
     assert_int_equal(tm_compute_learn(cells, make_cells(&world, cells), &learned, NULL), 0);
     for (size_t i = 0; i < TM_COUNT(networks); i++) {
         struct tm_network network = network_of(networks[i]);
-        struct tm_compute_curve curve = curve_of(&learned, &network, &gpu, TM_FP16);
+        struct tm_compute__curve curve = curve_of(&learned, &network, &gpu, TM_FP16);
         double ideal_ms = 3 * (network.forward.conv_flops + network.forward.matmul_flops) / gpu.flops[TM_FP16] * 1e3 +
                           3 * network.forward.traffic_values * 2 / gpu.memory_bytes_s * 1e3;
         assert_row(curve.sample_ms > ideal_ms && curve.sample_ms < 10 * ideal_ms, "%s: %g of %g", networks[i],
                    curve.sample_ms, ideal_ms);
-        struct tm_compute_curve truth = curve_of(&world, &network, &gpu, TM_FP16);
+        struct tm_compute__curve truth = curve_of(&world, &network, &gpu, TM_FP16);
         assert_row(close_to(curve.sample_ms, truth.sample_ms, 0.1), "%s: %g, in that world %g", networks[i],
                    curve.sample_ms, truth.sample_ms);
     }
@@ -304,17 +304,17 @@ static void test_tune_passes_through(void **state)
     struct tm_gpu_figures gpu = h200();
     struct tm_network network = network_of("resnet50");
     for (size_t i = 0; i < TM_COUNT(factors); i++) {
-        struct tm_compute_curve curve = curve_of(&prior, &network, &gpu, TM_BF16);
-        struct tm_compute_curve truth = curve;
+        struct tm_compute__curve curve = curve_of(&prior, &network, &gpu, TM_BF16);
+        struct tm_compute__curve truth = curve;
         truth.floor_ms *= factors[i][0];
         truth.base_ms *= factors[i][1];
         truth.sample_ms *= factors[i][1];
-        double ms[2] = {tm_compute_step_ms(&truth, 1).mean, tm_compute_step_ms(&truth, 1024).mean};
-        assert_int_equal(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, ms, 2, NULL), 0);
-        double low = tm_compute_step_ms(&curve, 1).mean / ms[0];
-        double high = tm_compute_step_ms(&curve, 1024).mean / ms[1];
+        double ms[2] = {tm_compute__step_ms(&truth, 1).mean, tm_compute__step_ms(&truth, 1024).mean};
+        assert_int_equal(tm_compute__tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, ms, 2, NULL), 0);
+        double low = tm_compute__step_ms(&curve, 1).mean / ms[0];
+        double high = tm_compute__step_ms(&curve, 1024).mean / ms[1];
         assert_row(fabs(low - 1) < 0.08 && fabs(high - 1) < 0.02, "row %zu: %g and %g times", i, low, high);
-        double between = tm_compute_step_ms(&curve, 512).mean / tm_compute_step_ms(&truth, 512).mean;
+        double between = tm_compute__step_ms(&curve, 512).mean / tm_compute__step_ms(&truth, 512).mean;
         assert_row(fabs(between - 1) < 0.1, "row %zu: %g times between", i, between);
         assert_row(curve.floor_spread < prior.product_spread && curve.gpu_spread < 0.1, "row %zu", i);
     }
@@ -327,12 +327,12 @@ static void test_tune_shrinks_the_spread_it_saw(void **state)
     struct tm_compute_model prior = tm_compute_prior();
     struct tm_gpu_figures gpu = h200();
     struct tm_network network = network_of("resnet50");
-    struct tm_compute_curve fresh = curve_of(&prior, &network, &gpu, TM_BF16);
+    struct tm_compute__curve fresh = curve_of(&prior, &network, &gpu, TM_BF16);
     for (int end = 0; end < 2; end++) {
-        struct tm_compute_curve curve = fresh;
+        struct tm_compute__curve curve = fresh;
         int batch = end == 0 ? 1 : 2048;
-        double ms = tm_compute_step_ms(&curve, batch).mean;
-        assert_int_equal(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, &batch, &ms, 1, NULL), 0);
+        double ms = tm_compute__step_ms(&curve, batch).mean;
+        assert_int_equal(tm_compute__tune(&curve, TM_COMPUTE_KNOWN_HOST, &batch, &ms, 1, NULL), 0);
         assert_row((curve.floor_spread < fresh.floor_spread) == (end == 0), "batch %d", batch);
         assert_row((curve.gpu_spread < fresh.gpu_spread) == (end == 1), "batch %d", batch);
     }
@@ -345,18 +345,19 @@ static void test_tune_refuses(void **state)
         int batch;
         double ms;
     } rows[] = {{0, 1}, {-1, 1}, {1, 0}, {1, -1}, {1, NAN}};
-    const struct tm_compute_curve fresh = {.floor_ms = 1, .base_ms = 2, .sample_ms = 3};
+    const struct tm_compute__curve fresh = {.floor_ms = 1, .base_ms = 2, .sample_ms = 3};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        struct tm_compute_curve curve = fresh;
+        struct tm_compute__curve curve = fresh;
         struct tm_error e = {0};
         int batches[] = {4, rows[i].batch};
         double ms[] = {15, rows[i].ms};
-        assert_row(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, ms, 2, &e) == -(int)TM_EINPUT, "row %zu", i);
+        assert_row(tm_compute__tune(&curve, TM_COMPUTE_KNOWN_HOST, batches, ms, 2, &e) == -(int)TM_EINPUT, "row %zu",
+                   i);
         assert_error_has(e, "measured step 2");
         assert_row(memcmp(&curve, &fresh, sizeof curve) == 0, "row %zu: the curve was moved", i);
     }
-    struct tm_compute_curve curve = fresh;
-    assert_int_equal(tm_compute_tune(&curve, TM_COMPUTE_KNOWN_HOST, NULL, NULL, 0, NULL), 0);
+    struct tm_compute__curve curve = fresh;
+    assert_int_equal(tm_compute__tune(&curve, TM_COMPUTE_KNOWN_HOST, NULL, NULL, 0, NULL), 0);
     assert_memory_equal(&curve, &fresh, sizeof curve);
 }
 

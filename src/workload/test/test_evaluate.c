@@ -285,18 +285,18 @@ static void test_own_profile(void **state)
     (void)state;
     struct tm_compute_model prior = tm_compute_prior();
     struct tm_gpu_figures gpu = h200();
-    struct tm_network network = tm_network_of_totals(25e6, 24);
-    struct tm_compute_curve curve;
+    struct tm_network network = tm_network__of_totals(25e6, 24);
+    struct tm_compute__curve curve;
     struct tm_profile profile;
     struct tm_evaluation out;
     struct tm_text text;
-    assert_int_equal(tm_compute_curve(&prior, &network, &gpu, TM_BF16, &curve, NULL), 0);
+    assert_int_equal(tm_compute__curve(&prior, &network, &gpu, TM_BF16, &curve, NULL), 0);
     tm_text_init(&text, 1 << 16);
     tm_text_puts(&text, STEPS);
     for (int batch = 1; batch <= 2048; batch *= 2)
         for (int n = 0; n < 3; n++)
             tm_text_printf(&text, "n%d,bf16,%d,%.17g,1e-9,0,25e6,24\n", n, batch,
-                           tm_compute_step_ms(&curve, batch).mean);
+                           tm_compute__step_ms(&curve, batch).mean);
     profile_of(tm_text_string(&text), &profile);
     tm_text_deinit(&text);
     for (int split = TM_SPLIT_TWO_BATCHES; split <= TM_SPLIT_LEAVE_ONE_NETWORK; split++) {

@@ -30,7 +30,7 @@ static void test_cholesky(void **state)
         double b[SIZE_MAX_TESTED];
         memcpy(a, systems[i].a, sizeof a);
         memcpy(b, systems[i].b, sizeof b);
-        assert_row(tm_fit_cholesky(systems[i].n, a, b) == 0, "%s: refused", systems[i].name);
+        assert_row(tm_fit__cholesky(systems[i].n, a, b) == 0, "%s: refused", systems[i].name);
         for (size_t k = 0; k < systems[i].n; k++)
             assert_row(fabs(b[k] - systems[i].x[k]) < 1e-12, "%s: x%zu is %g", systems[i].name, k, b[k]);
     }
@@ -49,7 +49,7 @@ static void test_cholesky_refuses(void **state)
         double a[4];
         double b[2] = {1, 1};
         memcpy(a, rows[i].a, sizeof a);
-        assert_row(tm_fit_cholesky(2, a, b) != 0, "%s: taken for positive definite", rows[i].name);
+        assert_row(tm_fit__cholesky(2, a, b) != 0, "%s: taken for positive definite", rows[i].name);
     }
 }
 
@@ -87,7 +87,7 @@ static double bell(struct tm_random *random)
 static void solve(const struct tm_fit *fit, double *x)
 {
     struct tm_error e = {0};
-    int rc = tm_fit_solve(fit, x, &e);
+    int rc = tm_fit__solve(fit, x, &e);
     assert_row(rc == 0, "%s", e.text);
 }
 
@@ -253,11 +253,11 @@ static void test_residuals_that_are_no_numbers(void **state)
     double x[1];
     for (size_t i = 0; i < TM_COUNT(broken); i++) {
         struct tm_fit fit = {1, 2, prior, spread, 1, broken_residual, &broken[i]};
-        assert_row(tm_fit_solve(&fit, x, &e) == -(int)TM_EINTERNAL, "row %zu", i);
+        assert_row(tm_fit__solve(&fit, x, &e) == -(int)TM_EINTERNAL, "row %zu", i);
     }
     assert_error_has(e, "not numbers");
     struct tm_fit fit = {1, 2, prior, spread, 1, edge_residual, NULL};
-    assert_int_equal(tm_fit_solve(&fit, x, &e), 0);
+    assert_int_equal(tm_fit__solve(&fit, x, &e), 0);
     assert_true(x[0] == 1);
 }
 

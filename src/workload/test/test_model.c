@@ -154,7 +154,7 @@ static void test_nul_bytes(void **state)
     struct tm_model model;
     struct tm_error e = {0};
     tm_model_init(&model);
-    assert_int_equal(tm_model_parse("m", text, sizeof text - 1, &model, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_model__parse("m", text, sizeof text - 1, &model, &e), -(int)TM_EINPUT);
     assert_error_has(e, "m:3: expected KEY: VALUE");
     tm_model_deinit(&model);
 }
@@ -202,10 +202,10 @@ static void check_round_trip(const struct tm_model *model)
     tm_text_init(&first, 1 << 22);
     tm_text_init(&second, 1 << 22);
     tm_model_init(&again);
-    tm_model_print(model, &first);
+    tm_model__print(model, &first);
     int rc = parse_model(tm_text_string(&first), &again, &e);
     assert_row(rc == 0, "%s: %s", model->name, e.text);
-    tm_model_print(&again, &second);
+    tm_model__print(&again, &second);
     assert_row_string(model->name, tm_text_string(&second), tm_text_string(&first));
     assert_int_equal(again.layer_count, model->layer_count);
     assert_int_equal(again.point_count, model->point_count);
@@ -361,7 +361,7 @@ static void test_bad_formulas(void **state)
         struct tm_model model;
         struct tm_error e = {0};
         tm_model_init(&model);
-        int rc = tm_model_from_formula(rows[i].formula, &model, &e);
+        int rc = tm_model__from_formula(rows[i].formula, &model, &e);
         assert_row(rc == -(int)TM_EUSAGE, "\"%s\": %d", rows[i].formula, rc);
         assert_row(strstr(e.text, rows[i].says) != NULL, "\"%s\": %s", rows[i].formula, e.text);
         assert_row(model.layer_count == 0, "\"%s\"", rows[i].formula);
@@ -570,7 +570,7 @@ static int make_once(const char *formula)
 {
     struct tm_model model;
     tm_model_init(&model);
-    int rc = tm_model_from_formula(formula, &model, NULL);
+    int rc = tm_model__from_formula(formula, &model, NULL);
     tm_model_deinit(&model);
     return rc;
 }

@@ -104,7 +104,7 @@ static void test_one_gpu_is_the_compute_model(void **state)
     static const char *const names[] = {"resnet50", "vgg19", "gpt2-124m", "gpt2-355m", "mobilenet_v2", "vit_b_16"};
     for (size_t i = 0; i < TM_COUNT(names); i++) {
         struct tm_model model;
-        struct tm_compute_curve curve;
+        struct tm_compute__curve curve;
         model_from(names[i], &model);
         struct tm_fleet_group group = group_of("h", h200(), 1, 1, 1e10);
         struct tm_predict_request request = request_of(&model, &group, 1, 8);
@@ -113,8 +113,8 @@ static void test_one_gpu_is_the_compute_model(void **state)
         request.stages = 1;
         struct tm_prediction p = predict(&request);
         struct tm_network network = tm_network_of(model.layers, model.layer_count);
-        assert_int_equal(tm_compute_curve(&compute, &network, &group.gpu, TM_FP16, &curve, NULL), 0);
-        struct tm_estimate step = tm_compute_step_ms(&curve, 8);
+        assert_int_equal(tm_compute__curve(&compute, &network, &group.gpu, TM_FP16, &curve, NULL), 0);
+        struct tm_estimate step = tm_compute__step_ms(&curve, 8);
         assert_row(close_to(p.step_s.mean * 1e3, step.mean, 1e-9), "%s: %g ms, want %g", names[i], p.step_s.mean * 1e3,
                    step.mean);
         assert_row(close_to(p.step_s.p90 * 1e3, step.p90, 1e-6) && close_to(p.step_s.p10 * 1e3, step.p10, 1e-6), "%s",

@@ -5,7 +5,7 @@
 
 static int parse(const char *text, struct tm_probed_links *links, struct tm_error *e)
 {
-    return tm_probed_links_parse("links.csv", text, strlen(text), links, e);
+    return tm_probed_links__parse("links.csv", text, strlen(text), links, e);
 }
 
 static void test_reads(void **state)

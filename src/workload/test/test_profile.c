@@ -361,7 +361,7 @@ static void test_profiled_job(void **state)
     const struct tm_profile_step *s = &profile.steps[0];
     assert_true(s->data_ms == 1 && s->other_ms == 2 && s->step_ms_p90 == 80 && s->iterations == 40);
     assert_true(s->micro_batches == 2 && s->busy_cores == 0.5 && s->cores == 2 && s->overhead_percent == 0.25);
-    assert_true(tm_profile_whole_step_ms(s) == 2 * 30 + 5 + 1 + 2);
+    assert_true(tm_profile__whole_step_ms(s) == 2 * 30 + 5 + 1 + 2);
     assert_true(profile.layer_count == 3 && profile.layers[0].forward_ms == 0.5);
     assert_true(isnan(profile.layers[0].backward_ms) && profile.layers[1].backward_ms == 11);
     check_round_trip("a profiled job", &profile);

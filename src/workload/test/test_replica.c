@@ -25,7 +25,7 @@ static void set_up(struct fixture *fixture, const char *text)
 {
     struct tm_error e = {0};
     tm_profile_init(&fixture->profile);
-    int rc = tm_profile_parse("p", text, strlen(text), &fixture->profile, &e);
+    int rc = tm_profile__parse("p", text, strlen(text), &fixture->profile, &e);
     assert_row(rc == 0, "%s", e.text);
     fixture->comm = plain_model();
     fixture->request = (struct tm_replica_request){.profile = &fixture->profile,
@@ -267,14 +267,14 @@ static void test_tensor_buckets(void **state)
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_comm_bucket got[8];
-        size_t made = tm_comm_tensor_buckets(rows[i].tensors, rows[i].count, got, 8);
+        size_t made = tm_comm__tensor_buckets(rows[i].tensors, rows[i].count, got, 8);
         assert_row(made == rows[i].made, "row %zu: %zu buckets", i, made);
         for (size_t k = 0; k < made; k++)
             assert_row(got[k].bytes == rows[i].buckets[k].bytes && got[k].ready == rows[i].buckets[k].ready,
                        "row %zu, bucket %zu: %g at %g", i, k, got[k].bytes, got[k].ready);
     }
     struct tm_comm_bucket one;
-    assert_int_equal(tm_comm_tensor_buckets(rows[3].tensors, 4, &one, 1), 1); /* no room: all in one */
+    assert_int_equal(tm_comm__tensor_buckets(rows[3].tensors, 4, &one, 1), 1); /* no room: all in one */
     assert_true(one.bytes == 26 * MIB + 7 && one.ready == 1);
 }
 
@@ -297,7 +297,7 @@ static void test_report(void **state)
                                         "One layer (b) takes 81%", "75% of the gradients leave when",
                                         "Steps vary by 16%",       "One batch size is known"};
     tm_profile_init(&profile);
-    assert_row(tm_profile_parse("p", told, strlen(told), &profile, &e) == 0, "%s", e.text);
+    assert_row(tm_profile__parse("p", told, strlen(told), &profile, &e) == 0, "%s", e.text);
     assert_int_equal(tm_profile_report(&profile, "net", &report, &e), 0);
     assert_true(report.step_ms == 52 && close_to(report.samples_per_s, 8 / 0.052, 1e-12));
     assert_true(report.layer_count == 3 && report.layers_in_all == 3 && report.layers_ms == 27);
@@ -319,7 +319,7 @@ static void test_failing_allocations(void **state)
     struct tm_profile_report report;
     struct tm_compute_model compute = tm_compute_prior();
     struct tm_gpu_figures gpu = h200();
-    struct tm_network layers = tm_network_of_totals(1e6, 3);
+    struct tm_network layers = tm_network__of_totals(1e6, 3);
     set_up(&f, told);
     f.request.workers = 2;
     f.request.rate_bit_s = 1e9;

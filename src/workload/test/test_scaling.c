@@ -12,7 +12,7 @@ static void read_points(const char *text, struct tm_scaling_data *data)
 {
     struct tm_error e = {0};
     tm_scaling_data_init(data);
-    assert_row(tm_scaling_data_parse("f", text, strlen(text), data, &e) == 0, "%s", e.text);
+    assert_row(tm_scaling_data__parse("f", text, strlen(text), data, &e) == 0, "%s", e.text);
 }
 
 /* The three measured curves of DeepVM. Its own estimates are off by 19.8%, 9.7% and 21.6% with the curves it published.
@@ -82,7 +82,7 @@ static void test_bad_points(void **state)
         struct tm_scaling_fit fit;
         struct tm_error e = {0};
         tm_scaling_data_init(&data);
-        int rc = tm_scaling_data_parse("f", rows[i].text, strlen(rows[i].text), &data, &e);
+        int rc = tm_scaling_data__parse("f", rows[i].text, strlen(rows[i].text), &data, &e);
         if (rc == 0) rc = tm_scaling_fit(&data, &fit, &e);
         assert_row(rc == -TM_EINPUT && strstr(e.text, rows[i].words) != NULL, "row %zu: %s", i, e.text);
         tm_scaling_data_deinit(&data);
@@ -153,7 +153,7 @@ static int read_once(void)
     struct tm_observed observed;
     tm_scaling_data_init(&data);
     tm_observed_init(&observed);
-    int rc = tm_scaling_data_parse("f", "nodes,seconds\n1,2\n", 18, &data, NULL);
+    int rc = tm_scaling_data__parse("f", "nodes,seconds\n1,2\n", 18, &data, NULL);
     if (rc == 0) rc = tm_observed_parse("f", "1\n2\n", 4, &observed, NULL);
     tm_scaling_data_deinit(&data);
     tm_observed_deinit(&observed);
