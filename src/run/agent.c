@@ -5,6 +5,7 @@
 #include "wire/fingerprint.h"
 #include "wire/proof.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,41 @@ static void heartbeat(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *
     }
 }
 
+/* ---- what always holds ---- */
+
+enum agent_state { WAITS, RUNS, DONE, GAVE_UP, STOPPED, STATES };
+
+/* What is over stays over, whatever the coordinator says later. */
+static const bool moves[STATES][STATES] = {
+    [WAITS] = {[WAITS] = true, [RUNS] = true, [STOPPED] = true},
+    [RUNS] = {[RUNS] = true, [WAITS] = true, [DONE] = true, [GAVE_UP] = true, [STOPPED] = true},
+    [DONE] = {[DONE] = true, [STOPPED] = true},
+    [GAVE_UP] = {[GAVE_UP] = true, [STOPPED] = true},
+    [STOPPED] = {[STOPPED] = true},
+};
+
+static enum agent_state state_of(const struct tm_agent *agent)
+{
+    if (agent->stopped) return STOPPED;
+    if (agent->worker != 0) return RUNS;
+    return agent->done ? DONE : agent->gave_up ? GAVE_UP : WAITS;
+}
+
+/* At the end of every event. */
+static void check(struct tm_agent *agent, int64_t now_ms)
+{
+    enum agent_state state = state_of(agent);
+    assert(moves[agent->state][state]);
+    agent->state = (int)state;
+    assert(agent->acked <= agent->sequence && agent->ended_sequence <= agent->sequence);
+    assert(agent->worker == 0 || (agent->starts > 0 && agent->worker != agent->ended));
+    assert(agent->worker == 0 || !(agent->done || agent->gave_up));
+    assert(agent->ended == 0 || agent->starts > 0);
+    assert(agent->restart_count <= agent->starts);
+    assert(agent->said_ms <= now_ms && agent->ended_ms <= now_ms && agent->started_ms <= now_ms);
+    assert(agent->ended_ran_ms >= 0);
+}
+
 /* ---- the worker ---- */
 
 static void start_worker(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
@@ -141,6 +177,7 @@ void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t inca
         agent->start_at_ms = now_ms + (agent->options.backoff_ms << doublings);
     }
     if (agent->registered) heartbeat(agent, now_ms, out); /* at once: others wait for the dead */
+    check(agent, now_ms);
 }
 
 void tm_agent_notice(struct tm_agent *agent, int64_t now_ms, int64_t left_ms, struct tm_outbox *out)
@@ -148,6 +185,7 @@ void tm_agent_notice(struct tm_agent *agent, int64_t now_ms, int64_t left_ms, st
     agent->noticed = left_ms >= 0;
     agent->notice_end_ms = now_ms + left_ms;
     if (agent->registered) heartbeat(agent, now_ms, out);
+    check(agent, now_ms);
 }
 
 /* ---- events ---- */
@@ -155,11 +193,12 @@ void tm_agent_notice(struct tm_agent *agent, int64_t now_ms, int64_t left_ms, st
 void tm_agent_tick(struct tm_agent *agent, int64_t now_ms, struct tm_outbox *out)
 {
     start_worker(agent, now_ms, out);
-    if (agent->said_ms != NEVER_MS && now_ms - agent->said_ms < agent->options.heartbeat_ms) return;
-    if (agent->registered)
+    bool due = agent->said_ms == NEVER_MS || now_ms - agent->said_ms >= agent->options.heartbeat_ms;
+    if (due && agent->registered)
         heartbeat(agent, now_ms, out);
-    else if (!agent->stopped)
+    else if (due && !agent->stopped)
         say_hello(agent, now_ms, out);
+    check(agent, now_ms);
 }
 
 static void on_order(struct tm_agent *agent, const Tmw__AgentOrder *order, struct tm_outbox *out)
@@ -211,4 +250,5 @@ void tm_agent_receive(struct tm_agent *agent, int64_t now_ms, const tm_message *
     default:
         break;
     }
+    check(agent, now_ms);
 }

@@ -44,6 +44,7 @@ struct tm_agent {
     bool registered;
     bool stopped;
     bool done; /* the worker ended with status 0: no other is started */
+    int state; /* of its worker, at the end of the last event (agent.c) */
     uint64_t nonce;
     int64_t said_ms; /* hello or heartbeat, last sent; -1: never */
     uint64_t sequence;

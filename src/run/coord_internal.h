@@ -214,8 +214,10 @@ struct tm_coordinator {
     int64_t begun_ms;
 
     enum tm_coordinator_phase phase;
+    bool entered;     /* any: it has begun */
     int64_t phase_ms; /* since when */
     uint64_t generation;
+    uint64_t checked_generation; /* at the end of the last event */
     uint64_t highest_seen;
     struct tm_roster roster;  /* assigned or running */
     struct tm_roster started; /* the last that started: only its members may be training */
@@ -335,7 +337,11 @@ bool tm_coord__noticed(const struct tm_coordinator *c, const struct known *k, in
 bool tm_coord__remote(const struct tm_coordinator *c, const struct known *k, int64_t now_ms); /* keeps copies alone */
 void tm_coord__outnumbered(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
 bool tm_coord__runs(const struct tm_coordinator *c); /* a generation does, whether it is to go on or not */
+
+/* coord_check.c: phases, and what always holds */
+bool tm_coord__may_enter(bool begun, enum tm_coordinator_phase from, enum tm_coordinator_phase to);
 void tm_coord__enter(struct tm_coordinator *c, enum tm_coordinator_phase phase, int64_t now_ms);
+void tm_coord__check(struct tm_coordinator *c, int64_t now_ms); /* at the end of every event */
 
 /* coord_join.c: leases, heartbeats, agents */
 void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
@@ -366,8 +372,6 @@ void tm_coord__closed(struct tm_coordinator *c, int64_t now_ms, struct known *k,
 /* Whom a member waits for in the end. */
 struct known *tm_coord__root_of(struct tm_coordinator *c, struct known *k);
 void tm_coord__stalled(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
-void tm_coord__quarantine(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool restart, const char *why,
-                          struct tm_outbox *out);
 
 /* coord_generation.c */
 void tm_coord__fence(struct tm_coordinator *c, int64_t now_ms, enum tm_change_cause cause, const char *why,
@@ -385,7 +389,6 @@ void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_mess
 void tm_coord__on_ready(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_coord__on_fetch_failed(struct tm_coordinator *c, int64_t now_ms, const tm_message *message,
                                struct tm_outbox *out);
-void tm_coord__decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out);
 
 /* coord_base.c: from what step to go on, who sits where, who fetches what from whom */
 /* The newest step at which every layer can be had. */
@@ -422,15 +425,11 @@ void tm_coord__copy_begin(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
 void tm_coord__copy_heard(struct tm_coordinator *c, int64_t now_ms, const struct known *k, const Tmw__Heartbeat *body,
                           struct tm_outbox *out);
 void tm_coord__copy_abandon(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out);
-/* Every part is in files or with a worker that holds a lease. */
-bool tm_coord__set_here(struct tm_coordinator *c, const struct copy_set *set);
 /* No part is known to be lost or damaged with all its holders. */
-bool tm_coord__set_good(struct tm_coordinator *c, const struct copy_set *set);
 const struct copy_set *tm_coord__newest_good(struct tm_coordinator *c);
 bool tm_coord__is_bad(const struct tm_coordinator *c, uint64_t set, uint32_t layer, uint64_t source, uint64_t step);
 /* The sets to keep; at most SETS_MAX. */
 size_t tm_coord__kept(struct tm_coordinator *c, uint64_t keep[SETS_MAX]);
-void tm_coord__drop_old(struct tm_coordinator *c, struct tm_outbox *out);
 /* Sets that the reports show to be whole though the record does not know them. */
 void tm_coord__adopt_sets(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__sets_deinit(struct tm_coordinator *c);

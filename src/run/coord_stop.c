@@ -58,6 +58,7 @@ void tm_coordinator_stop(struct tm_coordinator *c, int64_t now_ms, const char *r
     c->stop_ms = now_ms;
     (void)snprintf(c->stop_reason, sizeof c->stop_reason, "%s", reason);
     tm_coord__record_state(c, !c->stuck, out); /* a coordinator after us must know */
+    tm_coord__check(c, now_ms);
 }
 
 void tm_coord__give_up(struct tm_coordinator *c, int64_t now_ms, const char *why, struct tm_outbox *out)

@@ -174,13 +174,6 @@ bool tm_coord__runs(const struct tm_coordinator *c)
            c->phase == TM_COORDINATOR_STOPPING;
 }
 
-void tm_coord__enter(struct tm_coordinator *c, enum tm_coordinator_phase phase, int64_t now_ms)
-{
-    c->phase = phase;
-    c->phase_ms = now_ms;
-    c->waiting = "";
-}
-
 /* ---- events ---- */
 
 /* The record ends in a running generation: its members are given the time of a lease to say that they are there. */
@@ -208,21 +201,9 @@ static void recall_the_dead(struct tm_coordinator *c)
     }
 }
 
-void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
+/* In the phase that the record says. */
+static void begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
-    recall_the_dead(c);
-    c->utc_ms = utc_ms;
-    if (!c->job_utc_known) c->job_utc_ms = utc_ms;
-    c->job_utc_known = true;
-    c->begun_ms = now_ms;
-    c->applied_ms = now_ms;
-    c->changed_ms = now_ms;
-    c->copied_ms = now_ms;
-    c->failed_ms = now_ms;
-    c->progress_ms = now_ms;
-    for (size_t i = 0; i < c->known_count; i++) /* whom events say to be here gets the time to say so */
-        c->known[i].heard_ms = now_ms + c->options.lease_ms;
-    if (c->options.retry) tm_coord__try_again(c, out);
     if (c->loaded_finished || c->failure[0] != '\0') {
         tm_coord__enter(c, c->loaded_finished ? TM_COORDINATOR_FINISHED : TM_COORDINATOR_FAILED, now_ms);
         tm_outbox_add(out, TM_COORDINATOR_DONE, NULL, 0, 0, 0);
@@ -240,6 +221,25 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
         tm_coord__enter(c, TM_COORDINATOR_REBUILDING, now_ms);
         c->waiting = "the orphan time to pass: the record is lost, and workers may train that have not been heard yet";
     }
+}
+
+void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
+{
+    recall_the_dead(c);
+    c->utc_ms = utc_ms;
+    if (!c->job_utc_known) c->job_utc_ms = utc_ms;
+    c->job_utc_known = true;
+    c->begun_ms = now_ms;
+    c->applied_ms = now_ms;
+    c->changed_ms = now_ms;
+    c->copied_ms = now_ms;
+    c->failed_ms = now_ms;
+    c->progress_ms = now_ms;
+    for (size_t i = 0; i < c->known_count; i++) /* whom events say to be here gets the time to say so */
+        c->known[i].heard_ms = now_ms + c->options.lease_ms;
+    if (c->options.retry) tm_coord__try_again(c, out);
+    begin(c, now_ms, out);
+    tm_coord__check(c, now_ms);
 }
 
 bool tm_coordinator_rebuilds(const struct tm_coordinator *c)
@@ -316,6 +316,7 @@ void tm_coordinator_tick(struct tm_coordinator *c, int64_t now_ms, int64_t utc_m
     tm_coord__progress_tell(c, now_ms, false, out);
     tm_coord__copy_pump(c, now_ms, out);
     tm_coord__resend(c, now_ms, out);
+    tm_coord__check(c, now_ms);
 }
 
 static bool known_sender(struct tm_coordinator *c, const tm_message *message)
@@ -324,7 +325,7 @@ static bool known_sender(struct tm_coordinator *c, const tm_message *message)
     return k != NULL && k->registered && k->peer.incarnation == message->from_incarnation;
 }
 
-void tm_coordinator_receive(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+static void receive(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     struct tm_peer from = tm_message_sender(message);
     if (message->job != c->options.job || from.id == 0 || from.incarnation == 0) return;
@@ -362,6 +363,12 @@ void tm_coordinator_receive(struct tm_coordinator *c, int64_t now_ms, const tm_m
     }
 }
 
+void tm_coordinator_receive(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
+{
+    receive(c, now_ms, message, out);
+    tm_coord__check(c, now_ms);
+}
+
 void tm_coordinator_disconnected(struct tm_coordinator *c, int64_t now_ms, const struct tm_peer *peer,
                                  struct tm_outbox *out)
 {
@@ -376,6 +383,7 @@ void tm_coordinator_disconnected(struct tm_coordinator *c, int64_t now_ms, const
     tm_coord__closed(c, now_ms, k, out);
     if (peer->role == TM_ROLE_AGENT && worker != NULL && worker->registered && worker->cut_ms != 0)
         tm_coord__closed(c, now_ms, worker, out);
+    tm_coord__check(c, now_ms);
 }
 
 void tm_coordinator_dead(struct tm_coordinator *c, int64_t now_ms, const struct tm_peer *peer, struct tm_outbox *out)
@@ -383,6 +391,7 @@ void tm_coordinator_dead(struct tm_coordinator *c, int64_t now_ms, const struct 
     struct known *k = tm_coord__find(c, peer->role, peer->id);
     if (peer->role == TM_ROLE_WORKER) tm_coord__process_dead(c, peer->id, peer->incarnation);
     if (k != NULL && k->peer.incarnation == peer->incarnation) tm_coord__lost(c, now_ms, k, true, out);
+    tm_coord__check(c, now_ms);
 }
 
 /* ---- views ---- */

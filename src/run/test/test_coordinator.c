@@ -1,5 +1,6 @@
 /* The coordinator alone, message by message: who may join, what is recorded before what is said, the step in doubt,
  * when a generation may start, planned changes, restarts. */
+#include "run/coord_internal.h"
 #include "run/test/coord_rig.h"
 
 #define KIND(name)  TMW__ENVELOPE__BODY_##name
@@ -686,8 +687,39 @@ static void test_the_job_fails(void **state)
     rig_destroy(&r);
 }
 
-TM_TEST_MAIN(TM_TEST(test_refuses_by_token), TM_TEST(test_challenge), TM_TEST(test_strangers),
-             TM_TEST(test_old_incarnations), TM_TEST(test_one_that_died_unheard),
+static void test_moves_between_phases(void **state)
+{
+    (void)state;
+    static const struct {
+        enum tm_coordinator_phase from;
+        enum tm_coordinator_phase to;
+        bool may;
+    } rows[] = {
+        {TM_COORDINATOR_COLLECTING, TM_COORDINATOR_ASSIGNED, true},
+        {TM_COORDINATOR_COLLECTING, TM_COORDINATOR_RUNNING, false}, /* nobody has its layers yet */
+        {TM_COORDINATOR_ASSIGNED, TM_COORDINATOR_RUNNING, true},
+        {TM_COORDINATOR_ASSIGNED, TM_COORDINATOR_DRAINING, false},
+        {TM_COORDINATOR_RUNNING, TM_COORDINATOR_ASSIGNED, false}, /* not without a fence */
+        {TM_COORDINATOR_DRAINING, TM_COORDINATOR_RUNNING, false},
+        {TM_COORDINATOR_DRAINING, TM_COORDINATOR_FINISHED, false},
+        {TM_COORDINATOR_STOPPING, TM_COORDINATOR_RUNNING, true},
+        {TM_COORDINATOR_REBUILDING, TM_COORDINATOR_RUNNING, false},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(tm_coord__may_enter(true, rows[i].from, rows[i].to) == rows[i].may, "%s to %s",
+                   tm_coordinator_phase_name(rows[i].from), tm_coordinator_phase_name(rows[i].to));
+    static const enum tm_coordinator_phase ends[] = {TM_COORDINATOR_STOPPED, TM_COORDINATOR_FINISHED,
+                                                     TM_COORDINATOR_FAILED};
+    for (size_t i = 0; i < TM_COUNT(ends); i++)
+        for (int to = TM_COORDINATOR_REBUILDING; to <= TM_COORDINATOR_FAILED; to++)
+            assert_row(!tm_coord__may_enter(true, ends[i], (enum tm_coordinator_phase)to), "%s to %s",
+                       tm_coordinator_phase_name(ends[i]), tm_coordinator_phase_name((enum tm_coordinator_phase)to));
+    assert_true(tm_coord__may_enter(false, TM_COORDINATOR_COLLECTING, TM_COORDINATOR_FINISHED));
+    assert_false(tm_coord__may_enter(false, TM_COORDINATOR_COLLECTING, TM_COORDINATOR_DRAINING));
+}
+
+TM_TEST_MAIN(TM_TEST(test_moves_between_phases), TM_TEST(test_refuses_by_token), TM_TEST(test_challenge),
+             TM_TEST(test_strangers), TM_TEST(test_old_incarnations), TM_TEST(test_one_that_died_unheard),
              TM_TEST(test_a_fence_is_recorded_first), TM_TEST(test_a_layout_is_recorded_before_it_starts),
              TM_TEST(test_resolve), TM_TEST(test_nobody_applied_it), TM_TEST(test_only_missing_layers_move),
              TM_TEST(test_lease_runs_out), TM_TEST(test_orphans_are_waited_for),
