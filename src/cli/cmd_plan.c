@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
 #include "cli/plan_report.h"
+#include "market/trace_draw.h"
 #include "plan/deepvm.h"
 #include "plan/emit.h"
 #include "plan/mix.h"
@@ -15,8 +16,10 @@
 #include "plan/replan.h"
 #include "plan/replay.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -150,10 +153,11 @@ struct plan {
     struct tm_knowledge knowledge;
     struct tm_job job; /* empty without a job file */
     bool has_job;
-    int precision; /* or mixed */
-    int objective; /* index into objective_names */
-    int judge;     /* index into judge_names */
-    int emits;     /* EMIT_... */
+    size_t own_options; /* how many the user gave; those behind are the job file's */
+    int precision;      /* or mixed */
+    int objective;      /* index into objective_names */
+    int judge;          /* index into judge_names */
+    int emits;          /* EMIT_... */
     struct tm_plan_request request;
     struct tm_supply supply;
     struct tm_plan_result result;
@@ -216,12 +220,39 @@ static int give_job(struct plan *plan, struct tm_error *e)
     return rc;
 }
 
+/* What the job file says of preemptions. A trace that it names lies beside it, unless it is one that ships. */
+static int give_losses(struct plan *plan, struct tm_error *e)
+{
+    struct tm_cli *cli = plan->cli;
+    const struct tm_job_fleet *fleet = &plan->job.fleet;
+    const char *path = cli->arguments[0];
+    const char *slash = strrchr(path, '/');
+    const char *trace = tm_given(cli, "mtbf") ? NULL : fleet->trace;
+    if (trace != NULL && trace[0] != '/' && slash != NULL) {
+        const char *beside = tm_arena_printf(&cli->arena, "%.*s/%s", (int)(slash - path), path, trace);
+        if (beside == NULL) return tm_error_nomem(e);
+        if (cli->env->file_exists(cli->env, beside)) trace = beside;
+    }
+    int rc = give(cli, "trace", trace, e);
+    if (rc == 0 && !tm_given(cli, "trace"))
+        rc = give_unit(cli, "mtbf", TM_UNIT_DURATION, fleet->losses.mean_life_ms, e);
+    if (rc == 0 && fleet->losses.outage_ms > 0)
+        rc = give_unit(cli, "outage", TM_UNIT_DURATION, fleet->losses.outage_ms, e);
+    if (rc == 0 && fleet->losses.bursts >= 0) {
+        const char *text = tm_arena_printf(&cli->arena, "%.17g", fleet->losses.bursts);
+        rc = text != NULL ? give(cli, "bursts", text, e) : tm_error_nomem(e);
+    }
+    return rc;
+}
+
 static int read_job_file(struct plan *plan, struct tm_error *e)
 {
+    plan->own_options = plan->cli->given_count;
     plan->has_job = plan->cli->argument_count == 1;
     if (!plan->has_job) return 0;
     int rc = tm_job_load(plan->cli->env, plan->cli->arguments[0], &plan->job, e);
-    return rc == 0 ? give_job(plan, e) : rc;
+    if (rc == 0) rc = give_job(plan, e);
+    return rc == 0 ? give_losses(plan, e) : rc;
 }
 
 /* ---- what may be used ---- */
@@ -397,16 +428,18 @@ static int losses_of_trace(struct tm_cli *cli, const char *path, struct tm_plan_
     return rc;
 }
 
-static int read_losses(struct tm_cli *cli, struct tm_plan_request *request, struct tm_error *e)
+static int read_losses(struct tm_cli *cli, const struct tm_job_losses *said, struct tm_plan_request *request,
+                       struct tm_error *e)
 {
+    struct tm_draw_losses usual = tm_draw_losses_usual();
     int64_t mtbf_ms = 0;
-    int64_t outage_ms = 15 * 60000;
-    request->job.replace_s = 180;
+    int64_t outage_ms = usual.outage_ms;
+    request->job.replace_s = (double)(said->replace_ms > 0 ? said->replace_ms : usual.replace_ms) / 1000;
     request->job.outage_s = (double)outage_ms / 1000;
     request->supply.loss_per_s = NAN;
-    request->supply.default_loss_per_s = 1 / (24 * 3600.0); /* where nothing is known: once a day */
-    request->job.burst_share = 0.5;
-    request->job.burst_size = 0.25;
+    request->supply.default_loss_per_s = 1000.0 / TM_DRAW_LIFE_MS; /* where nothing is known */
+    request->job.burst_share = usual.burst_share;
+    request->job.burst_size = said->burst_size > 0 ? said->burst_size : usual.burst_size;
     if (tm_given(cli, "mtbf") && tm_given(cli, "trace"))
         return tm_error_set(e, TM_EUSAGE, "--mtbf and --trace both say how often instances are lost: give one of them");
     int rc = tm_given_duration(cli, "mtbf", &mtbf_ms, e);
@@ -488,7 +521,7 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     int rc = read_job(cli, plan, e);
     plan->emits = EMIT_NOTHING;
     if (rc == 0) rc = tm_given_choice(cli, "emit", &plan->emits, e);
-    if (rc == 0) rc = read_losses(cli, request, e);
+    if (rc == 0) rc = read_losses(cli, &plan->job.fleet.losses, request, e);
     fill_supply(plan);
     if (rc == 0) rc = tm_given_choice(cli, "objective", &plan->objective, e);
     if (rc == 0) rc = tm_given_choice(cli, "market", &market, e);
@@ -579,22 +612,84 @@ static int replan(struct plan *plan, struct tm_error *e)
 
 /* ---- the plan ---- */
 
+/* The keys of a job file that the user's own options override. */
+static int find_keys(const struct plan *plan, struct tm_emit_key *keys, size_t *count, struct tm_error *e)
+{
+    static const struct {
+        const char *option;
+        struct tm_emit_key key;
+    } table[] = {{"model", {.key = "model"}},
+                 {"profile", {.key = "profile"}},
+                 {"samples", {.key = "samples"}},
+                 {"batch", {.key = "batch"}},
+                 {"deadline", {.key = "deadline"}},
+                 {"budget", {.key = "budget"}},
+                 {"max-hourly", {.key = "max_hourly"}},
+                 {"max-nodes", {.key = "max_nodes"}},
+                 {"objective", {.key = "objective"}},
+                 {"market", {.key = "market"}},
+                 {"probability", {.key = "probability"}},
+                 {"precision", {.key = "precision"}},
+                 {"checkpoint", {.key = "checkpoint_time"}},
+                 {"cloud", {.map = "resources", .key = "cloud", .list = true}},
+                 {"region", {.map = "resources", .key = "region", .list = true}},
+                 {"zone", {.map = "resources", .key = "zone", .list = true}},
+                 {"instance", {.map = "resources", .key = "instance_type", .list = true}},
+                 {"gpu", {.map = "resources", .key = "accelerators", .list = true}}};
+    const struct tm_cli *cli = plan->cli;
+    bool quotas = false;
+    for (size_t i = 0; i < plan->own_options && i < TM_OPTIONS_GIVEN_MAX; i++) {
+        const char *name = cli->given[i].option->name;
+        for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+            if (strcmp(name, table[k].option) != 0) continue;
+            keys[*count] = table[k].key;
+            keys[(*count)++].text = cli->given[i].value;
+        }
+        if (strcmp(name, "quota") == 0 && !quotas) keys[(*count)++] = (struct tm_emit_key){.key = "quotas"};
+        quotas = quotas || strcmp(name, "quota") == 0;
+    }
+    for (size_t i = 0; quotas && i < plan->request.quota_count; i++) {
+        static const char *const markets[] = {"", ":spot", ":on-demand", ""};
+        const struct tm_plan_quota *quota = &plan->request.quotas[i];
+        const char *name = tm_arena_printf(&plan->cli->arena, "%s%s", quota->name, markets[quota->markets & 3]);
+        const char *limit = tm_arena_printf(&plan->cli->arena, "%d", quota->limit);
+        if (name == NULL || limit == NULL) return tm_error_nomem(e);
+        keys[(*count)++] = (struct tm_emit_key){.map = "quotas", .key = name, .text = limit};
+    }
+    return 0;
+}
+
+/* As a job file should name it: what was given by option is meant from here, what the file said stays. */
+static const char *trace_to_emit(const struct plan *plan)
+{
+    const struct tm_cli *cli = plan->cli;
+    char real[PATH_MAX];
+    bool own = false;
+    for (size_t i = 0; i < plan->own_options; i++)
+        own = own || strcmp(cli->given[i].option->name, "trace") == 0;
+    if (!own) return tm_given(cli, "trace") ? plan->job.fleet.trace : NULL;
+    const char *given = tm_given_text(cli, "trace");
+    return realpath(given, real) != NULL ? tm_arena_strdup(&plan->cli->arena, real) : given;
+}
+
 static int emit(struct plan *plan, struct tm_error *e)
 {
+    struct tm_emit_key keys[TM_OPTIONS_GIVEN_MAX + TM_PLAN_QUOTAS_MAX + 1];
     struct tm_emit what = {.request = &plan->request,
                            .answer = &plan->result.answers[0],
                            .job = plan->has_job ? &plan->job : NULL,
                            .file = plan->has_job ? tm_path_base(plan->cli->arguments[0]) : NULL,
-                           .model = tm_given_text(plan->cli, "model"),
-                           .profile = tm_given_text(plan->cli, "profile")};
+                           .trace = trace_to_emit(plan),
+                           .keys = keys};
     struct tm_jsonout json;
     tm_jsonout_init(&json, &plan->cli->out);
     if (plan->emits == EMIT_MILP) return tm_plan_program(&plan->supply, &plan->request, what.answer, &json, e);
-    if (plan->emits == EMIT_SKYPILOT)
+    if (plan->emits == EMIT_SKYPILOT) {
         tm_emit_skypilot(&what, &plan->cli->out);
-    else
-        tm_emit_job(&what, &plan->cli->out);
-    return 0;
+        return 0;
+    }
+    int rc = find_keys(plan, keys, &what.key_count, e);
+    return rc == 0 ? tm_emit_job(&what, &plan->cli->out, e) : rc;
 }
 
 /* Judges what was found by replaying the trace. */

@@ -1,6 +1,7 @@
-#include "plan/emit.h"
+#include "plan/emit_internal.h"
 
 #include "base/units.h"
+#include "base/yaml_print.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -29,21 +30,7 @@ void tm_emit_yaml_text(const char *text, struct tm_text *out)
         tm_text_puts(out, text);
         return;
     }
-    tm_text_putc(out, '"');
-    for (const char *at = text; *at != '\0'; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (c == '"' || c == '\\')
-            tm_text_printf(out, "\\%c", c);
-        else if (c == '\n')
-            tm_text_puts(out, "\\n");
-        else if (c == '\t')
-            tm_text_puts(out, "\\t");
-        else if (c < 32 || c == 127)
-            tm_text_printf(out, "\\x%02x", c);
-        else
-            tm_text_putc(out, (char)c);
-    }
-    tm_text_putc(out, '"');
+    tm_yaml_print_quoted(text, out);
 }
 
 static void put_key(struct tm_text *out, const char *key, const char *text)
@@ -92,7 +79,7 @@ static const char *name_of(const struct tm_emit *emit)
 }
 
 /* The fleet in words, as comments. */
-static void put_heading(const struct tm_emit *emit, struct tm_text *out)
+void tm_emit__heading(const struct tm_emit *emit, struct tm_text *out)
 {
     const struct tm_expectation *expectation = &emit->answer->expectation;
     char time[TM_UNITS_TEXT_MAX];
@@ -243,7 +230,7 @@ void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
     const struct tm_plan_fleet *fleet = &emit->answer->fleet;
     size_t number = 0;
     int first_number = 1;
-    put_heading(emit, out);
+    tm_emit__heading(emit, out);
     tm_text_puts(
         out, "# Its first node coordinates, and every node trains. Before the first launch, in the folder of the job "
              "file, which goes along:\n"
@@ -267,61 +254,4 @@ void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out)
     if (fleet->anchor_instances > 0)
         tm_text_printf(out, "# besides: %d x %s on demand in %s to hold copies of the state\n", fleet->anchor_instances,
                        fleet->anchor.instance->name, fleet->anchor.offer->region);
-}
-
-/* ---- a job of ours ---- */
-
-static void put_duration(struct tm_text *out, const char *key, double seconds)
-{
-    char text[TM_UNITS_TEXT_MAX];
-    if (!isfinite(seconds) || seconds <= 0) return;
-    tm_text_printf(out, "%s: %s\n", key, tm_unit_print_exact(TM_UNIT_DURATION, (int64_t)round(seconds) * 1000, text));
-}
-
-static void put_resources(const struct tm_emit *emit, struct tm_text *out)
-{
-    const struct tm_plan_fleet *fleet = &emit->answer->fleet;
-    int spot = tm_plan_spot_instances(fleet);
-    int on_demand = tm_plan_on_demand_instances(fleet);
-    tm_text_printf(out, "resources:\n  infra: %s/%s\n  instance_type: [", fleet->parts[0].instance->cloud,
-                   fleet->parts[0].offer->region);
-    for (size_t i = 0; i < fleet->part_count; i++) {
-        bool known = false;
-        for (size_t k = 0; k < i; k++)
-            known = known || fleet->parts[k].instance == fleet->parts[i].instance;
-        if (known) continue;
-        if (i > 0) tm_text_puts(out, ", ");
-        tm_emit_yaml_text(fleet->parts[i].instance->name, out);
-    }
-    tm_text_puts(out, "]\n");
-    tm_text_printf(out, "num_nodes: %d\n", spot + on_demand);
-    static const char *const markets[] = {"mixed", "spot", "on-demand"};
-    tm_text_printf(out, "market: %s\n", markets[emit->request->market]);
-}
-
-void tm_emit_job(const struct tm_emit *emit, struct tm_text *out)
-{
-    const struct tm_plan_request *request = emit->request;
-    const struct tm_plan_answer *answer = emit->answer;
-    const struct tm_job *job = emit->job;
-    put_heading(emit, out);
-    put_key(out, "name", name_of(emit));
-    if (emit->model != NULL) put_key(out, "model", emit->model);
-    if (emit->model == NULL) put_key(out, "profile", emit->profile);
-    tm_text_printf(out, "samples: %.0f\nbatch: %d\nmicro_batch: %d\nlayout: %dx%d\n", request->job.samples,
-                   request->supply.batch, answer->prediction.micro_batch, answer->prediction.pipelines,
-                   answer->prediction.stages);
-    put_resources(emit, out);
-    put_duration(out, "deadline", request->job.deadline_s);
-    if (isfinite(request->budget_usd)) tm_text_printf(out, "budget: %.6g\n", request->budget_usd);
-    if (isfinite(request->max_usd_h)) tm_text_printf(out, "max_hourly: %.6g\n", request->max_usd_h);
-    put_duration(out, "checkpoint_interval", answer->expectation.checkpoint_interval_s);
-    if (answer->fleet.anchor_instances > 0)
-        tm_text_printf(out, "anchors: \"%dx %s\"\n", answer->fleet.anchor_instances,
-                       answer->fleet.anchor.instance->name);
-    put_envs(out, job);
-    if (job != NULL && job->data != NULL) put_key(out, "data", job->data);
-    if (job != NULL && job->workdir != NULL) put_key(out, "workdir", job->workdir);
-    if (job != NULL && job->setup != NULL) put_script(out, "setup", job->setup);
-    if (job != NULL && job->run != NULL) put_script(out, "run", job->run);
 }

@@ -5,14 +5,23 @@
 #include "plan/search.h"
 #include "workload/job.h"
 
+/* A key of a job file that an option overrides. */
+struct tm_emit_key {
+    const char *map; /* the key stands in this one; NULL: at the top */
+    const char *key;
+    const char *text; /* NULL: the key goes */
+    bool list;        /* the text is a list, with commas */
+};
+
 /* What the plan was for, and the job it came from (NULL: flags alone). */
 struct tm_emit {
     const struct tm_plan_request *request;
     const struct tm_plan_answer *answer;
     const struct tm_job *job;
-    const char *file;    /* its name without folders */
-    const char *model;   /* as it was named; NULL: */
-    const char *profile; /* of the job itself */
+    const char *file;  /* its name without folders */
+    const char *trace; /* that the plan was judged by; NULL: none */
+    const struct tm_emit_key *keys;
+    size_t key_count;
 };
 
 /* Does SkyPilot offer this type? Its catalogue (0.14.1) no longer has p2, p3 and g3 of AWS. */
@@ -21,7 +30,9 @@ bool tm_emit_skypilot_has(const struct tm_instance_type *instance);
  * one document each, every one a task for a cluster of its own. The folder of the job file goes along, with the program
  * and the job's keys in it; a task starts an agent on each node, and a coordinator on the first. */
 void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out);
-void tm_emit_job(const struct tm_emit *emit, struct tm_text *out);
+/* The user's own document with the keys changed that options override, and `fleet` with the pools that were chosen and
+ * what was known of preemptions: simulate and run take it as it is. */
+int tm_emit_job(const struct tm_emit *emit, struct tm_text *out, struct tm_error *e);
 
 /* A text as a YAML scalar: plain where that is safe, else in double quotes. */
 void tm_emit_yaml_text(const char *text, struct tm_text *out);

@@ -427,7 +427,8 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     struct tm_job fresh;
     struct tm_node *root = NULL;
     tm_job_init(&fresh);
-    int rc = tm_doc_parse_yaml(file, text, length, &fresh.arena, &root, e);
+    fresh.document = tm_arena_strndup(&fresh.arena, text, length);
+    int rc = fresh.document == NULL ? tm_error_nomem(e) : tm_doc_parse_yaml(file, text, length, &fresh.arena, &root, e);
     if (rc == 0 && root->kind == TM_NODE_MAP) {
         fresh.name_line = line_of(root, "name");
         fresh.policy_line = line_of(root, "policy");

@@ -40,6 +40,7 @@ struct tm_job_resources {
 /* Not said: NULL, 0 or an empty list. */
 struct tm_job {
     struct tm_arena arena; /* owns the strings */
+    const char *document;  /* the file's text */
     const char *name;
     struct tm_job_resources resources;
     int64_t num_instances;
