@@ -5,9 +5,9 @@
 #include "cli/commands.h"
 #include "cli/run_folder.h"
 #include "job/coordinator_folder.h"
+#include "job/job_engine.h"
 #include "job/run_fingerprint.h"
 #include "job/run_layouts.h"
-#include "job/run_result.h"
 #include "run/decide_policy.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
@@ -249,8 +249,12 @@ static int tell_end(struct tm_cli *cli, const struct place *place, const struct 
     tm_text_printf(&cli->out, "%s at step %" PRIu64 "%s%s\n", tm_job_state_name(status.state), status.committed,
                    wrong ? ": " : "", wrong ? status.reason : "");
     if (wrong) cli->exit_status = 1;
-    if (status.state == TM_JOB_FINISHED && settings->engine == TM_RUN_GPT) {
-        rc = tm_run_result_gpt(cli->env, place->dir, settings->folder, status.committed, &cli->arena, hash, e);
+    if (status.state == TM_JOB_FINISHED && tm_job_engine_of(settings)->weights) {
+        struct tm_run_work work;
+        rc = tm_run_work_load(cli->env, place->job, settings, &cli->arena, &work, e);
+        if (rc == 0)
+            rc = tm_job_engine_of(settings)->result(cli->env, place->dir, settings, &work, status.committed,
+                                                    &cli->arena, hash, e);
         if (rc == 0) tm_text_printf(&cli->out, "weights %s in %s/result\n", hash, place->dir);
     }
     tm_run_status_deinit(&status);

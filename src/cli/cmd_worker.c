@@ -2,17 +2,12 @@
  * program's own, in no list. */
 #include "base/number.h"
 #include "cli/commands.h"
-#include "job/run_fingerprint.h"
-#include "job/run_work.h"
-#include "job/run_worker.h"
+#include "job/job_engine.h"
 #include "run/run_settings.h"
 #include "run/state_folder.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -22,84 +17,6 @@ const struct tm_option tm_worker_command_options[] = {
     {.name = "job", .value = "JOB.yaml", .help = "the job, where there is no state folder"},
     {.name = NULL},
 };
-
-/* The shell that runs a job's command may start others: when its agent is gone, all of the group go. */
-static void end_group(int number)
-{
-    (void)number;
-    (void)kill(0, SIGKILL);
-}
-
-/* Runs the job's own command, in its folder, with its variables; ends as it does. */
-static int run_command(struct tm_cli *cli, const struct tm_job *job, struct tm_error *e)
-{
-    const char *const words[] = {"/bin/sh", "-c", job->run, NULL};
-    struct sigaction action = {.sa_handler = end_group};
-    int pid = 0;
-    int status = 0;
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int rc = cli->env->process_start(cli->env, words, &pid, e);
-    while (rc == 0) {
-        rc = cli->env->process_wait(cli->env, pid, 60000, &status, e);
-        if (rc == 0) break;
-        if (rc == -(int)TM_ETIMEOUT) rc = 0;
-    }
-    if (rc == 0) cli->exit_status = status;
-    return rc;
-}
-
-/* What an engine of the user's has to know of the job: the coordinator counts by the same figures. */
-static int tell_job(const struct tm_job *job, struct tm_error *e)
-{
-    const struct {
-        const char *name;
-        int64_t value;
-    } numbers[] = {{"TIDEMILL_STEPS", job->steps},
-                   {"TIDEMILL_BATCH", job->batch},
-                   {"TIDEMILL_MICRO_BATCH", job->micro_batch},
-                   {"TIDEMILL_SEED", job->seed},
-                   {"TIDEMILL_LAYERS", job->layers > 0 ? job->layers : TM_RUN_COMMAND_LAYERS}};
-    char text[32];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        (void)snprintf(text, sizeof text, "%" PRId64, numbers[i].value);
-        if (numbers[i].value > 0 && setenv(numbers[i].name, text, 1) != 0) return tm_error_nomem(e);
-    }
-    if (job->determinism != NULL && setenv("TIDEMILL_DETERMINISM", job->determinism, 1) != 0) return tm_error_nomem(e);
-    return 0;
-}
-
-/* What the engine is to say that it trains. */
-static int tell_fingerprint(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings,
-                            struct tm_error *e)
-{
-    struct tm_text text;
-    tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run_fingerprint(cli->env, path, settings, &cli->arena, &text, e);
-    if (rc == 0 && setenv("TIDEMILL_FINGERPRINT", tm_text_string(&text), 1) != 0) rc = tm_error_nomem(e);
-    tm_text_deinit(&text);
-    return rc;
-}
-
-static int become_command(struct tm_cli *cli, const char *path, const struct tm_run_settings *settings,
-                          struct tm_error *e)
-{
-    const char *folder = settings->folder;
-    struct tm_job job;
-    tm_job_init(&job);
-    int rc = tm_job_load(cli->env, path, &job, e);
-    if (rc == 0 && job.run == NULL) rc = tm_error_set(e, TM_EINPUT, "%s: there is no run to start", path);
-    if (rc == 0) rc = tell_fingerprint(cli, path, settings, e);
-    if (rc == 0 && folder[0] != '\0' && chdir(folder) != 0) rc = tm_error_errno(e, errno, "%s", folder);
-    if (rc == 0 && job.workdir != NULL && chdir(job.workdir) != 0)
-        rc = tm_error_errno(e, errno, "%s: workdir %s", path, job.workdir);
-    for (size_t i = 0; rc == 0 && i < job.envs.count; i++) /* what the agent said counts more */
-        if (setenv(job.envs.items[i].name, job.envs.items[i].text, 0) != 0) rc = tm_error_nomem(e);
-    if (rc == 0) rc = tell_job(&job, e);
-    if (rc == 0) rc = run_command(cli, &job, e);
-    tm_job_deinit(&job);
-    return rc;
-}
 
 /* Did the agent die before we asked to die with it? */
 static bool is_orphan(const struct tm_cli *cli)
@@ -138,10 +55,7 @@ int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
     } else {
         rc = tm_error_set(e, TM_EUSAGE, "a worker is started by tidemill agent");
     }
-    if (rc == 0 && settings.engine == TM_RUN_COMMAND)
-        rc = become_command(cli, path, &settings, e);
-    else if (rc == 0)
-        rc = tm_run_worker(cli->env, path, &settings, &cli->arena, e);
+    if (rc == 0) rc = tm_job_engine_of(&settings)->train(cli->env, path, &settings, &cli->arena, &cli->exit_status, e);
     tm_run_settings_deinit(&settings);
     return rc;
 }

@@ -74,7 +74,7 @@ int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings 
     tm_unit_print(TM_UNIT_DURATION, (int64_t)(fleet->speed * 1000), speed);
     tm_text_printf(out, "%s: %llu steps of %lld samples in %u micro-batches", settings->name,
                    (unsigned long long)work->steps, (long long)work->batch, work->micro_batches);
-    if (settings->engine == TM_RUN_GPT)
+    if (settings->step_core_s > 0)
         tm_text_printf(out, "; %u layers, %.2f million parameters; a step is %.3g core-seconds here", work->layers,
                        params / 1e6, settings->step_core_s);
     tm_text_printf(out, "\nlocal cloud: %s%s, %s of it in a second; %s\n",

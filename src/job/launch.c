@@ -2,10 +2,10 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "job/job_engine.h"
 #include "job/launch_internal.h"
 #include "job/run_costs.h"
 #include "job/run_report_file.h"
-#include "job/run_result.h"
 #include "run/run_tap.h"
 
 #include <assert.h>
@@ -142,7 +142,7 @@ void tm_launch_destroy(struct tm_launch *launch)
 static int begin_saving(struct tm_launch *launch, struct tm_error *e)
 {
     int rc = 0;
-    launch->saving = launch->request.settings->engine == TM_RUN_COMMAND;
+    launch->saving = tm_job_engine_of(launch->request.settings)->saves;
     launch->ended = !launch->saving;
     launch->save_until_ns = launch->env->monotonic_ns(launch->env) + SAVE_LIMIT_MS * (int64_t)1000000;
     for (int kind = 0; rc == 0 && launch->saving && kind < TM_INSTANCE_KINDS; kind++)
@@ -223,27 +223,22 @@ int tm_launch_status(struct tm_launch *launch, struct tm_run_status *out, struct
     return rc;
 }
 
-/* The weights as a checkpoint, and the hash that `tidemill train` gives them. */
-static int keep_weights(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
+/* Of a job that was stopped there is a result if its last step is in files: not where it was cut short. */
+static bool has_result(const struct tm_launch *launch, const struct tm_run_status *status)
 {
-    const struct tm_launch_request *request = &launch->request;
-    if (request->settings->engine == TM_RUN_PACED)
-        return tm_run_result_paced(launch->env, request->dir, status->committed, &request->plan->work,
-                                   status->weights_hash, e);
-    int rc = tm_run_result_gpt(launch->env, request->dir, request->settings->folder, status->committed, request->arena,
-                               status->weights_hash, e);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
+    const struct tm_job_engine *engine = tm_job_engine_of(launch->request.settings);
+    if (engine->result == NULL || status->state == TM_JOB_FINISHED) return engine->result != NULL;
+    bool whole = status->committed > 0 && status->durable == status->committed;
+    return status->state == TM_JOB_STOPPED && (engine->proves_steps || whole);
 }
 
-/* Of a job that was stopped there are weights if its last step is in files: not where it was cut short. */
-static bool has_weights(const struct tm_launch *launch, const struct tm_run_status *status)
+static int keep_result(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
 {
-    int engine = launch->request.settings->engine;
-    if (engine == TM_RUN_COMMAND) return false;
-    if (status->state == TM_JOB_FINISHED) return true;
-    bool paced = engine == TM_RUN_PACED; /* whose states prove every step */
-    return status->state == TM_JOB_STOPPED &&
-           (paced || (status->committed > 0 && status->durable == status->committed));
+    const struct tm_launch_request *request = &launch->request;
+    int rc = tm_job_engine_of(request->settings)
+                 ->result(launch->env, request->dir, request->settings, &request->plan->work, status->committed,
+                          request->arena, status->weights_hash, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
 }
 
 /* For the next plan, and for simulations. A run in which nothing happened has nothing to tell. */
@@ -271,7 +266,7 @@ static int keep_summary(struct tm_launch *launch, const struct tm_run_status *st
 
 int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
 {
-    int rc = has_weights(launch, status) ? keep_weights(launch, status, e) : 0;
+    int rc = has_result(launch, status) ? keep_result(launch, status, e) : 0;
     keep_costs(launch);
     if (rc == 0) rc = keep_summary(launch, status, e);
     if (rc == 0) rc = tm_run_report_write(launch->env, launch->request.dir, NULL, e); /* the summary has the hash */

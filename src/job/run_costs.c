@@ -1,5 +1,6 @@
 #include "job/run_costs.h"
 
+#include "job/job_engine.h"
 #include "run/measure.h"
 #include "run/state_folder.h"
 
@@ -26,7 +27,7 @@ int tm_run_costs_save(struct tm_env *env, const char *dir, const struct tm_run_s
                                          .layer_bytes = layer_bytes,
                                          .context = &layouts.job,
                                          .rules = layouts.job.cost.rules,
-                                         .paced = settings->engine == TM_RUN_PACED};
+                                         .paced = tm_job_engine_of(settings)->paced};
     rc = tm_measure_record(record, &options, &cost, e);
     if (rc == 0) rc = tm_measure_save(env, dir, layouts.job.model.name, &cost, e);
     tm_run_layouts_deinit(&layouts);

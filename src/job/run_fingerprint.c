@@ -1,6 +1,6 @@
 #include "job/run_fingerprint.h"
 
-#include "engine/train_job.h"
+#include "job/job_engine_internal.h"
 #include "wire/fingerprint.h"
 #include "wire/hash.h"
 
@@ -60,7 +60,7 @@ static void put_variables(const struct tm_job *job, struct tm_text *out)
     }
 }
 
-static void put_job(struct tm_env *env, const struct tm_job *job, const char *folder, struct tm_text *out)
+void tm_run_fingerprint__job(struct tm_env *env, const struct tm_job *job, const char *folder, struct tm_text *out)
 {
     char text[PATH_BYTES];
     const struct {
@@ -83,24 +83,4 @@ static void put_job(struct tm_env *env, const struct tm_job *job, const char *fo
     (void)snprintf(text, sizeof text, "%s%s%s", absolute ? "" : folder, job->workdir != NULL && !absolute ? "/" : "",
                    job->workdir != NULL ? job->workdir : "");
     put_scripts(env, text, job->run, out);
-}
-
-int tm_run_fingerprint(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
-                       struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
-{
-    int rc = 0;
-    if (settings->engine == TM_RUN_GPT) {
-        struct tm_train_job job;
-        rc = tm_train_job_load_from(env, path, settings->folder, arena, &job, e);
-        if (rc == 0) tm_train_job_fingerprint(env, &job, out);
-    } else {
-        struct tm_job job;
-        tm_job_init(&job);
-        rc = tm_job_load(env, path, &job, e);
-        if (rc == 0) put_job(env, &job, settings->folder, out);
-        if (rc == 0 && settings->engine == TM_RUN_PACED && job.model != NULL)
-            tm_fingerprint_line(out, "model", job.model);
-        tm_job_deinit(&job);
-    }
-    return rc == 0 ? tm_text_status(out, e) : rc;
 }

@@ -1,5 +1,6 @@
 #include "job/run_layouts.h"
 
+#include "job/job_engine_internal.h"
 #include "run/state_folder.h"
 
 #include <math.h>
@@ -64,7 +65,7 @@ static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_se
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_COST, path);
     *out_measured = env->file_exists(env, path);
-    const char *typical = settings->engine == TM_RUN_PACED ? "paced" : "local";
+    const char *typical = tm_job_engine_of(settings)->costs;
     int rc = tm_cost_load(env, *out_measured ? path : typical, model, out, e);
     if (rc == 0) tm_cost_change_speed(out, settings->fleet.speed);
     return rc;
@@ -75,12 +76,12 @@ static void set_rules(const struct tm_run_settings *settings, struct tm_layout_r
     const struct tm_job_fleet *fleet = &settings->fleet;
     if (fleet->stages_min > 0) rules->stages_min = (int)fleet->stages_min;
     if (fleet->stages_max > 0) rules->stages_max = (int)fleet->stages_max;
-    if (fleet->stages_max == 0 && settings->engine == TM_RUN_COMMAND) rules->stages_max = rules->stages_min;
+    if (fleet->stages_max == 0 && tm_job_engine_of(settings)->one_stage) rules->stages_max = rules->stages_min;
 }
 
 /* Layouts of an engine that computes: as fast as this machine is. */
-static int layouts_here(struct tm_run_layouts *out, struct tm_env *env, const char *dir,
-                        const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                         const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     struct tm_job_layouts *job = &out->job;
@@ -101,8 +102,8 @@ static int layouts_here(struct tm_run_layouts *out, struct tm_env *env, const ch
 }
 
 /* Layouts of the paced engine: as fast as profiled or predicted, whatever this machine is. */
-static int layouts_paced(struct tm_run_layouts *out, struct tm_env *env, const char *dir,
-                         const struct tm_run_settings *settings, const struct tm_run_work *work, struct tm_error *e)
+int tm_run_layouts__predicted(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                              const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     struct tm_job_layouts *job = &out->job;
@@ -137,8 +138,7 @@ int tm_run_layouts_init(struct tm_env *env, const char *dir, const struct tm_run
     const struct tm_layouts *layouts = &out->job.layouts;
     int64_t limit = settings->fleet.limit;
     memset(out, 0, sizeof *out);
-    int rc = settings->engine == TM_RUN_PACED ? layouts_paced(out, env, dir, settings, work, e)
-                                              : layouts_here(out, env, dir, settings, work, e);
+    int rc = tm_job_engine_of(settings)->layouts(env, dir, settings, work, out, e);
     if (rc == 0 && layouts->list[layouts->best[limit]].samples_per_s <= 0)
         rc = tm_error_set(e, TM_ENONE,
                           "no layout on up to %lld instances can train it: raise fleet.limit or fleet.memory, or lower "

@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TM_RUN_COMMAND_LAYERS = 8 }; /* of what `run` trains, where the job does not say */
-
 struct tm_run_work {
     uint32_t layers;
     uint64_t steps;
@@ -30,15 +28,5 @@ int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_s
  * measured. */
 int tm_run_work_measure(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
                         struct tm_arena *arena, double *out_core_s, struct tm_error *e);
-
-/* ---- the built-in engines' parts ---- */
-
-int tm_run_work_paced(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
-                      struct tm_run_work *out, struct tm_error *e);
-
-int tm_run_work_gpt(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
-                    struct tm_run_work *out, struct tm_error *e);
-int tm_run_measure_gpt(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
-                       double *out_core_s, struct tm_error *e);
 
 #endif

@@ -91,7 +91,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
 
 /* The table of keys, for manuals: `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 extern const struct tm_field tm_job_fields[];
-enum tm_job_engine { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED };
+enum { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED }; /* values of the key engine */
 extern const char *const tm_job_engine_names[];
 extern const char *const tm_job_cloud_names[];
 

@@ -1,0 +1,239 @@
+/* The paced engine: its job in numbers, its worker, which takes the time that steps would take, and the proof that no
+ * step was lost. */
+#include "base/alloc.h"
+#include "engine/paced_worker.h"
+#include "job/job_engine_internal.h"
+#include "job/job_layouts.h"
+#include "job/run_fingerprint.h"
+#include "run/state_folder.h"
+#include "store/copy_file.h"
+#include "wire/fingerprint.h"
+#include "wire/roster.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* A model's file is meant from the job's folder. */
+static const char *model_of(struct tm_env *env, const char *model, const char *folder, struct tm_arena *arena)
+{
+    const char *path = model[0] == '/' ? model : tm_arena_printf(arena, "%s/%s", folder, model);
+    if (path == NULL) return NULL;
+    return folder[0] != '\0' && env->file_exists(env, path) ? path : tm_arena_strdup(arena, model);
+}
+
+static int check(const char *path, const struct tm_job *job, const struct tm_model *model, int64_t batch,
+                 int64_t micro_batch, struct tm_error *e)
+{
+    if (job->steps < 1) return tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps", path);
+    if (model->layer_count > TM_LAYERS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "%s: model: %s has %zu layers; a run has at most %d", path, model->name,
+                            model->layer_count, TM_LAYERS_MAX);
+    if (batch < 1)
+        return tm_error_set(e, TM_EINPUT, "%s: %s does not say how many samples a step has: give batch", path,
+                            model->name);
+    if (batch % micro_batch != 0 || batch / micro_batch > 1 << 20)
+        return tm_error_set(e, TM_EINPUT, "%s: batch: must be a multiple of micro_batch (%lld), got %lld", path,
+                            (long long)micro_batch, (long long)batch);
+    return 0;
+}
+
+static int fill(const struct tm_model *model, struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
+{
+    out->layers = (uint32_t)model->layer_count;
+    out->state_bytes_param = 4 * (1 + model->optimizer_states);
+    out->layer_params = tm_arena_alloc(arena, model->layer_count * sizeof(double));
+    out->layer_flops = tm_arena_alloc(arena, model->layer_count * sizeof(double));
+    if (out->layer_params == NULL || out->layer_flops == NULL) return tm_error_nomem(e);
+    for (size_t l = 0; l < model->layer_count; l++) {
+        out->layer_params[l] = model->layers[l].params;
+        out->layer_flops[l] = model->layers[l].forward_flops;
+    }
+    return 0;
+}
+
+static int load_work(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
+{
+    struct tm_job job;
+    struct tm_model model;
+    *out = (struct tm_run_work){.layers = 0};
+    tm_job_init(&job);
+    tm_model_init(&model);
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0 && job.model == NULL)
+        rc = tm_error_set(e, TM_EINPUT, "%s: engine: paced needs a model, for example model: parcae/gpt-1.5b", path);
+    if (rc == 0) {
+        out->model = model_of(env, job.model, settings->folder, arena);
+        rc = out->model == NULL ? tm_error_nomem(e) : tm_model_load(env, out->model, &model, e);
+    }
+    if (rc == 0) {
+        bool own = job.batch == 0; /* a model that was measured was so with its own batch */
+        int64_t batch = own ? model.global_batch : job.batch;
+        int64_t micro_batch = job.micro_batch > 0 ? job.micro_batch : model.micro_batch > 0 ? model.micro_batch : 1;
+        out->steps = (uint64_t)job.steps;
+        out->batch = batch;
+        rc = check(path, &job, &model, batch, micro_batch, e);
+        if (rc == 0 && !own && model.point_count > 0 && batch != model.global_batch)
+            rc = tm_error_set(e, TM_EINPUT, "%s: batch: %s was measured with %d samples a step; leave batch out", path,
+                              model.name, model.global_batch);
+        out->micro_batches = rc == 0 ? (uint32_t)(batch / micro_batch) : 0;
+    }
+    if (rc == 0) rc = fill(&model, arena, out, e);
+    tm_model_deinit(&model);
+    tm_job_deinit(&job);
+    return rc;
+}
+
+static int fingerprint(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                       struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
+{
+    struct tm_job job;
+    (void)arena;
+    tm_job_init(&job);
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0) tm_run_fingerprint__job(env, &job, settings->folder, out);
+    if (rc == 0 && job.model != NULL) tm_fingerprint_line(out, "model", job.model);
+    tm_job_deinit(&job);
+    return rc;
+}
+
+/* ---- the worker ---- */
+
+struct pace {
+    struct tm_model model;
+    struct tm_catalog catalog;
+    struct tm_job_speed speed;
+};
+
+static double step_s(void *context, uint32_t pipelines, uint32_t stages)
+{
+    struct pace *pace = context;
+    double samples_per_s = 0;
+    double seconds = 0;
+    int rc = pace->speed.speed(pace->speed.context, (int)pipelines, (int)stages, &samples_per_s, &seconds, NULL);
+    return rc == 0 && samples_per_s > 0 ? seconds : 0;
+}
+
+static int train_paced(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                       const struct tm_run_work *work, struct pace *pace, struct tm_arena *arena, struct tm_error *e)
+{
+    struct tm_paced_job job = {.model = &pace->model,
+                               .micro_batches = work->micro_batches,
+                               .speed = settings->fleet.speed,
+                               .bytes_divisor = TM_PACED_DIVISOR,
+                               .step_s = step_s,
+                               .context = pace};
+    struct tidemill_options library;
+    char error[512];
+    if (tidemill_options_from_environment(&library, error, sizeof error) != 0)
+        return tm_error_set(e, TM_EUSAGE, "%s", error);
+    struct tm_text fingerprint;
+    tm_text_init(&fingerprint, TM_RUN_FINGERPRINT_MAX);
+    int rc = tm_run_fingerprint(env, path, settings, arena, &fingerprint, e);
+    library.fingerprint = tm_text_string(&fingerprint);
+    if (rc == 0) rc = tm_paced_worker(env, &library, &job, e);
+    tm_text_deinit(&fingerprint);
+    return rc;
+}
+
+static int train(struct tm_env *env, const char *path, const struct tm_run_settings *settings, struct tm_arena *arena,
+                 int *out_status, struct tm_error *e)
+{
+    struct tm_run_work work;
+    struct pace pace;
+    *out_status = 0;
+    int rc = load_work(env, path, settings, arena, &work, e);
+    if (rc != 0) return rc;
+    tm_model_init(&pace.model);
+    tm_catalog_init(&pace.catalog);
+    rc = tm_model_load(env, work.model, &pace.model, e);
+    if (rc == 0 && pace.model.point_count == 0) rc = tm_catalog_load(env, &pace.catalog, e);
+    if (rc == 0) {
+        struct tm_job_speed_request request = {.catalog = &pace.catalog,
+                                               .model = &pace.model,
+                                               .instance = settings->fleet.instance,
+                                               .batch = work.batch,
+                                               .instances_max = (int)settings->fleet.limit};
+        rc = tm_job_speed_init(env, &request, &pace.speed, e);
+        if (rc == 0) rc = train_paced(env, path, settings, &work, &pace, arena, e);
+        tm_job_speed_deinit(&pace.speed);
+    }
+    tm_catalog_deinit(&pace.catalog);
+    tm_model_deinit(&pace.model);
+    return rc;
+}
+
+/* ---- the result ---- */
+
+static int read_hash(struct tm_env *env, const char *copies, uint64_t set, uint32_t layer, struct tm_copy_name *out,
+                     struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX + 64];
+    const void *file = NULL;
+    const void *data = NULL;
+    size_t length = 0;
+    tm_copy_file_path(copies, set, layer, path, sizeof path);
+    int rc = env->file_map(env, path, &file, &length, e);
+    if (rc != 0) return rc;
+    rc = tm_copy_file_decode(file, length, out, &data, e); /* which checks the hash */
+    env->file_unmap(env, file, length);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
+}
+
+struct wanted {
+    struct tm_hash *hashes; /* by layer */
+};
+
+static void take_reference(void *context, uint32_t layer, const void *state, uint64_t bytes)
+{
+    ((struct wanted *)context)->hashes[layer] = tm_hash_of(state, bytes);
+}
+
+/* The hash over its layers' states in the newest copy set, which must be those of an undisturbed run. -TM_EINTERNAL:
+ * they are not: a step was lost, applied twice or in another order. */
+static int check_result(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                        const struct tm_run_work *work, uint64_t step, struct tm_arena *arena, char out_hash[33],
+                        struct tm_error *e)
+{
+    (void)settings;
+    (void)arena;
+    char copies[TM_STATE_PATH_MAX];
+    uint64_t set = 0;
+    struct tm_model model;
+    struct tm_paced_job job = {
+        .model = &model, .micro_batches = work->micro_batches, .speed = 1, .bytes_divisor = TM_PACED_DIVISOR};
+    struct tm_hash *hashes = tm_calloc(work->layers, sizeof *hashes);
+    struct wanted wanted = {tm_calloc(work->layers, sizeof *wanted.hashes)};
+    tm_model_init(&model);
+    int rc = hashes == NULL || wanted.hashes == NULL ? tm_error_nomem(e) : tm_model_load(env, work->model, &model, e);
+    tm_state_path(dir, TM_STATE_COPIES, copies);
+    if (rc == 0) rc = tm_copy_newest_set(env, copies, &set, e);
+    for (uint32_t l = 0; rc == 0 && l < work->layers; l++) {
+        struct tm_copy_name name;
+        rc = read_hash(env, copies, set, l, &name, e);
+        if (rc == 0 && name.step != step)
+            rc = tm_error_set(e, TM_EINPUT, "%s: the newest set is of step %" PRIu64 ", not of %" PRIu64, copies,
+                              name.step, step);
+        if (rc == 0) hashes[l] = name.hash;
+    }
+    if (rc == 0) rc = tm_paced_reference(&job, step, take_reference, &wanted, e);
+    for (uint32_t l = 0; rc == 0 && l < work->layers; l++)
+        if (!tm_hash_equal(hashes[l], wanted.hashes[l]))
+            rc = tm_error_set(e, TM_EINTERNAL, "layer %u after step %" PRIu64 " is not what an undisturbed run has", l,
+                              step);
+    if (rc == 0) (void)tm_hash_print(tm_hash_of(hashes, work->layers * sizeof *hashes), out_hash);
+    tm_model_deinit(&model);
+    tm_free(wanted.hashes);
+    tm_free(hashes);
+    return rc;
+}
+
+const struct tm_job_engine tm_job__engine_paced = {.name = "paced",
+                                                   .costs = "paced",
+                                                   .paced = true,
+                                                   .proves_steps = true,
+                                                   .load = load_work,
+                                                   .layouts = tm_run_layouts__predicted,
+                                                   .fingerprint = fingerprint,
+                                                   .train = train,
+                                                   .result = check_result};
