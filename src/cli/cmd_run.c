@@ -7,6 +7,7 @@
 #include "cli/run_table.h"
 #include "cloud/local_cloud.h"
 #include "job/job_changes.h"
+#include "job/job_file.h"
 #include "job/launch.h"
 #include "job/run_output.h"
 #include "run/chaos_driver.h"
@@ -85,15 +86,6 @@ static void show(const struct run *run, const struct tm_text *text)
 
 /* ---- what is asked for ---- */
 
-static int absolute_folder(struct tm_cli *cli, const char *path, const char **out, struct tm_error *e)
-{
-    char real[PATH_MAX];
-    if (realpath(path, real) == NULL) return tm_error_errno(e, errno, "%s", path);
-    const char *slash = strrchr(real, '/');
-    *out = tm_arena_strndup(&cli->arena, real, slash == real ? 1 : (size_t)(slash - real));
-    return *out == NULL ? tm_error_nomem(e) : 0;
-}
-
 /* A trace that is given by option is meant from here. */
 static int read_trace_option(struct run *run, struct tm_error *e)
 {
@@ -160,18 +152,6 @@ static int read_options(struct run *run, struct tm_error *e)
     return rc;
 }
 
-static int read_job(struct run *run, struct tm_error *e)
-{
-    struct tm_job job;
-    const char *folder = NULL;
-    tm_job_init(&job);
-    int rc = tm_job_load(run->cli->env, run->path, &job, e);
-    if (rc == 0) rc = absolute_folder(run->cli, run->path, &folder, e);
-    if (rc == 0) rc = tm_run_settings_of_job(&job, run->path, folder, &run->settings, e);
-    tm_job_deinit(&job);
-    return rc;
-}
-
 static int find_state(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
@@ -229,7 +209,7 @@ static int check_job(struct run *run, struct tm_error *e)
 static int read_resumed(struct run *run, struct tm_error *e)
 {
     if (run->path != NULL) { /* only to find the folder */
-        int rc = read_job(run, e);
+        int rc = tm_job_file_settings(run->cli->env, run->path, &run->settings, e);
         if (rc != 0) return rc;
     } else if (!tm_given(run->cli, "state")) {
         return tm_error_set(e, TM_EUSAGE, "which run? name its job file, or give --state DIR");
@@ -253,7 +233,7 @@ static int read_request(struct run *run, struct tm_error *e)
     if (cli->argument_count > 1 || (cli->argument_count == 0 && !resume))
         return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill run JOB.yaml");
     run->path = cli->argument_count > 0 ? cli->arguments[0] : NULL;
-    int rc = resume ? read_resumed(run, e) : read_job(run, e);
+    int rc = resume ? read_resumed(run, e) : tm_job_file_settings(run->cli->env, run->path, &run->settings, e);
     if (rc == 0) rc = read_options(run, e);
     if (rc == 0 && !resume) rc = find_state(run, e);
     return rc;

@@ -3,7 +3,7 @@
 #include "base/number.h"
 #include "cli/commands.h"
 #include "job/job_engine.h"
-#include "run/run_settings.h"
+#include "job/job_file.h"
 #include "run/state_folder.h"
 
 #include <signal.h>
@@ -43,15 +43,8 @@ int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
         if (rc == 0) rc = tm_run_settings_load(cli->env, dir, &settings, e);
         tm_state_path(dir, TM_STATE_JOB, path);
     } else if (tm_given(cli, "job")) {
-        struct tm_job job;
-        const char *given = tm_given_text(cli, "job");
-        const char *slash = strrchr(given, '/');
-        const char *folder = slash != NULL ? tm_arena_strndup(&cli->arena, given, (size_t)(slash - given)) : "";
-        tm_job_init(&job);
-        (void)snprintf(path, sizeof path, "%s", given);
-        rc = folder == NULL ? tm_error_nomem(e) : tm_job_load(cli->env, given, &job, e);
-        if (rc == 0) rc = tm_run_settings_of_job(&job, given, folder, &settings, e);
-        tm_job_deinit(&job);
+        (void)snprintf(path, sizeof path, "%s", tm_given_text(cli, "job"));
+        rc = tm_job_file_settings(cli->env, path, &settings, e);
     } else {
         rc = tm_error_set(e, TM_EUSAGE, "a worker is started by tidemill agent");
     }

@@ -1,6 +1,7 @@
 #include "job/coordinator_folder.h"
 
 #include "base/paths.h"
+#include "job/job_file.h"
 #include "job/run_fingerprint.h"
 #include "job/run_tls.h"
 #include "wire/fingerprint.h"
@@ -21,23 +22,6 @@ static bool is_there(struct tm_env *env, const char *dir, enum tm_state_file fil
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, file, path);
     return env->file_exists(env, path);
-}
-
-static int read_job(struct tm_env *env, const char *path, struct tm_run_settings *out, struct tm_error *e)
-{
-    struct tm_job job;
-    char real[PATH_MAX];
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0 && realpath(path, real) == NULL) rc = tm_error_errno(e, errno, "%s", path);
-    if (rc == 0) {
-        char *slash = strrchr(real, '/');
-        slash[slash == real] = '\0';
-        rc = tm_run_settings_of_job(&job, path, real, out, e);
-    }
-    out->fleet.speed = 1; /* no trace is replayed */
-    tm_job_deinit(&job);
-    return rc;
 }
 
 static int find_dir(struct tm_env *env, const char *given, const char *name, struct tm_arena *arena,
@@ -142,7 +126,8 @@ int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_r
     char folder[TM_STATE_PATH_MAX];
     bool beyond = request->listen != NULL && !tm_address_is_loopback(request->listen);
     tm_run_settings_init(&settings);
-    int rc = path == NULL ? 0 : read_job(env, path, &settings, e);
+    int rc = path == NULL ? 0 : tm_job_file_settings(env, path, &settings, e);
+    settings.fleet.speed = 1; /* no trace is replayed */
     if (rc == 0) rc = find_dir(env, request->state, settings.name, arena, out->dir, e);
     if (rc == 0 && !is_there(env, out->dir, TM_STATE_RUN)) {
         if (path == NULL)

@@ -2,6 +2,7 @@
 
 #include "job/job_engine_internal.h"
 #include "job/run_fingerprint.h"
+#include "run/state_folder.h"
 
 #include <assert.h>
 
@@ -36,4 +37,14 @@ int tm_run_fingerprint(struct tm_env *env, const char *path, const struct tm_run
 {
     int rc = tm_job_engine_of(settings)->fingerprint(env, path, settings, arena, out, e);
     return rc == 0 ? tm_text_status(out, e) : rc;
+}
+
+int tm_job_result(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, uint64_t step,
+                  struct tm_arena *arena, char out_hash[33], struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    struct tm_run_work work;
+    tm_state_path(dir, TM_STATE_JOB, path);
+    int rc = tm_run_work_load(env, path, settings, arena, &work, e);
+    return rc == 0 ? tm_job_engine_of(settings)->result(env, dir, settings, &work, step, arena, out_hash, e) : rc;
 }

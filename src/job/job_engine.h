@@ -44,4 +44,8 @@ struct tm_job_engine {
 
 const struct tm_job_engine *tm_job_engine_of(const struct tm_run_settings *settings);
 
+/* The result of the job in a state folder, by its engine, which must have one. */
+int tm_job_result(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, uint64_t step,
+                  struct tm_arena *arena, char out_hash[33], struct tm_error *e);
+
 #endif

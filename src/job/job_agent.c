@@ -1,0 +1,275 @@
+#include "job/job_agent.h"
+
+#include "base/number.h"
+#include "job/job_file.h"
+#include "job/run_fingerprint.h"
+#include "run/protocol_times.h"
+#include "run/serve.h"
+#include "run/state_folder.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ADDRESS_WAIT_MS = 60000, LOOK_MS = 20, WORDS_MAX = 48, VARIABLES_MAX = 20, LOCAL_POLL_MS = 100 };
+
+/* One agent on its way: the request, completed. */
+struct agent {
+    struct tm_env *env;
+    struct tm_arena *arena;
+    struct tm_job_agent r;
+    char coordinator[TM_ADDRESS_MAX]; /* as the state folder says */
+    char token[TM_STATE_TOKEN_MAX];
+    uint64_t number;   /* of the job */
+    bool restarts_all; /* checkpoint-restart: workers are ended all the time */
+    bool chaos;        /* and some by its schedule */
+    char worker_file[TM_STATE_PATH_MAX];
+    char output[TM_STATE_PATH_MAX];
+};
+
+static const char *state_path(struct agent *a, enum tm_state_file file)
+{
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(a->r.state, file, path);
+    return tm_arena_strdup(a->arena, path);
+}
+
+/* The coordinator may not listen yet. */
+static int await_address(struct agent *a, struct tm_error *e)
+{
+    int rc = -1;
+    for (int64_t waited_ms = 0; rc != 0 && waited_ms < ADDRESS_WAIT_MS && *a->r.terminating == 0;
+         waited_ms += LOOK_MS) {
+        rc = tm_state_read(a->env, a->r.state, TM_STATE_ADDRESS, a->coordinator, sizeof a->coordinator, e);
+        if (rc != 0) a->env->sleep_ms(a->env, LOOK_MS);
+    }
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the coordinator does not say where it is");
+}
+
+/* What a cloud says by variables. */
+static int from_variables(struct agent *a, struct tm_error *e)
+{
+    struct tm_env *env = a->env;
+    const char *id = env->variable(env, "TIDEMILL_INSTANCE_ID");
+    const char *host = env->variable(env, "TIDEMILL_INSTANCE_HOST");
+    const char *kind = env->variable(env, "TIDEMILL_INSTANCE_KIND");
+    int64_t number = 0;
+    if (id != NULL && (!tm_number_i64(id, strlen(id), &number) || number < 1))
+        return tm_error_set(e, TM_EUSAGE, "TIDEMILL_INSTANCE_ID: expected a number from 1, got \"%.40s\"", id);
+    if (a->r.instance == 0) a->r.instance = number;
+    if (a->r.host == NULL) a->r.host = host != NULL ? host : "127.0.0.1";
+    if (kind != NULL && strcmp(kind, "on-demand") == 0) a->r.anchor = true;
+    return 0;
+}
+
+static int certificate_path(struct agent *a, struct tm_error *e)
+{
+    char member[64];
+    char path[TM_STATE_PATH_MAX];
+    (void)snprintf(member, sizeof member, TM_STATE_TLS_INSTANCE, (uint64_t)a->r.instance);
+    tm_state_tls_path(a->r.state, member, path);
+    a->r.tls = tm_arena_strdup(a->arena, path);
+    return a->r.tls == NULL ? tm_error_nomem(e) : 0;
+}
+
+static int from_state(struct agent *a, struct tm_error *e)
+{
+    struct tm_run_settings settings;
+    tm_run_settings_init(&settings);
+    int rc = tm_state_check(a->r.state, e);
+    if (rc == 0) rc = tm_run_settings_load(a->env, a->r.state, &settings, e);
+    if (rc == 0) rc = await_address(a, e);
+    if (rc == 0) {
+        if (a->r.coordinator == NULL) a->r.coordinator = a->coordinator;
+        if (a->r.token_file == NULL) a->r.token_file = state_path(a, TM_STATE_TOKEN);
+        if (a->r.copies == NULL) a->r.copies = state_path(a, TM_STATE_COPIES);
+        if (a->r.notice == TM_AGENT_NOTICE_UNSAID) a->r.notice = TM_AGENT_NOTICE_LOCAL;
+        a->restarts_all = settings.checkpoint_restart;
+        a->chaos = settings.chaos >= 0;
+        if (a->r.token_file == NULL || a->r.copies == NULL) rc = tm_error_nomem(e);
+    }
+    if (rc == 0 && settings.netns && a->r.tls == NULL) rc = certificate_path(a, e);
+    tm_run_settings_deinit(&settings);
+    return rc;
+}
+
+/* The worker may be called in another folder. What is not there stays as it was given: whoever needs it says so. */
+static int make_absolute(struct agent *a, const char **path, struct tm_error *e)
+{
+    char real[PATH_MAX];
+    if (*path == NULL || realpath(*path, real) == NULL) return 0;
+    *path = tm_arena_strdup(a->arena, real);
+    return *path == NULL ? tm_error_nomem(e) : 0;
+}
+
+static int make_paths_absolute(struct agent *a, struct tm_error *e)
+{
+    const char **paths[] = {&a->r.token_file, &a->r.tls, &a->r.copies, &a->r.job};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof paths / sizeof *paths; i++)
+        rc = make_absolute(a, paths[i], e);
+    return rc;
+}
+
+static int complete(struct agent *a, struct tm_error *e)
+{
+    int rc = from_variables(a, e);
+    if (rc == 0 && a->r.state != NULL) rc = from_state(a, e);
+    if (rc != 0) return rc;
+    if (a->r.coordinator == NULL || a->r.token_file == NULL)
+        return tm_error_set(e, TM_EUSAGE, "which job? give --coordinator HOST:PORT and --token-file FILE");
+    if (strchr(a->r.coordinator, ':') == NULL)
+        return tm_error_set(e, TM_EUSAGE, "--coordinator: expected HOST:PORT, got \"%.100s\"", a->r.coordinator);
+    if (a->r.instance < 1)
+        return tm_error_set(e, TM_EUSAGE, "which instance of the job is this? give --instance N, each its own number");
+    if (a->r.state == NULL && a->r.job == NULL && a->r.word_count == 0)
+        return tm_error_set(e, TM_EUSAGE, "what is trained? give --job JOB.yaml, or a command behind --");
+    rc = tm_token_read(a->env, a->r.token_file, a->token, e);
+    if (rc == 0 && a->r.state == NULL) rc = make_paths_absolute(a, e);
+    return rc == 0 ? tm_token_job(a->token, &a->number, e) : rc;
+}
+
+/* ---- the worker ---- */
+
+static int program_path(struct agent *a, const char **out, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return tm_error_set(e, TM_EIO, "/proc/self/exe: cannot be read");
+    path[length] = '\0';
+    *out = tm_arena_strdup(a->arena, path);
+    return *out == NULL ? tm_error_nomem(e) : 0;
+}
+
+static int make_words(struct agent *a, const char *words[WORDS_MAX + 1], struct tm_error *e)
+{
+    const struct tm_job_agent *r = &a->r;
+    size_t count = 0;
+    if (r->word_count > WORDS_MAX)
+        return tm_error_set(e, TM_ELIMIT, "the worker's command has more than %d words", WORDS_MAX);
+    for (; count < r->word_count; count++)
+        words[count] = r->words[count];
+    words[count] = NULL;
+    if (count > 0) return 0;
+    int rc = program_path(a, &words[0], e);
+    words[1] = "worker";
+    words[2] = r->state != NULL ? "--state" : "--job";
+    words[3] = r->state != NULL ? r->state : r->job;
+    words[4] = NULL;
+    return rc;
+}
+
+static int make_variables(struct agent *a, const char *fingerprint, const char *out[VARIABLES_MAX + 1],
+                          struct tm_error *e)
+{
+    const struct tm_job_agent *r = &a->r;
+    struct tm_arena *arena = a->arena;
+    size_t count = 0;
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_COORDINATOR=%s", r->coordinator);
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_TOKEN_FILE=%s", r->token_file);
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_JOB=%" PRIu64, a->number);
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_INSTANCE_ID=%" PRId64, r->instance);
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_HOST=%s", r->host);
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_COPIES=%s", r->copies != NULL ? r->copies : "");
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_TLS=%s", r->tls != NULL ? r->tls : "");
+    out[count++] = tm_arena_printf(arena, "TIDEMILL_STATE=%s", r->state != NULL ? r->state : "");
+    out[count++] = r->anchor ? "TIDEMILL_ANCHOR=1" : "TIDEMILL_ANCHOR=0";
+    out[count++] = "PYTHONUNBUFFERED=1"; /* what a script prints is shown while it runs */
+    out[count++] = "LOCAL_RANK=0";       /* what torchrun's scripts look for; rank and world change with generations */
+    out[count++] = "LOCAL_WORLD_SIZE=1";
+    out[count++] = tm_arena_printf(arena, "TORCHELASTIC_RUN_ID=%016" PRIx64, a->number);
+    if (r->word_count > 0 && fingerprint != NULL)
+        out[count++] = tm_arena_printf(arena, "TIDEMILL_FINGERPRINT=%s", fingerprint);
+    out[count] = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (out[i] == NULL) return tm_error_nomem(e);
+    return 0;
+}
+
+static void fill_service(struct agent *a, const struct tm_notice_options *notice, struct tm_agent_service *out)
+{
+    const struct tm_job_agent *r = &a->r;
+    *out = (struct tm_agent_service){.agent = {.job = a->number,
+                                               .id = (uint64_t)r->instance,
+                                               .token = a->token,
+                                               .heartbeat_ms = TM_PROTOCOL_AGENT_HEARTBEAT_MS,
+                                               .backoff_ms = TM_PROTOCOL_BACKOFF_MS,
+                                               .restarts_max = TM_PROTOCOL_RESTARTS_MAX,
+                                               .restart_window_ms = TM_PROTOCOL_RESTART_WINDOW_MS},
+                                     .coordinator = r->coordinator,
+                                     .tls_folder = r->tls,
+                                     .notice = r->notice == TM_AGENT_NOTICE_NONE ? NULL : notice,
+                                     .notice_ms = r->notice_ms,
+                                     .give_up_ms = r->give_up_ms,
+                                     .terminating = r->terminating};
+    out->agent.kills_expected = a->restarts_all || a->chaos;
+    if (a->restarts_all) {
+        out->agent.backoff_ms = 1;
+        out->agent.restarts_max = 1U << 30;
+    }
+    if (r->state == NULL) return;
+    tm_state_worker_path(r->state, (uint64_t)r->instance, a->worker_file);
+    out->worker_file = a->worker_file;
+    tm_state_output_path(r->state, (uint64_t)r->instance, a->output);
+    out->output = a->output;
+    out->output_name = a->output + strlen(r->state) + 1;
+}
+
+/* What its worker would train: another job file, or another script, is refused before a worker is started. */
+static int tell_fingerprint(struct agent *a, struct tm_agent_options *out, struct tm_error *e)
+{
+    struct tm_run_settings settings;
+    struct tm_text text;
+    int rc = 0;
+    if (a->r.state != NULL) return 0; /* the same folder as the coordinator's */
+    tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
+    tm_run_settings_init(&settings);
+    if (a->r.job != NULL) {
+        rc = tm_job_file_settings(a->env, a->r.job, &settings, e);
+        if (rc == 0) rc = tm_run_fingerprint(a->env, a->r.job, &settings, a->arena, &text, e);
+    }
+    for (size_t i = 0; i < a->r.word_count; i++)
+        tm_run_fingerprint_word(a->env, "", a->r.words[i], &text);
+    if (rc == 0) rc = tm_text_status(&text, e);
+    if (rc == 0) out->fingerprint = tm_arena_strdup(a->arena, tm_text_string(&text));
+    if (rc == 0 && out->fingerprint == NULL) rc = tm_error_nomem(e);
+    tm_run_settings_deinit(&settings);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+static int fill_notice(struct agent *a, struct tm_notice_options *out, struct tm_error *e)
+{
+    *out = (struct tm_notice_options){.cloud = TM_NOTICE_AWS};
+    if (a->r.notice == TM_AGENT_NOTICE_UNSAID) a->r.notice = TM_AGENT_NOTICE_NONE;
+    if (a->r.notice < TM_AGENT_NOTICE_LOCAL) out->cloud = (enum tm_notice_cloud)a->r.notice;
+    out->address = a->env->variable(a->env, "TIDEMILL_METADATA");
+    if (a->r.notice != TM_AGENT_NOTICE_LOCAL) return 0;
+    out->poll_ms = LOCAL_POLL_MS;
+    if (out->address != NULL) return 0;
+    return tm_error_set(e, TM_EUSAGE, "--notice local: TIDEMILL_METADATA does not say where the local cloud is");
+}
+
+int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, struct tm_arena *arena,
+                       struct tm_error *e)
+{
+    struct agent a = {.env = env, .arena = arena, .r = *request};
+    struct tm_notice_options notice;
+    struct tm_agent_service service;
+    const char *words[WORDS_MAX + 1];
+    const char *variables[VARIABLES_MAX + 1];
+    int rc = complete(&a, e);
+    if (rc == 0) rc = fill_notice(&a, &notice, e);
+    if (rc != 0) return rc;
+    fill_service(&a, &notice, &service);
+    rc = tell_fingerprint(&a, &service.agent, e);
+    if (rc == 0) rc = make_words(&a, words, e);
+    if (rc == 0) rc = make_variables(&a, service.agent.fingerprint, variables, e);
+    if (rc != 0) return rc;
+    service.worker = words;
+    service.variables = variables;
+    return tm_agent_serve(env, &service, e);
+}

@@ -1,0 +1,196 @@
+#include "job/job_coordinator.h"
+
+#include "job/run_fingerprint.h"
+#include "job/run_layouts.h"
+#include "run/decide_policy.h"
+#include "run/protocol_times.h"
+#include "run/serve.h"
+#include "run/state_folder.h"
+#include "store/copy_file.h"
+#include "wire/peer_links.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { INTERVAL_S = 60 };
+
+/* Paths and texts that the service borrows. */
+struct place {
+    char record[TM_STATE_PATH_MAX];
+    char copies[TM_STATE_PATH_MAX];
+    char tls[TM_STATE_PATH_MAX];
+    char address[TM_STATE_PATH_MAX];
+    char job[TM_STATE_PATH_MAX];
+    char token[TM_STATE_TOKEN_MAX];
+    char listen[TM_ADDRESS_MAX];
+    struct tm_text fingerprint;
+};
+
+/* Where the last one listened, so that everybody finds the next; where there was none, where `run` says. */
+static void find_listen(struct tm_env *env, const struct tm_job_coordinator *job, struct place *place)
+{
+    const char *host = env->variable(env, "TIDEMILL_COORDINATOR_HOST");
+    if (job->listen != NULL) {
+        (void)snprintf(place->listen, sizeof place->listen, "%s", job->listen);
+        return;
+    }
+    if (tm_state_read(env, job->dir, TM_STATE_ADDRESS, place->listen, sizeof place->listen, NULL) == 0) return;
+    (void)snprintf(place->listen, sizeof place->listen, "%s:0", host != NULL ? host : "127.0.0.1");
+}
+
+static void find_place(struct tm_env *env, const struct tm_job_coordinator *job, struct place *place)
+{
+    tm_state_path(job->dir, TM_STATE_RECORD, place->record);
+    tm_state_path(job->dir, TM_STATE_COPIES, place->copies);
+    tm_state_path(job->dir, TM_STATE_ADDRESS, place->address);
+    tm_state_path(job->dir, TM_STATE_JOB, place->job);
+    tm_state_tls_path(job->dir, TM_STATE_TLS_COORDINATOR, place->tls);
+    find_listen(env, job, place);
+}
+
+/* No coordinator was here before: there is no record, nobody has been told an address, and there are no copies. Where
+ * only the record is gone, the job goes on from what the others have. */
+static bool is_fresh(struct tm_env *env, const struct place *place)
+{
+    uint64_t set = 0;
+    if (env->file_exists(env, place->record) || env->file_exists(env, place->address)) return false;
+    return tm_copy_newest_set(env, place->copies, &set, NULL) == -(int)TM_ENOTFOUND;
+}
+
+/* A shared folder for copies: the state folder's own name for it is a link. */
+static bool is_link(const char *path)
+{
+    struct stat s;
+    return lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
+}
+
+static void fill_times(struct tm_coordinator_options *out)
+{
+    out->heartbeat_ms = TM_PROTOCOL_HEARTBEAT_MS;
+    out->lease_ms = TM_PROTOCOL_LEASE_MS;
+    out->orphan_ms = TM_PROTOCOL_ORPHAN_MS;
+    out->resend_ms = TM_PROTOCOL_RESEND_MS;
+    out->settle_ms = TM_PROTOCOL_SETTLE_MS;
+    out->follow_limit_ms = TM_PROTOCOL_FOLLOW_MS;
+    out->drain_limit_ms = TM_PROTOCOL_DRAIN_MS;
+    out->fetch_limit_ms = TM_PROTOCOL_FETCH_MS;
+    out->stall_ms = TM_PROTOCOL_STALL_MS;
+    out->quarantine_ms = TM_PROTOCOL_QUARANTINE_MS;
+    out->copy_limit_ms = TM_PROTOCOL_COPY_MS;
+    out->false_alarm_ms = TM_PROTOCOL_FALSE_ALARM_MS;
+    out->durable_wait_ms = TM_PROTOCOL_DURABLE_WAIT_MS;
+    out->sets_kept = TM_PROTOCOL_SETS_KEPT;
+}
+
+static void fill_service(struct tm_env *env, const struct tm_job_coordinator *job, const struct place *place,
+                         const struct tm_run_settings *settings, const struct tm_run_work *work,
+                         struct tm_coordinator_service *out)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    bool of_run = env->variable(env, "TIDEMILL_RUN_MARK") != NULL;
+    *out = (struct tm_coordinator_service){
+        .coordinator = {.job = settings->job,
+                        .token = place->token,
+                        .fingerprint = tm_text_string(&place->fingerprint),
+                        .layers = work->layers,
+                        .steps = work->steps,
+                        .micro_batches = work->micro_batches,
+                        .copies = settings->checkpoint_restart ? 0 : 1,
+                        .remotes = fleet->on_demand_trains != 0 ? 0 : (uint32_t)fleet->on_demand,
+                        .copies_to_files = true,
+                        .failures_max = (uint32_t)settings->failures_max,
+                        .resume = true,
+                        .retry = job->by_hand || env->variable(env, "TIDEMILL_RUN_RETRY") != NULL,
+                        .fresh = is_fresh(env, place)},
+        .listen = place->listen,
+        .record = place->record,
+        .copy_folder = place->copies,
+        .copies_shared = job->by_hand && is_link(place->copies),
+        .tls_folder = job->tls || settings->netns ? place->tls : NULL,
+        .address_file = place->address,
+        .owner_dir = of_run ? job->dir : NULL,
+        .alone = job->alone,
+        .stop = job->stop,
+        .hook = job->hook,
+        .bound = job->bound,
+        .context = job->context};
+    fill_times(&out->coordinator);
+}
+
+/* What views say of the job. */
+static void tell_job(struct tm_env *env, const struct tm_run_settings *settings, const struct tm_run_work *work,
+                     struct tm_run_job *out)
+{
+    const char *command = env->variable(env, "TIDEMILL_RUN_COMMAND");
+    *out = (struct tm_run_job){.steps = work->steps,
+                               .samples_per_step = (uint64_t)work->batch,
+                               .tokens_per_step = (uint64_t)(work->batch * work->sample_tokens),
+                               .layers = work->layers,
+                               .micro_batches = work->micro_batches,
+                               .speed = settings->fleet.speed};
+    (void)snprintf(out->name, sizeof out->name, "%s", settings->name);
+    if (command != NULL && strlen(command) < sizeof out->command)
+        (void)snprintf(out->command, sizeof out->command, "%s", command);
+}
+
+static int make_decider(const struct tm_run_settings *settings, const struct tm_run_work *work,
+                        const struct tm_run_layouts *layouts, struct tm_policy_decider **out, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    bool trains = fleet->on_demand_trains != 0;
+    struct tm_policy_rule rule = {.info = tm_policy_find(settings->policy),
+                                  .layouts = &layouts->job.layouts,
+                                  .migrations = layouts->migrations,
+                                  .cost = &layouts->job.cost,
+                                  .steps_unknown = layouts->speed_unknown,
+                                  .interval_s = INTERVAL_S,
+                                  .workers_min = (int)fleet->workers_min,
+                                  .workers_max = (int)(trains ? fleet->limit : fleet->limit - fleet->on_demand),
+                                  .anchors = (int)fleet->on_demand,
+                                  .anchors_train = trains,
+                                  .deadline_s = (double)settings->deadline_ms / 1000 / fleet->speed,
+                                  .budget_usd = (double)settings->budget_usd_millionths / 1e6,
+                                  .samples_per_step = (double)work->batch,
+                                  .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
+                                  .copy_every_alone_ms = settings->copy_every_ms};
+    return tm_policy_decider_create(&rule, out, e);
+}
+
+static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struct tm_run_settings *settings,
+                 struct place *place, struct tm_arena *arena, struct tm_error *e)
+{
+    struct tm_run_work work;
+    struct tm_run_layouts layouts;
+    struct tm_run_job told;
+    struct tm_coordinator_service service;
+    struct tm_policy_decider *decider = NULL;
+    int rc = tm_run_work_load(env, place->job, settings, arena, &work, e);
+    if (rc == 0) rc = tm_run_fingerprint(env, place->job, settings, arena, &place->fingerprint, e);
+    if (rc == 0) rc = tm_state_token(env, job->dir, place->token, e);
+    if (rc == 0) rc = tm_run_layouts_init(env, job->dir, settings, &work, &layouts, e);
+    if (rc != 0) return rc;
+    rc = make_decider(settings, &work, &layouts, &decider, e);
+    if (rc == 0) {
+        fill_service(env, job, place, settings, &work, &service);
+        tell_job(env, settings, &work, &told);
+        service.decider = tm_policy_decider_get(decider);
+        service.job = &told;
+        rc = tm_coordinator_serve(env, &service, e);
+        job->unrecorded = rc == 0 && service.unrecorded;
+    }
+    tm_policy_decider_destroy(decider);
+    tm_run_layouts_deinit(&layouts);
+    return rc;
+}
+
+int tm_job_coordinate(struct tm_env *env, struct tm_job_coordinator *job, const struct tm_run_settings *settings,
+                      struct tm_arena *arena, struct tm_error *e)
+{
+    struct place place;
+    find_place(env, job, &place);
+    tm_text_init(&place.fingerprint, TM_RUN_FINGERPRINT_MAX);
+    int rc = serve(env, job, settings, &place, arena, e);
+    tm_text_deinit(&place.fingerprint);
+    return rc;
+}

@@ -1,0 +1,10 @@
+/* A job file as a run takes it. */
+#ifndef TM_JOB_JOB_FILE_H
+#define TM_JOB_JOB_FILE_H
+
+#include "run/run_settings.h"
+
+/* Reads the file at `path`; what it names is meant from the folder that it is in. `settings` must be initialised. */
+int tm_job_file_settings(struct tm_env *env, const char *path, struct tm_run_settings *settings, struct tm_error *e);
+
+#endif
