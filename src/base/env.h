@@ -15,6 +15,8 @@
 
 #define TM_ADDRESS_MAX 108
 
+enum { TM_CONNECT_LIMIT_MS = 10000 }; /* for a connection, from the name to the last of its addresses */
+
 /* A piece of what is written. */
 struct tm_part {
     const void *data;
@@ -28,9 +30,12 @@ typedef int (*tm_piece_f)(void *context, const void *data, size_t length, struct
 typedef int (*tm_name_f)(void *context, const char *name, struct tm_error *e);
 
 /* A handle to be watched. */
+enum tm_interest { TM_WATCH_RECEIVE, TM_WATCH_SEND, TM_WATCH_BOTH };
 struct tm_watch {
     int handle;
-    bool send;  /* also until it can send: connected, with room in its queue */
+    enum tm_interest want; /* until it can receive or accept; until it can send: connected, with room in its queue */
+    bool can_receive;      /* out; of what was wanted. One that is over can do both: whatever is tried says so */
+    bool can_send;
     bool ready; /* out: something of it may be done */
 };
 
@@ -40,6 +45,7 @@ struct tm_process_options {
     const char *const *variables; /* "NAME=VALUE" beside, or instead of, the program's own; ends in NULL; NULL: none */
     bool group;                   /* leads a process group of its own, whose number is its pid; reads from /dev/null */
     const char *output;           /* a file that both its outputs are appended to; NULL: those of the program */
+    int *captured;                /* instead: a handle to receive both its outputs from; net_close must follow */
 };
 
 struct tm_env {
@@ -60,11 +66,12 @@ struct tm_env {
     /* Files. file_read appends to `out` (whose limit applies: -TM_ELIMIT names file and limit before reading a byte
      * too many). file_write replaces the whole file or leaves it as it was: new name, synced, renamed; it makes
      * missing folders, follows links, and writes straight into what is no file (a pipe, a device). file_write_private
-     * is the same for what is the owner's alone: the file gets mode 0600, folders that it makes 0700. file_write_parts
-     * is the same for data that lies in several places. file_write_blocks and file_read_blocks are for large files:
-     * past the page cache (O_DIRECT) where the file system can do that, through it where it refuses; `out_direct` says
-     * which; both are private, too. `data` is on a page of 4096 bytes; what is written is whole pages, and the room to
-     * read into too. file_read_blocks reads the whole file (-TM_ELIMIT: it has more bytes than there is room) and shows
+     * is the same for what is the owner's alone: the file gets mode 0600, folders that it makes 0700; file_write_mode
+     * for a mode of one's choice, whatever the program's umask: the file has it from the start. file_write_parts is the
+     * same for data that lies in several places. file_write_blocks and file_read_blocks are for large files: past the
+     * page cache (O_DIRECT) where the file system can do that, through it where it refuses; `out_direct` says which;
+     * both are private, too. `data` is on a page of 4096 bytes; what is written is whole pages, and the room to read
+     * into too. file_read_blocks reads the whole file (-TM_ELIMIT: it has more bytes than there is room) and shows
      * `piece` what has come, in order, while it is still near: not 0 ends the reading. file_remove removes an empty
      * folder, too; of a missing file it is 0. A pipe is read where somebody writes to it; others are not waited for.
      * file_map shows a file's bytes without reading them all, until file_unmap. */
@@ -72,6 +79,8 @@ struct tm_env {
     int (*file_write)(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e);
     int (*file_write_private)(struct tm_env *env, const char *path, const char *data, size_t length,
                               struct tm_error *e);
+    int (*file_write_mode)(struct tm_env *env, const char *path, unsigned mode, const char *data, size_t length,
+                           struct tm_error *e);
     int (*file_write_parts)(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
                             struct tm_error *e);
     int (*file_write_blocks)(struct tm_env *env, const char *path, const void *data, size_t length, bool *out_direct,
@@ -90,15 +99,21 @@ struct tm_env {
     /* Every name in a folder, in no order; a result of `take` other than 0 ends it. */
     int (*folder_each)(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e);
 
-    /* Network: streams over TCP, non-blocking. Addresses are "HOST:PORT"; port 0 at listen picks a free one and
-     * `bound` tells which; on the machine itself also "unix:PATH". connect waits up to 10 s. accept, send and receive
-     * answer -TM_EBUSY when they would block; net_begin_connect does not wait at all: what is sent before there is a
-     * connection would block, and fails once there can be none. receive gives 0 bytes when the peer closed in order,
-     * -TM_EPEER when it was lost. */
+    /* Network: streams over TCP, non-blocking. Addresses are "HOST:PORT" and "[IPV6]:PORT" (address.h); port 0 at
+     * listen picks a free one and `bound` tells which; on the machine itself also "unix:PATH". accept, send and receive
+     * answer -TM_EBUSY when they would block. receive gives 0 bytes when the peer closed in order, -TM_EPEER when it
+     * was lost.
+     *
+     * net_connect waits for nothing, neither for a name to be looked up nor for an answer. It fails where it is known
+     * at once that there can be no connection (-TM_EPEER; -TM_EUSAGE for what is no address). Else there is a handle:
+     * while the connection is being made send and receive would block; the handle is ready (net_watch, net_wait,
+     * net_wait_send) once it is made or cannot be, and then they work, or are -TM_EPEER in words that name the address.
+     * A name's addresses are tried in order, the next one when one fails or is silent for a quarter of a second; after
+     * TM_CONNECT_LIMIT_MS it is over. net_listen looks a name up before it returns: it is called when a program
+     * starts. */
     int (*net_listen)(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
                       struct tm_error *e);
     int (*net_connect)(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);
-    int (*net_begin_connect)(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);
     int (*net_accept)(struct tm_env *env, int listener, int *out_handle, struct tm_error *e);
     int (*net_send)(struct tm_env *env, int handle, const void *data, size_t length, size_t *out_sent,
                     struct tm_error *e);
@@ -107,7 +122,7 @@ struct tm_env {
     /* Waits until one of the handles can accept or receive, and says which; -TM_ETIMEOUT if none did in time. */
     int (*net_wait)(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
                     struct tm_error *e);
-    /* The same with a choice for each, for up to 1024 of them. */
+    /* The same with a choice for each, for up to 4500 of them. */
     int (*net_watch)(struct tm_env *env, struct tm_watch *watches, size_t count, int64_t timeout_ms,
                      struct tm_error *e);
     /* Two ends of a stream within the program: what is sent to one end makes the other ready. To wake who waits. */
@@ -127,7 +142,7 @@ struct tm_env {
                               struct tm_error *e);
     /* To every process of a group; -TM_ENOTFOUND when none is left in it. */
     int (*process_signal_group)(struct tm_env *env, int group, int signal_number, struct tm_error *e);
-    /* A handle that net_wait calls ready once the process has ended; net_close must follow. */
+    /* A handle that net_watch and net_wait call ready once the process has ended; net_close must follow. */
     int (*process_handle)(struct tm_env *env, int pid, int *out_handle, struct tm_error *e);
     int (*process_self)(struct tm_env *env); /* the pid of this program */
     /* When it started, on the machine's own clock: pid and start together name one process, never a later one.

@@ -4,6 +4,8 @@
 
 #include "base/env.h"
 
+#include <netdb.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 enum { TM_ENV__FRESH_MAX = 4096 + 64 };
@@ -29,6 +31,38 @@ int tm_env__read_all(int fd, const char *path, const struct stat *status, char *
 int tm_env__file_lock(struct tm_env *env, const char *path, int *out_handle, struct tm_error *e);
 void tm_env__file_unlock(struct tm_env *env, int handle);
 int tm_env__folder_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e);
+
+/* env_net.c; see env.h. */
+int tm_env__net_listen(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
+                       struct tm_error *e);
+int tm_env__net_accept(struct tm_env *env, int listener, int *out_handle, struct tm_error *e);
+int tm_env__net_send(struct tm_env *env, int handle, const void *data, size_t length, size_t *out_sent,
+                     struct tm_error *e);
+int tm_env__net_receive(struct tm_env *env, int handle, void *buffer, size_t size, size_t *out_received,
+                        struct tm_error *e);
+int tm_env__net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
+                     struct tm_error *e);
+int tm_env__net_watch(struct tm_env *env, struct tm_watch *watches, size_t count, int64_t timeout_ms,
+                      struct tm_error *e);
+int tm_env__net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e);
+int tm_env__net_pair(struct tm_env *env, int out_handles[2], struct tm_error *e);
+void tm_env__net_shutdown(struct tm_env *env, int handle);
+void tm_env__net_close(struct tm_env *env, int handle);
+int tm_env__unix_connect(const char *path, int *out_handle, struct tm_error *e);
+int tm_env__poll(struct pollfd *polled, size_t count, int64_t timeout_ms); /* poll that a signal does not cut short */
+
+/* env_connect.c */
+int tm_env__net_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e);
+/* The handle of a connection that was being made becomes the connection: 0. -TM_EBUSY: it is still being made;
+ * -TM_EPEER: it could not be; -TM_ENOTFOUND: the handle is none of these. */
+int tm_env__connect_settle(int handle, struct tm_error *e);
+void tm_env__connect_stop(int handle);  /* what is still being made fails */
+void tm_env__connect_close(int handle); /* its owner closes the handle */
+/* getaddrinfo and TM_CONNECT_LIMIT_MS; tests put their own in their place. */
+extern struct tm_env__connecting {
+    int (*look_up)(const char *host, const char *port, struct addrinfo **out);
+    int64_t limit_ms;
+} tm_env__connecting;
 
 /* env_process.c; see env.h. */
 int tm_env__process_start_with(struct tm_env *env, const struct tm_process_options *options, int *out_pid,

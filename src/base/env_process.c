@@ -82,15 +82,18 @@ static int set_attributes(posix_spawnattr_t *attributes, const struct tm_process
     return failed;
 }
 
-static int set_files(posix_spawn_file_actions_t *files, const struct tm_process_options *options)
+/* `into`: where its outputs go; -1: where the options say. */
+static int set_files(posix_spawn_file_actions_t *files, const struct tm_process_options *options, int into)
 {
     int failed = options->group ? posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0) : 0;
-    if (failed != 0 || options->output == NULL) return failed;
-    failed = posix_spawn_file_actions_addopen(files, 1, options->output, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (failed != 0 || (options->output == NULL && into < 0)) return failed;
+    failed = into >= 0
+                 ? posix_spawn_file_actions_adddup2(files, into, 1)
+                 : posix_spawn_file_actions_addopen(files, 1, options->output, O_WRONLY | O_CREAT | O_APPEND, 0600);
     return failed != 0 ? failed : posix_spawn_file_actions_adddup2(files, 1, 2);
 }
 
-static int spawn(const struct tm_process_options *options, const char *const *variables, int *out_pid)
+static int spawn(const struct tm_process_options *options, const char *const *variables, int into, int *out_pid)
 {
     union { /* posix_spawnp promises not to write to what it is given, but its type does not say so */
         const char *const *given;
@@ -104,7 +107,7 @@ static int spawn(const struct tm_process_options *options, const char *const *va
     failed = posix_spawn_file_actions_init(&files);
     if (failed == 0) {
         failed = set_attributes(&attributes, options);
-        if (failed == 0) failed = set_files(&files, options);
+        if (failed == 0) failed = set_files(&files, options, into);
         if (failed == 0)
             failed = posix_spawnp(&pid, options->argv[0], &files, &attributes, words.taken,
                                   variables != NULL ? settings.taken : environ);
@@ -115,19 +118,33 @@ static int spawn(const struct tm_process_options *options, const char *const *va
     return failed;
 }
 
+/* A pipe and not a pair of sockets: programs open /dev/stderr, which a socket cannot. We never wait for it; the process
+ * that writes may. */
+static int open_capture(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+    int flags = fcntl(ends[0], F_GETFL);
+    return flags < 0 ? -1 : fcntl(ends[0], F_SETFL, flags | O_NONBLOCK);
+}
+
 int tm_env__process_start_with(struct tm_env *env, const struct tm_process_options *options, int *out_pid,
                                struct tm_error *e)
 {
     (void)env;
     const char **variables = NULL;
     int pid = 0;
+    int ends[2] = {-1, -1};
     int rc = options->variables != NULL ? merge_variables(options->variables, &variables, e) : 0;
     if (rc != 0) return tm_error_wrap(e, rc, "starting %s", options->argv[0]);
-    int failed = spawn(options, variables, &pid);
+    int failed = options->captured != NULL && open_capture(ends) != 0 ? errno : 0;
+    if (failed == 0) failed = spawn(options, variables, ends[1], &pid);
     tm_free(variables);
+    if (ends[1] >= 0) (void)close(ends[1]);
+    if (failed != 0 && ends[0] >= 0) (void)close(ends[0]);
     /* A folder of PATH that may not be read hides that the program is in none of them. */
     if (failed == EACCES && strchr(options->argv[0], '/') == NULL) failed = ENOENT;
     if (failed != 0) return tm_error_errno(e, failed, "starting %s", options->argv[0]);
+    if (options->captured != NULL) *options->captured = ends[0];
     *out_pid = pid;
     return 0;
 }

@@ -6,9 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,20 +14,12 @@
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    CONNECT_LIMIT_MS = 10000,
-    LISTEN_BACKLOG = 512,
-    WAIT_HANDLES_MAX = 256,
-    WATCHES_MAX = 4500,
-    READ_CHUNK = 1 << 16
-};
+enum { READ_CHUNK = 1 << 16 };
 
 /* ---- clock, randomness, variables ---- */
 
@@ -175,14 +164,15 @@ int tm_env__open_fresh(struct tm_env *env, const char *path, mode_t mode, char f
     return open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
 }
 
-static int write_renamed(struct tm_env *env, const char *path, mode_t mode, const struct tm_part *parts, size_t count,
-                         struct tm_error *e)
+/* `exactly`: the umask does not count. */
+static int write_renamed(struct tm_env *env, const char *path, mode_t mode, bool exactly, const struct tm_part *parts,
+                         size_t count, struct tm_error *e)
 {
     char fresh[TM_ENV__FRESH_MAX];
     int rc = 0;
     int fd = tm_env__open_fresh(env, path, mode, fresh);
     if (fd < 0) return tm_error_errno(e, errno, "writing %s", path);
-    int failed = write_all(fd, parts, count) != 0 || fsync(fd) != 0;
+    int failed = (exactly && fchmod(fd, mode) != 0) || write_all(fd, parts, count) != 0 || fsync(fd) != 0;
     if (failed) rc = tm_error_errno(e, errno, "writing %s", path);
     if (close(fd) != 0 && rc == 0) rc = tm_error_errno(e, errno, "writing %s", path);
     if (rc == 0 && rename(fresh, path) != 0) rc = tm_error_errno(e, errno, "renaming %s to %s", fresh, path);
@@ -193,8 +183,8 @@ static int write_renamed(struct tm_env *env, const char *path, mode_t mode, cons
     return rc;
 }
 
-static int write_with(struct tm_env *env, const char *path, mode_t mode, const struct tm_part *parts, size_t count,
-                      struct tm_error *e)
+static int write_with(struct tm_env *env, const char *path, mode_t mode, bool exactly, const struct tm_part *parts,
+                      size_t count, struct tm_error *e)
 {
     int rc = tm_env__make_parents(path, mode | (mode & 0444) >> 2, e); /* who may read may look into folders */
     if (rc != 0) return rc;
@@ -202,7 +192,7 @@ static int write_with(struct tm_env *env, const char *path, mode_t mode, const s
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
         return write_straight(path, parts, count, e);
     char *target = realpath(path, NULL); /* the file behind a link; NULL: there is none yet */
-    rc = write_renamed(env, target != NULL ? target : path, mode, parts, count, e);
+    rc = write_renamed(env, target != NULL ? target : path, mode, exactly, parts, count, e);
     free(target); /* realpath's own */
     return rc;
 }
@@ -210,14 +200,21 @@ static int write_with(struct tm_env *env, const char *path, mode_t mode, const s
 static int real_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
                                  struct tm_error *e)
 {
-    return write_with(env, path, 0666, parts, count, e);
+    return write_with(env, path, 0666, false, parts, count, e);
 }
 
 static int real_file_write_private(struct tm_env *env, const char *path, const char *data, size_t length,
                                    struct tm_error *e)
 {
     struct tm_part part = {.data = data, .length = length};
-    return write_with(env, path, 0600, &part, 1, e);
+    return write_with(env, path, 0600, false, &part, 1, e);
+}
+
+static int real_file_write_mode(struct tm_env *env, const char *path, unsigned mode, const char *data, size_t length,
+                                struct tm_error *e)
+{
+    struct tm_part part = {.data = data, .length = length};
+    return write_with(env, path, (mode_t)mode & 0777, true, &part, 1, e);
 }
 
 static int real_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
@@ -274,280 +271,6 @@ static void real_file_unmap(struct tm_env *env, const void *data, size_t length)
     if (data != NULL) (void)munmap(address.taken, length);
 }
 
-/* ---- network ---- */
-
-static const char *unix_path(const char *address) /* NULL: another kind of address */
-{
-    return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
-}
-
-static int unix_address(const char *path, struct sockaddr_un *out, struct tm_error *e)
-{
-    size_t length = strlen(path);
-    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (length == 0 || length >= sizeof out->sun_path)
-        return tm_error_set(e, TM_EUSAGE, "address unix:%s: a path of 1 to %zu bytes is needed", path,
-                            sizeof out->sun_path - 1);
-    memcpy(out->sun_path, path, length + 1);
-    return 0;
-}
-
-static int unix_listen(const char *path, int *out_handle, char bound[TM_ADDRESS_MAX], struct tm_error *e)
-{
-    struct sockaddr_un address;
-    int rc = unix_address(path, &address, e);
-    if (rc != 0) return rc;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
-        rc = tm_error_errno(e, errno, "listening on unix:%s", path);
-        if (fd >= 0) (void)close(fd);
-        return rc;
-    }
-    (void)snprintf(bound, TM_ADDRESS_MAX, "unix:%.100s", path);
-    *out_handle = fd;
-    return 0;
-}
-
-static int unix_connect(const char *path, int *out_handle, struct tm_error *e)
-{
-    struct sockaddr_un address;
-    int rc = unix_address(path, &address, e);
-    if (rc != 0) return rc;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        rc = tm_error_set(e, TM_EPEER, "connecting to unix:%s: %s", path, strerror(errno));
-        if (fd >= 0) (void)close(fd);
-        return rc;
-    }
-    *out_handle = fd;
-    return 0;
-}
-
-static int resolve(const char *address, bool passive, struct addrinfo **out, struct tm_error *e)
-{
-    char host[TM_ADDRESS_MAX];
-    const char *colon = strrchr(address, ':');
-    if (colon == NULL || (size_t)(colon - address) >= sizeof host)
-        return tm_error_set(e, TM_EUSAGE, "address \"%s\": expected HOST:PORT, for example 127.0.0.1:7070", address);
-    (void)snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = passive ? AI_PASSIVE : 0};
-    int failed = getaddrinfo(host, colon + 1, &hints, out);
-    if (failed != 0 || *out == NULL) return tm_error_set(e, TM_EPEER, "address %s: %s", address, gai_strerror(failed));
-    return 0;
-}
-
-static void print_bound(int fd, char bound[TM_ADDRESS_MAX])
-{
-    struct sockaddr_storage address;
-    socklen_t length = sizeof address;
-    char host[NI_MAXHOST] = "?";
-    char port[NI_MAXSERV] = "?";
-    if (getsockname(fd, (struct sockaddr *)&address, &length) == 0)
-        (void)getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
-                          NI_NUMERICHOST | NI_NUMERICSERV);
-    (void)snprintf(bound, TM_ADDRESS_MAX, "%.60s:%.20s", host, port);
-}
-
-static int real_net_listen(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
-                           struct tm_error *e)
-{
-    (void)env;
-    if (unix_path(address) != NULL) return unix_listen(unix_path(address), out_handle, bound, e);
-    struct addrinfo *found = NULL;
-    int rc = resolve(address, true, &found, e);
-    if (rc != 0) return rc;
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int yes = 1;
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
-        rc = tm_error_errno(e, errno, "listening on %s", address);
-        if (fd >= 0) (void)close(fd);
-    } else {
-        print_bound(fd, bound);
-        *out_handle = fd;
-    }
-    freeaddrinfo(found);
-    return rc;
-}
-
-/* Waits for a connection under way; 0 or an errno. */
-static int await_connection(int fd)
-{
-    struct pollfd polled = {.fd = fd, .events = POLLOUT};
-    int failed = 0;
-    socklen_t length = sizeof failed;
-    int ready = poll(&polled, 1, CONNECT_LIMIT_MS);
-    if (ready <= 0) return ready == 0 ? ETIMEDOUT : errno;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &length) == 0 ? failed : errno;
-}
-
-static int connect_one(const struct addrinfo *address, int *out_fd)
-{
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return errno;
-    int failed = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
-    if (failed == EINPROGRESS) failed = await_connection(fd);
-    if (failed != 0) {
-        (void)close(fd);
-        return failed;
-    }
-    int yes = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    *out_fd = fd;
-    return 0;
-}
-
-static int real_net_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
-{
-    (void)env;
-    if (unix_path(address) != NULL) return unix_connect(unix_path(address), out_handle, e);
-    struct addrinfo *found = NULL;
-    int rc = resolve(address, false, &found, e);
-    if (rc != 0) return rc;
-    int failed = 0;
-    for (const struct addrinfo *one = found; one != NULL; one = one->ai_next) {
-        failed = connect_one(one, out_handle);
-        if (failed == 0) break;
-    }
-    freeaddrinfo(found);
-    if (failed != 0) return tm_error_set(e, TM_EPEER, "connecting to %s: %s", address, strerror(failed));
-    return 0;
-}
-
-static int real_net_begin_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
-{
-    (void)env;
-    if (unix_path(address) != NULL) return unix_connect(unix_path(address), out_handle, e);
-    struct addrinfo *found = NULL;
-    int rc = resolve(address, false, &found, e);
-    if (rc != 0) return rc;
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int yes = 1;
-    if (fd < 0 || (connect(fd, found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)) {
-        rc = tm_error_set(e, TM_EPEER, "connecting to %s: %s", address, strerror(errno));
-        if (fd >= 0) (void)close(fd);
-    } else {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-        *out_handle = fd;
-    }
-    freeaddrinfo(found);
-    return rc;
-}
-
-static int would_block_or_lost(struct tm_error *e, const char *what)
-{
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
-        return tm_error_set(e, TM_EBUSY, "%s would block", what);
-    return tm_error_set(e, TM_EPEER, "%s: %s", what, strerror(errno));
-}
-
-static int real_net_accept(struct tm_env *env, int listener, int *out_handle, struct tm_error *e)
-{
-    (void)env;
-    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) return would_block_or_lost(e, "accept");
-    int yes = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    *out_handle = fd;
-    return 0;
-}
-
-static int real_net_send(struct tm_env *env, int handle, const void *data, size_t length, size_t *out_sent,
-                         struct tm_error *e)
-{
-    (void)env;
-    ssize_t done = send(handle, data, length, MSG_NOSIGNAL);
-    if (done < 0) return would_block_or_lost(e, "send");
-    *out_sent = (size_t)done;
-    return 0;
-}
-
-static int real_net_receive(struct tm_env *env, int handle, void *buffer, size_t size, size_t *out_received,
-                            struct tm_error *e)
-{
-    (void)env;
-    ssize_t done = recv(handle, buffer, size, 0);
-    if (done < 0) return would_block_or_lost(e, "receive");
-    *out_received = (size_t)done;
-    return 0;
-}
-
-/* poll that a signal does not cut short. */
-static int poll_until(struct pollfd *polled, size_t count, int64_t timeout_ms)
-{
-    int64_t end_ns = real_monotonic_ns(NULL) + timeout_ms * 1000000;
-    for (;;) {
-        int64_t left_ms = (end_ns - real_monotonic_ns(NULL) + 999999) / 1000000;
-        if (left_ms < 0) left_ms = 0;
-        int ready = poll(polled, (nfds_t)count, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
-        if (ready >= 0 || errno != EINTR) return ready;
-    }
-}
-
-static int real_net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
-                         struct tm_error *e)
-{
-    (void)env;
-    struct pollfd polled[WAIT_HANDLES_MAX];
-    if (count > WAIT_HANDLES_MAX)
-        return tm_error_set(e, TM_ELIMIT, "waiting for %zu connections, more than %d", count, WAIT_HANDLES_MAX);
-    for (size_t i = 0; i < count; i++)
-        polled[i] = (struct pollfd){.fd = handles[i], .events = POLLIN};
-    int ready = poll_until(polled, count, timeout_ms);
-    if (ready < 0) return tm_error_errno(e, errno, "waiting for connections");
-    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
-    for (size_t i = 0; i < count; i++)
-        out_ready[i] = polled[i].revents != 0;
-    return 0;
-}
-
-static int real_net_watch(struct tm_env *env, struct tm_watch *watches, size_t count, int64_t timeout_ms,
-                          struct tm_error *e)
-{
-    (void)env;
-    struct pollfd polled[WATCHES_MAX];
-    if (count > WATCHES_MAX)
-        return tm_error_set(e, TM_ELIMIT, "waiting for %zu connections, more than %d", count, WATCHES_MAX);
-    for (size_t i = 0; i < count; i++)
-        polled[i] =
-            (struct pollfd){.fd = watches[i].handle, .events = (short)(POLLIN | (watches[i].send ? POLLOUT : 0))};
-    int ready = poll_until(polled, count, timeout_ms);
-    if (ready < 0) return tm_error_errno(e, errno, "waiting for connections");
-    for (size_t i = 0; i < count; i++)
-        watches[i].ready = ready > 0 && polled[i].revents != 0;
-    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
-    return 0;
-}
-
-static int real_net_pair(struct tm_env *env, int out_handles[2], struct tm_error *e)
-{
-    (void)env;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, out_handles) == 0) return 0;
-    return tm_error_errno(e, errno, "making a pair of handles");
-}
-
-static int real_net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e)
-{
-    (void)env;
-    struct pollfd polled = {.fd = handle, .events = POLLOUT};
-    int ready = poll_until(&polled, 1, timeout_ms);
-    if (ready < 0) return tm_error_errno(e, errno, "waiting to send");
-    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing could be sent in %lld ms", (long long)timeout_ms);
-    return 0;
-}
-
-static void real_net_shutdown(struct tm_env *env, int handle)
-{
-    (void)env;
-    (void)shutdown(handle, SHUT_RDWR);
-}
-
-static void real_net_close(struct tm_env *env, int handle)
-{
-    (void)env;
-    (void)close(handle);
-}
-
 /* ---- processes ---- */
 
 static int real_process_start(struct tm_env *env, const char *const *argv, int *out_pid, struct tm_error *e)
@@ -570,7 +293,7 @@ static int real_process_wait(struct tm_env *env, int pid, int64_t timeout_ms, in
     int fd = pidfd_open(pid, 0);
     if (fd < 0) return tm_error_errno(e, errno, "waiting for process %d", pid);
     struct pollfd polled = {.fd = fd, .events = POLLIN};
-    int ready = poll_until(&polled, 1, timeout_ms);
+    int ready = tm_env__poll(&polled, 1, timeout_ms);
     (void)close(fd);
     if (ready <= 0) return tm_error_set(e, TM_ETIMEOUT, "process %d still runs", pid);
     int status = 0;
@@ -591,6 +314,7 @@ struct tm_env *tm_env_real(void)
         .file_read = real_file_read,
         .file_write = real_file_write,
         .file_write_private = real_file_write_private,
+        .file_write_mode = real_file_write_mode,
         .file_write_parts = real_file_write_parts,
         .file_write_blocks = tm_env__file_write_blocks,
         .file_read_blocks = tm_env__file_read_blocks,
@@ -601,18 +325,17 @@ struct tm_env *tm_env_real(void)
         .file_lock = tm_env__file_lock,
         .file_unlock = tm_env__file_unlock,
         .folder_each = tm_env__folder_each,
-        .net_listen = real_net_listen,
-        .net_connect = real_net_connect,
-        .net_begin_connect = real_net_begin_connect,
-        .net_accept = real_net_accept,
-        .net_send = real_net_send,
-        .net_receive = real_net_receive,
-        .net_wait = real_net_wait,
-        .net_watch = real_net_watch,
-        .net_pair = real_net_pair,
-        .net_wait_send = real_net_wait_send,
-        .net_shutdown = real_net_shutdown,
-        .net_close = real_net_close,
+        .net_listen = tm_env__net_listen,
+        .net_connect = tm_env__net_connect,
+        .net_accept = tm_env__net_accept,
+        .net_send = tm_env__net_send,
+        .net_receive = tm_env__net_receive,
+        .net_wait = tm_env__net_wait,
+        .net_watch = tm_env__net_watch,
+        .net_pair = tm_env__net_pair,
+        .net_wait_send = tm_env__net_wait_send,
+        .net_shutdown = tm_env__net_shutdown,
+        .net_close = tm_env__net_close,
         .process_start = real_process_start,
         .process_signal = real_process_signal,
         .process_wait = real_process_wait,

@@ -3,20 +3,37 @@
 #include "base/alloc.h"
 #include "base/random.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ENTRIES_MAX = 16384, QUEUE_BYTES_MAX = 1 << 16, FILE_BYTES_MAX = 1 << 28, SELF_PID = 1000000, LOCKS_MAX = 16 };
+enum {
+    ENTRIES_MAX = 16384,
+    QUEUE_BYTES_MAX = 1 << 16,
+    FILE_BYTES_MAX = 1 << 28,
+    SELF_PID = 1000000,
+    LOCKS_MAX = 16,
+    SILENT_MAX = 16
+};
 
 struct entry { /* a file or a variable */
     char *name;
+    unsigned mode;
     struct tm_text content;
 };
 
-enum socket_state { SOCKET_FREE, SOCKET_LISTENING, SOCKET_WAITING, SOCKET_OPEN, SOCKET_CUT, SOCKET_PROCESS };
+enum socket_state {
+    SOCKET_FREE,
+    SOCKET_LISTENING,
+    SOCKET_WAITING,
+    SOCKET_OPEN,
+    SOCKET_CUT,
+    SOCKET_PROCESS,
+    SOCKET_CONNECTING
+};
 
 struct virtual_socket { /* handle = index + 1 */
     enum socket_state state;
@@ -24,6 +41,8 @@ struct virtual_socket { /* handle = index + 1 */
     int peer;          /* index of the other end, -1 once it closed; SOCKET_PROCESS: the pid */
     int accepted_by;   /* SOCKET_WAITING: index of the listener */
     struct tm_text in; /* bytes that came and were not read */
+    int64_t due_ns;    /* SOCKET_CONNECTING: when the outcome is known */
+    const char *why;   /* SOCKET_CUT: there was no connection, because; NULL: there was one */
 };
 
 struct virtual_process { /* pid = index + 1 */
@@ -32,6 +51,7 @@ struct virtual_process { /* pid = index + 1 */
     int status;
     int last_signal;
     bool group;
+    int output;               /* the end of a pair that it writes to; 0: nobody listens */
     int64_t files_max;        /* that process_limit_files said */
     struct tm_text variables; /* each followed by a NUL */
 };
@@ -54,6 +74,9 @@ struct world {
     size_t process_capacity;
     long fail_write_at;
     int next_port;
+    int64_t connect_ms;
+    char silent[SILENT_MAX][TM_ADDRESS_MAX];
+    size_t silent_count;
     char *locks[LOCKS_MAX]; /* by handle: the path that is locked; NULL: free */
 };
 
@@ -103,6 +126,7 @@ static struct entry *add_entry(struct entry **entries, size_t *count, size_t *ca
     if (copy == NULL) return NULL;
     struct entry *entry = &(*entries)[(*count)++];
     entry->name = copy;
+    entry->mode = 0;
     tm_text_init(&entry->content, FILE_BYTES_MAX);
     return entry;
 }
@@ -154,7 +178,7 @@ static int read_file(struct world *world, const char *path, struct tm_text *out,
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
 }
 
-static int write_file(struct world *world, const char *path, const struct tm_part *parts, size_t count,
+static int write_file(struct world *world, const char *path, unsigned mode, const struct tm_part *parts, size_t count,
                       struct tm_error *e)
 {
     if (world->fail_write_at > 0 && --world->fail_write_at == 0) return tm_error_errno(e, ENOSPC, "writing %s", path);
@@ -172,6 +196,7 @@ static int write_file(struct world *world, const char *path, const struct tm_par
     }
     tm_text_deinit(&file->content);
     file->content = content;
+    file->mode = mode;
     return 0;
 }
 
@@ -198,14 +223,43 @@ static int virtual_file_read(struct tm_env *env, const char *path, struct tm_tex
     return rc;
 }
 
-static int virtual_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
-                                    struct tm_error *e)
+static int write_with_mode(struct tm_env *env, const char *path, unsigned mode, const struct tm_part *parts,
+                           size_t count, struct tm_error *e)
 {
     struct world *world = world_of(env);
     (void)pthread_mutex_lock(&world->files_lock);
-    int rc = write_file(world, path, parts, count, e);
+    int rc = write_file(world, path, mode, parts, count, e);
     (void)pthread_mutex_unlock(&world->files_lock);
     return rc;
+}
+
+static int virtual_file_write_parts(struct tm_env *env, const char *path, const struct tm_part *parts, size_t count,
+                                    struct tm_error *e)
+{
+    return write_with_mode(env, path, 0644, parts, count, e);
+}
+
+static int virtual_file_write_mode(struct tm_env *env, const char *path, unsigned mode, const char *data, size_t length,
+                                   struct tm_error *e)
+{
+    struct tm_part part = {.data = data, .length = length};
+    return write_with_mode(env, path, mode, &part, 1, e);
+}
+
+static int virtual_file_write_private(struct tm_env *env, const char *path, const char *data, size_t length,
+                                      struct tm_error *e)
+{
+    return virtual_file_write_mode(env, path, 0600, data, length, e);
+}
+
+unsigned tm_env_virtual_file_mode(struct tm_env *env, const char *path)
+{
+    struct world *world = world_of(env);
+    (void)pthread_mutex_lock(&world->files_lock);
+    struct entry *file = find_entry(world->files, world->file_count, path);
+    unsigned mode = file == NULL ? 0 : file->mode;
+    (void)pthread_mutex_unlock(&world->files_lock);
+    return mode;
 }
 
 static int virtual_file_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
@@ -219,7 +273,7 @@ static int virtual_file_write_blocks(struct tm_env *env, const char *path, const
 {
     struct tm_part part = {.data = data, .length = length};
     *out_direct = true;
-    return virtual_file_write_parts(env, path, &part, 1, e);
+    return write_with_mode(env, path, 0600, &part, 1, e);
 }
 
 static int virtual_file_read_blocks(struct tm_env *env, const char *path, void *data, size_t room, tm_piece_f piece,
@@ -370,26 +424,84 @@ static int virtual_net_listen(struct tm_env *env, const char *address, int *out_
     return 0;
 }
 
+static int find_listener(const struct world *world, const char *address) /* its index; -1: nobody listens there */
+{
+    for (size_t i = 0; i < world->socket_count; i++)
+        if (world->sockets[i].state == SOCKET_LISTENING && strcmp(world->sockets[i].address, address) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int connect_pair(struct world *world, int listener, int near, struct tm_error *e)
+{
+    int far = 0;
+    int rc = add_socket(world, SOCKET_WAITING, &far, e);
+    if (rc != 0) return rc;
+    world->sockets[near - 1].state = SOCKET_OPEN;
+    world->sockets[near - 1].peer = far - 1;
+    world->sockets[far - 1].peer = near - 1;
+    world->sockets[far - 1].accepted_by = listener;
+    return 0;
+}
+
+static bool never_answers(const struct world *world, const char *address)
+{
+    for (size_t i = 0; i < world->silent_count; i++)
+        if (strcmp(world->silent[i], address) == 0) return true;
+    return false;
+}
+
 static int virtual_net_connect(struct tm_env *env, const char *address, int *out_handle, struct tm_error *e)
 {
     struct world *world = world_of(env);
+    int64_t takes_ms = never_answers(world, address) ? TM_CONNECT_LIMIT_MS : world->connect_ms;
+    int listener = find_listener(world, address);
+    int near = 0;
+    if (takes_ms == 0 && listener < 0)
+        return tm_error_set(e, TM_EPEER, "connecting to %s: connection refused", address);
+    int rc = add_socket(world, SOCKET_CONNECTING, &near, e);
+    if (rc != 0) return rc;
+    struct virtual_socket *fresh = &world->sockets[near - 1];
+    (void)snprintf(fresh->address, sizeof fresh->address, "%s", address);
+    fresh->due_ns = world->now_ns + takes_ms * 1000000;
+    if (takes_ms == 0) rc = connect_pair(world, listener, near, e);
+    if (rc != 0) world->sockets[near - 1].state = SOCKET_FREE;
+    if (rc == 0) *out_handle = near;
+    return rc;
+}
+
+/* Connections whose time has come are made, or not. */
+static void settle(struct world *world)
+{
     for (size_t i = 0; i < world->socket_count; i++) {
-        if (world->sockets[i].state != SOCKET_LISTENING || strcmp(world->sockets[i].address, address) != 0) continue;
-        int near = 0;
-        int far = 0;
-        int rc = add_socket(world, SOCKET_OPEN, &near, e);
-        if (rc == 0) {
-            rc = add_socket(world, SOCKET_WAITING, &far, e);
-            if (rc != 0) world->sockets[near - 1].state = SOCKET_FREE;
-        }
-        if (rc != 0) return rc;
-        world->sockets[near - 1].peer = far - 1;
-        world->sockets[far - 1].peer = near - 1;
-        world->sockets[far - 1].accepted_by = (int)i;
-        *out_handle = near;
-        return 0;
+        struct virtual_socket *made = &world->sockets[i];
+        if (made->state != SOCKET_CONNECTING || world->now_ns < made->due_ns) continue;
+        bool silent = never_answers(world, made->address);
+        int listener = find_listener(world, made->address);
+        if (!silent && listener >= 0 && connect_pair(world, listener, (int)i + 1, NULL) == 0) continue;
+        made = &world->sockets[i]; /* there may be more room for sockets now, elsewhere */
+        made->state = SOCKET_CUT;
+        made->why = silent ? "no answer in time" : "connection refused";
     }
-    return tm_error_set(e, TM_EPEER, "connecting to %s: connection refused", address);
+}
+
+void tm_env_virtual_set_connect_ms(struct tm_env *env, int64_t ms)
+{
+    world_of(env)->connect_ms = ms;
+}
+
+void tm_env_virtual_never_answer(struct tm_env *env, const char *address)
+{
+    struct world *world = world_of(env);
+    assert(world->silent_count < SILENT_MAX);
+    (void)snprintf(world->silent[world->silent_count++], TM_ADDRESS_MAX, "%s", address);
+}
+
+static int lost(const struct virtual_socket *gone, const char *what, struct tm_error *e)
+{
+    if (gone != NULL && gone->why != NULL)
+        return tm_error_set(e, TM_EPEER, "connecting to %s: %s", gone->address, gone->why);
+    return tm_error_set(e, TM_EPEER, "%s: connection lost", what);
 }
 
 static int find_waiting(const struct world *world, int listener)
@@ -403,6 +515,7 @@ static int find_waiting(const struct world *world, int listener)
 static int virtual_net_accept(struct tm_env *env, int listener, int *out_handle, struct tm_error *e)
 {
     struct world *world = world_of(env);
+    settle(world);
     int waiting = find_waiting(world, listener);
     if (waiting < 0) return tm_error_set(e, TM_EBUSY, "accept would block");
     world->sockets[waiting].state = SOCKET_OPEN;
@@ -414,9 +527,10 @@ static int virtual_net_send(struct tm_env *env, int handle, const void *data, si
                             struct tm_error *e)
 {
     struct world *world = world_of(env);
+    settle(world);
     struct virtual_socket *from = socket_of(world, handle);
-    if (from == NULL || from->state == SOCKET_CUT || from->peer < 0)
-        return tm_error_set(e, TM_EPEER, "send: connection lost");
+    if (from != NULL && from->state == SOCKET_CONNECTING) return tm_error_set(e, TM_EBUSY, "send would block");
+    if (from == NULL || from->state == SOCKET_CUT || from->peer < 0) return lost(from, "send", e);
     struct tm_text *queue = &world->sockets[from->peer].in;
     size_t room = queue->max - queue->length;
     if (room == 0) return tm_error_set(e, TM_EBUSY, "send would block");
@@ -431,9 +545,11 @@ static int virtual_net_receive(struct tm_env *env, int handle, void *buffer, siz
                                struct tm_error *e)
 {
     struct world *world = world_of(env);
+    settle(world);
     struct virtual_socket *to = socket_of(world, handle);
-    if (to == NULL || to->state == SOCKET_CUT) return tm_error_set(e, TM_EPEER, "receive: connection lost");
-    if (to->in.length == 0 && to->peer >= 0) return tm_error_set(e, TM_EBUSY, "receive would block");
+    if (to == NULL || to->state == SOCKET_CUT) return lost(to, "receive", e);
+    if (to->state == SOCKET_CONNECTING || (to->in.length == 0 && to->peer >= 0))
+        return tm_error_set(e, TM_EBUSY, "receive would block");
     size_t taken = size < to->in.length ? size : to->in.length;
     if (taken > 0) {
         memcpy(buffer, to->in.data, taken);
@@ -444,39 +560,77 @@ static int virtual_net_receive(struct tm_env *env, int handle, void *buffer, siz
     return 0;
 }
 
-static bool socket_is_ready(struct world *world, int handle)
+static bool can_receive(struct world *world, int handle)
 {
     struct virtual_socket *asked = socket_of(world, handle);
     if (asked == NULL) return true;
+    if (asked->state == SOCKET_CONNECTING) return false;
     if (asked->state == SOCKET_PROCESS) return world->processes[asked->peer - 1].ended;
     if (asked->state == SOCKET_LISTENING) return find_waiting(world, handle) >= 0;
     return asked->state == SOCKET_CUT || asked->in.length > 0 || asked->peer < 0;
 }
 
-static int virtual_net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
-                            struct tm_error *e)
+static bool can_send(struct world *world, int handle)
+{
+    struct virtual_socket *asked = socket_of(world, handle);
+    if (asked == NULL) return true;
+    if (asked->state == SOCKET_CONNECTING || asked->state == SOCKET_PROCESS || asked->state == SOCKET_LISTENING)
+        return false;
+    if (asked->state == SOCKET_CUT || asked->peer < 0) return true;
+    const struct tm_text *queue = &world->sockets[asked->peer].in;
+    return queue->length < queue->max;
+}
+
+static bool look(struct world *world, struct tm_watch *watches, size_t count)
 {
     bool any = false;
+    settle(world);
     for (size_t i = 0; i < count; i++) {
-        out_ready[i] = socket_is_ready(world_of(env), handles[i]);
-        any = any || out_ready[i];
+        struct tm_watch *w = &watches[i];
+        w->can_receive = w->want != TM_WATCH_SEND && can_receive(world, w->handle);
+        w->can_send = w->want != TM_WATCH_RECEIVE && can_send(world, w->handle);
+        w->ready = w->can_receive || w->can_send;
+        any = any || w->ready;
     }
-    if (any) return 0;
-    tm_env_virtual_advance(env, timeout_ms);
-    return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+    return any;
+}
+
+/* The time passes, but not beyond the next connection's outcome. */
+static void pass_time(struct world *world, int64_t end_ns)
+{
+    for (size_t i = 0; i < world->socket_count; i++) {
+        const struct virtual_socket *made = &world->sockets[i];
+        if (made->state == SOCKET_CONNECTING && made->due_ns < end_ns) end_ns = made->due_ns;
+    }
+    world->now_ns = end_ns;
 }
 
 static int virtual_net_watch(struct tm_env *env, struct tm_watch *watches, size_t count, int64_t timeout_ms,
                              struct tm_error *e)
 {
-    bool any = false;
-    for (size_t i = 0; i < count; i++) {
-        watches[i].ready = watches[i].send || socket_is_ready(world_of(env), watches[i].handle);
-        any = any || watches[i].ready;
+    struct world *world = world_of(env);
+    int64_t end_ns = world->now_ns + (timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+    for (;;) {
+        if (look(world, watches, count)) return 0;
+        if (world->now_ns >= end_ns) break;
+        pass_time(world, end_ns);
     }
-    if (any) return 0;
-    tm_env_virtual_advance(env, timeout_ms);
     return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+}
+
+static int virtual_net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
+                            struct tm_error *e)
+{
+    enum { WAIT_HANDLES_MAX = 256 };
+    struct tm_watch watches[WAIT_HANDLES_MAX];
+    if (count > WAIT_HANDLES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "waiting for %zu connections, more than %d", count, WAIT_HANDLES_MAX);
+    for (size_t i = 0; i < count; i++)
+        watches[i] = (struct tm_watch){.handle = handles[i]};
+    int rc = virtual_net_watch(env, watches, count, timeout_ms, e);
+    for (size_t i = 0; i < count; i++)
+        out_ready[i] = watches[i].ready;
+    return rc;
 }
 
 static int virtual_net_pair(struct tm_env *env, int out_handles[2], struct tm_error *e)
@@ -494,14 +648,10 @@ static int virtual_net_pair(struct tm_env *env, int out_handles[2], struct tm_er
     return 0;
 }
 
-/* Queues have room for anything that is sent. */
 static int virtual_net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e)
 {
-    (void)env;
-    (void)handle;
-    (void)timeout_ms;
-    (void)e;
-    return 0;
+    struct tm_watch watch = {.handle = handle, .want = TM_WATCH_SEND};
+    return virtual_net_watch(env, &watch, 1, timeout_ms, e);
 }
 
 static void virtual_net_shutdown(struct tm_env *env, int handle)
@@ -563,11 +713,15 @@ static int virtual_process_start_with(struct tm_env *env, const struct tm_proces
     tm_text_init(&process->variables, FILE_BYTES_MAX);
     for (size_t i = 0; options->variables != NULL && options->variables[i] != NULL; i++)
         tm_text_append(&process->variables, options->variables[i], strlen(options->variables[i]) + 1);
+    int ends[2] = {0, 0};
     rc = tm_text_status(&process->variables, e);
+    if (rc == 0 && options->captured != NULL) rc = virtual_net_pair(env, ends, e);
     if (rc != 0) {
         tm_text_deinit(&process->variables);
         return rc;
     }
+    process->output = ends[1];
+    if (options->captured != NULL) *options->captured = ends[0];
     *out_pid = (int)++world->process_count;
     return 0;
 }
@@ -599,11 +753,27 @@ static int virtual_process_wait(struct tm_env *env, int pid, int64_t timeout_ms,
     return 0;
 }
 
-static void virtual_kill(struct virtual_process *process)
+/* It ends, and with it what it writes to. */
+static void end_process(struct tm_env *env, struct virtual_process *process, int status)
+{
+    if (process->output != 0) virtual_net_close(env, process->output);
+    process->output = 0;
+    process->ended = true;
+    process->status = status;
+}
+
+static void virtual_kill(struct tm_env *env, struct virtual_process *process)
 {
     process->last_signal = 9;
-    if (!process->ended) process->status = 128 + 9;
-    process->ended = true;
+    end_process(env, process, process->ended ? process->status : 128 + 9);
+}
+
+int tm_env_virtual_process_write(struct tm_env *env, int pid, const char *data, size_t length)
+{
+    struct virtual_process *process = process_of(env, pid);
+    size_t sent = 0;
+    if (process == NULL || process->output == 0) return -(int)TM_ENOTFOUND;
+    return virtual_net_send(env, process->output, data, length, &sent, NULL);
 }
 
 static int virtual_process_signal_group(struct tm_env *env, int group, int signal_number, struct tm_error *e)
@@ -612,7 +782,7 @@ static int virtual_process_signal_group(struct tm_env *env, int group, int signa
     if (leader == NULL || leader->waited || !leader->group)
         return tm_error_set(e, TM_ENOTFOUND, "process group %d is gone", group);
     leader->last_signal = signal_number;
-    if (signal_number == 9) virtual_kill(leader);
+    if (signal_number == 9) virtual_kill(env, leader);
     return 0;
 }
 
@@ -667,7 +837,7 @@ static int virtual_process_end_marked(struct tm_env *env, const char *mark, int 
     for (size_t i = 0; i < world->process_count; i++) {
         struct virtual_process *process = &world->processes[i];
         if (process->ended || !has_variable(process, mark)) continue;
-        virtual_kill(process);
+        virtual_kill(env, process);
         count++;
     }
     *out_count = count;
@@ -689,9 +859,7 @@ const char *tm_env_virtual_process_variable(struct tm_env *env, int pid, const c
 void tm_env_virtual_exit(struct tm_env *env, int pid, int status)
 {
     struct virtual_process *process = process_of(env, pid);
-    if (process == NULL) return;
-    process->ended = true;
-    process->status = status;
+    if (process != NULL) end_process(env, process, status);
 }
 
 int tm_env_virtual_last_signal(struct tm_env *env, int pid)
@@ -724,7 +892,8 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .set_variable = virtual_set_variable,
         .file_read = virtual_file_read,
         .file_write = virtual_file_write,
-        .file_write_private = virtual_file_write,
+        .file_write_private = virtual_file_write_private,
+        .file_write_mode = virtual_file_write_mode,
         .file_write_parts = virtual_file_write_parts,
         .file_write_blocks = virtual_file_write_blocks,
         .file_read_blocks = virtual_file_read_blocks,
@@ -737,7 +906,6 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .folder_each = virtual_folder_each,
         .net_listen = virtual_net_listen,
         .net_connect = virtual_net_connect,
-        .net_begin_connect = virtual_net_connect,
         .net_accept = virtual_net_accept,
         .net_send = virtual_net_send,
         .net_receive = virtual_net_receive,

@@ -9,7 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOOL_LIMIT_MS = 10000, WORDS_MAX = 24, FIRST_HOST = 10, BURST_BYTES = 65536 };
+enum { TOOL_LIMIT_MS = 10000, WORDS_MAX = 24, FIRST_HOST = 10, BURST_BYTES = 65536, SAID_MAX = 1024 };
+
+/* All that a tool says until it closes its output, for the error; what does not fit is left out. */
+static void hear_tool(struct tm_env *env, int output, int64_t end_ms, struct tm_text *said)
+{
+    for (;;) {
+        char piece[256];
+        size_t got = 0;
+        bool ready = false;
+        int64_t left_ms = end_ms - env->monotonic_ns(env) / 1000000;
+        int rc = env->net_receive(env, output, piece, sizeof piece, &got, NULL);
+        if (rc == 0 && got == 0) return;
+        if (rc == 0) tm_text_append(said, piece, got);
+        if (rc == -(int)TM_EBUSY && left_ms > 0) rc = env->net_wait(env, &output, 1, left_ms, &ready, NULL);
+        if (rc != 0) return;
+    }
+}
 
 /* Runs one command line; its words are set apart by single blanks. */
 static int run_tool(struct tm_env *env, struct tm_error *e, const char *format, ...)
@@ -31,19 +47,25 @@ static int run_tool(struct tm_env *env, struct tm_error *e, const char *format, 
         at = strchr(at, ' ');
         if (at != NULL) *at++ = '\0';
     }
-    struct tm_process_options options = {.argv = words, .group = true, .output = "/dev/null"};
+    int output = -1;
+    struct tm_process_options options = {.argv = words, .group = true, .captured = &output};
+    struct tm_text said;
     int pid = 0;
     int status = 0;
     int rc = env->process_start_with(env, &options, &pid, e);
     if (rc != 0) return tm_error_wrap(e, rc, "network namespaces need the tools ip and tc (package iproute2)");
+    tm_text_init(&said, SAID_MAX);
+    hear_tool(env, output, env->monotonic_ns(env) / 1000000 + TOOL_LIMIT_MS, &said);
+    env->net_close(env, output);
     rc = env->process_wait(env, pid, TOOL_LIMIT_MS, &status, e);
     if (rc == -(int)TM_ETIMEOUT) {
         (void)env->process_signal_group(env, pid, SIGKILL, NULL);
         (void)env->process_wait(env, pid, TOOL_LIMIT_MS, &status, NULL);
     }
     if (rc == 0 && status != 0)
-        rc =
-            tm_error_set(e, TM_EUSAGE, "\"%s\" ended with status %d; network namespaces need root", named.text, status);
+        rc = tm_error_set(e, TM_EUSAGE, "\"%s\" ended with status %d: %.*s; network namespaces need root", named.text,
+                          status, (int)strcspn(tm_text_string(&said), "\n"), tm_text_string(&said));
+    tm_text_deinit(&said);
     return rc;
 }
 

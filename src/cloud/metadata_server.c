@@ -1,5 +1,6 @@
 #include "cloud/metadata_server.h"
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/http_server.h"
 
@@ -55,7 +56,7 @@ int tm_metadata_server_open(struct tm_metadata_server *server, const char *host,
                             char bound[TM_ADDRESS_MAX], int *out_endpoint, struct tm_error *e)
 {
     char address[TM_ADDRESS_MAX];
-    (void)snprintf(address, sizeof address, "%.90s:0", host);
+    tm_address_join(host, "0", address);
     int number = tm_http_server_free(server->http);
     struct endpoint *endpoint = &server->endpoints[number < 0 ? 0 : number];
     struct tm_http_listener listener = {.answer = answer, .context = endpoint, .version = &known->version};

@@ -1,5 +1,6 @@
 #include "engine/elastic.h"
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/log.h"
 
@@ -101,9 +102,11 @@ static int open_hub(struct elastic *w, const struct tidemill_options *library, s
 {
     char token[TOKEN_MAX];
     char listen[TM_ADDRESS_MAX];
-    const char *host = library->listen == NULL ? "127.0.0.1" : library->listen;
-    const char *colon = strrchr(host, ':'); /* the library listens on its port; ours is another one */
-    (void)snprintf(listen, sizeof listen, "%.*s:0", (int)(colon == NULL ? strlen(host) : (size_t)(colon - host)), host);
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    const char *given = library->listen == NULL ? "127.0.0.1" : library->listen;
+    /* the library listens on its port; ours is another one */
+    tm_address_join(tm_address_split(given, host, port, NULL) == 0 ? host : given, "0", listen);
     int rc = read_token(w->env, library, token, e);
     if (rc == 0 && library->tls_folder != NULL) rc = tm_tls_load(w->env, library->tls_folder, &w->tls, e);
     if (rc != 0) return rc;

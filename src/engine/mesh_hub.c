@@ -266,7 +266,7 @@ static void dial(struct tm_mesh_hub *hub, int rank)
     int handle = -1;
     member->dial_ms = now_ms(hub) + REDIAL_MS;
     if (link == NULL || (hub->options.tls == NULL && !tm_address_is_loopback(member->endpoint))) return;
-    if (hub->env->net_begin_connect(hub->env, member->endpoint, &handle, NULL) != 0) return;
+    if (hub->env->net_connect(hub->env, member->endpoint, &handle, NULL) != 0) return;
     if (tm_mesh_link__open(link, hub->env, handle, hub->options.tls, false, NULL) != 0) return;
     link->state = LINK_DIALING;
     link->rank = rank;
@@ -401,8 +401,9 @@ static void note(struct tm_mesh_hub *hub, struct watched *out)
         struct tm_mesh_link *link = &hub->links[i];
         if (link->state == LINK_FREE || link->state == LINK_LOST || link->state == LINK_PARKED) continue;
         out->links[out->count] = link;
+        bool sends = link->state != LINK_UP && link->out.length > 0;
         out->watches[2 + out->count++] =
-            (struct tm_watch){.handle = link->handle, .send = link->state != LINK_UP && link->out.length > 0};
+            (struct tm_watch){.handle = link->handle, .want = sends ? TM_WATCH_BOTH : TM_WATCH_RECEIVE};
     }
 }
 

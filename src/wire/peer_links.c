@@ -63,16 +63,6 @@ struct tm_links {
     uint8_t chunk[CHUNK];
 };
 
-bool tm_address_is_loopback(const char *address)
-{
-    static const char *const names[] = {"localhost:", "::1:", "[::1]:"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(address, names[i], strlen(names[i])) == 0) return true;
-    /* 127.A.B.C:PORT, and nothing but digits and dots: 127.example.org is a name like any other. */
-    size_t host = strspn(address, "0123456789.");
-    return strncmp(address, "127.", 4) == 0 && address[host] == ':';
-}
-
 /* Without TLS the address is part of the proof: both ends must call it the same. */
 static void call_loopback(const struct tm_tls *tls, const char *address, char out[TM_ADDRESS_MAX])
 {
@@ -260,7 +250,7 @@ static struct link *connect_to(struct tm_links *links, const struct tm_peer *to,
     call_loopback(links->tls, address, at);
     address = at;
     if (failed_lately(links, address)) return NULL;
-    if (links->env->net_begin_connect(links->env, address, &handle, &e) != 0) {
+    if (links->env->net_connect(links->env, address, &handle, &e) != 0) {
         (void)snprintf(links->trouble, sizeof links->trouble, "%s", e.text);
         note_failed(links, address);
         return NULL;
@@ -361,7 +351,8 @@ void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_w
             timeout_ms = 0; /* to be taken away */
         else
             out->watches[out->count++] =
-                (struct tm_watch){.handle = link->handle, .send = queued(link) > 0 || link->connecting};
+                (struct tm_watch){.handle = link->handle,
+                                  .want = queued(link) > 0 || link->connecting ? TM_WATCH_BOTH : TM_WATCH_RECEIVE};
     }
     out->timeout_ms = timeout_ms;
     links->stirred = false;

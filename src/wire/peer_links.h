@@ -12,6 +12,7 @@
 #ifndef TM_WIRE_PEER_LINKS_H
 #define TM_WIRE_PEER_LINKS_H
 
+#include "base/address.h"
 #include "base/env.h"
 #include "wire/message.h"
 
@@ -65,7 +66,5 @@ void tm_links_wake_always(struct tm_links *links);
 /* Called with a peer whose last connection was lost. */
 typedef void (*tm_links_lost_f)(void *context, const struct tm_peer *peer);
 void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *context);
-
-bool tm_address_is_loopback(const char *address);
 
 #endif

@@ -9,7 +9,6 @@
 #include <openssl/x509v3.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { PEM_MAX = 1 << 16, PATH_BYTES = 4096, READ_BYTES = 1 << 14 };
 
@@ -85,9 +84,8 @@ static int write_pem(struct tm_env *env, const char *folder, const char *name, X
     if (!good) {
         rc = failed(e, TM_EINTERNAL, "making certificates");
     } else {
-        mode_t mask = umask(certificate == NULL ? 0077 : 0022); /* keys are for the owner alone */
-        rc = env->file_write(env, path, data, (size_t)length, e);
-        (void)umask(mask);
+        unsigned mode = certificate == NULL ? 0600 : 0644; /* keys are for the owner alone */
+        rc = env->file_write_mode(env, path, mode, data, (size_t)length, e);
     }
     (void)BIO_free(memory);
     return rc;

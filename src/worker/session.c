@@ -2,6 +2,7 @@
  * for work. One lock; nobody waits for the network while holding it. */
 #include <tidemill.h>
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -354,7 +355,7 @@ static int open_links(struct tidemill *t, const struct tidemill_options *options
     int rc = 0;
     char listen[TM_ADDRESS_MAX];
     const char *given = options->listen == NULL ? "127.0.0.1" : options->listen;
-    (void)snprintf(listen, sizeof listen, "%s%s", given, strchr(given, ':') == NULL ? ":0" : "");
+    tm_address_of_host(given, "0", listen);
     if (options->tls_folder != NULL) rc = tm_tls_load(t->env, options->tls_folder, &t->tls, e);
     if (rc == 0) rc = tm_links_create(t->env, listen, t->tls, t->token, &t->links, e);
     return rc;

@@ -216,7 +216,7 @@ static void fault(struct links_world *w)
 {
     struct process *process = any(w);
     w->faults++;
-    switch (tm_random_below(&w->random, 7)) {
+    switch (tm_random_below(&w->random, 8)) {
     case 0:
         tm_links_destroy(process->links);
         process->links = NULL;
@@ -231,6 +231,9 @@ static void fault(struct links_world *w)
         break;
     case 5:
         impostor(w, process, any(w));
+        break;
+    case 6: /* connections take their time to be made */
+        tm_env_virtual_set_connect_ms(w->env, 60 * (int64_t)tm_random_below(&w->random, 4));
         break;
     default:
         tm_alloc_fail_at(1 + (long)tm_random_below(&w->random, 40));

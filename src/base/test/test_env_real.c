@@ -271,11 +271,12 @@ static void test_addresses_that_do_not_work(void **state)
     char again[TM_ADDRESS_MAX];
     int handle = -1;
     assert_int_equal(env->net_connect(env, "nowhere", &handle, &e), -(int)TM_EUSAGE);
-    assert_error_has(e, "address \"nowhere\": expected HOST:PORT, for example 127.0.0.1:7070");
+    assert_error_has(e, "address \"nowhere\": expected HOST:PORT, for example 127.0.0.1:7070 or [::1]:7070");
     char big[400];
     (void)snprintf(big, sizeof big, "%300d:1", 1);
     assert_int_equal(env->net_connect(env, big, &handle, &e), -(int)TM_EUSAGE);
-    assert_int_equal(env->net_connect(env, "127.0.0.1:notaport", &handle, &e), -(int)TM_EPEER);
+    assert_int_equal(env->net_connect(env, "127.0.0.1:notaport", &handle, &e), -(int)TM_EUSAGE);
+    assert_error_has(e, "the port must be a number from 0 to 65535");
     assert_int_equal(env->net_listen(env, "127.0.0.1:0", &handle, bound, &e), 0);
     int second = -1;
     assert_int_equal(env->net_listen(env, bound, &second, again, &e), -(int)TM_EIO);
@@ -297,8 +298,8 @@ static void test_connecting_without_waiting(void **state)
     int far = -1;
     size_t done = 0;
     assert_int_equal(env->net_listen(env, "127.0.0.1:0", &listener, bound, NULL), 0);
-    assert_int_equal(env->net_begin_connect(env, bound, &near, NULL), 0);
-    struct tm_watch watches[] = {{.handle = near, .send = true}, {.handle = listener}};
+    assert_int_equal(env->net_connect(env, bound, &near, NULL), 0);
+    struct tm_watch watches[] = {{.handle = near, .want = TM_WATCH_BOTH}, {.handle = listener}};
     assert_int_equal(env->net_watch(env, &watches[1], 1, LONG_MS, NULL), 0);
     assert_true(watches[1].ready);
     assert_int_equal(env->net_accept(env, listener, &far, NULL), 0);
@@ -315,8 +316,8 @@ static void test_connecting_without_waiting(void **state)
     env->net_close(env, far);
     env->net_close(env, listener);
     /* Nobody is there: told at once, or when it is sent to. */
-    if (env->net_begin_connect(env, bound, &near, NULL) == 0) {
-        watches[0] = (struct tm_watch){.handle = near, .send = true};
+    if (env->net_connect(env, bound, &near, NULL) == 0) {
+        watches[0] = (struct tm_watch){.handle = near, .want = TM_WATCH_BOTH};
         assert_int_equal(env->net_watch(env, watches, 1, LONG_MS, NULL), 0);
         assert_int_equal(env->net_send(env, near, "hi", 2, &done, NULL), -(int)TM_EPEER);
         env->net_close(env, near);
@@ -497,6 +498,68 @@ static void test_a_group_is_ended_as_a_whole(void **state)
     assert_int_equal(env->process_signal_group(env, 0, SIGKILL, &e), -(int)TM_EUSAGE);
 }
 
+static void test_output_is_captured(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    /* /dev/stderr is opened: a socket could not be */
+    static const char *const argv[] = {"sh", "-c", "echo out; echo err > /dev/stderr; exit 3", NULL};
+    int output = -1;
+    struct tm_process_options options = {.argv = argv, .captured = &output};
+    int pid = 0;
+    int status = 0;
+    struct tm_text said;
+    tm_text_init(&said, 1000);
+    assert_row(env->process_start_with(env, &options, &pid, &e) == 0, "%s", e.text);
+    for (bool open = true; open;) {
+        char piece[16];
+        size_t got = 0;
+        struct tm_watch watch = {.handle = output};
+        assert_int_equal(env->net_watch(env, &watch, 1, LONG_MS, &e), 0);
+        assert_true(watch.ready && watch.can_receive && !watch.can_send);
+        int rc = env->net_receive(env, output, piece, sizeof piece, &got, &e);
+        assert_row(rc == 0 || rc == -(int)TM_EBUSY, "%s", e.text);
+        open = rc != 0 || got > 0;
+        tm_text_append(&said, piece, got);
+    }
+    assert_string_equal(tm_text_string(&said), "out\nerr\n");
+    assert_int_equal(env->net_send(env, output, "x", 1, &(size_t){0}, &e), -(int)TM_EUSAGE);
+    assert_int_equal(env->process_wait(env, pid, LONG_MS, &status, &e), 0);
+    assert_int_equal(status, 3);
+    env->net_close(env, output);
+    tm_text_deinit(&said);
+    static const char *const missing[] = {"no-such-program-of-any-kind", NULL};
+    options.argv = missing;
+    output = -1;
+    assert_int_equal(env->process_start_with(env, &options, &pid, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(output, -1);
+}
+
+static void test_interest_in_sending_alone(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    struct link link = make_link(env);
+    size_t done = 0;
+    assert_int_equal(env->net_send(env, link.near, "x", 1, &done, NULL), 0);
+    struct tm_watch watch = {.handle = link.far};
+    assert_int_equal(env->net_watch(env, &watch, 1, LONG_MS, NULL), 0);
+    assert_true(watch.ready && watch.can_receive && !watch.can_send);
+    watch.want = TM_WATCH_BOTH;
+    assert_int_equal(env->net_watch(env, &watch, 1, LONG_MS, NULL), 0);
+    assert_true(watch.can_receive && watch.can_send);
+    watch.want = TM_WATCH_SEND; /* what has come does not end the wait */
+    assert_int_equal(env->net_watch(env, &watch, 1, LONG_MS, NULL), 0);
+    assert_true(!watch.can_receive && watch.can_send);
+    static char block[1 << 20];
+    while (env->net_send(env, link.far, block, sizeof block, &done, NULL) == 0)
+        continue;
+    assert_int_equal(env->net_watch(env, &watch, 1, 0, NULL), -(int)TM_ETIMEOUT);
+    assert_false(watch.ready);
+    close_link(env, link);
+}
+
 static void test_marked_processes_are_ended(void **state)
 {
     (void)state;
@@ -647,6 +710,13 @@ static void test_private_files_and_locks(void **state)
     (void)snprintf(path, sizeof path, "%s", tm_tempdir_path(*state, "own"));
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0700);
+    /* a mode of one's choice, whatever the umask, which stays as it is */
+    mode_t mask = umask(0077);
+    (void)snprintf(path, sizeof path, "%s", tm_tempdir_path(*state, "own/shown"));
+    assert_int_equal(env->file_write_mode(env, path, 0644, "x", 1, &e), 0);
+    assert_int_equal(umask(mask), 0077);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0644);
     (void)snprintf(path, sizeof path, "%s", tm_tempdir_path(*state, "own/lock"));
     assert_row(env->file_lock(env, path, &first, &e) == 0, "%s", e.text);
     assert_int_equal(env->file_lock(env, path, &second, &e), -(int)TM_EBUSY);
@@ -661,8 +731,8 @@ TM_TEST_MAIN(DIR_TEST(test_pipes), DIR_TEST(test_private_files_and_locks), TM_TE
              DIR_TEST(test_files_that_cannot_be_written), DIR_TEST(test_read_without_memory),
              TM_TEST(test_bytes_over_the_network), TM_TEST(test_a_peer_that_closes_and_one_that_is_lost),
              TM_TEST(test_send_would_block), TM_TEST(test_addresses_that_do_not_work),
-             TM_TEST(test_connecting_without_waiting), TM_TEST(test_a_pair_wakes), TM_TEST(test_wait_for_too_many),
-             TM_TEST(test_exit_statuses), TM_TEST(test_a_process_that_runs_until_it_is_killed),
-             TM_TEST(test_a_program_that_is_not_there), DIR_TEST(test_files_in_parts_and_mapped),
-             DIR_TEST(test_files_in_blocks), DIR_TEST(test_unix_sockets), TM_TEST(test_a_group_is_ended_as_a_whole),
-             TM_TEST(test_marked_processes_are_ended))
+             TM_TEST(test_connecting_without_waiting), TM_TEST(test_a_pair_wakes), TM_TEST(test_output_is_captured),
+             TM_TEST(test_interest_in_sending_alone), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
+             TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there),
+             DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_files_in_blocks), DIR_TEST(test_unix_sockets),
+             TM_TEST(test_a_group_is_ended_as_a_whole), TM_TEST(test_marked_processes_are_ended))

@@ -235,6 +235,74 @@ static void test_addresses(void **state)
     assert_int_equal(env->net_listen(env, b, &handle, a, &e), 0);
 }
 
+static void test_connections_that_take_time(void **state)
+{
+    struct tm_env *env = *state;
+    char address[TM_ADDRESS_MAX];
+    char byte = 0;
+    int listener = 0;
+    int near = 0;
+    int far = 0;
+    size_t done = 0;
+    struct tm_error e = {0};
+    assert_int_equal(env->net_listen(env, "node:0", &listener, address, NULL), 0);
+    tm_env_virtual_set_connect_ms(env, 70);
+    assert_int_equal(env->net_connect(env, address, &near, NULL), 0);
+    assert_int_equal(env->net_send(env, near, "x", 1, &done, &e), -(int)TM_EBUSY);
+    assert_int_equal(env->net_receive(env, near, &byte, 1, &done, &e), -(int)TM_EBUSY);
+    assert_int_equal(env->net_accept(env, listener, &far, &e), -(int)TM_EBUSY);
+    int64_t start = env->now_ms(env);
+    struct tm_watch watch = {.handle = near, .want = TM_WATCH_BOTH};
+    assert_int_equal(env->net_watch(env, &watch, 1, 30, &e), -(int)TM_ETIMEOUT);
+    assert_int_equal(env->net_watch(env, &watch, 1, 500, &e), 0); /* no longer than it takes */
+    assert_int_equal(env->now_ms(env), start + 70);
+    assert_true(watch.can_send && !watch.can_receive);
+    assert_int_equal(env->net_accept(env, listener, &far, &e), 0);
+    assert_int_equal(env->net_send(env, near, "x", 1, &done, &e), 0);
+    assert_int_equal(env->net_receive(env, far, &byte, 1, &done, &e), 0);
+    /* nobody listens; nobody answers */
+    assert_int_equal(env->net_connect(env, "other:1", &near, NULL), 0);
+    assert_int_equal(env->net_wait_send(env, near, 500, &e), 0);
+    assert_int_equal(env->net_send(env, near, "x", 1, &done, &e), -(int)TM_EPEER);
+    assert_error_has(e, "connecting to other:1: connection refused");
+    tm_env_virtual_never_answer(env, address);
+    start = env->now_ms(env);
+    assert_int_equal(env->net_connect(env, address, &near, NULL), 0);
+    assert_int_equal(env->net_wait_send(env, near, 500, &e), -(int)TM_ETIMEOUT);
+    assert_int_equal(env->net_wait_send(env, near, 100000, &e), 0);
+    assert_int_equal(env->now_ms(env), start + TM_CONNECT_LIMIT_MS);
+    assert_int_equal(env->net_receive(env, near, &byte, 1, &done, &e), -(int)TM_EPEER);
+    assert_error_has(e, "no answer in time");
+    env->net_close(env, near);
+}
+
+static void test_output_and_modes(void **state)
+{
+    struct tm_env *env = *state;
+    const char *const argv[] = {"program", NULL};
+    char said[8] = "";
+    int output = 0;
+    int pid = 0;
+    size_t done = 0;
+    struct tm_process_options options = {.argv = argv, .captured = &output};
+    assert_int_equal(env->process_start_with(env, &options, &pid, NULL), 0);
+    struct tm_watch watch = {.handle = output};
+    assert_int_equal(env->net_watch(env, &watch, 1, 10, NULL), -(int)TM_ETIMEOUT);
+    assert_int_equal(tm_env_virtual_process_write(env, pid, "well", 4), 0);
+    assert_int_equal(env->net_watch(env, &watch, 1, 10, NULL), 0);
+    assert_int_equal(env->net_receive(env, output, said, sizeof said, &done, NULL), 0);
+    assert_string_equal(said, "well");
+    tm_env_virtual_exit(env, pid, 0);
+    assert_int_equal(env->net_receive(env, output, said, sizeof said, &done, NULL), 0);
+    assert_int_equal(done, 0);
+    assert_int_equal(tm_env_virtual_process_write(env, pid, "well", 4), -(int)TM_ENOTFOUND);
+    assert_int_equal(env->file_write_mode(env, "/key", 0640, "x", 1, NULL), 0);
+    assert_int_equal(tm_env_virtual_file_mode(env, "/key"), 0640);
+    assert_int_equal(env->file_write_private(env, "/key", "x", 1, NULL), 0);
+    assert_int_equal(tm_env_virtual_file_mode(env, "/key"), 0600);
+    assert_int_equal(tm_env_virtual_file_mode(env, "/none"), 0);
+}
+
 static void test_processes(void **state)
 {
     struct tm_env *env = *state;
@@ -335,5 +403,6 @@ TM_TEST_MAIN(ENV_TEST(test_time_moves_when_told), ENV_TEST(test_randomness_comes
              ENV_TEST(test_variables), ENV_TEST(test_files), ENV_TEST(test_the_nth_write_fails),
              ENV_TEST(test_bytes_go_both_ways), ENV_TEST(test_a_full_queue_would_block),
              ENV_TEST(test_close_lets_the_rest_through), ENV_TEST(test_cut), ENV_TEST(test_wait),
-             ENV_TEST(test_addresses), ENV_TEST(test_processes), ENV_TEST(test_too_many_of_everything),
-             TM_TEST(test_without_memory), ENV_TEST(test_a_failed_write_changes_nothing))
+             ENV_TEST(test_addresses), ENV_TEST(test_connections_that_take_time), ENV_TEST(test_output_and_modes),
+             ENV_TEST(test_processes), ENV_TEST(test_too_many_of_everything), TM_TEST(test_without_memory),
+             ENV_TEST(test_a_failed_write_changes_nothing))
