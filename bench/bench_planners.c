@@ -8,7 +8,7 @@
  * Use: bench_planners [-v]     -v: one line a case */
 #include "base/alloc.h"
 #include "base/env.h"
-#include "plan/replay.h"
+#include "plan/fleet_judge.h"
 #include "plan/rivals.h"
 
 #include <math.h>
@@ -90,13 +90,13 @@ static void compare(struct bench *bench, const char *label, size_t rival, const 
                theirs->fleet.parts[0].instance->name);
 }
 
-static int judge(struct bench *bench, const struct tm_replay *replay, struct tm_plan_answer *answer)
+static int judge(struct bench *bench, const struct tm_fleet_judge *replay, struct tm_plan_answer *answer)
 {
     int rc = tm_plan_judge(&bench->supply, &bench->request, answer, NULL);
-    return rc == 0 ? tm_plan_replay(replay, &bench->supply, &bench->request, answer, NULL) : rc;
+    return rc == 0 ? tm_fleet_judge_answer(replay, &bench->request, answer, NULL) : rc;
 }
 
-static void run_case(struct bench *bench, const char *label, const struct tm_replay *replay)
+static void run_case(struct bench *bench, const char *label, const struct tm_fleet_judge *replay)
 {
     if (tm_plan_search_in(&bench->supply, &bench->request, &bench->result, &bench->other, NULL) != 0) return;
     if (bench->result.count == 0) { /* no fleet meets the deadline for the price: nothing to compare */
@@ -130,7 +130,8 @@ static void run_supply(struct bench *bench, const char *model, const char *cloud
         tm_trace_init(&trace);
         if (tm_trace_load(tm_env_real(), traces[t], NULL, &trace, NULL) != 0) continue;
         struct tm_expect_trace losses = tm_expect_trace(&trace);
-        struct tm_replay replay = {.env = tm_env_real(), .trace = &trace, .starts = STARTS};
+        struct tm_fleet_judge replay = {
+            .env = tm_env_real(), .catalog = &bench->catalog, .trace = &trace, .policy = "checkpoint", .runs = STARTS};
         bench->request.supply.loss_per_s = losses.loss_per_s;
         bench->request.job.burst_share = losses.burst_share;
         bench->request.job.burst_size = losses.burst_size;

@@ -11,10 +11,10 @@
 #include "market/trace_draw.h"
 #include "plan/deepvm.h"
 #include "plan/emit.h"
+#include "plan/fleet_judge.h"
 #include "plan/mix.h"
 #include "plan/pareto.h"
 #include "plan/replan.h"
-#include "plan/replay.h"
 
 #include <limits.h>
 #include <math.h>
@@ -30,8 +30,8 @@ static const char *const architecture_names[] = {"best", "tiering", "single-anch
 static const char *const objective_names[] = {"cheapest", "fastest", "pareto", NULL};
 enum { OBJECTIVE_PARETO = 2 };
 static const char *const market_names[] = {"mixed", "spot", "on-demand", NULL};
-static const char *const judge_names[] = {"expect", "replay", NULL};
-enum { JUDGE_EXPECT, JUDGE_REPLAY, REPLAY_STARTS = 16 };
+static const char *const judge_names[] = {"simulate", "replay", "expect", NULL};
+enum { JUDGE_SIMULATE, JUDGE_REPLAY, JUDGE_EXPECT }; /* replay: simulate, on a trace */
 static const char *const anchor_names[] = {"auto", "none", NULL};
 static const char *const emit_names[] = {"skypilot", "job", "milp", NULL};
 enum { EMIT_NOTHING = -1, EMIT_SKYPILOT, EMIT_JOB, EMIT_MILP };
@@ -166,6 +166,7 @@ struct plan {
     struct tm_plan_relaxation relax;
     struct tm_plan_fleet running; /* of --running */
     struct tm_replan replan;
+    struct tm_trace trace; /* of --trace */
 };
 
 /* ---- the job file: what it says counts as if it had been given as options, where the user gave none ---- */
@@ -411,26 +412,24 @@ static int read_quotas(struct plan *plan, struct tm_error *e)
 /* ---- the request ---- */
 
 /* How instances are lost in a trace. */
-static int losses_of_trace(struct tm_cli *cli, const char *path, struct tm_plan_request *request, struct tm_error *e)
+static int losses_of_trace(struct plan *plan, struct tm_error *e)
 {
-    struct tm_trace trace;
-    tm_trace_init(&trace);
-    int rc = tm_trace_load(cli->env, path, NULL, &trace, e);
-    if (rc == 0) {
-        struct tm_expect_trace losses = tm_expect_trace(&trace);
-        request->supply.loss_per_s = losses.loss_per_s;
-        request->job.burst_share = losses.burst_share;
-        request->job.burst_size = losses.burst_size;
-        request->job.replace_s = losses.replace_s;
-        request->job.outage_s = losses.replace_s;
-    }
-    tm_trace_deinit(&trace);
-    return rc;
+    struct tm_plan_request *request = &plan->request;
+    int rc = tm_trace_load(plan->cli->env, tm_given_text(plan->cli, "trace"), NULL, &plan->trace, e);
+    if (rc != 0) return rc;
+    struct tm_expect_trace losses = tm_expect_trace(&plan->trace);
+    request->supply.loss_per_s = losses.loss_per_s;
+    request->job.burst_share = losses.burst_share;
+    request->job.burst_size = losses.burst_size;
+    request->job.replace_s = losses.replace_s;
+    request->job.outage_s = losses.replace_s;
+    return 0;
 }
 
-static int read_losses(struct tm_cli *cli, const struct tm_job_losses *said, struct tm_plan_request *request,
-                       struct tm_error *e)
+static int read_losses(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
 {
+    const struct tm_job_losses *said = &plan->job.fleet.losses;
+    struct tm_plan_request *request = &plan->request;
     struct tm_draw_losses usual = tm_draw_losses_usual();
     int64_t mtbf_ms = 0;
     int64_t outage_ms = usual.outage_ms;
@@ -446,7 +445,7 @@ static int read_losses(struct tm_cli *cli, const struct tm_job_losses *said, str
     if (rc == 0 && tm_given(cli, "mtbf") && mtbf_ms < 1000)
         rc = tm_error_set(e, TM_EUSAGE, "--mtbf: expected a second or more");
     if (rc == 0 && mtbf_ms > 0) request->supply.loss_per_s = 1000.0 / (double)mtbf_ms;
-    if (rc == 0 && tm_given(cli, "trace")) rc = losses_of_trace(cli, tm_given_text(cli, "trace"), request, e);
+    if (rc == 0 && tm_given(cli, "trace")) rc = losses_of_trace(plan, e);
     if (rc == 0) rc = tm_given_number(cli, "bursts", 0, 1, &request->job.burst_share, e);
     if (rc == 0) rc = tm_given_duration(cli, "outage", &outage_ms, e);
     if (rc == 0 && tm_given(cli, "outage")) request->job.outage_s = (double)outage_ms / 1000;
@@ -521,7 +520,7 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     int rc = read_job(cli, plan, e);
     plan->emits = EMIT_NOTHING;
     if (rc == 0) rc = tm_given_choice(cli, "emit", &plan->emits, e);
-    if (rc == 0) rc = read_losses(cli, &plan->job.fleet.losses, request, e);
+    if (rc == 0) rc = read_losses(cli, plan, e);
     fill_supply(plan);
     if (rc == 0) rc = tm_given_choice(cli, "objective", &plan->objective, e);
     if (rc == 0) rc = tm_given_choice(cli, "market", &market, e);
@@ -692,33 +691,46 @@ static int emit(struct plan *plan, struct tm_error *e)
     return rc == 0 ? tm_emit_job(&what, &plan->cli->out, e) : rc;
 }
 
-/* Judges what was found by replaying the trace. */
-static int replay(struct plan *plan, struct tm_error *e)
+/* Which judge: what does not come to one fleet that will run is weighed by the closed form alone. */
+static int choose_judge(struct plan *plan, int planner, struct tm_error *e)
 {
     struct tm_cli *cli = plan->cli;
-    const char *path = tm_given_text(cli, "trace");
-    struct tm_trace trace;
-    if (path == NULL)
-        return tm_error_set(e, TM_EUSAGE, "--judge replay needs a trace to replay, for example --trace hadp");
-    tm_trace_init(&trace);
-    int rc = tm_trace_load(cli->env, path, NULL, &trace, e);
-    struct tm_replay judge = {.env = cli->env, .trace = &trace, .starts = REPLAY_STARTS};
-    /* One judge for all: what the other planner found is open to ours. */
-    for (size_t i = 0; plan->request.planner == TM_PLAN_TIDEMILL && i < plan->other.count; i++) {
-        if (plan->result.count < TM_PLAN_ANSWERS_MAX)
-            plan->result.answers[plan->result.count++] = plan->other.answers[i];
-    }
-    if (rc == 0) rc = tm_plan_replay_all(&judge, &plan->supply, &plan->request, &plan->result, e);
-    if (rc == 0) rc = tm_plan_replay_all(&judge, &plan->supply, &plan->request, &plan->other, e);
-    tm_trace_deinit(&trace);
+    bool weighed = planner == PLANNER_SRIFT || plan->objective == OBJECTIVE_PARETO || tm_given(cli, "running");
+    plan->judge = weighed ? JUDGE_EXPECT : JUDGE_SIMULATE;
+    int rc = tm_given_choice(cli, "judge", &plan->judge, e);
+    if (rc == 0 && plan->judge == JUDGE_REPLAY && !tm_given(cli, "trace"))
+        rc = tm_error_set(e, TM_EUSAGE, "--judge replay needs a trace to replay, for example --trace hadp");
+    if (rc == 0 && plan->judge != JUDGE_EXPECT && (plan->objective == OBJECTIVE_PARETO || tm_given(cli, "running")))
+        rc = tm_error_set(e, TM_EUSAGE, "--judge %s judges fleets to choose one; %s takes --judge expect",
+                          judge_names[plan->judge], tm_given(cli, "running") ? "--running" : "--objective pareto");
     return rc;
+}
+
+static struct tm_fleet_judge judge_of(const struct plan *plan)
+{
+    return (struct tm_fleet_judge){.env = plan->cli->env,
+                                   .catalog = &plan->catalog,
+                                   .trace = tm_given(plan->cli, "trace") ? &plan->trace : NULL,
+                                   .policy = plan->job.policy,
+                                   .seed = plan->job.fleet.seed > 0 ? (uint64_t)plan->job.fleet.seed : 0};
 }
 
 static int search(struct plan *plan, struct tm_error *e)
 {
     if (tm_given(plan->cli, "running")) return replan(plan, e);
     if (plan->objective == OBJECTIVE_PARETO) return tm_plan_pareto(&plan->supply, &plan->request, &plan->result, e);
+    if (plan->judge != JUDGE_EXPECT) {
+        struct tm_fleet_judge judge = judge_of(plan);
+        return tm_plan_search_judged(&judge, &plan->supply, &plan->request, &plan->result, &plan->other, e);
+    }
     return tm_plan_search_in(&plan->supply, &plan->request, &plan->result, &plan->other, e);
+}
+
+static const char *judge_words(const struct plan *plan)
+{
+    if (plan->judge == JUDGE_EXPECT) return "a closed form over random losses";
+    return tm_given(plan->cli, "trace") ? "20 simulations of the policy that will run, from 20 starts of the trace"
+                                        : "20 simulations of the policy that will run, through random losses";
 }
 
 static int report(struct plan *plan, int planner, struct tm_error *e)
@@ -734,8 +746,8 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                                     .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
                                     .supply = &plan->supply,
                                     .for_skypilot = plan->emits == EMIT_SKYPILOT,
-                                    .judge = plan->judge == JUDGE_REPLAY ? "replaying the trace from 16 starts"
-                                                                         : "a closed form over random losses"};
+                                    .judge = judge_words(plan),
+                                    .simulated = plan->judge != JUDGE_EXPECT};
     if (tm_given(cli, "running")) report.running = &plan->replan;
     if (report.running != NULL && plan->replan.holds) {
         report.other = NULL;
@@ -747,7 +759,9 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
     } else if (plan->emits != EMIT_NOTHING) {
         return emit(plan, e);
     } else if (plan->objective != OBJECTIVE_PARETO) {
-        rc = tm_plan_advise(&plan->supply, &plan->request, &plan->result, &plan->advice, e);
+        struct tm_fleet_judge judge = judge_of(plan);
+        rc = tm_plan_advise(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->supply, &plan->request, &plan->result,
+                            &plan->advice, e);
         report.advice = &plan->advice;
     }
     if (rc != 0) return rc;
@@ -774,10 +788,9 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
     if (rc == 0)
         rc = tm_knowledge_learn(cli->env, &source, &plan->catalog, &plan->model, plan->precision, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
+    if (rc == 0) rc = choose_judge(plan, planner, e);
     if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
-    if (rc == 0) rc = tm_given_choice(cli, "judge", &plan->judge, e);
     if (rc == 0) rc = search(plan, e);
-    if (rc == 0 && plan->judge == JUDGE_REPLAY) rc = replay(plan, e);
     return rc == 0 ? report(plan, planner, e) : rc;
 }
 
@@ -799,7 +812,9 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
     tm_job_init(&plan->job);
     tm_knowledge_init(&plan->knowledge);
     tm_supply_init(&plan->supply);
+    tm_trace_init(&plan->trace);
     rc = plan_model(cli, plan, planner, e);
+    tm_trace_deinit(&plan->trace);
     tm_supply_deinit(&plan->supply);
     tm_knowledge_deinit(&plan->knowledge);
     tm_job_deinit(&plan->job);
@@ -861,7 +876,8 @@ const struct tm_option tm_plan_options[] = {
     {.name = "spent", .value = "USD", .help = "of the running job: dollars spent so far"},
     {.name = "judge",
      .value = "NAME",
-     .help = "how answers are judged: a closed form, or replaying the trace of --trace",
+     .help = "how answers are judged: by simulating them, on --trace (replay: needs one) or random losses, or by a "
+             "closed form",
      .choices = judge_names},
     {.name = "emit", .value = "NAME", .help = "write the plan as a file to go on with", .choices = emit_names},
     {.name = "top", .value = "N", .help = "how many answers; else 8, of DeepVM's planners 3"},

@@ -343,10 +343,15 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
         char bound[TM_UNITS_TEXT_MAX];
         (void)snprintf(bound, sizeof bound, "$%.2f", result->bound);
         if (!money) (void)duration(result->bound, bound);
-        tm_text_printf(out,
-                       "%zu integer programs prove that no mix of up to three types is below %s (gap %.1f%%), if an "
-                       "instance gives in a mix what it gives among its own kind.\n",
-                       result->programs, bound, 100 * result->gap);
+        if (report->simulated)
+            tm_text_printf(
+                out, "By the closed form, which narrows the search, no mix of up to three types is below %s.\n", bound);
+        else
+            tm_text_printf(
+                out,
+                "%zu integer programs prove that no mix of up to three types is below %s (gap %.1f%%), if an "
+                "instance gives in a mix what it gives among its own kind.\n",
+                result->programs, bound, 100 * result->gap);
     }
     if (report->advice != NULL) {
         put_bindings(out, report);

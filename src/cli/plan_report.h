@@ -17,6 +17,7 @@ struct tm_plan_report {
     const struct tm_plan_relaxation *relax; /* where nothing was found */
     const struct tm_replan *running;        /* of a job that runs; NULL: of one that does not yet */
     const char *judge;                      /* how answers were judged */
+    bool simulated;                         /* by the simulator; the bound is the closed form's */
     const struct tm_supply *supply;         /* what there was to choose from */
     bool for_skypilot;                      /* only of what SkyPilot offers */
 };

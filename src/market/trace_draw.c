@@ -125,7 +125,7 @@ static int draw_instance(const struct tm_draw *draw, size_t pool, size_t instanc
 static int draw_pool(const struct tm_draw *draw, size_t pool, struct changes *out, struct tm_error *e)
 {
     struct changes bursts = {0};
-    if (draw->pools[pool].mean_life_ms <= 0) return 0;
+    if (draw->pools[pool].mean_life_ms == 0 || draw->pools[pool].always) return 0;
     int rc = draw_bursts(draw, pool, &bursts, e);
     for (int i = 0; rc == 0 && i < draw->pools[pool].count; i++)
         rc = draw_instance(draw, pool, (size_t)i, &bursts, out, e);
@@ -168,6 +168,7 @@ struct place {
 static int cut_count(const struct tm_draw *draw, size_t pool, const struct place *place)
 {
     static const double golden = 0.6180339887498949; /* steps of it fill the range evenly */
+    if (draw->pools[pool].always) return draw->pools[pool].count;
     double luck = (draw->number + 0.5) / draw->draws + golden * (double)place->round;
     double share = (double)place->there / (double)draw->like->instances_max;
     return (int)fmax(0, ceil(draw->pools[pool].count * share - (luck - floor(luck))));

@@ -15,11 +15,12 @@
 
 enum { TM_DRAW_POOLS_MAX = 32, TM_DRAW_INSTANCES_MAX = 4096 };
 
-/* Spot instances of one offer. */
+/* Instances of one offer. */
 struct tm_draw_pool {
     int count;
     double price_usd_h;
     int64_t mean_life_ms; /* of one instance; 0: it is never lost */
+    bool always;          /* there, whatever the trace says: on demand */
 };
 
 struct tm_draw_losses {

@@ -18,22 +18,27 @@ static int instances_of(const struct tm_plan_fleet *fleet)
     return tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
 }
 
-/* Searches again with other limits. */
-static int search_again(const struct tm_supply *supply, const struct tm_plan_request *request,
-                        struct tm_plan_result *scratch, struct tm_error *e)
+/* Searches again with other limits; what is found is judged, where there is a judge. */
+static int search_again(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                        const struct tm_plan_request *request, struct tm_plan_result *scratch, struct tm_error *e)
 {
     struct tm_plan_request again = *request;
     again.top = 1;
     if (again.programs_max > PROGRAMS) again.programs_max = PROGRAMS;
-    return tm_plan_solve(supply, &again, scratch, e);
+    int rc = tm_plan_solve(supply, &again, scratch, e);
+    if (rc != 0 || judge == NULL || scratch->count == 0) return rc;
+    rc = tm_fleet_judge_answer(judge, request, &scratch->answers[0], e);
+    if (rc == 0 && !tm_plan_holds(request, &scratch->answers[0].expectation)) scratch->count = 0;
+    return rc;
 }
 
 /* ---- what binds ---- */
 
-static int try_without(const struct tm_supply *supply, const struct tm_plan_request *relaxed, const char *name,
-                       double best, struct tm_plan_result *scratch, struct tm_plan_advice *out, struct tm_error *e)
+static int try_without(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                       const struct tm_plan_request *relaxed, const char *name, double best,
+                       struct tm_plan_result *scratch, struct tm_plan_advice *out, struct tm_error *e)
 {
-    int rc = search_again(supply, relaxed, scratch, e);
+    int rc = search_again(judge, supply, relaxed, scratch, e);
     double value = rc == 0 ? value_of(relaxed, scratch) : INFINITY;
     if (value < best * (1 - 0.005) && out->bind_count < TM_PLAN_BINDINGS_MAX) {
         out->binds[out->bind_count] = name;
@@ -42,31 +47,31 @@ static int try_without(const struct tm_supply *supply, const struct tm_plan_requ
     return rc;
 }
 
-static int find_bindings(const struct tm_supply *supply, const struct tm_plan_request *request,
-                         const struct tm_plan_result *result, struct tm_plan_result *scratch,
-                         struct tm_plan_advice *out, struct tm_error *e)
+static int find_bindings(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                         const struct tm_plan_request *request, const struct tm_plan_result *result,
+                         struct tm_plan_result *scratch, struct tm_plan_advice *out, struct tm_error *e)
 {
     double best = value_of(request, result);
     int rc = 0;
     struct tm_plan_request relaxed = *request;
     if (isfinite(request->job.deadline_s)) {
         relaxed.job.deadline_s = INFINITY;
-        rc = try_without(supply, &relaxed, "--deadline", best, scratch, out, e);
+        rc = try_without(judge, supply, &relaxed, "--deadline", best, scratch, out, e);
     }
     relaxed = *request;
     if (rc == 0 && isfinite(request->budget_usd)) {
         relaxed.budget_usd = INFINITY;
-        rc = try_without(supply, &relaxed, "--budget", best, scratch, out, e);
+        rc = try_without(judge, supply, &relaxed, "--budget", best, scratch, out, e);
     }
     relaxed = *request;
     if (rc == 0 && isfinite(request->max_usd_h)) {
         relaxed.max_usd_h = INFINITY;
-        rc = try_without(supply, &relaxed, "--max-hourly", best, scratch, out, e);
+        rc = try_without(judge, supply, &relaxed, "--max-hourly", best, scratch, out, e);
     }
     relaxed = *request;
     if (rc == 0 && request->quota_count > 0) {
         relaxed.quota_count = 0;
-        rc = try_without(supply, &relaxed, "--quota", best, scratch, out, e);
+        rc = try_without(judge, supply, &relaxed, "--quota", best, scratch, out, e);
     }
     if (rc == 0 && instances_of(&result->answers[0].fleet) == request->max_instances &&
         out->bind_count < TM_PLAN_BINDINGS_MAX) {
@@ -78,15 +83,18 @@ static int find_bindings(const struct tm_supply *supply, const struct tm_plan_re
 
 /* ---- a little more ---- */
 
-static void take(const struct tm_plan_result *scratch, double limit, struct tm_plan_what_if *out)
+/* What was found, else what there is: it holds with more, too. */
+static void take(const struct tm_plan_result *scratch, const struct tm_plan_result *result, double limit,
+                 struct tm_plan_what_if *out)
 {
     out->limit = limit;
-    out->found = scratch->count > 0;
-    if (out->found) out->answer = scratch->answers[0];
+    out->found = true;
+    out->answer = scratch->count > 0 ? scratch->answers[0] : result->answers[0];
 }
 
-int tm_plan_advise(const struct tm_supply *supply, const struct tm_plan_request *request,
-                   const struct tm_plan_result *result, struct tm_plan_advice *out, struct tm_error *e)
+int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                   const struct tm_plan_request *request, const struct tm_plan_result *result,
+                   struct tm_plan_advice *out, struct tm_error *e)
 {
     struct tm_plan_result *scratch = tm_alloc(sizeof *scratch);
     if (scratch == NULL) return tm_error_nomem(e);
@@ -94,15 +102,15 @@ int tm_plan_advise(const struct tm_supply *supply, const struct tm_plan_request 
     struct tm_plan_request later = *request;
     struct tm_plan_request richer = *request;
     *out = (struct tm_plan_advice){.bind_count = 0};
-    int rc = find_bindings(supply, request, result, scratch, out, e);
+    int rc = find_bindings(judge, supply, request, result, scratch, out, e);
     later.objective = TM_PLAN_CHEAPEST;
     later.job.deadline_s = (isfinite(request->job.deadline_s) ? request->job.deadline_s : best->sure_s) + 3600;
-    if (rc == 0) rc = search_again(supply, &later, scratch, e);
-    if (rc == 0) take(scratch, later.job.deadline_s, &out->more_time);
+    if (rc == 0) rc = search_again(judge, supply, &later, scratch, e);
+    if (rc == 0) take(scratch, result, later.job.deadline_s, &out->more_time);
     richer.objective = TM_PLAN_FASTEST;
     richer.budget_usd = 1.1 * (isfinite(request->budget_usd) ? request->budget_usd : best->cost_usd.mean);
-    if (rc == 0) rc = search_again(supply, &richer, scratch, e);
-    if (rc == 0) take(scratch, richer.budget_usd, &out->more_money);
+    if (rc == 0) rc = search_again(judge, supply, &richer, scratch, e);
+    if (rc == 0) take(scratch, result, richer.budget_usd, &out->more_money);
     tm_free(scratch);
     return rc;
 }
@@ -170,7 +178,7 @@ int tm_plan_relax(const struct tm_catalog *catalog, const struct tm_supply *supp
     if (isfinite(request->job.deadline_s)) rc = best_chance(supply, request, scratch, &out->probability, e);
     if (rc == 0 && request->quota_count > 0) {
         relaxed.quota_count = 0;
-        rc = search_again(supply, &relaxed, scratch, e);
+        rc = search_again(NULL, supply, &relaxed, scratch, e);
         out->quotas = rc == 0 && scratch->count > 0;
     }
     if (rc == 0 && request->max_instances < TM_PLAN_INSTANCES_MAX) {

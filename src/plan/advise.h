@@ -3,7 +3,7 @@
 #ifndef TM_PLAN_ADVISE_H
 #define TM_PLAN_ADVISE_H
 
-#include "plan/search.h"
+#include "plan/fleet_judge.h"
 
 enum { TM_PLAN_BINDINGS_MAX = 8 };
 
@@ -21,9 +21,11 @@ struct tm_plan_advice {
     struct tm_plan_what_if more_money; /* the fastest with a tenth more than the budget, or than the answer costs */
 };
 
-/* `result` must hold an answer. Large: give it its own allocation. */
-int tm_plan_advise(const struct tm_supply *supply, const struct tm_plan_request *request,
-                   const struct tm_plan_result *result, struct tm_plan_advice *out, struct tm_error *e);
+/* `result` must hold an answer. Large: give it its own allocation. `judge`: that the result was judged by; NULL: the
+ * closed form. */
+int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                   const struct tm_plan_request *request, const struct tm_plan_result *result,
+                   struct tm_plan_advice *out, struct tm_error *e);
 
 /* What each constraint alone would have to be; infinite, or 0 for counts and chances, where that does not help. */
 struct tm_plan_relaxation {

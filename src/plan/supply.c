@@ -370,6 +370,16 @@ static const size_t NOT_SEEN = SIZE_MAX;
 static const size_t NO_PRICE = SIZE_MAX - 1; /* as yet */
 static const size_t NO_USE = SIZE_MAX - 2;
 
+bool tm_supply_type(const struct tm_catalog *catalog, const struct tm_supply_request *request,
+                    const struct tm_instance_type *instance, struct tm_plan_type *out)
+{
+    struct tm_supply_types seen = {0};
+    *out = (struct tm_plan_type){.instance = instance, .slowdown = 1};
+    if (!group_of(catalog, instance, &out->group, &seen)) return false;
+    out->precision = precision_of(&out->group.gpu, request->precision);
+    return true;
+}
+
 static int add_type(const struct tm_supply_request *request, const struct tm_instance_type *instance,
                     struct tm_supply *supply, size_t *out_index, struct tm_error *e)
 {

@@ -103,6 +103,10 @@ void tm_supply_deinit(struct tm_supply *supply);
 int tm_supply_make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
                    struct tm_error *e);
 
+/* A type alone, without rates; false: its GPU or its network is not known, so nothing can be predicted. */
+bool tm_supply_type(const struct tm_catalog *catalog, const struct tm_supply_request *request,
+                    const struct tm_instance_type *instance, struct tm_plan_type *out);
+
 /* Whose accelerator an instance has: "nvidia", "amd", "aws" (Trainium), "google", "intel". Those of different makers do
  * not train together. */
 const char *tm_plan_maker(const struct tm_instance_type *instance);

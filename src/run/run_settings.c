@@ -435,7 +435,8 @@ struct tm_draw tm_run_draw(const struct tm_job_fleet *fleet, struct tm_draw_pool
         if (all[i].market != TM_POOL_SPOT || draw.pool_count == TM_DRAW_POOLS_MAX) continue;
         int64_t millionths = all[i].usd_h_millionths >= 0 ? all[i].usd_h_millionths : fleet->spot_usd_h_millionths;
         int64_t life_ms = all[i].mean_life_ms > 0 ? all[i].mean_life_ms : losses->mean_life_ms;
-        pools[draw.pool_count++] = (struct tm_draw_pool){(int)all[i].count, fmax(0, (double)millionths / 1e6), life_ms};
+        pools[draw.pool_count++] = (struct tm_draw_pool){
+            .count = (int)all[i].count, .price_usd_h = fmax(0, (double)millionths / 1e6), .mean_life_ms = life_ms};
         per_ms += (double)all[i].count / (double)life_ms;
     }
     if (per_ms * (double)DRAWN_MS > DRAWN_LOSSES_MAX) draw.length_ms = (int64_t)(DRAWN_LOSSES_MAX / per_ms);

@@ -80,13 +80,14 @@ static void sum_up(const struct tm_judge *judge, const struct outcome *outcomes,
 {
     double probability = judge->probability > 0 ? judge->probability : 0.95;
     double times[TM_JUDGE_RUNS_MAX], bills[TM_JUDGE_RUNS_MAX];
+    double deadline_s = judge->deadline_s > 0 ? judge->deadline_s : judge->options.deadline_s;
     int finished = 0, met = 0;
     *out = (struct tm_judged){.p_deadline = NAN, .sure_s = INFINITY};
     for (int i = 0; i < runs; i++) {
         times[i] = outcomes[i].time_s;
         bills[i] = outcomes[i].bill_usd;
         finished += isfinite(times[i]);
-        met += times[i] <= judge->options.deadline_s;
+        met += times[i] <= deadline_s;
         out->paused_s += outcomes[i].paused_s / runs;
         out->changes += outcomes[i].changes / runs;
         out->samples += outcomes[i].samples / runs;
@@ -96,7 +97,7 @@ static void sum_up(const struct tm_judge *judge, const struct outcome *outcomes,
     int needed = (int)ceil(probability * runs - 1e-9);
     out->p_finish = (double)finished / runs;
     out->finishes = finished >= needed;
-    if (judge->options.deadline_s > 0) out->p_deadline = (double)met / runs;
+    if (deadline_s > 0) out->p_deadline = (double)met / runs;
     out->bill_usd = estimate_of(bills, runs);
     out->time_s = (struct tm_estimate){INFINITY, INFINITY, INFINITY};
     if (!out->finishes) return;

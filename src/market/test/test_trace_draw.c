@@ -35,7 +35,7 @@ static void check_sound(const char *name, const struct tm_trace *trace, int most
 static void test_the_seed_and_the_number_decide(void **state)
 {
     (void)state;
-    struct tm_draw_pool pool = {8, 0.33, DAY_MS};
+    struct tm_draw_pool pool = {8, 0.33, DAY_MS, false};
     struct tm_draw what = {.pools = &pool, .pool_count = 1, .losses = usual, .draws = 4, .length_ms = 10 * DAY_MS};
     struct tm_trace first, same, other;
     draw("first", &what, &first);
@@ -65,7 +65,7 @@ static void test_losses_are_as_often_as_said(void **state)
         {"all in bursts", 1, 16, 1 - 15.0 / 1440},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct tm_draw_pool pool = {16, 1, DAY_MS};
+        struct tm_draw_pool pool = {16, 1, DAY_MS, false};
         struct tm_draw what = {.pools = &pool,
                                .pool_count = 1,
                                .losses = usual,
@@ -87,7 +87,7 @@ static void test_losses_are_as_often_as_said(void **state)
 static void test_prices_are_of_what_is_there(void **state)
 {
     (void)state;
-    struct tm_draw_pool pools[] = {{1, 1, HOUR_MS}, {1, 3, 0}};
+    struct tm_draw_pool pools[] = {{1, 1, HOUR_MS, false}, {1, 3, 1000, true}};
     struct tm_draw what = {
         .pools = pools, .pool_count = 2, .losses = {.replace_ms = HOUR_MS}, .draws = 1, .length_ms = DAY_MS};
     struct tm_trace trace;
@@ -113,7 +113,7 @@ static void test_cut_has_the_share_of_the_trace(void **state)
     place.end_ms = DAY_MS;
     double shares = 0;
     for (int number = 0; number < 20; number++) {
-        struct tm_draw_pool pools[] = {{5, 1, 0}, {2, 1, 0}};
+        struct tm_draw_pool pools[] = {{5, 1, 0, false}, {2, 1, 0, false}};
         struct tm_draw what = {.pools = pools,
                                .pool_count = 2,
                                .like = &place,
@@ -130,10 +130,26 @@ static void test_cut_has_the_share_of_the_trace(void **state)
     tm_trace_deinit(&place);
 }
 
+/* On demand is there, whatever happens to the zone. */
+static void test_what_is_always_there(void **state)
+{
+    (void)state;
+    struct tm_trace place, trace;
+    trace_from("tidemill-trace 1\nend: 7200s\nnodes: 4\n\n0 +4\n600 -4\n", NULL, &place);
+    struct tm_draw_pool pools[] = {{4, 1, 0, false}, {2, 3, 0, true}};
+    struct tm_draw what = {.pools = pools, .pool_count = 2, .like = &place, .draws = 1, .length_ms = HOUR_MS};
+    draw("always", &what, &trace);
+    assert_int_equal(trace.event_count, 2);
+    assert_true(trace.events[0].in == 6 && trace.events[0].price_usd_h == 10.0 / 6);
+    assert_true(trace.events[1].out == 4 && trace.events[1].time_ms == 600000 && trace.events[1].price_usd_h == 3);
+    tm_trace_deinit(&trace);
+    tm_trace_deinit(&place);
+}
+
 static void test_what_cannot_be_is_refused(void **state)
 {
     (void)state;
-    struct tm_draw_pool pool = {8, 1, DAY_MS};
+    struct tm_draw_pool pool = {8, 1, DAY_MS, false};
     struct tm_trace empty, out;
     tm_trace_init(&empty);
     tm_trace_init(&out);
@@ -147,7 +163,7 @@ static void test_what_cannot_be_is_refused(void **state)
     what = sound;
     pool.count = TM_DRAW_INSTANCES_MAX + 1;
     assert_int_equal(tm_trace_draw(&what, &out, NULL), -(int)TM_EINPUT);
-    pool = (struct tm_draw_pool){64, 1, 1}; /* a millisecond of life */
+    pool = (struct tm_draw_pool){64, 1, 1, false}; /* a millisecond of life */
     what.losses.replace_ms = what.losses.outage_ms = 1;
     assert_int_equal(tm_trace_draw(&what, &out, NULL), -(int)TM_ELIMIT);
     what = sound;
@@ -159,7 +175,7 @@ static void test_what_cannot_be_is_refused(void **state)
 
 static int draw_once(const struct tm_trace *like)
 {
-    struct tm_draw_pool pool = {4, 1, HOUR_MS};
+    struct tm_draw_pool pool = {4, 1, HOUR_MS, false};
     struct tm_draw what = {
         .pools = &pool, .pool_count = 1, .like = like, .losses = usual, .draws = 1, .length_ms = DAY_MS};
     struct tm_trace out;
@@ -185,4 +201,4 @@ static void test_allocations(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_the_seed_and_the_number_decide), TM_TEST(test_losses_are_as_often_as_said),
              TM_TEST(test_prices_are_of_what_is_there), TM_TEST(test_cut_has_the_share_of_the_trace),
-             TM_TEST(test_what_cannot_be_is_refused), TM_TEST(test_allocations))
+             TM_TEST(test_what_is_always_there), TM_TEST(test_what_cannot_be_is_refused), TM_TEST(test_allocations))

@@ -20,7 +20,7 @@ static struct fixture make(int instances)
 {
     struct fixture f = {.env = tm_env_virtual_create(1)};
     f.job = paper_job(f.env, "parcae/gpt-1.5b", instances);
-    f.pool = (struct tm_draw_pool){instances, 0.9, 12 * (int64_t)HOUR_MS};
+    f.pool = (struct tm_draw_pool){instances, 0.9, 12 * (int64_t)HOUR_MS, false};
     f.judge = (struct tm_judge){.env = f.env,
                                 .policy = tm_policy_find("tidemill"),
                                 .options = minute_options(0, DAY_MS),

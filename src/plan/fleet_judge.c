@@ -1,0 +1,276 @@
+#include "plan/fleet_judge.h"
+
+#include "base/alloc.h"
+#include "plan/search_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TICKS = 200, HORIZON = 12, CANDIDATES = 8, OTHERS = 2, AGAIN = 3, AGAIN_PROGRAMS = 6 };
+
+static const double INTERVAL_MIN_S = 60, INTERVAL_MAX_S = 3600;
+static const double PATIENCE = 8; /* times the undisturbed time, then a run is given up */
+static const double NOTICE_S = 30;
+
+/* ---- one fleet ---- */
+
+static double dollars(double usd)
+{
+    return round(usd * 1e6) / 1e6;
+}
+
+/* What an instance of the fleet's first type costs on demand: as the fleet has it, else in its region, else anywhere;
+ * NaN: nowhere. */
+static double on_demand_usd_h(const struct tm_catalog *catalog, const struct tm_plan_fleet *fleet)
+{
+    const struct tm_plan_part *first = &fleet->parts[0];
+    double best = NAN, anywhere = NAN;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        if (part->on_demand > 0 && part->instance == first->instance) return dollars(part->offer->on_demand_usd_h);
+    }
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        double price = offer->on_demand_usd_h;
+        if (&catalog->instances[offer->instance] != first->instance || isnan(price)) continue;
+        anywhere = fmin(anywhere, price);
+        if (strcmp(offer->region, first->offer->region) == 0) best = fmin(best, price);
+    }
+    return dollars(isnan(best) ? anywhere : best);
+}
+
+struct pools {
+    struct tm_draw_pool list[TM_DRAW_POOLS_MAX];
+    size_t count;
+    double keepers_usd_h; /* instances that only keep copies, all of them */
+};
+
+static void pools_of(const struct tm_plan_request *request, const struct tm_plan_fleet *fleet, struct pools *out)
+{
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        double rate = tm_supply_loss_rate(&request->supply, part->offer);
+        if (part->spot > 0)
+            out->list[out->count++] = (struct tm_draw_pool){.count = part->spot,
+                                                            .price_usd_h = dollars(part->offer->spot_usd_h),
+                                                            .mean_life_ms = rate > 0 ? llround(1000 / rate) : 0};
+        if (part->on_demand > 0)
+            out->list[out->count++] = (struct tm_draw_pool){
+                .count = part->on_demand, .price_usd_h = dollars(part->offer->on_demand_usd_h), .always = true};
+    }
+    if (fleet->anchor_instances > 0)
+        out->keepers_usd_h = fleet->anchor_instances * dollars(fleet->anchor.offer->on_demand_usd_h);
+}
+
+int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                          const struct tm_plan_fleet *fleet, const struct tm_fleet_layouts *layouts,
+                          const struct tm_policy_info *policy, struct tm_judged *out, struct tm_error *e)
+{
+    const struct tm_expect_job *job = &request->job;
+    struct tm_sim_job sim = {&layouts->layouts, layouts->migrations, &layouts->cost, NULL};
+    int instances = layouts->layouts.instances_max;
+    double full_s = job->samples / layouts->layouts.list[layouts->layouts.best[instances]].samples_per_s;
+    double interval_s = fmin(fmax(ceil(full_s / TICKS), INTERVAL_MIN_S), INTERVAL_MAX_S);
+    double price = on_demand_usd_h(judge->catalog, fleet);
+    struct pools pools;
+    pools_of(request, fleet, &pools);
+    if (policy->on_demand) { /* never lost, and there is nothing to keep copies for */
+        pools = (struct pools){.list = {{.count = instances, .price_usd_h = isnan(price) ? 0 : price}}, .count = 1};
+        if (isnan(price))
+            return tm_error_set(e, TM_ENONE, "%s is not offered on demand", fleet->parts[0].instance->name);
+    }
+    struct tm_judge ask = {.env = judge->env,
+                           .job = &sim,
+                           .policy = policy,
+                           .draw = {.pools = pools.list,
+                                    .pool_count = pools.count,
+                                    .like = policy->on_demand ? NULL : judge->trace,
+                                    .losses = {.burst_share = round(job->burst_share * 1e6) / 1e6,
+                                               .burst_size = round(job->burst_size * 1e6) / 1e6,
+                                               .outage_ms = llround(job->outage_s * 1000),
+                                               .replace_ms = llround(job->replace_s * 1000)},
+                                    .seed = judge->seed},
+                           .step_spread = tm_estimate_spread(&layouts->prediction.step_s),
+                           .beside_usd_h = pools.keepers_usd_h,
+                           .probability = request->min_probability,
+                           .runs = judge->runs};
+    ask.options = (struct tm_sim_options){
+        .to_ms = (int64_t)fmin((full_s + job->startup_s) * PATIENCE * 1000 + 3.6e6, interval_s * 1e3 * 1e5),
+        .interval_s = interval_s,
+        .horizon = HORIZON,
+        .notice_s = NOTICE_S,
+        .on_demand_usd_h = isnan(price) ? 0 : price,
+        .samples_total = job->samples};
+    /* Where nothing may be bought on demand, a policy cannot do anything about a deadline. */
+    if (isfinite(job->deadline_s)) ask.deadline_s = job->deadline_s;
+    if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY) ask.options.deadline_s = ask.deadline_s;
+    return tm_judge_job(&ask, out, e);
+}
+
+/* ---- an answer ---- */
+
+static int judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                        struct tm_plan_answer *answer, struct tm_error *e)
+{
+    const struct tm_policy_info *policy = tm_policy_find(judge->policy != NULL ? judge->policy : "tidemill");
+    struct tm_fleet_layouts layouts;
+    struct tm_judged judged;
+    if (policy == NULL) return tm_error_set(e, TM_EUSAGE, "no policy \"%.40s\"", judge->policy);
+    int rc = tm_fleet_layouts_init(judge->catalog, request, &answer->fleet, &layouts, e);
+    if (rc != 0) return rc;
+    rc = tm_fleet_judge_policy(judge, request, &answer->fleet, &layouts, policy, &judged, e);
+    tm_fleet_layouts_deinit(&layouts);
+    if (rc != 0) return rc;
+    struct tm_expectation *out = &answer->expectation;
+    out->finishes = judged.finishes;
+    out->time_s = judged.time_s;
+    out->cost_usd = judged.bill_usd;
+    out->p_deadline = isnan(judged.p_deadline) ? 1 : judged.p_deadline;
+    out->sure_s = judged.sure_s;
+    return 0;
+}
+
+int tm_fleet_judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                          struct tm_plan_answer *answer, struct tm_error *e)
+{
+    int rc = judge_answer(judge, request, answer, e);
+    if (rc != -(int)TM_ENONE && rc != -(int)TM_ELIMIT) return rc;
+    answer->expectation.finishes = false; /* the closed form has room for what the simulator has no layout for */
+    answer->expectation.p_deadline = 0;
+    return 0;
+}
+
+bool tm_plan_holds(const struct tm_plan_request *request, const struct tm_expectation *expectation)
+{
+    return expectation->finishes && expectation->cost_usd.mean <= request->budget_usd &&
+           (isinf(request->job.deadline_s) || expectation->p_deadline >= request->min_probability - 1e-9);
+}
+
+static bool is_better(const struct tm_plan_request *request, const struct tm_expectation *a,
+                      const struct tm_expectation *b)
+{
+    return request->objective == TM_PLAN_CHEAPEST ? a->cost_usd.mean < b->cost_usd.mean
+                                                  : a->time_s.mean < b->time_s.mean;
+}
+
+/* ---- all answers ---- */
+
+static bool is_same_fleet(const struct tm_plan_fleet *a, const struct tm_plan_fleet *b)
+{
+    bool same = a->part_count == b->part_count && a->anchor_instances == b->anchor_instances;
+    for (size_t i = 0; same && i < a->part_count; i++)
+        same = a->parts[i].offer == b->parts[i].offer && a->parts[i].spot == b->parts[i].spot &&
+               a->parts[i].on_demand == b->parts[i].on_demand;
+    return same;
+}
+
+/* Fleets that were judged, whether they hold or not. */
+struct hearing {
+    const struct tm_fleet_judge *judge;
+    const struct tm_plan_request *request;
+    struct tm_plan_answer list[TM_PLAN_ANSWERS_MAX];
+    size_t count;
+    size_t holding;
+};
+
+static int hear(struct hearing *hearing, const struct tm_plan_result *result, size_t most, struct tm_error *e)
+{
+    for (size_t i = 0, heard = 0; i < result->count && heard < most; i++, heard++) {
+        bool known = hearing->count == TM_PLAN_ANSWERS_MAX;
+        for (size_t k = 0; k < hearing->count && !known; k++)
+            known = is_same_fleet(&hearing->list[k].fleet, &result->answers[i].fleet);
+        if (known) continue;
+        struct tm_plan_answer *answer = &hearing->list[hearing->count];
+        *answer = result->answers[i];
+        int rc = tm_fleet_judge_answer(hearing->judge, hearing->request, answer, e);
+        if (rc != 0) return rc;
+        hearing->count++;
+        hearing->holding += tm_plan_holds(hearing->request, &answer->expectation);
+    }
+    return 0;
+}
+
+/* Asks the closed form again with limits times a factor, until something holds. */
+static int hear_again(struct hearing *hearing, const struct tm_supply *supply, struct tm_plan_result *scratch,
+                      struct tm_error *e)
+{
+    static const double factors[] = {0.85, 0.7, 1.4};
+    const struct tm_plan_request *request = hearing->request;
+    bool limited = isfinite(request->job.deadline_s) || isfinite(request->budget_usd);
+    for (size_t i = 0; limited && i < sizeof factors / sizeof *factors && hearing->holding == 0; i++) {
+        struct tm_plan_request again = *request;
+        again.top = AGAIN;
+        again.job.deadline_s *= factors[i];
+        again.budget_usd *= factors[i];
+        if (factors[i] > 1) again.min_probability = fmin(again.min_probability, 0.5);
+        if (again.programs_max > AGAIN_PROGRAMS) again.programs_max = AGAIN_PROGRAMS;
+        int rc = tm_plan_solve(supply, &again, scratch, e);
+        if (rc == 0) rc = hear(hearing, scratch, AGAIN, e);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
+
+/* The answers that hold, best first; of the others what a limit would have to be. */
+static void take(const struct hearing *hearing, struct tm_plan_result *out)
+{
+    const struct tm_plan_request *request = hearing->request;
+    out->count = 0;
+    for (size_t i = 0; i < hearing->count; i++) {
+        const struct tm_plan_answer *answer = &hearing->list[i];
+        const struct tm_expectation *judged = &answer->expectation;
+        if (!tm_plan_holds(request, judged)) continue;
+        size_t at = out->count < request->top ? out->count++ : out->count;
+        if (at == request->top && !is_better(request, judged, &out->answers[--at].expectation)) continue;
+        for (; at > 0 && is_better(request, judged, &out->answers[at - 1].expectation); at--)
+            out->answers[at] = out->answers[at - 1];
+        out->answers[at] = *answer;
+    }
+    if (out->count > 0 || hearing->count == 0) return;
+    out->deadline_needed_s = out->budget_needed_usd = INFINITY;
+    for (size_t i = 0; i < hearing->count; i++) {
+        const struct tm_expectation *judged = &hearing->list[i].expectation;
+        bool on_time = isinf(request->job.deadline_s) || judged->p_deadline >= request->min_probability - 1e-9;
+        if (judged->finishes && judged->cost_usd.mean <= request->budget_usd)
+            out->deadline_needed_s = fmin(out->deadline_needed_s, judged->sure_s);
+        if (judged->finishes && on_time) out->budget_needed_usd = fmin(out->budget_needed_usd, judged->cost_usd.p90);
+    }
+}
+
+static void set_bound(const struct tm_plan_request *request, struct tm_plan_result *out)
+{
+    if (isnan(out->bound) || out->count == 0) return;
+    const struct tm_expectation *best = &out->answers[0].expectation;
+    double value = request->objective == TM_PLAN_CHEAPEST ? best->cost_usd.mean : best->time_s.mean;
+    out->gap = 1 - out->bound / value;
+    if (out->bound > value) out->bound = out->gap = NAN;
+}
+
+int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                          const struct tm_plan_request *request, struct tm_plan_result *out,
+                          struct tm_plan_result *other, struct tm_error *e)
+{
+    struct tm_plan_result *scratch = tm_alloc(sizeof *scratch);
+    struct hearing *hearing = tm_calloc(1, sizeof *hearing);
+    int rc = scratch != NULL && hearing != NULL ? 0 : tm_error_nomem(e);
+    if (rc == 0) {
+        hearing->judge = judge;
+        hearing->request = request;
+        rc = tm_plan_search_in(supply, request, out, other, e);
+    }
+    if (rc == 0) rc = hear(hearing, out, CANDIDATES, e);
+    if (rc == 0 && other != NULL && request->planner == TM_PLAN_TIDEMILL) rc = hear(hearing, other, OTHERS, e);
+    if (rc == 0) rc = hear_again(hearing, supply, scratch, e);
+    if (rc == 0) {
+        take(hearing, out);
+        set_bound(request, out);
+    }
+    if (rc == 0 && other != NULL && other->count > 0) { /* the one that is shown */
+        other->count = 1;
+        rc = tm_fleet_judge_answer(judge, request, &other->answers[0], e);
+    }
+    tm_free(hearing);
+    tm_free(scratch);
+    return rc;
+}

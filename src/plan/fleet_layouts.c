@@ -1,0 +1,171 @@
+#include "plan/fleet_judge.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SPANS_MIN = 4 }; /* depths that are looked at, even if the best one is flat */
+
+struct speeds {
+    struct tm_predict_request request;
+    struct tm_fleet_group group;
+    int layers;
+    /* of several types: as much of the whole as is there */
+    bool mixed;
+    int instances;
+    int pipelines;
+    int stages;
+    double samples_per_s;
+};
+
+/* A place of a pipeline is an instance; its GPUs train side by side, or are stages of one pipeline, or both. */
+static int speed_of_type(struct speeds *speeds, int pipelines, int stages, double *samples_per_s, double *step_s,
+                         struct tm_error *e)
+{
+    int gpus = speeds->group.gpus_per_node;
+    for (int deep = 1; deep <= gpus; deep++) {
+        struct tm_predict_request request = speeds->request;
+        struct tm_fleet_group group = speeds->group;
+        struct tm_prediction prediction;
+        if (gpus % deep != 0) continue;
+        group.instances = pipelines * stages;
+        request.groups = &group;
+        request.pipelines = pipelines * (gpus / deep);
+        request.stages = stages * deep;
+        if (request.stages > speeds->layers || request.stages > TM_PREDICT_STAGES_MAX ||
+            request.batch < request.pipelines)
+            continue;
+        int rc = tm_predict(&request, &prediction, e);
+        if (rc == -(int)TM_ENONE) continue; /* does not fit */
+        if (rc != 0) return rc;
+        if (prediction.samples_per_s <= *samples_per_s) continue;
+        *samples_per_s = prediction.samples_per_s;
+        *step_s = prediction.step_s.mean;
+    }
+    return 0;
+}
+
+static int speed_of_layout(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                           struct tm_error *e)
+{
+    struct speeds *speeds = context;
+    *samples_per_s = *step_s = 0;
+    if (!speeds->mixed) return speed_of_type(speeds, pipelines, stages, samples_per_s, step_s, e);
+    if (stages != speeds->stages || pipelines > speeds->pipelines) return 0;
+    *samples_per_s = speeds->samples_per_s * pipelines / speeds->pipelines;
+    *step_s = speeds->request.batch / *samples_per_s;
+    return 0;
+}
+
+/* ---- the fleet ---- */
+
+static int trainers(const struct tm_plan_fleet *fleet)
+{
+    return tm_plan_spot_instances(fleet) + tm_plan_on_demand_instances(fleet);
+}
+
+/* The types of a fleet and how many of each. */
+static int types_of(const struct tm_catalog *catalog, const struct tm_supply_request *request,
+                    const struct tm_plan_fleet *fleet, struct tm_plan_type types[TM_FLEET_GROUPS_MAX],
+                    int instances[TM_FLEET_GROUPS_MAX], size_t *out_count, struct tm_error *e)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        const struct tm_plan_part *part = &fleet->parts[i];
+        size_t at = 0;
+        while (at < count && types[at].instance != part->instance)
+            at++;
+        if (at == TM_FLEET_GROUPS_MAX)
+            return tm_error_set(e, TM_ELIMIT, "more than %d instance types in a fleet", TM_FLEET_GROUPS_MAX);
+        if (at == count) {
+            if (!tm_supply_type(catalog, request, part->instance, &types[at]))
+                return tm_error_set(
+                    e, TM_EINPUT, "no step can be predicted on %s: the catalogue has no figures of its GPU or network",
+                    part->instance->name);
+            instances[count++] = 0;
+        }
+        instances[at] += part->spot + part->on_demand;
+    }
+    *out_count = count;
+    return count > 0 ? 0 : tm_error_set(e, TM_EINPUT, "a fleet without instances that train");
+}
+
+static int predict_fleet(const struct tm_catalog *catalog, const struct tm_plan_request *request,
+                         const struct tm_plan_fleet *fleet, struct speeds *speeds, struct tm_prediction *out,
+                         struct tm_error *e)
+{
+    struct tm_plan_type types[TM_FLEET_GROUPS_MAX];
+    const struct tm_plan_type *pointers[TM_FLEET_GROUPS_MAX];
+    struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
+    int instances[TM_FLEET_GROUPS_MAX];
+    size_t count = 0;
+    int rc = types_of(catalog, &request->supply, fleet, types, instances, &count, e);
+    if (rc != 0) return rc;
+    for (size_t i = 0; i < count; i++)
+        pointers[i] = &types[i];
+    struct tm_predict_request predict = tm_supply_predict_request(&request->supply, pointers, instances, count, groups);
+    rc = tm_predict(&predict, out, e);
+    speeds->mixed = count > 1;
+    speeds->group = groups[0];
+    speeds->request = predict;
+    speeds->request.group_count = 1;
+    speeds->request.groups = NULL; /* set for each layout */
+    return rc;
+}
+
+static void fill_cost(const struct tm_plan_request *request, const struct tm_plan_fleet *fleet, struct tm_cost *out)
+{
+    const struct tm_expect_job *job = &request->job;
+    struct tm_expect_losses losses = {0};
+    double link_bit_s = fleet->parts[0].instance->network_gbps * 1e9;
+    for (size_t i = 0; i < fleet->part_count; i++)
+        tm_expect_add_pool(job, trainers(fleet), fleet->parts[i].spot,
+                           tm_supply_loss_rate(&request->supply, fleet->parts[i].offer), &losses);
+    double events = losses.single + losses.burst;
+    memset(out, 0, sizeof *out);
+    out->kind = TM_COST_MEASURED;
+    out->start_s = round(job->startup_s);
+    out->copy_interval_s = events > 0 ? fmax(1, round(sqrt(2 * job->checkpoint_s / events))) : 86400;
+    out->measured = (struct tm_measured_cost){.reform_ms = round(job->restart_s * 1000),
+                                              .link_bit_s = link_bit_s,
+                                              .link_latency_ms = 0.1,
+                                              .store_bit_s = link_bit_s,
+                                              .begin_s = round(job->startup_s),
+                                              .speed = 1};
+}
+
+int tm_fleet_layouts_init(const struct tm_catalog *catalog, const struct tm_plan_request *request,
+                          const struct tm_plan_fleet *fleet, struct tm_fleet_layouts *out, struct tm_error *e)
+{
+    struct speeds speeds = {.instances = trainers(fleet), .layers = (int)request->supply.model->layer_count};
+    memset(out, 0, sizeof *out);
+    int rc = predict_fleet(catalog, request, fleet, &speeds, &out->prediction, e);
+    if (rc != 0) return rc;
+    int gpus = speeds.group.gpus_per_node > 0 ? speeds.group.gpus_per_node : 1;
+    int span = (out->prediction.stages + gpus - 1) / gpus;
+    bool spans = out->prediction.stages > gpus;
+    speeds.pipelines = spans ? out->prediction.pipelines : speeds.instances;
+    speeds.stages = speeds.instances / speeds.pipelines;
+    speeds.samples_per_s = out->prediction.samples_per_s;
+    fill_cost(request, fleet, &out->cost);
+    struct tm_layout_rules rules = {.stages_min = speeds.mixed ? speeds.stages : 1, .pipelines_min = 1};
+    int deepest = speeds.mixed ? speeds.stages : 2 * span > SPANS_MIN ? 2 * span : SPANS_MIN;
+    rules.stages_max = deepest < speeds.instances ? deepest : speeds.instances;
+    if (rules.stages_max > speeds.layers) rules.stages_max = speeds.layers;
+    if (rules.stages_max > TM_LAYOUT_STAGES_MAX || speeds.instances > TM_LAYOUT_INSTANCES_MAX)
+        return tm_error_set(e, TM_ELIMIT, "a pipeline over %d instances cannot be simulated; at most %d",
+                            rules.stages_max, TM_LAYOUT_STAGES_MAX);
+    out->cost.rules = rules;
+    rc = tm_layouts_init(&out->layouts, request->supply.model, &rules, speeds.instances, speed_of_layout, &speeds, e);
+    if (rc == 0 && out->layouts.list[out->layouts.best[speeds.instances]].samples_per_s <= 0)
+        rc = tm_error_set(e, TM_ENONE, "no layout on %d instances can train it", speeds.instances);
+    if (rc == 0) rc = tm_migrations_create(&out->layouts, &out->cost, &out->migrations, e);
+    if (rc != 0) tm_fleet_layouts_deinit(out);
+    return rc;
+}
+
+void tm_fleet_layouts_deinit(struct tm_fleet_layouts *layouts)
+{
+    tm_migrations_destroy(layouts->migrations);
+    tm_layouts_deinit(&layouts->layouts);
+    memset(layouts, 0, sizeof *layouts);
+}
