@@ -84,11 +84,11 @@ static void fail(const char *what)
 static void on_done(void *context, const struct tm_copy_file_done *done)
 {
     struct bench *b = context;
-    bool good = done->is_put ? done->written : done->file.state == TM_COPY_FILE_GOOD;
+    bool good = done->is_put ? done->written : done->got.state == TM_COPY_GOOD;
     (void)pthread_mutex_lock(&b->answers.lock);
     b->answers.count++;
     b->answers.good += good;
-    if (good && !done->is_put) tm_layer_places_stage(places_of(b), done->layer, done->file.block);
+    if (good && !done->is_put) tm_layer_places_stage(places_of(b), done->layer, done->got.block);
     (void)pthread_cond_signal(&b->answers.changed);
     (void)pthread_mutex_unlock(&b->answers.lock);
 }
@@ -107,12 +107,20 @@ static void await(struct bench *b, uint32_t count)
     (void)pthread_mutex_unlock(&b->answers.lock);
 }
 
+static struct tm_copy_store *open_store(const struct bench *b)
+{
+    struct tm_copy_store *store = NULL;
+    if (tm_copy_store_open(tm_env_real(), b->folder, 0, &store, NULL) != 0) fail("the store");
+    return store;
+}
+
 static void remove_files(const struct bench *b)
 {
+    struct tm_copy_store *store = open_store(b);
+    (void)store->drop(store, 1, NULL);
+    store->close(store);
     for (uint32_t l = 0; l < b->layers; l++) {
         char path[1024];
-        tm_copy_file_path(b->folder, 1, l, path, sizeof path);
-        (void)unlink(path);
         (void)snprintf(path, sizeof path, "%s/direct-%u", b->folder, l);
         (void)unlink(path);
     }
@@ -122,8 +130,9 @@ static void remove_files(const struct bench *b)
 static double ours(struct bench *b)
 {
     struct tm_copy_files *files = NULL;
+    struct tm_copy_store *store = open_store(b);
     b->answers.count = b->answers.good = 0;
-    if (tm_copy_files_create(tm_env_real(), b->folder, 0, on_done, b, &files, NULL) != 0) fail("copy files");
+    if (tm_copy_files_create(store, on_done, b, &files, NULL) != 0) fail("copy files");
     double begin_s = bench_now_s();
     for (uint32_t l = 0; l < b->layers; l++) {
         struct tm_copy_name name = {.set = 1, .step = 1, .layer = l, .size = b->length, .hash = b->hash[l]};
@@ -137,6 +146,7 @@ static double ours(struct bench *b)
     double took_s = bench_now_s() - begin_s;
     if (b->answers.good != b->layers) fail("a copy is not what it should be");
     tm_copy_files_destroy(files);
+    store->close(store);
     return took_s;
 }
 

@@ -2,39 +2,32 @@
 
 #include "base/alloc.h"
 #include "engine/checkpoint.h"
-#include "store/copy_file.h"
+#include "store/copy_store.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH_BYTES = 4096 };
-
 /* Reads one layer of a set; step 0: any. */
-static int read_layer(struct tm_env *env, const char *copies, uint64_t set, struct tm_layer_state *state,
-                      uint64_t *step, struct tm_error *e)
+static int read_layer(struct tm_copy_store *store, struct tm_block_pool *pool, uint64_t set,
+                      struct tm_layer_state *state, uint64_t *step, struct tm_error *e)
 {
-    char path[PATH_BYTES];
-    const void *file = NULL;
-    const void *data = NULL;
-    size_t length = 0;
+    struct tm_block *block = NULL;
     size_t size = 0;
     struct tm_copy_name name;
-    tm_copy_file_path(copies, set, (uint32_t)state->layer, path, sizeof path);
-    int rc = env->file_map(env, path, &file, &length, e);
-    if (rc != 0) return rc;
-    rc = tm_copy_file_decode(file, length, &name, &data, e);
     void *to = tm_layer_state__bytes(state, &size);
-    if (rc == 0 && (name.set != set || name.layer != (uint32_t)state->layer || name.size != size ||
-                    (*step != 0 && name.step != *step)))
+    int rc = store->get(store, set, (uint32_t)state->layer, 0, pool, &name, &block, e);
+    if (rc != 0) return rc;
+    if (name.set != set || name.layer != (uint32_t)state->layer || name.size != size ||
+        (*step != 0 && name.step != *step))
         rc = tm_error_set(e, TM_EINPUT,
-                          "is a copy of layer %" PRIu32 " (%" PRIu64 " bytes) at step %" PRIu64 " of set %" PRIu64
-                          ": of another job?",
-                          name.layer, name.size, name.step, name.set);
-    if (rc == 0) memcpy(to, data, size);
+                          "%s: set %" PRIu64 " has a copy of layer %" PRIu32 " (%" PRIu64 " bytes) at step %" PRIu64
+                          " of set %" PRIu64 " as layer %d: of another job?",
+                          store->where, set, name.layer, name.size, name.step, name.set, state->layer);
+    if (rc == 0) memcpy(to, block->data, size);
     if (rc == 0) *step = name.step;
-    env->file_unmap(env, file, length);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
+    tm_block_release(block);
+    return rc;
 }
 
 /* Goes through the layers; `place` NULL: only hashes them. */
@@ -46,12 +39,16 @@ static int collect(struct tm_env *env, const char *copies, const struct tm_train
     struct tm_elastic_result result = {.set = 0};
     struct tm_hash *hashes = tm_calloc((size_t)layers, sizeof *hashes);
     struct tm_layer_files *files = tm_calloc((size_t)layers, sizeof *files);
-    int rc = hashes == NULL || files == NULL ? tm_error_nomem(e) : tm_copy_newest_set(env, copies, &result.set, e);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    struct tm_copy_store *store = NULL;
+    int rc = hashes == NULL || files == NULL || pool == NULL ? tm_error_nomem(e) : 0;
+    if (rc == 0) rc = tm_copy_store_open(env, copies, 0, &store, e);
+    if (rc == 0) rc = store->newest(store, &result.set, e);
     for (int l = 0; rc == 0 && l < layers; l++) {
         struct tm_layer_state state;
         rc = tm_layer_state__init(&state, &job->network, l, e);
         if (rc != 0) break;
-        rc = read_layer(env, copies, result.set, &state, &result.step, e);
+        rc = read_layer(store, pool, result.set, &state, &result.step, e);
         hashes[l] = tm_layer_state__weights_hash(&state);
         info->step = (int64_t)result.step;
         if (rc == 0 && place != NULL) rc = tm_checkpoint__write_layer(place, info, &state, &files[l], e);
@@ -62,6 +59,8 @@ static int collect(struct tm_env *env, const char *copies, const struct tm_train
         result.weights_hash = tm_hash_of(hashes, (size_t)layers * sizeof *hashes);
         *out = result;
     }
+    if (store != NULL) store->close(store);
+    tm_block_pool_destroy(pool);
     tm_free(hashes);
     tm_free(files);
     return rc;

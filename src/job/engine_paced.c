@@ -6,7 +6,7 @@
 #include "job/job_layouts.h"
 #include "job/run_fingerprint.h"
 #include "run/state_folder.h"
-#include "store/copy_file.h"
+#include "store/copy_store.h"
 #include "wire/fingerprint.h"
 #include "wire/roster.h"
 
@@ -165,19 +165,25 @@ static int train(struct tm_env *env, const char *path, const struct tm_run_setti
 
 /* ---- the result ---- */
 
-static int read_hash(struct tm_env *env, const char *copies, uint64_t set, uint32_t layer, struct tm_copy_name *out,
-                     struct tm_error *e)
+/* The hashes of a set's layers, which all must be of that step. */
+static int read_hashes(struct tm_copy_store *store, uint64_t step, struct tm_hash *out, uint32_t layers,
+                       struct tm_error *e)
 {
-    char path[TM_STATE_PATH_MAX + 64];
-    const void *file = NULL;
-    const void *data = NULL;
-    size_t length = 0;
-    tm_copy_file_path(copies, set, layer, path, sizeof path);
-    int rc = env->file_map(env, path, &file, &length, e);
-    if (rc != 0) return rc;
-    rc = tm_copy_file_decode(file, length, out, &data, e); /* which checks the hash */
-    env->file_unmap(env, file, length);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", path);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    uint64_t set = 0;
+    int rc = pool == NULL ? tm_error_nomem(e) : store->newest(store, &set, e);
+    for (uint32_t l = 0; rc == 0 && l < layers; l++) {
+        struct tm_copy_name name;
+        struct tm_block *block = NULL;
+        rc = store->get(store, set, l, 0, pool, &name, &block, e); /* which checks the hash */
+        if (rc == 0 && name.step != step)
+            rc = tm_error_set(e, TM_EINPUT, "%s: the newest set is of step %" PRIu64 ", not of %" PRIu64, store->where,
+                              name.step, step);
+        if (rc == 0) out[l] = name.hash;
+        tm_block_release(block);
+    }
+    tm_block_pool_destroy(pool);
+    return rc;
 }
 
 struct wanted {
@@ -198,7 +204,7 @@ static int check_result(struct tm_env *env, const char *dir, const struct tm_run
     (void)settings;
     (void)arena;
     char copies[TM_STATE_PATH_MAX];
-    uint64_t set = 0;
+    struct tm_copy_store *store = NULL;
     struct tm_model model;
     struct tm_paced_job job = {
         .model = &model, .micro_batches = work->micro_batches, .speed = 1, .bytes_divisor = TM_PACED_DIVISOR};
@@ -207,21 +213,15 @@ static int check_result(struct tm_env *env, const char *dir, const struct tm_run
     tm_model_init(&model);
     int rc = hashes == NULL || wanted.hashes == NULL ? tm_error_nomem(e) : tm_model_load(env, work->model, &model, e);
     tm_state_path(dir, TM_STATE_COPIES, copies);
-    if (rc == 0) rc = tm_copy_newest_set(env, copies, &set, e);
-    for (uint32_t l = 0; rc == 0 && l < work->layers; l++) {
-        struct tm_copy_name name;
-        rc = read_hash(env, copies, set, l, &name, e);
-        if (rc == 0 && name.step != step)
-            rc = tm_error_set(e, TM_EINPUT, "%s: the newest set is of step %" PRIu64 ", not of %" PRIu64, copies,
-                              name.step, step);
-        if (rc == 0) hashes[l] = name.hash;
-    }
+    if (rc == 0) rc = tm_copy_store_open(env, copies, 0, &store, e);
+    if (rc == 0) rc = read_hashes(store, step, hashes, work->layers, e);
     if (rc == 0) rc = tm_paced_reference(&job, step, take_reference, &wanted, e);
     for (uint32_t l = 0; rc == 0 && l < work->layers; l++)
         if (!tm_hash_equal(hashes[l], wanted.hashes[l]))
             rc = tm_error_set(e, TM_EINTERNAL, "layer %u after step %" PRIu64 " is not what an undisturbed run has", l,
                               step);
     if (rc == 0) (void)tm_hash_print(tm_hash_of(hashes, work->layers * sizeof *hashes), out_hash);
+    if (store != NULL) store->close(store);
     tm_model_deinit(&model);
     tm_free(wanted.hashes);
     tm_free(hashes);

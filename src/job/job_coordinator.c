@@ -6,7 +6,7 @@
 #include "run/protocol_times.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
-#include "store/copy_file.h"
+#include "store/copy_store.h"
 #include "wire/peer_links.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static bool is_fresh(struct tm_env *env, const struct place *place)
 {
     uint64_t set = 0;
     if (env->file_exists(env, place->record) || env->file_exists(env, place->address)) return false;
-    return tm_copy_newest_set(env, place->copies, &set, NULL) == -(int)TM_ENOTFOUND;
+    return tm_copy_store_newest(env, place->copies, &set, NULL) == -(int)TM_ENOTFOUND;
 }
 
 /* A shared folder for copies: the state folder's own name for it is a link. */

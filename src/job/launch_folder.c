@@ -3,7 +3,7 @@
 #include "job/launch_internal.h"
 #include "job/run_report_file.h"
 #include "run/run_tap.h"
-#include "store/copy_file.h"
+#include "store/copy_store.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ bool tm_launch_has_work(struct tm_env *env, const char *dir)
     char path[TM_STATE_PATH_MAX];
     uint64_t set = 0;
     tm_state_path(dir, TM_STATE_COPIES, path);
-    return tm_launch__is_there(env, dir, TM_STATE_RECORD) || tm_copy_newest_set(env, path, &set, NULL) == 0;
+    return tm_launch__is_there(env, dir, TM_STATE_RECORD) || tm_copy_store_newest(env, path, &set, NULL) == 0;
 }
 
 /* How the run that is there ended; TM_JOB_TRAINING: it did not, or nobody knows. */
@@ -44,7 +44,7 @@ int tm_launch_may_clear(struct tm_env *env, const char *dir, struct tm_error *e)
     uint64_t set = 0;
     if (!tm_launch_has_work(env, dir)) return 0;
     tm_state_path(dir, TM_STATE_COPIES, copies);
-    bool durable = tm_copy_newest_set(env, copies, &set, NULL) != -(int)TM_ENOTFOUND;
+    bool durable = tm_copy_store_newest(env, copies, &set, NULL) != -(int)TM_ENOTFOUND;
     enum tm_job_state state = state_there(env, dir);
     bool ended = state == TM_JOB_FINISHED || state == TM_JOB_FAILED;
     if (ended && !durable) return 0;
@@ -107,32 +107,17 @@ static int write_settings(const struct tm_launch *launch, struct tm_error *e)
     return rc;
 }
 
-static int take_name(void *context, const char *name, struct tm_error *e)
-{
-    (void)context;
-    (void)name;
-    (void)e;
-    return 0;
-}
-
 /* Before anything is rented: what cannot be written, listed and read back now would never be durable. */
 static int check_copies(const struct tm_launch *launch, struct tm_error *e)
 {
-    struct tm_env *env = launch->env;
     char folder[TM_STATE_PATH_MAX];
-    char path[TM_STATE_PATH_MAX + 16];
-    static const char word[] = "written\n";
-    struct tm_text back;
+    struct tm_copy_store *store = NULL;
     tm_state_path(launch->request.dir, TM_STATE_COPIES, folder);
-    (void)snprintf(path, sizeof path, "%s/check", folder);
-    tm_text_init(&back, sizeof word);
-    int rc = env->file_write_private(env, path, word, sizeof word - 1, e);
-    if (rc == 0) rc = env->file_read(env, path, &back, e);
-    if (rc == 0 && strcmp(tm_text_string(&back), word) != 0)
-        rc = tm_error_set(e, TM_EIO, "%s: what was written is not what is read", path);
-    if (rc == 0) rc = env->folder_each(env, folder, take_name, NULL, e);
-    if (rc == 0) rc = env->file_remove(env, path, e);
-    tm_text_deinit(&back);
+    int rc = tm_copy_store_open(launch->env, folder, 0, &store, e);
+    if (rc == 0) {
+        rc = store->check(store, e);
+        store->close(store);
+    }
     if (rc != 0)
         return tm_error_wrap(e, rc, "the folder for copies cannot be used; mend that, or give another --state");
     return 0;

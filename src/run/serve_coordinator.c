@@ -2,9 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "run/set_manifests.h"
+#include "run/manifest_keeper.h"
 #include "run/state_folder.h"
-#include "store/copy_file.h"
 #include "store/record.h"
 #include "wire/peer_links.h"
 #include "wire/tls.h"
@@ -24,12 +23,13 @@ struct service {
     struct tm_links *links;
     struct tm_tls *tls;
     struct tm_outbox out;
+    struct tm_copy_store *copies; /* NULL: none */
     struct tm_set_manifests manifests;
-    int failed;    /* nothing more may be done */
-    bool stuck;    /* the record cannot be written now */
-    bool untold;   /* nor could the address be */
-    bool revived;  /* the state machine went back to the record */
-    bool unmarked; /* nor could it be said whose folder for copies it is */
+    struct tm_manifest_keeper *keeper; /* has them from the start of the loop on */
+    int failed;                        /* nothing more may be done */
+    bool stuck;                        /* the record cannot be written now */
+    bool untold;                       /* nor could the address be */
+    bool revived;                      /* the state machine went back to the record */
     struct tm_error error;
     int64_t done_ms;   /* -1: the job is not finished */
     int64_t looked_ms; /* for the owner */
@@ -155,10 +155,10 @@ static void carry_out(struct service *s)
             if (s->failed == 0) revive(s);
             return;
         case TM_COORDINATOR_MANIFEST:
-            s->failed = tm_set_manifests_put(&s->manifests, action->number, data, action->length, &s->error);
+            s->failed = tm_manifest_keeper_put(s->keeper, action->number, data, action->length, &s->error);
             break;
         case TM_COORDINATOR_FILES_DROP:
-            tm_set_manifests_drop(&s->manifests, action->number);
+            s->failed = tm_manifest_keeper_drop(s->keeper, action->number, &s->error);
             break;
         case TM_COORDINATOR_DONE:
             if (s->done_ms < 0) s->done_ms = now_ms(s);
@@ -270,20 +270,24 @@ static void tell_address(struct service *s)
     if (rc != 0 && !s->untold) s->failed = rc;
 }
 
-/* Workers store nothing in a folder that does not say so. */
-static void mark_copies(struct service *s)
+/* Workers store nothing that is not claimed. A claim that fails for now is made later. */
+static int open_copies(struct service *s, enum tm_claim *out_claim, struct tm_error *e)
 {
-    struct tm_error e;
-    if (s->given->copy_folder == NULL) return;
-    int rc =
-        tm_copy_folder_mark(s->env, s->given->copy_folder, s->given->coordinator.job, !s->given->copies_shared, &e);
+    struct tm_error own;
+    const struct tm_coordinator_service *given = s->given;
+    *out_claim = TM_CLAIMED;
+    if (given->copy_folder == NULL) return 0;
+    int rc = tm_copy_store_open(s->env, given->copy_folder, given->coordinator.job, &s->copies, e);
+    if (rc != 0) return rc;
+    s->manifests.store = s->copies;
+    rc = s->copies->claim(s->copies, !given->copies_shared, &own);
     if (rc == -(int)TM_EINPUT) {
-        s->failed = rc;
-        s->error = e;
-        return;
+        if (e != NULL) *e = own;
+        return rc;
     }
-    if (rc != 0 && !s->unmarked) tm_log(TM_LOG_WARN, "the folder for copies: %s; it is tried again", e.text);
-    s->unmarked = rc != 0;
+    if (rc != 0) tm_log(TM_LOG_WARN, "the folder for copies: %s; it is tried again", own.text);
+    if (rc != 0) *out_claim = given->copies_shared ? TM_CLAIM_LATER : TM_CLAIM_LATER_TAKE_OVER;
+    return 0;
 }
 
 static int start_failed(const struct service *s, struct tm_error *e)
@@ -294,6 +298,7 @@ static int start_failed(const struct service *s, struct tm_error *e)
 
 static int start(struct service *s, struct tm_error *e)
 {
+    enum tm_claim claim = TM_CLAIMED;
     s->watch = tm_run_watch_create();
     int rc = s->watch == NULL ? tm_error_nomem(e) : make_coordinator(s, e);
     if (rc != 0) return rc;
@@ -301,14 +306,14 @@ static int start(struct service *s, struct tm_error *e)
     /* First what may be wrong: a port in use leaves no record that somebody would take for a lost one. */
     if (s->given->tls_folder != NULL) rc = tm_tls_load(s->env, s->given->tls_folder, &s->tls, e);
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, s->given->coordinator.token, &s->links, e);
-    if (rc == 0) mark_copies(s);
-    if (rc == 0 && s->failed != 0) rc = start_failed(s, e);
+    if (rc == 0) rc = open_copies(s, &claim, e);
     if (rc == 0) rc = tm_record_open(s->given->record, &s->record, e);
     if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
     if (rc == 0) rc = tm_set_manifests_mend(&s->manifests, e);
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
+    if (rc == 0) rc = tm_manifest_keeper_create(&s->manifests, claim, &s->keeper, e);
     if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
     if (rc == 0 && s->given->address_file != NULL) tell_address(s);
     return rc == 0 && s->failed != 0 ? start_failed(s, e) : rc;
@@ -347,7 +352,7 @@ static bool ends(struct service *s)
 {
     if (s->failed != 0 || is_alone(s)) return true;
     if (s->done_ms < 0) return false;
-    bool waits = s->manifests.waiting_set != 0 && s->stopping < 2; /* who reads the result? */
+    bool waits = s->stopping < 2 && tm_manifest_keeper_waits(s->keeper); /* who reads the result? */
     if (waits && now_ms(s) - s->done_ms <= LAST_FILES_MS) return false;
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
@@ -375,9 +380,9 @@ static void loop(struct service *s)
         if (s->failed == 0 && ticked_ms - flushed_ms >= FLUSH_MS) {
             flushed_ms = ticked_ms;
             flush(s);
-            (void)tm_set_manifests_retry(&s->manifests);
+            tm_manifest_keeper_retry(s->keeper);
             if (s->untold) tell_address(s);
-            if (s->unmarked) mark_copies(s);
+            if (s->failed == 0) s->failed = tm_manifest_keeper_status(s->keeper, &s->error);
         }
         serve_hook(s);
         heed_stop(s);
@@ -388,7 +393,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
 {
     struct service s = {.env = env, .given = service, .done_ms = -1};
     tm_outbox_init(&s.out);
-    tm_set_manifests_init(&s.manifests, env, service->copy_folder, service->coordinator.layers);
+    tm_set_manifests_init(&s.manifests, NULL);
     int rc = start(&s, e);
     if (rc == 0) {
         loop(&s);
@@ -397,6 +402,8 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
             carry_out(&s);
         }
         if (s.failed == 0) flush(&s);
+        tm_manifest_keeper_destroy(s.keeper);
+        s.keeper = NULL;
         service->unrecorded = s.stuck || s.manifests.waiting_set != 0;
         if (s.alone && s.failed == 0) rc = tm_error_set(e, TM_EPEER, "the program that runs this job is gone");
         if (s.failed != 0) {
@@ -410,6 +417,8 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     tm_coordinator_destroy(s.coordinator);
     tm_run_watch_destroy(s.watch);
     tm_outbox_deinit(&s.out);
+    tm_manifest_keeper_destroy(s.keeper);
     tm_set_manifests_deinit(&s.manifests);
+    if (s.copies != NULL) s.copies->close(s.copies);
     return rc;
 }

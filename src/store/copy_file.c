@@ -1,13 +1,11 @@
-#include "store/copy_file.h"
+#include "store/store_internal.h"
 
-#include "base/number.h"
-
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { HEAD_BYTES = TM_BLOCK_HEAD, PAGE_BYTES = TM_BLOCK_PAGE, PATH_BYTES = 4096 };
+enum { HEAD_BYTES = TM_BLOCK_HEAD, PAGE_BYTES = TM_BLOCK_PAGE };
 
 static const char head_start[] = "tidemill-copy 2 ";
 
@@ -110,15 +108,12 @@ int tm_copy_file_decode(const void *file, size_t length, struct tm_copy_name *ou
 
 /* ---- on disk ---- */
 
-void tm_copy_file_path(const char *folder, uint64_t set, uint32_t layer, char *out, size_t size)
+int tm_copy_file__write(struct tm_env *env, const char *path, const struct tm_copy_name *name, struct tm_block *block,
+                        bool *out_direct, struct tm_error *e)
 {
-    (void)snprintf(out, size, "%s/set-%" PRIu64 "/layer-%" PRIu32 ".tmcopy", folder, set, layer);
-}
-
-int tm_copy_file_write(struct tm_env *env, const char *path, const struct tm_copy_name *name, struct tm_block *block,
-                       bool *out_direct, struct tm_error *e)
-{
+    assert(block->size == name->size && block->shares > 0);
     size_t length = tm_copy_file_length(name->size);
+    assert(length - HEAD_BYTES <= block->room);
     uint8_t *file = block->data - HEAD_BYTES;
     write_head(name, (char *)file);
     memset(block->data + name->size, 0, length - HEAD_BYTES - (size_t)name->size);
@@ -159,16 +154,36 @@ static int on_piece(void *context, const void *data, size_t length, struct tm_er
     return 0;
 }
 
-struct tm_copy_file tm_copy_file_read(struct tm_env *env, const char *path, uint64_t size, struct tm_block_pool *pool,
-                                      struct tm_error *e)
+/* Where nobody knows how large it is. */
+static int read_any(struct tm_env *env, const char *path, struct tm_block_pool *pool, struct tm_copy_name *out_name,
+                    struct tm_block **out_block, struct tm_error *e)
 {
-    struct tm_copy_file got = {.state = TM_COPY_FILE_LATER};
+    const void *file = NULL;
+    const void *data = NULL;
     size_t length = 0;
-    struct tm_block *block = tm_block_create(pool, (size_t)size);
-    if (block == NULL) {
-        (void)tm_error_nomem(e);
-        return got;
+    struct tm_copy_name name;
+    int rc = env->file_map(env, path, &file, &length, e);
+    if (rc != 0) return rc;
+    rc = tm_copy_file_decode(file, length, &name, &data, e);
+    if (rc != 0) rc = tm_error_wrap(e, rc, "%s", path);
+    struct tm_block *block = rc == 0 ? tm_block_create(pool, (size_t)name.size) : NULL;
+    if (rc == 0 && block == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) {
+        memcpy(block->data, data, (size_t)name.size);
+        *out_name = name;
+        *out_block = block;
     }
+    env->file_unmap(env, file, length);
+    return rc;
+}
+
+int tm_copy_file__read(struct tm_env *env, const char *path, uint64_t size, struct tm_block_pool *pool,
+                       struct tm_copy_name *out_name, struct tm_block **out_block, struct tm_error *e)
+{
+    size_t length = 0;
+    if (size == 0) return read_any(env, path, pool, out_name, out_block, e);
+    struct tm_block *block = tm_block_create(pool, (size_t)size);
+    if (block == NULL) return tm_error_nomem(e);
     struct reading reading = {.size = (size_t)size};
     tm_hasher_init(&reading.hasher);
     int rc = env->file_read_blocks(env, path, block->data - HEAD_BYTES, tm_copy_file_length(size), on_piece, &reading,
@@ -176,93 +191,12 @@ struct tm_copy_file tm_copy_file_read(struct tm_env *env, const char *path, uint
     bool came = rc == 0;
     if (came && (length == 0 || !length_is_right(&reading.name, length))) rc = wrong_length(&reading.name, length, e);
     if (rc == 0) rc = check(&reading.name, tm_hasher_end(&reading.hasher), block->data, e);
-    if (rc == 0) return (struct tm_copy_file){.state = TM_COPY_FILE_GOOD, .name = reading.name, .block = block};
-    tm_block_release(block);
-    if (came || reading.refused) (void)tm_error_wrap(e, rc, "%s", path);
-    if (came || reading.refused || rc == -(int)TM_ENOTFOUND || rc == -(int)TM_ELIMIT) got.state = TM_COPY_FILE_BAD;
-    return got;
-}
-
-/* "set-N.manifest" */
-static int take_manifest(void *context, const char *name, struct tm_error *e)
-{
-    uint64_t *newest = context;
-    int64_t set = 0;
-    size_t length = strlen(name);
-    (void)e;
-    if (length < 14 || strncmp(name, "set-", 4) != 0 || strcmp(name + length - 9, ".manifest") != 0) return 0;
-    if (tm_number_i64(name + 4, length - 13, &set) && set > 0 && (uint64_t)set > *newest) *newest = (uint64_t)set;
-    return 0;
-}
-
-/* Where the file that names it is lost, the manifests tell. */
-static int newest_manifest(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e)
-{
-    uint64_t newest = 0;
-    int rc = env->folder_each(env, folder, take_manifest, &newest, e);
-    if (rc != 0 && rc != -(int)TM_ENOTFOUND) return rc;
-    if (newest == 0) return tm_error_set(e, TM_ENOTFOUND, "%s: there is no whole copy set yet", folder);
-    *out = newest;
-    return 0;
-}
-
-int tm_copy_newest_set(struct tm_env *env, const char *folder, uint64_t *out, struct tm_error *e)
-{
-    char path[PATH_BYTES];
-    struct tm_text text;
-    int64_t set = 0;
-    (void)snprintf(path, sizeof path, "%s/newest", folder);
-    tm_text_init(&text, 64);
-    int rc = env->file_read(env, path, &text, e);
-    if (rc == -(int)TM_ENOTFOUND) {
-        tm_text_deinit(&text);
-        return newest_manifest(env, folder, out, e);
-    }
     if (rc == 0) {
-        size_t length = strcspn(tm_text_string(&text), "\n");
-        if (!tm_number_i64(tm_text_string(&text), length, &set) || set <= 0)
-            rc = tm_error_set(e, TM_EINPUT, "%s: not the number of a copy set", path);
+        *out_name = reading.name;
+        *out_block = block;
+        return 0;
     }
-    tm_text_deinit(&text);
-    if (rc == 0) *out = (uint64_t)set;
-    return rc;
-}
-
-/* The number in the file `job`; 0: there is none, or it is no number. */
-static int read_mark(struct tm_env *env, const char *path, uint64_t *out, struct tm_error *e)
-{
-    struct tm_text text;
-    tm_text_init(&text, 64);
-    int rc = env->file_read(env, path, &text, e);
-    *out = rc == 0 ? strtoull(tm_text_string(&text), NULL, 10) : 0;
-    tm_text_deinit(&text);
-    return rc == -(int)TM_ENOTFOUND ? 0 : rc;
-}
-
-int tm_copy_folder_mark(struct tm_env *env, const char *folder, uint64_t job, bool take_over, struct tm_error *e)
-{
-    char path[PATH_BYTES];
-    char number[32];
-    uint64_t marked = 0;
-    (void)snprintf(path, sizeof path, "%s/job", folder);
-    if (read_mark(env, path, &marked, e) == 0 && marked == job) return 0; /* also where the disk is full by now */
-    if (marked != 0 && !take_over)
-        return tm_error_set(e, TM_EINPUT,
-                            "%s has the copies of another job: give each job a folder of its own (another --copies, "
-                            "with another --state)",
-                            folder);
-    int length = snprintf(number, sizeof number, "%llu\n", (unsigned long long)job);
-    return env->file_write_private(env, path, number, (size_t)length, e);
-}
-
-int tm_copy_folder_check(struct tm_env *env, const char *folder, uint64_t job, struct tm_error *e)
-{
-    char path[PATH_BYTES];
-    uint64_t marked = 0;
-    (void)snprintf(path, sizeof path, "%s/job", folder);
-    int rc = read_mark(env, path, &marked, e);
-    if (rc != 0 || marked == job) return rc;
-    return tm_error_set(e, TM_EINPUT,
-                        "%s is not the coordinator's folder for copies (%s): all machines must use the same folder",
-                        folder, marked == 0 ? "no file `job` in it" : "it is another job's");
+    tm_block_release(block);
+    if (rc == -(int)TM_ELIMIT) return tm_error_set(e, TM_EINPUT, "%s: longer than a copy of that layer is", path);
+    return came || reading.refused ? tm_error_wrap(e, rc, "%s", path) : rc;
 }

@@ -3,12 +3,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-
-enum { FOLDER_MAX = 1024 };
 
 struct order {
     struct order *next;
@@ -20,10 +16,7 @@ struct order {
 };
 
 struct tm_copy_files {
-    struct tm_env *env;
-    char folder[FOLDER_MAX];
-    uint64_t job;        /* 0: any */
-    atomic_bool is_ours; /* the folder was looked at */
+    struct tm_copy_store *store; /* NULL: none */
     tm_copy_files_done_f done;
     void *context;
     pthread_t threads[TM_COPY_FILES_AT_ONCE];
@@ -32,7 +25,6 @@ struct tm_copy_files {
     pthread_cond_t changed;
     bool stop;
     struct order *first; /* those under way stay in the list until they are done */
-    atomic_bool told_buffered;
 };
 
 /* ---- the threads ---- */
@@ -48,58 +40,37 @@ static void take_out(struct tm_copy_files *files, struct order *order)
     (void)pthread_mutex_unlock(&files->lock);
 }
 
-static int check_folder(struct tm_copy_files *files, struct tm_error *e)
+static void put(struct tm_copy_store *store, const struct order *order, struct tm_copy_file_done *done,
+                struct tm_error *e)
 {
-    if (files->job == 0 || atomic_load(&files->is_ours)) return 0;
-    int rc = tm_copy_folder_check(files->env, files->folder, files->job, e);
-    if (rc == 0) atomic_store(&files->is_ours, true);
-    return rc;
-}
-
-static void put(struct tm_copy_files *files, const struct order *order, const char *path,
-                struct tm_copy_file_done *done, struct tm_error *e)
-{
-    bool direct = true;
-    int rc = check_folder(files, e);
-    if (rc == 0) rc = tm_copy_file_write(files->env, path, &order->name, order->block, &direct, e);
+    int rc = store->put(store, &order->name, order->block, e);
     done->written = rc == 0;
     done->full = rc == -(int)TM_EFULL;
-    if (rc == -(int)TM_EFULL) (void)tm_error_set(e, TM_EFULL, "disk full: %s cannot be written", path);
-    if (rc != 0) done->trouble = e->text;
-    if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not stored: %s", e->text);
-    if (rc == 0 && !direct && !atomic_exchange(&files->told_buffered, true))
-        tm_log(TM_LOG_WARN,
-               "%s: the file system does not do O_DIRECT: copies go through the page cache, which is slower",
-               files->folder);
+    if (rc == 0) return;
+    done->trouble = e->text;
+    tm_log(TM_LOG_WARN, "a copy is not stored: %s", e->text);
 }
 
-static void get(struct tm_copy_files *files, const struct order *order, const char *path,
-                struct tm_copy_file_done *done, struct tm_error *e)
+static void get(struct tm_copy_store *store, const struct order *order, struct tm_copy_file_done *done,
+                struct tm_error *e)
 {
-    uint64_t newest = 0;
-    done->file = tm_copy_file_read(files->env, path, order->name.size, order->pool, e);
-    if (done->file.state == TM_COPY_FILE_GOOD) return;
-    tm_log(TM_LOG_WARN, "a copy is not read: %s", e->text);
-    /* Where there are whole sets, `newest` names one. If it is not there, the file is not damaged: the folder is. */
-    struct tm_error why;
-    int rc = tm_copy_newest_set(files->env, files->folder, &newest, &why);
-    if (done->file.state == TM_COPY_FILE_BAD && rc != 0 && rc != -(int)TM_EINPUT) {
-        done->file.state = TM_COPY_FILE_LATER;
-        (void)tm_error_set(e, TM_EIO, "the folder for copies is not what it was: %s", why.text);
-    }
-    if (done->file.state == TM_COPY_FILE_LATER) done->trouble = e->text;
+    const struct tm_copy_name *name = &order->name;
+    int rc = store->get(store, name->set, name->layer, name->size, order->pool, &done->got.name, &done->got.block, e);
+    done->got.state = TM_COPY_LATER;
+    if (rc == 0) done->got.state = TM_COPY_GOOD;
+    if (rc == -(int)TM_ENOTFOUND || rc == -(int)TM_EINPUT) done->got.state = TM_COPY_BAD;
+    if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not read: %s", e->text);
+    if (done->got.state == TM_COPY_LATER) done->trouble = e->text;
 }
 
 static void carry_out(struct tm_copy_files *files, struct order *order)
 {
-    char path[FOLDER_MAX + 128];
     struct tm_error e = {.text = ""};
     struct tm_copy_file_done done = {
         .set = order->name.set, .layer = order->name.layer, .is_put = order->is_put, .trouble = ""};
-    tm_copy_file_path(files->folder, order->name.set, order->name.layer, path, sizeof path);
-    if (order->is_put && files->folder[0] != '\0') put(files, order, path, &done, &e);
-    if (order->is_put && files->folder[0] == '\0') done.trouble = "this worker was given no folder for copies";
-    if (!order->is_put) get(files, order, path, &done, &e);
+    if (files->store == NULL) done.trouble = "this worker was given no folder for copies";
+    if (files->store != NULL && order->is_put) put(files->store, order, &done, &e);
+    if (files->store != NULL && !order->is_put) get(files->store, order, &done, &e);
     take_out(files, order);
     files->done(files->context, &done);
     tm_block_release(order->block);
@@ -129,17 +100,15 @@ static void *serve(void *argument)
 
 /* ---- the caller ---- */
 
-int tm_copy_files_create(struct tm_env *env, const char *folder, uint64_t job, tm_copy_files_done_f done, void *context,
+int tm_copy_files_create(struct tm_copy_store *store, tm_copy_files_done_f done, void *context,
                          struct tm_copy_files **out, struct tm_error *e)
 {
-    if (strlen(folder) >= FOLDER_MAX) return tm_error_set(e, TM_EUSAGE, "the folder for copies has too long a name");
+    assert(done != NULL);
     struct tm_copy_files *files = tm_calloc(1, sizeof *files);
     if (files == NULL) return tm_error_nomem(e);
-    files->env = env;
-    files->job = job;
+    files->store = store;
     files->done = done;
     files->context = context;
-    (void)snprintf(files->folder, sizeof files->folder, "%s", folder);
     (void)pthread_mutex_init(&files->lock, NULL);
     (void)pthread_cond_init(&files->changed, NULL);
     while (files->thread_count < TM_COPY_FILES_AT_ONCE &&

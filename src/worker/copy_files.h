@@ -1,10 +1,11 @@
-/* Copies in files, written and read by threads of their own: a disk may take its time, and whoever votes on steps and
- * keeps a lease must not wait for it. Several files are under way at once, which keeps a fast disk and several cores
- * busy; `done` tells of each. */
+/* Copies in a store, written and read by threads of their own: a disk or a network may take its time, and whoever votes
+ * on steps and keeps a lease must not wait for it. Several parts are under way at once, which keeps a fast disk and
+ * several cores busy; `done` tells of each. */
 #ifndef TM_WORKER_COPY_FILES_H
 #define TM_WORKER_COPY_FILES_H
 
-#include "store/copy_file.h"
+#include "store/copy_store.h"
+#include "worker/worker.h"
 
 enum { TM_COPY_FILES_AT_ONCE = 12 };
 
@@ -14,17 +15,16 @@ struct tm_copy_file_done {
     uint64_t set;
     uint32_t layer;
     bool is_put;
-    bool written;             /* a put: it is stored */
-    struct tm_copy_file file; /* a get; its block is the receiver's to release */
-    bool full;                /* a put: there is no room for it */
-    const char *trouble;      /* borrowed: why it could not be written, or not be read now; "": it could */
+    bool written;           /* a put: it is stored */
+    struct tm_copy_got got; /* a get; its block is the receiver's to release */
+    bool full;              /* a put: there is no room for it */
+    const char *trouble;    /* borrowed: why it could not be written, or not be read now; "": it could */
 };
 /* By one of the threads, which holds nothing. It may ask for more. */
 typedef void (*tm_copy_files_done_f)(void *context, const struct tm_copy_file_done *done);
 
-/* The caller owns the result. `folder` is copied; "": there is none, and nothing can be stored. Nor can it in a folder
- * that is not this job's (tm_copy_folder_check); job 0: in any. */
-int tm_copy_files_create(struct tm_env *env, const char *folder, uint64_t job, tm_copy_files_done_f done, void *context,
+/* The caller owns the result. The store is borrowed; NULL: there is none, and nothing can be stored. */
+int tm_copy_files_create(struct tm_copy_store *store, tm_copy_files_done_f done, void *context,
                          struct tm_copy_files **out, struct tm_error *e);
 /* What waits is forgotten; the files under way are finished. NULL is allowed. */
 void tm_copy_files_destroy(struct tm_copy_files *files);

@@ -34,7 +34,7 @@ struct tidemill {
     char token[TEXT_MAX];
     char kernel_class[TEXT_MAX];
     char fingerprint[FINGERPRINT_MAX];
-    char copy_folder[TEXT_MAX];
+    struct tm_copy_store *store; /* for copies; NULL: none */
     char endpoint[TM_MEMBER_ADDRESS_MAX];
     char reason[TEXT_MAX];
     struct tm_tls *tls;
@@ -308,11 +308,11 @@ static void on_file(void *context, const struct tm_copy_file_done *done)
         if (done->is_put)
             tm_worker_file_put(t->worker, now_ms(t), done->set, done->layer, done->written, &t->out);
         else
-            tm_worker_file_got(t->worker, now_ms(t), done->set, done->layer, &done->file, &t->out);
+            tm_worker_file_got(t->worker, now_ms(t), done->set, done->layer, &done->got, &t->out);
         follow_up_elsewhere(t);
     }
     /* before the engine's thread looks: what nobody else needs is not copied into its place */
-    tm_block_release(done->file.block);
+    tm_block_release(done->got.block);
     (void)pthread_mutex_unlock(&t->lock);
 }
 
@@ -400,7 +400,10 @@ static int open_worker(struct tidemill *t, const struct tidemill_options *option
     if (t->worker == NULL || t->texts == NULL || t->members == NULL) return tm_error_nomem(e);
     if (tm_layer_places_init(&t->layers, &t->engine, TM_LAYERS_MAX, tm_worker_blocks(t->worker), &t->lock) != 0)
         return tm_error_nomem(e);
-    int rc = tm_copy_files_create(t->env, t->copy_folder, options->job, on_file, t, &t->files, e);
+    int rc = 0;
+    if (options->copy_folder != NULL && options->copy_folder[0] != '\0')
+        rc = tm_copy_store_open(t->env, options->copy_folder, options->job, &t->store, e);
+    if (rc == 0) rc = tm_copy_files_create(t->store, on_file, t, &t->files, e);
     if (rc != 0) return rc;
     if (pthread_create(&t->thread, NULL, serve, t) != 0) return tm_error_nomem(e);
     t->thread_runs = true;
@@ -431,8 +434,7 @@ static int open_with(struct tidemill *t, const struct tidemill_options *options,
                 keep(t->token, sizeof t->token, options->token) &&
                 keep(t->kernel_class, sizeof t->kernel_class, options->kernel_class) &&
                 keep(t->fingerprint, sizeof t->fingerprint, options->fingerprint) &&
-                keep(t->endpoint, sizeof t->endpoint, options->endpoint) &&
-                keep(t->copy_folder, sizeof t->copy_folder, options->copy_folder);
+                keep(t->endpoint, sizeof t->endpoint, options->endpoint);
     int rc = fits ? read_token(t, options, e) : tm_error_set(e, TM_EUSAGE, "an option is too long");
     if (rc == 0) rc = open_links(t, options, e);
     if (rc == 0) rc = open_worker(t, options, e);
@@ -472,6 +474,7 @@ void tidemill_close(tidemill *t)
         (void)pthread_join(t->thread, NULL);
     }
     tm_copy_files_destroy(t->files);
+    if (t->store != NULL) t->store->close(t->store);
     tm_worker_destroy(t->worker);
     tm_links_destroy(t->links);
     tm_tls_destroy(t->tls);

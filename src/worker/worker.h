@@ -17,7 +17,7 @@
 #ifndef TM_WORKER_WORKER_H
 #define TM_WORKER_WORKER_H
 
-#include "store/copy_file.h"
+#include "store/copies.h"
 #include "wire/outbox.h"
 #include "wire/roster.h"
 
@@ -28,6 +28,18 @@ enum {
     TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* of what tm_worker_file_block gives; answer with tm_worker_file_put */
     TM_WORKER_FILE_GET,                 /* answer with tm_worker_file_got */
     TM_WORKER_STOP, /* the job is done, or we were refused or the job has failed (number: 1); data: why */
+};
+
+/* What reading a part of a copy set came to. */
+enum tm_copy_state {
+    TM_COPY_LATER, /* could not be read now */
+    TM_COPY_BAD,   /* is not there, or not what it should be */
+    TM_COPY_GOOD,
+};
+struct tm_copy_got {
+    enum tm_copy_state state;
+    struct tm_copy_name name; /* GOOD: as it says itself, the hash compared with the bytes */
+    struct tm_block *block;   /* GOOD: a share, the caller's */
 };
 
 struct tm_norm {
@@ -96,7 +108,7 @@ void tm_worker_file_put(struct tm_worker *worker, int64_t now_ms, uint64_t set, 
 void tm_worker_file_trouble(struct tm_worker *worker, bool full, const char *trouble);
 /* LATER: it will be asked for again. The caller keeps its share. */
 void tm_worker_file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer,
-                        const struct tm_copy_file *file, struct tm_outbox *out);
+                        const struct tm_copy_got *got, struct tm_outbox *out);
 /* What a file is to hold: a share, the caller's; NULL: not needed any more. */
 struct tm_block *tm_worker_file_block(struct tm_worker *worker, uint64_t set, uint32_t layer,
                                       struct tm_copy_name *out_name);

@@ -230,13 +230,13 @@ void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_m
 }
 
 void tm_worker_file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer,
-                        const struct tm_copy_file *file, struct tm_outbox *out)
+                        const struct tm_copy_got *file, struct tm_outbox *out)
 {
     struct fetch *fetch = find_fetch(w, set, layer);
     (void)now_ms;
-    if (fetch == NULL || !fetch->from_file || file->state == TM_COPY_FILE_LATER) return;
+    if (fetch == NULL || !fetch->from_file || file->state == TM_COPY_LATER) return;
     const struct tm_copy_name *name = &file->name;
-    bool good = file->state == TM_COPY_FILE_GOOD && name->set == set && name->layer == layer &&
+    bool good = file->state == TM_COPY_GOOD && name->set == set && name->layer == layer &&
                 name->size == fetch->size && tm_hash_equal(name->hash, fetch->hash);
     if (good)
         take(w, fetch, file->block, out);

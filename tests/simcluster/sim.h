@@ -5,7 +5,7 @@
  *
  *   sim_main.c       the program: seeds, scenarios, traces
  *   sim_world.c      time, network, processes
- *   sim_files.c      the files of copies, and the manifests beside them (run/set_manifests.h over a disk of ours)
+ *   sim_files.c      the files of copies, and the manifests beside them (run/set_manifests.h over a store of ours)
  *   sim_hostile.c    strangers: frames of theirs, and of ours that they kept
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
  *   sim_split.c      two coordinators of one job
@@ -27,6 +27,7 @@
 #include "run/decide_policy.h"
 #include "run/set_manifests.h"
 #include "sim/bottleneck.h"
+#include "store/copy_file.h"
 #include "worker/worker.h"
 
 #include <stdbool.h>
@@ -351,7 +352,7 @@ struct sim {
     size_t record_count, record_capacity, record_synced;
     struct stored_file *files;
     size_t file_count, file_capacity;
-    struct tm_env files_env;
+    struct tm_copy_store store;
     struct tm_set_manifests manifests; /* of the coordinator's process */
     bool finished;
     int64_t finished_ms;

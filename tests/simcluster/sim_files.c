@@ -1,5 +1,5 @@
-/* The files of copies. Workers put and read layers; manifests are written by the real run/set_manifests.h over an env
- * of files in memory, so that what a coordinator's process does about them, and when, is what it does. */
+/* The files of copies. Workers put and read layers; manifests are kept by the real run/set_manifests.h over a store of
+ * ours, so that what a coordinator's process does about them, and when, is what it does. */
 #include "sim.h"
 
 #include "base/alloc.h"
@@ -30,7 +30,7 @@ struct stored_file *files_find(const struct sim *sim, uint64_t set, uint32_t lay
 }
 
 /* Takes the data over. */
-static void store(struct sim *sim, uint64_t set, uint32_t layer, uint8_t *data, size_t length)
+static void keep(struct sim *sim, uint64_t set, uint32_t layer, uint8_t *data, size_t length)
 {
     struct stored_file *file = files_find(sim, set, layer);
     if (file == NULL) {
@@ -55,100 +55,67 @@ void files_deinit(struct sim *sim)
 
 /* ---- as the coordinator's process sees them ---- */
 
-/* The file that a path of set_manifests.h names; false: a folder. */
-static bool read_path(const char *path, uint64_t *out_set, uint32_t *out_layer)
+static int store_seal(struct tm_copy_store *store, uint64_t set, const void *manifest, size_t length,
+                      struct tm_error *e)
 {
-    unsigned long long set = 0;
-    unsigned layer = 0;
-    char rest[16] = "";
-    *out_set = 0;
-    *out_layer = (uint32_t)MANIFEST;
-    if (strcmp(path, "copies/newest") == 0) return true;
-    if (sscanf(path, "copies/set-%llu/layer-%u.tmcopy", &set, &layer) == 2) {
-        *out_layer = layer;
-    } else if (sscanf(path, "copies/set-%llu%15s", &set, rest) != 2 || strcmp(rest, ".manifest") != 0) {
-        return false;
+    struct sim *sim = store->self;
+    char number[32];
+    int digits = snprintf(number, sizeof number, "%llu\n", (unsigned long long)set);
+    const void *const parts[] = {manifest, number};
+    const size_t lengths[] = {length, (size_t)digits};
+    const uint64_t sets[] = {set, 0};
+    assert(set > 0 && length > 0);
+    if (!files_writable(sim)) return tm_error_set(e, TM_EIO, "set %s: No space left on device", number);
+    for (size_t i = 0; i < 2; i++) {
+        int rc = tm_grow((void **)&sim->files, &sim->file_capacity, sim->file_count + 1, sizeof *sim->files, 65536);
+        uint8_t *copy = rc == 0 ? tm_alloc(lengths[i] + 1) : NULL;
+        if (copy == NULL) return tm_error_nomem(e);
+        memcpy(copy, parts[i], lengths[i]);
+        copy[lengths[i]] = '\0';
+        keep(sim, sets[i], (uint32_t)MANIFEST, copy, lengths[i]);
     }
-    *out_set = set;
-    return true;
-}
-
-static int env_write(struct tm_env *env, const char *path, const char *data, size_t length, struct tm_error *e)
-{
-    struct sim *sim = env->self;
-    uint64_t set = 0;
-    uint32_t layer = 0;
-    if (!files_writable(sim)) return tm_error_set(e, TM_EIO, "%s: No space left on device", path);
-    int rc = tm_grow((void **)&sim->files, &sim->file_capacity, sim->file_count + 1, sizeof *sim->files, 65536);
-    uint8_t *copy = rc == 0 ? tm_alloc(length + 1) : NULL;
-    if (copy == NULL) return tm_error_nomem(e);
-    bool is_file = read_path(path, &set, &layer);
-    assert(is_file);
-    memcpy(copy, data, length);
-    store(sim, set, layer, copy, length);
     return 0;
 }
 
-static int env_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e)
+static int store_list(struct tm_copy_store *store, tm_sealed_set_f each, void *context, struct tm_error *e)
 {
-    struct sim *sim = env->self;
-    uint64_t set = 0;
-    uint32_t layer = 0;
-    if (!files_readable(sim)) return tm_error_set(e, TM_EIO, "%s: Input/output error", path);
-    const struct stored_file *file = read_path(path, &set, &layer) ? files_find(sim, set, layer) : NULL;
-    if (file == NULL) return tm_error_set(e, TM_ENOTFOUND, "%s: No such file or directory", path);
-    tm_text_append(out, (const char *)file->data, file->length);
-    return tm_text_status(out, e);
-}
-
-static bool env_exists(struct tm_env *env, const char *path)
-{
-    const struct sim *sim = env->self;
-    uint64_t set = 0;
-    uint32_t layer = 0;
-    return files_readable(sim) && read_path(path, &set, &layer) && files_find(sim, set, layer) != NULL;
-}
-
-/* Manifests alone: nobody asks for more. */
-static int env_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e)
-{
-    const struct sim *sim = env->self;
-    int rc = files_readable(sim) ? 0 : tm_error_set(e, TM_EIO, "%s: Input/output error", path);
-    for (size_t i = 0; rc == 0 && i < sim->file_count; i++) {
-        char name[64];
-        if (sim->files[i].layer != (uint32_t)MANIFEST) continue;
-        (void)snprintf(name, sizeof name, "set-%llu.manifest", (unsigned long long)sim->files[i].set);
-        rc = take(context, sim->files[i].set == 0 ? "newest" : name, e);
+    const struct sim *sim = store->self;
+    uint64_t below = UINT64_MAX;
+    int rc = files_readable(sim) ? 0 : tm_error_set(e, TM_EIO, "Input/output error");
+    while (rc == 0) {
+        const struct stored_file *next = NULL;
+        for (size_t i = 0; i < sim->file_count; i++) {
+            const struct stored_file *file = &sim->files[i];
+            if (file->layer != (uint32_t)MANIFEST || file->set == 0 || file->set >= below) continue;
+            if (next == NULL || file->set > next->set) next = file;
+        }
+        if (next == NULL) break;
+        below = next->set;
+        rc = each(context, &(struct tm_sealed_set){next->set, "a manifest", next->data, next->length}, e);
     }
     return rc;
 }
 
 /* A set whose manifest goes is dropped. */
-static int env_remove(struct tm_env *env, const char *path, struct tm_error *e)
+static int store_drop(struct tm_copy_store *store, uint64_t set, struct tm_error *e)
 {
-    struct sim *sim = env->self;
-    uint64_t set = 0;
-    uint32_t layer = 0;
-    if (sim->faults.files_down) return tm_error_set(e, TM_EIO, "%s: Input/output error", path);
-    struct stored_file *file = read_path(path, &set, &layer) ? files_find(sim, set, layer) : NULL;
-    if (file == NULL) return 0;
-    tm_free(file->data);
-    *file = sim->files[--sim->file_count];
-    for (size_t i = 0; layer == (uint32_t)MANIFEST && i < sim->set_count; i++)
-        if (sim->sets[i].set == set) sim->sets[i].dropped = true;
+    struct sim *sim = store->self;
+    if (sim->faults.files_down) return tm_error_set(e, TM_EIO, "Input/output error");
+    for (size_t i = 0; i < sim->set_count; i++)
+        if (sim->sets[i].set == set && files_find(sim, set, (uint32_t)MANIFEST) != NULL) sim->sets[i].dropped = true;
+    for (size_t i = sim->file_count; i-- > 0;) {
+        if (sim->files[i].set != set) continue;
+        tm_free(sim->files[i].data);
+        sim->files[i] = sim->files[--sim->file_count];
+    }
     return 0;
 }
 
 void files_open(struct sim *sim)
 {
-    sim->files_env = (struct tm_env){.self = sim,
-                                     .file_write = env_write,
-                                     .file_write_private = env_write,
-                                     .file_read = env_read,
-                                     .file_exists = env_exists,
-                                     .folder_each = env_each,
-                                     .file_remove = env_remove};
-    tm_set_manifests_init(&sim->manifests, &sim->files_env, "copies", sim->layers);
+    sim->store = (struct tm_copy_store){
+        .self = sim, .where = "copies", .seal = store_seal, .list = store_list, .drop = store_drop};
+    tm_set_manifests_init(&sim->manifests, &sim->store);
 }
 
 void files_drop(struct sim *sim, struct tm_set_manifests *manifests, uint64_t set)
@@ -216,7 +183,7 @@ static void stored(struct sim *sim, struct event *event)
     struct node *node = &sim->instances[event->a];
     bool good = files_writable(sim);
     if (good) {
-        store(sim, event->b, (uint32_t)event->c, event->data, event->length);
+        keep(sim, event->b, (uint32_t)event->c, event->data, event->length);
         event->data = NULL;
     }
     if (node->worker == NULL || node->incarnation != event->d) return;
@@ -246,15 +213,15 @@ void files_put(struct sim *sim, struct node *node, int64_t at_ms, uint64_t set, 
 }
 
 /* Checked before the worker hears of it. */
-static struct tm_copy_file check(const struct node *node, const struct stored_file *file)
+static struct tm_copy_got check(const struct node *node, const struct stored_file *file)
 {
-    struct tm_copy_file got = {.state = TM_COPY_FILE_BAD};
+    struct tm_copy_got got = {.state = TM_COPY_BAD};
     const void *data = NULL;
     if (file == NULL || tm_copy_file_decode(file->data, file->length, &got.name, &data, NULL) != 0) return got;
     got.block = tm_block_create(tm_worker_blocks(node->worker), (size_t)got.name.size);
     assert(got.block != NULL);
     memcpy(got.block->data, data, (size_t)got.name.size);
-    got.state = TM_COPY_FILE_GOOD;
+    got.state = TM_COPY_GOOD;
     return got;
 }
 
@@ -264,10 +231,10 @@ static void have_read(struct sim *sim, struct event *event)
     if (node->worker == NULL || node->incarnation != event->d) return;
     struct tm_outbox out;
     tm_outbox_init(&out);
-    struct tm_copy_file got = {.state = TM_COPY_FILE_LATER};
+    struct tm_copy_got got = {.state = TM_COPY_LATER};
     if (files_readable(sim)) got = check(node, files_find(sim, event->b, (uint32_t)event->c));
     sim_memory_short(sim);
-    tm_worker_file_trouble(node->worker, false, got.state == TM_COPY_FILE_LATER ? "a file cannot be read" : "");
+    tm_worker_file_trouble(node->worker, false, got.state == TM_COPY_LATER ? "a file cannot be read" : "");
     tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, &got, &out);
     sim_memory_back(sim);
     tm_block_release(got.block);

@@ -6,19 +6,20 @@
 #include "base/test/harness.h"
 #include "run/coordinator.h"
 #include "run/decide.h"
-#include "store/copy_file.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static struct tm_env *env;
+static struct tm_copy_store *store;
 static struct tm_set_manifests m;
 
 static int setup(void **state)
 {
     (void)state;
     env = tm_env_virtual_create(1);
-    tm_set_manifests_init(&m, env, "copies", 3);
+    assert_int_equal(tm_copy_store_open(env, "copies", 0, &store, NULL), 0);
+    tm_set_manifests_init(&m, store);
     return env == NULL;
 }
 
@@ -26,6 +27,7 @@ static int teardown(void **state)
 {
     (void)state;
     tm_set_manifests_deinit(&m);
+    store->close(store);
     tm_env_virtual_destroy(env);
     return 0;
 }
@@ -56,16 +58,16 @@ static bool layers_there(uint64_t set)
 static uint64_t newest(void)
 {
     uint64_t set = 0;
-    (void)tm_copy_newest_set(env, "copies", &set, NULL);
+    (void)store->newest(store, &set, NULL);
     return set;
 }
 
-static int list(void *context, const char *path, struct tm_error *e)
+static int list(void *context, const struct tm_sealed_set *set, struct tm_error *e)
 {
     char *all = context;
     (void)e;
     size_t used = strlen(all);
-    (void)snprintf(all + used, 256 - used, "%s ", path + strlen("copies/set-"));
+    (void)snprintf(all + used, 256 - used, "%s ", set->where + strlen("copies/set-"));
     return 0;
 }
 
@@ -127,29 +129,29 @@ static void test_found_again(void **state)
 {
     (void)state;
     char all[256] = "";
-    assert_int_equal(tm_set_manifests_each(&m, list, all, NULL), 0);
+    assert_int_equal(store->list(store, list, all, NULL), 0);
     assert_string_equal(all, "");
     assert_int_equal(tm_set_manifests_put(&m, 3, "a", 1, NULL), 0);
     assert_int_equal(env->file_remove(env, "copies/newest", NULL), 0);
-    assert_int_equal(tm_set_manifests_each(&m, list, all, NULL), 0);
+    assert_int_equal(store->list(store, list, all, NULL), 0);
     assert_string_equal(all, "3.manifest ");
     assert_int_equal(tm_set_manifests_put(&m, 1000000, "b", 1, NULL), 0);
     assert_int_equal(tm_set_manifests_put(&m, 1000007, "c", 1, NULL), 0);
     tm_env_virtual_fail_write_at(env, 2);
     assert_int_equal(tm_set_manifests_put(&m, 1000009, "d", 1, NULL), 0);
     all[0] = '\0';
-    assert_int_equal(tm_set_manifests_each(&m, list, all, NULL), 0);
-    assert_string_equal(all, "1000009.manifest 1000007.manifest 1000000.manifest ");
+    assert_int_equal(store->list(store, list, all, NULL), 0);
+    assert_string_equal(all, "1000009.manifest 1000007.manifest 1000000.manifest 3.manifest ");
 }
 
 static void test_no_folder(void **state)
 {
     (void)state;
-    m.folder = NULL;
+    m.store = NULL;
     assert_int_equal(tm_set_manifests_put(&m, 1, "a", 1, NULL), 0);
     tm_set_manifests_drop(&m, 1);
     assert_true(tm_set_manifests_retry(&m));
-    assert_int_equal(tm_set_manifests_each(&m, list, NULL, NULL), 0);
+    assert_int_equal(tm_set_manifests_load(&m, NULL, NULL), 0);
 }
 
 /* ---- a coordinator starts ---- */
@@ -251,11 +253,11 @@ static void test_memory(void **state)
     assert_int_equal(start(), 0);
     tm_set_manifests_deinit(&m);
     TM_FAIL_EACH_ALLOC({
-        tm_set_manifests_init(&m, env, "copies", 3);
+        tm_set_manifests_init(&m, store);
         rc = start();
         tm_set_manifests_deinit(&m);
     });
-    tm_set_manifests_init(&m, env, "copies", 3);
+    tm_set_manifests_init(&m, store);
 }
 
 int main(void)

@@ -232,7 +232,7 @@ static void test_refused_as_damaged(void **state)
     rig_destroy(&r);
 }
 
-static void file_got(struct rig *r, const struct tm_copy_file *file)
+static void file_got(struct rig *r, const struct tm_copy_got *file)
 {
     rig_call_begin();
     tm_worker_file_got(r->worker, r->now_ms, SET, 1, file, &r->box.out);
@@ -255,18 +255,18 @@ static void test_from_a_file(void **state)
     assert_int_equal(r.box.out.actions[asked].other, 1);
     uint8_t bytes[RIG_BYTES];
     rig_state(1, BASE, bytes);
-    struct tm_copy_file file = {
+    struct tm_copy_got file = {
         .name = {.set = SET, .step = BASE, .layer = 1, .hash = rig_hash(1, BASE), .size = RIG_BYTES}};
     file.block = tm_block_create(tm_worker_blocks(r.worker), RIG_BYTES);
     assert_non_null(file.block);
     memcpy(file.block->data, bytes, sizeof bytes);
     mailbox_clear(&r.box);
-    file.state = TM_COPY_FILE_LATER;
+    file.state = TM_COPY_LATER;
     file_got(&r, &file);
     assert_int_equal(mailbox_count(&r.box, KIND(FETCH_FAILED)), 0);
-    file.state = TM_COPY_FILE_BAD;
+    file.state = TM_COPY_BAD;
     file_got(&r, &file);
-    file.state = TM_COPY_FILE_GOOD;
+    file.state = TM_COPY_GOOD;
     file.name.hash.low ^= 1; /* whole, but not what was to be there */
     file_got(&r, &file);
     assert_int_equal(mailbox_count(&r.box, KIND(FETCH_FAILED)), 2);

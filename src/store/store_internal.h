@@ -1,0 +1,16 @@
+/* Shared inside the room: files of copies, for the folder (copy_folder.c). */
+#ifndef TM_STORE_INTERNAL_H
+#define TM_STORE_INTERNAL_H
+
+#include "store/copy_file.h"
+#include "store/copy_store.h"
+
+/* Writes the head into the room before the block's bytes, and all of it to the file: whole or not at all, and synced.
+ * `out_direct`: past the page cache. */
+int tm_copy_file__write(struct tm_env *env, const char *path, const struct tm_copy_name *name, struct tm_block *block,
+                        bool *out_direct, struct tm_error *e);
+/* Reads a part of `size` bytes (0: whatever it has), and checks it while it comes; results as of a store's get. */
+int tm_copy_file__read(struct tm_env *env, const char *path, uint64_t size, struct tm_block_pool *pool,
+                       struct tm_copy_name *out_name, struct tm_block **out_block, struct tm_error *e);
+
+#endif
