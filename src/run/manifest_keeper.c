@@ -97,8 +97,8 @@ static void *serve(void *argument)
 
 /* ---- the caller ---- */
 
-int tm_manifest_keeper_create(struct tm_set_manifests *manifests, enum tm_claim claim, struct tm_manifest_keeper **out,
-                              struct tm_error *e)
+int tm_manifest_keeper__create(struct tm_set_manifests *manifests, enum tm_claim claim, struct tm_manifest_keeper **out,
+                               struct tm_error *e)
 {
     assert(manifests != NULL);
     struct tm_manifest_keeper *k = tm_calloc(1, sizeof *k);
@@ -118,7 +118,7 @@ int tm_manifest_keeper_create(struct tm_set_manifests *manifests, enum tm_claim 
     return 0;
 }
 
-void tm_manifest_keeper_destroy(struct tm_manifest_keeper *k)
+void tm_manifest_keeper__destroy(struct tm_manifest_keeper *k)
 {
     if (k == NULL) return;
     (void)pthread_mutex_lock(&k->lock);
@@ -159,18 +159,18 @@ static int ask(struct tm_manifest_keeper *k, bool is_put, uint64_t set, const vo
                         TM_KEEPER_ORDERS_MAX);
 }
 
-int tm_manifest_keeper_put(struct tm_manifest_keeper *k, uint64_t set, const void *data, size_t length,
-                           struct tm_error *e)
+int tm_manifest_keeper__put(struct tm_manifest_keeper *k, uint64_t set, const void *data, size_t length,
+                            struct tm_error *e)
 {
     return ask(k, true, set, data, length, e);
 }
 
-int tm_manifest_keeper_drop(struct tm_manifest_keeper *k, uint64_t set, struct tm_error *e)
+int tm_manifest_keeper__drop(struct tm_manifest_keeper *k, uint64_t set, struct tm_error *e)
 {
     return ask(k, false, set, NULL, 0, e);
 }
 
-void tm_manifest_keeper_retry(struct tm_manifest_keeper *k)
+void tm_manifest_keeper__retry(struct tm_manifest_keeper *k)
 {
     (void)pthread_mutex_lock(&k->lock);
     k->retry = true;
@@ -178,7 +178,7 @@ void tm_manifest_keeper_retry(struct tm_manifest_keeper *k)
     (void)pthread_mutex_unlock(&k->lock);
 }
 
-bool tm_manifest_keeper_waits(struct tm_manifest_keeper *k)
+bool tm_manifest_keeper__waits(struct tm_manifest_keeper *k)
 {
     (void)pthread_mutex_lock(&k->lock);
     bool waits = k->put_count > 0 || k->waits;
@@ -186,7 +186,7 @@ bool tm_manifest_keeper_waits(struct tm_manifest_keeper *k)
     return waits;
 }
 
-int tm_manifest_keeper_status(struct tm_manifest_keeper *k, struct tm_error *e)
+int tm_manifest_keeper__status(struct tm_manifest_keeper *k, struct tm_error *e)
 {
     (void)pthread_mutex_lock(&k->lock);
     int failed = k->failed;

@@ -155,10 +155,10 @@ static void carry_out(struct service *s)
             if (s->failed == 0) revive(s);
             return;
         case TM_COORDINATOR_MANIFEST:
-            s->failed = tm_manifest_keeper_put(s->keeper, action->number, data, action->length, &s->error);
+            s->failed = tm_manifest_keeper__put(s->keeper, action->number, data, action->length, &s->error);
             break;
         case TM_COORDINATOR_FILES_DROP:
-            s->failed = tm_manifest_keeper_drop(s->keeper, action->number, &s->error);
+            s->failed = tm_manifest_keeper__drop(s->keeper, action->number, &s->error);
             break;
         case TM_COORDINATOR_DONE:
             if (s->done_ms < 0) s->done_ms = now_ms(s);
@@ -313,7 +313,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
-    if (rc == 0) rc = tm_manifest_keeper_create(&s->manifests, claim, &s->keeper, e);
+    if (rc == 0) rc = tm_manifest_keeper__create(&s->manifests, claim, &s->keeper, e);
     if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
     if (rc == 0 && s->given->address_file != NULL) tell_address(s);
     return rc == 0 && s->failed != 0 ? start_failed(s, e) : rc;
@@ -352,7 +352,7 @@ static bool ends(struct service *s)
 {
     if (s->failed != 0 || is_alone(s)) return true;
     if (s->done_ms < 0) return false;
-    bool waits = s->stopping < 2 && tm_manifest_keeper_waits(s->keeper); /* who reads the result? */
+    bool waits = s->stopping < 2 && tm_manifest_keeper__waits(s->keeper); /* who reads the result? */
     if (waits && now_ms(s) - s->done_ms <= LAST_FILES_MS) return false;
     bool all_gone = tm_coordinator_look(s->coordinator).workers == 0;
     return now_ms(s) - s->done_ms > (all_gone ? 500 : LAST_WORDS_MS);
@@ -380,9 +380,9 @@ static void loop(struct service *s)
         if (s->failed == 0 && ticked_ms - flushed_ms >= FLUSH_MS) {
             flushed_ms = ticked_ms;
             flush(s);
-            tm_manifest_keeper_retry(s->keeper);
+            tm_manifest_keeper__retry(s->keeper);
             if (s->untold) tell_address(s);
-            if (s->failed == 0) s->failed = tm_manifest_keeper_status(s->keeper, &s->error);
+            if (s->failed == 0) s->failed = tm_manifest_keeper__status(s->keeper, &s->error);
         }
         serve_hook(s);
         heed_stop(s);
@@ -402,7 +402,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
             carry_out(&s);
         }
         if (s.failed == 0) flush(&s);
-        tm_manifest_keeper_destroy(s.keeper);
+        tm_manifest_keeper__destroy(s.keeper);
         s.keeper = NULL;
         service->unrecorded = s.stuck || s.manifests.waiting_set != 0;
         if (s.alone && s.failed == 0) rc = tm_error_set(e, TM_EPEER, "the program that runs this job is gone");
@@ -417,7 +417,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     tm_coordinator_destroy(s.coordinator);
     tm_run_watch_destroy(s.watch);
     tm_outbox_deinit(&s.out);
-    tm_manifest_keeper_destroy(s.keeper);
+    tm_manifest_keeper__destroy(s.keeper);
     tm_set_manifests_deinit(&s.manifests);
     if (s.copies != NULL) s.copies->close(s.copies);
     return rc;

@@ -236,8 +236,8 @@ void tm_worker_file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint3
     (void)now_ms;
     if (fetch == NULL || !fetch->from_file || file->state == TM_COPY_LATER) return;
     const struct tm_copy_name *name = &file->name;
-    bool good = file->state == TM_COPY_GOOD && name->set == set && name->layer == layer &&
-                name->size == fetch->size && tm_hash_equal(name->hash, fetch->hash);
+    bool good = file->state == TM_COPY_GOOD && name->set == set && name->layer == layer && name->size == fetch->size &&
+                tm_hash_equal(name->hash, fetch->hash);
     if (good)
         take(w, fetch, file->block, out);
     else
