@@ -118,7 +118,7 @@ static int read_separator(struct tm_csv *csv, struct tm_error *e)
         csv->next_line++;
         return 0;
     }
-    return tm_error_set(e, TM_EINPUT, "%s:%d: text behind a closing '\"'; double the quotes inside a quoted field",
+    return tm_error_set(e, TM_EINPUT, "%s:%d: text after a closing '\"'; double the quotes inside a quoted field",
                         csv->file, csv->line);
 }
 

@@ -44,7 +44,7 @@ int tm_doc__append(struct tm_doc_builder *builder, struct tm_node *parent, struc
         for (const struct tm_node *other = parent->first; other != NULL; other = other->next) {
             if (strcmp(other->key, child->key) != 0) continue;
             char place[512];
-            return tm_error_set(builder->e, TM_EINPUT, "%s: %s: key stands twice, first in line %d; keep one",
+            return tm_error_set(builder->e, TM_EINPUT, "%s: %s: duplicate key, first given in line %d; keep one",
                                 tm_node_place(builder->file, child, place, sizeof place), child->key, other->line);
         }
     }

@@ -165,7 +165,7 @@ static int check_characters(const char *file, const char *text, size_t length, s
     for (size_t at = 0, used = 0; at < length; at += used) {
         used = text[at] == '\0' ? 0 : tm_utf8_next(text + at, length - at, NULL);
         if (used == 0)
-            return tm_error_set(e, TM_EINPUT, "%s:%d:%d: byte 0x%02x is no UTF-8 text", file, line, column,
+            return tm_error_set(e, TM_EINPUT, "%s:%d:%d: byte 0x%02x is not valid UTF-8", file, line, column,
                                 (unsigned char)text[at]);
         column = text[at] == '\n' ? 1 : column + 1;
         line += text[at] == '\n';

@@ -77,7 +77,7 @@ static int read_all(int fd, const char *path, char *data, size_t length, tm_piec
         ssize_t got = pread(fd, data + at, pages, (off_t)at);
         if (got < 0 && (errno == EINTR || refuses_direct(fd, &direct))) continue;
         if (got < 0) return tm_error_errno(e, errno, "%s", path);
-        if (got == 0) return tm_error_set(e, TM_EINPUT, "%s: became shorter while it was read", path);
+        if (got == 0) return tm_error_set(e, TM_EINPUT, "%s: shrank while it was being read", path);
         size_t came = (size_t)got < most ? (size_t)got : most;
         int rc = piece(context, data + at, came, e);
         if (rc != 0) return rc;
@@ -96,7 +96,7 @@ int tm_env__file_read_blocks(struct tm_env *env, const char *path, void *data, s
     if (fd < 0) return tm_env__cannot_open(path, errno, e);
     int rc = 0;
     if (fstat(fd, &status) != 0) rc = tm_error_errno(e, errno, "%s", path);
-    if (rc == 0 && !S_ISREG(status.st_mode)) rc = tm_error_set(e, TM_EINPUT, "%s: is no plain file", path);
+    if (rc == 0 && !S_ISREG(status.st_mode)) rc = tm_error_set(e, TM_EINPUT, "%s: not a regular file", path);
     if (rc == 0 && (uintmax_t)status.st_size > room)
         rc = tm_error_set(e, TM_ELIMIT, "%s: file has %jd bytes, more than the limit of %zu", path,
                           (intmax_t)status.st_size, room);

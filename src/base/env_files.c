@@ -33,7 +33,7 @@ static int await_writer(int fd, const char *path, bool *waited, struct tm_error 
 {
     struct pollfd watch = {.fd = fd, .events = POLLIN};
     if (*waited)
-        return tm_error_set(e, TM_EINPUT, "%s: is a pipe that nobody writes to; name a file, or - for standard input",
+        return tm_error_set(e, TM_EINPUT, "%s: a pipe that nothing writes to; name a file, or - for standard input",
                             path);
     *waited = true;
     (void)poll(&watch, 1, WRITER_MS);
@@ -100,7 +100,7 @@ int tm_env__file_lock(struct tm_env *env, const char *path, int *out_handle, str
         return 0;
     }
     (void)close(fd);
-    if (failed == EWOULDBLOCK) return tm_error_set(e, TM_EBUSY, "%s: another process has it", path);
+    if (failed == EWOULDBLOCK) return tm_error_set(e, TM_EBUSY, "%s: in use by another process", path);
     return tm_error_errno(e, failed, "locking %s", path);
 }
 

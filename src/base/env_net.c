@@ -199,7 +199,7 @@ int tm_env__net_wait(struct tm_env *env, const int *handles, size_t count, int64
         polled[i] = (struct pollfd){.fd = handles[i], .events = POLLIN};
     int ready = tm_env__poll(polled, count, timeout_ms);
     if (ready < 0) return tm_error_errno(e, errno, "waiting for connections");
-    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing arrived within %lld ms", (long long)timeout_ms);
     for (size_t i = 0; i < count; i++)
         out_ready[i] = polled[i].revents != 0;
     return 0;
@@ -225,7 +225,7 @@ int tm_env__net_watch(struct tm_env *env, struct tm_watch *watches, size_t count
         watches[i].can_send = watches[i].want != TM_WATCH_RECEIVE && (ended || (got & POLLOUT) != 0);
         watches[i].ready = got != 0;
     }
-    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing arrived within %lld ms", (long long)timeout_ms);
     return 0;
 }
 
@@ -235,7 +235,7 @@ int tm_env__net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, st
     struct pollfd polled = {.fd = handle, .events = POLLOUT};
     int ready = tm_env__poll(&polled, 1, timeout_ms);
     if (ready < 0) return tm_error_errno(e, errno, "waiting to send");
-    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing could be sent in %lld ms", (long long)timeout_ms);
+    if (ready == 0) return tm_error_set(e, TM_ETIMEOUT, "nothing could be sent within %lld ms", (long long)timeout_ms);
     return 0;
 }
 

@@ -56,7 +56,7 @@ static int merge_variables(const char *const *added, const char ***out, struct t
     }
     if (rc != 0) {
         tm_free(merged);
-        return tm_error_set(e, (enum tm_code) - rc, "no room for the variables of a process");
+        return tm_error_set(e, (enum tm_code) - rc, "the environment of the process is too large");
     }
     *out = merged;
     return 0;
@@ -166,7 +166,7 @@ int tm_env__process_limit_files(struct tm_env *env, int pid, int64_t bytes, stru
 int tm_env__process_signal_group(struct tm_env *env, int group, int signal_number, struct tm_error *e)
 {
     (void)env;
-    if (group <= 1) return tm_error_set(e, TM_EUSAGE, "process group %d is not one to signal", group);
+    if (group <= 1) return tm_error_set(e, TM_EUSAGE, "process group %d cannot be signalled", group);
     if (kill(-group, signal_number) == 0) return 0;
     if (errno == ESRCH) return tm_error_set(e, TM_ENOTFOUND, "process group %d is gone", group);
     return tm_error_errno(e, errno, "signalling process group %d", group);

@@ -248,7 +248,7 @@ static int real_file_map(struct tm_env *env, const char *path, const void **out_
     int rc = 0;
     const void *data = NULL;
     if (fstat(fd, &status) != 0) rc = tm_error_errno(e, errno, "%s", path);
-    if (rc == 0 && !S_ISREG(status.st_mode)) rc = tm_error_set(e, TM_EINPUT, "%s: is no plain file", path);
+    if (rc == 0 && !S_ISREG(status.st_mode)) rc = tm_error_set(e, TM_EINPUT, "%s: not a regular file", path);
     if (rc == 0 && status.st_size > 0) {
         void *mapped = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (mapped == MAP_FAILED) rc = tm_error_errno(e, errno, "%s", path);
@@ -295,7 +295,7 @@ static int real_process_wait(struct tm_env *env, int pid, int64_t timeout_ms, in
     struct pollfd polled = {.fd = fd, .events = POLLIN};
     int ready = tm_env__poll(&polled, 1, timeout_ms);
     (void)close(fd);
-    if (ready <= 0) return tm_error_set(e, TM_ETIMEOUT, "process %d still runs", pid);
+    if (ready <= 0) return tm_error_set(e, TM_ETIMEOUT, "process %d is still running", pid);
     int status = 0;
     if (waitpid(pid, &status, 0) != pid) return tm_error_errno(e, errno, "waiting for process %d", pid);
     *out_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

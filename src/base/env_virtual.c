@@ -308,7 +308,7 @@ static int virtual_file_lock(struct tm_env *env, const char *path, int *out_hand
         if (world->locks[i] == NULL)
             place = i;
         else if (strcmp(world->locks[i], path) == 0)
-            return tm_error_set(e, TM_EBUSY, "%s: another process has it", path);
+            return tm_error_set(e, TM_EBUSY, "%s: in use by another process", path);
     }
     if (place < 0) return tm_error_set(e, TM_ELIMIT, "%s: too many locks", path);
     world->locks[place] = tm_strndup(path, strlen(path));
@@ -615,7 +615,7 @@ static int virtual_net_watch(struct tm_env *env, struct tm_watch *watches, size_
         if (world->now_ns >= end_ns) break;
         pass_time(world, end_ns);
     }
-    return tm_error_set(e, TM_ETIMEOUT, "nothing came in %lld ms", (long long)timeout_ms);
+    return tm_error_set(e, TM_ETIMEOUT, "nothing arrived within %lld ms", (long long)timeout_ms);
 }
 
 static int virtual_net_wait(struct tm_env *env, const int *handles, size_t count, int64_t timeout_ms, bool *out_ready,
@@ -746,7 +746,7 @@ static int virtual_process_wait(struct tm_env *env, int pid, int64_t timeout_ms,
     if (process == NULL || process->waited) return tm_error_set(e, TM_EIO, "waiting for process %d: no child", pid);
     if (!process->ended) {
         tm_env_virtual_advance(env, timeout_ms);
-        return tm_error_set(e, TM_ETIMEOUT, "process %d still runs", pid);
+        return tm_error_set(e, TM_ETIMEOUT, "process %d is still running", pid);
     }
     process->waited = true;
     *out_status = process->status;

@@ -21,18 +21,18 @@
     X(TM_EINPUT, "correct the input", 2)                                                                               \
     X(TM_ENONE, "relax the constraints", 3)                                                                            \
     /* one object */                                                                                                   \
-    X(TM_ENOTFOUND, "make or name the object", 2)                                                                      \
+    X(TM_ENOTFOUND, "create or name the object", 2)                                                                    \
     X(TM_EEXISTS, "remove or reuse the object", 1)                                                                     \
     X(TM_ELIMIT, "raise the limit or ask for less", 2)                                                                 \
     X(TM_EBUSY, "wait for the object", 1)                                                                              \
     /* one peer */                                                                                                     \
     X(TM_ETIMEOUT, "ask the peer again", 1)                                                                            \
     X(TM_EPEER, "connect to the peer again", 1)                                                                        \
-    X(TM_ECANCELED, "nothing: it was asked for", 1)                                                                    \
+    X(TM_ECANCELED, "nothing: it was requested", 1)                                                                    \
     /* the process */                                                                                                  \
-    X(TM_EFULL, "make room on the disk", 1)                                                                            \
-    X(TM_EIO, "mend the file system, then start again", 1)                                                             \
-    X(TM_ENOMEM, "give memory, then start again", 1)                                                                   \
+    X(TM_EFULL, "free some disk space", 1)                                                                             \
+    X(TM_EIO, "repair the file system, then restart", 1)                                                               \
+    X(TM_ENOMEM, "free some memory, then restart", 1)                                                                  \
     X(TM_EINTERNAL, "report a bug", 1)
 
 enum tm_code {

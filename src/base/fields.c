@@ -54,7 +54,7 @@ void tm_field_expected(const struct tm_field *field, struct tm_text *out)
         [TM_FIELD_BYTES] = "size in bytes",
         [TM_FIELD_RATE] = "rate in bits per second",
         [TM_FIELD_CHOICE] = "one of ",
-        [TM_FIELD_STRINGS] = "list of texts",
+        [TM_FIELD_STRINGS] = "list of strings",
         [TM_FIELD_MAP] = "map",
         [TM_FIELD_MAPS] = "list of maps",
     };

@@ -233,7 +233,7 @@ void tm_html_begin(struct tm_text *out, const char *title)
 
 void tm_html_command(struct tm_text *out, const char *command)
 {
-    tm_text_puts(out, "<p class=repeat><span>To repeat it:</span> <code>");
+    tm_text_puts(out, "<p class=repeat><span>To reproduce:</span> <code>");
     tm_html_escape(out, command);
     tm_text_puts(out, "</code></p></header>\n");
 }

@@ -78,22 +78,24 @@ static int read_headers(const char *bytes, size_t length, size_t at, struct tm_h
     while (next_line(bytes, length, &at, &line)) {
         if (line.length == 0) {
             out->length = at;
-            return at > TM_HTTP_HEAD_MAX ? tm_error_set(e, TM_ELIMIT, "head of more than %d bytes", TM_HTTP_HEAD_MAX)
+            return at > TM_HTTP_HEAD_MAX ? tm_error_set(e, TM_ELIMIT, "headers of more than %d bytes", TM_HTTP_HEAD_MAX)
                                          : 0;
         }
         if (out->header_count == TM_HTTP_HEADERS_MAX)
             return tm_error_set(e, TM_ELIMIT, "more than %d headers", TM_HTTP_HEADERS_MAX);
-        if (!read_header(line, out)) return tm_error_set(e, TM_EINPUT, "header %zu is none", out->header_count + 1);
+        if (!read_header(line, out))
+            return tm_error_set(e, TM_EINPUT, "header %zu is malformed", out->header_count + 1);
     }
-    if (length >= TM_HTTP_HEAD_MAX) return tm_error_set(e, TM_ELIMIT, "head of more than %d bytes", TM_HTTP_HEAD_MAX);
-    return tm_error_set(e, TM_EBUSY, "the head has not come whole");
+    if (length >= TM_HTTP_HEAD_MAX)
+        return tm_error_set(e, TM_ELIMIT, "headers of more than %d bytes", TM_HTTP_HEAD_MAX);
+    return tm_error_set(e, TM_EBUSY, "the headers are incomplete");
 }
 
 static int first_line(const char *bytes, size_t length, size_t *at, struct tm_slice *out, struct tm_error *e)
 {
     if (next_line(bytes, length, at, out)) return 0;
-    if (length >= TM_HTTP_HEAD_MAX) return tm_error_set(e, TM_ELIMIT, "first line without an end");
-    return tm_error_set(e, TM_EBUSY, "the head has not come whole");
+    if (length >= TM_HTTP_HEAD_MAX) return tm_error_set(e, TM_ELIMIT, "the first line does not end");
+    return tm_error_set(e, TM_EBUSY, "the headers are incomplete");
 }
 
 int tm_http_read_request(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e)
@@ -148,7 +150,7 @@ static bool read_hex(struct tm_slice text, size_t *out)
 
 static int too_long(const struct tm_text *out, struct tm_error *e)
 {
-    return tm_error_set(e, TM_ELIMIT, "body of over %zu bytes", out->max);
+    return tm_error_set(e, TM_ELIMIT, "body of more than %zu bytes", out->max);
 }
 
 static int read_chunks(const char *bytes, size_t length, struct tm_text *out, struct tm_error *e)
@@ -157,15 +159,15 @@ static int read_chunks(const char *bytes, size_t length, struct tm_text *out, st
     size_t at = 0;
     while (next_line(bytes, length, &at, &line)) {
         size_t size = 0;
-        if (!read_hex(line, &size)) return tm_error_set(e, TM_EINPUT, "no length of a chunk");
+        if (!read_hex(line, &size)) return tm_error_set(e, TM_EINPUT, "a chunk without a length");
         if (size == 0) return tm_text_status(out, e); /* what may follow is of no interest */
         if (size > out->max - out->length) return too_long(out, e);
         if (length - at < size + 2) break;
-        if (memcmp(bytes + at + size, "\r\n", 2) != 0) return tm_error_set(e, TM_EINPUT, "a chunk without an end");
+        if (memcmp(bytes + at + size, "\r\n", 2) != 0) return tm_error_set(e, TM_EINPUT, "a chunk that does not end");
         tm_text_append(out, bytes + at, size);
         at += size + 2;
     }
-    return tm_error_set(e, TM_EBUSY, "the body has not come whole");
+    return tm_error_set(e, TM_EBUSY, "the body is incomplete");
 }
 
 int tm_http_read_body(const struct tm_http_head *head, const char *bytes, size_t length, bool closed,
@@ -183,11 +185,11 @@ int tm_http_read_body(const struct tm_http_head *head, const char *bytes, size_t
     }
     int64_t size = (int64_t)length;
     if (given.at != NULL && (!tm_number_i64(given.at, given.length, &size) || size < 0))
-        return tm_error_set(e, TM_EINPUT, "content length that is no number");
+        return tm_error_set(e, TM_EINPUT, "Content-Length is not a number");
     if ((uint64_t)size > out->max) return too_long(out, e);
     bool whole = given.at != NULL ? length >= (size_t)size : closed;
     if (!whole && closed) return tm_error_set(e, TM_EINPUT, "the body ended early");
-    if (!whole) return tm_error_set(e, TM_EBUSY, "the body has not come whole");
+    if (!whole) return tm_error_set(e, TM_EBUSY, "the body is incomplete");
     tm_text_clear(out);
     tm_text_append(out, bytes, (size_t)size);
     return tm_text_status(out, e);

@@ -75,7 +75,7 @@ int tm_http_call_step(struct tm_http_call *call, struct tm_http_head *head, stru
     if (rc != 0) return rc;
     const char *bytes = tm_text_string(&call->received);
     rc = tm_http_read_response(bytes, call->received.length, head, e);
-    if (rc == -(int)TM_EBUSY && closed) return tm_error_set(e, TM_EPEER, "the connection ended before an answer");
+    if (rc == -(int)TM_EBUSY && closed) return tm_error_set(e, TM_EPEER, "the connection closed before an answer came");
     if (rc == 0)
         rc = tm_http_read_body(head, bytes + head->length, call->received.length - head->length, closed, body, e);
     if (rc == 0) tm_http_call_hang_up(call);
@@ -93,7 +93,7 @@ int tm_http_call_wait(struct tm_http_call *call, const char *address, int64_t ti
         int64_t left_ms = end_ms - env->monotonic_ns(env) / 1000000;
         bool ready = false;
         if (left_ms <= 0) {
-            rc = tm_error_set(e, TM_ETIMEOUT, "no whole answer in time");
+            rc = tm_error_set(e, TM_ETIMEOUT, "no complete answer in time");
             break;
         }
         if (call->sent < call->request.length)

@@ -37,14 +37,14 @@ const struct tm_option tm_catalog_list_options[] = {
     {.name = "min-network", .value = "GBPS", .help = "at least GBPS Gbit/s of sustained network bandwidth"},
     {.name = "spot", .help = "only what has a spot price, at that price"},
     {.name = "on-demand", .help = "only what has an on-demand price, at that price"},
-    {.name = "max-price", .value = "USD", .help = "at most USD dollars an hour, at the price that counts"},
+    {.name = "max-price", .value = "USD", .help = "at most USD dollars per hour, at the price used"},
     {.name = "price",
      .value = "KIND",
-     .help = "which price counts; best: spot where there is one",
+     .help = "which price to use; best: spot where there is one",
      .choices = price_names},
-    {.name = "precision", .value = "NAME", .help = "of TFLOPS and FLOPP", .choices = tm_precision_names},
-    {.name = "sort", .value = "KEY", .help = "order of the rows; else flopp", .choices = sort_names},
-    {.name = "reverse", .help = "last row first"},
+    {.name = "precision", .value = "NAME", .help = "precision of TFLOPS and FLOPP", .choices = tm_precision_names},
+    {.name = "sort", .value = "KEY", .help = "order of the rows (flopp)", .choices = sort_names},
+    {.name = "reverse", .help = "reverse the order"},
     {.name = "all", .letter = 'a', .help = "every offer, not only the cheapest place of each instance type"},
     {.name = "limit", .value = "N", .help = "at most N rows"},
     {.name = NULL},
@@ -105,9 +105,9 @@ static int read_filter(const struct tm_cli *cli, struct filter *filter, struct t
     if (rc == 0) rc = tm_given_choice(cli, "precision", &filter->precision, e);
     if (rc == 0) rc = tm_given_choice(cli, "sort", &filter->sort, e);
     if (rc == 0 && tm_given(cli, "spot") && tm_given(cli, "on-demand"))
-        rc = tm_error_set(e, TM_EUSAGE, "--spot and --on-demand exclude each other");
+        rc = tm_error_set(e, TM_EUSAGE, "--spot and --on-demand cannot be used together");
     if (rc == 0 && tm_given(cli, "price") && (tm_given(cli, "spot") || tm_given(cli, "on-demand")))
-        rc = tm_error_set(e, TM_EUSAGE, "--price says the same as --spot and --on-demand: give one of them");
+        rc = tm_error_set(e, TM_EUSAGE, "--price cannot be used with --spot or --on-demand: give one of them");
     if (tm_given(cli, "spot")) filter->price = TM_PRICE_SPOT;
     if (tm_given(cli, "on-demand")) filter->price = TM_PRICE_ON_DEMAND;
     return rc;
@@ -289,7 +289,7 @@ static int print_table(struct tm_cli *cli, const struct filter *filter, const st
         {"INFRA", TM_LEFT, 0},       {"INSTANCE", TM_LEFT, 0},   {"vCPUs", TM_RIGHT, 5},
         {"Mem(GB)", TM_RIGHT, 6},    {"GPUS", TM_LEFT, 0},       {"COST ($/h)", TM_RIGHT, 0},
         {"OD ($/h)", TM_RIGHT, 4},   {"TFLOPS", TM_RIGHT, 1},    {"FLOPP (PFLOP/$)", TM_RIGHT, 0},
-        {"NET (Gb/s)", TM_RIGHT, 3}, {"RECLAIMED", TM_RIGHT, 2},
+        {"NET (Gb/s)", TM_RIGHT, 3}, {"PREEMPTED", TM_RIGHT, 2},
     };
     struct tm_table table;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
@@ -329,7 +329,7 @@ static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, cons
                                                          : "spot price where there is one, else the on-demand",
                    catalog->as_of);
     tm_text_printf(&cli->out,
-                   "FLOPP = FLOPS / COST x 3600, in 10^15 operations a dollar, at %s precision, dense peak.\n",
+                   "FLOPP = FLOPS / COST x 3600, in 10^15 operations per dollar, at %s precision, dense peak.\n",
                    tm_precision_names[filter->precision]);
     if (shown < rows->matching)
         tm_text_printf(&cli->out, "More rows: --limit N%s.\n", filter->all ? "" : ", or --all for every offer");
@@ -398,7 +398,7 @@ static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_
     if (rc == 0) rc = tm_filter_check(cli, catalog, e);
     if (rc == 0) rc = choose_rows(cli, catalog, &filter, &rows, e);
     if (rc == 0 && rows.count == 0 && !cli->json)
-        rc = tm_error_set(e, TM_ENONE, "no offer matches all of it; relax a filter");
+        rc = tm_error_set(e, TM_ENONE, "no offer matches all filters; relax one");
     if (rc == 0) rc = cli->json ? print_json(cli, catalog, &rows, e) : print_list(cli, catalog, &filter, &rows, e);
     if (rc == 0 && rows.count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
     tm_free(rows.rows);
@@ -589,7 +589,7 @@ static void log_issues(const struct tm_import_report *report)
         const struct tm_import_issue *issue = &report->issues[i];
         char place[16] = "";
         if (issue->line > 0) (void)snprintf(place, sizeof place, ":%d", issue->line);
-        tm_log(TM_LOG_WARN, "%s%s: %s%s", issue->file, place, issue->rejected ? "row left out: " : "", issue->text);
+        tm_log(TM_LOG_WARN, "%s%s: %s%s", issue->file, place, issue->rejected ? "row skipped: " : "", issue->text);
     }
     size_t more = report->rejected + report->warned - report->issue_count;
     if (more > 0) tm_log(TM_LOG_WARN, "and %zu more rows with issues", more);
@@ -609,7 +609,7 @@ static int cmd_import(struct tm_cli *cli, struct tm_error *e)
     int format = TM_IMPORT_AUTO;
     int64_t time_ms = 0;
     if (cli->argument_count == 0)
-        return tm_error_set(e, TM_EUSAGE, "name the files: tidemill catalog import --format skypilot aws.csv");
+        return tm_error_set(e, TM_EUSAGE, "give files: tidemill catalog import --format skypilot aws.csv");
     if (options.as_of != NULL && (strlen(options.as_of) != 10 || !tm_calendar_parse(options.as_of, 10, &time_ms)))
         return tm_error_set(e, TM_EUSAGE, "--as-of: expected a date, got \"%.40s\"; write for example 2026-08-22",
                             options.as_of);
@@ -629,8 +629,8 @@ static int cmd_import(struct tm_cli *cli, struct tm_error *e)
         print_import_json(cli, report);
     else if (rc == 0)
         tm_text_printf(&cli->out,
-                       "%zu files, %zu rows: %zu kept, %zu left out, %zu said nothing new; %zu warnings.\n"
-                       "The catalogue of your own now has %zu offers, %zu interruption bands%s.\n",
+                       "%zu files, %zu rows: %zu imported, %zu skipped, %zu already known; %zu warnings.\n"
+                       "Your imported catalogue now has %zu offers, %zu interruption bands%s.\n",
                        report->files, report->rows, report->kept, report->rejected,
                        report->rows - report->kept - report->rejected, report->warned, report->offers, report->bands,
                        report->prices > 0 ? " and a price history" : "");
@@ -640,45 +640,43 @@ static int cmd_import(struct tm_cli *cli, struct tm_error *e)
 }
 
 static const struct tm_option show_options[] = {
-    {.name = "cloud", .value = "NAME", .help = "of this cloud"},
-    {.name = "precision", .value = "NAME", .help = "of TFLOPS and FLOPP", .choices = tm_precision_names},
+    {.name = "cloud", .value = "NAME", .help = "only this cloud"},
+    {.name = "precision", .value = "NAME", .help = "precision of TFLOPS and FLOPP", .choices = tm_precision_names},
     {.name = NULL},
 };
 
 static const struct tm_option import_options[] = {
     {.name = "format",
      .value = "NAME",
-     .help = "what the files are; auto: found by content",
+     .help = "format of the files; auto: detected from content",
      .choices = tm_import_formats},
-    {.name = "cloud", .value = "NAME", .help = "the cloud that SkyPilot files are of, where content does not tell"},
-    {.name = "as-of", .value = "DATE", .help = "date of the figures; else a date in the file's name, else today"},
+    {.name = "cloud", .value = "NAME", .help = "cloud of SkyPilot files, where the content does not tell"},
+    {.name = "as-of", .value = "DATE", .help = "date of the figures (a date in the file name, else today)"},
     {.name = "strict", .help = "import nothing if any row is bad"},
     {.name = NULL},
 };
 
 const struct tm_command tm_catalog_subcommands[] = {
     {.name = "list",
-     .summary = "the same as catalog alone",
-     .description = "Lists offers. All options of catalog apply.",
+     .summary = "same as catalog without a subcommand",
+     .description = "Lists offers. Takes all options of catalog.",
      .options = tm_catalog_list_options,
      .run = tm_cmd_catalog_list},
     {.name = "show",
      .summary = "everything about one instance type",
      .arguments = "TYPE",
-     .description = "Shows what is in an instance type, every place and price it is offered at, and its price history "
-                    "where one was imported.",
+     .description = "Shows the hardware of an instance type, every place and price at which it is offered, and its "
+                    "price history if one was imported.",
      .examples = "  tidemill catalog show p3.2xlarge\n",
      .options = show_options,
      .run = cmd_show},
     {.name = "import",
      .summary = "add catalogues, interruption bands and price histories",
      .arguments = "FILE...",
-     .description =
-         "Reads SkyPilot's catalogue CSV (GPU rows of GCP are joined with the host VM that carries them), the AWS Spot "
-         "Advisor's JSON, and price histories (CSV, also gzip'd). Rows are checked one by one: a bad row is listed "
-         "with "
-         "its line and the reason and left out, the rest is kept. The result goes to the data folder (see tidemill "
-         "config), all of it or nothing.",
+     .description = "Reads SkyPilot's catalogue CSV (GPU rows of GCP are joined with their host VM), the AWS Spot "
+                    "Advisor's JSON, and price histories (CSV, also gzip'd). Rows are checked one by one: a bad row is "
+                    "reported with its line and the reason and skipped; the rest is kept. The result is written to the "
+                    "data folder (see tidemill config) in one piece or not at all.",
      .examples = "  tidemill catalog import --format skypilot aws.csv gcp.csv azure.csv lambda.csv\n"
                  "  tidemill catalog import --format advisor spot-advisor-data.json\n"
                  "  tidemill catalog import --format prices --as-of 2026-02-28 changes.csv.gz\n",

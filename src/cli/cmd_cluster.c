@@ -36,7 +36,7 @@ static int read_speeds(const char *text, struct tm_cluster_model *model, struct 
         if (gpu < 0 || !tm_number_double(equals + 1, length - (size_t)(equals + 1 - at), &speed) || !(speed > 0) ||
             speed > 1e9)
             return tm_error_set(e, TM_EUSAGE,
-                                "--speeds: expected steps a second such as K80=4.5,P100=11.8, got \"%.40s\"", text);
+                                "--speeds: expected steps per second such as K80=4.5,P100=11.8, got \"%.40s\"", text);
         model->steps_per_s[gpu] = speed;
         at += length + (at[length] == ',');
     }
@@ -47,7 +47,7 @@ static int read_model(const struct tm_cli *cli, struct tm_cluster_model *model, 
 {
     const struct tm_cluster_model *known = NULL;
     const char *name = tm_given_text(cli, "model");
-    if (name == NULL) return tm_error_set(e, TM_EUSAGE, "say what is trained: --model resnet32");
+    if (name == NULL) return tm_error_set(e, TM_EUSAGE, "give a model: --model resnet32");
     bool measured = tm_given(cli, "speeds");
     int rc = tm_cluster_model_find(name, &known, e);
     if (rc != 0 && !measured) return rc;
@@ -74,7 +74,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
     int64_t seed = 1;
     int64_t runs = 2000;
     int64_t steps = 0;
-    if (!tm_given(cli, "steps")) return tm_error_set(e, TM_EUSAGE, "say how long the job is: --steps 64000");
+    if (!tm_given(cli, "steps")) return tm_error_set(e, TM_EUSAGE, "give the length of the job: --steps 64000");
     int rc = tm_given_integer(cli, "steps", 1, INT64_C(1000000000000), &steps, e);
     if (rc == 0) rc = tm_given_choice(cli, "revocations", &revocations, e);
     if (rc == 0) rc = tm_given_choice(cli, "replace", &replace, e);
@@ -86,8 +86,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
     if (rc == 0) rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &seed, e);
     if (rc == 0 && tm_given(cli, "checkpoint-mb") && !tm_given(cli, "checkpoint-every"))
         rc = tm_error_set(e, TM_EUSAGE,
-                          "--checkpoint-mb says how large checkpoints are: say how often with "
-                          "--checkpoint-every STEPS");
+                          "--checkpoint-mb gives the size of checkpoints: give --checkpoint-every STEPS too");
     job->steps = (double)steps;
     job->revocations = revocations - 1; /* "sampled" is -1 */
     job->replace = replace == 1;
@@ -104,7 +103,7 @@ static int read_request(const struct tm_cli *cli, struct request *request, struc
     int64_t servers = 0;
     int baseline = TM_CLUSTER_K80;
     if (cli->argument_count > 0) return tm_error_set(e, TM_EUSAGE, "study cluster takes no files; see its options");
-    if (workers == NULL) return tm_error_set(e, TM_EUSAGE, "say what the cluster is: --workers \"4x K80:transient\"");
+    if (workers == NULL) return tm_error_set(e, TM_EUSAGE, "give the cluster: --workers \"4x K80:transient\"");
     int rc = tm_cluster_parse(workers, &request->cluster, e);
     if (rc == 0) rc = tm_given_integer(cli, "servers", 0, TM_CLUSTER_SERVERS_MAX, &servers, e);
     if (rc == 0 && tm_given(cli, "servers")) request->cluster.servers = (int)servers;
@@ -142,16 +141,16 @@ static int find_answer(struct request *request, struct answer *answer, struct tm
     if (rc == 0) rc = tm_cluster_run(&steady, &on_demand, &answer->on_demand, e);
     if (rc == 0) rc = tm_cluster_advise(&request->job, &request->cluster, &answer->cluster, &answer->advice, e);
     if (rc == 0 && answer->cluster.lost >= 1)
-        return tm_error_set(e, TM_ENONE,
-                            "this job never finishes: its workers are lost first; allow --replace yes, or a "
-                            "chief that fails over");
+        return tm_error_set(
+            e, TM_ENONE,
+            "this job never finishes: its workers are preempted first; use --replace yes, or a chief that fails over");
     return rc;
 }
 
 static const struct tm_column columns[] = {
-    {"CLUSTER", TM_LEFT, 0},  {"PS", TM_RIGHT, 1},       {"STEPS/S", TM_RIGHT, 1}, {"HOURS", TM_RIGHT, 0},
-    {"10-90%", TM_RIGHT, 2},  {"COST ($)", TM_RIGHT, 0}, {"10-90%", TM_RIGHT, 3},  {"UPTIME ($)", TM_RIGHT, 2},
-    {"SPEEDUP", TM_RIGHT, 0}, {"SAVING", TM_RIGHT, 0},   {"REVOKED", TM_RIGHT, 3}, {"NEVER ENDS", TM_RIGHT, 2},
+    {"CLUSTER", TM_LEFT, 0},  {"PS", TM_RIGHT, 1},       {"STEPS/S", TM_RIGHT, 1},   {"HOURS", TM_RIGHT, 0},
+    {"10-90%", TM_RIGHT, 2},  {"COST ($)", TM_RIGHT, 0}, {"10-90%", TM_RIGHT, 3},    {"UPTIME ($)", TM_RIGHT, 2},
+    {"SPEEDUP", TM_RIGHT, 0}, {"SAVING", TM_RIGHT, 0},   {"PREEMPTED", TM_RIGHT, 3}, {"NEVER ENDS", TM_RIGHT, 2},
     {"", TM_LEFT, 0},
 };
 
@@ -189,10 +188,10 @@ static int put_table(struct tm_cli *cli, const struct request *request, const st
     add_row(&table, "the same on demand", servers, &answer->on_demand, base, "");
     if (answer->advice.worker.steps_per_s > 0)
         add_row(&table, "and one more worker", servers > 0 ? servers : 1, &answer->advice.worker, base,
-                answer->advice.worker_pays ? "pays: faster, not dearer" : "");
+                answer->advice.worker_pays ? "worth it: faster, and costs no more" : "");
     if (answer->advice.server.steps_per_s > 0)
         add_row(&table, "and one more server", servers + 1, &answer->advice.server, base,
-                answer->advice.server_pays ? "pays: faster, not dearer" : "");
+                answer->advice.server_pays ? "worth it: faster, and costs no more" : "");
     int rc = tm_text_status(&names, e);
     if (rc == 0) rc = tm_table_print(&table, &cli->term, &cli->out, e);
     tm_table_deinit(&table);
@@ -205,27 +204,27 @@ static void put_notes(struct tm_cli *cli, const struct request *request, const s
     double sum = tm_cluster_sum_of_speeds(&request->model, &request->cluster);
     double ceiling = tm_cluster_ceiling(&request->model, request->cluster.servers);
     const struct tm_cluster_outcome *o = &answer->cluster;
-    tm_text_printf(&cli->out, "\nWorkers alone would make %.2f steps a second", sum);
-    if (isfinite(ceiling)) tm_text_printf(&cli->out, "; the parameter servers take at most %.1f", ceiling);
-    tm_text_printf(&cli->out, ".\nRuns with 0, 1, and 2 or more revocations: %.1f%%, %.1f%%, %.1f%%.\n",
+    tm_text_printf(&cli->out, "\nThe workers alone would make %.2f steps per second", sum);
+    if (isfinite(ceiling)) tm_text_printf(&cli->out, "; the parameter servers handle at most %.1f", ceiling);
+    tm_text_printf(&cli->out, ".\nRuns with 0, 1, and 2 or more preemptions: %.1f%%, %.1f%%, %.1f%%.\n",
                    100 * o->with_count[0], 100 * o->with_count[1], 100 * o->with_count[2]);
     if (request->job.lost_billed == TM_LOST_TO_END && o->uptime_usd.mean < 0.9999 * o->cost_usd.mean)
-        tm_text_printf(&cli->out,
-                       "The places of lost workers are paid for to the end, as in the study's bills; for the time that "
-                       "workers were up it is $%.3f.\n",
-                       o->uptime_usd.mean);
+        tm_text_printf(
+            &cli->out,
+            "Preempted workers are paid for to the end, as in the study; paying only for uptime, it is $%.3f.\n",
+            o->uptime_usd.mean);
     struct tm_cluster together = request->cluster;
     for (size_t i = 0; i < together.count; i++)
         together.workers[i].region[0] = '\0';
     double near_by = tm_cluster_speed(&request->model, &together, NULL);
     if (near_by > o->steps_per_s * 1.0001)
-        tm_text_printf(&cli->out, "In one region the same workers would make %.2f steps a second, %.1f%% more.\n",
+        tm_text_printf(&cli->out, "In one region the same workers would make %.2f steps per second, %.1f%% more.\n",
                        near_by, 100 * (near_by / o->steps_per_s - 1));
     if (request->job.checkpoint_every > 0)
         tm_text_printf(&cli->out, "A checkpoint of %g MB takes %.1f s.\n", request->job.checkpoint_mb,
                        tm_cluster_checkpoint_s(request->job.checkpoint_mb));
     if (answer->advice.server_pays)
-        tm_text_puts(&cli->out, "Add a parameter server: the cluster is held back by its servers.\n");
+        tm_text_puts(&cli->out, "Add a parameter server: the servers are the bottleneck.\n");
     else if (answer->advice.worker_pays)
         tm_text_puts(&cli->out, "Add a worker: it is faster and costs no more.\n");
 }
@@ -325,30 +324,30 @@ static const struct tm_option options[] = {
     {.name = "workers", .value = "LIST", .help = "such as \"2x K80:transient, P100:on-demand, V100@us-west1\""},
     {.name = "steps", .value = "N", .help = "steps of the whole cluster"},
     {.name = "model", .value = "NAME", .help = "resnet15, resnet32, shake-small, shake-big; any with --speeds"},
-    {.name = "servers", .value = "N", .help = "parameter servers; else 1, or none for a worker alone"},
+    {.name = "servers", .value = "N", .help = "parameter servers (1; 0 for a single worker)"},
     {.name = "revocations",
      .value = "N",
-     .help = "how many transient workers are lost, at random times; else as their lifetimes have it",
+     .help = "how many transient workers are preempted, at random times; else drawn from their lifetimes",
      .choices = revocation_choices},
-    {.name = "replace", .value = "YES", .help = "lost workers are replaced; else no", .choices = yes_or_no},
+    {.name = "replace", .value = "YES", .help = "replace preempted workers (no)", .choices = yes_or_no},
     {.name = "lost-billed",
      .value = "HOW",
-     .help = "what a lost worker costs: its place to the end, as in the study's bills, or its uptime; else to-end",
+     .help = "what a preempted worker costs: to-end (the default), as in the study, or only its uptime",
      .choices = tm_cluster_billings},
     {.name = "chief",
      .value = "NAME",
-     .help = "when the first worker is lost, another takes over, or the job goes back to its checkpoint, or is lost",
+     .help = "when the chief worker is preempted: another takes over, the job rolls back to its checkpoint, or is lost",
      .choices = tm_cluster_chiefs},
-    {.name = "checkpoint-every", .value = "STEPS", .help = "write a checkpoint every so many steps; else never"},
+    {.name = "checkpoint-every", .value = "STEPS", .help = "write a checkpoint every STEPS steps (never)"},
     {.name = "checkpoint-mb", .value = "MB", .help = "size of a checkpoint"},
-    {.name = "speeds", .value = "LIST", .help = "measured steps a second of one worker: K80=4.5,P100=11.8"},
-    {.name = "ceiling", .value = "N", .help = "steps a second that one parameter server takes"},
+    {.name = "speeds", .value = "LIST", .help = "measured steps per second of one worker: K80=4.5,P100=11.8"},
+    {.name = "ceiling", .value = "N", .help = "steps per second that one parameter server can handle"},
     {.name = "baseline",
      .value = "GPU",
-     .help = "compare with one on-demand server with this; else K80",
+     .help = "compare with one on-demand worker with this GPU (K80)",
      .choices = baselines},
-    {.name = "runs", .value = "N", .help = "runs to draw; else 2000"},
-    {.name = "seed", .value = "N", .help = "the same seed gives the same runs; else 1"},
+    {.name = "runs", .value = "N", .help = "number of simulated runs (2000)"},
+    {.name = "seed", .value = "N", .help = "the same seed gives the same runs (1)"},
     {.name = NULL},
 };
 
@@ -356,16 +355,15 @@ const struct tm_command tm_study_subcommands[] = {
     {.name = "cluster",
      .summary = "time and cost of a job on a cluster of transient workers",
      .description =
-         "What the transient-server study measured, for any cluster: workers around parameter servers, each as fast as "
-         "it "
-         "is alone, under the ceiling of the servers; transient workers are lost at random ages as that study found; a "
-         "replacement starts, joins, and the rest goes on meanwhile. Many runs are drawn: the table has means and the "
-         "range of 80% of them, speedup and saving against one on-demand server, and whether one more worker or server "
-         "would pay. Prices are those of that study (2019). A lost worker is billed as in that study's tables, to the "
-         "end of "
-         "the job: its $2.08 for two K80 of which one was revoked is the whole time at the rate of both. A cloud that "
-         "bills only the time that a worker was up asks for what is under UPTIME; --lost-billed uptime makes that the "
-         "cost that all is judged by.",
+         "Applies the measurements of the transient-server study to any cluster: workers around parameter servers, "
+         "each as fast as it is alone, up to what the servers can handle. Transient workers are preempted at random "
+         "ages, as that study found; a replacement starts and joins while the rest train on. Many runs are simulated. "
+         "The table has means and 80% ranges, speedup and saving against one on-demand worker, and whether one more "
+         "worker or server would be worth it. Prices are those of the study (2019).\n"
+         "\n"
+         "A preempted worker is paid for to the end of the job, as in the study's tables: its $2.08 for two K80, one "
+         "of them preempted, is the whole time at the price of both. If your cloud charges only for uptime, look at "
+         "UPTIME; with --lost-billed uptime everything is judged by that.",
      .examples =
          "  tidemill study cluster --workers \"4x K80:transient\" --steps 64000 --model resnet32\n"
          "  tidemill study cluster --workers \"8x V100\" --steps 64000 --model resnet32 --revocations 0\n"

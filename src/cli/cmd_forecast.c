@@ -40,14 +40,14 @@ static int check_request(const struct tm_cli *cli, const struct request *request
     bool hints = tm_given(cli, "notice") || tm_given(cli, "rebalance");
     if (backtest && hints)
         return tm_error_set(e, TM_EUSAGE,
-                            "--notice and --rebalance are evidence for one forecast: not with --backtest");
+                            "--notice and --rebalance are for a single forecast: do not use them with --backtest");
     if (hints && request->method != TM_FORECAST_TIDEMILL)
-        return tm_error_set(e, TM_EUSAGE, "--notice and --rebalance are for method tidemill; %s knows no evidence",
+        return tm_error_set(e, TM_EUSAGE, "--notice and --rebalance are for method tidemill; %s cannot use them",
                             tm_forecast_methods[request->method]);
     if (backtest && (tm_given(cli, "at") || tm_given(cli, "svg") || tm_given(cli, "capacity")))
         return tm_error_set(e, TM_EUSAGE, "--backtest forecasts from every interval: no --at, --svg or --capacity");
     if (!backtest && tm_given(cli, "protocol"))
-        return tm_error_set(e, TM_EUSAGE, "--protocol says which starts a backtest has: give --backtest too");
+        return tm_error_set(e, TM_EUSAGE, "--protocol selects the starts of a backtest: give --backtest too");
     if (cli->argument_count == 0 || (!backtest && cli->argument_count > 1))
         return tm_error_set(e, TM_EUSAGE, "name %s: tidemill forecast %s (or hadp, hasp, ladp, lasp)",
                             backtest ? "the traces" : "one trace", backtest ? "--backtest TRACE..." : "TRACE");
@@ -167,7 +167,7 @@ static int draw(struct tm_cli *cli, const char *title, const struct tm_series *s
         top = fmax(top, fan->high[i]);
     struct tm_plot plot = {.title = title,
                            .x_label = "minutes from now",
-                           .y_label = "instances: what was, the median, and 80% of what may be",
+                           .y_label = "instances: history, median, 80% range",
                            .x = fan->x,
                            .y = fan->middle,
                            .y_low = fan->low,
@@ -438,27 +438,27 @@ int tm_cmd_forecast(struct tm_cli *cli, struct tm_error *e)
 }
 
 const struct tm_option tm_forecast_options[] = {
-    {.name = "at", .value = "DURATION", .help = "forecast from this time of the trace; else from its end"},
-    {.name = "horizon", .value = "N", .help = "intervals to look ahead; else 12"},
-    {.name = "interval", .value = "DURATION", .help = "length of an interval; else 60s"},
+    {.name = "at", .value = "DURATION", .help = "forecast from this time of the trace (its end)"},
+    {.name = "horizon", .value = "N", .help = "intervals to look ahead (12)"},
+    {.name = "interval", .value = "DURATION", .help = "length of an interval (60s)"},
     {.name = "method",
      .value = "NAME",
-     .help = "how to forecast; else tidemill, and all of them for a backtest",
+     .help = "forecast method (tidemill; for a backtest, all of them)",
      .choices = tm_forecast_methods},
-    {.name = "capacity", .value = "N", .help = "the most instances there can be; else learned from the trace"},
-    {.name = "seed", .value = "N", .help = "of parcae's random losses; else 0"},
-    {.name = "notice", .value = "N", .help = "the cloud has announced that N instances will go"},
-    {.name = "rebalance", .value = "N", .help = "the cloud recommends to leave N instances: they may go"},
-    {.name = "within", .value = "DURATION", .help = "when those of --notice and --rebalance go; else within 120s"},
-    {.name = "backtest", .help = "compare forecasts from every interval with what came"},
+    {.name = "capacity", .value = "N", .help = "most instances possible; else learned from the trace"},
+    {.name = "seed", .value = "N", .help = "seed of parcae's random preemptions (0)"},
+    {.name = "notice", .value = "N", .help = "N instances have a preemption notice"},
+    {.name = "rebalance", .value = "N", .help = "N instances have a rebalance recommendation: they may be preempted"},
+    {.name = "within", .value = "DURATION", .help = "when the instances of --notice and --rebalance leave (120s)"},
+    {.name = "backtest", .help = "compare forecasts from every interval with what happened"},
     {.name = "protocol",
      .value = "NAME",
-     .help = "starts of a backtest: every-start (with 12 intervals of history), or as in Parcae's table",
+     .help = "starts of a backtest: every interval with 12 of history, or as in Parcae's table",
      .choices = protocols},
-    {.name = "svg", .value = "OUT", .help = "write the plot to OUT as SVG instead of drawing it here"},
+    {.name = "svg", .value = "OUT", .help = "write the plot to OUT as SVG instead of to the terminal"},
     {.name = "format",
      .value = "NAME",
-     .help = "read the files as NAME instead of looking at their content",
+     .help = "read the files as format NAME instead of detecting it",
      .choices = tm_trace_format_names},
     {.name = NULL},
 };

@@ -145,7 +145,7 @@ static int add_trace(struct tm_cli *cli, void *context, const char *path, struct
     int64_t end_ms = tm_moments_end_ms(trace, (int64_t)(request->options.interval_s * 1000));
     row->options.to_ms = request->to_ms >= 0 ? request->to_ms : end_ms;
     if (trace->instances_max > TM_LAYOUT_INSTANCES_MAX)
-        return tm_error_set(e, TM_ELIMIT, "%s: %lld instances; layouts are made for at most %d", path,
+        return tm_error_set(e, TM_ELIMIT, "%s: %lld instances; layouts are for at most %d", path,
                             (long long)trace->instances_max, TM_LAYOUT_INSTANCES_MAX);
     if (trace->instances_max > request->instances_max) request->instances_max = (int)trace->instances_max;
     if (request->instance == NULL && trace->instance[0] != '\0') request->instance = trace->instance;
@@ -545,7 +545,7 @@ const struct tm_option tm_simulate_options[] = {
     {.name = "threads", .value = "N", .help = "how many simulations run at once; else one a core"},
     {.name = "format",
      .value = "NAME",
-     .help = "read the traces as NAME instead of looking at their content",
+     .help = "read the traces as format NAME instead of detecting it",
      .choices = tm_trace_format_names},
     {.name = NULL},
 };

@@ -249,7 +249,7 @@ static void put_notes(struct tm_cli *cli, const struct tm_lifetimes *lifetimes, 
 {
     const struct tm_study_group *all = &study->groups[0];
     const struct tm_hazards *hazards = &all->hazards;
-    tm_text_puts(&cli->out, "\nLosses per 100 instance-hours by age:");
+    tm_text_puts(&cli->out, "\nPreemptions per 100 instance-hours by age:");
     for (int b = 0; b < TM_AGE_BINS; b++) {
         if (hazards->age_hours[b] < 1e-9) continue;
         if (isfinite(tm_age_bin_h[b + 1]))
@@ -272,8 +272,8 @@ static void put_notes(struct tm_cli *cli, const struct tm_lifetimes *lifetimes, 
     }
     if (all->bursts.losses > 0)
         tm_text_printf(&cli->out,
-                       "Losses together (same zone, same minute): %.0f%% of losses came in bursts of two and "
-                       "more; the largest took %.0f.\n",
+                       "Bursts (same zone, same minute): %.0f%% of preemptions came in bursts of two or more; the "
+                       "largest took %.0f instances.\n",
                        100 * all->bursts.share_together, all->bursts.largest);
     if (all->bursts.losses > 0) put_burst_sizes(cli, &all->bursts);
 }
@@ -311,7 +311,7 @@ static int draw(struct tm_cli *cli, const char *title, const struct tm_survival 
     }
     struct tm_plot plot = {.title = title,
                            .x_label = "hours since it started",
-                           .y_label = "% of instances still there, with 95% confidence",
+                           .y_label = "% of instances still running, with 95% confidence",
                            .x = x,
                            .y = x + n,
                            .y_low = x + 2 * n,
@@ -341,7 +341,7 @@ static int draw(struct tm_cli *cli, const char *title, const struct tm_survival 
 /* ---- interruption bands ---- */
 
 static const struct tm_column band_columns[] = {
-    {"INSTANCE", TM_LEFT, 0}, {"GPU", TM_LEFT, 0},  {"REGION", TM_LEFT, 0},     {"RECLAIMED", TM_RIGHT, 0},
+    {"INSTANCE", TM_LEFT, 0}, {"GPU", TM_LEFT, 0},  {"REGION", TM_LEFT, 0},     {"PREEMPTED", TM_RIGHT, 0},
     {"1h", TM_RIGHT, 1},      {"24h", TM_RIGHT, 0}, {"MEAN LIFE", TM_RIGHT, 0},
 };
 
@@ -438,11 +438,11 @@ int tm_cmd_study(struct tm_cli *cli, struct tm_error *e)
 {
     bool bands = tm_given(cli, "bands");
     if (bands && (cli->argument_count > 0 || tm_given(cli, "zone") || tm_given(cli, "cap") || tm_given(cli, "svg")))
-        return tm_error_set(e, TM_EUSAGE, "--bands reads the catalogue: no files, --zone, --cap or --svg beside it");
+        return tm_error_set(e, TM_EUSAGE, "--bands reads the catalogue: it takes no files, --zone, --cap or --svg");
     if (bands) return study_bands(cli, e);
     if (cli->argument_count == 0)
         return tm_error_set(e, TM_EUSAGE,
-                            "name the files: tidemill study FILE... (lists of lifetimes, logs or traces), or --bands");
+                            "give files: tidemill study FILE... (lists of lifetimes, logs or traces), or --bands");
     return study_files(cli, e);
 }
 
@@ -451,8 +451,8 @@ const struct tm_option tm_study_options[] = {
     {.name = "zone", .value = "NAME", .help = "only instances in this zone"},
     {.name = "cap",
      .value = "DURATION",
-     .help = "lives that long were ended by the cloud's limit; \"none\": there is no limit; else 24h in GCE's zones"},
-    {.name = "bands", .help = "the catalogue's interruption bands as hazards, instead of files"},
-    {.name = "svg", .value = "OUT", .help = "write the survival curve to OUT as SVG instead of drawing it here"},
+     .help = "instances of this age reached the cloud's limit; \"none\": no limit (24h in GCE's zones)"},
+    {.name = "bands", .help = "use the catalogue's interruption bands instead of files"},
+    {.name = "svg", .value = "OUT", .help = "write the survival curve to OUT as SVG instead of to the terminal"},
     {.name = NULL},
 };

@@ -43,7 +43,7 @@ int tm_cmd_load_trace(struct tm_cli *cli, const char *path, struct tm_trace *tra
 static int one_file(const struct tm_cli *cli, const char *what, struct tm_error *e)
 {
     if (cli->argument_count == 1) return 0;
-    return tm_error_set(e, TM_EUSAGE, "name one trace: tidemill trace %s FILE (or hadp, hasp, ladp, lasp)", what);
+    return tm_error_set(e, TM_EUSAGE, "give one trace: tidemill trace %s FILE (or hadp, hasp, ladp, lasp)", what);
 }
 
 int tm_given_time_span(const struct tm_cli *cli, const char *name, int64_t *out_ms, struct tm_error *e)
@@ -122,16 +122,23 @@ static void add_stats_row(struct tm_table *table, const char *file, const struct
 }
 
 static const struct tm_column stats_columns[] = {
-    {"TRACE", TM_LEFT, 0},           {"FORMAT", TM_LEFT, 5},          {"NODES", TM_RIGHT, 0},
-    {"LENGTH", TM_RIGHT, 0},         {"MEAN", TM_RIGHT, 0},           {"AVAILABLE", TM_RIGHT, 1},
-    {"RANGE", TM_RIGHT, 4},          {"LOSSES (NODES)", TM_RIGHT, 0}, {"ARRIVALS (NODES)", TM_RIGHT, 3},
-    {"LONGEST OUTAGE", TM_RIGHT, 2}, {"BETWEEN LOSSES", TM_RIGHT, 1},
+    {"TRACE", TM_LEFT, 0},
+    {"FORMAT", TM_LEFT, 5},
+    {"NODES", TM_RIGHT, 0},
+    {"LENGTH", TM_RIGHT, 0},
+    {"MEAN", TM_RIGHT, 0},
+    {"AVAILABLE", TM_RIGHT, 1},
+    {"RANGE", TM_RIGHT, 4},
+    {"PREEMPTIONS (INSTANCES)", TM_RIGHT, 0},
+    {"ARRIVALS (INSTANCES)", TM_RIGHT, 3},
+    {"LONGEST OUTAGE", TM_RIGHT, 2},
+    {"MEAN TIME BETWEEN", TM_RIGHT, 1},
 };
 
 static int cmd_stats(struct tm_cli *cli, struct tm_error *e)
 {
     if (cli->argument_count == 0)
-        return tm_error_set(e, TM_EUSAGE, "name the traces: tidemill trace stats FILE... (or hadp, hasp, ladp, lasp)");
+        return tm_error_set(e, TM_EUSAGE, "give traces: tidemill trace stats FILE... (or hadp, hasp, ladp, lasp)");
     struct tm_table table;
     struct tm_jsonout json;
     struct tm_trace trace;
@@ -255,7 +262,7 @@ static void put_summary(struct tm_cli *cli, const struct tm_trace *trace)
     struct tm_trace_stats stats = tm_trace_stats(trace);
     char length[TM_UNITS_TEXT_MAX];
     char between[TM_UNITS_TEXT_MAX];
-    tm_text_printf(&cli->out, "\n%lld nodes at most, %.2f on average over %s; %lld losses took %lld nodes",
+    tm_text_printf(&cli->out, "\n%lld instances at most, %.2f on average over %s; %lld preemptions took %lld instances",
                    (long long)stats.instances_max, stats.mean_available, print_s(stats.duration_s, length),
                    (long long)stats.loss_events, (long long)stats.instances_lost);
     if (stats.loss_events > 0)
@@ -359,11 +366,11 @@ static int read_recipe(struct tm_cli *cli, struct tm_trace_recipe *recipe, struc
     recipe->instances_max = instances > 0 ? instances : (int64_t)ceil(recipe->mean_available * 4 / 3);
     if (tm_given(cli, "like") &&
         (tm_given(cli, "nodes") || tm_given(cli, "mean") || tm_given(cli, "burst") || tm_given(cli, "mtbf")))
-        return tm_error_set(
-            e, TM_EUSAGE, "--like takes these figures from its trace: no --nodes, --mean, --burst or --mtbf beside it");
+        return tm_error_set(e, TM_EUSAGE,
+                            "--like takes these figures from its trace: leave out --nodes, --mean, --burst and --mtbf");
     if (tm_given(cli, "like")) return 0;
     if (!tm_given(cli, "mean") || !tm_given(cli, "mtbf"))
-        return tm_error_set(e, TM_EUSAGE, "say what to make: --like FILE, or --mean N and --mtbf DURATION");
+        return tm_error_set(e, TM_EUSAGE, "give --like FILE, or --mean N and --mtbf DURATION");
     return 0;
 }
 
@@ -390,54 +397,57 @@ static int cmd_generate(struct tm_cli *cli, struct tm_error *e)
 static const struct tm_option stats_options[] = {
     {.name = "format",
      .value = "NAME",
-     .help = "read the files as NAME instead of looking at their content",
+     .help = "read the files as format NAME instead of detecting it",
      .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
 static const struct tm_option show_options[] = {
-    {.name = "svg", .value = "OUT", .help = "write the plot to OUT as SVG instead of drawing it here"},
+    {.name = "svg", .value = "OUT", .help = "write the plot to OUT as SVG instead of to the terminal"},
     {.name = "format",
      .value = "NAME",
-     .help = "read the file as NAME instead of looking at its content",
+     .help = "read the file as format NAME instead of detecting it",
      .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
 static const struct tm_option convert_options[] = {
     {.name = "to", .value = "NAME", .help = "format to write", .choices = tm_trace_write_formats},
-    {.name = "interval", .value = "DURATION", .help = "time between samples of json-series; else the trace's own"},
+    {.name = "interval", .value = "DURATION", .help = "time between samples of json-series (the trace's own)"},
     {.name = "output", .letter = 'o', .value = "FILE", .help = "write to FILE instead of standard output"},
     {.name = "format",
      .value = "NAME",
-     .help = "read the file as NAME instead of looking at its content",
+     .help = "read the file as format NAME instead of detecting it",
      .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
 static const struct tm_option cut_options[] = {
-    {.name = "from", .value = "DURATION", .help = "start of the part, from the trace's zero; else the start"},
-    {.name = "to", .value = "DURATION", .help = "end of the part; else the end"},
+    {.name = "from", .value = "DURATION", .help = "start of the part (the start of the trace)"},
+    {.name = "to", .value = "DURATION", .help = "end of the part (the end of the trace)"},
     {.name = "output", .letter = 'o', .value = "FILE", .help = "write to FILE instead of standard output"},
     {.name = "format",
      .value = "NAME",
-     .help = "read the file as NAME instead of looking at its content",
+     .help = "read the file as format NAME instead of detecting it",
      .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
 static const struct tm_option generate_options[] = {
-    {.name = "like", .value = "FILE", .help = "match this trace's mean, loss rate and burst sizes"},
-    {.name = "seed", .value = "N", .help = "the same seed gives the same trace; else 1"},
+    {.name = "like", .value = "FILE", .help = "match this trace's mean, preemption rate and burst sizes"},
+    {.name = "seed", .value = "N", .help = "the same seed gives the same trace (1)"},
     {.name = "mean", .value = "N", .help = "mean number of instances"},
-    {.name = "mtbf", .value = "DURATION", .help = "mean time between losses"},
-    {.name = "burst", .value = "N", .help = "mean instances a loss takes; else 1"},
-    {.name = "nodes", .value = "N", .help = "most instances at a time; else 4/3 of the mean"},
-    {.name = "duration", .value = "DURATION", .help = "length; else that of --like, or 24h"},
-    {.name = "interval", .value = "DURATION", .help = "put events on this grid; else that of --like, or 1s"},
+    {.name = "mtbf", .value = "DURATION", .help = "mean time between preemptions"},
+    {.name = "burst", .value = "N", .help = "mean number of instances per preemption (1)"},
+    {.name = "nodes", .value = "N", .help = "most instances at a time (4/3 of the mean)"},
+    {.name = "duration", .value = "DURATION", .help = "length of the trace (that of --like, or 24h)"},
+    {.name = "interval", .value = "DURATION", .help = "round event times to this interval (that of --like, or 1s)"},
     {.name = "to", .value = "NAME", .help = "format to write", .choices = tm_trace_write_formats},
     {.name = "output", .letter = 'o', .value = "FILE", .help = "write to FILE instead of standard output"},
-    {.name = "format", .value = "NAME", .help = "read the file of --like as NAME", .choices = tm_trace_format_names},
+    {.name = "format",
+     .value = "NAME",
+     .help = "read the file of --like as format NAME",
+     .choices = tm_trace_format_names},
     {.name = NULL},
 };
 
@@ -446,14 +456,13 @@ static const char *const shipped_names[] = {"hadp", "hasp", "ladp", "lasp", NULL
 
 const struct tm_command tm_trace_subcommands[] = {
     {.name = "stats",
-     .summary = "nodes, availability, losses and arrivals of traces",
+     .summary = "instances, availability, preemptions and arrivals of traces",
      .arguments = "FILE...",
      .description =
-         "A loss is a time at which instances go, an arrival one at which instances come; in brackets how many that "
-         "took or "
-         "brought. An instance lost and replaced at one time counts as both. AVAILABLE is the mean over the most there "
-         "were; for logs of polled instances the share "
-         "of polls that found the instance running. The longest outage is the longest time with no instance at all.",
+         "A preemption is a moment at which instances leave, an arrival one at which instances come; the number of "
+         "instances is in brackets. An instance that is replaced at once counts as both. MEAN TIME BETWEEN is that "
+         "between preemptions. AVAILABLE is the mean number divided by the largest; for logs of polled instances, the "
+         "share of polls that found the instance running. The longest outage is the longest time without any instance.",
      .examples = "  tidemill trace stats hadp hasp ladp lasp\n",
      .options = stats_options,
      .run = cmd_stats,
@@ -462,7 +471,8 @@ const struct tm_command tm_trace_subcommands[] = {
     {.name = "show",
      .summary = "plot a trace",
      .arguments = "FILE",
-     .description = "Draws the number of instances over time, in the terminal or as SVG. With --json, the events.",
+     .description =
+         "Draws the number of instances over time, in the terminal or as SVG. With --json, prints the events.",
      .examples = "  tidemill trace show hadp\n  tidemill trace show hadp --svg hadp.svg\n",
      .options = show_options,
      .run = cmd_show,
@@ -471,9 +481,8 @@ const struct tm_command tm_trace_subcommands[] = {
     {.name = "convert",
      .summary = "write a trace in another format",
      .arguments = "FILE",
-     .description =
-         "Reads any known format and writes our own, which keeps everything (tidemill-trace(5)), or one that "
-         "other programs read.",
+     .description = "Reads any known format and writes Tidemill's own, which keeps everything (tidemill-trace(5)), or "
+                    "one that other programs read.",
      .examples = "  tidemill trace convert p3.csv -o p3.tmtrace\n"
                  "  tidemill trace convert hadp --to json-series --interval 60s\n",
      .options = convert_options,
@@ -481,20 +490,19 @@ const struct tm_command tm_trace_subcommands[] = {
      .files = true,
      .words = shipped_names},
     {.name = "cut",
-     .summary = "a part of a trace",
+     .summary = "cut out part of a trace",
      .arguments = "FILE",
-     .description = "The part starts at zero, with the instances that are there at that moment.",
+     .description = "The part starts at time zero, with the instances running at that moment.",
      .examples = "  tidemill trace cut p3.csv --from 5.5h --to 6.5h -o hour.tmtrace\n",
      .options = cut_options,
      .run = cmd_cut,
      .files = true,
      .words = shipped_names},
     {.name = "generate",
-     .summary = "a made-up trace with given statistics",
-     .description =
-         "Losses and arrivals come as Poisson processes whose rates are calibrated until mean, loss rate and "
-         "burst size of the made trace meet those asked for. With --like, burst sizes are drawn from that "
-         "trace. The same seed gives the same trace.",
+     .summary = "a synthetic trace with given statistics",
+     .description = "Preemptions and arrivals are Poisson processes, calibrated until the trace has the mean, "
+                    "preemption rate and burst size asked for. With --like, burst sizes are drawn from that trace. The "
+                    "same seed gives the same trace.",
      .examples = "  tidemill trace generate --like hadp --seed 7 --duration 12h\n"
                  "  tidemill trace generate --nodes 32 --mean 24 --mtbf 10m --burst 2 --interval 60s\n",
      .options = generate_options,

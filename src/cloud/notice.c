@@ -115,7 +115,7 @@ static int advance(struct tm_notice_reader *reader, struct tm_error *e)
     if (rc == 0) rc = understand(reader, &head, &body, e);
     tm_text_deinit(&body);
     if (rc == -(int)TM_EBUSY && monotonic_ms(reader) >= reader->due_ms)
-        rc = tm_error_set(e, TM_ETIMEOUT, "no whole answer in time");
+        rc = tm_error_set(e, TM_ETIMEOUT, "no complete answer in time");
     return rc;
 }
 

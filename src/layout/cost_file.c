@@ -245,7 +245,7 @@ static int read_model(const char *file, struct tm_node *map, struct tm_arena *ar
     if (rc != 0) return rc;
     char place[300];
     if (figures.stages_min > figures.stages_max)
-        return tm_error_set(e, TM_EINPUT, "%s: stages_min is above stages_max",
+        return tm_error_set(e, TM_EINPUT, "%s: stages_min is greater than stages_max",
                             tm_node_place(file, map, place, sizeof place));
     out->rules.stages_min = (int)figures.stages_min;
     out->rules.stages_max = (int)figures.stages_max;
@@ -272,7 +272,7 @@ static int check_measured(const char *file, const struct tm_cost *cost, struct t
     if (cost->kind != TM_COST_MEASURED) return 0;
     if (!(cost->measured.link_bit_s > 0))
         return tm_error_set(e, TM_EINPUT,
-                            "%s: link: a measured cost file says the rate of a link, for example 10Gbit/s", file);
+                            "%s: link: a measured cost file gives the bandwidth of a link, for example 10Gbit/s", file);
     return 0;
 }
 
@@ -450,6 +450,7 @@ int tm_cost_load(struct tm_env *env, const char *name, const char *model, struct
     tm_arena_deinit(&arena);
     if (missing)
         rc = tm_error_set(e, TM_ENOTFOUND,
-                          "--cost measured: no run has left its costs here yet; name a file, or use --cost paper");
+                          "--cost measured: no run on this machine has measured its migration costs yet; name a file, "
+                          "or use --cost paper");
     return rc;
 }

@@ -54,7 +54,7 @@ static int add_layout(struct tm_layouts *layouts, size_t *capacity, int pipeline
         int rc = speed(context, pipelines, stages, &layout.samples_per_s, &layout.step_s, e);
         if (rc != 0) return rc;
         if (!isfinite(layout.samples_per_s) || layout.samples_per_s < 0)
-            return tm_error_set(e, TM_EINPUT, "throughput of layout %dx%d is not a number of samples a second",
+            return tm_error_set(e, TM_EINPUT, "throughput of layout %dx%d is not a number of samples per second",
                                 pipelines, stages);
     }
     layouts->list[layouts->count++] = layout;
@@ -114,7 +114,7 @@ int tm_layouts_init(struct tm_layouts *layouts, const struct tm_model *model, co
 {
     memset(layouts, 0, sizeof *layouts);
     if (instances_max < 0 || instances_max > TM_LAYOUT_INSTANCES_MAX)
-        return tm_error_set(e, TM_ELIMIT, "a fleet of %d instances; layouts are made for at most %d", instances_max,
+        return tm_error_set(e, TM_ELIMIT, "a fleet of %d instances; layouts are for at most %d", instances_max,
                             TM_LAYOUT_INSTANCES_MAX);
     layouts->instances_max = instances_max;
     layouts->stages_max = rules->stages_max < TM_LAYOUT_STAGES_MAX ? rules->stages_max : TM_LAYOUT_STAGES_MAX;

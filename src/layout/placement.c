@@ -16,7 +16,7 @@ static int check(const struct placing *placing, struct tm_error *e)
 {
     if (placing->stages < 1 || placing->stages > TM_LAYOUT_STAGES_MAX || placing->pipelines < 1 ||
         placing->pipelines > placing->count / placing->stages)
-        return tm_error_set(e, TM_EUSAGE, "a layout of %dx%d does not go on %d instances", placing->pipelines,
+        return tm_error_set(e, TM_EUSAGE, "a layout of %dx%d does not fit on %d instances", placing->pipelines,
                             placing->stages, placing->count);
     for (int i = 0; i < placing->count; i++) {
         const struct tm_placed *at = &placing->instances[i];

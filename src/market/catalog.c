@@ -326,8 +326,8 @@ int tm_catalog_load_shipped(struct tm_catalog *catalog, struct tm_error *e)
     return rc == 0 ? tm_catalog_finish(catalog, e) : rc;
 }
 
-static const char way_on[] = "; this is the catalogue of your own imports: mend it by hand, or call tidemill catalog "
-                             "import again: it leaves out what cannot be read, and keeps the damaged file beside it";
+static const char way_on[] = "; this is your imported catalogue: fix it by hand, or run tidemill catalog import again, "
+                             "which skips what cannot be read and keeps the damaged file as a backup";
 
 int tm_catalog__parse_imported(struct tm_env *env, struct tm_catalog *catalog, bool path_needed, struct tm_error *e)
 {

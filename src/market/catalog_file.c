@@ -162,7 +162,8 @@ static int take_offer(struct reader *reader)
     if (rc != 0) return rc;
     const struct tm_instance_type *instance = tm_catalog__instance(reader->catalog, cloud, name);
     if (instance == NULL) return wrong(reader, 3, "an instance from the [instance] table above");
-    if (isnan(offer.on_demand_usd_h) && isnan(offer.spot_usd_h)) return wrong(reader, 4, "a price, on demand or spot");
+    if (isnan(offer.on_demand_usd_h) && isnan(offer.spot_usd_h))
+        return wrong(reader, 4, "an on-demand price or a spot price");
     offer.instance = (uint32_t)(instance - reader->catalog->instances);
     return tm_catalog__add_offer(reader->catalog, &offer, reader->e);
 }

@@ -229,7 +229,7 @@ static int import_file(struct tm_import *import, const char *path, struct tm_err
 static void note_lost(void *context, int line, const struct tm_error *error)
 {
     struct tm_import *import = context;
-    tm_import__issue(import, line, false, "row of your own catalogue left out: %s", words_of(import, line, error));
+    tm_import__issue(import, line, false, "row of your imported catalogue skipped: %s", words_of(import, line, error));
 }
 
 /* A damaged catalogue must not keep the user from importing: what can be read of it stays, and the file is kept. */
@@ -246,12 +246,12 @@ static int salvage(struct tm_import *import, const char *path, struct tm_error *
     if (rc == 0)
         rc = tm_catalog__salvage(import->user, path, tm_text_string(&text), text.length, note_lost, import, &damage);
     if (rc == -(int)TM_EINPUT) { /* nothing in it is of use */
-        tm_import__issue(import, 0, false, "left out: %s", damage.text);
+        tm_import__issue(import, 0, false, "skipped: %s", damage.text);
         rc = 0;
     }
     tm_text_deinit(&text);
     if (rc != 0) return tm_error_set(e, damage.code, "%s", damage.text);
-    tm_import__issue(import, 0, false, "damaged; it is kept as %s%s", tm_path_base(path), DAMAGED);
+    tm_import__issue(import, 0, false, "damaged; kept as %s%s", tm_path_base(path), DAMAGED);
     return 0;
 }
 

@@ -48,7 +48,7 @@ static int take_row(struct tm_import *import, const struct tm_csv *csv, void *co
     if (!tm_calendar_parse(time.data, time.length, &time_ms)) {
         tm_import__issue(import, csv->line, true, "expected a time such as 2024-02-01T00:01:36+00:00");
     } else if (!tm_number_double(price.data, price.length, &usd_h) || usd_h < 0) {
-        tm_import__issue(import, csv->line, true, "expected dollars an hour of 0 or more");
+        tm_import__issue(import, csv->line, true, "expected dollars per hour of 0 or more");
     } else if (zone.length == 0 || instance.length == 0 || zone.length > 100 || instance.length > 100 ||
                !tm_slice_is_plain(zone) || !tm_slice_is_plain(instance) ||
                memchr(zone.data, ',', zone.length) != NULL || memchr(instance.data, ',', instance.length) != NULL) {

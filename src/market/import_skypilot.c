@@ -143,8 +143,7 @@ static int find_cloud(struct sky_reader *reader, struct tm_error *e)
     const char *cloud = reader->import->options->cloud;
     if (cloud == NULL) cloud = guess_cloud(reader);
     if (cloud == NULL) {
-        tm_import__issue(reader->import, reader->csv->line, true,
-                         "cannot tell which cloud this is; say it with --cloud");
+        tm_import__issue(reader->import, reader->csv->line, true, "cannot tell which cloud this is; give --cloud");
         return 1;
     }
     reader->cloud = tm_catalog__string(reader->import->user, cloud, strlen(cloud));
@@ -201,7 +200,7 @@ static int correct_row(struct sky_reader *reader, struct sky_row *row, struct tm
         if (strcmp(corrections[i].instance, row->instance) != 0) continue;
         if (corrections[i].gpus > 0 && corrections[i].gpus != row->gpus) {
             tm_import__issue(reader->import, row->line, false,
-                             "%s: %g GPUs in the file, %g by the vendor's page; took %g", row->instance, row->gpus,
+                             "%s: %g GPUs in the file, %g on the vendor's page; using %g", row->instance, row->gpus,
                              corrections[i].gpus, corrections[i].gpus);
             row->gpus = corrections[i].gpus;
         }
@@ -228,9 +227,9 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
     row->gpu = canonical_gpu(reader, field(reader, COL_GPU));
     if (row->instance == NULL || row->region == NULL || row->zone == NULL || row->gpu == NULL) return tm_error_nomem(e);
     if (!read_figure(field(reader, COL_PRICE), &row->price))
-        return reject(reader, row->line, "Price: expected dollars an hour of 0 or more");
+        return reject(reader, row->line, "Price: expected dollars per hour of 0 or more");
     if (!read_figure(field(reader, COL_SPOT), &row->spot))
-        return reject(reader, row->line, "SpotPrice: expected dollars an hour of 0 or more");
+        return reject(reader, row->line, "SpotPrice: expected dollars per hour of 0 or more");
     if (!read_figure(field(reader, COL_VCPUS), &row->vcpus))
         return reject(reader, row->line, "vCPUs: expected a number");
     if (!read_figure(field(reader, COL_MEMORY), &row->memory_gib))
@@ -249,7 +248,8 @@ static int read_row(struct sky_reader *reader, struct sky_row *row, struct tm_er
     row->gpu_memory_gib = read_gpu_memory(field(reader, COL_INFO));
     int rc = correct_row(reader, row, e);
     if (rc < 0) return rc;
-    if (row->gpu[0] != '\0' && row->gpus == 0) return reject(reader, row->line, "a type with GPUs, and none given");
+    if (row->gpu[0] != '\0' && row->gpus == 0)
+        return reject(reader, row->line, "an instance type with GPUs, but no GPU is given");
     return 1;
 }
 

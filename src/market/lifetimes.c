@@ -527,7 +527,8 @@ int tm_lifetimes__parse(const char *file, const char *text, size_t length, doubl
     struct reader reader = {.file = file, .text = text, .length = length, .cap_s = cap_s, .out = lifetimes};
     size_t before = lifetimes->count;
     int rc = read_as(&reader, kind_of(&reader), e);
-    if (rc == 0 && lifetimes->count == before) rc = tm_error_set(e, TM_EINPUT, "%s: no instance ever lived here", file);
+    if (rc == 0 && lifetimes->count == before)
+        rc = tm_error_set(e, TM_EINPUT, "%s: there are no instances in it", file);
     if (rc != 0) lifetimes->count = before;
     return rc;
 }

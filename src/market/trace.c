@@ -61,7 +61,7 @@ int tm_trace_add(struct tm_trace *trace, int64_t time_ms, int64_t in, int64_t ou
                             TM_TRACE_INSTANCES_MAX, (long long)(in < 0 || in > TM_TRACE_INSTANCES_MAX ? in : out));
     if (isinf(price_usd_h) || price_usd_h < 0)
         return tm_error_set(e, TM_EINPUT, "expected a price of 0 or more, got %g", price_usd_h);
-    if (time_ms < 0) return tm_error_set(e, TM_EINPUT, "time lies before the trace's zero");
+    if (time_ms < 0) return tm_error_set(e, TM_EINPUT, "time is before the start of the trace");
     struct tm_trace_event *last = trace->event_count > 0 ? &trace->events[trace->event_count - 1] : NULL;
     if (last != NULL && time_ms < last->time_ms)
         return tm_error_set(e, TM_EINPUT, "time goes back from %.3f s to %.3f s", (double)last->time_ms / 1000,
@@ -161,7 +161,7 @@ int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, s
 {
     if (from_ms < 0 || to_ms <= from_ms || from_ms >= trace->end_ms || to_ms > trace->end_ms)
         return tm_error_set(e, TM_EUSAGE,
-                            "the part must lie in the trace, from 0 s to %g s, and end behind its start (%g s)",
+                            "the part must be within the trace, from 0 s to %g s, and end after its start (%g s)",
                             (double)trace->end_ms / 1000, (double)from_ms / 1000);
     struct tm_trace cut = *trace;
     cut.events = NULL;
@@ -188,7 +188,7 @@ int tm_trace_cut(const struct tm_trace *trace, int64_t from_ms, int64_t to_ms, s
         rc = tm_trace_add(&cut, event->time_ms - from_ms, event->in, event->out, event->price_usd_h, e);
     }
     if (rc == 0 && cut.event_count == 0)
-        rc = tm_error_set(e, TM_EUSAGE, "the trace's first record, at %.3f s, lies behind that part",
+        rc = tm_error_set(e, TM_EUSAGE, "the trace's first record, at %.3f s, comes after that part",
                           (double)trace->begin_ms / 1000);
     if (rc != 0) {
         tm_trace_deinit(&cut);

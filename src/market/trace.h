@@ -29,8 +29,7 @@ struct tm_trace_event {
     X(TIMES_GO_BACK, "times-go-back", "a time before the line above it; counted as at the latest time so far")         \
     X(NEVER_AVAILABLE, "never-available",                                                                              \
       "every probe failed; if 1 means available in this file, read it with --format csv-probe-up")                     \
-    X(UNIT_GUESSED, "unit-guessed",                                                                                    \
-      "the unit of time is not in the file; say it with --format csv-counts-ms, -s or -h")                             \
+    X(UNIT_GUESSED, "unit-guessed", "the file does not give the unit of time; use --format csv-counts-ms, -s or -h")   \
     X(IRREGULAR_PROBES, "irregular-probes", "probes are not evenly spaced; each holds until the next")
 
 enum tm_trace_warning {

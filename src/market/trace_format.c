@@ -103,9 +103,9 @@ int tm_trace_format__detect(const struct tm_trace_input *input, const struct tm_
     struct tm_text start;
     tm_text_init(&start, 64);
     tm_term_put_safe(&start, input->text, length);
-    int rc = tm_error_set(
-        e, TM_EINPUT, "%s:1: no trace format that we know starts with \"%s\"; see tidemill-trace(5) for the formats",
-        input->file, tm_text_string(&start));
+    int rc = tm_error_set(e, TM_EINPUT,
+                          "%s:1: no known trace format starts with \"%s\"; see tidemill-trace(5) for the formats",
+                          input->file, tm_text_string(&start));
     tm_text_deinit(&start);
     return rc;
 }
@@ -175,7 +175,7 @@ int tm_trace__finish(const struct tm_trace_input *input, struct tm_trace *trace,
     for (size_t i = 0; i < trace->event_count; i++) {
         count += trace->events[i].in - trace->events[i].out;
         if (count < 0)
-            return tm_error_set(e, TM_EINPUT, "%s: at %.3f s more instances go than there are", input->file,
+            return tm_error_set(e, TM_EINPUT, "%s: at %.3f s more instances leave than there are", input->file,
                                 (double)trace->events[i].time_ms / 1000);
         if (count > TM_TRACE_INSTANCES_MAX)
             return tm_error_set(e, TM_EINPUT, "%s: more than %d instances", input->file, TM_TRACE_INSTANCES_MAX);

@@ -92,13 +92,13 @@ static int target_from_figures(const struct tm_trace_recipe *recipe, struct targ
 {
     double burst = recipe->mean_burst > 0 ? recipe->mean_burst : 1;
     if (recipe->instances_max < 1 || recipe->instances_max > TM_TRACE_INSTANCES_MAX)
-        return tm_error_set(e, TM_EUSAGE, "expected between 1 and %d nodes", TM_TRACE_INSTANCES_MAX);
+        return tm_error_set(e, TM_EUSAGE, "expected between 1 and %d instances", TM_TRACE_INSTANCES_MAX);
     if (!(recipe->mean_available > 0 && recipe->mean_available <= (double)recipe->instances_max))
-        return tm_error_set(e, TM_EUSAGE, "expected a mean above 0 and at most the %lld nodes there can be",
+        return tm_error_set(e, TM_EUSAGE, "expected a mean above 0 and at most %lld, the most instances at a time",
                             (long long)recipe->instances_max);
-    if (recipe->mtbf_ms < 1) return tm_error_set(e, TM_EUSAGE, "expected a mean time between losses above 0");
+    if (recipe->mtbf_ms < 1) return tm_error_set(e, TM_EUSAGE, "expected a mean time between preemptions above 0");
     if (!(burst >= 1 && burst <= (double)recipe->instances_max))
-        return tm_error_set(e, TM_EUSAGE, "expected a burst from 1 to the %lld nodes there can be",
+        return tm_error_set(e, TM_EUSAGE, "expected a burst from 1 to %lld, the most instances at a time",
                             (long long)recipe->instances_max);
     *target = (struct target){
         .instances_max = recipe->instances_max,
@@ -279,7 +279,8 @@ int tm_trace_generate(const struct tm_trace_recipe *recipe, struct tm_trace *out
     if (rc == 0 && (target.interval_ms < 0 || target.duration_ms < 1000 || target.interval_ms > target.duration_ms))
         rc = tm_error_set(e, TM_EUSAGE, "expected a duration of a second or more, and an interval no longer than it");
     if (rc == 0 && target.losses_per_s * (double)target.duration_ms / 1000 > TM_TRACE_EVENTS_MAX / 4)
-        rc = tm_error_set(e, TM_ELIMIT, "more than %d losses; ask for a shorter duration", TM_TRACE_EVENTS_MAX / 4);
+        rc =
+            tm_error_set(e, TM_ELIMIT, "more than %d preemptions; ask for a shorter duration", TM_TRACE_EVENTS_MAX / 4);
     struct tm_trace fresh;
     tm_trace_init(&fresh);
     if (rc == 0) rc = calibrate(&target, recipe->seed, &fresh, e);

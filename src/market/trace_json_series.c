@@ -88,7 +88,7 @@ static int read_json_series(const struct tm_trace_input *input, struct tm_trace 
 
 const struct tm_trace_format tm_trace__json_series = {
     .name = "json-series",
-    .summary = "JSON with metadata.gap_seconds, data (counts) and maybe prices",
+    .summary = "JSON with metadata.gap_seconds, data (counts) and optionally prices",
     .probe = probe_json_series,
     .read = read_json_series,
 };

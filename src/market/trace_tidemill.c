@@ -167,7 +167,7 @@ static int read_key(struct reader *reader)
         reader->keys_seen |= 1U << key;
         return read_value(reader, (enum key)key, tm_slice_trim(value));
     }
-    return wrong(reader, "a key out of instance, zone, source, start, interval, begin, end, nodes, polls");
+    return wrong(reader, "one of the keys instance, zone, source, start, interval, begin, end, nodes, polls");
 }
 
 /* The next word of the line, cut off from its front. */
@@ -225,10 +225,10 @@ static int check_whole(const struct reader *reader)
     if (!reader->has_end) return tm_error_set(reader->e, TM_EINPUT, "%s: key \"end\" is missing", reader->input->file);
     if (trace->event_count == 0) return 0; /* finish() will say so */
     if (trace->events[0].time_ms != trace->begin_ms)
-        return tm_error_set(reader->e, TM_EINPUT, "%s: first event is not at the time that \"begin\" says",
+        return tm_error_set(reader->e, TM_EINPUT, "%s: the first event is not at the time of \"begin\"",
                             reader->input->file);
     if (trace->events[trace->event_count - 1].time_ms > trace->end_ms)
-        return tm_error_set(reader->e, TM_EINPUT, "%s: an event lies behind \"end\"", reader->input->file);
+        return tm_error_set(reader->e, TM_EINPUT, "%s: an event comes after \"end\"", reader->input->file);
     return 0;
 }
 

@@ -72,7 +72,7 @@ static int keep(struct ways *ways, struct way way, struct tm_error *e)
             link = &other->next;
     }
     int rc = tm_grow((void **)&ways->list, &ways->capacity, ways->count + 1, sizeof *ways->list, WAYS_MAX);
-    if (rc == -TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "too many ways to lay the job out; simulate less time");
+    if (rc == -TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "too many possible layouts; simulate less time");
     if (rc != 0) return tm_error_nomem(e);
     way.next = ways->first[way.layout];
     ways->first[way.layout] = (int)ways->count;
@@ -135,8 +135,7 @@ static int note_places(struct search *search, struct tm_error *e)
         for (int i = next->first[layout]; i != NOTHING; i = next->list[i].next) {
             int rc = tm_grow((void **)&search->places, &search->place_capacity, search->place_count + 1,
                              sizeof *search->places, PLACES_MAX);
-            if (rc == -TM_ELIMIT)
-                return tm_error_set(e, TM_ELIMIT, "too many ways to lay the job out; simulate less time");
+            if (rc == -TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "too many possible layouts; simulate less time");
             if (rc != 0) return tm_error_nomem(e);
             search->places[search->place_count] = (struct place){(int)layout, next->list[i].before};
             next->list[i].before = (int)search->place_count++;

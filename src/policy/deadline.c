@@ -91,12 +91,13 @@ static struct tm_deadline_decision oracle(const struct tm_deadline_view *view)
 }
 
 const struct tm_deadline_policy tm_deadline_policies[] = {
-    {"on-demand", "on-demand instances from start to end", false, false, on_demand},
-    {"greedy", "spot when there is spot, else wait; on demand when slack runs out, to the end", false, false, greedy},
-    {"uniform-progress", "spot when there is spot; on demand when behind an even pace and there is none", false, false,
-     uniform_progress},
-    {"oracle-deadline", "the cheapest that knowledge of the whole trace allows: a bound", true, false, oracle},
-    {"tidemill", "the least expected cost over what was learned of how spot comes and goes", false, true, tidemill},
+    {"on-demand", "only on-demand instances", false, false, on_demand},
+    {"greedy", "spot when available, else wait; switches to on-demand for good when the slack runs out", false, false,
+     greedy},
+    {"uniform-progress", "spot when available; on-demand when it is not and the job is behind an even pace", false,
+     false, uniform_progress},
+    {"oracle-deadline", "the cheapest possible, knowing the whole trace: a bound", true, false, oracle},
+    {"tidemill", "the lowest expected cost, given what was learned about spot availability", false, true, tidemill},
     {0}};
 
 const struct tm_deadline_policy *tm_deadline_policy_find(const char *name)

@@ -129,9 +129,10 @@ static int keep(struct search *search, const struct pair *pair, double end_s, st
     int rc =
         tm_grow((void **)&search->pairs, &search->capacity, search->count + 1, sizeof *pair, (size_t)TM_GANG_PAIRS_MAX);
     if (rc == -TM_ELIMIT)
-        return tm_error_set(e, TM_ELIMIT,
-                            "oracle-deadline: more than %d ways to keep; leave it out, or take a shorter deadline",
-                            TM_GANG_PAIRS_MAX);
+        return tm_error_set(
+            e, TM_ELIMIT,
+            "oracle-deadline: more than %d states to keep; leave this policy out, or use a shorter deadline",
+            TM_GANG_PAIRS_MAX);
     if (rc != 0) return tm_error_nomem(e);
     search->pairs[search->count++] = *pair;
     return 0;
@@ -290,7 +291,7 @@ static int solve(struct search *search, const struct tm_gang_spell *spells, size
     rc = walk(search, spells, count, &used, &best, e);
     if (rc != 0) return rc;
     if (best == NULL)
-        return tm_error_set(e, TM_ENONE, "no plan meets the deadline: on-demand instances alone need longer");
+        return tm_error_set(e, TM_ENONE, "no plan meets the deadline: even on-demand instances need longer");
     return write_plan(search, spells, count, used, best, plan, e);
 }
 

@@ -14,11 +14,11 @@ const char *tm_bottleneck_words(enum tm_bottleneck_cause cause)
     case TM_BOTTLENECK_WORKER:
         return "one worker is slow: replace it";
     case TM_BOTTLENECK_REMOTE:
-        return "workers in other regions are slow: bring them near";
+        return "workers in other regions are slow: move them to one region";
     case TM_BOTTLENECK_SERVERS:
-        return "the parameter servers are at their ceiling: add one";
+        return "the parameter servers are the bottleneck: add one";
     case TM_BOTTLENECK_INPUT:
-        return "all workers are slow: look at input, storage and hosts";
+        return "all workers are slow: check input, storage and hosts";
     }
     return "";
 }

@@ -57,7 +57,8 @@ int tm_cluster_model_find(const char *name, const struct tm_cluster_model **out,
         }
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", model->name);
     }
-    return tm_error_set(e, TM_EUSAGE, "no measured speeds of \"%.40s\": there are %s; or give --speeds", name, names);
+    return tm_error_set(e, TM_EUSAGE, "no measured throughput of \"%.40s\": there is %s; or give --speeds", name,
+                        names);
 }
 
 /* ---- clusters in words ---- */
@@ -100,7 +101,7 @@ static int take_count(struct cursor *cursor, int64_t *out, struct tm_error *e)
     if (*x != 'x' && *x != 'X')
         return tm_error_set(e, TM_EUSAGE, "workers: expected \"4x K80\", got \"%.40s\"", cursor->at);
     if (!tm_number_i64(cursor->at, digits, out) || *out < 1 || *out > TM_CLUSTER_WORKERS_MAX)
-        return tm_error_set(e, TM_EUSAGE, "workers: 1 to %d of a kind", TM_CLUSTER_WORKERS_MAX);
+        return tm_error_set(e, TM_EUSAGE, "workers: expected 1 to %d of one kind", TM_CLUSTER_WORKERS_MAX);
     cursor->at = x + 1;
     skip_blanks(cursor);
     return 0;
@@ -126,7 +127,7 @@ static int take_worker(struct cursor *cursor, struct tm_cluster_worker *out, str
     if (*cursor->at == '@') {
         size_t length = word_length(++cursor->at);
         if (length == 0 || length >= sizeof out->region)
-            return tm_error_set(e, TM_EUSAGE, "workers: expected a region behind @, such as us-west1");
+            return tm_error_set(e, TM_EUSAGE, "workers: expected a region after @, such as us-west1");
         memcpy(out->region, cursor->at, length);
         out->region[length] = '\0';
         cursor->at += length;
@@ -462,14 +463,14 @@ static int check(const struct tm_cluster_job *job, const struct tm_cluster *clus
     for (size_t i = 0; i < cluster->count; i++) {
         transient += cluster->workers[i].transient;
         if (!(job->model->steps_per_s[cluster->workers[i].gpu] > 0))
-            return tm_error_set(e, TM_EUSAGE, "the speed of one worker with a %s is not known: give --speeds",
+            return tm_error_set(e, TM_EUSAGE, "the throughput of one worker with a %s is not known: give --speeds",
                                 tm_cluster_gpus[cluster->workers[i].gpu].name);
     }
-    if (cluster->count == 0) return tm_error_set(e, TM_EUSAGE, "a cluster needs a worker");
+    if (cluster->count == 0) return tm_error_set(e, TM_EUSAGE, "a cluster needs at least one worker");
     if (cluster->count > 1 && cluster->servers < 1)
         return tm_error_set(e, TM_EUSAGE, "several workers need a parameter server: --servers 1");
     if (job->revocations > transient)
-        return tm_error_set(e, TM_EUSAGE, "%d revocations of %d transient workers", job->revocations, transient);
+        return tm_error_set(e, TM_EUSAGE, "%d preemptions of %d transient workers", job->revocations, transient);
     if (!(job->steps > 0)) return tm_error_set(e, TM_EUSAGE, "a job needs steps");
     return 0;
 }

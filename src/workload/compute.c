@@ -300,7 +300,7 @@ static int check_cells(const struct tm_compute_cell *cells, size_t count, struct
 {
     for (size_t i = 0; i < count; i++) {
         if (!(cells[i].gpu.flops[cells[i].precision] > 0))
-            return tm_error_set(e, TM_EINPUT, "a measured step is of %s, which %s has not",
+            return tm_error_set(e, TM_EINPUT, "a measured step uses %s, which %s does not support",
                                 tm_precision_names[cells[i].precision], cells[i].gpu.name);
     }
     return 0;

@@ -97,8 +97,9 @@ static int read_key(struct reader *reader)
     while (key < KEYS && !tm_slice_equals(name, names[key]))
         key++;
     if (key == KEYS)
-        return wrong(reader, "a key out of name, input, source, optimizer-states, global-batch, micro-batch, "
-                             "recompute, compile");
+        return wrong(
+            reader,
+            "one of the keys name, input, source, optimizer-states, global-batch, micro-batch, recompute, compile");
     if ((reader->keys_seen & 1U << key) != 0) return wrong(reader, "each key once");
     reader->keys_seen |= 1U << key;
     struct tm_model *model = reader->model;
@@ -249,7 +250,7 @@ static int resolve_tied(struct reader *reader)
         while (other < reader->model->layer_count && strcmp(reader->layers[other].name, reader->tied[i]) != 0)
             other++;
         if (other == reader->model->layer_count || other == i)
-            return tm_error_set(reader->e, TM_EINPUT, "%s: layer %s is tied to %s, which is no other layer",
+            return tm_error_set(reader->e, TM_EINPUT, "%s: layer %s is tied to %s, which is not another layer",
                                 reader->csv->file, reader->layers[i].name, reader->tied[i]);
         reader->layers[i].tied = (int)other;
     }

@@ -74,8 +74,8 @@ static int read_formula(const char *text, struct formula *formula, struct tm_err
         size_t length = strcspn(at, ",;");
         if (!read_pair(at, length, formula))
             return tm_error_set(e, TM_EUSAGE,
-                                "model formula: \"%.*s\": expected KEY=NUMBER with a key out of %s; write for example "
-                                "gpt:layers=12,hidden=768,heads=12,attention=fused",
+                                "model formula: \"%.*s\": expected KEY=NUMBER with one of the keys %s; write for "
+                                "example gpt:layers=12,hidden=768,heads=12,attention=fused",
                                 (int)(length < 60 ? length : 60), at, key_list);
         at += length + (at[length] != '\0');
     }
@@ -103,11 +103,11 @@ static int check_formula(struct formula *formula, struct tm_error *e)
     set_or(&formula->active, formula->experts > 1 ? 2 : 1);
     if (formula->tied < 0) formula->tied = llama ? 0 : 1;
     if (formula->head_dim == 0 && formula->hidden % formula->heads != 0)
-        return tm_error_set(e, TM_EUSAGE, "model formula: hidden=%lld is no multiple of heads=%lld",
+        return tm_error_set(e, TM_EUSAGE, "model formula: hidden=%lld is not a multiple of heads=%lld",
                             (long long)formula->hidden, (long long)formula->heads);
     set_or(&formula->head_dim, formula->hidden / formula->heads);
     if (formula->heads % formula->kv_heads != 0)
-        return tm_error_set(e, TM_EUSAGE, "model formula: heads=%lld is no multiple of kv_heads=%lld",
+        return tm_error_set(e, TM_EUSAGE, "model formula: heads=%lld is not a multiple of kv_heads=%lld",
                             (long long)formula->heads, (long long)formula->kv_heads);
     if (formula->active > formula->experts)
         return tm_error_set(e, TM_EUSAGE, "model formula: active=%lld of experts=%lld", (long long)formula->active,

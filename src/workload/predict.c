@@ -262,7 +262,7 @@ static int check_request(const struct tm_predict_request *request, int *out_gpus
 {
     int64_t gpus = 0;
     if (request->group_count < 1 || request->group_count > TM_FLEET_GROUPS_MAX)
-        return tm_error_set(e, TM_EINPUT, "a fleet has from 1 to %d kinds of instance", TM_FLEET_GROUPS_MAX);
+        return tm_error_set(e, TM_EINPUT, "a fleet has 1 to %d instance types", TM_FLEET_GROUPS_MAX);
     for (size_t g = 0; g < request->group_count; g++) {
         const struct tm_fleet_group *group = &request->groups[g];
         if (group->instances < 1 || group->gpus_per_node < 1)
@@ -371,7 +371,8 @@ static int try_layouts(struct tm_predictor *predictor, int gpus, struct best *be
         if (best->fits && stages > 2 * best->plan.stages + 8) break; /* deeper ones have long stopped being better */
     }
     if (!best->any)
-        return tm_error_set(e, TM_EINPUT, "no layout uses this fleet: pipelines do not span kinds of instance");
+        return tm_error_set(e, TM_EINPUT,
+                            "no layout can use this fleet: a pipeline cannot span several instance types");
     return 0;
 }
 
@@ -420,7 +421,7 @@ void tm_prediction_slow(struct tm_prediction *prediction, double factor)
 int tm_predictor_create(const struct tm_predict_request *request, struct tm_predictor **out, struct tm_error *e)
 {
     if (request->group_count < 1 || request->group_count > TM_FLEET_GROUPS_MAX)
-        return tm_error_set(e, TM_EINPUT, "a fleet has from 1 to %d kinds of instance", TM_FLEET_GROUPS_MAX);
+        return tm_error_set(e, TM_EINPUT, "a fleet has 1 to %d instance types", TM_FLEET_GROUPS_MAX);
     struct tm_predictor *predictor = tm_calloc(1, sizeof *predictor);
     if (predictor == NULL) return tm_error_nomem(e);
     predictor->request = *request;

@@ -89,7 +89,7 @@ static int read_rows(struct tm_csv *csv, struct samples *samples, struct tm_erro
                         rc == 1 ? tm_csv_find(csv, "together_mbit") : -1};
     int latency = rc == 1 ? tm_csv_find(csv, "latency_ms") : -1;
     if (rc >= 0 && mbit[0] < 0)
-        return tm_error_set(e, TM_EINPUT, "%s: expected a header with the column mbit, and maybe latency_ms",
+        return tm_error_set(e, TM_EINPUT, "%s: expected a header with the column mbit, and optionally latency_ms",
                             csv->file);
     while (rc >= 0 && (rc = tm_csv_next(csv, e)) == 1) {
         double rate = 0;

@@ -301,8 +301,7 @@ static int read_number(const struct reader *reader, struct tm_slice text, const 
     bool good =
         tm_number_double(text.data, text.length, out) && *out >= 0 && *out <= (column->type == ZERO ? 1e18 : 1e15);
     if (column->type == SHARE)
-        return good && *out <= 1 ? 0
-                                 : wrong(reader, column->name, "the share of the backward pass that is over, 0 to 1");
+        return good && *out <= 1 ? 0 : wrong(reader, column->name, "the completed share of the backward pass, 0 to 1");
     if (column->type == POSITIVE) return good && *out > 0 ? 0 : wrong(reader, column->name, "a number above 0");
     return good ? 0 : wrong(reader, column->name, "a number of 0 or more");
 }

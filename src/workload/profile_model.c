@@ -17,13 +17,12 @@ int tm_profile_choose(const struct tm_profile *profile, const char *file, const 
         if (found == NULL) found = network;
     }
     if (found == NULL && name != NULL)
-        return tm_error_set(e, TM_EINPUT, "%s: no layers of \"%.60s\" in it", file, name);
+        return tm_error_set(e, TM_EINPUT, "%s: it has no layers of \"%.60s\"", file, name);
     if (found == NULL)
         return tm_error_set(e, TM_EINPUT,
-                            "%s: no table [layer] in it: say which model it is with --model, or make a profile with "
-                            "tidemill profile",
-                            file);
-    if (several) return tm_error_set(e, TM_EINPUT, "%s: layers of several networks; say which with --network", file);
+                            "%s: it has no table [layer]: give --model, or make a profile with tidemill profile", file);
+    if (several)
+        return tm_error_set(e, TM_EINPUT, "%s: it has layers of several networks; choose one with --network", file);
     *out = found;
     return 0;
 }

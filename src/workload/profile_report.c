@@ -83,19 +83,22 @@ static void find_advice(const struct tm_profile *profile, const char *network, s
                100 * data_share);
     if (other_share > 0.15)
         advise(out,
-               "%.0f%% of a step is outside of forward, backward and optimizer: copies to the device, logs, .item().",
+               "%.0f%% of a step is outside forward, backward and optimizer: look for copies to the device, logging "
+               "and .item().",
                100 * other_share);
     if (out->layer_count > 0 && layer_ms(out->layers[0]) > 0.4 * out->layers_ms && out->layers_in_all > 2)
-        advise(out, "One layer (%.60s) takes %.0f%% of the passes: pipelines cannot be cut evenly.",
+        advise(out, "One layer (%.60s) takes %.0f%% of the passes: pipelines cannot be split evenly.",
                out->layers[0]->layer.name, 100 * layer_ms(out->layers[0]) / out->layers_ms);
     if (out->buckets > 0 && out->hidden_share < 0.5)
-        advise(out, "%.0f%% of the gradients leave when the backward pass is over: links have little to hide behind.",
+        advise(out,
+               "%.0f%% of the gradients are ready only when the backward pass ends: little communication can overlap "
+               "with it.",
                100 * (1 - out->hidden_share));
     if (out->spread > 0.1)
-        advise(out, "Steps vary by %.0f%%: was the machine busy with something else? Profile again on a quiet one.",
-               100 * out->spread);
+        advise(out, "Steps vary by %.0f%%: was the machine busy? Profile again on an idle one.", 100 * out->spread);
     if (batches == 1)
-        advise(out, "One batch size is known: profile another with --add, and other sizes are predicted from both.");
+        advise(out,
+               "Only one batch size is known: profile another with --add, and other sizes are predicted from both.");
 }
 
 int tm_profile_report(const struct tm_profile *profile, const char *network, struct tm_profile_report *out,

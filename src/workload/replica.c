@@ -184,9 +184,9 @@ static int find_buckets(const struct tm_replica_request *request, struct tm_comm
         bytes += row->bytes;
     }
     if (rc == 0 && count == 0)
-        rc =
-            tm_error_set(e, TM_EINPUT, "the profile has no table [gradient] of %s: several workers cannot be predicted",
-                         request->network);
+        rc = tm_error_set(e, TM_EINPUT,
+                          "the profile has no table [gradient] of %s: more than one worker cannot be predicted",
+                          request->network);
     if (rc == 0) *out_count = tm_comm__tensor_buckets(tensors, count, buckets, BUCKETS_MAX);
     tm_free(tensors);
     if (rc != 0) {
@@ -256,7 +256,7 @@ int tm_replica_predict(const struct tm_replica_request *request, struct tm_repli
     if (request->workers < 1 || request->workers > TM_REPLICA_WORKERS_MAX)
         return tm_error_set(e, TM_EINPUT, "from 1 to %d workers", TM_REPLICA_WORKERS_MAX);
     if (request->workers > 1 && !(request->rate_bit_s > 0))
-        return tm_error_set(e, TM_EINPUT, "the rate of the links is not known");
+        return tm_error_set(e, TM_EINPUT, "the bandwidth of the links is not known");
     int rc = find_worker(request, &worker, &fresh.batch, &fresh.micro_batches, e);
     if (rc != 0) return rc;
     int per_host = request->per_host > 0 ? request->per_host : 1;

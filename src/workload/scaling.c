@@ -197,7 +197,7 @@ int tm_scaling_fit(const struct tm_scaling_data *data, struct tm_scaling_fit *ou
     }
     if (ones == 0) return tm_error_set(e, TM_EINPUT, "no measurement with nodes = 1: speed-up is counted from it");
     if (data->count < 3 || instances_max < 2)
-        return tm_error_set(e, TM_EINPUT, "a curve needs at least three measurements, of more than one node too");
+        return tm_error_set(e, TM_EINPUT, "a curve needs at least three measurements, with different numbers of nodes");
     known.one_s /= (double)ones;
     *out = (struct tm_scaling_fit){0};
     int rc = fit_logistic(&known, instances_max, known.one_s / fastest_s, out, e);

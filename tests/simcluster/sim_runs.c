@@ -42,7 +42,7 @@ static int env_self(struct tm_env *env)
 static int env_lock(struct tm_env *env, const char *path, int *out_handle, struct tm_error *e)
 {
     struct runs *runs = calls(env);
-    if (is_alive(runs, runs->lock_pid)) return tm_error_set(e, TM_EBUSY, "%s: another process has it", path);
+    if (is_alive(runs, runs->lock_pid)) return tm_error_set(e, TM_EBUSY, "%s: in use by another process", path);
     runs->lock_pid = runs->self_pid;
     *out_handle = 1;
     return 0;

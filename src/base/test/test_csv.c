@@ -96,9 +96,9 @@ static void test_going_on_after_a_bad_row(void **state)
         {"a\n\"b\nc\nd\n", "1:a;!a.csv:2: quoted field has no closing '\"';3:c;4:d;"},
         {"a\n\"b", "1:a;!a.csv:2: quoted field has no closing '\"';"},
         {"\"", "!a.csv:1: quoted field has no closing '\"';"},
-        {"\"a\"x,b\nc\n", "!a.csv:1: text behind a closing '\"'; double the quotes inside a quoted field;2:c;"},
-        {"\"a\" ,b\nc\n", "!a.csv:1: text behind a closing '\"'; double the quotes inside a quoted field;2:c;"},
-        {"\"a\nb\",\"c\"x\nd\n", "!a.csv:1: text behind a closing '\"'; double the quotes inside a quoted field;3:d;"},
+        {"\"a\"x,b\nc\n", "!a.csv:1: text after a closing '\"'; double the quotes inside a quoted field;2:c;"},
+        {"\"a\" ,b\nc\n", "!a.csv:1: text after a closing '\"'; double the quotes inside a quoted field;2:c;"},
+        {"\"a\nb\",\"c\"x\nd\n", "!a.csv:1: text after a closing '\"'; double the quotes inside a quoted field;3:d;"},
         {"\"a\nb\",\"c\nd\n", "!a.csv:1: quoted field has no closing '\"';3:d;"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

@@ -123,9 +123,9 @@ static void test_yaml_refusals(void **state)
     static const struct row rows[] = {
         {"", "!f: document is empty"},
         {"# only a comment\n", "!f: document is empty"},
-        {"a: 1\nb: 2\na: 3\n", "!f:3:4: a: key stands twice, first in line 1; keep one"},
-        {"x:\n  a: 1\n  a: 1\n", "!f:3:6: a: key stands twice, first in line 2; keep one"},
-        {"{a: 1, a: 2}", "!f:1:11: a: key stands twice, first in line 1; keep one"},
+        {"a: 1\nb: 2\na: 3\n", "!f:3:4: a: duplicate key, first given in line 1; keep one"},
+        {"x:\n  a: 1\n  a: 1\n", "!f:3:6: a: duplicate key, first given in line 2; keep one"},
+        {"{a: 1, a: 2}", "!f:1:11: a: duplicate key, first given in line 1; keep one"},
         {"a: 1\n---\nb: 2\n", "!f:3:1: second document in the file; keep one"},
         {"- 1\n--- word\n", "!f:2:5: second document in the file; keep one"},
         {"a: &x 1\n", "!f:1:7: anchors (&name) are not supported; remove it"},
@@ -137,10 +137,10 @@ static void test_yaml_refusals(void **state)
         {"a: [1, 2\n", "!f:2:1: not YAML: flow sequence without a closing bracket"},
         {"a: 'x\n", "!f:1:5: not YAML: single-quoted scalar without closing quote"},
         {"a: @x\n", "!f:1:4: not YAML: plain scalar cannot start with '@'"},
-        {"ok: 1\nä: \xFF\nlost: 3\n", "!f:2:4: byte 0xff is no UTF-8 text"},
-        {"a: x\xC3\n", "!f:1:5: byte 0xc3 is no UTF-8 text"},
-        {"a: \xED\xA0\x80\n", "!f:1:4: byte 0xed is no UTF-8 text"}, /* a surrogate */
-        {"a: \xC0\xAF\n", "!f:1:4: byte 0xc0 is no UTF-8 text"},     /* overlong */
+        {"ok: 1\nä: \xFF\nlost: 3\n", "!f:2:4: byte 0xff is not valid UTF-8"},
+        {"a: x\xC3\n", "!f:1:5: byte 0xc3 is not valid UTF-8"},
+        {"a: \xED\xA0\x80\n", "!f:1:4: byte 0xed is not valid UTF-8"}, /* a surrogate */
+        {"a: \xC0\xAF\n", "!f:1:4: byte 0xc0 is not valid UTF-8"},     /* overlong */
     };
     check_rows(tm_doc_parse_yaml, rows, TM_COUNT(rows));
 }
@@ -153,11 +153,11 @@ static void test_yaml_zero_bytes_and_utf16(void **state)
         size_t length;
         const char *want;
     } rows[] = {
-        {"a: 1\nb: x\0y\nc: 2\n", 16, "!f:2:5: byte 0x00 is no UTF-8 text"},
+        {"a: 1\nb: x\0y\nc: 2\n", 16, "!f:2:5: byte 0x00 is not valid UTF-8"},
         {"\xFF\xFE"
          "a\0:\0",
-         6, "!f:1:1: byte 0xff is no UTF-8 text"},
-        {"\xE6\x97\xA5", 2, "!f:1:1: byte 0xe6 is no UTF-8 text"}, /* cut by the end of the file */
+         6, "!f:1:1: byte 0xff is not valid UTF-8"},
+        {"\xE6\x97\xA5", 2, "!f:1:1: byte 0xe6 is not valid UTF-8"}, /* cut by the end of the file */
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_text got;

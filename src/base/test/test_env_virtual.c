@@ -202,7 +202,7 @@ static void test_wait(void **state)
     size_t done = 0;
     int64_t start = env->now_ms(env);
     assert_int_equal(env->net_wait(env, handles, 3, 500, ready, &e), -(int)TM_ETIMEOUT);
-    assert_error_has(e, "nothing came in 500 ms");
+    assert_error_has(e, "nothing arrived within 500 ms");
     assert_int_equal(env->now_ms(env), start + 500);
     assert_int_equal(env->net_send(env, link.near, "x", 1, &done, NULL), 0);
     assert_int_equal(env->net_wait(env, handles, 3, 500, ready, &e), 0);

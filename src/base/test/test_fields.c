@@ -133,8 +133,8 @@ static void test_the_words_of_errors(void **state)
         {"name: [a]\n", "job.yaml:1:7: name: expected text, got a list; write for example n1"},
         {"name:\n", "job.yaml:1:1: name: expected text, got nothing; write for example n1"},
         {"deadline: {a: 1}\n", "deadline: expected duration, got a map; write for example 6h"},
-        {"zones: {a: b}\n", "zones: expected list of texts, got a map"},
-        {"zones: [a, [b]]\n", "zones: expected list of texts, got a list"},
+        {"zones: {a: b}\n", "zones: expected list of strings, got a map"},
+        {"zones: [a, [b]]\n", "zones: expected list of strings, got a list"},
         {"limits: 3\n", "job.yaml:1:9: limits: expected map, got \"3\""},
         {"dedline: 6h\n", "job.yaml:1:10: dedline: unknown key; did you mean \"deadline\"?"},
         {"Nodes: 6\n", "job.yaml:1:8: Nodes: unknown key; did you mean \"nodes\"?"},
@@ -299,7 +299,7 @@ static void test_expected(void **state)
                                        "size in bytes",
                                        "rate in bits per second",
                                        "one of auto, always, never",
-                                       "list of texts",
+                                       "list of strings",
                                        "map",
                                        "list of maps"};
     for (size_t i = 0; i < TM_COUNT(want); i++) {

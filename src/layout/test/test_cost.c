@@ -208,7 +208,7 @@ static void test_refusals(void **state)
         {HEAD "kind: paper\ntransfer_us: {4: 1, 8: [2]}\n", "a number and its figure"},
         {HEAD "kind: paper\ntransfer_us: {4: 1, 4.0: 2}\n", "must grow"},
         {HEAD "kind: paper\ntransfer_us: {8: 1, 4: 2}\n", "must grow"},
-        {HEAD "kind: measured\n", "link: a measured cost file says"},
+        {HEAD "kind: measured\n", "link: a measured cost file gives"},
         {HEAD "kind: measured\nlink: 0bit/s\n", "link"},
         {HEAD "kind: measured\nlink: fast\n", "25Gbit/s"},
         {HEAD "kind: measured\nlink: -1Gbit/s\n", "c.tmcost:3"},
@@ -238,7 +238,7 @@ static void test_refusals(void **state)
         {MODEL("stages_max: 65"), "stages_max"},
         {MODEL("pipelines_min: 0"), "pipelines_min"},
         {MODEL("stages_min: 4, stages_max: 3"), "c.tmcost:4"},
-        {MODEL("stages_min: 4, stages_max: 3"), "stages_min is above stages_max"},
+        {MODEL("stages_min: 4, stages_max: 3"), "stages_min is greater than stages_max"},
         {MODEL("stages_skipped: [0]"), "stages_skipped"},
         {MODEL("stages_skipped: [65]"), "c.tmcost:4"},
         {MODEL("stages_skipped: [2.5]"), "got \"2.5\""},
@@ -308,7 +308,7 @@ static void test_loading(void **state)
     assert_error_has(e, "HOME");
     assert_int_equal(tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/data"), 0);
     assert_int_equal(tm_cost_load(env, "measured", "m", &cost, &e), -TM_ENOTFOUND);
-    assert_error_has(e, "no run has left its costs here yet");
+    assert_error_has(e, "no run on this machine has measured its migration costs yet;");
     assert_int_equal(env->file_write(env, "/data/measured.tmcost", MEASURED, strlen(MEASURED), &e), 0);
     assert_int_equal(tm_cost_load(env, "measured", "m", &cost, &e), 0);
     assert_true(cost.kind == TM_COST_MEASURED && cost.measured.link_bit_s == 1e10);

@@ -78,7 +78,7 @@ static void test_refusals(void **state)
     struct tm_error e;
     struct tm_placed list[4] = {{.zone = 0, .holds = -1}, {.zone = 0, .holds = -1}, {.zone = 0}, {.zone = 0}};
     assert_int_equal(tm_place(list, 4, 3, 2, &e), -TM_EUSAGE);
-    assert_error_has(e, "3x2 does not go on 4 instances");
+    assert_error_has(e, "3x2 does not fit on 4 instances");
     list[1].zone = TM_ZONES_MAX;
     assert_int_equal(tm_place(list, 4, 2, 2, &e), -TM_EUSAGE);
     assert_error_has(e, "instance 1");

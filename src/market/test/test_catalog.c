@@ -266,7 +266,7 @@ static void test_bad_files(void **state)
         {OFFER_HEAD "aws,r,,nothing,1,,import:x\n",
          "c:7: instance: expected an instance from the [instance] table above"},
         {INSTANCE_ROW OFFER_HEAD "aws,r,,p3.8xlarge,,,import:x\n",
-         "c:10: on_demand: expected a price, on demand or spot"},
+         "c:10: on_demand: expected an on-demand price or a spot price"},
         {INSTANCE_ROW OFFER_HEAD "aws,,,p3.8xlarge,1,,import:x\n", "c:10: region: expected a name"},
         {INSTANCE_ROW OFFER_HEAD "aws,r,,p3.8xlarge,free,,import:x\n",
          "c:10: on_demand: expected a number of 0 or more"},
@@ -490,7 +490,7 @@ static void test_loading_with_the_users_file(void **state)
     tm_catalog_init(&catalog);
     assert_int_equal(tm_catalog_load(env, &catalog, &e), -TM_EINPUT);
     assert_error_has(e, "/h/.local/share/tidemill/catalog.tmcat:1: expected \"tidemill-catalog 1\"");
-    assert_error_has(e, "call tidemill catalog import again"); /* the way on */
+    assert_error_has(e, "run tidemill catalog import again"); /* the way on */
     tm_catalog_deinit(&catalog);
     tm_env_virtual_destroy(env);
 }

@@ -166,7 +166,7 @@ static void test_azure_and_lambda(void **state)
                            "Standard_NC6s_v3,V100,1.0,6.0,112,V100,3.06,,eastus,V1\n");
     check_counts(f, 3, 3, 0, 1);
     assert_string_equal(f->report->issues[0].text,
-                        "Standard_ND96isr_H100_v5: 12 GPUs in the file, 8 by the vendor's page; took 8");
+                        "Standard_ND96isr_H100_v5: 12 GPUs in the file, 8 on the vendor's page; using 8");
     assert_int_equal(f->report->issues[0].line, 2);
     import_good(f, "/in/lambda.csv",
                 LAMBDA_HEAD "gpu_1x_h100_pcie,H100,1.0,26.0,200.0,2.49,us-east-1,,\n"
@@ -193,9 +193,9 @@ static void test_bad_rows_are_named_and_the_rest_is_kept(void **state)
         bool rejected;
     } rows[] = {
         {"a.b,V100,1,8,61,,,,r,r1\n", "no price", true},
-        {"a.b,V100,1,8,61,,-3.06,1,r,r1\n", "Price: expected dollars an hour of 0 or more", true},
+        {"a.b,V100,1,8,61,,-3.06,1,r,r1\n", "Price: expected dollars per hour of 0 or more", true},
         {"a.b,V100,1,8,61,,nan,1,r,r1\n", "Price: expected dollars", true},
-        {"a.b,V100,1,8,61,,1,NaN,r,r1\n", "SpotPrice: expected dollars an hour of 0 or more", true},
+        {"a.b,V100,1,8,61,,1,NaN,r,r1\n", "SpotPrice: expected dollars per hour of 0 or more", true},
         {"a.b,V100,1,8,61,,1,inf,r,r1\n", "SpotPrice: expected dollars", true},
         {"a.b,V100,1,8,61,,1 $,1,r,r1\n", "Price: expected dollars", true},
         {"a.b,V100,1,many,61,,1,1,r,r1\n", "vCPUs: expected a number", true},
@@ -297,7 +297,7 @@ static void test_corrected_rows_read_back(void **state)
                            "Standard_ND96isr_H100_v5,,,96,1900,,98.32,39.5,eastus,V2\n"
                            "Standard_NC6s_v3,V100,1.0,6.0,112,V100,3.06,,eastus,V1\n");
     check_counts(f, 3, 2, 1, 1);
-    assert_string_equal(f->report->issues[0].text, "a type with GPUs, and none given");
+    assert_string_equal(f->report->issues[0].text, "an instance type with GPUs, but no GPU is given");
     assert_int_equal(f->report->issues[0].line, 2);
     static const char *const lines[] = {"\nazure,Standard_ND96isr_H100_v5,H100,8,96,1900,", NULL};
     check_has(f, "/d/catalog.tmcat", lines);
@@ -340,9 +340,9 @@ static void test_a_damaged_user_file_is_kept_and_mended(void **state)
         size_t warned;
         bool good; /* the good row is still there */
     } rows[] = {
-        {"something of the user's\n", "left out: /d/catalog.tmcat:1: expected \"tidemill-catalog 1\"", 0, 2, false},
-        {"", "left out: /d/catalog.tmcat", 0, 2, false},
-        {bad_row, "row of your own catalogue left out: gpus: expected a number of GPUs where there is a GPU", 7, 7,
+        {"something of the user's\n", "skipped: /d/catalog.tmcat:1: expected \"tidemill-catalog 1\"", 0, 2, false},
+        {"", "skipped: /d/catalog.tmcat", 0, 2, false},
+        {bad_row, "row of your imported catalogue skipped: gpus: expected a number of GPUs where there is a GPU", 7, 7,
          true},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -352,7 +352,7 @@ static void test_a_damaged_user_file_is_kept_and_mended(void **state)
         assert_row(r->warned == rows[i].warned && r->rejected == 0, "row %zu: %zu, %zu", i, r->warned, r->rejected);
         assert_row(strstr(r->issues[0].text, rows[i].words) != NULL && r->issues[0].line == rows[i].line,
                    "row %zu: %d: %s", i, r->issues[0].line, r->issues[0].text);
-        assert_non_null(strstr(r->issues[r->issue_count - 1].text, "it is kept as catalog.tmcat.damaged"));
+        assert_non_null(strstr(r->issues[r->issue_count - 1].text, "kept as catalog.tmcat.damaged"));
         assert_string_equal(content(f, "/d/catalog.tmcat.damaged"), rows[i].text);
         assert_int_equal(strstr(content(f, "/d/catalog.tmcat"), "\naws,r,,good.1,1,,s\n") != NULL, rows[i].good);
         assert_non_null(strstr(content(f, "/d/catalog.tmcat"), "\naws,us-east-1,us-east-1a,p3.16xlarge,24.48,"));
@@ -420,8 +420,8 @@ static void test_prices(void **state)
 {
     struct fixture *f = *state;
     static const char *const words[] = {"expected a time such as",
-                                        "expected dollars an hour of 0 or more",
-                                        "expected dollars an hour of 0 or more",
+                                        "expected dollars per hour of 0 or more",
+                                        "expected dollars per hour of 0 or more",
                                         "no zone or no instance type",
                                         "too few columns",
                                         "no zone or no instance type"};

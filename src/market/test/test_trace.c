@@ -31,7 +31,7 @@ static void test_what_cannot_be_added(void **state)
         const char *words;
     } rows[] = {
         {999, 1, 0, NAN, -TM_EINPUT, "time goes back from 1.000 s to 0.999 s"},
-        {-1, 1, 0, NAN, -TM_EINPUT, "before the trace's zero"},
+        {-1, 1, 0, NAN, -TM_EINPUT, "before the start of the trace"},
         {2000, -1, 0, NAN, -TM_EINPUT, "from 0 to 1000000, got -1"},
         {2000, 0, -7, NAN, -TM_EINPUT, "got -7"},
         {2000, 1000001, 0, NAN, -TM_EINPUT, "got 1000001"},
@@ -121,12 +121,12 @@ static void test_what_cannot_be_cut(void **state)
         int64_t from_ms, to_ms;
         const char *words;
     } rows[] = {
-        {-1, 1000, "the part must lie in the trace, from 0 s to 600 s"},
-        {1000, 1000, "the part must lie in the trace"},
-        {2000, 1000, "the part must lie in the trace"},
-        {0, 600001, "the part must lie in the trace, from 0 s to 600 s"},
-        {600000, 600001, "the part must lie in the trace"},
-        {0, 60000, "first record, at 60.000 s, lies behind that part"},
+        {-1, 1000, "the part must be within the trace, from 0 s to 600 s,"},
+        {1000, 1000, "the part must be within the trace,"},
+        {2000, 1000, "the part must be within the trace,"},
+        {0, 600001, "the part must be within the trace, from 0 s to 600 s,"},
+        {600000, 600001, "the part must be within the trace,"},
+        {0, 60000, "first record, at 60.000 s, comes after that part"},
     };
     struct tm_trace trace;
     struct tm_trace part;

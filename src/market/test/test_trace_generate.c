@@ -187,20 +187,22 @@ static void test_figures_that_cannot_be(void **state)
         int rc;
         const char *words;
     } rows[] = {
-        {{.instances_max = 0, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
-        {{.instances_max = -1, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
-        {{.instances_max = 1000001, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 nodes"},
+        {{.instances_max = 0, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 instances"},
+        {{.instances_max = -1, .mean_available = 1, .mtbf_ms = 1000}, -TM_EUSAGE, "between 1 and 1000000 instances"},
+        {{.instances_max = 1000001, .mean_available = 1, .mtbf_ms = 1000},
+         -TM_EUSAGE,
+         "between 1 and 1000000 instances"},
         {{.instances_max = 4, .mean_available = 5, .mtbf_ms = 1000},
          -TM_EUSAGE,
-         "mean above 0 and at most the 4 nodes"},
+         "mean above 0 and at most 4, the most instances at a time"},
         {{.instances_max = 4, .mean_available = 0, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
         {{.instances_max = 4, .mean_available = -1, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
         {{.instances_max = 4, .mean_available = (double)NAN, .mtbf_ms = 1000}, -TM_EUSAGE, "mean above 0"},
-        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 0}, -TM_EUSAGE, "mean time between losses above 0"},
-        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = -5}, -TM_EUSAGE, "mean time between losses above 0"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 0}, -TM_EUSAGE, "mean time between preemptions above 0"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = -5}, -TM_EUSAGE, "mean time between preemptions above 0"},
         {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 1000, .mean_burst = 5},
          -TM_EUSAGE,
-         "burst from 1 to the 4"},
+         "burst from 1 to 4, the most instances at a time"},
         {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 1000, .mean_burst = 0.5}, -TM_EUSAGE, "burst from 1 to"},
         {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = 999},
          -TM_EUSAGE,
@@ -212,7 +214,7 @@ static void test_figures_that_cannot_be(void **state)
         {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 60000, .duration_ms = 60000, .interval_ms = 60001},
          -TM_EUSAGE,
          "an interval no longer"},
-        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 1}, -TM_ELIMIT, "more than 1048576 losses"},
+        {{.instances_max = 4, .mean_available = 2, .mtbf_ms = 1}, -TM_ELIMIT, "more than 1048576 preemptions;"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_trace trace;

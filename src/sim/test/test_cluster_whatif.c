@@ -196,7 +196,7 @@ static void test_checkpoints_and_ends(void **state)
     assert_true(alone.lost > 0.2 && alone.lost < 0.5); /* the study lost 44% of 43 such jobs */
     job.revocations = 1;
     assert_int_equal(tm_cluster_run(&job, &cluster, &got, &e), -TM_EUSAGE);
-    assert_error_has(e, "1 revocations of 0 transient workers");
+    assert_error_has(e, "1 preemptions of 0 transient workers");
 }
 
 /* Cross-region clusters of the study: slower by 10%, 25% and 31% (K80). */
@@ -226,8 +226,8 @@ static void test_words(void **state)
         {"K80,K80:spot", "2x K80:transient"},
         {"", "expected K80, P100 or V100"},
         {"4x", "expected K80, P100 or V100"},
-        {"0x K80", "1 to 256 of a kind"},
-        {"999x K80", "1 to 256 of a kind"},
+        {"0x K80", "1 to 256 of one kind"},
+        {"999x K80", "1 to 256 of one kind"},
         {"200x K80, 100x K80", "at most 256"},
         {"4 K80", "expected \"4x K80\""},
         {"4x T4", "expected K80, P100 or V100, got \"T4\""},

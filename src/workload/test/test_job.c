@@ -69,7 +69,7 @@ static void test_refuses(void **state)
         {"quotas: 3\n", "quotas: expected a map of names and values"},
         {"quotas: {V100: many}\n", "quotas.V100: expected how many instances, got \"many\""},
         {"quotas: {V100: -1}\n", "quotas.V100: expected how many instances"},
-        {"envs: {A: [1]}\n", "envs.A: expected a text or a number"},
+        {"envs: {A: [1]}\n", "envs.A: expected a string or a number"},
         {"model: {bert: {}}\n", "model: expected a name, or gpt with its sizes"},
         {"model: {gpt: {layers: [1]}}\n", "model.gpt.layers: expected a number"},
         {"- 1\n", "expected a map of keys and values"},
@@ -79,12 +79,12 @@ static void test_refuses(void **state)
         {"run: a\noptimizer: {lr: abc}\n", "job.yaml:2:17: lr: expected a number from 0, got \"abc\""},
         {"run: a\noptimizer: 7\n", "optimizer: expected a map, got \"7\""},
         {"run: a\nschedule: {warmup: -3}\n", "warmup: expected a number from 0"},
-        {"run: a\nmemory: lots\n", "memory: expected an amount of memory such as 4GB"},
+        {"run: a\nmemory: lots\n", "memory: expected a size such as 4GB"},
         {"determinism: [fast]\n", "determinism: expected one of bitwise, fast"},
         {"precision: fp17\n", "job.yaml:1:12: precision: expected one of fp32"},
         {"objective: cheap\n", "objective: expected one of cheapest, fastest, pareto"},
         {"market: sport\n", "market: expected one of mixed, spot, on-demand"},
-        {"envs: {A=B: 1}\n", "job.yaml:1: envs: \"A=B\" cannot be the name of a variable"},
+        {"envs: {A=B: 1}\n", "job.yaml:1: envs: \"A=B\" is not a valid variable name;"},
         {"max_failures: -1\n", "max_failures: expected"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

@@ -38,7 +38,7 @@ static void test_refuses(void **state)
     static const struct {
         const char *text;
         const char *says;
-    } rows[] = {{"rate\n3\n", "expected a header with the column mbit"},
+    } rows[] = {{"rate\n3\n", "expected a header with the column mbit,"},
                 {"mbit\n", "no links"},
                 {"mbit\n-3\n", "links.csv:2: mbit: expected a number above 0, got \"-3\""},
                 {"mbit\nnan\n", "mbit: expected a number above 0"},

@@ -375,7 +375,7 @@ static void test_profiled_job(void **state)
     assert_true(model.layers[1].kind == TM_LAYER_block && model.layers[1].forward_flops == 1e6);
     assert_true(tm_model_totals(&model).params == 4000);
     assert_int_equal(tm_profile_choose(&profile, "p", "nett", &network, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "p: no layers of \"nett\" in it");
+    assert_error_has(e, "p: it has no layers of \"nett\"");
     tm_model_deinit(&model);
     tm_profile_deinit(&profile);
 }
@@ -387,13 +387,13 @@ static void test_profiles_without_a_choice(void **state)
         const char *text;
         const char *says;
     } rows[] = {
-        {HEAD STEPS "a,fp32,1,1,1,1\n", "p: no table [layer] in it: say which model it is with --model"},
+        {HEAD STEPS "a,fp32,1,1,1,1\n", "p: it has no table [layer]: give --model,"},
         {HEAD "[layer]\nnetwork,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops\n"
               "a,x,norm,1,1,1,1,1,1\nb,x,norm,1,1,1,1,1,1\n",
-         "p: layers of several networks; say which with --network"},
+         "p: it has layers of several networks; choose one with --network"},
         {HEAD "[layer]\nnetwork,name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied\n"
               "a,x,norm,1,1,1,1,1,1,y\n",
-         "p: layer x is tied to y, which is no other layer"},
+         "p: layer x is tied to y, which is not another layer"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_profile profile;

@@ -180,7 +180,7 @@ static void test_wrong_requests(void **state)
     set_up(&f, HEAD STEPS "net,cpu,fp32,8,10,20,3,1,2,,,,1,2\n");
     f.request.workers = 2;
     assert_int_equal(tm_replica_predict(&f.request, &p, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "rate of the links is not known");
+    assert_error_has(e, "bandwidth of the links is not known");
     f.request.rate_bit_s = 1e9;
     assert_int_equal(tm_replica_predict(&f.request, &p, &e), -(int)TM_EINPUT);
     assert_error_has(e, "no table [gradient] of net");
@@ -294,8 +294,8 @@ static void test_report(void **state)
     struct tm_profile_report report;
     struct tm_error e = {0};
     static const char *const words[] = {"waits for data 17%",      "19% of a step is outside",
-                                        "One layer (b) takes 81%", "75% of the gradients leave when",
-                                        "Steps vary by 16%",       "One batch size is known"};
+                                        "One layer (b) takes 81%", "75% of the gradients are ready only when",
+                                        "Steps vary by 16%",       "Only one batch size is known:"};
     tm_profile_init(&profile);
     assert_row(tm_profile__parse("p", told, strlen(told), &profile, &e) == 0, "%s", e.text);
     assert_int_equal(tm_profile_report(&profile, "net", &report, &e), 0);

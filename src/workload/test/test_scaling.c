@@ -74,8 +74,8 @@ static void test_bad_points(void **state)
         {"nodes,seconds\n1,-2\n", "f:2: seconds: expected"},
         {"nodes,seconds\n1\n", "f:2: expected nodes and seconds"},
         {"nodes,seconds\n2,1\n3,1\n4,1\n", "no measurement with nodes = 1"},
-        {"nodes,seconds\n1,1\n2,1\n", "at least three measurements"},
-        {"nodes,seconds\n1,1\n1,1\n1,2\n", "of more than one node too"},
+        {"nodes,seconds\n1,1\n2,1\n", "at least three measurements,"},
+        {"nodes,seconds\n1,1\n1,1\n1,2\n", "different numbers of nodes"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_scaling_data data;
