@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -21,12 +22,14 @@ const struct tm_policy_info tm_policies[] = {
     {.name = "reactive",
      .summary = "the fastest layout after each event; the whole fleet restarts from a checkpoint",
      .knows = TM_KNOWS_EVENT,
+     .runs = true,
      .forecast = -1,
      .decide = tm_policy__reactive},
     {.name = "checkpoint",
      .summary = "like Varuna: the fastest layout after each event; work since the last checkpoint is redone",
      .knows = TM_KNOWS_EVENT,
      .checkpoints = true,
+     .runs = true,
      .forecast = -1,
      .decide = tm_policy__checkpoint},
     {.name = "redundant",
@@ -38,12 +41,14 @@ const struct tm_policy_info tm_policies[] = {
      .summary = "Parcae: its forecast and optimizer; decides before the event",
      .knows = TM_KNOWS_PAST,
      .ticks_only = true,
+     .runs = true,
      .forecast = TM_FORECAST_PARCAE,
      .decide = tm_policy__parcae},
     {.name = "parcae-notice",
      .summary = "Parcae's optimizer, told of this interval's event, with a flat forecast after it",
      .knows = TM_KNOWS_EVENT,
      .ticks_only = true,
+     .runs = true,
      .forecast = -1,
      .decide = tm_policy__parcae},
     {.name = "parcae-truth",
@@ -55,6 +60,8 @@ const struct tm_policy_info tm_policies[] = {
      .summary = "ours: best expected throughput over our forecast; decides at each event and notice",
      .knows = TM_KNOWS_EVENT,
      .step_in_flight = true,
+     .runs = true,
+     .deadlines = true,
      .forecast = TM_FORECAST_TIDEMILL,
      .decide = tm_policy__tidemill},
     {.name = "oracle",
@@ -72,9 +79,19 @@ const struct tm_policy_info *tm_policy_find(const char *name)
     return NULL;
 }
 
+static int make_forecaster(struct tm_policy *policy, struct tm_error *e)
+{
+    if (policy->info->forecast < 0) return 0;
+    struct tm_forecaster_options options = {.method = (enum tm_forecast_method)policy->info->forecast,
+                                            .interval_ms = (int64_t)(policy->options.interval_s * 1000),
+                                            .horizon_max = policy->options.horizon,
+                                            .seed = policy->options.seed};
+    return tm_forecaster_create(&options, &policy->forecaster, e);
+}
+
 int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts *layouts,
-                     struct tm_migrations *migrations, const struct tm_cost *cost, struct tm_policy **out,
-                     struct tm_error *e)
+                     struct tm_migrations *migrations, const struct tm_cost *cost,
+                     const struct tm_policy_options *options, struct tm_policy **out, struct tm_error *e)
 {
     struct tm_policy *policy = tm_calloc(1, sizeof *policy);
     if (policy == NULL) return tm_error_nomem(e);
@@ -82,10 +99,13 @@ int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts 
     policy->layouts = layouts;
     policy->migrations = migrations;
     policy->cost = cost;
+    policy->options = *options;
+    policy->slower = 1;
     int rc = tm_lookahead_create(layouts, migrations, &policy->lookahead, e);
     policy->candidates = tm_calloc(layouts->count, sizeof *policy->candidates);
     policy->ranked = tm_calloc(layouts->count, sizeof *policy->ranked);
     if (rc == 0 && (policy->candidates == NULL || policy->ranked == NULL)) rc = tm_error_nomem(e);
+    if (rc == 0) rc = make_forecaster(policy, e);
     if (rc != 0)
         tm_policy_destroy(policy);
     else
@@ -96,6 +116,7 @@ int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts 
 void tm_policy_destroy(struct tm_policy *policy)
 {
     if (policy == NULL) return;
+    tm_forecaster_destroy(policy->forecaster);
     tm_lookahead_destroy(policy->lookahead);
     tm_free(policy->plan);
     tm_free(policy->candidates);
@@ -103,23 +124,22 @@ void tm_policy_destroy(struct tm_policy *policy)
     tm_free(policy);
 }
 
-void tm_policy_set_breadth(struct tm_policy *policy, enum tm_breadth breadth)
+int tm_policy__ask(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
 {
-    policy->breadth = breadth;
-}
-
-int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e)
-{
-    struct tm_decision decision = {
-        .layout = view->standing.layout, .change = TM_CHANGE_MIGRATE, .pace = 1, .on_demand = view->on_demand};
+    struct tm_decision decision = {.layout = view->standing.layout,
+                                   .change = TM_CHANGE_MIGRATE,
+                                   .pace = 1,
+                                   .want_on_demand = view->on_demand,
+                                   .until_s = INFINITY};
     int rc = policy->info->decide(policy, view, &decision, e);
     if (rc == 0) *out = decision;
     return rc;
 }
 
-int tm_policy_realise(const struct tm_layouts *layouts, int layout, int instances)
+int tm_policy_realise(const struct tm_layouts *layouts, int layout, int instances, int workers_min)
 {
     const struct tm_layout *wanted = &layouts->list[layout];
+    if (instances < workers_min) return TM_LAYOUT_PAUSE;
     if (wanted->instances <= instances) return layout;
     int pipelines = instances / wanted->stages;
     return pipelines > 0 ? tm_layouts_find(layouts, pipelines, wanted->stages) : tm_layouts_find(layouts, 1, instances);

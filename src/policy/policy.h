@@ -1,63 +1,27 @@
-/* Policies: what to do next, as pure functions from a view to a decision.
+/* Policies: what to do next, as pure functions from facts to a decision (policy/facts.h).
  *
- * The simulator and the runtime make the view and carry out the decision; a policy reads no clock, no file and no
- * random number that its view did not give. What a policy may know is part of its row in the table: the view is made
- * accordingly, so a policy cannot look further than it says. */
+ * The simulator and the runtime fill the facts and carry out the decision; a policy reads no clock, no file and no
+ * random number but its own seed's. What a policy may know is part of its row in the table: the facts are filled
+ * accordingly, so a policy cannot look further than it says. A policy owns its forecast: it is told how the fleet went
+ * on, interval by interval, and of losses that were announced. A job's decisions are a sequence of these calls, and the
+ * same calls give the same decisions. */
 #ifndef TM_POLICY_POLICY_H
 #define TM_POLICY_POLICY_H
 
 #include "market/forecast.h"
-#include "policy/lookahead.h"
+#include "policy/facts.h"
 
-/* What stands in view.ahead. */
+/* What stands in facts.ahead. */
 enum tm_knows {
-    TM_KNOWS_PAST,  /* decides before this moment's event is known: a forecast, from this moment on */
-    TM_KNOWS_EVENT, /* this moment's event, then what view.forecast says */
+    TM_KNOWS_PAST,  /* decides before this moment's event is known: nothing (or a forecast given by a test) */
+    TM_KNOWS_EVENT, /* nothing; who decides once an interval: one step with all that happens in it */
     TM_KNOWS_NEXT,  /* the true next intervals, as many as the look-ahead has */
     TM_KNOWS_ALL,   /* everything to the end */
 };
 
-struct tm_view {
-    struct tm_standing standing;
-    bool first; /* nothing has run yet */
-    bool event; /* the fleet changes at this moment (only told to those who may know) */
-    int before; /* instances before this moment's event */
-    int lost;
-    int after;
-    bool noticed;      /* the loss was announced long enough ago */
-    double interval_s; /* of the look-ahead */
-    const struct tm_ahead *ahead;
-    size_t ahead_count;
-    const struct tm_forecast *forecast; /* of the intervals after this one; NULL: none */
-    int forecast_from;                  /* the count it was made from */
-    int observed;                       /* intervals that the forecast has learned from */
-    double now_s;                       /* since the start of the job */
-    int on_demand;                      /* of `after`, on-demand instances */
-    int ordered;                        /* on-demand instances on their way */
-    double start_s;                     /* how long they take */
-    bool has_deadline;
-    double samples_left;
-    double seconds_left;
-    double efficiency; /* samples so far over what the fastest layouts would have made; NaN: none so far */
-};
+struct tm_view; /* the facts with the forecast, as the policies of this room see them */
 
-/* How the next layout is reached. */
-enum tm_change {
-    TM_CHANGE_MIGRATE,  /* state moves between instances; the migration table says what it costs */
-    TM_CHANGE_ROLLBACK, /* everybody restarts from the newest checkpoint */
-    TM_CHANGE_FREE,     /* costs nothing: bounds that nobody can reach */
-    TM_CHANGE_TIMED,    /* costs what the decision says, and never less than the same migration */
-};
-
-struct tm_decision {
-    int layout;
-    enum tm_change change;
-    double pace;     /* share of the layout's throughput that is reached: redundancy and checkpoints cost some */
-    double pause_ms; /* TM_CHANGE_TIMED */
-    int on_demand;   /* on-demand instances wanted: more are ordered, fewer given back */
-};
-
-struct tm_policy; /* one for a job: borrows its layouts and migrations, owns scratch */
+struct tm_policy; /* one for a job: borrows its layouts and migrations, owns its forecaster and scratch */
 
 struct tm_policy_info {
     const char *name;
@@ -65,9 +29,11 @@ struct tm_policy_info {
     enum tm_knows knows;
     bool ticks_only;     /* decides once an interval, not at each event */
     bool on_demand;      /* rents on-demand instances alone */
+    bool deadlines;      /* rents on-demand instances where a deadline needs them */
     bool free;           /* changes cost nothing, arrivals are used and losses left at once: a bound */
     bool step_in_flight; /* an unannounced loss costs the step in flight */
-    bool checkpoints;    /* a loss costs the work since the last checkpoint */
+    bool checkpoints;    /* everybody restarts at a change: a loss costs the work since the last checkpoint */
+    bool runs;           /* can decide for a running job */
     int forecast;        /* a tm_forecast_method, or -1: none */
     int (*decide)(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 };
@@ -75,25 +41,45 @@ struct tm_policy_info {
 extern const struct tm_policy_info tm_policies[]; /* ends with name NULL */
 const struct tm_policy_info *tm_policy_find(const char *name);
 
-int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts *layouts,
-                     struct tm_migrations *migrations, const struct tm_cost *cost, struct tm_policy **out,
-                     struct tm_error *e);
-void tm_policy_destroy(struct tm_policy *policy);
-
-/* The decision for a view. The layout fits view->after if the policy may know it; else the caller must make it fit
- * (tm_policy_realise). */
-int tm_policy_decide(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
-
 /* How many layouts ours looks at. By default all of up to 256, and of more only those near the best. */
 enum tm_breadth { TM_BREADTH_DEFAULT, TM_BREADTH_ALL, TM_BREADTH_LIKELY };
-void tm_policy_set_breadth(struct tm_policy *policy, enum tm_breadth breadth);
+
+struct tm_policy_options {
+    double interval_s; /* of the forecast and the look-ahead; at least 1 ms */
+    int horizon;       /* intervals of look-ahead: 1..TM_FORECAST_STEPS_MAX */
+    uint64_t seed;     /* of the forecast's random numbers */
+    enum tm_breadth breadth;
+    /* A coordinator cannot be away for long: fleets of more than TM_POLICY_LIVE_MAX instances decide by the event
+     * alone, since the tables of migrations that a look through the forecast needs take too long to fill in. */
+    bool live;
+};
+enum { TM_POLICY_LIVE_MAX = 64 };
+
+int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts *layouts,
+                     struct tm_migrations *migrations, const struct tm_cost *cost,
+                     const struct tm_policy_options *options, struct tm_policy **out, struct tm_error *e);
+void tm_policy_destroy(struct tm_policy *policy);
+
+/* One interval has passed: `count` spot instances now, of which `arrived` came and `lost` went since the call before.
+ * Policies that know this moment's event are told before they decide, others after. -TM_ELIMIT as
+ * tm_forecaster_observe. */
+int tm_policy_observe(struct tm_policy *policy, int count, int arrived, int lost, struct tm_error *e);
+/* `losing` spot instances have their notice, and go in `in_s`. */
+void tm_policy_hint(struct tm_policy *policy, int losing, double in_s);
+/* Observations so far. */
+int tm_policy_observed(const struct tm_policy *policy);
+
+/* The decision for these facts. The layout fits facts->after if the policy may know it; else the caller must make it
+ * fit (tm_policy_realise). Asked the same again, it answers the same. */
+int tm_policy_decide(struct tm_policy *policy, const struct tm_facts *facts, struct tm_decision *out,
+                     struct tm_error *e);
 
 /* A path of counts (a forecast's points) as steps of whole intervals, for those who know the past. */
 void tm_policy_ahead_of_path(const struct tm_layouts *layouts, double interval_s, const int *path, size_t count,
                              int before, struct tm_ahead *out);
 
 /* What becomes of a layout when there are fewer instances than it needs: as many whole pipelines as there are, else one
- * pipeline over all, else the pause. */
-int tm_policy_realise(const struct tm_layouts *layouts, int layout, int instances);
+ * pipeline over all, else the pause; the pause, too, where there are fewer than workers_min. */
+int tm_policy_realise(const struct tm_layouts *layouts, int layout, int instances, int workers_min);
 
 #endif

@@ -4,6 +4,30 @@
 
 #include "policy/policy.h"
 
+/* The facts as one policy sees them, with what its forecast says. */
+struct tm_view {
+    struct tm_standing standing;
+    bool first;
+    bool event;
+    int before;
+    int lost;
+    int after;
+    bool noticed;
+    double interval_s; /* of the look-ahead */
+    const struct tm_ahead *ahead;
+    size_t ahead_count;
+    const struct tm_forecast *forecast; /* of the intervals after this one; NULL: none */
+    int forecast_from;                  /* the count it was made from */
+    int observed;                       /* intervals that the forecast has learned from */
+    int on_demand;                      /* of `after`, on-demand instances */
+    int ordered;                        /* on-demand instances on their way */
+    double start_s;                     /* how long they take */
+    bool has_deadline;
+    double samples_left; /* at the predicted speeds: where steps take longer than predicted, more */
+    double seconds_left;
+    double efficiency;
+};
+
 /* A layout and the most it can be worth. */
 struct tm_ranked {
     int layout;
@@ -23,8 +47,18 @@ struct tm_policy {
     size_t plan_next;
     int *candidates;          /* [layouts]: scratch */
     struct tm_ranked *ranked; /* [layouts]: scratch */
-    enum tm_breadth breadth;
+    struct tm_policy_options options;
+    struct tm_forecaster *forecaster; /* NULL: it wants none */
+    struct tm_forecast forecast;
+    bool forecast_fresh; /* nothing has been learned since it was made */
+    int observed;        /* the count of the last observation */
+    int observations;
+    double slower; /* measured step time over predicted, as last known */
+    struct tm_ahead steps[TM_FORECAST_STEPS_MAX];
 };
+
+/* The policy's own part of a decision: layout, how it is reached, on-demand instances that train. */
+int tm_policy__ask(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 
 int tm_policy__ideal(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 int tm_policy__reactive(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,

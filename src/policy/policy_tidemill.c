@@ -112,8 +112,8 @@ static size_t list_candidates(const struct tm_policy *policy, int instances)
 {
     const struct tm_layouts *layouts = policy->layouts;
     size_t count = 0;
-    bool few =
-        policy->breadth == TM_BREADTH_ALL || (policy->breadth == TM_BREADTH_DEFAULT && layouts->count <= FEW_LAYOUTS);
+    bool few = policy->options.breadth == TM_BREADTH_ALL ||
+               (policy->options.breadth == TM_BREADTH_DEFAULT && layouts->count <= FEW_LAYOUTS);
     double least = few ? 0 : likely_share * layouts->list[layouts->best[instances]].samples_per_s;
     for (int stages = layouts->stages_min; stages <= layouts->stages_max; stages++) {
         int most = instances / stages, widest = tm_layouts_find(layouts, most, stages);
@@ -287,7 +287,7 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
     struct outlook outlook = {.jumps = jumps, .count = list_jumps(view, policy->layouts->instances_max, jumps)};
     size_t count;
     look_out(policy, view, &outlook);
-    if (view->has_deadline) out->on_demand = tm_policy__on_demand_needed(policy->layouts, view);
+    if (view->has_deadline) out->want_on_demand = tm_policy__on_demand_needed(policy->layouts, view);
     int rc = rank_candidates(policy, view, &outlook, &count, e);
     if (rc != 0) return rc;
     out->layout = TM_LAYOUT_PAUSE;

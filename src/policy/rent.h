@@ -24,5 +24,7 @@ struct tm_rent {
 };
 
 struct tm_rent tm_rent_decide(const struct tm_rent_view *view);
+/* What may still be spent before it stops. */
+double tm_rent_left_usd(double budget_usd, double bill_usd);
 
 #endif

@@ -68,6 +68,7 @@ static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only,
                                .stages = runs ? c->roster.stages : 0,
                                .last_pipelines = c->started.pipelines,
                                .last_stages = c->started.stages,
+                               .paused_ms = runs && c->pause.open ? now_ms - c->pause.since_ms : 0,
                                .only_one_replica = runs && one_replica(c),
                                .since_copy_ms = c->newest_set == 0 ? -1 : now_ms - c->copied_ms,
                                .copied_step = durable == NULL ? 0 : durable->step,
@@ -151,7 +152,7 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     struct tm_run_decision decision;
     decide(c, now_ms, false, &decision);
     enum tm_change_cause cause = leaving(c, now_ms);
-    if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
+    if (decision.stop) tm_coordinator_stop(c, now_ms, decision.why, false, out);
     if (c->stuck) return; /* all train on as they are */
     bool too_few = decision.pipelines == 0;
     const struct copy_set *durable = tm_coord__newest_good(c);
@@ -487,7 +488,7 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     if (!last_generation_stopped(c, now_ms)) return;
     struct tm_run_decision decision;
     decide(c, now_ms, true, &decision);
-    if (decision.stop) tm_coordinator_stop(c, now_ms, "its budget is used up", false, out);
+    if (decision.stop) tm_coordinator_stop(c, now_ms, decision.why, false, out);
     c->waiting = "more workers";
     c->starved = true;
     if (decision.pipelines == 0) return;

@@ -40,6 +40,7 @@ struct tm_run_view {
     /* The generation that started last, whether it still runs or not. */
     uint32_t last_pipelines;
     uint32_t last_stages;
+    int64_t paused_ms;     /* that generation runs, and has not made its first step: since when nothing is; 0: it has */
     size_t last_workers;   /* its members, but for anchors that only keep copies ... */
     size_t last_here;      /* ... and how many of them are usable now */
     bool only_one_replica; /* some layer's state is on one worker alone */
@@ -60,7 +61,8 @@ struct tm_run_decision {
     bool rents;         /* the next two count; else what there is is kept */
     uint32_t want_spot; /* instances to have in all, of each kind */
     uint32_t want_on_demand;
-    bool stop; /* the job is to stop in order: its money is used up */
+    bool stop;       /* the job is to stop in order */
+    const char *why; /* in words, static; set where it stops */
 };
 
 struct tm_decider {

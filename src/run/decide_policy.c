@@ -2,57 +2,79 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "policy/copy_interval.h"
-#include "policy/rent.h"
 #include "run/fleet_watch.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { HORIZON = 12, LEFT_S = 5 };
-/* With more instances the tables of migrations that a look through the forecast needs take longer to fill in than a
- * coordinator may be away: larger fleets decide by the event alone. Up to here a decision takes at most 0.1 s once,
- * mostly a few milliseconds, and then, with its tables filled in, under one. */
-enum { FORECAST_INSTANCES_MAX = 64 };
-static const double slowed_by_copies = 0.1; /* share of training's speed while a set is copied */
-static const double exposed_s = 10;         /* from a loss until its stage has a replica again */
+enum { HORIZON = 12, STEPS_SEEN_MIN = 3, STEPS_SEEN_MAX = 20 };
 
-/* All that a decision depends on: asked the same again, as at every tick, the answer is at hand. */
+/* What a decision depends on beside the time that passes: asked the same again, as at every tick, the answer is at hand
+ * until the next interval, or until the answer says. */
 struct question {
     int layout;
+    int migrating;
     int before;
     int lost;
     int after;
-    int on_demand;
-    int ordered;
+    int here[TM_POOLS_MAX];
+    int ordered[TM_POOLS_MAX];
     int observations; /* of the forecast */
     int hints;
-    int left; /* to the deadline, in LEFT_S */
+    int interval;
+    int copy_due;
+    int only_one_replica;
+};
+
+/* Steps of the standing layout, as they are told. */
+struct steps_seen {
+    int layout;
+    uint64_t applied;
+    int count;
+    double mean_ms;
 };
 
 struct tm_policy_decider {
     struct tm_policy_rule rule;
     struct tm_policy *policy;
     struct tm_fleet_watch watch;
-    struct tm_forecast forecast;
     struct question asked;
     bool answered;
-    int answer;
-    int on_demand; /* that the policy wants */
+    struct tm_decision answer;
+    double change_ms; /* that the last change was expected to take */
+    struct steps_seen seen;
+    double slower;       /* measured step time over predicted; 0: nothing measured yet */
+    double best_samples; /* that the fastest layouts would have made since the first call ... */
+    uint64_t applied;    /* ... the step then ... */
+    double counted_s;    /* ... and up to when */
+    bool counting;
     bool warned;
 };
 
+static int observe(void *context, int count, int arrived, int lost, struct tm_error *e)
+{
+    struct tm_policy_decider *decider = context;
+    return tm_policy_observe(decider->policy, count, arrived, lost, e);
+}
+
+static void hint(void *context, int losing, double in_s)
+{
+    struct tm_policy_decider *decider = context;
+    tm_policy_hint(decider->policy, losing, in_s);
+}
+
 int tm_policy_decider_create(const struct tm_policy_rule *rule, struct tm_policy_decider **out, struct tm_error *e)
 {
-    if (rule->info->knows != TM_KNOWS_PAST && rule->info->knows != TM_KNOWS_EVENT)
-        return tm_error_set(e, TM_EUSAGE, "policy \"%s\" knows the future: it can be simulated, not run",
-                            rule->info->name);
+    if (!rule->info->runs)
+        return tm_error_set(e, TM_EUSAGE, "policy \"%s\" %s: it can be simulated, not run", rule->info->name,
+                            rule->info->knows > TM_KNOWS_EVENT ? "knows the future" : "is there to compare with");
     struct tm_policy_decider *decider = tm_calloc(1, sizeof *decider);
     if (decider == NULL) return tm_error_nomem(e);
     decider->rule = *rule;
-    int64_t interval_ms = (int64_t)(rule->interval_s * 1000);
-    int rc = tm_policy_create(rule->info, rule->layouts, rule->migrations, rule->cost, &decider->policy, e);
-    if (rc == 0) rc = tm_fleet_watch_init(&decider->watch, rule->info->forecast, interval_ms, HORIZON, e);
+    struct tm_policy_options options = {.interval_s = rule->interval_s, .horizon = HORIZON, .live = true};
+    struct tm_fleet_learner learner = {.context = decider, .observe = observe, .hint = hint};
+    tm_fleet_watch_init(&decider->watch, &learner, (int64_t)(rule->interval_s * 1000));
+    int rc = tm_policy_create(rule->info, rule->layouts, rule->migrations, rule->cost, &options, &decider->policy, e);
     if (rc != 0) {
         tm_policy_decider_destroy(decider);
         return rc;
@@ -64,134 +86,15 @@ int tm_policy_decider_create(const struct tm_policy_rule *rule, struct tm_policy
 void tm_policy_decider_destroy(struct tm_policy_decider *decider)
 {
     if (decider == NULL) return;
-    tm_fleet_watch_deinit(&decider->watch);
     tm_policy_destroy(decider->policy);
     tm_free(decider);
 }
 
-/* ---- what is asked ---- */
+/* ---- the fleet ---- */
 
 static double speed_of(const struct tm_run_view *view)
 {
     return view->cloud.known && view->cloud.speed > 0 ? view->cloud.speed : 1;
-}
-
-static int on_demand_here(const struct tm_run_view *view)
-{
-    int count = 0;
-    for (size_t i = 0; i < view->cloud.instance_count; i++)
-        count += !view->cloud.instances[i].spot && view->cloud.instances[i].end_ms == 0;
-    return count;
-}
-
-static double seconds_left(const struct tm_policy_rule *rule, const struct tm_run_view *view)
-{
-    return rule->deadline_s - (double)view->elapsed_ms / 1000;
-}
-
-/* The fleet before and after this moment. Arrivals and losses since the generation started are this moment's event. */
-static struct question ask_of(const struct tm_policy_decider *decider, const struct tm_run_view *view)
-{
-    const struct tm_layouts *layouts = decider->rule.layouts;
-    struct question question = {.before = (int)view->last_workers,
-                                .after = (int)view->worker_count,
-                                .observations = decider->watch.observations,
-                                .hints = (int)decider->watch.hint_count};
-    question.lost = (int)(view->last_workers - view->last_here);
-    if (question.after > layouts->instances_max) question.after = layouts->instances_max;
-    if (question.before > layouts->instances_max) question.before = layouts->instances_max;
-    if (question.lost > question.before) question.lost = question.before;
-    question.layout = tm_layouts_find(layouts, (int)view->last_pipelines, (int)view->last_stages);
-    if (layouts->list[question.layout].instances > question.before) question.layout = TM_LAYOUT_PAUSE;
-    int beside = decider->rule.anchors_train ? 0 : decider->rule.anchors; /* keep copies, do not train */
-    int on_demand = on_demand_here(view) > beside ? on_demand_here(view) - beside : 0;
-    question.on_demand = on_demand < question.after ? on_demand : question.after;
-    question.ordered = decider->on_demand > on_demand ? decider->on_demand - on_demand : 0;
-    if (decider->rule.deadline_s > 0) question.left = (int)(seconds_left(&decider->rule, view) / LEFT_S);
-    return question;
-}
-
-/* ---- what the policy sees ---- */
-
-/* The forecast for the next intervals; false: there is none. */
-static bool look_ahead(struct tm_policy_decider *decider, double interval_s, struct tm_view *view,
-                       struct tm_ahead ahead[HORIZON])
-{
-    struct tm_error e;
-    bool told = decider->rule.info->knows == TM_KNOWS_EVENT;
-    ahead[0] = (struct tm_ahead){interval_s, view->before, view->lost, view->after};
-    for (int i = 1; i < HORIZON; i++)
-        ahead[i] = (struct tm_ahead){interval_s, view->after, 0, view->after};
-    view->ahead = ahead;
-    view->ahead_count = HORIZON;
-    if (decider->watch.forecaster == NULL || decider->watch.observations == 0) return false;
-    if (decider->rule.layouts->instances_max > FORECAST_INSTANCES_MAX && decider->rule.info->knows == TM_KNOWS_EVENT)
-        return false;
-    if (tm_forecaster_predict(decider->watch.forecaster, HORIZON, &decider->forecast, &e) != 0) return false;
-    view->forecast = &decider->forecast;
-    view->forecast_from = decider->watch.count;
-    view->observed = decider->watch.observations;
-    if (told) return true;
-    int path[HORIZON];
-    for (int i = 0; i < HORIZON; i++)
-        path[i] = decider->forecast.steps[i].point;
-    tm_policy_ahead_of_path(decider->rule.layouts, interval_s, path, HORIZON, view->before, ahead);
-    return true;
-}
-
-static void decide_layout(struct tm_policy_decider *decider, const struct question *question,
-                          const struct tm_run_view *run)
-{
-    const struct tm_policy_rule *rule = &decider->rule;
-    double interval_s = rule->interval_s;
-    struct tm_ahead ahead[HORIZON];
-    bool told = rule->info->knows == TM_KNOWS_EVENT;
-    struct tm_view view = {.standing = {question->layout, 0},
-                           .first = question->before == 0,
-                           .event = told && (question->lost > 0 || question->after != question->before),
-                           .before = question->before,
-                           .lost = told ? question->lost : 0,
-                           .after = told ? question->after : question->before,
-                           .noticed = true,
-                           .interval_s = interval_s,
-                           .now_s = (double)run->elapsed_ms / 1000 * speed_of(run),
-                           .on_demand = question->on_demand,
-                           .ordered = question->ordered,
-                           .start_s = rule->cost->start_s,
-                           .has_deadline = rule->deadline_s > 0 && rule->samples_per_step > 0,
-                           .samples_left = (double)(run->steps - run->applied) * rule->samples_per_step,
-                           .seconds_left = seconds_left(rule, run) * speed_of(run),
-                           .efficiency = NAN};
-    (void)look_ahead(decider, interval_s, &view, ahead);
-    struct tm_decision decision = {.layout = TM_LAYOUT_PAUSE};
-    struct tm_error e;
-    if (tm_policy_decide(decider->policy, &view, &decision, &e) != 0) {
-        if (!decider->warned) tm_log(TM_LOG_WARN, "the policy has no answer, the fastest layout is used: %s", e.text);
-        decider->warned = true;
-        decision.layout = rule->layouts->best[question->after];
-    }
-    decider->answer = tm_policy_realise(rule->layouts, decision.layout, question->after);
-    decider->on_demand = rule->info->on_demand ? rule->workers_max : decision.on_demand;
-}
-
-/* ---- copies and instances ---- */
-
-static bool copy_due(const struct tm_policy_rule *rule, const struct tm_run_view *view)
-{
-    if (view->applied <= view->copied_step) return false;
-    if (view->since_copy_ms < 0 || view->applied == view->steps) return true;
-    int64_t every_ms = view->only_one_replica ? rule->copy_every_alone_ms : rule->copy_every_ms;
-    if (every_ms > 0) return view->since_copy_ms >= every_ms;
-    struct tm_fleet_losses losses = tm_fleet_losses_of(&view->cloud, (int64_t)(rule->interval_s * 1000));
-    struct tm_copy_view copy = {.pipelines = (int)view->pipelines,
-                                .stages = (int)view->stages,
-                                .lost_per_s = losses.lost_per_s * losses.unannounced * speed_of(view),
-                                .together = losses.together,
-                                .copy_s = (double)view->copy_ms / 1000,
-                                .slowed = slowed_by_copies,
-                                .step_s = view->step_ms / 1000.0,
-                                .exposed_s = exposed_s};
-    return (double)view->since_copy_ms >= tm_copy_interval_s(&copy) * 1000;
 }
 
 static double usd_or_nan(uint64_t microusd)
@@ -199,51 +102,212 @@ static double usd_or_nan(uint64_t microusd)
     return microusd > 0 ? (double)microusd / 1e6 : NAN;
 }
 
-static void rent(const struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_run_decision *out)
+/* Instances of the cloud that run, and those of them that have a notice. */
+static int running(const struct tm_run_view *view, bool spot, int *out_leaving)
 {
-    const struct tm_policy_rule *rule = &decider->rule;
-    out->rents = rule->workers_max > 0;
-    if (!out->rents) return;
-    double samples_per_s = decider->answered ? rule->layouts->list[decider->answer].samples_per_s : 0;
-    double samples_left = (double)(view->steps - view->applied) * rule->samples_per_step;
-    double hours_left = samples_per_s > 0 ? samples_left / samples_per_s / 3600 : NAN;
-    struct tm_rent_view asked = {.workers_max = rule->workers_max,
-                                 .anchors = rule->anchors,
-                                 .anchors_train = rule->anchors_train,
-                                 .on_demand = decider->on_demand,
-                                 .spot_usd_h = usd_or_nan(view->cloud.spot_microusd_h),
-                                 .on_demand_usd_h = usd_or_nan(view->cloud.on_demand_microusd_h),
-                                 .bill_usd = (double)view->cloud.bill_microusd / 1e6,
-                                 .budget_usd = rule->budget_usd > 0 ? rule->budget_usd : INFINITY,
-                                 .hours_left = hours_left};
-    struct tm_rent rent = tm_rent_decide(&asked);
-    out->want_spot = (uint32_t)rent.spot;
-    out->want_on_demand = (uint32_t)rent.on_demand;
-    out->stop = rent.stop;
+    int count = 0;
+    *out_leaving = 0;
+    for (size_t i = 0; i < view->cloud.instance_count; i++) {
+        const Tmw__Instance *instance = &view->cloud.instances[i];
+        if ((instance->spot != 0) != spot || instance->end_ms != 0) continue;
+        count++;
+        *out_leaving += instance->announced != 0;
+    }
+    return count;
 }
 
-static void decide(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
+static int at_least_0(int value)
 {
-    struct tm_policy_decider *decider = context;
+    return value > 0 ? value : 0;
+}
+
+static void show_pools(const struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
+{
+    const struct tm_facts_limits *limits = &facts->limits;
+    int leaving, none, beside = limits->anchors_train ? 0 : limits->anchors; /* keep copies, do not train */
+    int spot = running(view, true, &leaving), on_demand = running(view, false, &none);
+    int keeping = on_demand < beside ? on_demand : beside;
+    int training = on_demand - keeping < facts->after ? on_demand - keeping : facts->after;
+    int wanted = decider->answered && decider->answer.rents ? at_least_0(decider->answer.want_on_demand - beside) : 0;
+    int spot_here = facts->after - training;
+    struct tm_pool *pools = facts->pools;
+    pools[0] = (struct tm_pool){.market = TM_POOL_SPOT,
+                                .role = TM_POOL_TRAINS,
+                                .price_usd_h = usd_or_nan(view->cloud.spot_microusd_h),
+                                .here = spot_here,
+                                .leaving = leaving,
+                                .ordered = at_least_0(spot - leaving - spot_here),
+                                .offered = (int)view->cloud.spot_offered,
+                                .start_s = decider->rule.cost->measured.join_s};
+    pools[1] = (struct tm_pool){
+        .market = TM_POOL_ON_DEMAND,
+        .role = TM_POOL_TRAINS,
+        .price_usd_h = usd_or_nan(view->cloud.on_demand_microusd_h),
+        .here = training,
+        .ordered = at_least_0((wanted > on_demand - keeping ? wanted : on_demand - keeping) - training),
+        .offered = -1,
+        .start_s = decider->rule.cost->start_s};
+    pools[2] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
+                                .role = TM_POOL_KEEPS_COPIES,
+                                .price_usd_h = pools[1].price_usd_h,
+                                .here = keeping,
+                                .offered = -1};
+    facts->pool_count = beside > 0 ? 3 : 2;
+}
+
+/* The fleet before and after this moment. Arrivals and losses since the generation started are this moment's event. */
+static void show_fleet(const struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
+{
     const struct tm_layouts *layouts = decider->rule.layouts;
+    int most = layouts->instances_max;
+    int before = view->last_workers < (size_t)most ? (int)view->last_workers : most;
+    int after = view->worker_count < (size_t)most ? (int)view->worker_count : most;
+    int lost = (int)(view->last_workers - view->last_here);
+    facts->first = before == 0;
+    facts->before = before;
+    facts->lost = lost < before ? lost : before;
+    facts->after = after;
+    facts->event = facts->lost > 0 || after != before;
+    facts->noticed = true;
+    facts->standing.layout = tm_layouts_find(layouts, (int)view->last_pipelines, (int)view->last_stages);
+    if (layouts->list[facts->standing.layout].instances > before) facts->standing.layout = TM_LAYOUT_PAUSE;
+    if (view->paused_ms > 0)
+        facts->standing.migrating_ms = fmax(0, decider->change_ms - (double)view->paused_ms * facts->speed);
+    show_pools(decider, view, facts);
+}
+
+/* ---- progress ---- */
+
+/* The mean of the standing layout's last steps; of a few at least, since the first ones are slow. */
+static double measured_step_s(struct tm_policy_decider *decider, const struct tm_run_view *view, int layout)
+{
+    struct steps_seen *seen = &decider->seen;
+    if (seen->layout != layout) *seen = (struct steps_seen){.layout = layout, .applied = view->applied};
+    if (view->step_ms > 0 && view->applied > seen->applied && view->paused_ms == 0) {
+        if (seen->count < STEPS_SEEN_MAX) seen->count++;
+        seen->mean_ms += (view->step_ms - seen->mean_ms) / seen->count;
+    }
+    seen->applied = view->applied;
+    double step_s = seen->count >= STEPS_SEEN_MIN ? seen->mean_ms / 1000 * speed_of(view) : 0;
+    double predicted_s = decider->rule.layouts->list[layout].step_s;
+    if (step_s > 0 && predicted_s > 0) decider->slower = step_s / predicted_s;
+    return step_s;
+}
+
+/* Samples since the first call over what the fastest layouts would have made of the same fleets. */
+static double efficiency(struct tm_policy_decider *decider, const struct tm_run_view *view,
+                         const struct tm_facts *facts)
+{
+    const struct tm_layouts *layouts = decider->rule.layouts;
+    if (!decider->counting) {
+        decider->applied = view->applied;
+        decider->counted_s = facts->now_s;
+        decider->counting = true;
+    }
+    double slower = decider->slower > 0 ? decider->slower : 1;
+    double passed_s = fmax(0, facts->now_s - decider->counted_s);
+    decider->best_samples += layouts->list[layouts->best[facts->after]].samples_per_s / slower * passed_s;
+    decider->counted_s = facts->now_s;
+    if (decider->best_samples <= 0 || view->applied < decider->applied) return NAN;
+    double made = (double)(view->applied - decider->applied) * decider->rule.samples_per_step;
+    return made > 0 ? made / decider->best_samples : NAN;
+}
+
+static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
+{
+    const struct tm_policy_rule *rule = &decider->rule;
+    double speed = speed_of(view), elapsed_s = (double)view->elapsed_ms / 1000;
+    struct tm_fleet_losses losses = tm_fleet_losses_of(&view->cloud, (int64_t)(rule->interval_s * 1000));
+    *facts = (struct tm_facts){
+        .now_s = elapsed_s * speed,
+        .speed = speed,
+        .copies = {.since_s = view->since_copy_ms < 0 ? -1 : (double)view->since_copy_ms / 1000 * speed,
+                   .uncopied = view->applied > view->copied_step,
+                   .last = view->applied == view->steps,
+                   .only_one_replica = view->only_one_replica,
+                   .copy_s = (double)view->copy_ms / 1000 * speed,
+                   .every_s = (double)rule->copy_every_ms / 1000 * speed,
+                   .every_alone_s = (double)rule->copy_every_alone_ms / 1000 * speed},
+        .losses = {losses.lost_per_s, losses.unannounced, losses.together},
+        .limits = {.workers_min = rule->workers_min > 1 ? rule->workers_min : 1,
+                   .workers_max = rule->workers_max,
+                   .anchors = rule->anchors,
+                   .anchors_train = rule->anchors_train,
+                   .seconds_left = (rule->deadline_s - elapsed_s) * speed,
+                   .budget_usd = rule->budget_usd,
+                   .bill_usd = (double)view->cloud.bill_microusd / 1e6}};
+    show_fleet(decider, view, facts);
+    facts->progress.step_s = measured_step_s(decider, view, facts->standing.layout);
+    /* Nobody knows how far it is to the end before a step of a job's own command has been seen. */
+    bool known = rule->samples_per_step > 0 && (!rule->steps_unknown || decider->slower > 0);
+    facts->progress.samples_per_step = rule->samples_per_step;
+    facts->progress.samples_left = known ? (double)(view->steps - view->applied) * rule->samples_per_step : INFINITY;
+    facts->progress.efficiency = efficiency(decider, view, facts);
+    facts->limits.has_deadline = rule->deadline_s > 0 && known;
+}
+
+/* ---- asking ---- */
+
+static struct question question_of(const struct tm_policy_decider *decider, const struct tm_facts *facts)
+{
+    const struct tm_facts_copies *copies = &facts->copies;
+    struct question question;
+    memset(&question, 0, sizeof question); /* compared byte by byte */
+    question.layout = facts->standing.layout;
+    question.migrating = facts->standing.migrating_ms > 0;
+    question.before = facts->before;
+    question.lost = facts->lost;
+    question.after = facts->after;
+    for (int i = 0; i < facts->pool_count; i++) {
+        question.here[i] = facts->pools[i].here;
+        question.ordered[i] = facts->pools[i].ordered;
+    }
+    question.observations = decider->watch.observations;
+    question.hints = (int)decider->watch.hint_count;
+    question.interval = (int)(facts->now_s / decider->rule.interval_s);
+    question.copy_due = copies->uncopied && (copies->since_s < 0 || copies->last || !decider->answered ||
+                                             copies->since_s >= decider->answer.copy_every_s);
+    question.only_one_replica = copies->only_one_replica;
+    return question;
+}
+
+static void ask(struct tm_policy_decider *decider, const struct tm_facts *facts)
+{
+    const struct tm_policy_rule *rule = &decider->rule;
     struct tm_error e;
-    if (tm_fleet_watch_update(&decider->watch, &view->cloud, &e) != 0 && !decider->warned) {
-        tm_log(TM_LOG_WARN, "no forecast: %s", e.text);
+    struct tm_decision decision;
+    if (tm_policy_decide(decider->policy, facts, &decision, &e) != 0) {
+        if (!decider->warned) tm_log(TM_LOG_WARN, "the policy has no answer, the fastest layout is used: %s", e.text);
         decider->warned = true;
+        decision = decider->answer;
+        decision.layout = rule->layouts->best[facts->after];
+        decision.pace = 1;
     }
-    struct question question = ask_of(decider, view);
-    bool enough = question.after >= decider->rule.workers_min && question.after > 0;
-    *out = (struct tm_run_decision){.copy = copy_due(&decider->rule, view)};
-    bool ask = enough || decider->rule.deadline_s > 0; /* with a deadline, on-demand instances may have to help */
-    if (ask && (!decider->answered || memcmp(&question, &decider->asked, sizeof question) != 0)) {
-        decide_layout(decider, &question, view);
-        decider->asked = question;
-        decider->answered = true;
+    decision.layout = tm_policy_realise(rule->layouts, decision.layout, facts->after, facts->limits.workers_min);
+    if (decision.layout != facts->standing.layout || facts->lost > 0) {
+        double ms =
+            tm_migrations_ms(rule->migrations, facts->before, facts->standing.layout, facts->lost, decision.layout);
+        decider->change_ms = isnan(ms) ? 0 : ms;
     }
-    rent(decider, view, out);
-    if (!enough) return;
-    const struct tm_layout *layout = &layouts->list[decider->answer];
+    decider->answer = decision;
+    decider->answered = true;
+}
+
+/* ---- what becomes of the answer ---- */
+
+static void carry_out(const struct tm_policy_decider *decider, const struct tm_run_view *view,
+                      struct tm_run_decision *out)
+{
+    const struct tm_decision *answer = &decider->answer;
+    const struct tm_layouts *layouts = decider->rule.layouts;
+    const struct tm_layout *layout = &layouts->list[answer->layout];
     const struct tm_cut *cut = &layouts->cuts[layout->stages];
+    *out = (struct tm_run_decision){.copy = answer->copy,
+                                    .rents = answer->rents,
+                                    .want_spot = (uint32_t)answer->want_spot,
+                                    .want_on_demand = (uint32_t)answer->want_on_demand,
+                                    .stop = answer->stop,
+                                    .why = tm_why_words(answer->why)};
     bool fits = layout->pipelines > 0 && layout->stages <= TM_STAGES_MAX && layout->stages <= (int)view->layers &&
                 layouts->layer_count == (int)view->layers;
     if (!fits) return;
@@ -252,9 +316,28 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     out->stages = (uint32_t)layout->stages;
     bool told = !decider->rule.steps_unknown;
     if (decider->rule.workers_max > 0 && !view->cloud.known) told = false; /* layouts are timed by the cloud's clock */
-    out->predicted_step_ms = told ? (uint32_t)lround(layout->step_s * 1000 / speed_of(view)) : 0;
+    out->predicted_step_ms = told ? (uint32_t)lround(layout->step_s / answer->pace * 1000 / speed_of(view)) : 0;
     for (int s = 0; s <= layout->stages; s++)
         out->stage_first[s] = (uint32_t)cut->first[s];
+}
+
+static void decide(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
+{
+    struct tm_policy_decider *decider = context;
+    struct tm_facts facts;
+    struct tm_error e;
+    if (tm_fleet_watch_update(&decider->watch, &view->cloud, &e) != 0 && !decider->warned) {
+        tm_log(TM_LOG_WARN, "no forecast: %s", e.text);
+        decider->warned = true;
+    }
+    fill_facts(decider, view, &facts);
+    struct question question = question_of(decider, &facts);
+    bool same = decider->answered && memcmp(&question, &decider->asked, sizeof question) == 0;
+    if (!same || facts.now_s >= decider->answer.until_s) {
+        ask(decider, &facts);
+        decider->asked = question;
+    }
+    carry_out(decider, view, out);
 }
 
 struct tm_decider tm_policy_decider_get(struct tm_policy_decider *decider)

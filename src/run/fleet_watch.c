@@ -1,25 +1,12 @@
 #include "run/fleet_watch.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { INTERVALS_BACK_MAX = 2000 };
 /* What is usual: one loss in two hours of an instance, half of them without a notice, a tenth together. */
 static const double usual_losses = 1, usual_s = 7200, usual_unannounced = 0.5, usual_together = 0.1;
 
-int tm_fleet_watch_init(struct tm_fleet_watch *watch, int method, int64_t interval_ms, int horizon, struct tm_error *e)
+void tm_fleet_watch_init(struct tm_fleet_watch *watch, const struct tm_fleet_learner *learner, int64_t interval_ms)
 {
-    *watch = (struct tm_fleet_watch){.interval_ms = interval_ms};
-    if (method < 0) return 0;
-    struct tm_forecaster_options options = {
-        .method = (enum tm_forecast_method)method, .interval_ms = interval_ms, .horizon_max = horizon};
-    return tm_forecaster_create(&options, &watch->forecaster, e);
-}
-
-void tm_fleet_watch_deinit(struct tm_fleet_watch *watch)
-{
-    tm_forecaster_destroy(watch->forecaster);
-    watch->forecaster = NULL;
+    *watch = (struct tm_fleet_watch){.learner = *learner, .interval_ms = interval_ms};
 }
 
 static bool is_lost(const Tmw__Instance *instance)
@@ -50,8 +37,8 @@ static int observe(struct tm_fleet_watch *watch, const struct tm_run_cloud *clou
 {
     struct change change = at_time(cloud, watch->next_ms, watch->next_ms - watch->interval_ms);
     bool first = watch->observations == 0;
-    int rc =
-        tm_forecaster_observe(watch->forecaster, change.count, first ? 0 : change.arrived, first ? 0 : change.lost, e);
+    int rc = watch->learner.observe(watch->learner.context, change.count, first ? 0 : change.arrived,
+                                    first ? 0 : change.lost, e);
     if (rc != 0) return rc;
     watch->count = change.count;
     watch->observations++;
@@ -80,15 +67,13 @@ static void hear_notices(struct tm_fleet_watch *watch, const struct tm_run_cloud
             heard = heard || watch->hinted[k] == instance->id;
         if (heard) continue;
         watch->hinted[watch->hint_count++ % TM_FLEET_HINTS_MAX] = instance->id;
-        double left = (double)instance->notice_left_ms * cloud->speed / (double)watch->interval_ms;
-        int steps = left > 1 ? (int)fmin(ceil(left), TM_FORECAST_STEPS_MAX) : 1;
-        tm_forecaster_hint(watch->forecaster, TM_FORECAST_NOTICE, 1, steps);
+        watch->learner.hint(watch->learner.context, 1, (double)instance->notice_left_ms * cloud->speed / 1000);
     }
 }
 
 int tm_fleet_watch_update(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud, struct tm_error *e)
 {
-    if (watch->forecaster == NULL || !cloud->known) return 0;
+    if (!cloud->known) return 0;
     if (!watch->begun) begin(watch, cloud);
     while (watch->begun && watch->next_ms <= cloud->now_ms) {
         int rc = observe(watch, cloud, e);

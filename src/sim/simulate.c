@@ -148,6 +148,7 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     finish(run, at, speed, pause_s, again);
     if (isnan(out->finished_at_s)) out->samples += samples;
     run->worked_s += work_s;
+    run->trained = work_s > 0;
     run->pace = decision->pace;
     run->uncopied_s = fmod(run->uncopied_s + work_s,
                            run->job->cost->copy_interval_s > 0 ? run->job->cost->copy_interval_s : INFINITY);
@@ -199,7 +200,7 @@ static void meet_moment(struct tm_sim__run *run, size_t moment)
 static void carry_out(struct tm_sim__run *run, size_t moment, const struct tm_decision *decision)
 {
     int most = run->job->layouts->instances_max - run->now.after - run->ordered;
-    int more = decision->on_demand - run->on_demand - run->ordered;
+    int more = decision->want_on_demand - run->on_demand - run->ordered;
     if (run->info->on_demand || more == 0) return;
     if (more > 0 && run->ordered == 0) {
         run->ordered = more < most ? more : most;
@@ -212,7 +213,7 @@ static void carry_out(struct tm_sim__run *run, size_t moment, const struct tm_de
 static int step(struct tm_sim__run *run, size_t moment, struct tm_error *e)
 {
     const struct tm_moment *at = &run->moments.list[moment];
-    bool knows_event = run->info->knows != TM_KNOWS_PAST, watched = at->tick && run->forecaster != NULL;
+    bool knows_event = run->info->knows != TM_KNOWS_PAST, watched = at->tick && run->options->forecasts == NULL;
     meet_moment(run, moment);
     run->arrived += moment == 0 ? 0 : at->arrived;
     run->lost += run->moments.ahead[moment].lost;
@@ -220,11 +221,11 @@ static int step(struct tm_sim__run *run, size_t moment, struct tm_error *e)
     if (at->tick) run->tick++;
     int rc = watched && knows_event ? tm_sim__observe(run, e) : 0;
     struct tm_decision decision = {
-        .layout = run->standing.layout, .change = TM_CHANGE_MIGRATE, .pace = 1, .on_demand = run->on_demand};
+        .layout = run->standing.layout, .change = TM_CHANGE_MIGRATE, .pace = 1, .want_on_demand = run->on_demand};
     if (rc == 0 && (at->tick || !run->info->ticks_only)) rc = tm_sim__decide(run, moment, &decision, e);
     if (rc == 0 && watched && !knows_event) rc = tm_sim__observe(run, e);
     if (rc != 0) return rc;
-    int to = tm_policy_realise(run->job->layouts, decision.layout, run->now.after);
+    int to = tm_policy_realise(run->job->layouts, decision.layout, run->now.after, 0);
     double cost_ms;
     rc = change_ms(run, moment, &decision, to, &cost_ms, e);
     if (rc == 0) carry_out(run, moment, &decision);
@@ -311,13 +312,16 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
     if (rc == 0) rc = check_fleet(run, e);
     if (rc == 0 && run->info->on_demand) fix_fleet(run);
     const struct tm_sim_job *known = run->job->believed != NULL ? run->job->believed : run->job;
-    if (rc == 0) rc = tm_policy_create(run->info, known->layouts, known->migrations, known->cost, &run->policy, e);
-    if (rc == 0) tm_policy_set_breadth(run->policy, run->options->breadth);
-    if (rc == 0) rc = tm_sim__prepare_forecast(run, e);
+    struct tm_policy_options asked = {.interval_s = run->options->interval_s,
+                                      .horizon = run->options->horizon,
+                                      .seed = run->options->seed,
+                                      .breadth = run->options->breadth};
+    if (rc == 0)
+        rc = tm_policy_create(run->info, known->layouts, known->migrations, known->cost, &asked, &run->policy, e);
+    if (rc == 0) rc = tm_sim__feed_history(run, e);
     for (size_t i = 0; rc == 0 && i < run->moments.count && isnan(run->out->finished_at_s); i++)
         rc = step(run, i, e);
     if (rc == 0) sum_up(run);
-    tm_forecaster_destroy(run->forecaster);
     tm_policy_destroy(run->policy);
     tm_moments_deinit(&run->moments);
     return rc;

@@ -22,6 +22,12 @@ struct tm_sim_options {
     double on_demand_usd_h;
     double samples_total; /* of the job; 0: trains to the end of the trace */
     double deadline_s;    /* 0: none */
+    double budget_usd;    /* 0: none; the job stops when it is used up */
+    int anchors;          /* on-demand instances that hold copies, paid from their grant; 0: none */
+    bool anchors_train;   /* they train too, in place of spot ones; else they come on top */
+    int workers_min;      /* that train; below it the job waits */
+    int workers_max;      /* that train; 0: as many as layouts were made for */
+    bool live;            /* decides as a run does: tm_policy_options.live */
     const int *forecasts; /* given instead of the policy's own, horizon numbers for each tick; NULL: none (tests) */
     size_t forecast_count;
     enum tm_breadth breadth; /* of our policy */
@@ -63,6 +69,7 @@ struct tm_sim_result {
     double bill_usd;
     double usd_per_million_samples; /* NaN: no samples */
     double finished_at_s;           /* NaN: not finished */
+    double stopped_at_s;            /* by its budget; NaN: it was not */
     bool deadline_met;
     double wall_s;           /* of the simulated time */
     double decision_us_mean; /* with the migration table there ... */

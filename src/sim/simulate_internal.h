@@ -15,15 +15,10 @@ struct tm_sim__run {
     const struct tm_sim_options *options;
     struct tm_moments moments;
     struct tm_policy *policy;
-    struct tm_forecaster *forecaster; /* NULL: the policy wants none */
     int64_t interval_ms;
-    struct tm_forecast forecast;
-    bool has_forecast;
-    int spot;         /* instances of the trace */
-    int rented;       /* those of them that are rented */
-    int observed;     /* the count of the last observation */
-    int observations; /* so far */
-    int arrived;      /* since then */
+    int spot;    /* instances of the trace */
+    int rented;  /* those of them that are rented */
+    int arrived; /* since the last observation */
     int lost;
     size_t tick;      /* how many there were */
     size_t announced; /* the first moment whose losses have not been told to the forecast */
@@ -39,6 +34,7 @@ struct tm_sim__run {
     double worked_s;         /* since training last started: tells where in a step a loss strikes */
     double uncopied_s;       /* work since the last checkpoint ... */
     double pace;             /* ... and the share of the layout's throughput that it reached */
+    bool trained;            /* in the standing layout: its steps have been measured */
     double best_samples;     /* what the fastest layouts would have made so far */
     double table_ns;         /* spent on filling in the migration table */
     double decision_ns_sum;
@@ -52,11 +48,11 @@ struct tm_sim__run {
     struct tm_sim_log *log;
 };
 
-/* Makes the forecaster that the policy wants, fed with the trace before the job's start. */
-int tm_sim__prepare_forecast(struct tm_sim__run *run, struct tm_error *e);
+/* Tells the policy of the trace before the job's start. */
+int tm_sim__feed_history(struct tm_sim__run *run, struct tm_error *e);
 /* One interval has passed. */
 int tm_sim__observe(struct tm_sim__run *run, struct tm_error *e);
-/* Shows the policy what it may know of this moment, and asks it. */
+/* Fills the facts of this moment, as far as the policy may know them, and asks it. */
 int tm_sim__decide(struct tm_sim__run *run, size_t moment, struct tm_decision *out, struct tm_error *e);
 
 #endif

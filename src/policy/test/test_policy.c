@@ -1,5 +1,5 @@
 /* Policies: the table, what a decision may be, and what becomes of a layout that does not fit. */
-#include "policy/policy.h"
+#include "policy/policy_internal.h"
 
 #include "layout/test/layout_helpers.h"
 
@@ -51,7 +51,8 @@ static void test_realise(void **state)
     struct test_job *job = job_make(9, true, COST, 14, deep_speed);
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         int layout = tm_layouts_find(&job->layouts, rows[i].pipelines, rows[i].stages);
-        const struct tm_layout *got = &job->layouts.list[tm_policy_realise(&job->layouts, layout, rows[i].instances)];
+        const struct tm_layout *got =
+            &job->layouts.list[tm_policy_realise(&job->layouts, layout, rows[i].instances, 0)];
         assert_row(got->pipelines == rows[i].want_pipelines && got->stages == rows[i].want_stages, "%dx%d on %d: %dx%d",
                    rows[i].pipelines, rows[i].stages, rows[i].instances, got->pipelines, got->stages);
     }
@@ -61,6 +62,7 @@ static void test_realise(void **state)
 /* ---- decisions ---- */
 
 enum { HORIZON = 6 };
+static const struct tm_policy_options usual = {.interval_s = 60, .horizon = 12};
 
 struct scene {
     struct tm_view view;
@@ -103,9 +105,9 @@ static void test_decisions_fit(void **state)
                 struct tm_error e = {0};
                 make_scene(&scene, job, info, before, lost, arrived, job->layouts.best[before]);
                 for (int i = 0; i < 2; i++) {
-                    int rc = tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy[i], &e);
+                    int rc = tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &usual, &policy[i], &e);
                     assert_row(rc == 0, "%s: %s", info->name, e.text);
-                    rc = tm_policy_decide(policy[i], &scene.view, &got[i], &e);
+                    rc = tm_policy__ask(policy[i], &scene.view, &got[i], &e);
                     assert_row(rc == 0, "%s: %s", info->name, e.text);
                     tm_policy_destroy(policy[i]);
                 }
@@ -151,8 +153,8 @@ static void test_decisions_by_hand(void **state)
         struct tm_error e = {0};
         make_scene(&scene, job, info, rows[i].before, rows[i].lost, rows[i].arrived,
                    tm_layouts_find(&job->layouts, rows[i].pipelines, rows[i].stages));
-        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
-        assert_int_equal(tm_policy_decide(policy, &scene.view, &got, &e), 0);
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &usual, &policy, &e), 0);
+        assert_int_equal(tm_policy__ask(policy, &scene.view, &got, &e), 0);
         const struct tm_layout *layout = &job->layouts.list[got.layout];
         assert_row(layout->pipelines == rows[i].want_pipelines && layout->stages == rows[i].want_stages,
                    "row %zu, %s: %dx%d", i, rows[i].name, layout->pipelines, layout->stages);
@@ -179,12 +181,12 @@ static void test_truth_sees_what_comes(void **state)
         scene.ahead[1] = (struct tm_ahead){60, 12, 4, 8};
         for (int k = 2; k < HORIZON; k++)
             scene.ahead[k] = (struct tm_ahead){60, 8, 0, 8};
-        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
-        assert_int_equal(tm_policy_decide(policy, &scene.view, &stays, &e), 0);
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &usual, &policy, &e), 0);
+        assert_int_equal(tm_policy__ask(policy, &scene.view, &stays, &e), 0);
         tm_policy_destroy(policy);
         make_scene(&scene, job, info, 8, 0, 4, tm_layouts_find(&job->layouts, 2, 4));
-        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
-        assert_int_equal(tm_policy_decide(policy, &scene.view, &grows, &e), 0);
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &usual, &policy, &e), 0);
+        assert_int_equal(tm_policy__ask(policy, &scene.view, &grows, &e), 0);
         tm_policy_destroy(policy);
         assert_row(job->layouts.list[stays.layout].instances == 8, "%s: takes %d", names[i],
                    job->layouts.list[stays.layout].instances);
@@ -204,9 +206,9 @@ static int decide_once(struct test_job *job, const struct tm_policy_info *info)
     int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
     if (rc != 0) return rc;
     make_scene(&scene, job, info, 12, 2, 0, job->layouts.best[12]);
-    rc = tm_policy_create(info, &job->layouts, migrations, &job->cost, &policy, &e);
+    rc = tm_policy_create(info, &job->layouts, migrations, &job->cost, &usual, &policy, &e);
     if (rc == 0) {
-        rc = tm_policy_decide(policy, &scene.view, &decision, &e);
+        rc = tm_policy__ask(policy, &scene.view, &decision, &e);
         tm_policy_destroy(policy);
     }
     tm_migrations_destroy(migrations);
@@ -279,8 +281,8 @@ static void test_ours_takes_the_best(void **state)
         scene.view.forecast_from = scene.view.after;
         scene.view.observed = (int)tm_random_below(&random, 500);
         double trust = 1 - left > 0.9 ? 1 : scene.view.observed / (scene.view.observed + 80.0);
-        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &policy, &e), 0);
-        assert_int_equal(tm_policy_decide(policy, &scene.view, &got, &e), 0);
+        assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &usual, &policy, &e), 0);
+        assert_int_equal(tm_policy__ask(policy, &scene.view, &got, &e), 0);
         double worth = plain_worth(job, &scene.view, got.layout, trust);
         for (int layout = 1; layout < (int)job->layouts.count; layout++) {
             if (job->layouts.list[layout].instances > scene.view.after) continue;

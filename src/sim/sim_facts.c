@@ -1,0 +1,211 @@
+/* What is known at a moment, as facts for the policy: the fleet, the event, the future as far as it may be known. */
+#include "sim/simulate_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- what the forecast learns from ---- */
+
+/* What the trace says before the job starts is known history. */
+int tm_sim__feed_history(struct tm_sim__run *run, struct tm_error *e)
+{
+    if (run->info->forecast < 0 || run->options->forecasts != NULL) return 0;
+    int64_t from_ms = run->options->from_ms;
+    int64_t begin_ms = from_ms - (from_ms - run->trace->begin_ms) / run->interval_ms * run->interval_ms;
+    int before = 0;
+    size_t next = 0;
+    for (int64_t t = begin_ms; t < from_ms; t += run->interval_ms) {
+        int count = before, arrived = 0, lost = 0;
+        for (; next < run->trace->event_count && run->trace->events[next].time_ms <= t; next++) {
+            arrived += run->trace->events[next].in;
+            lost += run->trace->events[next].out;
+        }
+        count += arrived - lost;
+        int rc = tm_policy_observe(run->policy, count, t == begin_ms ? 0 : arrived, t == begin_ms ? 0 : lost, e);
+        if (rc != 0) return rc;
+        before = count;
+    }
+    return 0;
+}
+
+int tm_sim__observe(struct tm_sim__run *run, struct tm_error *e)
+{
+    int rc = tm_policy_observe(run->policy, run->spot, run->arrived, run->lost, e);
+    run->arrived = run->lost = 0;
+    return rc;
+}
+
+/* Losses that have been announced by now, each once: the forecast takes them as a promise. */
+static void hear_notices(struct tm_sim__run *run, size_t moment)
+{
+    double now_s = run->moments.list[moment].time_s;
+    if (run->options->notice_s <= 0 || run->info->knows == TM_KNOWS_PAST || tm_policy_observed(run->policy) == 0)
+        return;
+    if (run->announced <= moment) run->announced = moment + 1;
+    for (; run->announced < run->moments.known; run->announced++) {
+        double at_s = run->moments.list[run->announced].time_s;
+        int losing = run->moments.ahead[run->announced].lost;
+        if (at_s > now_s + run->options->notice_s) break;
+        if (losing > 0) tm_policy_hint(run->policy, losing, at_s - now_s);
+    }
+}
+
+/* ---- what the policy may know of the future ---- */
+
+/* Forecasts that a test gives; in the first interval of a trace, where nothing is known before, no change. */
+static int give_path(struct tm_sim__run *run, struct tm_facts *facts, struct tm_error *e)
+{
+    int horizon = run->options->horizon, path[TM_FORECAST_STEPS_MAX];
+    if (run->options->forecasts != NULL) {
+        if (run->tick > run->options->forecast_count)
+            return tm_error_set(e, TM_EUSAGE, "forecasts are given for %zu intervals; there are more",
+                                run->options->forecast_count);
+        memcpy(path, run->options->forecasts + (run->tick - 1) * (size_t)horizon, (size_t)horizon * sizeof *path);
+    } else if (tm_policy_observed(run->policy) > 0) {
+        return 0;
+    } else {
+        for (int i = 0; i < horizon; i++)
+            path[i] = run->now.after;
+    }
+    tm_policy_ahead_of_path(run->job->layouts, run->options->interval_s, path, (size_t)horizon, facts->before,
+                            run->steps);
+    facts->ahead = run->steps;
+    facts->ahead_count = (size_t)horizon;
+    return 0;
+}
+
+/* Who decides once an interval and is told its event is told all that happens in it. Of what arrives later in the
+ * interval it can make no use before the next. */
+static struct tm_ahead this_interval(const struct tm_sim__run *run, size_t moment)
+{
+    struct tm_ahead all = run->now;
+    double end_s = run->moments.list[moment].time_s + run->options->interval_s;
+    for (size_t i = moment + 1; i < run->moments.known && run->moments.list[i].time_s < end_s; i++)
+        all.lost += run->moments.ahead[i].lost;
+    if (all.lost > all.before) all.lost = all.before;
+    int left = all.before - all.lost + run->arrived_now;
+    if (left < all.after) all.after = left;
+    all.duration_s = run->options->interval_s;
+    return all;
+}
+
+static int show_future(struct tm_sim__run *run, size_t moment, struct tm_facts *facts, struct tm_error *e)
+{
+    const struct tm_ahead *ahead = &run->moments.ahead[moment];
+    switch (run->info->knows) {
+    case TM_KNOWS_PAST:
+        return give_path(run, facts, e);
+    case TM_KNOWS_EVENT:
+        if (!run->info->ticks_only) return 0;
+        run->steps[0] = this_interval(run, moment);
+        facts->ahead = run->steps;
+        facts->ahead_count = 1;
+        return 0;
+    case TM_KNOWS_NEXT: {
+        double end_s = run->moments.list[moment].time_s + run->options->interval_s * run->options->horizon;
+        size_t end = moment + 1;
+        while (end < run->moments.known && run->moments.list[end].time_s < end_s)
+            end++;
+        facts->ahead = ahead;
+        facts->ahead_count = end - moment;
+        return 0;
+    }
+    case TM_KNOWS_ALL:
+        facts->ahead = ahead;
+        facts->ahead_count = run->moments.count - moment;
+        return 0;
+    }
+    return 0;
+}
+
+/* ---- the facts ---- */
+
+static void show_event(struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
+{
+    const struct tm_ahead *ahead = &run->now;
+    facts->event = run->moments.list[moment].event || ahead->before != ahead->after || ahead->lost > 0;
+    facts->lost = ahead->lost;
+    facts->after = ahead->after;
+    facts->noticed = run->options->notice_s > 0;
+}
+
+static void show_pools(const struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
+{
+    double spot_usd_h = run->moments.list[moment].price_usd_h;
+    int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
+    facts->pools[0] = (struct tm_pool){.market = TM_POOL_SPOT,
+                                       .role = TM_POOL_TRAINS,
+                                       .price_usd_h = isnan(spot_usd_h) ? run->options->spot_usd_h : spot_usd_h,
+                                       .here = run->now.after - on_demand,
+                                       .offered = -1,
+                                       .start_s = run->job->cost->measured.join_s};
+    facts->pools[1] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
+                                       .role = TM_POOL_TRAINS,
+                                       .price_usd_h = run->options->on_demand_usd_h,
+                                       .here = on_demand,
+                                       .ordered = run->ordered,
+                                       .offered = -1,
+                                       .start_s = run->job->cost->start_s};
+    facts->pool_count = 2;
+}
+
+static void fill_facts(const struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
+{
+    const struct tm_sim_options *options = run->options;
+    double now_s = run->moments.list[moment].time_s;
+    *facts = (struct tm_facts){
+        .now_s = now_s,
+        .speed = 1,
+        .first = moment == 0,
+        .before = run->now.before,
+        .after = run->now.before,
+        .standing = run->standing,
+        .progress = {.samples_left =
+                         options->samples_total > 0 ? fmax(0, options->samples_total - run->out->samples) : INFINITY,
+                     .efficiency = run->best_samples > 0 ? run->out->samples / run->best_samples : NAN,
+                     .step_s = run->trained ? run->job->layouts->list[run->standing.layout].step_s : 0},
+        .copies = {.every_s = run->job->cost->copy_interval_s, .every_alone_s = run->job->cost->copy_interval_s},
+        .limits = {.workers_max = run->job->layouts->instances_max,
+                   .has_deadline = options->deadline_s > 0 && options->samples_total > 0,
+                   .seconds_left = options->deadline_s - now_s,
+                   .bill_usd = run->out->bill_usd}};
+    show_pools(run, moment, facts);
+}
+
+/* ---- asking ---- */
+
+static int time_decision(struct tm_sim__run *run, const struct tm_facts *facts, struct tm_decision *out,
+                         double *took_ns, struct tm_error *e)
+{
+    int64_t begin_ns = run->env->monotonic_ns(run->env);
+    int rc = tm_policy_decide(run->policy, facts, out, e);
+    *took_ns = (double)(run->env->monotonic_ns(run->env) - begin_ns);
+    return rc;
+}
+
+/* A decision fills in the migration table where it has to, and makes the forecast. Asked again the same question, it
+ * gives the same answer from the table: so what a decision takes is told apart from what these take. The oracle answers
+ * from one plan for the whole trace. */
+static int ask(struct tm_sim__run *run, const struct tm_facts *facts, struct tm_decision *out, struct tm_error *e)
+{
+    double first_ns, took_ns;
+    int rc = time_decision(run, facts, out, &first_ns, e);
+    took_ns = first_ns;
+    if (rc == 0 && run->info->knows != TM_KNOWS_ALL) rc = time_decision(run, facts, out, &took_ns, e);
+    if (first_ns > took_ns) run->table_ns += first_ns - took_ns;
+    run->decision_ns_sum += took_ns;
+    if (took_ns > run->decision_ns_max) run->decision_ns_max = took_ns;
+    run->decisions++;
+    return rc;
+}
+
+int tm_sim__decide(struct tm_sim__run *run, size_t moment, struct tm_decision *out, struct tm_error *e)
+{
+    struct tm_facts facts;
+    fill_facts(run, moment, &facts);
+    if (run->info->knows != TM_KNOWS_PAST) show_event(run, moment, &facts);
+    hear_notices(run, moment);
+    int rc = show_future(run, moment, &facts, e);
+    if (rc != 0) return rc;
+    return ask(run, &facts, out, e);
+}
