@@ -61,7 +61,7 @@ static bool without_brackets(const char *host, char out[TM_ADDRESS_MAX])
     return true;
 }
 
-bool tm_host_is_loopback(const char *host)
+static bool host_is_loopback(const char *host)
 {
     char plain[TM_ADDRESS_MAX];
     struct in_addr four;
@@ -77,7 +77,7 @@ bool tm_address_is_loopback(const char *address)
 {
     char host[TM_ADDRESS_MAX];
     char port[TM_PORT_MAX];
-    return tm_address_split(address, host, port, NULL) == 0 && tm_host_is_loopback(host);
+    return tm_address_split(address, host, port, NULL) == 0 && host_is_loopback(host);
 }
 
 bool tm_host_is_any(const char *host)

@@ -15,7 +15,6 @@ void tm_address_join(const char *host, const char *port, char out[TM_ADDRESS_MAX
 void tm_address_of_host(const char *given, const char *port, char out[TM_ADDRESS_MAX]);
 
 /* Reached from this machine alone: 127.0.0.0/8, ::1, localhost. Anything that cannot be read is not. */
-bool tm_host_is_loopback(const char *host);
 bool tm_address_is_loopback(const char *address);
 /* Every address of this machine (0.0.0.0, ::): to listen on, not to be reached by. */
 bool tm_host_is_any(const char *host);

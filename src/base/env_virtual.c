@@ -252,7 +252,7 @@ static int virtual_file_write_private(struct tm_env *env, const char *path, cons
     return virtual_file_write_mode(env, path, 0600, data, length, e);
 }
 
-unsigned tm_env_virtual_file_mode(struct tm_env *env, const char *path)
+unsigned tm_env_virtual__file_mode(struct tm_env *env, const char *path)
 {
     struct world *world = world_of(env);
     (void)pthread_mutex_lock(&world->files_lock);
@@ -768,7 +768,7 @@ static void virtual_kill(struct tm_env *env, struct virtual_process *process)
     end_process(env, process, process->ended ? process->status : 128 + 9);
 }
 
-int tm_env_virtual_process_write(struct tm_env *env, int pid, const char *data, size_t length)
+int tm_env_virtual__process_write(struct tm_env *env, int pid, const char *data, size_t length)
 {
     struct virtual_process *process = process_of(env, pid);
     size_t sent = 0;

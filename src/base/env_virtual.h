@@ -20,13 +20,13 @@ void tm_env_virtual_fail_write_at(struct tm_env *env, long n); /* the n-th file_
 void tm_env_virtual_set_connect_ms(struct tm_env *env, int64_t ms);
 /* Whoever connects to the address hears nothing until the limit. */
 void tm_env_virtual_never_answer(struct tm_env *env, const char *address);
-unsigned tm_env_virtual_file_mode(struct tm_env *env, const char *path); /* 0: no such file */
+unsigned tm_env_virtual__file_mode(struct tm_env *env, const char *path); /* 0: no such file */
 size_t tm_env_virtual_handles(struct tm_env *env);       /* that are open: listeners, ends of connections, processes */
 void tm_env_virtual_cut(struct tm_env *env, int handle); /* both ends of a connection get -TM_EPEER from now on */
 /* The process ends; its next process_wait gives `status`. */
 void tm_env_virtual_exit(struct tm_env *env, int pid, int status);
 /* The process writes; what it writes to must have been captured. */
-int tm_env_virtual_process_write(struct tm_env *env, int pid, const char *data, size_t length);
+int tm_env_virtual__process_write(struct tm_env *env, int pid, const char *data, size_t length);
 /* The last signal sent to a process, 0 if none. */
 int tm_env_virtual_last_signal(struct tm_env *env, int pid);
 /* A variable that a process was started with; borrowed; NULL where there was none. */

@@ -32,14 +32,10 @@ const char *tm_log_level_name(enum tm_log_level level)
     return names[level];
 }
 
-void tm_log(enum tm_log_level level, const char *format, ...)
+static void put(enum tm_log_level level, const char *format, va_list args)
 {
-    if (level > atomic_load(&current_level)) return;
     char line[2048];
-    va_list args;
-    va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
-    va_end(args);
     for (char *c = line; *c != '\0'; c++) { /* one line, and no commands to the terminal */
         bool c1 = (unsigned char)c[0] == 0xC2 && ((unsigned char)c[1] & 0xE0) == 0x80;
         if (c1) c[1] = ' ';
@@ -50,4 +46,21 @@ void tm_log(enum tm_log_level level, const char *format, ...)
         sink(atomic_load(&current_context), level, line);
     else
         (void)fprintf(stderr, "%s: %s\n", tm_log_level_name(level), line);
+}
+
+void tm_log(enum tm_log_level level, const char *format, ...)
+{
+    if (level > atomic_load(&current_level)) return;
+    va_list args;
+    va_start(args, format);
+    put(level, format, args);
+    va_end(args);
+}
+
+void tm_log__always(enum tm_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(level, format, args);
+    va_end(args);
 }

@@ -13,6 +13,8 @@ typedef void (*tm_log_sink_f)(void *context, enum tm_log_level level, const char
 void tm_log_set_sink(tm_log_sink_f sink, void *context);
 
 void tm_log(enum tm_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Whatever the level is set to: for debug.h. */
+void tm_log__always(enum tm_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 const char *tm_log_level_name(enum tm_log_level level);
 

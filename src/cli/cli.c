@@ -1,4 +1,5 @@
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/log.h"
 #include "cli/command.h"
 
@@ -86,6 +87,8 @@ static int run(struct tm_cli *cli, int word_count, char *const *words, struct tm
     rc = tm_settings_load(cli->env, tm_given_text(cli, "config"), &cli->arena, &cli->settings, e);
     if (rc != 0) return rc;
     apply_settings(cli);
+    rc = tm_debug_open(cli->env, e);
+    if (rc != 0) return rc;
     rc = run_global(cli, e);
     if (rc != 0) return rc < 0 ? rc : tm_text_status(&cli->out, e);
     const struct tm_command *command = cli->path[cli->path_count - 1];

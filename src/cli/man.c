@@ -95,13 +95,16 @@ static void put_program(struct tm_text *out)
         tm_text_deinit(&expected);
         tm_text_puts(out, ".\n\n");
     }
-    tm_text_puts(out,
-                 "# ENVIRONMENT\n\n"
-                 "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, "
-                 "*TIDEMILL\\_CACHE\\_DIR*\n\tFolders of settings, data, state and cache. Else the XDG folders are "
-                 "used, with _tidemill_ behind them.\n\n"
-                 "*NO\\_COLOR*\n\tNo colour, whatever the terminal.\n\n"
-                 "*COLUMNS*\n\tWidth of tables and plots.\n\n");
+    tm_text_puts(
+        out, "# ENVIRONMENT\n\n"
+             "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, "
+             "*TIDEMILL\\_CACHE\\_DIR*\n\tFolders of settings, data, state and cache. Else the XDG folders are "
+             "used, with _tidemill_ behind them.\n\n"
+             "*TIDEMILL\\_DEBUG*\n\tRooms whose doings are printed on standard error, line by line, for whoever looks "
+             "for a bug: _wire_, _store_, _worker_, _engine_, _cloud_, _run_, with commas between them, or _all_. "
+             "Programs that the command starts do the same in their logs.\n\n"
+             "*NO\\_COLOR*\n\tNo colour, whatever the terminal.\n\n"
+             "*COLUMNS*\n\tWidth of tables and plots.\n\n");
     put_tail(out);
 }
 

@@ -1,6 +1,7 @@
 #include "cloud/local_internal.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,6 +33,7 @@ int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, s
     local->events = list;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another event of the cloud");
     local->events[local->event_count++] = event;
+    tm_debug(TM_DEBUG_CLOUD, "local: instance %" PRIu64 ": %s", event.instance, tm_cloud_event_kind_name(event.kind));
     return 0;
 }
 
@@ -42,6 +44,8 @@ static int local_want(struct tm_cloud *cloud, enum tm_instance_kind kind, int co
     struct tm_local__cloud *local = local_of(cloud);
     if (count < 0 || count > WANT_MAX)
         return tm_error_set(e, TM_EUSAGE, "%d instances wanted: 0 to %d can be", count, WANT_MAX);
+    if (local->want[kind] != count)
+        tm_debug(TM_DEBUG_CLOUD, "local: %d %s wanted, was %d", count, tm_instance_kind_name(kind), local->want[kind]);
     local->want[kind] = count;
     local->retry_ms[kind] = 0;
     local->grant_ms = tm_local__now_ms(local);

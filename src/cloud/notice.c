@@ -1,6 +1,7 @@
 #include "cloud/notice_internal.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/http_call.h"
 
 #include <stdio.h>
@@ -133,11 +134,16 @@ int tm_notice_reader_step(struct tm_notice_reader *reader, struct tm_notice *out
         if (rc == -(int)TM_EBUSY) break;
         if (rc != 0) {
             reader->failure = failure;
+            tm_debug(TM_DEBUG_CLOUD, "notices of %s: %s", reader->options.address, failure.text);
             give_up(reader);
             break;
         }
         if (same_word(&reader->talk.word, &reader->told)) continue;
         reader->told = reader->talk.word;
+        tm_debug(TM_DEBUG_CLOUD, "notices of %s: %s", reader->options.address,
+                 reader->told.going    ? "it goes"
+                 : reader->told.hinted ? "it may go"
+                                       : "it stays");
         *out = reader->told;
         return 0;
     }

@@ -1,6 +1,7 @@
 #include "engine/mesh_hub.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/log.h"
 #include "engine/mesh_hub_internal.h"
 #include "wire/peer_links.h"
@@ -243,6 +244,7 @@ static void drop(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
         return;
     }
     link->state = LINK_LOST;
+    tm_debug(TM_DEBUG_ENGINE, "mesh: the link to rank %d is lost", link->rank);
     hub->env->net_shutdown(hub->env, link->handle);
     if (hub->mesh == NULL || link->greeting.generation != hub->mesh->generation) return;
     hub->mesh->members[link->rank].lost = true;
@@ -253,6 +255,7 @@ static void drop(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
 static void put_up(struct tm_mesh_hub *hub, struct tm_mesh_link *link)
 {
     link->state = LINK_UP;
+    tm_debug(TM_DEBUG_ENGINE, "mesh: generation %" PRIu64 ": rank %d is linked", hub->mesh->generation, link->rank);
     atomic_store(&hub->mesh->members[link->rank].link, link);
     (void)pthread_cond_broadcast(&hub->changed);
     if (tm_mesh_link__read(link, hub->env, &hub->mesh->inbox) != 0) drop(hub, link); /* what came with the greeting */
@@ -266,7 +269,13 @@ static void dial(struct tm_mesh_hub *hub, int rank)
     int handle = -1;
     member->dial_ms = now_ms(hub) + REDIAL_MS;
     if (link == NULL || (hub->options.tls == NULL && !tm_address_is_loopback(member->endpoint))) return;
-    if (hub->env->net_connect(hub->env, member->endpoint, &handle, NULL) != 0) return;
+    struct tm_error e;
+    if (hub->env->net_connect(hub->env, member->endpoint, &handle, &e) != 0) {
+        tm_debug(TM_DEBUG_ENGINE, "mesh: rank %d: %s", rank, e.text);
+        return;
+    }
+    tm_debug(TM_DEBUG_ENGINE, "mesh: generation %" PRIu64 ": calling rank %d at %s", hub->mesh->generation, rank,
+             member->endpoint);
     if (tm_mesh_link__open(link, hub->env, handle, hub->options.tls, false, NULL) != 0) return;
     link->state = LINK_DIALING;
     link->rank = rank;

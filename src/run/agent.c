@@ -1,5 +1,6 @@
 #include "run/agent.h"
 
+#include "base/debug.h"
 #include "base/planted.h"
 #include "base/random.h"
 #include "wire/fingerprint.h"
@@ -128,6 +129,7 @@ static void start_worker(struct tm_agent *agent, int64_t now_ms, struct tm_outbo
     random.position = ++agent->starts;
     agent->worker = tm_random_u64(&random) | 1;
     agent->started_ms = now_ms;
+    tm_debug(TM_DEBUG_RUN, "agent %" PRIu64 ": start %" PRIu64 " of its worker", agent->options.id, agent->starts);
     tm_outbox_add(out, TM_AGENT_START_WORKER, NULL, 0, agent->worker, 0);
 }
 
@@ -176,12 +178,16 @@ void tm_agent_worker_ended(struct tm_agent *agent, int64_t now_ms, uint64_t inca
         agent->gave_up = recent > agent->options.restarts_max;
         agent->start_at_ms = now_ms + (agent->options.backoff_ms << doublings);
     }
+    tm_debug(TM_DEBUG_RUN, "agent %" PRIu64 ": its worker ended with status %d%s", agent->options.id, end->status,
+             agent->gave_up ? "; it is not started again" : "");
     if (agent->registered) heartbeat(agent, now_ms, out); /* at once: others wait for the dead */
     check(agent, now_ms);
 }
 
 void tm_agent_notice(struct tm_agent *agent, int64_t now_ms, int64_t left_ms, struct tm_outbox *out)
 {
+    if (agent->noticed != (left_ms >= 0))
+        tm_debug(TM_DEBUG_RUN, "agent %" PRIu64 ": notice, %" PRId64 " ms left", agent->options.id, left_ms);
     agent->noticed = left_ms >= 0;
     agent->notice_end_ms = now_ms + left_ms;
     if (agent->registered) heartbeat(agent, now_ms, out);
@@ -210,6 +216,7 @@ static void on_order(struct tm_agent *agent, const Tmw__AgentOrder *order, struc
         tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);
     }
     if (!order->stop) return;
+    tm_debug(TM_DEBUG_RUN, "agent %" PRIu64 ": told to stop", agent->options.id);
     agent->stopped = true;
     if (agent->worker != 0 && !TM_PLANTED(stop_ignored))
         tm_outbox_add(out, TM_AGENT_END_WORKER, NULL, 0, agent->worker, 0);

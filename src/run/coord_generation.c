@@ -2,6 +2,7 @@
 #include "run/coord_internal.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/planted.h"
 
 #include <string.h>
@@ -82,6 +83,10 @@ static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only,
     if (out->stages > c->options.layers || out->pipelines > c->options.micro_batches ||
         (size_t)out->pipelines * out->stages > view.worker_count)
         out->pipelines = 0; /* more than there is: as good as no decision */
+    tm_debug(TM_DEBUG_RUN,
+             "coordinator: of %zu workers %u pipelines of %u stages, was %ux%u; wants %u spot, %u on-demand%s%s",
+             view.worker_count, out->pipelines, out->stages, view.pipelines, view.stages, out->want_spot,
+             out->want_on_demand, out->copy ? "; copies" : "", out->stop ? "; stops" : "");
     tm_coord__want(c, out);
 }
 

@@ -1,6 +1,7 @@
 /* Who is lost, who hangs, which link is cut: what heartbeats and their absence say. */
 #include "run/coord_internal.h"
 
+#include "base/debug.h"
 #include "base/planted.h"
 
 enum { CUT_GRACE_MS = 200, STALL_STEPS = 8, QUARANTINES_COUNTED = 3 };
@@ -28,6 +29,8 @@ void tm_coord__closed(struct tm_coordinator *c, int64_t now_ms, struct known *k,
 void tm_coord__lost(struct tm_coordinator *c, int64_t now_ms, struct known *k, bool dead, struct tm_outbox *out)
 {
     bool was_registered = k->registered;
+    tm_debug(TM_DEBUG_RUN, "coordinator: %s %" PRIu64 " is lost%s", tm_role_name(k->peer.role), k->peer.id,
+             dead ? ", it is dead" : "");
     silent(k, now_ms, tm_coord__surely_ms(c->options.orphan_ms));
     k->registered = TM_PLANTED(lease_forever) && k->peer.role == TM_ROLE_AGENT;
     k->ready = false;

@@ -1,5 +1,7 @@
 #include "store/store_internal.h"
 
+#include "base/debug.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,7 +119,10 @@ int tm_copy_file__write(struct tm_env *env, const char *path, const struct tm_co
     uint8_t *file = block->data - HEAD_BYTES;
     write_head(name, (char *)file);
     memset(block->data + name->size, 0, length - HEAD_BYTES - (size_t)name->size);
-    return env->file_write_blocks(env, path, file, length, out_direct, e);
+    int rc = env->file_write_blocks(env, path, file, length, out_direct, e);
+    tm_debug(TM_DEBUG_STORE, "set %" PRIu64 ", layer %" PRIu32 ", step %" PRIu64 ": %zu bytes %s %s", name->set,
+             name->layer, name->step, length, rc == 0 ? "written to" : "not written to", path);
+    return rc;
 }
 
 struct reading {
@@ -191,6 +196,7 @@ int tm_copy_file__read(struct tm_env *env, const char *path, uint64_t size, stru
     bool came = rc == 0;
     if (came && (length == 0 || !length_is_right(&reading.name, length))) rc = wrong_length(&reading.name, length, e);
     if (rc == 0) rc = check(&reading.name, tm_hasher_end(&reading.hasher), block->data, e);
+    tm_debug(TM_DEBUG_STORE, "%zu bytes read from %s: %s", length, path, rc == 0 ? "good" : "not what it should be");
     if (rc == 0) {
         *out_name = reading.name;
         *out_block = block;

@@ -1,6 +1,7 @@
 #include "store/record.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "wire/hash.h"
 #include "wire/message.h"
 
@@ -229,6 +230,8 @@ int tm_record_flush(struct tm_record *record, struct tm_error *e)
         return rc;
     }
     record->written += record->waiting;
+    tm_debug(TM_DEBUG_STORE, "record: %zu events written, %" PRIu64 " in all", (size_t)record->waiting,
+             (uint64_t)record->written);
     record->waiting = 0;
     tm_text_clear(&record->data);
     return 0;

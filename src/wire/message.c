@@ -26,6 +26,12 @@ struct tm_peer tm_message_sender(const tm_message *message)
         .role = (enum tm_role)message->from_role, .id = message->from_id, .incarnation = message->from_incarnation};
 }
 
+const char *tm_role_name(enum tm_role role)
+{
+    static const char *const names[] = {"somebody", "coordinator", "agent", "worker", "cloud"};
+    return (size_t)role < sizeof names / sizeof *names ? names[role] : "?";
+}
+
 const char *tm_job_state_name(enum tm_job_state state)
 {
     static const char *const names[] = {"starting", "training", "waiting", "stopping", "stopped", "finished", "failed"};

@@ -25,6 +25,7 @@ enum {
 };
 
 enum tm_role { TM_ROLE_NONE, TM_ROLE_COORDINATOR, TM_ROLE_AGENT, TM_ROLE_WORKER, TM_ROLE_CLOUD };
+const char *tm_role_name(enum tm_role role); /* "coordinator", ...; "?" for what is no role */
 
 /* What a worker says it is doing, in its heartbeats (worker.h has the picture). */
 enum tm_worker_phase {

@@ -1,6 +1,7 @@
 #include "wire/peer_links.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/log.h"
 #include "base/planted.h"
 #include "wire/link_proof.h"
@@ -252,11 +253,13 @@ static struct link *connect_to(struct tm_links *links, const struct tm_peer *to,
     if (failed_lately(links, address)) return NULL;
     if (links->env->net_connect(links->env, address, &handle, &e) != 0) {
         (void)snprintf(links->trouble, sizeof links->trouble, "%s", e.text);
+        tm_debug(TM_DEBUG_WIRE, "%s", e.text);
         note_failed(links, address);
         return NULL;
     }
     struct link *link = add_link(links, handle, false);
     if (link == NULL) return NULL;
+    tm_debug(TM_DEBUG_WIRE, "connecting to %s %" PRIu64 " at %s", tm_role_name(to->role), to->id, address);
     size_t length = strnlen(address, sizeof link->address - 1);
     link->peer = *to;
     link->connecting = true;
@@ -287,6 +290,8 @@ static void break_link(struct tm_links *links, struct link *link, const char *wh
     const char *colon = strstr(why, ": "); /* behind "send" or "receive", which say nothing here */
     if (link->connecting && colon != NULL) why = colon + 2;
     link->broken = true;
+    tm_debug(TM_DEBUG_WIRE, "connection %" PRIu64 " %s %s %" PRIu64 " is over: %s", link->order,
+             link->address[0] != '\0' ? "to" : "from", tm_role_name(link->peer.role), link->peer.id, why);
     if (link->address[0] != '\0' && !link->proof.proven)
         (void)snprintf(links->trouble, sizeof links->trouble, "%.100s: %.300s", link->address, why);
 }
@@ -415,6 +420,8 @@ static void take_proof(struct tm_links *links, struct link *link)
     if (!link->broken && answer.length > 0) put_bytes(link, answer.data, answer.length);
     tm_text_deinit(&answer);
     if (link->proof.proven && !link->broken) {
+        tm_debug(TM_DEBUG_WIRE, "connection %" PRIu64 " %s is proven", link->order,
+                 link->address[0] != '\0' ? link->address : "that came");
         if (link->address[0] != '\0') links->trouble[0] = '\0';
         if (link->waiting.length > 0) put_bytes(link, link->waiting.data, link->waiting.length);
         tm_text_deinit(&link->waiting);
@@ -461,6 +468,7 @@ static bool belongs_to(struct tm_links *links, struct link *link, const tm_messa
     if (link->peer.role != TM_ROLE_NONE) return false;
     struct link *old = find_link(links, &from);
     if (old != NULL && old->peer.incarnation != from.incarnation && old->peer.incarnation != 0) old->broken = true;
+    tm_debug(TM_DEBUG_WIRE, "connection %" PRIu64 " is of %s %" PRIu64, link->order, tm_role_name(from.role), from.id);
     link->peer = from;
     return true;
 }
@@ -517,7 +525,8 @@ void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *
     bool knocks = links->listener >= 0 && may_have(waiting, LISTENER_AT);
     for (int i = 0; knocks && i < ACCEPTED_AT_ONCE; i++) {
         if (links->env->net_accept(links->env, links->listener, &handle, NULL) != 0) break;
-        (void)add_link(links, handle, true);
+        const struct link *came = add_link(links, handle, true);
+        if (came != NULL) tm_debug(TM_DEBUG_WIRE, "connection %" PRIu64 " came in", came->order);
     }
     for (size_t i = 0; i < links->link_count; i++) {
         struct link *link = links->links[i];

@@ -4,6 +4,7 @@
 
 #include "base/address.h"
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "wire/peer_links.h"
@@ -356,7 +357,8 @@ static int open_links(struct tidemill *t, const struct tidemill_options *options
     char listen[TM_ADDRESS_MAX];
     const char *given = options->listen == NULL ? "127.0.0.1" : options->listen;
     tm_address_of_host(given, "0", listen);
-    if (options->tls_folder != NULL) rc = tm_tls_load(t->env, options->tls_folder, &t->tls, e);
+    rc = tm_debug_open(t->env, e);
+    if (rc == 0 && options->tls_folder != NULL) rc = tm_tls_load(t->env, options->tls_folder, &t->tls, e);
     if (rc == 0) rc = tm_links_create(t->env, listen, t->tls, t->token, &t->links, e);
     return rc;
 }

@@ -2,6 +2,7 @@
 #include "worker/worker_internal.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/planted.h"
 #include "wire/fingerprint.h"
 #include "wire/proof.h"
@@ -282,6 +283,7 @@ static void stop(struct tm_worker *w, bool refused, const char *why, struct tm_o
     if (w->computing) w->engine.cancel(w->engine.context);
     w->computing = false;
     w->phase = TM_WORKER_STOPPED;
+    tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": stops%s: %s", w->self.id, refused ? ", refused" : "", why);
     tm_worker__copy_end(w);
     tm_worker__fetch_end(w);
     tm_worker__follow_end(w);

@@ -2,6 +2,7 @@
 #include "worker/worker_internal.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/planted.h"
 
 #include <string.h>
@@ -104,6 +105,8 @@ void tm_worker__fence(struct tm_worker *w, uint64_t generation)
     w->computing = false;
     w->generation = generation;
     w->phase = TM_WORKER_FENCED;
+    tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": fenced for generation %" PRIu64 " at step %" PRIu64, w->self.id,
+             generation, w->applied);
     w->drain_step = 0;
     tm_worker__fetch_end(w);
     tm_worker__serve_end(w);
@@ -165,6 +168,8 @@ void tm_worker__check_ready(struct tm_worker *w, struct tm_outbox *out)
     if (w->applied != w->base) w->applied_norm_known = false;
     w->applied = w->base + (TM_PLANTED(step_skipped) && w->base > 0);
     w->phase = TM_WORKER_READY;
+    tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": ready for generation %" PRIu64 " at step %" PRIu64, w->self.id,
+             w->generation, w->applied);
     w->progress++;
     tm_worker__steps_reset(w);
     tm_worker__fetch_end(w);
@@ -200,6 +205,8 @@ void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message 
     w->held = 0;
     if (tm_worker__fetch_begin(w, body) != 0) return; /* out of memory: the coordinator asks again, or gives us up */
     w->phase = TM_WORKER_FETCHING;
+    tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": place %zu of %ux%u; fetches %zu layers of step %" PRIu64, w->self.id,
+             place, roster.pipelines, roster.stages, body->n_fetches, w->base);
     for (uint32_t l = 0; l < w->layer_count; l++)
         if (wanted(w, l) && !is_fetched(body, l)) tm_worker__take_followed(w, l);
     tm_worker__fetch_pump(w, now_ms, out);
@@ -220,6 +227,7 @@ void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *
     tm_worker__follow_end(w);
     tm_worker__serving_end(w);
     w->phase = TM_WORKER_RUNNING;
+    tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": generation %" PRIu64 " runs", w->self.id, w->generation);
     w->heartbeat_now = true;
     tm_worker__pump(w, now_ms, out);
 }

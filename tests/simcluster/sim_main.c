@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include "base/alloc.h"
+#include "base/debug.h"
 #include "base/log.h"
 #include "base/number.h"
 
@@ -72,12 +73,30 @@ static bool finish(struct sim *sim, long live, struct totals *totals)
     return false;
 }
 
+static int64_t clock_ms(struct tm_env *env)
+{
+    const struct sim *sim = env->self;
+    return sim->now_ms;
+}
+
+/* TIDEMILL_DEBUG=run,worker shows what goes on, in simulated time. */
+static bool open_debug(struct sim *sim)
+{
+    static struct tm_env clock = {.now_ms = clock_ms};
+    struct tm_error e;
+    clock.self = sim;
+    if (tm_debug_set(&clock, getenv("TIDEMILL_DEBUG"), &e) == 0) return true;
+    fprintf(stderr, "%s\n", e.text);
+    return false;
+}
+
 static bool run_seed(uint64_t seed, const struct arguments *arguments, struct totals *totals)
 {
     static struct sim sim; /* large */
     long live = tm_alloc_live();
     sim_init(&sim, seed, &arguments->choice);
     sim.trace = arguments->trace;
+    if (!open_debug(&sim)) return false;
     if (!sim_begin(&sim)) return false;
     faults_plan(&sim);
     sim_run_until(&sim, bound_ms(&sim));
@@ -93,6 +112,7 @@ static bool run_scenario(const char *name, uint64_t seed, bool trace, struct tot
         long live = tm_alloc_live();
         sim_init(&sim, seed, &usual);
         sim.trace = trace;
+        if (!open_debug(&sim)) return false;
         scenario_setup(&sim);
         if (scenarios[i].setup != NULL) scenarios[i].setup(&sim);
         if (!sim_begin(&sim)) return false;

@@ -288,19 +288,19 @@ static void test_output_and_modes(void **state)
     assert_int_equal(env->process_start_with(env, &options, &pid, NULL), 0);
     struct tm_watch watch = {.handle = output};
     assert_int_equal(env->net_watch(env, &watch, 1, 10, NULL), -(int)TM_ETIMEOUT);
-    assert_int_equal(tm_env_virtual_process_write(env, pid, "well", 4), 0);
+    assert_int_equal(tm_env_virtual__process_write(env, pid, "well", 4), 0);
     assert_int_equal(env->net_watch(env, &watch, 1, 10, NULL), 0);
     assert_int_equal(env->net_receive(env, output, said, sizeof said, &done, NULL), 0);
     assert_string_equal(said, "well");
     tm_env_virtual_exit(env, pid, 0);
     assert_int_equal(env->net_receive(env, output, said, sizeof said, &done, NULL), 0);
     assert_int_equal(done, 0);
-    assert_int_equal(tm_env_virtual_process_write(env, pid, "well", 4), -(int)TM_ENOTFOUND);
+    assert_int_equal(tm_env_virtual__process_write(env, pid, "well", 4), -(int)TM_ENOTFOUND);
     assert_int_equal(env->file_write_mode(env, "/key", 0640, "x", 1, NULL), 0);
-    assert_int_equal(tm_env_virtual_file_mode(env, "/key"), 0640);
+    assert_int_equal(tm_env_virtual__file_mode(env, "/key"), 0640);
     assert_int_equal(env->file_write_private(env, "/key", "x", 1, NULL), 0);
-    assert_int_equal(tm_env_virtual_file_mode(env, "/key"), 0600);
-    assert_int_equal(tm_env_virtual_file_mode(env, "/none"), 0);
+    assert_int_equal(tm_env_virtual__file_mode(env, "/key"), 0600);
+    assert_int_equal(tm_env_virtual__file_mode(env, "/none"), 0);
 }
 
 static void test_processes(void **state)

@@ -301,6 +301,41 @@ static void test_impostor(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* An address that never answers keeps nobody from talking to others meanwhile, and it is told what is the matter. */
+static void test_an_address_that_never_answers(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_links *a = NULL;
+    struct tm_links *b = NULL;
+    struct heard at_a = {0};
+    struct heard at_b = {0};
+    struct tm_peer third = {.role = TM_ROLE_WORKER, .id = 3, .incarnation = 33};
+    assert_int_equal(tm_links_create(env, "127.0.0.1:0", NULL, "secret", &a, NULL), 0);
+    assert_int_equal(tm_links_create(env, "[::1]:0", NULL, "secret", &b, NULL), 0);
+    tm_env_virtual_never_answer(env, "127.0.0.9:9");
+    tm_env_virtual_set_connect_ms(env, 20);
+    int64_t began_ms = env->now_ms(env);
+    say(a, &first, &third, "127.0.0.9:9", 1);
+    assert_int_equal(env->now_ms(env), began_ms); /* nobody waited */
+    for (uint64_t tick = 1; tick <= 20; tick++) {
+        say(a, &first, &third, "127.0.0.9:9", tick);
+        say(a, &first, &second, tm_links_address(b), tick);
+        tm_env_virtual_advance(env, 100);
+        at_b.count = 0;
+        exchange(a, &at_a, b, &at_b, 10);
+        assert_row(at_b.nonce == tick, "tick %d: %d came", (int)tick, (int)at_b.nonce);
+    }
+    assert_string_equal(tm_links_trouble(a), "");
+    at_b.count = 0;
+    tm_env_virtual_advance(env, TM_LINK_PROOF_LIMIT_MS);
+    exchange(a, &at_a, b, &at_b, 10);
+    assert_string_equal(tm_links_trouble(a), "127.0.0.9:9: no answer");
+    tm_links_destroy(a);
+    tm_links_destroy(b);
+    tm_env_virtual_destroy(env);
+}
+
 /* Whoever has proven nothing keeps no memory and no place: few bytes of it are read, it has little time, and the oldest
  * goes where there are many. */
 static void test_unproven(void **state)
@@ -387,5 +422,6 @@ static void test_flood(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_plain), TM_TEST(test_tls), TM_TEST(test_a_key_each), TM_TEST(test_only_loopback_without_tls),
-             TM_TEST(test_garbage), TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))
+TM_TEST_MAIN(TM_TEST(test_an_address_that_never_answers), TM_TEST(test_plain), TM_TEST(test_tls),
+             TM_TEST(test_a_key_each), TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage),
+             TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))
