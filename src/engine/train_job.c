@@ -1,120 +1,18 @@
 #include "engine/train_job.h"
 
-#include "base/content.h"
-#include "base/doc.h"
 #include "base/number.h"
 #include "engine/assignment.h"
 #include "engine/corpus.h"
 #include "wire/fingerprint.h"
 #include "wire/hash.h"
-#include "workload/job.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { JOB_BYTES_MAX = 1 << 20 };
+#define SHIPPED "kjv-new-testament"
 
-/* The file as it stands, before it is a job. */
-struct gpt_fields {
-    int64_t layers;
-    int64_t hidden;
-    int64_t heads;
-    int64_t ctx;
-    int64_t vocab;
-    double dropout;
-};
-
-struct model_fields {
-    struct gpt_fields gpt;
-};
-
-struct optimizer_fields {
-    double lr;
-    double beta1;
-    double beta2;
-    double eps;
-    double weight_decay;
-    double clip;
-};
-
-struct schedule_fields {
-    int64_t warmup;
-    int64_t decay_to;
-    double lr_min;
-};
-
-struct checkpoint_fields {
-    const char *dir;
-    int64_t every;
-    int64_t keep;
-};
-
-struct job_fields {
-    const char *name;
-    struct model_fields model;
-    const char *data;
-    int64_t batch;
-    int64_t micro_batch;
-    int64_t steps;
-    int64_t seed;
-    struct optimizer_fields optimizer;
-    struct schedule_fields schedule;
-    struct checkpoint_fields checkpoint;
-    int determinism;
-    const char *layout;
-    int64_t memory;
-};
-
-#define AT(type, member) .offset = offsetof(struct type, member)
-
-static const struct tm_field gpt_table[] = {
-    {.key = "layers", .type = TM_FIELD_INTEGER, AT(gpt_fields, layers), .required = true, .min = 1, .max = 1022},
-    {.key = "hidden", .type = TM_FIELD_INTEGER, AT(gpt_fields, hidden), .required = true, .min = 1, .max = 65536},
-    {.key = "heads", .type = TM_FIELD_INTEGER, AT(gpt_fields, heads), .required = true, .min = 1, .max = 65536},
-    {.key = "ctx", .type = TM_FIELD_INTEGER, AT(gpt_fields, ctx), .required = true, .min = 1, .max = TM_CTX_MAX},
-    {.key = "vocab", .type = TM_FIELD_INTEGER, AT(gpt_fields, vocab), .min = TM_VOCAB, .max = TM_VOCAB},
-    {.key = "dropout", .type = TM_FIELD_NUMBER, AT(gpt_fields, dropout), .min = 0, .max = 0.9},
-    {.key = NULL}};
-
-static const struct tm_field model_table[] = {
-    {.key = "gpt", .type = TM_FIELD_MAP, AT(model_fields, gpt), .required = true, .fields = gpt_table}, {.key = NULL}};
-
-static const struct tm_field optimizer_table[] = {
-    {.key = "lr", .type = TM_FIELD_NUMBER, AT(optimizer_fields, lr), .min = 0, .max = 1000},
-    {.key = "beta1", .type = TM_FIELD_NUMBER, AT(optimizer_fields, beta1), .min = 0, .max = 0.999999},
-    {.key = "beta2", .type = TM_FIELD_NUMBER, AT(optimizer_fields, beta2), .min = 0, .max = 0.999999},
-    {.key = "eps", .type = TM_FIELD_NUMBER, AT(optimizer_fields, eps), .min = 1e-30, .max = 1},
-    {.key = "weight_decay", .type = TM_FIELD_NUMBER, AT(optimizer_fields, weight_decay), .min = 0, .max = 100},
-    {.key = "clip", .type = TM_FIELD_NUMBER, AT(optimizer_fields, clip), .min = 0, .max = 1e30},
-    {.key = NULL}};
-
-static const struct tm_field schedule_table[] = {
-    {.key = "warmup", .type = TM_FIELD_INTEGER, AT(schedule_fields, warmup), .min = 0, .max = 1e15},
-    {.key = "decay_to", .type = TM_FIELD_INTEGER, AT(schedule_fields, decay_to), .min = 0, .max = 1e15},
-    {.key = "lr_min", .type = TM_FIELD_NUMBER, AT(schedule_fields, lr_min), .min = 0, .max = 1000},
-    {.key = NULL}};
-
-static const struct tm_field checkpoint_table[] = {
-    {.key = "dir", .type = TM_FIELD_STRING, AT(checkpoint_fields, dir), .required = true},
-    {.key = "every", .type = TM_FIELD_INTEGER, AT(checkpoint_fields, every), .min = 0, .max = 1e15},
-    {.key = "keep", .type = TM_FIELD_INTEGER, AT(checkpoint_fields, keep), .min = 1, .max = 100},
-    {.key = NULL}};
-
-static const struct tm_field job_table[] = {
-    {.key = "name", .type = TM_FIELD_STRING, AT(job_fields, name)},
-    {.key = "model", .type = TM_FIELD_MAP, AT(job_fields, model), .required = true, .fields = model_table},
-    {.key = "data", .type = TM_FIELD_STRING, AT(job_fields, data), .required = true, .example = "kjv-new-testament"},
-    {.key = "batch", .type = TM_FIELD_INTEGER, AT(job_fields, batch), .required = true, .min = 1, .max = 1 << 24},
-    {.key = "micro_batch", .type = TM_FIELD_INTEGER, AT(job_fields, micro_batch), .min = 1, .max = 65536},
-    {.key = "steps", .type = TM_FIELD_INTEGER, AT(job_fields, steps), .required = true, .min = 1, .max = 1 << 24},
-    {.key = "seed", .type = TM_FIELD_INTEGER, AT(job_fields, seed), .min = 0, .max = 9e15},
-    {.key = "optimizer", .type = TM_FIELD_MAP, AT(job_fields, optimizer), .fields = optimizer_table},
-    {.key = "schedule", .type = TM_FIELD_MAP, AT(job_fields, schedule), .fields = schedule_table},
-    {.key = "checkpoint", .type = TM_FIELD_MAP, AT(job_fields, checkpoint), .fields = checkpoint_table},
-    {.key = "determinism", .type = TM_FIELD_CHOICE, AT(job_fields, determinism), .choices = tm_determinism_names},
-    {.key = "layout", .type = TM_FIELD_STRING, AT(job_fields, layout), .example = "2x2"},
-    {.key = "memory", .type = TM_FIELD_BYTES, AT(job_fields, memory)},
-    {.key = NULL}};
+enum { BLOCKS_MAX = 1022 };
 
 int tm_train_job_check(const struct tm_train_job *job, struct tm_error *e)
 {
@@ -131,114 +29,134 @@ int tm_train_job_check(const struct tm_train_job *job, struct tm_error *e)
                               e);
 }
 
-static int to_job(const struct job_fields *f, struct tm_train_job *job, struct tm_error *e)
+/* ---- from a job ---- */
+
+/* What the engine takes of a number, where others take more. */
+static int check_number(const struct tm_job *job, const char *key, int64_t value, int64_t max, const char *example,
+                        struct tm_error *e)
 {
-    *job = (struct tm_train_job){
-        .name = f->name,
-        .network = {.blocks = (int)f->model.gpt.layers,
-                    .width = (int)f->model.gpt.hidden,
-                    .heads = (int)f->model.gpt.heads,
-                    .ctx = (int)f->model.gpt.ctx,
-                    .dropout = f->model.gpt.dropout},
-        .data = f->data,
-        .batch = f->batch,
-        .micro_batch = f->micro_batch > 0 ? f->micro_batch : f->batch,
-        .steps = f->steps,
-        .seed = (uint64_t)f->seed,
-        .optimizer = {.lr = f->optimizer.lr,
-                      .beta1 = f->optimizer.beta1,
-                      .beta2 = f->optimizer.beta2,
-                      .eps = f->optimizer.eps,
-                      .weight_decay = f->optimizer.weight_decay,
-                      .clip = f->optimizer.clip,
-                      .warmup_steps = f->schedule.warmup,
-                      .decay_steps = f->schedule.decay_to,
-                      .lr_min = f->schedule.lr_min},
-        .determinism = (enum tm_determinism)f->determinism,
-        .memory_max = f->memory,
-        .checkpoint = {.dir = f->checkpoint.dir, .every = f->checkpoint.every, .keep = f->checkpoint.keep}};
-    int rc = tm_layout_parse(f->layout, &job->pipelines, &job->stages, e);
-    if (rc != 0) {
-        if (e != NULL) e->code = TM_EINPUT;
-        return tm_error_wrap(e, -(int)TM_EINPUT, "layout");
-    }
-    return tm_train_job_check(job, e);
+    if (!tm_job_says(job, key))
+        return tm_error_set(e, TM_EINPUT, "%s: key \"%s\" is missing; write for example %s", job->file, key, example);
+    if (value >= 1 && value <= max) return 0;
+    return tm_job_wrong(job, key, e, "the built-in engine takes from 1 to %lld, got %lld", (long long)max,
+                        (long long)value);
 }
 
-static bool has_key(const struct tm_field *table, const char *key)
+static int check_model(const struct tm_job *job, struct tm_error *e)
 {
-    while (table->key != NULL && strcmp(table->key, key) != 0)
-        table++;
-    return table->key != NULL;
+    static const char gpt[] = "{gpt: {layers: 4, hidden: 128, heads: 4, ctx: 64}}";
+    if (job->model == NULL)
+        return tm_error_set(e, TM_EINPUT, "%s: key \"model\" is missing; write for example model: %s", job->file, gpt);
+    if (!tm_job_says(job, "model.gpt"))
+        return tm_job_wrong(job, "model", e, "the built-in engine trains gpt with its sizes, such as %s, not \"%.60s\"",
+                            gpt, job->model);
+    int rc = check_number(job, "model.gpt.layers", job->gpt.layers, BLOCKS_MAX, "layers: 4", e);
+    if (rc == 0) rc = check_number(job, "model.gpt.hidden", job->gpt.hidden, 65536, "hidden: 128", e);
+    if (rc == 0) rc = check_number(job, "model.gpt.heads", job->gpt.heads, 65536, "heads: 4", e);
+    if (rc == 0) rc = check_number(job, "model.gpt.ctx", job->gpt.ctx, TM_CTX_MAX, "ctx: 64", e);
+    if (rc == 0 && job->gpt.vocab != 0 && job->gpt.vocab != TM_VOCAB)
+        rc = tm_job_wrong(job, "model.gpt.vocab", e, "the built-in engine reads bytes: leave it out, or write %d",
+                          TM_VOCAB);
+    return rc;
 }
 
-/* What only plans read: one file serves both. */
-static void drop_plan_keys(struct tm_node *root)
+static int check_keys(const struct tm_job *job, struct tm_error *e)
 {
-    for (struct tm_node **at = &root->first; root->kind == TM_NODE_MAP && *at != NULL;) {
-        const char *key = (*at)->key;
-        bool is_plan = has_key(tm_job_fields, key) || strcmp(key, "envs") == 0 || strcmp(key, "quotas") == 0;
-        if (is_plan && !has_key(job_table, key)) {
-            *at = (*at)->next;
-            root->count--;
-        } else {
-            at = &(*at)->next;
-        }
-    }
+    int rc = check_model(job, e);
+    if (rc == 0 && job->data == NULL)
+        rc = tm_error_set(e, TM_EINPUT, "%s: key \"data\" is missing; write for example data: " SHIPPED, job->file);
+    if (rc == 0) rc = check_number(job, "batch", job->batch, 1 << 24, "batch: 8", e);
+    if (rc == 0 && job->micro_batch > 0) rc = check_number(job, "micro_batch", job->micro_batch, 65536, "", e);
+    if (rc == 0) rc = check_number(job, "steps", job->steps, 1 << 24, "steps: 100", e);
+    return rc;
+}
+
+static double said(double value, double otherwise)
+{
+    return isnan(value) ? otherwise : value;
+}
+
+static struct tm_optimizer optimizer_of(const struct tm_job *job)
+{
+    const struct tm_job_optimizer *o = &job->optimizer;
+    struct tm_optimizer defaults = tm_optimizer_defaults();
+    return (struct tm_optimizer){.lr = said(o->lr, defaults.lr),
+                                 .beta1 = said(o->beta1, defaults.beta1),
+                                 .beta2 = said(o->beta2, defaults.beta2),
+                                 .eps = said(o->eps, defaults.eps),
+                                 .weight_decay = said(o->weight_decay, defaults.weight_decay),
+                                 .clip = said(o->clip, defaults.clip),
+                                 .warmup_steps = job->schedule.warmup,
+                                 .decay_steps = job->schedule.decay_to,
+                                 .lr_min = job->schedule.lr_min};
+}
+
+/* A path that a job file names is meant from where the file is. */
+static const char *data_of(const struct tm_job *job, const char *folder, struct tm_arena *arena)
+{
+    bool as_it_is = strcmp(job->data, SHIPPED) == 0 || folder[0] == '\0' || job->data[0] == '/' || job->data[0] == '\0';
+    return as_it_is ? tm_arena_strdup(arena, job->data) : tm_arena_printf(arena, "%s/%s", folder, job->data);
+}
+
+int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_arena *arena, struct tm_train_job *out,
+                    struct tm_error *e)
+{
+    int rc = check_keys(from, e);
+    if (rc != 0) return rc;
+    struct tm_train_job job = {
+        .name = tm_arena_strdup(arena, from->name != NULL ? from->name : "job"),
+        .network = {.blocks = (int)from->gpt.layers,
+                    .width = (int)from->gpt.hidden,
+                    .heads = (int)from->gpt.heads,
+                    .ctx = (int)from->gpt.ctx,
+                    .dropout = from->gpt.dropout},
+        .data = data_of(from, folder, arena),
+        .batch = from->batch,
+        .micro_batch = from->micro_batch > 0 ? from->micro_batch : from->batch,
+        .steps = from->steps,
+        .seed = tm_job_says(from, "seed") ? (uint64_t)from->seed : 1,
+        .optimizer = optimizer_of(from),
+        .memory_max = from->memory,
+        .checkpoint = {.dir = tm_arena_strdup(arena, from->checkpoint.dir != NULL ? from->checkpoint.dir : ""),
+                       .every = from->checkpoint.every,
+                       .keep = from->checkpoint.keep > 0 ? from->checkpoint.keep : 2}};
+    if (job.name == NULL || job.data == NULL || job.checkpoint.dir == NULL) return tm_error_nomem(e);
+    for (int i = 0; from->determinism != NULL && tm_determinism_names[i] != NULL; i++)
+        if (strcmp(from->determinism, tm_determinism_names[i]) == 0) job.determinism = (enum tm_determinism)i;
+    struct tm_error wrong = {.text = ""};
+    rc = tm_layout_parse(from->layout != NULL ? from->layout : "1x1", &job.pipelines, &job.stages, &wrong);
+    if (rc != 0) return tm_job_wrong(from, "layout", e, "%s", wrong.text);
+    rc = tm_train_job_check(&job, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "%s", from->file);
+    *out = job;
+    return 0;
 }
 
 int tm_train_job_parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
                        struct tm_train_job *out, struct tm_error *e)
 {
-    struct tm_optimizer defaults = tm_optimizer_defaults();
-    struct job_fields fields = {.name = "job",
-                                .model = {.gpt = {.vocab = TM_VOCAB}},
-                                .seed = 1,
-                                .optimizer = {.lr = defaults.lr,
-                                              .beta1 = defaults.beta1,
-                                              .beta2 = defaults.beta2,
-                                              .eps = defaults.eps,
-                                              .weight_decay = defaults.weight_decay,
-                                              .clip = defaults.clip},
-                                .checkpoint = {.dir = "", .keep = 2},
-                                .layout = "1x1"};
-    struct tm_node *root = NULL;
-    struct tm_train_job job;
-    int rc = tm_doc_parse_yaml(file, text, length, arena, &root, e);
-    if (rc == 0) drop_plan_keys(root);
-    if (rc == 0) rc = tm_fields_read(file, root, job_table, arena, &fields, e);
-    if (rc != 0) return rc;
-    rc = to_job(&fields, &job, e);
-    if (rc != 0) return tm_error_wrap(e, rc, "%s", file);
-    *out = job;
-    return 0;
+    struct tm_job job;
+    tm_job_init(&job);
+    int rc = tm_job_parse(file, text, length, &job, e);
+    if (rc == 0) rc = tm_train_job_of(&job, "", arena, out, e);
+    tm_job_deinit(&job);
+    return rc;
 }
 
-int tm_train_job_load_from(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
-                           struct tm_train_job *out, struct tm_error *e)
-{
-    struct tm_text text;
-    tm_text_init(&text, JOB_BYTES_MAX);
-    int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_train_job_parse(path, tm_text_string(&text), text.length, arena, out, e);
-    tm_text_deinit(&text);
-    if (rc != 0) return rc;
-    bool shipped = strcmp(out->data, "kjv-new-testament") == 0;
-    if (!shipped && folder[0] != '\0' && out->data[0] != '/' && out->data[0] != '\0')
-        out->data = tm_arena_printf(arena, "%s/%s", folder, out->data);
-    return out->data == NULL ? tm_error_nomem(e) : 0;
-}
-
-/* A path that a job file names is meant from where the file is. */
 int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
                       struct tm_error *e)
 {
+    struct tm_job job;
     const char *slash = strrchr(path, '/');
     const char *folder = slash == path   ? "/"
                          : slash != NULL ? tm_arena_strndup(arena, path, (size_t)(slash - path))
                                          : "";
     if (folder == NULL) return tm_error_nomem(e);
-    return tm_train_job_load_from(env, path, folder, arena, out, e);
+    tm_job_init(&job);
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0) rc = tm_train_job_of(&job, folder, arena, out, e);
+    tm_job_deinit(&job);
+    return rc;
 }
 
 /* ---- what the job is known by ---- */

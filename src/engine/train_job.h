@@ -1,4 +1,4 @@
-/* A training job as a file: the network, its data, the batch, and how it is optimised (tidemill-job(5)). */
+/* A training job, as a job file has it: the network, its data, the batch, and how it is optimised (tidemill-job(5)). */
 #ifndef TM_ENGINE_TRAIN_JOB_H
 #define TM_ENGINE_TRAIN_JOB_H
 
@@ -8,6 +8,7 @@
 #include "engine/gradients.h"
 #include "engine/network.h"
 #include "engine/optimizer.h"
+#include "workload/job.h"
 
 struct tm_train_job {
     const char *name;
@@ -32,9 +33,9 @@ struct tm_train_job {
 /* Reads and checks a job. Texts live in the arena. Errors name file, line and key. */
 int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
                       struct tm_error *e);
-/* The same, with what the file names meant from `folder`: a copy of a job file, elsewhere. */
-int tm_train_job_load_from(struct tm_env *env, const char *path, const char *folder, struct tm_arena *arena,
-                           struct tm_train_job *out, struct tm_error *e);
+/* The same from a job that was read; what it names is meant from `folder` ("": from here). */
+int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_arena *arena, struct tm_train_job *out,
+                    struct tm_error *e);
 int tm_train_job_parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
                        struct tm_train_job *out, struct tm_error *e);
 

@@ -35,6 +35,17 @@ static int find_dir(struct tm_env *env, const char *given, const char *name, str
     return tm_state_check(out, e);
 }
 
+static int fingerprint_of(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                          struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
+{
+    struct tm_job job;
+    tm_job_init(&job);
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0) rc = tm_run_fingerprint(env, &job, settings, arena, out, e);
+    tm_job_deinit(&job);
+    return rc;
+}
+
 /* The job file must say what the one says that the folder is of. */
 static int compare_jobs(struct tm_env *env, const char *path, const struct tm_run_settings *settings, const char *dir,
                         struct tm_arena *arena, struct tm_error *e)
@@ -48,8 +59,8 @@ static int compare_jobs(struct tm_env *env, const char *path, const struct tm_ru
     tm_state_path(dir, TM_STATE_JOB, own);
     tm_text_init(&first, TM_RUN_FINGERPRINT_MAX);
     tm_text_init(&second, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run_fingerprint(env, own, settings, arena, &first, e);
-    if (rc == 0) rc = tm_run_fingerprint(env, path, settings, arena, &second, e);
+    int rc = fingerprint_of(env, own, settings, arena, &first, e);
+    if (rc == 0) rc = fingerprint_of(env, path, settings, arena, &second, e);
     if (rc == 0) {
         tm_fingerprint_add_lines(&there, tm_text_string(&first));
         tm_fingerprint_add_lines(&given, tm_text_string(&second));

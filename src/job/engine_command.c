@@ -13,57 +13,48 @@
 enum { LAYERS = 8 }; /* of what `run` trains, where the job does not say */
 
 /* Where `run` is called in must be there before anything is rented for it. */
-static int check_workdir(struct tm_env *env, const char *path, const char *folder, const struct tm_job *job,
-                         struct tm_arena *arena, struct tm_error *e)
+static int check_workdir(struct tm_env *env, const struct tm_job *job, const char *folder, struct tm_arena *arena,
+                         struct tm_error *e)
 {
     if (job->workdir == NULL) return 0;
     bool absolute = job->workdir[0] == '/' || folder[0] == '\0';
     const char *full = absolute ? job->workdir : tm_arena_printf(arena, "%s/%s", folder, job->workdir);
     if (full == NULL) return tm_error_nomem(e);
-    if (env->file_exists(env, full)) return 0;
-    return tm_error_set(e, TM_EINPUT, "%s: workdir: there is no folder %s", path, full);
+    return env->file_exists(env, full) ? 0 : tm_job_wrong(job, "workdir", e, "there is no folder %s", full);
 }
 
-static int load_work(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+static int load_work(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
 {
-    struct tm_job job;
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    int64_t layers = job.layers > 0 ? job.layers : LAYERS;
-    int64_t micro_batch = job.micro_batch > 0 ? job.micro_batch : job.batch;
-    if (rc == 0 && (job.steps < 1 || job.batch < 1))
-        rc = tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps and batch", path);
-    if (rc == 0 && (job.batch % micro_batch != 0 || job.batch / micro_batch > 1 << 20))
-        rc = tm_error_set(e, TM_EINPUT, "%s: batch: must be a multiple of micro_batch (%lld), got %lld", path,
-                          (long long)micro_batch, (long long)job.batch);
-    if (rc == 0) rc = check_workdir(env, path, settings->folder, &job, arena, e);
-    if (rc == 0) {
-        *out = (struct tm_run_work){.layers = (uint32_t)layers,
-                                    .steps = (uint64_t)job.steps,
-                                    .micro_batches = (uint32_t)(job.batch / micro_batch),
-                                    .batch = job.batch,
-                                    .state_bytes_param = 16};
-        out->layer_params = tm_arena_alloc(arena, (size_t)layers * sizeof(double));
-        out->layer_flops = tm_arena_alloc(arena, (size_t)layers * sizeof(double));
-        if (out->layer_params == NULL || out->layer_flops == NULL) rc = tm_error_nomem(e);
-        for (int64_t i = 0; rc == 0 && i < layers; i++)
-            out->layer_params[i] = out->layer_flops[i] = 1; /* nobody knows: all alike */
-    }
-    tm_job_deinit(&job);
-    return rc;
+    int64_t layers = job->layers > 0 ? job->layers : LAYERS;
+    int64_t micro_batch = job->micro_batch > 0 ? job->micro_batch : job->batch;
+    if (job->steps < 1 || job->batch < 1)
+        return tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps and batch", job->file);
+    if (job->batch % micro_batch != 0 || job->batch / micro_batch > 1 << 20)
+        return tm_job_wrong(job, "batch", e, "must be a multiple of micro_batch (%lld), got %lld",
+                            (long long)micro_batch, (long long)job->batch);
+    int rc = check_workdir(env, job, settings->folder, arena, e);
+    if (rc != 0) return rc;
+    *out = (struct tm_run_work){.layers = (uint32_t)layers,
+                                .steps = (uint64_t)job->steps,
+                                .micro_batches = (uint32_t)(job->batch / micro_batch),
+                                .batch = job->batch,
+                                .state_bytes_param = 16};
+    out->layer_params = tm_arena_alloc(arena, (size_t)layers * sizeof(double));
+    out->layer_flops = tm_arena_alloc(arena, (size_t)layers * sizeof(double));
+    if (out->layer_params == NULL || out->layer_flops == NULL) return tm_error_nomem(e);
+    for (int64_t i = 0; i < layers; i++)
+        out->layer_params[i] = out->layer_flops[i] = 1; /* nobody knows: all alike */
+    return 0;
 }
 
-static int fingerprint(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+static int fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                        struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
 {
-    struct tm_job job;
     (void)arena;
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0) tm_run_fingerprint__job(env, &job, settings->folder, out);
-    tm_job_deinit(&job);
-    return rc;
+    (void)e;
+    tm_run_fingerprint__job(env, job, settings->folder, out);
+    return 0;
 }
 
 /* ---- the worker ---- */
@@ -115,36 +106,31 @@ static int tell_job(const struct tm_job *job, struct tm_error *e)
 }
 
 /* What the engine is to say that it trains. */
-static int tell_fingerprint(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+static int tell_fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                             struct tm_arena *arena, struct tm_error *e)
 {
     struct tm_text text;
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run_fingerprint(env, path, settings, arena, &text, e);
+    int rc = tm_run_fingerprint(env, job, settings, arena, &text, e);
     if (rc == 0 && setenv("TIDEMILL_FINGERPRINT", tm_text_string(&text), 1) != 0) rc = tm_error_nomem(e);
     tm_text_deinit(&text);
     return rc;
 }
 
-static int train(struct tm_env *env, const char *path, const struct tm_run_settings *settings, struct tm_arena *arena,
-                 int *out_status, struct tm_error *e)
+static int train(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                 struct tm_arena *arena, int *out_status, struct tm_error *e)
 {
     const char *folder = settings->folder;
-    struct tm_job job;
     *out_status = 0;
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0 && job.run == NULL) rc = tm_error_set(e, TM_EINPUT, "%s: there is no run to start", path);
-    if (rc == 0) rc = tell_fingerprint(env, path, settings, arena, e);
+    if (job->run == NULL) return tm_error_set(e, TM_EINPUT, "%s: there is no run to start", job->file);
+    int rc = tell_fingerprint(env, job, settings, arena, e);
     if (rc == 0 && folder[0] != '\0' && chdir(folder) != 0) rc = tm_error_errno(e, errno, "%s", folder);
-    if (rc == 0 && job.workdir != NULL && chdir(job.workdir) != 0)
-        rc = tm_error_errno(e, errno, "%s: workdir %s", path, job.workdir);
-    for (size_t i = 0; rc == 0 && i < job.envs.count; i++) /* what the agent said counts more */
-        if (setenv(job.envs.items[i].name, job.envs.items[i].text, 0) != 0) rc = tm_error_nomem(e);
-    if (rc == 0) rc = tell_job(&job, e);
-    if (rc == 0) rc = run_command(env, &job, out_status, e);
-    tm_job_deinit(&job);
-    return rc;
+    if (rc == 0 && job->workdir != NULL && chdir(job->workdir) != 0)
+        rc = tm_error_errno(e, errno, "%s: workdir %s", job->file, job->workdir);
+    for (size_t i = 0; rc == 0 && i < job->envs.count; i++) /* what the agent said counts more */
+        if (setenv(job->envs.items[i].name, job->envs.items[i].text, 0) != 0) rc = tm_error_nomem(e);
+    if (rc == 0) rc = tell_job(job, e);
+    return rc == 0 ? run_command(env, job, out_status, e) : rc;
 }
 
 const struct tm_job_engine tm_job__engine_command = {.name = "command",

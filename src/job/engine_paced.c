@@ -21,19 +21,23 @@ static const char *model_of(struct tm_env *env, const char *model, const char *f
     return folder[0] != '\0' && env->file_exists(env, path) ? path : tm_arena_strdup(arena, model);
 }
 
-static int check(const char *path, const struct tm_job *job, const struct tm_model *model, int64_t batch,
-                 int64_t micro_batch, struct tm_error *e)
+static int check(const struct tm_job *job, const struct tm_model *model, int64_t batch, int64_t micro_batch,
+                 struct tm_error *e)
 {
-    if (job->steps < 1) return tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps", path);
+    bool measured = job->batch != 0 && model->point_count > 0;
+    if (job->steps < 1) return tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps", job->file);
     if (model->layer_count > TM_LAYERS_MAX)
-        return tm_error_set(e, TM_ELIMIT, "%s: model: %s has %zu layers; a run has at most %d", path, model->name,
+        return tm_error_set(e, TM_ELIMIT, "%s: model: %s has %zu layers; a run has at most %d", job->file, model->name,
                             model->layer_count, TM_LAYERS_MAX);
     if (batch < 1)
-        return tm_error_set(e, TM_EINPUT, "%s: %s does not say how many samples a step has: give batch", path,
+        return tm_error_set(e, TM_EINPUT, "%s: %s does not say how many samples a step has: give batch", job->file,
                             model->name);
     if (batch % micro_batch != 0 || batch / micro_batch > 1 << 20)
-        return tm_error_set(e, TM_EINPUT, "%s: batch: must be a multiple of micro_batch (%lld), got %lld", path,
+        return tm_job_wrong(job, "batch", e, "must be a multiple of micro_batch (%lld), got %lld",
                             (long long)micro_batch, (long long)batch);
+    if (measured && batch != model->global_batch)
+        return tm_job_wrong(job, "batch", e, "%s was measured with %d samples a step; leave batch out", model->name,
+                            model->global_batch);
     return 0;
 }
 
@@ -51,50 +55,39 @@ static int fill(const struct tm_model *model, struct tm_arena *arena, struct tm_
     return 0;
 }
 
-static int load_work(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+static int load_work(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
 {
-    struct tm_job job;
     struct tm_model model;
     *out = (struct tm_run_work){.layers = 0};
-    tm_job_init(&job);
+    if (job->model == NULL)
+        return tm_error_set(e, TM_EINPUT, "%s: engine: paced needs a model, for example model: parcae/gpt-1.5b",
+                            job->file);
     tm_model_init(&model);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0 && job.model == NULL)
-        rc = tm_error_set(e, TM_EINPUT, "%s: engine: paced needs a model, for example model: parcae/gpt-1.5b", path);
+    out->model = model_of(env, job->model, settings->folder, arena);
+    int rc = out->model == NULL ? tm_error_nomem(e) : tm_model_load(env, out->model, &model, e);
     if (rc == 0) {
-        out->model = model_of(env, job.model, settings->folder, arena);
-        rc = out->model == NULL ? tm_error_nomem(e) : tm_model_load(env, out->model, &model, e);
-    }
-    if (rc == 0) {
-        bool own = job.batch == 0; /* a model that was measured was so with its own batch */
-        int64_t batch = own ? model.global_batch : job.batch;
-        int64_t micro_batch = job.micro_batch > 0 ? job.micro_batch : model.micro_batch > 0 ? model.micro_batch : 1;
-        out->steps = (uint64_t)job.steps;
+        /* a model that was measured was so with its own batch */
+        int64_t batch = job->batch == 0 ? model.global_batch : job->batch;
+        int64_t micro_batch = job->micro_batch > 0 ? job->micro_batch : model.micro_batch > 0 ? model.micro_batch : 1;
+        out->steps = (uint64_t)job->steps;
         out->batch = batch;
-        rc = check(path, &job, &model, batch, micro_batch, e);
-        if (rc == 0 && !own && model.point_count > 0 && batch != model.global_batch)
-            rc = tm_error_set(e, TM_EINPUT, "%s: batch: %s was measured with %d samples a step; leave batch out", path,
-                              model.name, model.global_batch);
+        rc = check(job, &model, batch, micro_batch, e);
         out->micro_batches = rc == 0 ? (uint32_t)(batch / micro_batch) : 0;
     }
     if (rc == 0) rc = fill(&model, arena, out, e);
     tm_model_deinit(&model);
-    tm_job_deinit(&job);
     return rc;
 }
 
-static int fingerprint(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+static int fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                        struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
 {
-    struct tm_job job;
     (void)arena;
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0) tm_run_fingerprint__job(env, &job, settings->folder, out);
-    if (rc == 0 && job.model != NULL) tm_fingerprint_line(out, "model", job.model);
-    tm_job_deinit(&job);
-    return rc;
+    (void)e;
+    tm_run_fingerprint__job(env, job, settings->folder, out);
+    if (job->model != NULL) tm_fingerprint_line(out, "model", job->model);
+    return 0;
 }
 
 /* ---- the worker ---- */
@@ -114,35 +107,35 @@ static double step_s(void *context, uint32_t pipelines, uint32_t stages)
     return rc == 0 && samples_per_s > 0 ? seconds : 0;
 }
 
-static int train_paced(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+static int train_paced(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                        const struct tm_run_work *work, struct pace *pace, struct tm_arena *arena, struct tm_error *e)
 {
-    struct tm_paced_job job = {.model = &pace->model,
-                               .micro_batches = work->micro_batches,
-                               .speed = settings->fleet.speed,
-                               .bytes_divisor = TM_PACED_DIVISOR,
-                               .step_s = step_s,
-                               .context = pace};
+    struct tm_paced_job paced = {.model = &pace->model,
+                                 .micro_batches = work->micro_batches,
+                                 .speed = settings->fleet.speed,
+                                 .bytes_divisor = TM_PACED_DIVISOR,
+                                 .step_s = step_s,
+                                 .context = pace};
     struct tidemill_options library;
     char error[512];
     if (tidemill_options_from_environment(&library, error, sizeof error) != 0)
         return tm_error_set(e, TM_EUSAGE, "%s", error);
     struct tm_text fingerprint;
     tm_text_init(&fingerprint, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run_fingerprint(env, path, settings, arena, &fingerprint, e);
+    int rc = tm_run_fingerprint(env, job, settings, arena, &fingerprint, e);
     library.fingerprint = tm_text_string(&fingerprint);
-    if (rc == 0) rc = tm_paced_worker(env, &library, &job, e);
+    if (rc == 0) rc = tm_paced_worker(env, &library, &paced, e);
     tm_text_deinit(&fingerprint);
     return rc;
 }
 
-static int train(struct tm_env *env, const char *path, const struct tm_run_settings *settings, struct tm_arena *arena,
-                 int *out_status, struct tm_error *e)
+static int train(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                 struct tm_arena *arena, int *out_status, struct tm_error *e)
 {
     struct tm_run_work work;
     struct pace pace;
     *out_status = 0;
-    int rc = load_work(env, path, settings, arena, &work, e);
+    int rc = load_work(env, job, settings, arena, &work, e);
     if (rc != 0) return rc;
     tm_model_init(&pace.model);
     tm_catalog_init(&pace.catalog);
@@ -155,7 +148,7 @@ static int train(struct tm_env *env, const char *path, const struct tm_run_setti
                                                .batch = work.batch,
                                                .instances_max = (int)settings->fleet.limit};
         rc = tm_job_speed_init(env, &request, &pace.speed, e);
-        if (rc == 0) rc = train_paced(env, path, settings, &work, &pace, arena, e);
+        if (rc == 0) rc = train_paced(env, job, settings, &work, &pace, arena, e);
         tm_job_speed_deinit(&pace.speed);
     }
     tm_catalog_deinit(&pace.catalog);
@@ -197,12 +190,9 @@ static void take_reference(void *context, uint32_t layer, const void *state, uin
 
 /* The hash over its layers' states in the newest copy set, which must be those of an undisturbed run. -TM_EINTERNAL:
  * they are not: a step was lost, applied twice or in another order. */
-static int check_result(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
-                        const struct tm_run_work *work, uint64_t step, struct tm_arena *arena, char out_hash[33],
-                        struct tm_error *e)
+static int check_states(struct tm_env *env, const char *dir, const struct tm_run_work *work, uint64_t step,
+                        char out_hash[33], struct tm_error *e)
 {
-    (void)settings;
-    (void)arena;
     char copies[TM_STATE_PATH_MAX];
     struct tm_copy_store *store = NULL;
     struct tm_model model;
@@ -226,6 +216,15 @@ static int check_result(struct tm_env *env, const char *dir, const struct tm_run
     tm_free(wanted.hashes);
     tm_free(hashes);
     return rc;
+}
+
+static int check_result(struct tm_env *env, const struct tm_job *job, const char *dir,
+                        const struct tm_run_settings *settings, uint64_t step, struct tm_arena *arena,
+                        char out_hash[33], struct tm_error *e)
+{
+    struct tm_run_work work;
+    int rc = load_work(env, job, settings, arena, &work, e);
+    return rc == 0 ? check_states(env, dir, &work, step, out_hash, e) : rc;
 }
 
 const struct tm_job_engine tm_job__engine_paced = {.name = "paced",

@@ -86,18 +86,30 @@ static int keep_whole(struct tm_trace *trace, int64_t limit, struct tm_error *e)
     return rc;
 }
 
+/* The job in numbers, and a step of it as measured here. */
+static int load_work(struct tm_env *env, const char *path, struct tm_run_settings *settings, struct tm_arena *arena,
+                     struct tm_run_work *out, struct tm_error *e)
+{
+    struct tm_job job;
+    tm_job_init(&job);
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0) rc = tm_run_work_load(env, &job, settings, arena, out, e);
+    if (rc == 0 && settings->step_core_s <= 0)
+        rc = tm_run_work_measure(env, &job, settings, arena, &settings->step_core_s, e);
+    tm_job_deinit(&job);
+    return rc;
+}
+
 int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_plan *out, struct tm_error *e)
 {
     struct tm_run_layouts layouts;
     *out = (struct tm_run_plan){.work = {0}};
     tm_trace_init(&out->trace);
-    int rc = tm_run_work_load(env, path, settings, arena, &out->work, e);
+    int rc = load_work(env, path, settings, arena, &out->work, e);
     if (rc == 0) rc = tm_run_trace(env, settings, &out->trace, e);
     if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->fleet.limit, e);
     if (rc == 0) rc = find_prices(env, &out->trace, settings, e);
-    if (rc == 0 && settings->step_core_s <= 0)
-        rc = tm_run_work_measure(env, path, settings, arena, &settings->step_core_s, e);
     settings->cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (rc == 0) rc = tm_run_layouts_init(env, dir, settings, &out->work, &layouts, e);
     if (rc != 0) return rc;

@@ -222,20 +222,21 @@ static void fill_service(struct agent *a, const struct tm_notice_options *notice
 static int tell_fingerprint(struct agent *a, struct tm_agent_options *out, struct tm_error *e)
 {
     struct tm_run_settings settings;
+    struct tm_job job;
     struct tm_text text;
     int rc = 0;
     if (a->r.state != NULL) return 0; /* the same folder as the coordinator's */
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
     tm_run_settings_init(&settings);
-    if (a->r.job != NULL) {
-        rc = tm_job_file_settings(a->env, a->r.job, &settings, e);
-        if (rc == 0) rc = tm_run_fingerprint(a->env, a->r.job, &settings, a->arena, &text, e);
-    }
+    tm_job_init(&job);
+    if (a->r.job != NULL) rc = tm_job_file_load(a->env, a->r.job, &job, &settings, e);
+    if (rc == 0 && a->r.job != NULL) rc = tm_run_fingerprint(a->env, &job, &settings, a->arena, &text, e);
     for (size_t i = 0; i < a->r.word_count; i++)
         tm_run_fingerprint_word(a->env, "", a->r.words[i], &text);
     if (rc == 0) rc = tm_text_status(&text, e);
     if (rc == 0) out->fingerprint = tm_arena_strdup(a->arena, tm_text_string(&text));
     if (rc == 0 && out->fingerprint == NULL) rc = tm_error_nomem(e);
+    tm_job_deinit(&job);
     tm_run_settings_deinit(&settings);
     tm_text_deinit(&text);
     return rc;

@@ -21,7 +21,7 @@ struct place {
     char copies[TM_STATE_PATH_MAX];
     char tls[TM_STATE_PATH_MAX];
     char address[TM_STATE_PATH_MAX];
-    char job[TM_STATE_PATH_MAX];
+    struct tm_job job; /* as the folder has it */
     char token[TM_STATE_TOKEN_MAX];
     char listen[TM_ADDRESS_MAX];
     struct tm_text fingerprint;
@@ -44,7 +44,6 @@ static void find_place(struct tm_env *env, const struct tm_job_coordinator *job,
     tm_state_path(job->dir, TM_STATE_RECORD, place->record);
     tm_state_path(job->dir, TM_STATE_COPIES, place->copies);
     tm_state_path(job->dir, TM_STATE_ADDRESS, place->address);
-    tm_state_path(job->dir, TM_STATE_JOB, place->job);
     tm_state_tls_path(job->dir, TM_STATE_TLS_COORDINATOR, place->tls);
     find_listen(env, job, place);
 }
@@ -165,8 +164,8 @@ static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struc
     struct tm_run_job told;
     struct tm_coordinator_service service;
     struct tm_policy_decider *decider = NULL;
-    int rc = tm_run_work_load(env, place->job, settings, arena, &work, e);
-    if (rc == 0) rc = tm_run_fingerprint(env, place->job, settings, arena, &place->fingerprint, e);
+    int rc = tm_run_work_load(env, &place->job, settings, arena, &work, e);
+    if (rc == 0) rc = tm_run_fingerprint(env, &place->job, settings, arena, &place->fingerprint, e);
     if (rc == 0) rc = tm_state_token(env, job->dir, place->token, e);
     if (rc == 0) rc = tm_run_layouts_init(env, job->dir, settings, &work, &layouts, e);
     if (rc != 0) return rc;
@@ -188,9 +187,14 @@ int tm_job_coordinate(struct tm_env *env, struct tm_job_coordinator *job, const 
                       struct tm_arena *arena, struct tm_error *e)
 {
     struct place place;
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(job->dir, TM_STATE_JOB, path);
     find_place(env, job, &place);
     tm_text_init(&place.fingerprint, TM_RUN_FINGERPRINT_MAX);
-    int rc = serve(env, job, settings, &place, arena, e);
+    tm_job_init(&place.job);
+    int rc = tm_job_load(env, path, &place.job, e);
+    if (rc == 0) rc = serve(env, job, settings, &place, arena, e);
+    tm_job_deinit(&place.job);
     tm_text_deinit(&place.fingerprint);
     return rc;
 }

@@ -18,24 +18,24 @@ const struct tm_job_engine *tm_job_engine_of(const struct tm_run_settings *setti
     return engines[settings->engine];
 }
 
-int tm_run_work_load(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+int tm_run_work_load(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
 {
-    return tm_job_engine_of(settings)->load(env, path, settings, arena, out, e);
+    return tm_job_engine_of(settings)->load(env, job, settings, arena, out, e);
 }
 
-int tm_run_work_measure(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+int tm_run_work_measure(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                         struct tm_arena *arena, double *out_core_s, struct tm_error *e)
 {
     const struct tm_job_engine *engine = tm_job_engine_of(settings);
     *out_core_s = 0;
-    return engine->measure != NULL ? engine->measure(env, path, settings, arena, out_core_s, e) : 0;
+    return engine->measure != NULL ? engine->measure(env, job, settings, arena, out_core_s, e) : 0;
 }
 
-int tm_run_fingerprint(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+int tm_run_fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                        struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
 {
-    int rc = tm_job_engine_of(settings)->fingerprint(env, path, settings, arena, out, e);
+    int rc = tm_job_engine_of(settings)->fingerprint(env, job, settings, arena, out, e);
     return rc == 0 ? tm_text_status(out, e) : rc;
 }
 
@@ -43,8 +43,11 @@ int tm_job_result(struct tm_env *env, const char *dir, const struct tm_run_setti
                   struct tm_arena *arena, char out_hash[33], struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
-    struct tm_run_work work;
+    struct tm_job job;
+    tm_job_init(&job);
     tm_state_path(dir, TM_STATE_JOB, path);
-    int rc = tm_run_work_load(env, path, settings, arena, &work, e);
-    return rc == 0 ? tm_job_engine_of(settings)->result(env, dir, settings, &work, step, arena, out_hash, e) : rc;
+    int rc = tm_job_load(env, path, &job, e);
+    if (rc == 0) rc = tm_job_engine_of(settings)->result(env, &job, dir, settings, step, arena, out_hash, e);
+    tm_job_deinit(&job);
+    return rc;
 }

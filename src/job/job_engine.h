@@ -20,26 +20,25 @@ struct tm_job_engine {
     bool proves_steps; /* the result of a job that was stopped is known at any step, not only at a durable one */
     bool weights;      /* the result is a checkpoint in result/ of the state folder */
 
-    /* The job at `path` in numbers. Errors name file, line and key. */
-    int (*load)(struct tm_env *env, const char *path, const struct tm_run_settings *settings, struct tm_arena *arena,
-                struct tm_run_work *out, struct tm_error *e);
+    /* The job in numbers. Errors name file, line and key. */
+    int (*load)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e);
     /* Core-seconds of a step, measured here and now. NULL: nothing can be measured. */
-    int (*measure)(struct tm_env *env, const char *path, const struct tm_run_settings *settings, struct tm_arena *arena,
-                   double *out_core_s, struct tm_error *e);
+    int (*measure)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                   struct tm_arena *arena, double *out_core_s, struct tm_error *e);
     /* Its layers, layouts and their speed; migrations are made by the caller. `dir` is the state folder. */
     int (*layouts)(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                    const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e);
     /* Appends what every machine of the job must have alike (wire/fingerprint.h). */
-    int (*fingerprint)(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+    int (*fingerprint)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
                        struct tm_arena *arena, struct tm_text *out, struct tm_error *e);
     /* A worker: trains until the job is over; who it is the agent's variables say. *out_status: of a process, to end
      * with. */
-    int (*train)(struct tm_env *env, const char *path, const struct tm_run_settings *settings, struct tm_arena *arena,
-                 int *out_status, struct tm_error *e);
+    int (*train)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                 struct tm_arena *arena, int *out_status, struct tm_error *e);
     /* What the run in `dir` leaves after step `step`, checked, and its hash. NULL: nothing that is known here. */
-    int (*result)(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
-                  const struct tm_run_work *work, uint64_t step, struct tm_arena *arena, char out_hash[33],
-                  struct tm_error *e);
+    int (*result)(struct tm_env *env, const struct tm_job *job, const char *dir, const struct tm_run_settings *settings,
+                  uint64_t step, struct tm_arena *arena, char out_hash[33], struct tm_error *e);
 };
 
 const struct tm_job_engine *tm_job_engine_of(const struct tm_run_settings *settings);

@@ -4,7 +4,10 @@
 
 #include "run/run_settings.h"
 
-/* Reads the file at `path`; what it names is meant from the folder that it is in. `settings` must be initialised. */
+/* Reads the file at `path`; what it names is meant from the folder that it is in. Both must be initialised. */
+int tm_job_file_load(struct tm_env *env, const char *path, struct tm_job *job, struct tm_run_settings *settings,
+                     struct tm_error *e);
+/* The settings alone. */
 int tm_job_file_settings(struct tm_env *env, const char *path, struct tm_run_settings *settings, struct tm_error *e);
 
 #endif

@@ -235,9 +235,8 @@ static bool has_result(const struct tm_launch *launch, const struct tm_run_statu
 static int keep_result(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
 {
     const struct tm_launch_request *request = &launch->request;
-    int rc = tm_job_engine_of(request->settings)
-                 ->result(launch->env, request->dir, request->settings, &request->plan->work, status->committed,
-                          request->arena, status->weights_hash, e);
+    int rc = tm_job_result(launch->env, request->dir, request->settings, status->committed, request->arena,
+                           status->weights_hash, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
 }
 

@@ -4,8 +4,9 @@
 #include "base/number.h"
 #include "base/precision.h"
 #include "base/suggest.h"
-#include "base/units.h"
+#include "workload/job_internal.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -211,6 +212,31 @@ const struct tm_field tm_job_fields[] = {
      .max = 4096,
      .example = "1",
      .doc = "number of layers, the pieces of state that `run` trains"},
+    {.key = "optimizer",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job, optimizer),
+     .fields = tm_job__optimizer_fields,
+     .doc = "of the built-in engine: AdamW's figures"},
+    {.key = "schedule",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job, schedule),
+     .fields = tm_job__schedule_fields,
+     .doc = "of the built-in engine: how the learning rate goes"},
+    {.key = "checkpoint",
+     .type = TM_FIELD_MAP,
+     .offset = offsetof(struct tm_job, checkpoint),
+     .fields = tm_job__checkpoint_fields,
+     .doc = "of the built-in engine: where checkpoints go"},
+    {.key = "determinism",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, determinism),
+     .example = "bitwise",
+     .doc = "bitwise: the same bits whatever the layout; fast: sums in the order in which they come"},
+    {.key = "memory",
+     .type = TM_FIELD_BYTES,
+     .offset = offsetof(struct tm_job, memory),
+     .example = "4GB",
+     .doc = "of the built-in engine: bytes that a worker may use"},
     {.key = "fleet",
      .type = TM_FIELD_MAP,
      .offset = offsetof(struct tm_job, fleet),
@@ -221,7 +247,10 @@ const struct tm_field tm_job_fields[] = {
 
 void tm_job_init(struct tm_job *job)
 {
-    *job = (struct tm_job){.engine = TM_FLEET_UNSAID, .max_failures = TM_FLEET_UNSAID, .fleet = tm_job_fleet_unsaid()};
+    *job = (struct tm_job){.engine = TM_FLEET_UNSAID,
+                           .max_failures = TM_FLEET_UNSAID,
+                           .optimizer = tm_job__optimizer_unsaid(),
+                           .fleet = tm_job_fleet_unsaid()};
     tm_arena_init(&job->arena, 16 << 20);
 }
 
@@ -229,6 +258,23 @@ void tm_job_deinit(struct tm_job *job)
 {
     tm_arena_deinit(&job->arena);
     *job = (struct tm_job){0};
+}
+
+/* The document with keys that may be taken out of it; what is below them is shared. */
+static int copy_root(const struct tm_node *root, struct tm_arena *arena, struct tm_node **out, struct tm_error *e)
+{
+    struct tm_node *copies = tm_arena_alloc(arena, (root->count + 1) * sizeof *copies);
+    size_t count = 0;
+    if (copies == NULL) return tm_error_nomem(e);
+    copies[count++] = *root;
+    for (const struct tm_node *at = root->first; at != NULL; at = at->next) {
+        copies[count] = *at;
+        if (at->next != NULL) copies[count].next = &copies[count + 1];
+        count++;
+    }
+    if (root->first != NULL) copies[0].first = &copies[1];
+    *out = copies;
+    return 0;
 }
 
 /* Takes a key out of the document; NULL: it is not there. */
@@ -291,80 +337,14 @@ static int check_words(const char *file, const struct tm_node *root, struct tm_e
     return 0;
 }
 
-static int not_a(const char *file, const struct tm_node *node, const char *what, struct tm_error *e)
+/* A model that is a map; one that is a name is like any other key. */
+static int take_model(const char *file, struct tm_node *root, struct tm_job *job, struct tm_error *e)
 {
-    char place[512];
-    return tm_error_set(e, TM_EINPUT, "%s: %s: expected %s, got \"%.40s\"",
-                        tm_node_place(file, node, place, sizeof place), node->key, what,
-                        node->kind == TM_NODE_SCALAR ? node->text : "a list or map");
-}
-
-/* A map of the built-in engine, which reads its own; but of a job with a command nobody else looks at it. */
-static int check_map(const char *file, const struct tm_node *node, bool of_numbers, struct tm_error *e)
-{
-    double value = 0;
-    if (node->kind != TM_NODE_MAP) return not_a(file, node, "a map", e);
-    for (const struct tm_node *at = node->first; at != NULL; at = at->next) {
-        if (at->kind != TM_NODE_SCALAR) return not_a(file, at, "one value", e);
-        if (of_numbers && (!tm_number_double(at->text, strlen(at->text), &value) || value < 0))
-            return not_a(file, at, "a number from 0", e);
-    }
-    return 0;
-}
-
-/* What only the training reads. */
-static int take_training_keys(const char *file, struct tm_node *root, struct tm_job *job, struct tm_error *e)
-{
-    static const struct {
-        const char *key;
-        bool of_numbers;
-    } maps[] = {{"optimizer", true}, {"schedule", true}, {"checkpoint", false}};
-    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
-        const struct tm_node *map = take(root, maps[i].key);
-        int rc = map == NULL ? 0 : check_map(file, map, maps[i].of_numbers, e);
-        if (rc != 0) return rc;
-    }
-    int64_t bytes = 0;
-    const struct tm_node *memory = take(root, "memory");
-    if (memory != NULL && (memory->kind != TM_NODE_SCALAR ||
-                           tm_unit_parse(TM_UNIT_BYTES, memory->text, strlen(memory->text), &bytes, NULL) != 0))
-        return not_a(file, memory, "a size such as 4GB", e);
-    const struct tm_node *determinism = take(root, "determinism");
-    if (determinism == NULL) return 0;
-    job->determinism = tm_arena_strdup(&job->arena, determinism->text);
-    return job->determinism == NULL ? tm_error_nomem(e) : 0;
-}
-
-/* model: {gpt: {layers: 4, ...}} as the formula that prediction knows; dropout costs no time worth the name. */
-static int take_model_map(const char *file, struct tm_node *root, struct tm_job *job, struct tm_error *e)
-{
-    char place[512];
-    struct tm_node *model = root->first;
+    const struct tm_node *model = root->first;
     while (model != NULL && strcmp(model->key, "model") != 0)
         model = model->next;
     if (model == NULL || model->kind != TM_NODE_MAP) return 0;
-    (void)take(root, "model");
-    const struct tm_node *gpt = model->first;
-    if (gpt == NULL || gpt->next != NULL || strcmp(gpt->key, "gpt") != 0 || gpt->kind != TM_NODE_MAP)
-        return tm_error_set(e, TM_EINPUT, "%s: model: expected a name, or gpt with its sizes",
-                            tm_node_place(file, model, place, sizeof place));
-    const char *formula = "gpt:";
-    const char *comma = "";
-    bool vocab = false;
-    for (const struct tm_node *size = gpt->first; size != NULL; size = size->next) {
-        if (size->kind != TM_NODE_SCALAR)
-            return tm_error_set(e, TM_EINPUT, "%s: model.gpt.%.60s: expected a number",
-                                tm_node_place(file, size, place, sizeof place), size->key);
-        if (strcmp(size->key, "dropout") == 0) continue;
-        vocab = vocab || strcmp(size->key, "vocab") == 0;
-        formula = tm_arena_printf(&job->arena, "%s%s%s=%s", formula, comma, size->key, size->text);
-        if (formula == NULL) return tm_error_nomem(e);
-        comma = ",";
-    }
-    if (!vocab) formula = tm_arena_printf(&job->arena, "%s%svocab=256", formula, comma);
-    if (formula == NULL) return tm_error_nomem(e);
-    job->model = formula;
-    return 0;
+    return tm_job__read_model(file, take(root, "model"), job, e);
 }
 
 /* Takes the value of a key that holds a map of the user's own names out of the document. */
@@ -424,16 +404,21 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
 {
     struct tm_job fresh;
     struct tm_node *root = NULL;
+    struct tm_node *whole = NULL;
     tm_job_init(&fresh);
+    fresh.file = tm_arena_strdup(&fresh.arena, file);
     fresh.document = tm_arena_strndup(&fresh.arena, text, length);
-    int rc = fresh.document == NULL ? tm_error_nomem(e) : tm_doc_parse_yaml(file, text, length, &fresh.arena, &root, e);
+    int rc = fresh.file == NULL || fresh.document == NULL
+                 ? tm_error_nomem(e)
+                 : tm_doc_parse_yaml(file, text, length, &fresh.arena, &whole, e);
+    fresh.root = whole;
+    if (rc == 0) rc = copy_root(whole, &fresh.arena, &root, e);
     if (rc == 0 && root->kind == TM_NODE_MAP) {
         fresh.name_line = line_of(root, "name");
         fresh.policy_line = line_of(root, "policy");
         fresh.fleet_line = line_of(root, "fleet");
         rc = check_words(file, root, e);
-        if (rc == 0) rc = take_training_keys(file, root, &fresh, e);
-        if (rc == 0) rc = take_model_map(file, root, &fresh, e);
+        if (rc == 0) rc = take_model(file, root, &fresh, e);
         if (rc == 0) rc = take_pairs(file, root, "envs", &fresh.arena, &fresh.envs, e);
         if (rc == 0) rc = take_pairs(file, root, "quotas", &fresh.arena, &fresh.quotas, e);
         if (rc == 0) rc = check_envs(file, &fresh.envs, e);
@@ -458,4 +443,34 @@ int tm_job_load(struct tm_env *env, const char *path, struct tm_job *job, struct
     if (rc == 0) rc = tm_job_parse(path, tm_text_string(&text), text.length, job, e);
     tm_text_deinit(&text);
     return rc;
+}
+
+/* ---- what others find wrong ---- */
+
+/* The node of "fleet.limit"; NULL: it is not there. */
+static const struct tm_node *find(const struct tm_node *root, const char *key)
+{
+    size_t length = strcspn(key, ".");
+    const struct tm_node *at = root != NULL && root->kind == TM_NODE_MAP ? root->first : NULL;
+    while (at != NULL && (strncmp(at->key, key, length) != 0 || at->key[length] != '\0'))
+        at = at->next;
+    return at != NULL && key[length] == '.' ? find(at, key + length + 1) : at;
+}
+
+bool tm_job_says(const struct tm_job *job, const char *key)
+{
+    return find(job->root, key) != NULL;
+}
+
+int tm_job_wrong(const struct tm_job *job, const char *key, struct tm_error *e, const char *format, ...)
+{
+    char what[512];
+    char place[512];
+    va_list arguments;
+    const struct tm_node *node = find(job->root, key);
+    va_start(arguments, format);
+    (void)vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    if (node == NULL) return tm_error_set(e, TM_EINPUT, "%s: %s: %s", job->file, key, what);
+    return tm_error_set(e, TM_EINPUT, "%s: %s: %s", tm_node_place(job->file, node, place, sizeof place), key, what);
 }

@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/fields.h"
 #include "workload/job_fleet.h"
+#include "workload/job_training.h"
 
 #include <stdbool.h>
 
@@ -39,8 +40,10 @@ struct tm_job_resources {
 
 /* Not said: NULL, 0 or an empty list. */
 struct tm_job {
-    struct tm_arena arena; /* owns the strings */
-    const char *document;  /* the file's text */
+    struct tm_arena arena;      /* owns the strings */
+    const char *file;           /* that it was read from, for messages */
+    const struct tm_node *root; /* the document as it stands there */
+    const char *document;       /* the file's text */
     const char *name;
     struct tm_job_resources resources;
     int64_t num_instances;
@@ -77,7 +80,13 @@ struct tm_job {
     int64_t max_failures;    /* TM_FLEET_UNSAID */
     int64_t layers;          /* of a job that `run` trains */
     const char *determinism; /* "bitwise", "fast"; NULL: not said */
-    int name_line;           /* where it stands in the file; 0: it does not */
+    /* of the built-in engine */
+    struct tm_job_gpt gpt; /* of a model that is a map; else all is 0 */
+    struct tm_job_optimizer optimizer;
+    struct tm_job_schedule schedule;
+    struct tm_job_checkpoint checkpoint;
+    int64_t memory; /* bytes that a worker may use; 0: no limit */
+    int name_line;  /* where it stands in the file; 0: it does not */
     int policy_line;
     int fleet_line;
     struct tm_job_fleet fleet;
@@ -88,6 +97,13 @@ void tm_job_deinit(struct tm_job *job);
 /* `job` must be initialised; it is filled only on success. Unknown keys are errors with a suggestion. */
 int tm_job_load(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e);
 int tm_job_parse(const char *file, const char *text, size_t length, struct tm_job *job, struct tm_error *e);
+
+/* Does the file say anything of a key ("fleet.limit")? */
+bool tm_job_says(const struct tm_job *job, const char *key);
+/* What is wrong with a value that the file gives, as -TM_EINPUT: "job.yaml:3:7: batch: ..."; without line and column
+ * where the key is not in the file. */
+int tm_job_wrong(const struct tm_job *job, const char *key, struct tm_error *e, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* The table of keys, for manuals: `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 extern const struct tm_field tm_job_fields[];

@@ -32,7 +32,7 @@ static int load(struct tm_env *env, const char *text, struct tm_run_settings *se
     int rc = env->file_write(env, "job.yaml", text, strlen(text), e);
     if (rc == 0) rc = tm_job_load(env, "job.yaml", &job, e);
     if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/f", settings, e);
-    if (rc == 0) rc = tm_run_work_load(env, "job.yaml", settings, arena, out, e);
+    if (rc == 0) rc = tm_run_work_load(env, &job, settings, arena, out, e);
     tm_job_deinit(&job);
     return rc;
 }

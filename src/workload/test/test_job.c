@@ -3,6 +3,7 @@
 
 #include "base/test/harness.h"
 
+#include <math.h>
 #include <string.h>
 
 static int parse(const char *text, struct tm_job *job, struct tm_error *e)
@@ -38,7 +39,7 @@ static void test_reads_a_plan(void **state)
     tm_job_deinit(&job);
 }
 
-/* A training job reads too: its network as a formula, its own keys left alone. */
+/* A training job reads too: its network, also as a formula, and all that the built-in engine needs. */
 static void test_reads_a_training_job(void **state)
 {
     (void)state;
@@ -51,6 +52,16 @@ static void test_reads_a_training_job(void **state)
     assert_row(parse(text, &job, &e) == 0, "%s", e.text);
     assert_string_equal(job.model, "gpt:layers=4,hidden=128,heads=4,ctx=64,vocab=256");
     assert_true(job.steps == 300 && job.micro_batch == 2);
+    assert_true(job.gpt.layers == 4 && job.gpt.hidden == 128 && job.gpt.ctx == 64 && job.gpt.dropout == 0.1);
+    assert_true(job.optimizer.lr == 0.1 && isnan(job.optimizer.clip) && job.schedule.warmup == 2);
+    assert_true(job.memory == 1000000000 && job.checkpoint.every == 3);
+    assert_string_equal(job.checkpoint.dir, "x");
+    assert_true(tm_job_says(&job, "model.gpt.ctx") && tm_job_says(&job, "checkpoint"));
+    assert_true(!tm_job_says(&job, "seed") && !tm_job_says(&job, "steps.more") && !tm_job_says(&job, "mod"));
+    assert_int_equal(tm_job_wrong(&job, "model.gpt.ctx", &e, "too many: %d", 64), -(int)TM_EINPUT);
+    assert_string_equal(e.text, "job.yaml:2:48: model.gpt.ctx: too many: 64");
+    assert_int_equal(tm_job_wrong(&job, "seed", &e, "none"), -(int)TM_EINPUT);
+    assert_string_equal(e.text, "job.yaml: seed: none");
     tm_job_deinit(&job);
 }
 
@@ -71,15 +82,18 @@ static void test_refuses(void **state)
         {"quotas: {V100: -1}\n", "quotas.V100: expected how many instances"},
         {"envs: {A: [1]}\n", "envs.A: expected a string or a number"},
         {"model: {bert: {}}\n", "model: expected a name, or gpt with its sizes"},
-        {"model: {gpt: {layers: [1]}}\n", "model.gpt.layers: expected a number"},
+        {"model: {gpt: {layers: [1]}}\n", "model.gpt.layers: expected whole number from 1 to 100000, got a list"},
         {"- 1\n", "expected a map of keys and values"},
         {"probability: 2\n", "probability: expected"},
         {"name: a\ndeterminism: exact\n", "job.yaml:2:14: determinism: expected one of bitwise, fast, got \"exact\""},
         {"determinism: bitwize\n", "did you mean bitwise?"},
-        {"run: a\noptimizer: {lr: abc}\n", "job.yaml:2:17: lr: expected a number from 0, got \"abc\""},
-        {"run: a\noptimizer: 7\n", "optimizer: expected a map, got \"7\""},
-        {"run: a\nschedule: {warmup: -3}\n", "warmup: expected a number from 0"},
-        {"run: a\nmemory: lots\n", "memory: expected a size such as 4GB"},
+        {"run: a\noptimizer: {lr: abc}\n", "job.yaml:2:17: optimizer.lr: expected number"},
+        {"run: a\noptimizer: 7\n", "optimizer: expected map, got \"7\""},
+        {"run: a\nschedule: {warmup: -3}\n", "job.yaml:2:20: schedule.warmup: expected whole number from 0 to"},
+        {"run: a\nmemory: lots\n", "memory: expected size in bytes, got \"lots\"; write for example 4GB"},
+        {"run: a\noptimizer: {rl: 1}\n", "job.yaml:2:17: optimizer.rl: unknown key; did you mean \"lr\"?"},
+        {"checkpoint: {every: 5}\n", "key \"checkpoint.dir\" is missing"},
+        {"model: {gpt: {layer: 4}}\n", "model.gpt.layer: unknown key; did you mean \"layers\"?"},
         {"determinism: [fast]\n", "determinism: expected one of bitwise, fast"},
         {"precision: fp17\n", "job.yaml:1:12: precision: expected one of fp32"},
         {"objective: cheap\n", "objective: expected one of cheapest, fastest, pareto"},
