@@ -25,6 +25,9 @@ enum { OUTPUT_BYTES_MAX = 4 << 20, STEP_MS = 100, ANSWER_MAX = 64 };
 
 const struct tm_option tm_run_command_options[] = {
     {.name = "state", .value = "DIR", .help = "where the job's files live (~/.local/state/tidemill/NAME)"},
+    {.name = "dry-run",
+     .help = "print the fleet, what it is expected to take and cost, and whether deadline and budget can be met; then "
+             "end"},
     {.name = "yes", .letter = 'y', .help = "do not ask; needed where the input is no terminal"},
     {.name = "resume", .help = "go on with a run that was stopped or killed, on whatever layout there can be now"},
     {.name = "again", .help = "begin anew although a run is there; it is removed, with its weights and copies"},
@@ -68,7 +71,9 @@ struct run {
     const char *dir;
     bool resumed;
     struct tm_run_settings settings;
+    const char *refused; /* why it cannot run as it is: the cloud has not got the fleet, nothing trains it; NULL */
     struct tm_run_plan plan;
+    struct tm_verdict verdict;
     const char *program;
     struct tm_launch *launch;
     struct tm_live_view *view; /* NULL: nothing is shown */
@@ -340,20 +345,54 @@ static int launch(struct run *run, struct tm_error *e)
 
 /* ---- asking ---- */
 
-static int show_plan(struct run *run, struct tm_error *e)
+/* What it would be: of a job that nothing can be expected of, why. */
+static int make_verdict(struct run *run, struct tm_error *e)
 {
-    struct tm_text text;
+    struct tm_cli *cli = run->cli;
     char path[TM_STATE_PATH_MAX];
     tm_state_path(run->dir, TM_STATE_JOB, path);
     bool own = run->resumed && is_there(run, TM_STATE_JOB);
-    int rc = tm_run_plan_make(run->cli->env, own ? path : run->path, run->dir, &run->settings, &run->cli->arena,
-                              &run->plan, e);
-    if (rc != 0) return rc;
+    int rc = tm_run_plan_make(cli->env, own ? path : run->path, run->dir, &run->settings, &cli->arena, &run->plan, e);
+    if (rc == 0) return tm_verdict_make(&run->settings, &run->plan, run->refused, &cli->arena, &run->verdict, e);
+    if (rc != -(int)TM_ENONE || !tm_given(cli, "dry-run") || !cli->json) return rc;
+    const char *why = tm_arena_strdup(&cli->arena, e->text);
+    if (why == NULL) return tm_error_nomem(e);
+    tm_verdict_never(&run->settings, why, &run->verdict);
+    return 0;
+}
+
+/* Is somebody there to be asked? */
+static bool is_asked(const struct run *run)
+{
+    return !tm_given(run->cli, "yes") && isatty(STDIN_FILENO);
+}
+
+static int show_plan(struct run *run, struct tm_error *e)
+{
+    struct tm_text text;
     tm_text_init(&text, 1 << 20);
-    rc = tm_run_table_print(&run->cli->term, &run->settings, &run->plan, run->dir, &text, e);
-    if (rc == 0) show(run, &text);
+    int rc = tm_run_table_print(&run->cli->term, &run->settings, &run->plan, run->dir, &text, e);
+    if (run->verdict.feasible || tm_given(run->cli, "dry-run") || is_asked(run))
+        tm_text_printf(&text, "%s%s\n", run->verdict.feasible ? "" : "cannot be met: ", run->verdict.why);
+    if (rc == 0) rc = tm_text_status(&text, e);
+    if (rc == 0 && tm_given(run->cli, "dry-run"))
+        tm_text_puts(&run->cli->out, tm_text_string(&text));
+    else if (rc == 0)
+        show(run, &text);
     tm_text_deinit(&text);
     return rc;
+}
+
+/* Nothing is rented, and nothing is written. */
+static int print_dry(struct run *run, struct tm_error *e)
+{
+    struct tm_cli *cli = run->cli;
+    struct tm_jsonout json;
+    if (!run->verdict.feasible) cli->exit_status = tm_code_exit_status(TM_ENONE);
+    if (!cli->json) return show_plan(run, e);
+    tm_jsonout_init(&json, &cli->out);
+    tm_run_verdict_json(run->settings.name, &run->verdict, &json);
+    return 0;
 }
 
 static bool is_yes(const char *question, bool usually)
@@ -382,6 +421,11 @@ static int check_folder(const struct run *run, struct tm_error *e)
 
 static int ask(const struct run *run, struct tm_error *e)
 {
+    bool feasible = run->verdict.feasible || run->resumed; /* what is left of a run may take less */
+    if (!feasible && !is_asked(run))
+        return tm_error_set(e, TM_ENONE, "%s; nothing was rented: change deadline or budget in the job file",
+                            run->verdict.why);
+    if (!feasible) return is_yes("Proceed anyway?", false) ? 0 : tm_error_set(e, TM_ECANCELED, "nothing was rented");
     if (tm_given(run->cli, "yes")) return 0;
     if (!isatty(STDIN_FILENO))
         return tm_error_set(e, TM_EUSAGE, "nobody can be asked here: look at the plan, and give -y to go on");
@@ -397,23 +441,44 @@ static int find_program(struct run *run, struct tm_error *e)
     return run->program == NULL ? tm_error_nomem(e) : 0;
 }
 
-int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
+/* What the cloud is not, or nobody trains, is said by name before anything is rented; a dry run shows the rest, too. */
+static int check_possible(struct run *run, struct tm_error *e)
+{
+    const char *place = run->path != NULL ? run->path : run->dir;
+    int rc = tm_job_fleet_check_local(&run->settings.fleet, place, e);
+    if (rc == 0 && !run->resumed) rc = tm_job_file_check_engine(run->cli->env, run->path, &run->settings, e);
+    if (rc != -(int)TM_EINPUT || !tm_given(run->cli, "dry-run")) return rc;
+    run->refused = tm_arena_strdup(&run->cli->arena, e->text);
+    return run->refused == NULL ? tm_error_nomem(e) : 0;
+}
+
+static int do_run(struct run *run, struct tm_error *e)
 {
     struct sigaction action = {.sa_handler = on_interrupt};
-    struct run run = {.cli = cli};
-    tm_run_settings_init(&run.settings);
-    tm_trace_init(&run.plan.trace);
-    int rc = read_request(&run, e);
-    if (rc == 0) rc = find_program(&run, e);
-    if (rc == 0) rc = tm_state_free(cli->env, run.dir, e);
-    if (rc == 0) rc = check_folder(&run, e);
-    if (rc == 0) rc = tm_job_fleet_check_local(&run.settings.fleet, run.path != NULL ? run.path : run.dir, e);
-    if (rc == 0) rc = show_plan(&run, e);
-    if (rc == 0) rc = ask(&run, e);
+    int rc = read_request(run, e);
+    if (rc == 0) rc = check_possible(run, e);
+    if (rc == 0 && tm_given(run->cli, "dry-run")) {
+        rc = make_verdict(run, e);
+        return rc == 0 ? print_dry(run, e) : rc;
+    }
+    if (rc == 0) rc = find_program(run, e);
+    if (rc == 0) rc = tm_state_free(run->cli->env, run->dir, e);
+    if (rc == 0) rc = check_folder(run, e);
+    if (rc == 0) rc = make_verdict(run, e);
+    if (rc == 0) rc = show_plan(run, e);
+    if (rc == 0) rc = ask(run, e);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGHUP, &action, NULL);
-    if (rc == 0) rc = launch(&run, e);
+    return rc == 0 ? launch(run, e) : rc;
+}
+
+int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
+{
+    struct run run = {.cli = cli};
+    tm_run_settings_init(&run.settings);
+    tm_trace_init(&run.plan.trace);
+    int rc = do_run(&run, e);
     tm_live_view_destroy(run.view);
     tm_run_output_destroy(run.output);
     tm_run_plan_deinit(&run.plan);

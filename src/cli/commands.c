@@ -306,9 +306,11 @@ const struct tm_command tm_commands[] = {
             "step "
             "(max_failures) fails, says why and gives everything back.\n\n"
             "With --policy checkpoint the whole fleet stops at each change and restarts from the newest copy in files, "
-            "for comparison. Exit status: 0 finished or stopped as asked, 1 failed, 2 wrong use or bad input, 3 no "
-            "layout can train it.",
+            "for comparison. --dry-run prints the fleet and what is expected, and ends: nothing is rented or written. "
+            "Exit status: 0 finished or stopped as asked, 1 failed, 2 wrong use or bad input, 3 no layout can train "
+            "it, or the deadline or the budget cannot be met.",
         .examples = "  tidemill run examples/gpt-tiny.yaml                        # look at the plan, then train\n"
+                    "  tidemill run examples/gpt-tiny.yaml --dry-run --json       # only look\n"
                     "  tidemill run examples/gpt-tiny.yaml -y --again --trace ladp --limit 8\n"
                     "  tidemill run examples/gpt-tiny.yaml -y --policy checkpoint --state /tmp/restart\n"
                     "  tidemill run examples/gpt-tiny.yaml -y --again --chaos 7 --no-preemptions\n"

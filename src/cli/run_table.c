@@ -90,3 +90,52 @@ int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings 
                    plan->costs_measured ? "as measured by the last run" : "as is typical");
     return print_table(term, settings, plan, out, e);
 }
+
+/* ---- for programs ---- */
+
+static void put_estimate(struct tm_jsonout *json, const char *key, const struct tm_estimate *estimate)
+{
+    tm_jsonout_object(json, key);
+    tm_jsonout_number(json, "mean", estimate->mean);
+    tm_jsonout_number(json, "p10", estimate->p10);
+    tm_jsonout_number(json, "p90", estimate->p90);
+    tm_jsonout_end(json);
+}
+
+void tm_run_expected_json(const struct tm_verdict *verdict, struct tm_jsonout *json)
+{
+    tm_jsonout_list(json, "expected");
+    for (size_t i = 0; i < verdict->row_count; i++) {
+        const struct tm_expected *row = &verdict->rows[i];
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "policy", row->policy);
+        put_estimate(json, "time_s", &row->time_s);
+        put_estimate(json, "bill_usd", &row->bill_usd);
+        tm_jsonout_number(json, "p_deadline", row->p_deadline);
+        tm_jsonout_bool(json, "chosen", row->chosen);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
+void tm_run_verdict_json(const char *name, const struct tm_verdict *verdict, struct tm_jsonout *json)
+{
+    tm_jsonout_object(json, NULL);
+    tm_jsonout_string(json, "job", name);
+    tm_jsonout_bool(json, "feasible", verdict->feasible);
+    tm_jsonout_list(json, "fleet");
+    for (size_t i = 0; i < verdict->fleet_count; i++) {
+        const struct tm_job_pool *pool = &verdict->fleet[i];
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "instance", pool->instance);
+        tm_jsonout_string(json, "zone", pool->zone);
+        tm_jsonout_string(json, "market", tm_pool_market_names[pool->market]);
+        tm_jsonout_integer(json, "count", pool->count);
+        tm_jsonout_string(json, "role", tm_pool_role_names[pool->role]);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+    tm_run_expected_json(verdict, json);
+    tm_jsonout_string(json, "why", verdict->why);
+    tm_jsonout_end(json);
+}

@@ -97,7 +97,7 @@ static int put_work(struct document *d, const struct tm_emit *emit, struct tm_er
     const struct tm_job *job = emit->job;
     int64_t batch = emit->request->supply.batch;
     int64_t steps = (int64_t)ceil(emit->request->job.samples / (double)batch);
-    int64_t said = job != NULL ? job->steps : 0;
+    int64_t said = job != NULL && tm_node_find(d->root, "steps") != NULL ? job->steps : 0;
     int64_t micro_batch = job != NULL ? job->micro_batch : 0;
     int rc = job == NULL || job->batch != batch ? put_integer(d, d->root, "batch", batch, e) : 0;
     if (rc == 0 && said != steps) rc = put_integer(d, d->root, "steps", steps, e);

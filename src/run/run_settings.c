@@ -13,6 +13,7 @@
 
 enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, SPEED = 60, NOTICE_MS = 120000, ON_DEMAND_START_MS = 90000 };
 enum { CHAOS_MEAN_MS = 3000, FAILURES = 3 };
+static const double PROBABILITY = 0.95; /* as of a plan */
 static const int64_t DRAWN_MS =
     30 * 24 * 3600 * (int64_t)1000; /* of a drawn trace; after its end what there is stays */
 enum { DRAWN_LOSSES_MAX = 1 << 18 };
@@ -21,8 +22,8 @@ const char *const tm_run_engine_names[] = {"gpt", "paced", "command", NULL};
 
 void tm_run_settings_init(struct tm_run_settings *settings)
 {
-    *settings =
-        (struct tm_run_settings){.fleet = tm_job_fleet_unsaid(), .chaos = TM_FLEET_UNSAID, .failures_max = FAILURES};
+    *settings = (struct tm_run_settings){
+        .fleet = tm_job_fleet_unsaid(), .chaos = TM_FLEET_UNSAID, .failures_max = FAILURES, .probability = PROBABILITY};
     tm_arena_init(&settings->arena, SETTINGS_BYTES_MAX);
 }
 
@@ -163,6 +164,7 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     settings->failures_max = job->max_failures == TM_FLEET_UNSAID ? FAILURES : job->max_failures;
     settings->deadline_ms = job->deadline_ms;
     settings->budget_usd_millionths = job->budget_usd_millionths;
+    settings->probability = job->probability > 0 ? job->probability : PROBABILITY;
     settings->copy_every_ms = (int64_t)((double)job->checkpoint_interval_ms / fleet.speed);
     settings->checkpoint_restart = settings->policy != NULL && strcmp(settings->policy, "checkpoint") == 0;
     settings->chaos_mean_ms = CHAOS_MEAN_MS;
@@ -252,6 +254,7 @@ static const struct tm_field fields[] = {
     {.key = "max_failures", .type = TM_FIELD_INTEGER, AT(failures_max), .min = 0, .max = 1000},
     {.key = "deadline", .type = TM_FIELD_DURATION, AT(deadline_ms)},
     {.key = "budget", .type = TM_FIELD_MONEY, AT(budget_usd_millionths)},
+    {.key = "probability", .type = TM_FIELD_NUMBER, AT(probability), .min = 0.01, .max = 0.9999},
     {.key = "step_core_s", .type = TM_FIELD_NUMBER, AT(step_core_s), .min = 0, .max = 1e9},
     {.key = "cores", .type = TM_FIELD_INTEGER, AT(cores), .min = 0, .max = 1 << 20},
     {.key = "no_losses", .type = TM_FIELD_BOOL, AT(no_losses)},
@@ -359,6 +362,7 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     tm_jsonout_integer(&json, "max_failures", settings->failures_max);
     put_ms(&json, "deadline", settings->deadline_ms);
     put_usd(&json, "budget", settings->budget_usd_millionths);
+    tm_jsonout_number(&json, "probability", settings->probability);
     tm_jsonout_number(&json, "step_core_s", settings->step_core_s);
     tm_jsonout_integer(&json, "cores", settings->cores);
     tm_jsonout_bool(&json, "no_losses", settings->no_losses);

@@ -26,6 +26,7 @@ struct tm_run_settings {
     int64_t copy_every_ms;         /* on the wall; 0: the policy decides */
     int64_t deadline_ms;           /* in the trace's time; 0: none */
     int64_t budget_usd_millionths; /* 0: none */
+    double probability;            /* to meet the deadline, at least */
     double step_core_s;            /* work of a step on one core of this machine, as measured; 0: not known */
     int64_t cores;                 /* of the machine that all instances of the local cloud share; 0: not known */
     bool no_losses;                /* what came stays */

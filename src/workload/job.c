@@ -426,6 +426,8 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     }
     if (rc == 0) rc = tm_fields_read(file, root, tm_job_fields, &fresh.arena, &fresh, e);
     if (rc == 0) rc = check_spot(file, &fresh, e);
+    if (fresh.steps == 0 && fresh.samples > 0 && fresh.batch > 0)
+        fresh.steps = (fresh.samples + fresh.batch - 1) / fresh.batch;
     if (rc != 0) {
         tm_job_deinit(&fresh);
         return rc;

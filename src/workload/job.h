@@ -56,7 +56,7 @@ struct tm_job {
     const char *profile;
     const char *data;
     int64_t samples;
-    int64_t steps;
+    int64_t steps; /* where samples and a batch are said, as many as those take */
     int64_t batch;
     int64_t micro_batch;
     const char *precision;

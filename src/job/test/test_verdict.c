@@ -1,0 +1,130 @@
+/* What is said of a job before anything is rented. */
+#include "job/verdict.h"
+
+#include "base/test/harness.h"
+
+#include <math.h>
+#include <string.h>
+
+static int settings_of(const char *text, struct tm_run_settings *out, struct tm_error *e)
+{
+    struct tm_job job;
+    tm_job_init(&job);
+    tm_run_settings_init(out);
+    int rc = tm_job_parse("job.yaml", text, strlen(text), &job, e);
+    if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/jobs", out, e);
+    tm_job_deinit(&job);
+    return rc;
+}
+
+static struct tm_run_plan plan_of(double time_s, double bill_usd)
+{
+    return (struct tm_run_plan){.chosen = {.policy = "tidemill", .time_s = time_s, .bill_usd = bill_usd},
+                                .restart = {.policy = "checkpoint", .time_s = 2 * time_s, .bill_usd = 2 * bill_usd},
+                                .on_demand = {.policy = "on-demand", .time_s = time_s / 2, .bill_usd = 3 * bill_usd}};
+}
+
+static void limits_are_looked_at(void **state)
+{
+    static const struct {
+        const char *job;
+        double time_s, bill_usd;
+        bool feasible;
+        double p_deadline;
+        const char *why;
+    } rows[] = {
+        {"", 3600, 2, true, NAN, "policy tidemill: about 1h and $2.00"},
+        {"deadline: 2h\nbudget: 5\n", 3600, 2, true, 1,
+         "policy tidemill: about 1h and $2.00; the deadline of 2h is met with a chance of 100%; within the budget of "
+         "$5.00"},
+        {"deadline: 30m\n", 3600, 2, false, 0,
+         "the deadline of 30m is met with a chance of 0%, not 95%; 1h can be met; on-demand would do: about 30m and "
+         "$6.00"},
+        {"deadline: 25m\nbudget: 0.50\n", 2460, 3.184, false, 0,
+         "the deadline of 25m is met with a chance of 0%, not 95%; 41m can be met; the budget of $0.50 is not enough: "
+         "about $3.18 is needed; $3.19 is enough"},
+        {"budget: 1\n", 3600, 2, false, NAN,
+         "the budget of $1.00 is not enough: about $2.00 is needed; $2.00 is enough"},
+        {"budget: 1\n", NAN, 1, false, NAN, "policy tidemill does not finish the job within the budget of $1.00"},
+    };
+    (void)state;
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_run_settings settings;
+        struct tm_verdict verdict;
+        struct tm_arena arena;
+        struct tm_error e;
+        char text[200];
+        (void)snprintf(text, sizeof text, "name: a\nfleet: {instance: p3.2xlarge}\n%s", rows[i].job);
+        assert_row(settings_of(text, &settings, &e) == 0, "%s", e.text);
+        tm_arena_init(&arena, 1 << 16);
+        struct tm_run_plan plan = plan_of(rows[i].time_s, rows[i].bill_usd);
+        assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
+        assert_row(verdict.feasible == rows[i].feasible, "row %zu", i);
+        assert_row_string(rows[i].job, verdict.why, rows[i].why);
+        double p = verdict.rows[0].p_deadline;
+        assert_row(isnan(p) ? isnan(rows[i].p_deadline) : p == rows[i].p_deadline, "row %zu: %g", i, p);
+        size_t chosen = 0;
+        for (size_t k = 0; k < verdict.row_count; k++)
+            chosen += verdict.rows[k].chosen;
+        assert_true(chosen == 1 && verdict.row_count == 3);
+        tm_arena_deinit(&arena);
+        tm_run_settings_deinit(&settings);
+    }
+}
+
+static void the_fleet_is_named(void **state)
+{
+    static const struct {
+        const char *fleet;
+        struct tm_job_pool pools[2];
+        size_t count;
+    } rows[] = {
+        {"limit: 6", {{.instance = "", .market = TM_POOL_SPOT, .count = 6}}, 1},
+        {"limit: 6, on_demand: 2, on_demand_trains: 0",
+         {{.instance = "", .count = 4},
+          {.instance = "", .market = TM_POOL_ON_DEMAND, .role = TM_POOL_KEEPS_COPIES, .count = 2}},
+         2},
+        {"pools: [{instance: b, zone: z, count: 3, market: on-demand}]",
+         {{.instance = "b", .zone = "z", .market = TM_POOL_ON_DEMAND, .count = 3}},
+         1},
+    };
+    (void)state;
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_run_settings settings;
+        struct tm_verdict verdict;
+        struct tm_error e;
+        char text[200];
+        (void)snprintf(text, sizeof text, "name: a\nfleet: {%s}\n", rows[i].fleet);
+        assert_row(settings_of(text, &settings, &e) == 0, "%s", e.text);
+        tm_verdict_never(&settings, "why", &verdict);
+        assert_true(!verdict.feasible && verdict.row_count == 1 && verdict.rows[0].chosen);
+        assert_row(verdict.fleet_count == rows[i].count, "row %zu: %zu pools", i, verdict.fleet_count);
+        for (size_t k = 0; k < verdict.fleet_count; k++) {
+            const struct tm_job_pool *got = &verdict.fleet[k];
+            const struct tm_job_pool *want = &rows[i].pools[k];
+            assert_row_string(rows[i].fleet, got->instance, want->instance);
+            assert_row(got->count == want->count && got->market == want->market && got->role == want->role, "row %zu",
+                       i);
+        }
+        tm_run_settings_deinit(&settings);
+    }
+}
+
+static void without_memory(void **state)
+{
+    struct tm_run_settings settings;
+    struct tm_error e;
+    struct tm_run_plan plan = plan_of(1, 1);
+    (void)state;
+    assert_int_equal(settings_of("name: a\n", &settings, &e), 0);
+    TM_FAIL_EACH_ALLOC({
+        struct tm_arena arena;
+        struct tm_verdict verdict;
+        tm_arena_init(&arena, 1 << 16);
+        rc = tm_verdict_make(&settings, &plan, "no", &arena, &verdict, NULL);
+        tm_arena_deinit(&arena);
+    });
+    tm_run_settings_deinit(&settings);
+}
+
+TM_TEST_MAIN(TM_TEST(limits_are_looked_at), TM_TEST(the_fleet_is_named), TM_TEST(without_memory))

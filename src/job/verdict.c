@@ -1,0 +1,167 @@
+#include "job/verdict.h"
+
+#include "base/units.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WHY_BYTES_MAX = 1 << 14 };
+
+/* ---- the fleet ---- */
+
+static void add_pool(struct tm_verdict *out, struct tm_job_pool pool)
+{
+    if (pool.count > 0 && out->fleet_count < TM_VERDICT_POOLS_MAX) out->fleet[out->fleet_count++] = pool;
+}
+
+static void take_fleet(const struct tm_job_fleet *fleet, const struct tm_trace *trace, struct tm_verdict *out)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        add_pool(out, pools[i]);
+    if (count > 0) return;
+    const char *zone = trace->zone[0] != '\0' ? trace->zone : NULL;
+    add_pool(out, (struct tm_job_pool){.instance = fleet->instance,
+                                       .zone = zone,
+                                       .market = TM_POOL_SPOT,
+                                       .role = TM_POOL_TRAINS,
+                                       .count = fleet->limit - fleet->on_demand,
+                                       .usd_h_millionths = fleet->spot_usd_h_millionths});
+    add_pool(out, (struct tm_job_pool){.instance = fleet->instance,
+                                       .zone = zone,
+                                       .market = TM_POOL_ON_DEMAND,
+                                       .role = fleet->on_demand_trains != 0 ? TM_POOL_TRAINS : TM_POOL_KEEPS_COPIES,
+                                       .count = fleet->on_demand,
+                                       .usd_h_millionths = fleet->on_demand_usd_h_millionths});
+}
+
+/* ---- what is expected ---- */
+
+static void add_row(struct tm_verdict *out, const struct tm_run_settings *settings,
+                    const struct tm_run_expectation *expected, bool known, bool chosen)
+{
+    for (size_t i = 0; i < out->row_count; i++)
+        if (strcmp(out->rows[i].policy, expected->policy) == 0) return;
+    double time_s = !known ? NAN : isfinite(expected->time_s) ? expected->time_s : INFINITY;
+    double bill_usd = known ? expected->bill_usd : NAN;
+    double deadline_s = (double)settings->deadline_ms / 1000;
+    out->rows[out->row_count++] =
+        (struct tm_expected){.policy = expected->policy,
+                             .time_s = {time_s, time_s, time_s},
+                             .bill_usd = {bill_usd, bill_usd, bill_usd},
+                             .sure_s = time_s,
+                             .p_deadline = deadline_s > 0 && known ? time_s <= deadline_s : NAN,
+                             .chosen = chosen};
+}
+
+/* Does it finish, on time and within the budget? */
+static bool meets_deadline(const struct tm_run_settings *settings, const struct tm_expected *row)
+{
+    if (isnan(row->time_s.mean)) return true; /* nothing is known against it */
+    return isfinite(row->time_s.mean) && (isnan(row->p_deadline) || row->p_deadline >= settings->probability - 1e-9);
+}
+
+static bool keeps_budget(const struct tm_run_settings *settings, const struct tm_expected *row)
+{
+    double budget_usd = (double)settings->budget_usd_millionths / 1e6;
+    return settings->budget_usd_millionths == 0 || isnan(row->bill_usd.mean) || row->bill_usd.mean <= budget_usd;
+}
+
+/* ---- in words ---- */
+
+static const char *duration(double seconds, char text[TM_UNITS_TEXT_MAX])
+{
+    return tm_unit_print(TM_UNIT_DURATION, (int64_t)(ceil(seconds) * 1000), text);
+}
+
+static double cents_above(double usd)
+{
+    return ceil(usd * 100 - 1e-6) / 100;
+}
+
+static void say_good(const struct tm_run_settings *settings, const struct tm_expected *row, struct tm_text *out)
+{
+    char time[TM_UNITS_TEXT_MAX];
+    char deadline[TM_UNITS_TEXT_MAX];
+    if (isnan(row->time_s.mean)) {
+        tm_text_puts(out, "no time is predicted: what a step of run: takes is not known before it runs");
+        return;
+    }
+    tm_text_printf(out, "policy %s: about %s and $%.2f", row->policy, duration(row->time_s.mean, time),
+                   row->bill_usd.mean);
+    if (!isnan(row->p_deadline))
+        tm_text_printf(out, "; the deadline of %s is met with a chance of %.0f%%",
+                       duration((double)settings->deadline_ms / 1000, deadline), 100 * row->p_deadline);
+    if (settings->budget_usd_millionths > 0)
+        tm_text_printf(out, "; within the budget of $%.2f", (double)settings->budget_usd_millionths / 1e6);
+}
+
+/* What is in the way, and the nearest that is not. */
+static void say_bad(const struct tm_run_settings *settings, const struct tm_expected *row, struct tm_text *out)
+{
+    char deadline[TM_UNITS_TEXT_MAX];
+    char time[TM_UNITS_TEXT_MAX];
+    bool late = !meets_deadline(settings, row);
+    if (!isfinite(row->time_s.mean)) {
+        tm_text_printf(out, "policy %s does not finish the job", row->policy);
+        if (settings->budget_usd_millionths > 0)
+            tm_text_printf(out, " within the budget of $%.2f", (double)settings->budget_usd_millionths / 1e6);
+        return;
+    }
+    if (late)
+        tm_text_printf(out, "the deadline of %s is met with a chance of %.0f%%, not %.0f%%; %s can be met",
+                       duration((double)settings->deadline_ms / 1000, deadline), 100 * row->p_deadline,
+                       100 * settings->probability, duration(row->sure_s, time));
+    if (!keeps_budget(settings, row))
+        tm_text_printf(out, "%sthe budget of $%.2f is not enough: about $%.2f is needed; $%.2f is enough",
+                       late ? "; " : "", (double)settings->budget_usd_millionths / 1e6, row->bill_usd.mean,
+                       cents_above(row->bill_usd.p90));
+}
+
+static void say_others(const struct tm_run_settings *settings, const struct tm_verdict *verdict, struct tm_text *out)
+{
+    char time[TM_UNITS_TEXT_MAX];
+    for (size_t i = 0; i < verdict->row_count; i++) {
+        const struct tm_expected *row = &verdict->rows[i];
+        if (row->chosen || !meets_deadline(settings, row) || !keeps_budget(settings, row)) continue;
+        tm_text_printf(out, "; %s would do: about %s and $%.2f", row->policy, duration(row->time_s.mean, time),
+                       row->bill_usd.mean);
+    }
+}
+
+int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_plan *plan, const char *local,
+                    struct tm_arena *arena, struct tm_verdict *out, struct tm_error *e)
+{
+    struct tm_text why;
+    struct tm_run_expectation chosen = plan->chosen;
+    bool known = !plan->speed_unknown;
+    *out = (struct tm_verdict){0};
+    take_fleet(&settings->fleet, &plan->trace, out);
+    if (!known) chosen.policy = settings->policy;
+    add_row(out, settings, &chosen, known, true);
+    if (known) add_row(out, settings, &plan->restart, true, false);
+    if (known) add_row(out, settings, &plan->on_demand, true, false);
+    out->feasible = meets_deadline(settings, &out->rows[0]) && keeps_budget(settings, &out->rows[0]);
+    tm_text_init(&why, WHY_BYTES_MAX);
+    if (out->feasible)
+        say_good(settings, &out->rows[0], &why);
+    else
+        say_bad(settings, &out->rows[0], &why);
+    if (!out->feasible) say_others(settings, out, &why);
+    if (local != NULL) tm_text_printf(&why, "; %s", local);
+    int rc = tm_text_status(&why, e);
+    out->why = rc == 0 ? tm_arena_strdup(arena, tm_text_string(&why)) : NULL;
+    tm_text_deinit(&why);
+    if (rc != 0) return rc;
+    return out->why == NULL ? tm_error_nomem(e) : 0;
+}
+
+void tm_verdict_never(const struct tm_run_settings *settings, const char *why, struct tm_verdict *out)
+{
+    struct tm_trace none = {.zone = ""};
+    struct tm_run_expectation chosen = {.policy = settings->policy, .time_s = INFINITY, .bill_usd = NAN};
+    *out = (struct tm_verdict){.why = why};
+    take_fleet(&settings->fleet, &none, out);
+    add_row(out, settings, &chosen, true, true);
+}
