@@ -109,6 +109,16 @@ static int find_best(struct tm_layouts *layouts, struct tm_error *e)
     return 0;
 }
 
+static int fill(struct tm_layouts *layouts, const struct tm_layout_rules *rules, tm_layout_speed speed, void *context,
+                struct tm_error *e)
+{
+    layouts->cuts = tm_calloc((size_t)layouts->stages_max + 1, sizeof *layouts->cuts);
+    int rc = layouts->cuts == NULL ? tm_error_nomem(e) : list_layouts(layouts, rules, speed, context, e);
+    if (rc == 0) rc = find_best(layouts, e);
+    if (rc != 0) tm_layouts_deinit(layouts);
+    return rc;
+}
+
 int tm_layouts_init(struct tm_layouts *layouts, const struct tm_model *model, const struct tm_layout_rules *rules,
                     int instances_max, tm_layout_speed speed, void *context, struct tm_error *e)
 {
@@ -119,12 +129,15 @@ int tm_layouts_init(struct tm_layouts *layouts, const struct tm_model *model, co
     layouts->instances_max = instances_max;
     layouts->stages_max = rules->stages_max < TM_LAYOUT_STAGES_MAX ? rules->stages_max : TM_LAYOUT_STAGES_MAX;
     int rc = sum_layers(layouts, model, e);
-    if (rc != 0) return rc;
-    layouts->cuts = tm_calloc((size_t)layouts->stages_max + 1, sizeof *layouts->cuts);
-    rc = layouts->cuts == NULL ? tm_error_nomem(e) : list_layouts(layouts, rules, speed, context, e);
-    if (rc == 0) rc = find_best(layouts, e);
-    if (rc != 0) tm_layouts_deinit(layouts);
-    return rc;
+    return rc == 0 ? fill(layouts, rules, speed, context, e) : rc;
+}
+
+int tm_layouts__restore(struct tm_layouts *layouts, const struct tm_layouts *head, const struct tm_layout_rules *rules,
+                        tm_layout_speed speed, void *context, struct tm_error *e)
+{
+    memcpy(layouts, head, sizeof *layouts);
+    if (layouts->layer_count < 1) return tm_error_set(e, TM_EINPUT, "a model without layers");
+    return fill(layouts, rules, speed, context, e);
 }
 
 void tm_layouts_deinit(struct tm_layouts *layouts)

@@ -61,6 +61,9 @@ typedef int (*tm_layout_speed)(void *context, int pipelines, int stages, double 
  * first stage, what is left over goes to the stages before the last, from the back. */
 int tm_layouts_init(struct tm_layouts *layouts, const struct tm_model *model, const struct tm_layout_rules *rules,
                     int instances_max, tm_layout_speed speed, void *context, struct tm_error *e);
+/* The same from what was recorded of others: all but the lists stands in `head`. */
+int tm_layouts__restore(struct tm_layouts *layouts, const struct tm_layouts *head, const struct tm_layout_rules *rules,
+                        tm_layout_speed speed, void *context, struct tm_error *e);
 void tm_layouts_deinit(struct tm_layouts *layouts);
 
 /* Throughput from the model's own measured points; 0 where there is none. The context is the model. */
