@@ -348,6 +348,22 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_events,
     },
     {
+        .name = "replay",
+        .summary = "decide a recorded run again, with its policy or another",
+        .description =
+            "A run's record keeps the facts of every decision: the fleet, progress, prices, limits, and what the "
+            "policy had been told before. This asks the same again and compares the answers. The policy of the run "
+            "must differ in nothing: if it does, this release decides otherwise than the one that ran the job, and "
+            "the exit status is 1. With --policy NAME, another policy is asked at each of the same moments; the first "
+            "decision that it would have made otherwise is shown, and the exit status is 0. The facts are those of "
+            "the recorded run throughout: what the other policy would have led to is for tidemill simulate. With "
+            "--json: {\"decisions\", \"different\", \"first_difference\"}, which is null where there is none.",
+        .examples = "  tidemill replay --state gpt-tiny\n"
+                    "  tidemill replay --state gpt-tiny --policy reactive --json\n",
+        .options = tm_replay_command_options,
+        .run = tm_cmd_replay,
+    },
+    {
         .name = "stop",
         .summary = "stop a run in order, so that it can go on later",
         .description =

@@ -53,7 +53,8 @@ static void show_workers(struct tm_coordinator *c, int64_t now_ms, bool reported
     }
 }
 
-static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out)
+static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only, struct tm_run_decision *out,
+                   struct tm_outbox *outbox)
 {
     struct tm_run_worker workers[TM_MEMBERS_MAX];
     const struct copy_set *durable = tm_coord__newest_good(c);
@@ -79,7 +80,10 @@ static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only,
     show_cloud(c, &view.cloud);
     show_workers(c, now_ms, reported_only, workers, &view);
     *out = (struct tm_run_decision){.pipelines = 0};
+    struct tm_decision_ear ear = tm_coord__ear(c, outbox);
+    if (c->decider.made != NULL) view.ear = &ear;
     c->decider.decide(c->decider.context, &view, out);
+    tm_coord__decisions_tell(c, outbox);
     if (out->stages > c->options.layers || out->pipelines > c->options.micro_batches ||
         (size_t)out->pipelines * out->stages > view.worker_count)
         out->pipelines = 0; /* more than there is: as good as no decision */
@@ -155,7 +159,7 @@ void tm_coord__reconsider(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
         return;
     }
     struct tm_run_decision decision;
-    decide(c, now_ms, false, &decision);
+    decide(c, now_ms, false, &decision, out);
     enum tm_change_cause cause = leaving(c, now_ms);
     if (decision.stop) tm_coordinator_stop(c, now_ms, decision.why, false, out);
     if (c->stuck) return; /* all train on as they are */
@@ -492,7 +496,7 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     c->waiting = "members of the last generation, which may still train";
     if (!last_generation_stopped(c, now_ms)) return;
     struct tm_run_decision decision;
-    decide(c, now_ms, true, &decision);
+    decide(c, now_ms, true, &decision, out);
     if (decision.stop) tm_coordinator_stop(c, now_ms, decision.why, false, out);
     c->waiting = "more workers";
     c->starved = true;

@@ -196,6 +196,16 @@ struct release {
     bool ordered; /* the cloud is told */
 };
 
+/* What the record was told of decisions, by this coordinator. */
+struct decisions_told {
+    bool policy;        /* what decides */
+    uint64_t number;    /* of the last event */
+    uint32_t *observed; /* owned; intervals that it has not been told yet, three numbers each */
+    size_t observed_count;
+    size_t observed_capacity;
+    struct tm_outbox *out; /* of the decision under way */
+};
+
 struct bad_part {
     uint64_t set;
     uint32_t layer;
@@ -314,6 +324,7 @@ struct tm_coordinator {
     uint64_t stopped_step;
     bool stopped_quiet;
     bool resumed; /* and no generation has started since */
+    struct decisions_told decisions;
     bool loaded_stopped;
     bool loaded;
     bool loaded_started; /* the record ends in a running generation */
@@ -389,6 +400,10 @@ void tm_coord__on_report(struct tm_coordinator *c, int64_t now_ms, const tm_mess
 void tm_coord__on_ready(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out);
 void tm_coord__on_fetch_failed(struct tm_coordinator *c, int64_t now_ms, const tm_message *message,
                                struct tm_outbox *out);
+
+/* coord_decisions.c: what the policy is told and asked, for the record */
+struct tm_decision_ear tm_coord__ear(struct tm_coordinator *c, struct tm_outbox *out); /* for one decision */
+void tm_coord__decisions_tell(struct tm_coordinator *c, struct tm_outbox *out);        /* after it */
 
 /* coord_base.c: from what step to go on, who sits where, who fetches what from whom */
 /* The newest step at which every layer can be had. */

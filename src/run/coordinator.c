@@ -45,6 +45,7 @@ void tm_coordinator_destroy(struct tm_coordinator *c)
     tm_free(c->started_dead);
     tm_free(c->bad);
     tm_free(c->instances);
+    tm_free(c->decisions.observed);
     tm_free(c);
 }
 
@@ -225,6 +226,11 @@ static void begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *ou
 
 void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out)
 {
+    struct tm_error e;
+    if (c->decider.begin != NULL && c->decider.begin(c->decider.context, &e) != 0) {
+        tm_outbox_fail(out, -(int)TM_ENOMEM);
+        return;
+    }
     recall_the_dead(c);
     c->utc_ms = utc_ms;
     if (!c->job_utc_known) c->job_utc_ms = utc_ms;

@@ -3,6 +3,7 @@
 #ifndef TM_RUN_DECIDE_H
 #define TM_RUN_DECIDE_H
 
+#include "base/text.h"
 #include "wire/roster.h"
 
 struct tm_run_worker {
@@ -22,6 +23,18 @@ struct tm_run_cloud {
     uint64_t bill_microusd;
     const Tmw__Instance *instances; /* all that ever were */
     size_t instance_count;
+};
+
+struct tm_facts; /* policy/facts.h, which includes what engines call otherwise */
+struct tm_decision;
+
+/* Hears what the policy behind a decider is told and asked, in this order, while it decides. */
+struct tm_decision_ear {
+    void *context;
+    void (*observed)(void *context, int count, int arrived, int lost);
+    void (*hinted)(void *context, int losing, double in_s);
+    void (*decided)(void *context, const struct tm_facts *facts,
+                    const struct tm_decision *decision); /* NULL: no answer */
 };
 
 struct tm_run_view {
@@ -50,6 +63,7 @@ struct tm_run_view {
     uint32_t step_ms;      /* of the last step; 0: not known */
     int64_t elapsed_ms;    /* since the job began, on the wall */
     struct tm_run_cloud cloud;
+    const struct tm_decision_ear *ear; /* NULL: none */
 };
 
 struct tm_run_decision {
@@ -65,8 +79,22 @@ struct tm_run_decision {
     const char *why; /* in words, static; set where it stops */
 };
 
+/* What a policy was made from: with what its ear heard since, the same can be decided again. Borrowed from the decider.
+ */
+struct tm_policy_made {
+    const char *name;
+    uint64_t seed;
+    const struct tm_text *options; /* policy/facts_record.h */
+    const struct tm_text *layouts; /* layout/recorded.h, as the next */
+    const struct tm_text *cost;
+};
+
 struct tm_decider {
     void *context;
+    /* NULL: it keeps nothing from one decision to the next. Else: a coordinator begins, so all that was learned so far
+     * is forgotten; what the coordinator knows from its record is told again. -TM_ENOMEM. */
+    int (*begin)(void *context, struct tm_error *e);
+    const struct tm_policy_made *made; /* NULL: no policy that could be asked again */
     void (*decide)(void *context, const struct tm_run_view *view, struct tm_run_decision *out);
 };
 

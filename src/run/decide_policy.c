@@ -2,12 +2,14 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "layout/recorded.h"
+#include "policy/facts_record.h"
 #include "run/fleet_watch.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { HORIZON = 12, STEPS_SEEN_MIN = 3, STEPS_SEEN_MAX = 20 };
+enum { HORIZON = 12, STEPS_SEEN_MIN = 3, STEPS_SEEN_MAX = 20, RECORDED_MAX = 3 << 20 };
 
 /* What a decision depends on beside the time that passes: asked the same again, as at every tick, the answer is at hand
  * until the next interval, or until the answer says. */
@@ -49,18 +51,71 @@ struct tm_policy_decider {
     double counted_s;    /* ... and up to when */
     bool counting;
     bool warned;
+    const struct tm_decision_ear *ear; /* of the call under way */
+    struct tm_policy_made made;
+    struct tm_text options_text;
+    struct tm_text layouts_text;
+    struct tm_text cost_text;
 };
 
 static int observe(void *context, int count, int arrived, int lost, struct tm_error *e)
 {
     struct tm_policy_decider *decider = context;
-    return tm_policy_observe(decider->policy, count, arrived, lost, e);
+    int rc = tm_policy_observe(decider->policy, count, arrived, lost, e);
+    if (rc == 0 && decider->ear != NULL) decider->ear->observed(decider->ear->context, count, arrived, lost);
+    return rc;
 }
 
 static void hint(void *context, int losing, double in_s)
 {
     struct tm_policy_decider *decider = context;
     tm_policy_hint(decider->policy, losing, in_s);
+    if (decider->ear != NULL) decider->ear->hinted(decider->ear->context, losing, in_s);
+}
+
+/* As new: what a coordinator before this one was told is told again. */
+static int begin(void *context, struct tm_error *e)
+{
+    struct tm_policy_decider *decider = context;
+    const struct tm_policy_rule *rule = &decider->rule;
+    struct tm_policy_options options = {.interval_s = rule->interval_s, .horizon = HORIZON, .live = true};
+    struct tm_fleet_learner learner = {.context = decider, .observe = observe, .hint = hint};
+    struct tm_policy *policy = NULL;
+    int rc = tm_policy_create(rule->info, rule->layouts, rule->migrations, rule->cost, &options, &policy, e);
+    if (rc != 0) return rc;
+    tm_policy_destroy(decider->policy);
+    decider->policy = policy;
+    tm_fleet_watch_init(&decider->watch, &learner, (int64_t)(rule->interval_s * 1000));
+    decider->answered = false;
+    decider->answer = (struct tm_decision){.layout = TM_LAYOUT_PAUSE};
+    decider->change_ms = 0;
+    decider->seen = (struct steps_seen){.layout = TM_LAYOUT_PAUSE};
+    decider->slower = 0;
+    decider->best_samples = 0;
+    decider->counting = false;
+    return 0;
+}
+
+/* For the record. Layouts without number are not worth their room there. */
+static int describe(struct tm_policy_decider *decider, struct tm_error *e)
+{
+    struct tm_policy_options options = {.interval_s = decider->rule.interval_s, .horizon = HORIZON, .live = true};
+    tm_text_init(&decider->options_text, RECORDED_MAX);
+    tm_text_init(&decider->layouts_text, RECORDED_MAX);
+    tm_text_init(&decider->cost_text, RECORDED_MAX);
+    tm_policy_options_record(&options, &decider->options_text);
+    tm_layouts_record(decider->rule.layouts, &decider->layouts_text);
+    tm_cost_record(decider->rule.cost, &decider->cost_text);
+    int rc = tm_text_status(&decider->options_text, e);
+    if (rc == 0) rc = tm_text_status(&decider->cost_text, e);
+    if (rc == 0) rc = tm_text_status(&decider->layouts_text, e);
+    decider->made = (struct tm_policy_made){.name = decider->rule.info->name,
+                                            .seed = options.seed,
+                                            .options = &decider->options_text,
+                                            .layouts = &decider->layouts_text,
+                                            .cost = &decider->cost_text};
+    if (rc == -(int)TM_ELIMIT) decider->made.name = NULL;
+    return rc == -(int)TM_ELIMIT ? 0 : rc;
 }
 
 int tm_policy_decider_create(const struct tm_policy_rule *rule, struct tm_policy_decider **out, struct tm_error *e)
@@ -71,10 +126,8 @@ int tm_policy_decider_create(const struct tm_policy_rule *rule, struct tm_policy
     struct tm_policy_decider *decider = tm_calloc(1, sizeof *decider);
     if (decider == NULL) return tm_error_nomem(e);
     decider->rule = *rule;
-    struct tm_policy_options options = {.interval_s = rule->interval_s, .horizon = HORIZON, .live = true};
-    struct tm_fleet_learner learner = {.context = decider, .observe = observe, .hint = hint};
-    tm_fleet_watch_init(&decider->watch, &learner, (int64_t)(rule->interval_s * 1000));
-    int rc = tm_policy_create(rule->info, rule->layouts, rule->migrations, rule->cost, &options, &decider->policy, e);
+    int rc = begin(decider, e);
+    if (rc == 0) rc = describe(decider, e);
     if (rc != 0) {
         tm_policy_decider_destroy(decider);
         return rc;
@@ -87,6 +140,9 @@ void tm_policy_decider_destroy(struct tm_policy_decider *decider)
 {
     if (decider == NULL) return;
     tm_policy_destroy(decider->policy);
+    tm_text_deinit(&decider->options_text);
+    tm_text_deinit(&decider->layouts_text);
+    tm_text_deinit(&decider->cost_text);
     tm_free(decider);
 }
 
@@ -276,7 +332,9 @@ static void ask(struct tm_policy_decider *decider, const struct tm_facts *facts)
     const struct tm_policy_rule *rule = &decider->rule;
     struct tm_error e;
     struct tm_decision decision;
-    if (tm_policy_decide(decider->policy, facts, &decision, &e) != 0) {
+    int rc = tm_policy_decide(decider->policy, facts, &decision, &e);
+    if (decider->ear != NULL) decider->ear->decided(decider->ear->context, facts, rc == 0 ? &decision : NULL);
+    if (rc != 0) {
         if (!decider->warned) tm_log(TM_LOG_WARN, "the policy has no answer, the fastest layout is used: %s", e.text);
         decider->warned = true;
         decision = decider->answer;
@@ -326,6 +384,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     struct tm_policy_decider *decider = context;
     struct tm_facts facts;
     struct tm_error e;
+    decider->ear = view->ear;
     if (tm_fleet_watch_update(&decider->watch, &view->cloud, &e) != 0 && !decider->warned) {
         tm_log(TM_LOG_WARN, "no forecast: %s", e.text);
         decider->warned = true;
@@ -337,10 +396,14 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
         ask(decider, &facts);
         decider->asked = question;
     }
+    decider->ear = NULL;
     carry_out(decider, view, out);
 }
 
 struct tm_decider tm_policy_decider_get(struct tm_policy_decider *decider)
 {
-    return (struct tm_decider){.context = decider, .decide = decide};
+    return (struct tm_decider){.context = decider,
+                               .begin = begin,
+                               .made = decider->made.name != NULL ? &decider->made : NULL,
+                               .decide = decide};
 }

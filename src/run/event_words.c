@@ -27,6 +27,8 @@ bool tm_run_event_quiet(const Tmw__RecordEvent *event)
     case TMW__RECORD_EVENT__BODY_KERNEL_CLASS:
     case TMW__RECORD_EVENT__BODY_FINGERPRINT:
     case TMW__RECORD_EVENT__BODY_SETS_NAMED:
+    case TMW__RECORD_EVENT__BODY_POLICY: /* for tidemill replay */
+    case TMW__RECORD_EVENT__BODY_DECISION:
     case TMW__RECORD_EVENT__BODY_SET_WHOLE:     /* every few seconds; views tell which step is durable */
     case TMW__RECORD_EVENT__BODY_SET_BAD:       /* old ones go; that one was lost is a note */
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP: /* the job's state is told too */
@@ -228,6 +230,15 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
         tm_text_puts(out, event->restart->rebuilt ? "the coordinator is back, without its record"
                                                   : "the coordinator is back; training went on");
         break;
+    case TMW__RECORD_EVENT__BODY_POLICY:
+        tm_text_puts(out, "decisions are made by policy ");
+        safe(out, event->policy->name);
+        break;
+    case TMW__RECORD_EVENT__BODY_DECISION:
+        tm_text_puts(out, event->decision->facts.len > 0  ? "a decision, with its facts"
+                          : event->decision->hint.len > 0 ? "the policy hears of a notice"
+                                                          : "the policy sees how the fleet went on");
+        break;
     default:
         tm_text_puts(out, "something that this release does not know");
         break;
@@ -314,8 +325,9 @@ static void write_field(const ProtobufCMessage *message, const ProtobufCFieldDes
     memcpy(&count, base + field->quantifier_offset, sizeof count);
     memcpy(&items, at, sizeof items);
     size_t size = field->type == PROTOBUF_C_TYPE_MESSAGE || field->type == PROTOBUF_C_TYPE_STRING ? sizeof(void *)
-                  : field->type == PROTOBUF_C_TYPE_UINT32                                         ? sizeof(uint32_t)
-                                                                                                  : sizeof(uint64_t);
+                  : field->type == PROTOBUF_C_TYPE_BYTES  ? sizeof(ProtobufCBinaryData)
+                  : field->type == PROTOBUF_C_TYPE_UINT32 ? sizeof(uint32_t)
+                                                          : sizeof(uint64_t);
     tm_jsonout_list(json, field->name);
     for (size_t i = 0; i < count && i < LIST_SHOWN_MAX; i++)
         write_value(field, items + i * size, NULL, depth, json);
@@ -342,6 +354,16 @@ static void write_u64(const ProtobufCFieldDescriptor *field, uint64_t value, con
     tm_jsonout_string(json, key, text);
 }
 
+static void write_bytes(const ProtobufCBinaryData *bytes, const char *key, struct tm_jsonout *json)
+{
+    struct tm_text text;
+    tm_text_init(&text, TM_MESSAGE_CHUNK_MAX);
+    if (bytes->len > 0) tm_text_append(&text, (const char *)bytes->data, bytes->len);
+    tm_jsonout_string(json, key, tm_text_string(&text));
+    if (text.failed == -(int)TM_ENOMEM) json->out->failed = text.failed;
+    tm_text_deinit(&text);
+}
+
 static void write_value(const ProtobufCFieldDescriptor *field, const void *at, const char *key, int depth,
                         struct tm_jsonout *json)
 {
@@ -353,6 +375,7 @@ static void write_value(const ProtobufCFieldDescriptor *field, const void *at, c
         protobuf_c_boolean truth;
         char *text;
         ProtobufCMessage *message;
+        ProtobufCBinaryData bytes;
     } value;
     switch (field->type) {
     case PROTOBUF_C_TYPE_UINT32:
@@ -383,6 +406,10 @@ static void write_value(const ProtobufCFieldDescriptor *field, const void *at, c
     case PROTOBUF_C_TYPE_MESSAGE:
         memcpy(&value.message, at, sizeof value.message);
         if (depth < DEPTH_MAX) write_message(value.message, key, depth + 1, json);
+        break;
+    case PROTOBUF_C_TYPE_BYTES: /* lines of figures */
+        memcpy(&value.bytes, at, sizeof value.bytes);
+        write_bytes(&value.bytes, key, json);
         break;
     default: /* the record has no others */
         tm_jsonout_null(json, key);

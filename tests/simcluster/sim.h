@@ -282,6 +282,7 @@ struct outlived {
     struct tm_coordinator *coordinator; /* NULL: none */
     struct tm_set_manifests manifests;
     uint64_t incarnation;
+    size_t policy;     /* its decider */
     int64_t paused_ms; /* it stands still until then */
     int64_t dirty_ms;  /* since when it has something to write, which will fail; 0: nothing */
     bool writes;       /* planted: it can */
@@ -324,7 +325,9 @@ struct sim {
     struct tm_cost cost;
     struct tm_layouts layouts;
     struct tm_migrations *migrations;
-    struct tm_policy_decider *policy;
+    struct tm_policy_decider *policies[2]; /* a coordinator that was taken over from keeps its own */
+    size_t policy;                         /* that the coordinator has */
+    uint64_t decided_again;
     uint32_t layout_dice; /* the decider changes the number of stages by dice of this many sides; 0: never */
 
     struct tm_cloud_link cloud;

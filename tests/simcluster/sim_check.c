@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include "base/alloc.h"
+#include "run/decide_again.h"
 
 #include <assert.h>
 #include <math.h>
@@ -490,9 +491,36 @@ static void check_counts(struct sim *sim)
         sim_fail(sim, "counts: %llu steps rolled back, but %llu were done again", (ull)sim->rolled_back, (ull)redone);
 }
 
+/* What the record keeps of decisions is enough to make them again. */
+static void check_decisions(struct sim *sim)
+{
+    struct tm_decide_again *again = NULL;
+    struct tm_error e;
+    int rc = tm_decide_again_create(NULL, &again, &e);
+    for (size_t i = 0; rc == 0 && i < sim->record_count; i++) {
+        struct tm_arena arena;
+        Tmw__RecordEvent *event = NULL;
+        tm_arena_init(&arena, 64 << 20);
+        rc = tm_record_event_unpack(sim->record[i].data, sim->record[i].length, &arena, &event, &e);
+        if (rc == 0) rc = tm_decide_again_take(again, i + 1, event, &e);
+        tm_arena_deinit(&arena);
+    }
+    if (rc != 0) {
+        sim_fail(sim, "decisions: they cannot be made again: %s", e.text);
+    } else {
+        const struct tm_decided_again *result = tm_decide_again_result(again);
+        sim->decided_again = result->decisions;
+        if (result->different > 0)
+            sim_fail(sim, "decisions: %llu of %llu differ, the first is %llu, in %s", (ull)result->different,
+                     (ull)result->decisions, (ull)result->first.index, result->first.figure);
+    }
+    tm_decide_again_destroy(again);
+}
+
 void check_end(struct sim *sim)
 {
     if (sim->failure[0] != '\0') return;
+    check_decisions(sim);
     if (sim->coordinator == NULL) {
         sim_fail(sim, "progress: the coordinator is not there at the end");
         return;

@@ -30,7 +30,8 @@ struct arguments {
 };
 
 struct totals {
-    uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back;
+    uint64_t seeds, failed, faults, memory_faults, memory_deaths, messages, steps, generations, sets, rolled_back,
+        decisions;
     uint64_t kinds[FAULT_KINDS];
     double hours;
     char last_failure[512];
@@ -59,6 +60,7 @@ static bool finish(struct sim *sim, long live, struct totals *totals)
     totals->generations += sim->generation_count;
     totals->sets += sim->set_count;
     totals->rolled_back += sim->rolled_back;
+    totals->decisions += sim->decided_again;
     totals->hours += (double)sim->now_ms / 3.6e6;
     char failure[sizeof sim->failure];
     memcpy(failure, sim->failure, sizeof failure);
@@ -131,12 +133,13 @@ static void print_totals(const struct totals *totals)
 {
     printf(
         "%llu seeds, %llu failed: %.1f simulated hours, %llu faults (%llu of memory, %llu of them fatal to a process), "
-        "%llu messages, %llu steps, %llu generations, %llu copy sets, %llu steps rolled back\n",
+        "%llu messages, %llu steps, %llu generations, %llu copy sets, %llu steps rolled back, %llu decisions made "
+        "again\n",
         (unsigned long long)totals->seeds, (unsigned long long)totals->failed, totals->hours,
         (unsigned long long)totals->faults, (unsigned long long)totals->memory_faults,
         (unsigned long long)totals->memory_deaths, (unsigned long long)totals->messages,
         (unsigned long long)totals->steps, (unsigned long long)totals->generations, (unsigned long long)totals->sets,
-        (unsigned long long)totals->rolled_back);
+        (unsigned long long)totals->rolled_back, (unsigned long long)totals->decisions);
 }
 
 static const char *const kind_words[] = {

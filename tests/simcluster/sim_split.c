@@ -32,6 +32,7 @@ static bool begin(struct sim *sim, int64_t back_in_ms, bool writes)
     *old = (struct outlived){.coordinator = sim->coordinator,
                              .manifests = sim->manifests,
                              .incarnation = sim->coordinator_options.incarnation,
+                             .policy = sim->policy,
                              .paused_ms = sim->now_ms + back_in_ms,
                              .writes = writes};
     sim->coordinator = NULL;

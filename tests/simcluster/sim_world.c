@@ -769,7 +769,8 @@ static void policy_make(struct sim *sim)
                                   .deadline_s = sim->deadline_s,
                                   .copy_every_ms = sim->fixed_copies ? sim->rule.copy_every_ms : 0,
                                   .copy_every_alone_ms = sim->fixed_copies ? sim->rule.copy_every_ms / 2 : 0};
-    if (rc == 0) rc = tm_policy_decider_create(&rule, &sim->policy, &e);
+    for (size_t i = 0; rc == 0 && i < 2; i++)
+        rc = tm_policy_decider_create(&rule, &sim->policies[i], &e);
     if (rc != 0) sim_fail(sim, "no policy: %s", e.text);
 }
 
@@ -802,8 +803,9 @@ void sim_coordinator_start(struct sim *sim)
     sim->resumes = false;
     sim->coordinator_starts++;
     struct tm_decider decider = {.context = sim, .decide = dice_decide};
-    if (sim->by_policy && sim->policy == NULL) policy_make(sim);
-    if (sim->policy != NULL) decider = tm_policy_decider_get(sim->policy);
+    if (sim->by_policy && sim->policies[0] == NULL) policy_make(sim);
+    if (sim->outlived.coordinator != NULL) sim->policy = 1 - sim->outlived.policy;
+    if (sim->policies[sim->policy] != NULL) decider = tm_policy_decider_get(sim->policies[sim->policy]);
     struct tm_error e = {.text = ""};
     struct tm_outbox out;
     tm_outbox_init(&out);
@@ -921,7 +923,8 @@ void sim_deinit(struct sim *sim)
     split_end(sim);
     if (sim->coordinator != NULL) tm_set_manifests_deinit(&sim->manifests);
     tm_coordinator_destroy(sim->coordinator);
-    tm_policy_decider_destroy(sim->policy);
+    tm_policy_decider_destroy(sim->policies[0]);
+    tm_policy_decider_destroy(sim->policies[1]);
     tm_migrations_destroy(sim->migrations);
     if (sim->layouts.list != NULL) tm_layouts_deinit(&sim->layouts);
     for (size_t i = 1; i < sim->node_count; i++)
