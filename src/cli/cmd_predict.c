@@ -202,14 +202,11 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
     if (rc != 0) return tm_error_wrap(e, rc, "--fleet");
     struct tm_fleet_group *group = &fleet->groups[fleet->group_count];
     if (instance->gpus < 1) return tm_error_set(e, TM_EUSAGE, "--fleet: %s has no GPU", instance->name);
-    rc = tm_knowledge_gpu(catalog, instance->gpu, &group->gpu, e);
+    rc = tm_knowledge_group(catalog, instance, group, e);
     if (rc != 0) return rc;
     (void)snprintf(fleet->names[fleet->group_count], sizeof fleet->names[0], "%s", instance->name);
     group->instance = fleet->names[fleet->group_count];
     group->instances = instances;
-    group->gpus_per_node = (int)instance->gpus;
-    if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
-    group->network_bit_s = instance->network_gbps * 1e9;
     fleet->on_demand_usd_h += instances * tm_catalog_cheapest(catalog, instance, TM_PRICE_ON_DEMAND);
     fleet->spot_usd_h += instances * tm_catalog_cheapest(catalog, instance, TM_PRICE_SPOT);
     fleet->group_count++;

@@ -1,5 +1,7 @@
 #include "job/job_layouts.h"
 
+#include "plan/supply.h"
+
 #include <string.h>
 
 static int64_t batch_of(const struct tm_job_speed_request *request)
@@ -22,15 +24,11 @@ static int predict(struct tm_env *env, const struct tm_job_speed_request *reques
                             "%s has no measured layouts, and %s is no GPU instance of the catalogue; "
                             "give --instance",
                             model->name, name);
-    int rc = tm_knowledge_gpu(catalog, instance->gpu, &context->group.gpu, e);
+    int rc = tm_knowledge_group(catalog, instance, &context->group, e);
     if (rc != 0) return rc;
-    const double *flops = context->group.gpu.flops;
-    enum tm_precision precision = flops[TM_BF16] > 0 ? TM_BF16 : flops[TM_FP16] > 0 ? TM_FP16 : TM_FP32;
+    enum tm_precision precision = tm_plan_precision(&context->group.gpu, TM_PRECISION_MIXED);
     rc = tm_knowledge_read(env, &request->source, &out->knowledge, e);
     if (rc == 0) rc = tm_knowledge_learn(env, &request->source, catalog, model, (int)precision, &out->knowledge, e);
-    context->group.instance = instance->name;
-    context->group.gpus_per_node = (int)instance->gpus;
-    context->group.network_bit_s = instance->network_gbps * 1e9;
     context->request.model = model;
     context->request.precision = precision;
     context->request.compute = &out->knowledge.compute;

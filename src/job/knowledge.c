@@ -11,19 +11,33 @@
 #include <stdio.h>
 #include <string.h>
 
-int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out, struct tm_error *e)
+static int find_gpu(const struct tm_catalog *catalog, const char *name, const struct tm_gpu **out, struct tm_error *e)
 {
-    const struct tm_gpu *gpu = tm_catalog_gpu(catalog, name);
-    if (gpu != NULL) {
-        *out = tm_plan_gpu_figures(gpu);
-        return 0;
-    }
+    *out = tm_catalog_gpu(catalog, name);
+    if (*out != NULL) return 0;
     struct tm_suggest suggest = {.word = name};
     for (size_t i = 0; i < catalog->gpu_count; i++)
         tm_suggest_offer(&suggest, catalog->gpus[i].name);
     return tm_error_set(e, TM_EUSAGE, "unknown GPU \"%.40s\"%s%s%s", name,
                         suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
                         suggest.best != NULL ? "?" : "");
+}
+
+int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out, struct tm_error *e)
+{
+    const struct tm_gpu *gpu = NULL;
+    int rc = find_gpu(catalog, name, &gpu, e);
+    if (rc == 0) *out = tm_plan_gpu_figures(gpu);
+    return rc;
+}
+
+int tm_knowledge_group(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
+                       struct tm_fleet_group *out, struct tm_error *e)
+{
+    const struct tm_gpu *gpu = NULL;
+    int rc = find_gpu(catalog, instance->gpu, &gpu, e);
+    if (rc == 0) *out = tm_plan_group(gpu, instance);
+    return rc;
 }
 
 int tm_knowledge_profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,

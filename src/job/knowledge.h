@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "market/catalog.h"
 #include "workload/comm.h"
+#include "workload/predict.h"
 
 /* What the user gave to learn from; NULL: not given. */
 struct tm_knowledge_source {
@@ -55,6 +56,9 @@ int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct 
 int tm_knowledge_instance(const struct tm_catalog *catalog, const char *name,
                           bool (*allows)(const void *context, const char *cloud), const void *context,
                           const struct tm_instance_type **out, struct tm_error *e);
+/* One instance of a type, as predictions take it; -TM_EUSAGE: nobody knows its GPU. */
+int tm_knowledge_group(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
+                       struct tm_fleet_group *out, struct tm_error *e);
 /* What an hour of a type costs where it is cheapest; a price that is not NaN is known already, and stays. -TM_EUSAGE:
  * the catalogue does not have what is missing; `remedy` is what the message says to do about it. */
 int tm_knowledge_prices(const struct tm_catalog *catalog, const char *instance, const char *remedy, double *spot_usd_h,

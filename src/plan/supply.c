@@ -32,6 +32,23 @@ struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu)
     return figures;
 }
 
+struct tm_fleet_group tm_plan_group(const struct tm_gpu *gpu, const struct tm_instance_type *instance)
+{
+    struct tm_fleet_group group = {.instance = instance->name,
+                                   .instances = 1,
+                                   .gpu = tm_plan_gpu_figures(gpu),
+                                   .gpus_per_node = (int)instance->gpus,
+                                   .network_bit_s = instance->network_gbps * 1e9};
+    if (!isnan(instance->gpu_memory_gib)) group.gpu.memory_gib = instance->gpu_memory_gib;
+    return group;
+}
+
+enum tm_precision tm_plan_precision(const struct tm_gpu_figures *gpu, int asked)
+{
+    if (asked != TM_PRECISION_MIXED) return (enum tm_precision)asked;
+    return gpu->flops[TM_BF16] > 0 ? TM_BF16 : gpu->flops[TM_FP16] > 0 ? TM_FP16 : TM_FP32;
+}
+
 /* ---- types ---- */
 
 /* False: its GPU or its network is not known, so nothing can be predicted. */
@@ -47,18 +64,8 @@ static bool group_of(const struct tm_catalog *catalog, const struct tm_instance_
         seen->network_unknown++;
         return false;
     }
-    *group = (struct tm_fleet_group){.instance = instance->name,
-                                     .gpu = tm_plan_gpu_figures(gpu),
-                                     .gpus_per_node = (int)instance->gpus,
-                                     .network_bit_s = instance->network_gbps * 1e9};
-    if (!isnan(instance->gpu_memory_gib)) group->gpu.memory_gib = instance->gpu_memory_gib;
+    *group = tm_plan_group(gpu, instance);
     return true;
-}
-
-static enum tm_precision precision_of(const struct tm_gpu_figures *gpu, int asked)
-{
-    if (asked != TM_PRECISION_MIXED) return (enum tm_precision)asked;
-    return gpu->flops[TM_BF16] > 0 ? TM_BF16 : gpu->flops[TM_FP16] > 0 ? TM_FP16 : TM_FP32;
 }
 
 struct tm_predict_request tm_supply_predict_request(const struct tm_supply_request *request,
@@ -376,7 +383,7 @@ bool tm_supply_type(const struct tm_catalog *catalog, const struct tm_supply_req
     struct tm_supply_types seen = {0};
     *out = (struct tm_plan_type){.instance = instance, .slowdown = 1};
     if (!group_of(catalog, instance, &out->group, &seen)) return false;
-    out->precision = precision_of(&out->group.gpu, request->precision);
+    out->precision = tm_plan_precision(&out->group.gpu, request->precision);
     return true;
 }
 
@@ -387,7 +394,7 @@ static int add_type(const struct tm_supply_request *request, const struct tm_ins
     void *types = supply->types;
     *out_index = NO_USE;
     if (!group_of(supply->catalog, instance, &type.group, &supply->seen)) return 0;
-    type.precision = precision_of(&type.group.gpu, request->precision);
+    type.precision = tm_plan_precision(&type.group.gpu, request->precision);
     int rc = tm_grow(&types, &supply->type_capacity, supply->type_count + 1, sizeof type, TM_CATALOG_ROWS_MAX);
     supply->types = types;
     if (rc != 0) return tm_error_nomem(e);

@@ -116,6 +116,11 @@ double tm_supply_loss_rate(const struct tm_supply_request *request, const struct
 
 /* Peak figures of a GPU of the catalogue, as prediction wants them. */
 struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu);
+/* One instance of a type with such GPUs, as predictions take it: an instance type may have more memory a GPU than is
+ * usual. */
+struct tm_fleet_group tm_plan_group(const struct tm_gpu *gpu, const struct tm_instance_type *instance);
+/* The precision that was asked for; mixed: the fastest 16-bit one that the GPU has. */
+enum tm_precision tm_plan_precision(const struct tm_gpu_figures *gpu, int asked);
 
 /* The most that one instance of a type gives in a fleet of its own type whose throughput lies between the two; 0 where
  * such fleets do not exist. Fleets between two counts are taken to lie on the line between them. */

@@ -29,4 +29,9 @@ enum {
     TM_PROTOCOL_GIVE_UP_MS = 300000,        /* without a coordinator */
 };
 
+_Static_assert(TM_PROTOCOL_LEASE_MS >= 4 * TM_PROTOCOL_HEARTBEAT_MS, "a late heartbeat or two cost no lease");
+_Static_assert(TM_PROTOCOL_ORPHAN_MS > 2 * TM_PROTOCOL_LEASE_MS,
+               "a coordinator that is started again finds its workers");
+_Static_assert(TM_PROTOCOL_GIVE_UP_MS > TM_PROTOCOL_ORPHAN_MS, "an agent outlives its orphaned worker");
+
 #endif
