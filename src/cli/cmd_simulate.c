@@ -6,7 +6,9 @@
 #include "base/table.h"
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
+#include "cli/run_table.h"
 #include "job/job_layouts.h"
+#include "job/job_simulation.h"
 #include "market/trace_format.h"
 #include "sim/fan.h"
 #include "sim/moments.h"
@@ -36,7 +38,8 @@ struct request {
     struct tm_sim_options options; /* what is the same for all traces */
     int64_t from_ms, to_ms;        /* to_ms < 0: the end */
     int instances_max;
-    const char *instance; /* type that is rented; NULL: not known */
+    const char *instance;          /* type that is rented; NULL: not known */
+    struct tm_job_simulation *job; /* of a job file; NULL: options alone */
 };
 
 /* ---- what is asked for ---- */
@@ -103,25 +106,32 @@ static int add_seed(struct tm_cli *cli, void *context, const char *text, struct 
     return 0;
 }
 
+static int read_intervals(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    int64_t interval_ms = 60000, horizon = 12;
+    int rc = tm_given_time_span(cli, "interval", &interval_ms, e);
+    if (rc == 0) rc = tm_given_integer(cli, "horizon", 1, TM_FORECAST_STEPS_MAX, &horizon, e);
+    request->options.interval_s = (double)interval_ms / 1000;
+    request->options.horizon = (int)horizon;
+    return rc;
+}
+
 static int read_times(struct tm_cli *cli, struct request *request, struct tm_error *e)
 {
-    int64_t interval_ms = 60000, notice_ms = 30000, deadline_ms = 0, horizon = 12;
+    int64_t notice_ms = 30000, deadline_ms = 0;
     request->to_ms = -1;
     struct tm_sim_options *options = &request->options;
-    int rc = tm_given_duration(cli, "from", &request->from_ms, e);
+    int rc = read_intervals(cli, request, e);
+    if (rc == 0) rc = tm_given_duration(cli, "from", &request->from_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "to", &request->to_ms, e);
-    if (rc == 0) rc = tm_given_time_span(cli, "interval", &interval_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "notice", &notice_ms, e);
     if (rc == 0) rc = tm_given_time_span(cli, "deadline", &deadline_ms, e);
-    if (rc == 0) rc = tm_given_integer(cli, "horizon", 1, TM_FORECAST_STEPS_MAX, &horizon, e);
     if (rc == 0) rc = tm_given_number(cli, "samples", 1, 1e18, &options->samples_total, e);
     options->spot_usd_h = options->on_demand_usd_h = NAN;
     if (rc == 0) rc = tm_given_number(cli, "spot-price", 0, 1e6, &options->spot_usd_h, e);
     if (rc == 0) rc = tm_given_number(cli, "on-demand-price", 0, 1e6, &options->on_demand_usd_h, e);
     if (rc == 0 && deadline_ms > 0 && !(options->samples_total > 0))
         rc = tm_error_set(e, TM_EUSAGE, "--deadline needs the size of the job: give --samples too");
-    options->interval_s = (double)interval_ms / 1000;
-    options->horizon = (int)horizon;
     options->notice_s = (double)notice_ms / 1000;
     options->deadline_s = (double)deadline_ms / 1000;
     return rc;
@@ -272,6 +282,7 @@ static void print_json(struct tm_cli *cli, const struct request *request, const 
     for (size_t i = 0; i < count; i++)
         put_run_json(&json, &runs[i], &request->options);
     tm_jsonout_end(&json);
+    if (request->job != NULL) tm_run_expected_json(&request->job->verdict, &json);
     tm_jsonout_end(&json);
 }
 
@@ -411,6 +422,74 @@ static int write_report(struct tm_cli *cli, const struct request *request, const
     return rc;
 }
 
+/* ---- a job file ---- */
+
+/* Options override what the file says, but for what the job is made of. */
+static int check_options(struct tm_cli *cli, struct tm_error *e)
+{
+    static const char *const fixed[] = {"model",       "samples", "batch",   "profile",
+                                        "profile-gpu", "cost",    "believe", "format"};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (tm_given(cli, fixed[i]))
+            return tm_error_set(e, TM_EUSAGE, "--%s: the job file says it; change it there", fixed[i]);
+    return 0;
+}
+
+static int read_job_options(struct tm_cli *cli, struct tm_run_settings *settings, struct tm_error *e)
+{
+    struct tm_job_fleet *fleet = &settings->fleet;
+    double spot = -1, on_demand = -1;
+    int rc = check_options(cli, e);
+    if (tm_given(cli, "trace")) fleet->trace = tm_given_text(cli, "trace");
+    if (rc == 0) rc = tm_given_duration(cli, "from", &fleet->from_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "to", &fleet->to_ms, e);
+    if (rc == 0) rc = tm_given_duration(cli, "notice", &fleet->notice_ms, e);
+    if (rc == 0) rc = tm_given_time_span(cli, "deadline", &settings->deadline_ms, e);
+    if (rc == 0) rc = tm_given_number(cli, "speed", 1e-3, 1e6, &fleet->speed, e);
+    if (rc == 0) rc = tm_given_number(cli, "spot-price", 0, 1e6, &spot, e);
+    if (rc == 0) rc = tm_given_number(cli, "on-demand-price", 0, 1e6, &on_demand, e);
+    if (rc == 0 && tm_given(cli, "instance") && fleet->pools.count > 0)
+        rc = tm_error_set(e, TM_EUSAGE, "--instance: fleet.pools says it; change it there");
+    if (tm_given(cli, "instance")) fleet->instance = tm_given_text(cli, "instance");
+    if (spot >= 0) fleet->spot_usd_h_millionths = llround(spot * 1e6);
+    if (on_demand >= 0) fleet->on_demand_usd_h_millionths = llround(on_demand * 1e6);
+    return rc;
+}
+
+/* The model, the trace and the limits of the file; its policy, unless others are asked for. */
+static int prepare_job(struct tm_cli *cli, struct request *request, struct tm_error *e)
+{
+    const char *path = cli->arguments[0];
+    struct tm_job_simulation *job = tm_calloc(1, sizeof *job);
+    if (job == NULL) return tm_error_nomem(e);
+    tm_job_simulation_init(job);
+    request->job = job;
+    int rc = tm_job_simulation_read(cli->env, path, job, e);
+    if (rc == 0) rc = read_job_options(cli, &job->settings, e);
+    if (rc == 0) rc = tm_job_simulation_make(cli->env, path, &cli->arena, job, e);
+    if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
+    if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, job->settings.policy, e);
+    if (rc == 0) rc = tm_cmd_each_value(cli, "seed", request, add_seed, e);
+    if (rc != 0) return rc;
+    if (request->seed_count == 0) request->seeds[request->seed_count++] = job->options.seed;
+    if (tm_given(cli, "interval")) job->options.interval_s = request->options.interval_s;
+    if (tm_given(cli, "horizon")) job->options.horizon = request->options.horizon;
+    request->options = job->options;
+    request->traces[request->trace_count++] =
+        (struct tm_sweep_trace){.name = job->trace, .trace = &job->plan.trace, .options = job->options};
+    request->models[request->model_count++] =
+        (struct tm_sweep_model){.name = job->settings.name, .layouts = job->layouts, .cost = job->cost};
+    return 0;
+}
+
+static void drop_job(struct request *request)
+{
+    if (request->job == NULL) return;
+    request->trace_count = request->model_count = 0; /* they are the job's */
+    tm_job_simulation_deinit(request->job);
+    tm_free(request->job);
+}
+
 /* ---- the command ---- */
 
 static int prepare(struct tm_cli *cli, struct request *request, struct tm_error *e)
@@ -424,6 +503,10 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
     if (request->subjects == NULL || request->believed == NULL || request->models == NULL || request->list == NULL ||
         request->traces == NULL || request->seeds == NULL)
         return tm_error_nomem(e);
+    if (cli->argument_count == 1 && tm_job_simulation_is_job(cli->env, cli->arguments[0])) {
+        int read = read_intervals(cli, request, e);
+        return read == 0 ? prepare_job(cli, request, e) : read;
+    }
     int rc = read_times(cli, request, e);
     if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
     if (rc == 0 && request->policy_count == 0 && tm_given(cli, "policy"))
@@ -441,6 +524,7 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
 
 static void drop(struct request *request)
 {
+    drop_job(request);
     for (size_t i = 0; i < request->model_count; i++) {
         tm_job_layouts_deinit(&request->subjects[i]);
         tm_job_layouts_deinit(&request->believed[i]);

@@ -100,11 +100,15 @@ const struct tm_command tm_commands[] = {
     {
         .name = "simulate",
         .summary = "what would happen: a job on a trace under a policy, to samples and a bill",
-        .arguments = "[TRACE...]",
+        .arguments = "[JOB.yaml | TRACE...]",
         .description =
             "Replays how capacity came and went, and trains the model through it under each policy: how many samples, "
             "how long it stood still and why, what it costs. Runs are in the order of models, traces, seeds, "
             "policies, whatever the number of threads. How it is done: doc/decide.md.\n\n"
+            "A job file (tidemill-job(5)) instead of options says all: what is trained, the fleet, its trace or what "
+            "is known of preemptions, deadline, budget, prices and the policy; options override it. What tidemill plan "
+            "--emit job writes is taken as it is, and --json has what tidemill run --dry-run expects beside the "
+            "runs.\n\n"
             "Policies: ideal (the fastest layout every interval, no pause: nobody can reach it), on-demand (never "
             "lost, at its price), reactive (the fastest layout after each event, all restart), checkpoint (the same, "
             "and work since the last checkpoint is redone: Varuna's way), redundant (neighbours shadow each other: "
@@ -127,6 +131,7 @@ const struct tm_command tm_commands[] = {
             "trace's own are not used. doc/deadlines.md has the mathematics and what was measured.",
         .examples =
             "  tidemill simulate --model parcae/gpt-1.5b --trace hadp\n"
+            "  tidemill simulate job.yaml --policy all\n"
             "  tidemill simulate --model parcae/bert,parcae/vgg19 hadp hasp ladp lasp --policy parcae,tidemill\n"
             "  tidemill simulate --model gpt2-1.5b --instance p3.2xlarge p3.csv --report report.html\n"
             "  tidemill simulate --model parcae/gpt-1.5b p3.csv --from 5.5h --to 6.5h --plan-log plan.csv\n"

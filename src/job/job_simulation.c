@@ -1,0 +1,108 @@
+#include "job/job_simulation.h"
+
+#include "base/content.h"
+#include "base/paths.h"
+#include "base/yaml_print.h"
+#include "job/job_file.h"
+#include "sim/moments.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { INTERVAL_S = 60, HORIZON = 12, EXTRA_H_MAX = 200 };
+
+void tm_job_simulation_init(struct tm_job_simulation *simulation)
+{
+    *simulation = (struct tm_job_simulation){.trace = ""};
+    tm_run_settings_init(&simulation->settings);
+    tm_trace_init(&simulation->plan.trace);
+}
+
+void tm_job_simulation_deinit(struct tm_job_simulation *simulation)
+{
+    tm_run_layouts_deinit(&simulation->made);
+    tm_run_plan_deinit(&simulation->plan);
+    tm_run_settings_deinit(&simulation->settings);
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t length = strlen(text);
+    return length >= strlen(end) && strcmp(text + length - strlen(end), end) == 0;
+}
+
+bool tm_job_simulation_is_job(struct tm_env *env, const char *path)
+{
+    static const char *const keys[] = {"model", "profile", "run", "fleet", "engine", "steps", "batch", "resources"};
+    struct tm_text text;
+    struct tm_arena arena;
+    struct tm_node *root = NULL;
+    bool found = false;
+    tm_text_init(&text, TM_JOB_BYTES_MAX);
+    tm_arena_init(&arena, 4 * TM_JOB_BYTES_MAX);
+    int rc = tm_content_read(env, path, &text, NULL);
+    bool named = ends_in(path, ".yaml") || ends_in(path, ".yml"); /* then its mistakes are a job's */
+    if (rc == 0) rc = tm_doc_parse_yaml(path, tm_text_string(&text), text.length, &arena, &root, NULL);
+    for (size_t i = 0; rc == 0 && root->kind == TM_NODE_MAP && i < sizeof keys / sizeof *keys; i++)
+        found = found || tm_node_find(root, keys[i]) != NULL;
+    tm_arena_deinit(&arena);
+    tm_text_deinit(&text);
+    return found || named;
+}
+
+int tm_job_simulation_read(struct tm_env *env, const char *path, struct tm_job_simulation *simulation,
+                           struct tm_error *e)
+{
+    int rc = tm_job_file_settings(env, path, &simulation->settings, e);
+    if (rc == 0) rc = tm_job_file_check_engine(env, path, &simulation->settings, e);
+    return rc == -(int)TM_EINPUT && simulation->settings.name != NULL ? 0 : rc; /* nothing is trained here */
+}
+
+/* The whole job, as far as its trace goes and, after that, on what there is then. */
+static void set_options(struct tm_job_simulation *simulation)
+{
+    const struct tm_run_settings *settings = &simulation->settings;
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_layouts *layouts = simulation->layouts;
+    struct tm_trace *trace = &simulation->plan.trace;
+    double samples = (double)simulation->plan.work.steps * (double)simulation->plan.work.batch;
+    double alone_s = samples / fmax(1e-9, layouts->list[layouts->best[1]].samples_per_s);
+    trace->end_ms += (int64_t)fmin(isfinite(alone_s) ? 4000 * alone_s : 0, EXTRA_H_MAX * 3600e3);
+    simulation->options = (struct tm_sim_options){.from_ms = trace->begin_ms,
+                                                  .to_ms = tm_moments_end_ms(trace, INTERVAL_S * 1000),
+                                                  .interval_s = INTERVAL_S,
+                                                  .horizon = HORIZON,
+                                                  .notice_s = fleet->notice_wall_ms > 0
+                                                                  ? (double)fleet->notice_wall_ms / 1000 * fleet->speed
+                                                                  : (double)fleet->notice_ms / 1000,
+                                                  .seed = (uint64_t)fleet->seed,
+                                                  .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
+                                                  .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
+                                                  .samples_total = samples,
+                                                  .deadline_s = (double)settings->deadline_ms / 1000,
+                                                  .budget_usd = (double)settings->budget_usd_millionths / 1e6,
+                                                  .anchors = (int)fleet->on_demand,
+                                                  .anchors_train = fleet->on_demand_trains != 0,
+                                                  .workers_min = (int)fleet->workers_min,
+                                                  .live = true};
+}
+
+int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena *arena,
+                           struct tm_job_simulation *simulation, struct tm_error *e)
+{
+    struct tm_run_settings *settings = &simulation->settings;
+    const char *dir = tm_path(env, TM_PATH_STATE, settings->name, arena, e);
+    if (dir == NULL) return -(int)e->code;
+    int rc = tm_run_plan_make(env, path, dir, settings, arena, &simulation->plan, e);
+    if (rc == 0) rc = tm_verdict_make(settings, &simulation->plan, NULL, arena, &simulation->verdict, e);
+    if (rc == 0 && simulation->plan.speed_unknown)
+        rc = tm_error_set(e, TM_EINPUT,
+                          "%s: what a step of run: takes is not known before it runs; add a model or a profile", path);
+    if (rc == 0) rc = tm_run_layouts_init(env, dir, settings, &simulation->plan.work, &simulation->made, e);
+    if (rc != 0) return rc;
+    simulation->layouts = &simulation->made.job.layouts;
+    simulation->cost = &simulation->made.job.cost;
+    simulation->trace = settings->fleet.trace[0] != '\0' ? settings->fleet.trace : "drawn";
+    set_options(simulation);
+    return 0;
+}
