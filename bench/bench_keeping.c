@@ -90,9 +90,11 @@ static double record_s(const char *path, const struct tm_text *event, int count,
     struct tm_error e = {.text = ""};
     must(tm_record_open(path, &record, &e) == 0, e.text);
     double start_s = bench_now_s();
-    for (int i = 0; i < count; i++)
-        must(tm_record_append(record, event->data, event->length, sync, NULL) == 0, "append");
-    must(tm_record_flush(record, NULL) == 0, "flush");
+    for (int i = 0; i < count; i++) {
+        must(record->append(record, event->data, event->length, sync, NULL, NULL) == 0, "append");
+        if (sync) must(record->flush(record, true, NULL) == 0, "sync");
+    }
+    must(record->flush(record, true, NULL) == 0, "flush");
     double took_s = bench_now_s() - start_s;
     tm_record_close(record);
     (void)unlink(path);

@@ -22,7 +22,7 @@ int tm_measure_record(const char *path, const struct tm_measure_options *options
     struct tm_record *record = NULL;
     struct tm_measure *measure = tm_measure_create(options);
     int rc = measure == NULL ? tm_error_nomem(e) : tm_record_open_read(path, &record, e);
-    if (rc == 0) rc = tm_record_each(record, 0, SIZE_MAX, take_event, measure, e);
+    if (rc == 0) rc = record->each(record, 0, SIZE_MAX, take_event, measure, e);
     if (rc == 0) rc = tm_measure_cost(measure, out, e);
     tm_record_close(record);
     tm_measure_destroy(measure);

@@ -27,7 +27,7 @@ int tm_run_record_read(struct tm_record *record, uint64_t after, size_t max, tm_
                        struct tm_error *e)
 {
     struct reader reader = {.each = each, .context = context};
-    return tm_record_each(record, after, max, unpack_each, &reader, e);
+    return record->each(record, after, max, unpack_each, &reader, e);
 }
 
 int tm_run_record_each(const char *path, uint64_t after, size_t max, tm_run_each_f each, void *context,
@@ -84,7 +84,7 @@ static int put_instance(struct tm_record *record, int64_t utc_ms, Tmw__Instance 
     tm_text_init(&text, INSTANCE_BYTES_MAX);
     tm_record_event_pack(&event, &text);
     int rc = tm_text_status(&text, e);
-    if (rc == 0) rc = tm_record_append(record, text.data, text.length, false, e);
+    if (rc == 0) rc = record->append(record, text.data, text.length, false, NULL, e);
     tm_text_deinit(&text);
     return rc;
 }
@@ -98,7 +98,7 @@ int tm_run_record_settle(const char *path, int64_t utc_ms, Tmw__Instance *const 
     if (rc == 0) rc = tm_run_record_read(record, 0, SIZE_MAX, compare_each, &settling, e);
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (!settling.settled[i]) rc = put_instance(record, utc_ms, instances[i], e);
-    if (rc == 0) rc = tm_record_flush(record, e);
+    if (rc == 0) rc = record->flush(record, true, e);
     tm_record_close(record);
     tm_free(settling.settled);
     return rc;

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "run/action_queue.h"
 #include "run/manifest_keeper.h"
 #include "run/state_folder.h"
 #include "store/record.h"
@@ -23,6 +24,7 @@ struct service {
     struct tm_links *links;
     struct tm_tls *tls;
     struct tm_outbox out;
+    struct tm_action_queue queue; /* of what waits for the record */
     struct tm_copy_store *copies; /* NULL: none */
     struct tm_set_manifests manifests;
     struct tm_manifest_keeper *keeper; /* has them from the start of the loop on */
@@ -48,7 +50,7 @@ static int64_t now_ms(const struct service *s)
     return s->env->monotonic_ns(s->env) / 1000000;
 }
 
-/* ---- actions, in order; one that must be on disk stops the rest if it is not ---- */
+/* ---- actions, in order; one that must be on disk holds up the rest until it is ---- */
 
 static void carry_out(struct service *s);
 
@@ -70,9 +72,10 @@ static void note(struct service *s, const char *what)
     event.note = &body;
     tm_text_init(&packed, TM_MESSAGE_BYTES_MAX);
     tm_record_event_pack(&event, &packed);
-    if (tm_text_status(&packed, NULL) == 0) (void)tm_record_append(s->record, packed.data, packed.length, false, NULL);
+    if (tm_text_status(&packed, NULL) == 0)
+        (void)s->record->append(s->record, packed.data, packed.length, false, NULL, NULL);
     tm_text_deinit(&packed);
-    s->tap.sequence = tm_record_last(s->record);
+    s->tap.sequence = s->record->last(s->record);
 }
 
 /* The note is what is tried to be written until there is room. */
@@ -85,15 +88,6 @@ static void set_stuck(struct service *s, bool stuck)
     if (stuck) tm_log(TM_LOG_WARN, "%s", text);
     note(s, stuck ? text : "there is room on the disk again: the record is whole");
     tm_coordinator_record_stuck(s->coordinator, stuck ? s->error.text : NULL);
-}
-
-static void flush(struct service *s)
-{
-    int rc = tm_record_flush(s->record, &s->error);
-    if (rc == 0 || is_full(rc))
-        set_stuck(s, rc != 0);
-    else
-        s->failed = rc;
 }
 
 static int make_coordinator(struct service *s, struct tm_error *e)
@@ -118,6 +112,7 @@ static int reload_event(void *context, uint64_t sequence, const Tmw__RecordEvent
 static void revive(struct service *s)
 {
     tm_outbox_clear(&s->out);
+    tm_action_queue_clear(&s->queue);
     tm_coordinator_destroy(s->coordinator);
     s->coordinator = NULL;
     s->revived = true; /* a failed job is tried again once, not each time */
@@ -134,11 +129,42 @@ static void revive(struct service *s)
 /* False: it is not in the record, and nothing may follow. */
 static bool put_event(struct service *s, const void *data, size_t length, bool sync)
 {
-    int rc = tm_record_append(s->record, data, length, sync, &s->error);
-    if (rc == 0) s->tap.sequence = tm_record_last(s->record);
+    uint64_t number = 0;
+    int rc = s->record->append(s->record, data, length, sync, &number, &s->error);
+    if (rc == 0 && sync) tm_action_queue_hold(&s->queue, number);
     if (rc != 0 && !is_full(rc)) s->failed = rc;
-    if (sync && rc == 0) set_stuck(s, false);
     return rc == 0;
+}
+
+/* What nothing stands in the way of any more. */
+static void carry_out_one(struct service *s, const struct tm_action *action, const void *data)
+{
+    switch (action->kind) {
+    case TM_ACTION_SEND:
+        tm_links_send(s->links, &action->to, NULL, data, action->length); /* they connect to us */
+        break;
+    case TM_COORDINATOR_MANIFEST:
+        s->failed = tm_manifest_keeper__put(s->keeper, action->number, data, action->length, &s->error);
+        break;
+    case TM_COORDINATOR_FILES_DROP:
+        s->failed = tm_manifest_keeper__drop(s->keeper, action->number, &s->error);
+        break;
+    case TM_COORDINATOR_DONE:
+        if (s->done_ms < 0) s->done_ms = now_ms(s);
+        break;
+    default:
+        break;
+    }
+}
+
+static void release(struct service *s, uint64_t durable)
+{
+    struct tm_queued_action *queued = NULL;
+    tm_action_queue_release(&s->queue, durable);
+    while (s->failed == 0 && (queued = tm_action_queue_take(&s->queue)) != NULL) {
+        carry_out_one(s, &queued->action, queued->data);
+        tm_free(queued);
+    }
 }
 
 static void carry_out(struct service *s)
@@ -146,29 +172,44 @@ static void carry_out(struct service *s)
     for (size_t i = 0; i < s->out.count && s->failed == 0; i++) {
         const struct tm_action *action = &s->out.actions[i];
         const void *data = tm_outbox_data(&s->out, action);
-        switch (action->kind) {
-        case TM_ACTION_SEND:
-            tm_links_send(s->links, &action->to, NULL, data, action->length); /* they connect to us */
-            break;
-        case TM_COORDINATOR_RECORD:
-            if (put_event(s, data, action->length, action->number != 0)) break;
+        if (action->kind == TM_COORDINATOR_RECORD) {
+            if (put_event(s, data, action->length, action->number != 0)) continue;
             if (s->failed == 0) revive(s);
             return;
-        case TM_COORDINATOR_MANIFEST:
-            s->failed = tm_manifest_keeper__put(s->keeper, action->number, data, action->length, &s->error);
-            break;
-        case TM_COORDINATOR_FILES_DROP:
-            s->failed = tm_manifest_keeper__drop(s->keeper, action->number, &s->error);
-            break;
-        case TM_COORDINATOR_DONE:
-            if (s->done_ms < 0) s->done_ms = now_ms(s);
-            break;
-        default:
-            break;
         }
+        if (tm_action_queue_open(&s->queue))
+            carry_out_one(s, action, data);
+        else
+            s->failed = tm_action_queue_put(&s->queue, action, data, &s->error);
     }
     if (s->failed == 0) s->failed = tm_outbox_status(&s->out, &s->error);
     tm_outbox_clear(&s->out);
+    s->tap.sequence = s->record->last(s->record);
+}
+
+/* What has become of the record since we looked: what waited for it goes out, or must never. */
+static void heed_record(struct service *s)
+{
+    struct tm_record_news news;
+    if (s->failed != 0) return;
+    int rc = s->record->look(s->record, &news, &s->error);
+    if (rc != 0 && !is_full(rc)) {
+        s->failed = rc;
+        return;
+    }
+    if (news.taken_back) {
+        revive(s);
+        return;
+    }
+    set_stuck(s, rc != 0);
+    release(s, news.durable);
+    s->tap.sequence = s->record->last(s->record);
+}
+
+/* By the record's thread. */
+static void on_news(void *context)
+{
+    tm_links_wake_always(context);
 }
 
 static void on_message(void *context, const tm_message *message)
@@ -308,6 +349,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc == 0) rc = tm_links_create(s->env, s->given->listen, s->tls, s->given->coordinator.token, &s->links, e);
     if (rc == 0) rc = open_copies(s, &claim, e);
     if (rc == 0) rc = tm_record_open(s->given->record, &s->record, e);
+    if (rc == 0) s->record->tell(s->record, on_news, s->links);
     if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
     if (rc == 0) rc = tm_set_manifests_mend(&s->manifests, e);
     if (rc != 0) return rc;
@@ -369,6 +411,7 @@ static void loop(struct service *s)
     while (!ends(s)) {
         tm_links_note(s->links, WAIT_MS, &waiting);
         tm_links_wait(s->links, &waiting);
+        heed_record(s);
         tm_links_take_ready(s->links, &waiting, on_message, s);
         /* what a message has made possible is not left to the next tick */
         if (s->failed == 0 && (s->heard || now_ms(s) - ticked_ms >= TICK_MS)) {
@@ -379,7 +422,7 @@ static void loop(struct service *s)
         }
         if (s->failed == 0 && ticked_ms - flushed_ms >= FLUSH_MS) {
             flushed_ms = ticked_ms;
-            flush(s);
+            (void)s->record->flush(s->record, false, NULL); /* what comes of it is looked at later */
             tm_manifest_keeper__retry(s->keeper);
             if (s->untold) tell_address(s);
             if (s->failed == 0) s->failed = tm_manifest_keeper__status(s->keeper, &s->error);
@@ -389,10 +432,23 @@ static void loop(struct service *s)
     }
 }
 
+/* At the end one may wait: for what the last words need, and for what need not be synced. */
+static void end_record(struct service *s)
+{
+    struct tm_record_news news;
+    int rc = s->record->flush(s->record, true, &s->error);
+    if (rc != 0 && !is_full(rc)) s->failed = rc;
+    if (s->failed != 0) return;
+    set_stuck(s, rc != 0);
+    (void)s->record->look(s->record, &news, NULL);
+    if (rc == 0) release(s, news.durable);
+}
+
 int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *service, struct tm_error *e)
 {
     struct service s = {.env = env, .given = service, .done_ms = -1};
     tm_outbox_init(&s.out);
+    tm_action_queue_init(&s.queue);
     tm_set_manifests_init(&s.manifests, NULL);
     int rc = start(&s, e);
     if (rc == 0) {
@@ -401,7 +457,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
             tm_coordinator_last_words(s.coordinator, now_ms(&s), &s.out);
             carry_out(&s);
         }
-        if (s.failed == 0) flush(&s);
+        if (s.failed == 0) end_record(&s);
         tm_manifest_keeper__destroy(s.keeper);
         s.keeper = NULL;
         service->unrecorded = s.stuck || s.manifests.waiting_set != 0;
@@ -411,12 +467,13 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
             if (e != NULL) *e = s.error;
         }
     }
+    tm_record_close(s.record); /* before the links, which it wakes */
     tm_links_destroy(s.links);
     tm_tls_destroy(s.tls);
-    tm_record_close(s.record);
     tm_coordinator_destroy(s.coordinator);
     tm_run_watch_destroy(s.watch);
     tm_outbox_deinit(&s.out);
+    tm_action_queue_clear(&s.queue);
     tm_manifest_keeper__destroy(s.keeper);
     tm_set_manifests_deinit(&s.manifests);
     if (s.copies != NULL) s.copies->close(s.copies);

@@ -1,11 +1,21 @@
-/* The job's record: every event that the coordinator must find again after a restart, in order, in one SQLite file
- * (write-ahead log). Format: table event (sequence, at_ms, kind, data, hash): data is a RecordEvent of the schema, hash
- * its XXH3, at_ms and kind are for people with sqlite3.
+/* The job's record: every event that the coordinator must find again after a restart, in order. One struct of
+ * functions, which an SQLite file implements (record_sqlite.c).
  *
- * Events are put down in the order in which they come; those that must last are synced before the call returns, with
- * all before them; the others wait in memory for the next sync or flush. What was not synced may be lost with the
- * process, but never out of order. A disk that is full loses nothing: what waits goes on waiting, and is put down when
- * there is room again. */
+ * Nobody waits for a disk. Events are numbered from 1 as they are appended, and put down in that order by a thread of
+ * the record's own. One that must last is appended with `sync`: the record is written at once, and whoever may act only
+ * when it lasts waits for `durable` to reach its number (see `look`). The others wait for the next sync or flush. What
+ * is not durable may be lost with the process, but never out of order.
+ *
+ * A disk that is full loses nothing that was acknowledged: events without sync go on waiting, and are put down when
+ * there is room again. A synced one that cannot be written is taken back, with all that were appended after it: whoever
+ * appended them has built on what is not so. Until it has looked (and so knows), more may be appended, which goes the
+ * same way.
+ *
+ * What is read never changes afterwards: of events that wait, `each` and `last` know only those that cannot be taken
+ * back, the ones before the first synced one.
+ *
+ * Threads: all functions are for one thread, that of the record's owner; the function of `tell` is called by another.
+ */
 #ifndef TM_STORE_RECORD_H
 #define TM_STORE_RECORD_H
 
@@ -15,27 +25,49 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct tm_record;
+/* How far it has come. */
+struct tm_record_news {
+    uint64_t durable; /* all events up to this number last */
+    bool taken_back;  /* since the last look: a synced event and all after it; their numbers are given again */
+};
+
+typedef int (*tm_record_each_f)(void *context, uint64_t sequence, const void *event, size_t length, struct tm_error *e);
+
+struct tm_record {
+    void *self;
+    /* Copies the event, and gives its number (NULL: not wanted). Waits only where many thousands wait for a disk that
+     * is slow; where they do because it is full, one without sync is left out (number 0), and one with it is -TM_EFULL.
+     * -TM_EINPUT: it is no event. */
+    int (*append)(struct tm_record *record, const void *event, size_t length, bool sync, uint64_t *out_number,
+                  struct tm_error *e);
+    /* What waits is to be put down; `wait`: until it is. Then -TM_EFULL, or another error: it is not, as of `look`. */
+    int (*flush)(struct tm_record *record, bool wait, struct tm_error *e);
+    /* How far it has come, without waiting. The result is that of the last try to write: 0, -TM_EFULL or -TM_EIO (it is
+     * tried again with the next sync or flush), or an error that does not pass. `out` is set in any case. */
+    int (*look)(struct tm_record *record, struct tm_record_news *out, struct tm_error *e);
+    /* Has `news` called after every try to write, by the thread that did, which holds nothing. NULL: not any more. */
+    void (*tell)(struct tm_record *record, void (*news)(void *context), void *context);
+    /* The number of the last event that can be read; 0: none. */
+    uint64_t (*last)(struct tm_record *record);
+    /* Calls `each` with every event whose number is above `after`, oldest first, with at most `max`, until it returns
+     * other than 0, which is then returned. -TM_EINPUT: an event is damaged; all before it have been given. The newest
+     * ones come from memory; older ones may have to wait for a write that is under way. `each` may not use the record.
+     */
+    int (*each)(struct tm_record *record, uint64_t after, size_t max, tm_record_each_f each, void *context,
+                struct tm_error *e);
+    /* Puts down what is pending, as far as that is possible, and frees it. */
+    void (*close)(struct tm_record *record);
+};
 
 /* Opens or makes the file. -TM_EBUSY: another coordinator has it open. -TM_EINPUT: it is no record, or of another
- * version. The caller owns the result. */
+ * version. The caller owns the result, and closes it. */
 int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e);
 /* Opens one for reading alone; it must be there (-TM_ENOTFOUND). -TM_EBUSY: a coordinator has it open. */
 int tm_record_open_read(const char *path, struct tm_record **out, struct tm_error *e);
-void tm_record_close(struct tm_record *record); /* NULL is allowed; puts down what is pending */
 
-/* -TM_EFULL: it cannot be written now, as a disk is full; an event that was to be synced is not part of the record
- * then. One without sync waits; of many thousands that wait, the last are left out. */
-int tm_record_append(struct tm_record *record, const void *event, size_t length, bool sync, struct tm_error *e);
-/* Puts down what was appended without sync; called now and then. After -TM_EFULL all of it waits on. */
-int tm_record_flush(struct tm_record *record, struct tm_error *e);
-
-/* Events are numbered from 1 as they come, those that wait too. The number of the last one; 0: none. */
-uint64_t tm_record_last(const struct tm_record *record);
-/* Calls `each` with every event whose number is above `after`, oldest first, with at most `max`, until it returns other
- * than 0, which is then returned. -TM_EINPUT: an event is damaged; all before it have been given. */
-typedef int (*tm_record_each_f)(void *context, uint64_t sequence, const void *event, size_t length, struct tm_error *e);
-int tm_record_each(struct tm_record *record, uint64_t after, size_t max, tm_record_each_f each, void *context,
-                   struct tm_error *e);
+static inline void tm_record_close(struct tm_record *record) /* NULL is allowed */
+{
+    if (record != NULL) record->close(record);
+}
 
 #endif

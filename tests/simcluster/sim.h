@@ -21,6 +21,7 @@
 
 #include "base/planted.h"
 #include "base/random.h"
+#include "run/action_queue.h"
 #include "run/agent.h"
 #include "run/cloud_link.h"
 #include "run/coordinator.h"
@@ -195,6 +196,7 @@ struct node {
 struct record_entry {
     uint8_t *data;
     size_t length;
+    bool sync;
 };
 
 struct stored_file {
@@ -353,6 +355,11 @@ struct sim {
     bool record_stuck; /* the coordinator knows that the disk is full */
     struct record_entry *record;
     size_t record_count, record_capacity, record_synced;
+    size_t record_checked;        /* so many events are known to all checkers: nothing takes them back */
+    uint64_t sync_ms_max;         /* 0: a sync takes no time */
+    struct tm_random disk;        /* how long each takes */
+    int64_t sync_done_ms;         /* when the last one is done */
+    struct tm_action_queue queue; /* of the coordinator's process: what waits for a sync */
     struct stored_file *files;
     size_t file_count, file_capacity;
     struct tm_copy_store store;
@@ -435,7 +442,7 @@ void sim_coordinator_start(struct sim *sim);
 void sim_coordinator_start_in(struct sim *sim, int64_t in_ms);
 void sim_record_left(struct sim *sim, bool disk_lost); /* as the next coordinator finds it */
 void sim_record_put(struct sim *sim, const void *data, size_t length, bool sync);
-void sim_say(struct sim *sim, uint64_t from_node, const struct tm_outbox *out, const struct tm_action *action);
+void sim_say(struct sim *sim, uint64_t from_node, const struct tm_action *action, const void *data);
 void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms);
 void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out);
 void sim_agents_again(struct sim *sim);

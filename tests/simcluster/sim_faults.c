@@ -457,9 +457,17 @@ static void plan_network(struct sim *sim)
     faults->delay_ms_max = sim_unit(sim) < 0.4 ? 400 : 0;
 }
 
+/* In some runs the coordinator's disk takes its time, and the coordinator goes on meanwhile. */
+static void plan_disk(struct sim *sim)
+{
+    sim->disk = tm_random_make(sim->seed, 0x6469736b);
+    if (tm_random_below(&sim->disk, 3) == 0) sim->sync_ms_max = 1 + tm_random_below(&sim->disk, 300);
+}
+
 void faults_plan(struct sim *sim)
 {
     struct faults *faults = &sim->faults;
+    plan_disk(sim);
     size_t few = 2 + (size_t)sim_below(sim, 6);
     size_t count = sim->choice->instances > 0 ? sim->choice->instances : few;
     for (size_t i = 0; i < count + sim->anchors; i++) {

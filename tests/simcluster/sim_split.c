@@ -25,6 +25,7 @@ static bool begin(struct sim *sim, int64_t back_in_ms, bool writes)
 {
     struct outlived *old = &sim->outlived;
     if (sim->coordinator == NULL || old->coordinator != NULL || sim->finished || sim->stopped) return false;
+    if (!tm_action_queue_open(&sim->queue)) return false; /* what it waits for would never come */
     /* One that was told to stop ends all who train, with a full disk even before it is written down; whoever told it so
      * would start them again. */
     if (tm_coordinator_look(sim->coordinator).state == TM_JOB_STOPPING) return false;
@@ -66,7 +67,7 @@ static void old_actions(struct sim *sim, struct tm_outbox *out)
         const struct tm_action *action = &out->actions[i];
         switch (action->kind) {
         case TM_ACTION_SEND:
-            sim_say(sim, 0, out, action);
+            sim_say(sim, 0, action, tm_outbox_data(out, action));
             break;
         case TM_COORDINATOR_RECORD:
             if (old->writes)

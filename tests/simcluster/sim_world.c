@@ -269,19 +269,18 @@ static void deliver(struct sim *sim, struct event *event)
 }
 
 /* The cloud's program runs on the coordinator's machine. */
-void sim_say(struct sim *sim, uint64_t from_node, const struct tm_outbox *out, const struct tm_action *action)
+void sim_say(struct sim *sim, uint64_t from_node, const struct tm_action *action, const void *data)
 {
     bool there = action->to.role == TM_ROLE_COORDINATOR || action->to.role == TM_ROLE_CLOUD;
     uint64_t to_node = there ? 0 : action->to.id;
-    if (hostile_is(&action->to))
-        hostile_answered(sim, from_node, &action->to, tm_outbox_data(out, action), action->length);
-    sim_send(sim, from_node, to_node, deliver, action->to.role, 0, tm_outbox_data(out, action), action->length);
+    if (hostile_is(&action->to)) hostile_answered(sim, from_node, &action->to, data, action->length);
+    sim_send(sim, from_node, to_node, deliver, action->to.role, 0, data, action->length);
 }
 
 void sim_cloud_actions(struct sim *sim, struct tm_outbox *out)
 {
     for (size_t i = 0; i < out->count; i++)
-        sim_say(sim, 0, out, &out->actions[i]);
+        sim_say(sim, 0, &out->actions[i], tm_outbox_data(out, &out->actions[i]));
 }
 
 /* ---- workers ---- */
@@ -406,7 +405,7 @@ void sim_worker_actions(struct sim *sim, struct node *node, struct tm_outbox *ou
         int64_t at_ms = sim->now_ms + 20 + (int64_t)sim_below(sim, 200);
         switch (action->kind) {
         case TM_ACTION_SEND:
-            sim_say(sim, node->id, out, action);
+            sim_say(sim, node->id, action, tm_outbox_data(out, action));
             break;
         case TM_WORKER_FILE_PUT:
             files_put(sim, node, at_ms + sim->faults.files_slow_ms, action->number, (uint32_t)action->other);
@@ -446,7 +445,7 @@ static void agent_actions(struct sim *sim, struct node *node, struct tm_outbox *
     }
     for (size_t i = 0; i < out->count; i++) {
         const struct tm_action *action = &out->actions[i];
-        if (action->kind == TM_ACTION_SEND) sim_say(sim, node->id, out, action);
+        if (action->kind == TM_ACTION_SEND) sim_say(sim, node->id, action, tm_outbox_data(out, action));
         if (action->kind == TM_AGENT_START_WORKER && node->worker == NULL) worker_start(sim, node, action->number);
         if (action->kind == TM_AGENT_END_WORKER && node->worker != NULL && node->incarnation == action->number)
             sim_worker_kill(sim, node);
@@ -553,13 +552,32 @@ static void record_cut(struct sim *sim, size_t count)
     while (sim->record_count > count)
         tm_free(sim->record[--sim->record_count].data);
     if (sim->record_synced > count) sim->record_synced = count;
+    if (sim->record_checked > count) sim->record_checked = count;
+}
+
+/* Up to here nothing is taken back any more, unless the process dies. */
+static void record_check(struct sim *sim, size_t count)
+{
+    while (sim->record_checked < count) {
+        const struct record_entry *entry = &sim->record[sim->record_checked++];
+        check_record(sim, entry->data, entry->length);
+    }
+}
+
+/* The first synced event that waits for the disk; after the last: none does. */
+static size_t first_pending(const struct sim *sim)
+{
+    size_t i = sim->record_synced;
+    while (i < sim->record_count && !sim->record[i].sync)
+        i++;
+    return i;
 }
 
 void sim_record_put(struct sim *sim, const void *data, size_t length, bool sync)
 {
     record_append(sim, data, length);
     if (sync) sim->record_synced = sim->record_count;
-    check_record(sim, data, length);
+    record_check(sim, sim->record_count);
 }
 
 static void coordinator_back(struct sim *sim, struct event *event)
@@ -581,6 +599,7 @@ void sim_record_left(struct sim *sim, bool disk_lost)
     size_t kept = 0;
     if (!disk_lost) kept = fault_may(sim, FAULT_RECORD_CUT) ? (size_t)sim_below(sim, unsynced + 1) : unsynced;
     record_cut(sim, disk_lost ? 0 : sim->record_synced + kept);
+    if (!disk_lost) record_check(sim, sim->record_count); /* what reached the disk all the same: so it was */
     sim->fault_kinds[FAULT_DISK_LOST] += disk_lost;
     if (disk_lost) files_forgotten(sim);
     sim->fault_kinds[FAULT_RECORD_CUT] += !disk_lost && sim->record_count < written;
@@ -594,6 +613,7 @@ void sim_coordinator_crash(struct sim *sim, bool disk_lost, int64_t back_in_ms)
     tm_coordinator_destroy(sim->coordinator);
     sim->coordinator = NULL;
     tm_set_manifests_deinit(&sim->manifests);
+    tm_action_queue_clear(&sim->queue);
     sim->crash_after_actions = -1;
     sim->coordinator_paused_ms = 0;
     sim->record_stuck = false; /* the next one finds out for itself */
@@ -618,81 +638,132 @@ static void flush(struct sim *sim)
 static void revive(struct sim *sim)
 {
     sim_trace(sim, "the record cannot be written: the coordinator begins anew");
-    record_cut(sim, sim->record_count - 1);
+    record_cut(sim, first_pending(sim));
     tm_coordinator_destroy(sim->coordinator);
     sim->coordinator = NULL;
     tm_set_manifests_deinit(&sim->manifests);
+    tm_action_queue_clear(&sim->queue);
     sim->record_stuck = true;
     sim_coordinator_start(sim);
 }
 
-void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
+/* What nothing stands in the way of any more. False: the process is gone. */
+static bool act(struct sim *sim, const struct tm_action *action, const void *data)
 {
-    if (tm_outbox_status(out, NULL) != 0) {
-        sim->memory_deaths++;
+    if (sim->crash_after_actions == 0) {
+        sim->fault_count++;
+        sim->fault_kinds[FAULT_COORDINATOR_KILLED_BETWEEN]++;
+        sim_coordinator_crash(sim, false, 200 + (int64_t)sim_below(sim, 8000));
+        return false;
+    }
+    if (sim->crash_after_actions > 0) sim->crash_after_actions--;
+    switch (action->kind) {
+    case TM_ACTION_SEND:
+        sim_say(sim, 0, action, data);
+        break;
+    case TM_COORDINATOR_MANIFEST:
+        if (sim->crash_before_manifest) {
+            sim->crash_before_manifest = false;
+            sim_coordinator_crash(sim, false, 1000);
+            return false;
+        }
+        if (sim->full_before_manifest) fault_files_full(sim, 5000);
+        sim->full_before_manifest = false;
+        /* there is memory here */
+        (void)tm_set_manifests_put(&sim->manifests, action->number, data, action->length, NULL);
+        files_mended(sim);
+        break;
+    case TM_COORDINATOR_FILES_DROP:
+        files_drop(sim, &sim->manifests, action->number);
+        break;
+    case TM_COORDINATOR_DONE:
+        orders_done(sim);
+        break;
+    default:
+        assert(false);
+    }
+    return true;
+}
+
+/* The disk has answered: so many events last, and what waited for them goes out. False: the process is gone, or began
+ * anew. */
+static bool synced(struct sim *sim, size_t count)
+{
+    struct tm_queued_action *queued = NULL;
+    bool goes_on = true;
+    if (record_full(sim)) {
+        revive(sim);
+        return false;
+    }
+    sim->record_stuck = false;
+    if (sim->fail_next_sync) { /* the program ends, and is started again */
+        sim->fault_kinds[FAULT_SYNC_FAILED]++;
+        sim->fail_next_sync = false;
         sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
+        return false;
+    }
+    if (count > sim->record_synced) sim->record_synced = count;
+    record_check(sim, first_pending(sim));
+    tm_action_queue_release(&sim->queue, sim->record_synced);
+    while (goes_on && (queued = tm_action_queue_take(&sim->queue)) != NULL) {
+        goes_on = act(sim, &queued->action, queued->data);
+        tm_free(queued);
+    }
+    return goes_on;
+}
+
+static void sync_done(struct sim *sim, struct event *event)
+{
+    if (sim->coordinator == NULL || sim->coordinator_starts != event->a) return;
+    if (event->b > sim->record_count) return;
+    if (sim->coordinator_paused_ms > sim->now_ms) {
+        sim_schedule(sim, sim->coordinator_paused_ms, sync_done, event->a, event->b, 0, 0, NULL, 0);
         return;
     }
-    for (size_t i = 0; i < out->count; i++) {
+    (void)synced(sim, (size_t)event->b);
+    check_now(sim);
+}
+
+/* False: the process is gone, or began anew. */
+static bool record_event(struct sim *sim, const void *data, size_t length, bool sync)
+{
+    if (sim->crash_after_actions == 0) return act(sim, &(struct tm_action){.kind = TM_ACTION_SEND}, NULL);
+    if (sim->crash_after_actions > 0) sim->crash_after_actions--;
+    record_append(sim, data, length);
+    sim->record[sim->record_count - 1].sync = sync;
+    if (!sync) {
+        record_check(sim, first_pending(sim));
+        return true;
+    }
+    if (sim->record_stuck && record_full(sim)) {
+        sim_fail(sim, "stuck: something happens that has to be in the record, which cannot be written");
+        return false;
+    }
+    if (sim->sync_ms_max == 0) return synced(sim, sim->record_count);
+    tm_action_queue_hold(&sim->queue, sim->record_count);
+    int64_t done_ms = sim->now_ms + (int64_t)tm_random_below(&sim->disk, sim->sync_ms_max);
+    if (done_ms > sim->sync_done_ms) sim->sync_done_ms = done_ms; /* one after the other */
+    sim_schedule(sim, sim->sync_done_ms, sync_done, sim->coordinator_starts, sim->record_count, 0, 0, NULL, 0);
+    return true;
+}
+
+void sim_coordinator_actions(struct sim *sim, struct tm_outbox *out)
+{
+    bool goes_on = tm_outbox_status(out, NULL) == 0;
+    if (!goes_on) {
+        sim->memory_deaths++;
+        sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
+    }
+    for (size_t i = 0; goes_on && i < out->count; i++) {
         const struct tm_action *action = &out->actions[i];
-        if (sim->crash_after_actions == 0) {
-            sim->fault_count++;
-            sim->fault_kinds[FAULT_COORDINATOR_KILLED_BETWEEN]++;
-            sim_coordinator_crash(sim, false, 200 + (int64_t)sim_below(sim, 8000));
-            return;
-        }
-        if (sim->crash_after_actions > 0) sim->crash_after_actions--;
-        switch (action->kind) {
-        case TM_ACTION_SEND:
-            sim_say(sim, 0, out, action);
-            break;
-        case TM_COORDINATOR_RECORD:
-            record_append(sim, tm_outbox_data(out, action), action->length);
-            if (action->number == 0) {
-                check_record(sim, tm_outbox_data(out, action), action->length);
-                break;
-            }
-            if (sim->record_stuck && record_full(sim)) {
-                sim_fail(sim, "stuck: something happens that has to be in the record, which cannot be written");
-                return;
-            }
-            if (record_full(sim)) {
-                revive(sim);
-                return;
-            }
-            sim->record_stuck = false;
-            if (sim->fail_next_sync) { /* the program ends, and is started again */
-                size_t written = sim->record_count;
-                sim->fault_kinds[FAULT_SYNC_FAILED]++;
-                sim->fail_next_sync = false;
-                sim_coordinator_crash(sim, false, 500 + (int64_t)sim_below(sim, 3000));
-                if (sim->record_count == written) /* it reached the disk all the same: so it was */
-                    check_record(sim, tm_outbox_data(out, action), action->length);
-                return;
-            }
-            sim->record_synced = sim->record_count;
-            check_record(sim, tm_outbox_data(out, action), action->length);
-            break;
-        case TM_COORDINATOR_MANIFEST:
-            if (sim->crash_before_manifest) {
-                sim->crash_before_manifest = false;
-                sim_coordinator_crash(sim, false, 1000);
-                return;
-            }
-            if (sim->full_before_manifest) fault_files_full(sim, 5000);
-            sim->full_before_manifest = false;
-            (void)tm_set_manifests_put(&sim->manifests, action->number, tm_outbox_data(out, action), action->length,
-                                       NULL); /* there is memory here */
-            files_mended(sim);
-            break;
-        case TM_COORDINATOR_FILES_DROP:
-            files_drop(sim, &sim->manifests, action->number);
-            break;
-        case TM_COORDINATOR_DONE:
-            orders_done(sim);
-            break;
-        default:
-            assert(false);
+        const void *data = tm_outbox_data(out, action);
+        if (action->kind == TM_COORDINATOR_RECORD) {
+            goes_on = record_event(sim, data, action->length, action->number != 0);
+        } else if (tm_action_queue_open(&sim->queue)) {
+            goes_on = act(sim, action, data);
+        } else {
+            int rc = tm_action_queue_put(&sim->queue, action, data, NULL);
+            assert(rc == 0); /* there is memory here */
         }
     }
 }
@@ -812,6 +883,8 @@ void sim_coordinator_start(struct sim *sim)
     sim_memory_short(sim);
     sim->coordinator = tm_coordinator_create(&sim->coordinator_options, &decider);
     files_open(sim);
+    tm_action_queue_init(&sim->queue);
+    tm_action_queue_release(&sim->queue, sim->record_synced);
     int rc = sim->coordinator == NULL ? -(int)TM_ENOMEM : load_all(sim, &e);
     if (rc == 0 && sim->record_stuck) tm_coordinator_record_stuck(sim->coordinator, "the disk is full");
     if (rc == 0) tm_coordinator_begin(sim->coordinator, sim->now_ms, sim_utc(sim) + sim->faults.utc_jump_ms, &out);
@@ -932,6 +1005,7 @@ void sim_deinit(struct sim *sim)
     while (sim->heap_count > 0)
         tm_free(sim->heap[--sim->heap_count].data);
     tm_free(sim->heap);
+    tm_action_queue_clear(&sim->queue);
     record_cut(sim, 0);
     tm_free(sim->record);
     files_deinit(sim);

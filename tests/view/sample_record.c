@@ -17,7 +17,7 @@ static int write_all(const char *path, const struct samples *samples, struct tm_
         tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
         tm_record_event_pack(samples->events[i], &text);
         rc = tm_text_status(&text, e);
-        if (rc == 0) rc = tm_record_append(record, text.data, text.length, false, e);
+        if (rc == 0) rc = record->append(record, text.data, text.length, false, NULL, e);
         tm_text_deinit(&text);
     }
     tm_record_close(record);

@@ -324,7 +324,7 @@ static void test_files(void **state)
     for (size_t i = 0; i < s.count; i++) {
         packed.length = 0;
         tm_record_event_pack(s.events[i], &packed);
-        assert_int_equal(tm_record_append(record, packed.data, packed.length, false, &e), 0);
+        assert_int_equal(record->append(record, packed.data, packed.length, false, NULL, &e), 0);
     }
     tm_text_deinit(&packed);
     tm_record_close(record);

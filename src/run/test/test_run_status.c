@@ -618,7 +618,7 @@ static void put_instance(const char *path, uint64_t id, int64_t end_ms, uint64_t
     tm_text_init(&packed, 1 << 16);
     tm_record_event_pack(&event, &packed);
     assert_int_equal(tm_record_open(path, &record, NULL), 0);
-    assert_int_equal(tm_record_append(record, packed.data, packed.length, true, NULL), 0);
+    assert_int_equal(record->append(record, packed.data, packed.length, true, NULL, NULL), 0);
     tm_record_close(record);
     tm_text_deinit(&packed);
 }
@@ -627,7 +627,7 @@ static uint64_t last_of(const char *path)
 {
     struct tm_record *record = NULL;
     assert_int_equal(tm_record_open_read(path, &record, NULL), 0);
-    uint64_t last = tm_record_last(record);
+    uint64_t last = record->last(record);
     tm_record_close(record);
     return last;
 }

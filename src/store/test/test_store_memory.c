@@ -82,7 +82,8 @@ static int append(struct tm_record *record, uint64_t number, bool sync)
     tm_text_init(&text, 4096);
     tm_record_event_pack(&event, &text);
     int rc = tm_text_status(&text, NULL);
-    if (rc == 0) rc = tm_record_append(record, text.data, text.length, sync, NULL);
+    if (rc == 0) rc = record->append(record, text.data, text.length, sync, NULL, NULL);
+    if (rc == 0 && sync) rc = record->flush(record, true, NULL);
     tm_text_deinit(&text);
     return rc;
 }
@@ -105,7 +106,7 @@ static int read_all(const char *path, uint64_t *count)
     struct tm_record *record = NULL;
     *count = 0;
     int rc = tm_record_open(path, &record, NULL);
-    if (rc == 0) rc = tm_record_each(record, 0, SIZE_MAX, count_up, count, NULL);
+    if (rc == 0) rc = record->each(record, 0, SIZE_MAX, count_up, count, NULL);
     tm_record_close(record);
     return rc;
 }
