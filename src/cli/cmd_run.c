@@ -148,7 +148,6 @@ static int read_options(struct run *run, struct tm_error *e)
     if (tm_given(cli, "policy")) s->policy = tm_arena_strdup(&s->arena, tm_given_text(cli, "policy"));
     if (rc == 0 && s->policy == NULL) rc = tm_error_nomem(e);
     if (rc != 0) return rc;
-    s->checkpoint_restart = strcmp(s->policy, "checkpoint") == 0;
     if (tm_given(cli, "no-preemptions")) s->no_losses = true;
     if (tm_given(cli, "netns")) s->netns = true;
     const char *place = run->path != NULL ? run->path : run->dir;

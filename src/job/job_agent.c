@@ -87,7 +87,7 @@ static int from_state(struct agent *a, struct tm_error *e)
         if (a->r.token_file == NULL) a->r.token_file = state_path(a, TM_STATE_TOKEN);
         if (a->r.copies == NULL) a->r.copies = state_path(a, TM_STATE_COPIES);
         if (a->r.notice == TM_AGENT_NOTICE_UNSAID) a->r.notice = TM_AGENT_NOTICE_LOCAL;
-        a->restarts_all = settings.checkpoint_restart;
+        a->restarts_all = tm_run_restarts_all(&settings);
         a->chaos = settings.chaos >= 0;
         if (a->r.token_file == NULL || a->r.copies == NULL) rc = tm_error_nomem(e);
     }

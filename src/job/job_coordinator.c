@@ -95,7 +95,7 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
                         .layers = work->layers,
                         .steps = work->steps,
                         .micro_batches = work->micro_batches,
-                        .copies = settings->checkpoint_restart ? 0 : 1,
+                        .copies = tm_run_restarts_all(settings) ? 0 : 1,
                         .remotes = fleet->on_demand_trains != 0 ? 0 : (uint32_t)fleet->on_demand,
                         .copies_to_files = true,
                         .failures_max = (uint32_t)settings->failures_max,

@@ -107,7 +107,7 @@ static int start(struct tm_launch *launch, struct tm_error *e)
                                             .mark = launch->owner.mark,
                                             .chaos = settings->chaos >= 0 ? &launch->chaos : NULL,
                                             .resumed = launch->request.resumed,
-                                            .restart_all = settings->checkpoint_restart};
+                                            .restart_all = tm_run_restarts_all(settings)};
     return tm_supervisor_create(launch->env, &options, &launch->supervisor, e);
 }
 

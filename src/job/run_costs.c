@@ -27,7 +27,8 @@ int tm_run_costs_save(struct tm_env *env, const char *dir, const struct tm_run_s
                                          .layer_bytes = layer_bytes,
                                          .context = &layouts.job,
                                          .rules = layouts.job.cost.rules,
-                                         .paced = tm_job_engine_of(settings)->paced};
+                                         .paced = tm_job_engine_of(settings)->paced,
+                                         .on_demand_start_s = (double)fleet->on_demand_start_ms / 1000};
     rc = tm_measure_record(record, &options, &cost, e);
     if (rc == 0) rc = tm_measure_save(env, dir, layouts.job.model.name, &cost, e);
     tm_run_layouts_deinit(&layouts);

@@ -32,6 +32,16 @@ double tm_facts_usd_h(const struct tm_facts *facts)
     return usd_h;
 }
 
+/* What is usual: one loss in two hours of an instance, half of them without a notice, a tenth together. */
+static const double usual_losses = 1, usual_s = 7200, usual_unannounced = 0.5, usual_together = 0.1;
+
+struct tm_facts_losses tm_facts_losses_of(double losses, double unannounced, double together, double seconds)
+{
+    return (struct tm_facts_losses){.lost_per_s = (losses + usual_losses) / (seconds + usual_s),
+                                    .unannounced = (unannounced + 2 * usual_unannounced) / (losses + 2),
+                                    .together = (together + 2 * usual_together) / (losses + 2)};
+}
+
 const char *tm_why_words(enum tm_why why)
 {
     switch (why) {

@@ -88,6 +88,16 @@ int tm_facts_ordered(const struct tm_facts *facts, enum tm_pool_market market, e
 /* What all of them cost in an hour; pools whose price is not known count nothing. */
 double tm_facts_usd_h(const struct tm_facts *facts);
 
+/* How often instances are lost, from so many losses (of them unannounced, with another) in so many instance-seconds,
+ * and a little of what is usual while little is seen. */
+struct tm_facts_losses tm_facts_losses_of(double losses, double unannounced, double together, double seconds);
+
+/* A job that needs all its instances at once, and has a deadline: it may wait on nothing (policy/deadline.h). */
+static inline bool tm_facts_gang(int workers_min, int workers_max, bool has_deadline)
+{
+    return has_deadline && workers_max > 0 && workers_min == workers_max;
+}
+
 /* How the next layout is reached. */
 enum tm_change {
     TM_CHANGE_MIGRATE,  /* state moves between instances; the migration table says what it costs */

@@ -117,6 +117,7 @@ void tm_policy_destroy(struct tm_policy *policy)
 {
     if (policy == NULL) return;
     tm_forecaster_destroy(policy->forecaster);
+    tm_deadline_values_destroy(policy->values);
     tm_lookahead_destroy(policy->lookahead);
     tm_free(policy->plan);
     tm_free(policy->candidates);

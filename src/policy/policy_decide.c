@@ -222,6 +222,10 @@ int tm_policy_decide(struct tm_policy *policy, const struct tm_facts *facts, str
     decision.copy_every_s = copy_every_s(policy, facts);
     decision.copy = copy_due(facts, decision.copy_every_s);
     decision.why = why(facts, &view, &decision);
+    bool gang = tm_facts_gang(facts->limits.workers_min, facts->limits.workers_max, facts->limits.has_deadline);
+    if (gang && policy->info->deadlines && !decision.stop)
+        rc = tm_policy__gang(policy, facts, view.samples_left, &decision, e);
+    if (rc != 0) return rc;
     *out = decision;
     return 0;
 }

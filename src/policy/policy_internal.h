@@ -2,6 +2,7 @@
 #ifndef TM_POLICY_INTERNAL_H
 #define TM_POLICY_INTERNAL_H
 
+#include "policy/deadline.h"
 #include "policy/policy.h"
 
 /* The facts as one policy sees them, with what its forecast says. */
@@ -55,6 +56,9 @@ struct tm_policy {
     int observations;
     double slower; /* measured step time over predicted, as last known */
     struct tm_ahead steps[TM_FORECAST_STEPS_MAX];
+    struct tm_spells spells; /* of a gang with a deadline, as the next two */
+    struct tm_deadline_terms terms;
+    struct tm_deadline_values *values; /* NULL: not made yet */
 };
 
 /* The policy's own part of a decision: layout, how it is reached, on-demand instances that train. */
@@ -74,6 +78,11 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
                         struct tm_error *e);
 int tm_policy__oracle(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
                       struct tm_error *e);
+
+/* Of a gang with a deadline: all instances on spot, all on demand, or none for now. Sets what is wanted, until when and
+ * why. `samples_left` is at the predicted speeds. */
+int tm_policy__gang(struct tm_policy *policy, const struct tm_facts *facts, double samples_left,
+                    struct tm_decision *out, struct tm_error *e);
 
 /* How many on-demand instances the deadline needs now. */
 int tm_policy__on_demand_needed(const struct tm_layouts *layouts, const struct tm_view *view);

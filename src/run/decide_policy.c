@@ -273,7 +273,6 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
 {
     const struct tm_policy_rule *rule = &decider->rule;
     double speed = speed_of(view), elapsed_s = (double)view->elapsed_ms / 1000;
-    struct tm_fleet_losses losses = tm_fleet_losses_of(&view->cloud, (int64_t)(rule->interval_s * 1000));
     *facts = (struct tm_facts){
         .now_s = elapsed_s * speed,
         .speed = speed,
@@ -284,7 +283,7 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
                    .copy_s = (double)view->copy_ms / 1000 * speed,
                    .every_s = (double)rule->copy_every_ms / 1000 * speed,
                    .every_alone_s = (double)rule->copy_every_alone_ms / 1000 * speed},
-        .losses = {losses.lost_per_s, losses.unannounced, losses.together},
+        .losses = tm_fleet_losses_of(&view->cloud, (int64_t)(rule->interval_s * 1000)),
         .limits = {.workers_min = rule->workers_min > 1 ? rule->workers_min : 1,
                    .workers_max = rule->workers_max,
                    .anchors = rule->anchors,

@@ -1,8 +1,6 @@
 #include "run/fleet_watch.h"
 
 enum { INTERVALS_BACK_MAX = 2000 };
-/* What is usual: one loss in two hours of an instance, half of them without a notice, a tenth together. */
-static const double usual_losses = 1, usual_s = 7200, usual_unannounced = 0.5, usual_together = 0.1;
 
 void tm_fleet_watch_init(struct tm_fleet_watch *watch, const struct tm_fleet_learner *learner, int64_t interval_ms)
 {
@@ -94,7 +92,7 @@ static bool another_near(const struct tm_run_cloud *cloud, size_t one, int64_t i
     return false;
 }
 
-struct tm_fleet_losses tm_fleet_losses_of(const struct tm_run_cloud *cloud, int64_t interval_ms)
+struct tm_facts_losses tm_fleet_losses_of(const struct tm_run_cloud *cloud, int64_t interval_ms)
 {
     double losses = 0, unannounced = 0, together = 0, seconds = 0;
     for (size_t i = 0; i < cloud->instance_count; i++) {
@@ -107,7 +105,5 @@ struct tm_fleet_losses tm_fleet_losses_of(const struct tm_run_cloud *cloud, int6
         unannounced += !instance->announced;
         together += another_near(cloud, i, interval_ms);
     }
-    return (struct tm_fleet_losses){.lost_per_s = (losses + usual_losses) / (seconds + usual_s),
-                                    .unannounced = (unannounced + 2 * usual_unannounced) / (losses + 2),
-                                    .together = (together + 2 * usual_together) / (losses + 2)};
+    return tm_facts_losses_of(losses, unannounced, together, seconds);
 }

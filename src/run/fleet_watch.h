@@ -4,7 +4,7 @@
 #ifndef TM_RUN_FLEET_WATCH_H
 #define TM_RUN_FLEET_WATCH_H
 
-#include "base/error.h"
+#include "policy/facts.h"
 #include "run/decide.h"
 
 enum { TM_FLEET_HINTS_MAX = 64 };
@@ -31,12 +31,7 @@ void tm_fleet_watch_init(struct tm_fleet_watch *watch, const struct tm_fleet_lea
 /* Every interval that has passed since the last call is observed; notices are passed on once. */
 int tm_fleet_watch_update(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud, struct tm_error *e);
 
-struct tm_fleet_losses {
-    double lost_per_s;  /* of one instance in one second of the cloud, with a notice or without */
-    double unannounced; /* share of losses without a notice */
-    double together;    /* share of losses that came within an interval of another */
-};
-/* From what is seen, and a little of what is usual while little is seen. On-demand instances do not count. */
-struct tm_fleet_losses tm_fleet_losses_of(const struct tm_run_cloud *cloud, int64_t interval_ms);
+/* From what is seen, and a little of what is usual (tm_facts_losses_of). On-demand instances do not count. */
+struct tm_facts_losses tm_fleet_losses_of(const struct tm_run_cloud *cloud, int64_t interval_ms);
 
 #endif

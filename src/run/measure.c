@@ -481,7 +481,7 @@ static void watch_instances(const struct tm_measure *m, size_t whole, struct tm_
 
 int tm_measure_cost(const struct tm_measure *m, struct tm_cost *out, struct tm_error *e)
 {
-    struct tm_cost cost = {.kind = TM_COST_MEASURED, .rules = m->options.rules, .start_s = 120, .copy_interval_s = 600};
+    struct tm_cost cost = {.kind = TM_COST_MEASURED, .rules = m->options.rules, .copy_interval_s = 600};
     struct fit fit;
     double parts[3] = {0};
     size_t whole = first_whole(m);
@@ -503,6 +503,7 @@ int tm_measure_cost(const struct tm_measure *m, struct tm_cost *out, struct tm_e
     watch_instances(m, whole, &cost);
     tm_cost_change_speed(&cost, m->options.speed);
     cost.measured.paced = m->options.paced;
+    cost.start_s = m->options.on_demand_start_s + cost.measured.join_s;
     if (m->sets > 1)
         cost.copy_interval_s = (m->set_ms[1] - m->set_ms[0]) / 1000 / (double)(m->sets - 1) * m->options.speed;
     (void)snprintf(cost.source, sizeof cost.source, "measured by a run: %zu layouts, %zu changes, %zu instances",

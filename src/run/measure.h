@@ -26,6 +26,7 @@ struct tm_measure_options {
     void *context;
     struct tm_layout_rules rules; /* of the layouts that the run chose from */
     bool paced;                   /* by the paced engine */
+    double on_demand_start_s;     /* from asking for an on-demand instance to its arrival, in the cloud's time */
 };
 
 struct tm_measure;

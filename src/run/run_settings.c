@@ -166,21 +166,26 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     settings->budget_usd_millionths = job->budget_usd_millionths;
     settings->probability = job->probability > 0 ? job->probability : PROBABILITY;
     settings->copy_every_ms = (int64_t)((double)job->checkpoint_interval_ms / fleet.speed);
-    settings->checkpoint_restart = settings->policy != NULL && strcmp(settings->policy, "checkpoint") == 0;
     settings->chaos_mean_ms = CHAOS_MEAN_MS;
     if (settings->name == NULL || settings->folder == NULL || settings->policy == NULL) return tm_error_nomem(e);
     struct tm_run_places places = {path, job->name_line, job->policy_line, job->fleet_line};
     return tm_run_settings_check(settings, &places, e);
 }
 
+bool tm_run_restarts_all(const struct tm_run_settings *settings)
+{
+    const struct tm_policy_info *info = tm_policy_find(settings->policy);
+    return info != NULL && info->checkpoints;
+}
+
 /* Those that need the future, or an engine that computes twice, are for simulations alone. */
 static int check_policy(const char *name, const char *place, struct tm_error *e)
 {
-    static const char *const runs[] = {"tidemill", "parcae", "parcae-notice", "reactive", "checkpoint"};
     struct tm_suggest suggest = {.word = name};
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        tm_suggest_offer(&suggest, runs[i]);
-        if (strcmp(name, runs[i]) == 0) return 0;
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
+        if (!info->runs) continue;
+        tm_suggest_offer(&suggest, info->name);
+        if (strcmp(name, info->name) == 0) return 0;
     }
     if (tm_policy_find(name) != NULL)
         return tm_error_set(e, TM_EINPUT,
@@ -399,7 +404,6 @@ int tm_run_settings_parse(const char *file, const char *text, size_t length, str
         tm_run_settings_deinit(&made.settings);
         return rc;
     }
-    made.settings.checkpoint_restart = strcmp(made.settings.policy, "checkpoint") == 0;
     tm_arena_deinit(&settings->arena);
     *settings = made.settings;
     return 0;

@@ -21,7 +21,6 @@ struct tm_run_settings {
     const char *folder; /* of the job file as given, absolute: what the file names is meant from there */
     int engine;         /* enum tm_run_engine */
     const char *policy;
-    bool checkpoint_restart;       /* of the policy: everybody restarts at each change */
     struct tm_job_fleet fleet;     /* everything in it is said */
     int64_t copy_every_ms;         /* on the wall; 0: the policy decides */
     int64_t deadline_ms;           /* in the trace's time; 0: none */
@@ -67,5 +66,8 @@ struct tm_draw tm_run_draw(const struct tm_job_fleet *fleet, struct tm_draw_pool
 /* The trace that the local cloud replays: the part that is asked for, its counts scaled to the spot instances that
  * there can be where it is to be; or one that is drawn. `out` must be initialised. */
 int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, struct tm_trace *out, struct tm_error *e);
+
+/* By the policy: at each change everybody restarts from the newest checkpoint. */
+bool tm_run_restarts_all(const struct tm_run_settings *settings);
 
 #endif

@@ -38,7 +38,7 @@ int tm_sim__observe(struct tm_sim__run *run, struct tm_error *e)
 /* Losses that have been announced by now, each once: the forecast takes them as a promise. */
 static void hear_notices(struct tm_sim__run *run, size_t moment)
 {
-    double now_s = run->moments.list[moment].time_s;
+    double now_s = run->now_s;
     if (run->options->notice_s <= 0 || run->info->knows == TM_KNOWS_PAST || tm_policy_observed(run->policy) == 0)
         return;
     if (run->announced <= moment) run->announced = moment + 1;
@@ -123,7 +123,7 @@ static int show_future(struct tm_sim__run *run, size_t moment, struct tm_facts *
 static void show_event(struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
 {
     const struct tm_ahead *ahead = &run->now;
-    facts->event = run->moments.list[moment].event || ahead->before != ahead->after || ahead->lost > 0;
+    facts->event = (run->moments.list[moment].event && !run->part) || ahead->before != ahead->after || ahead->lost > 0;
     facts->lost = ahead->lost;
     facts->after = ahead->after;
     facts->noticed = run->options->notice_s > 0;
@@ -132,12 +132,16 @@ static void show_event(struct tm_sim__run *run, size_t moment, struct tm_facts *
 static void show_pools(const struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
 {
     double spot_usd_h = run->moments.list[moment].price_usd_h;
-    int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
+    int on_demand = run->info->on_demand ? run->now.after : run->on_demand, spot = run->now.after - on_demand;
+    int room = run->workers_max - on_demand < run->spot_max ? run->workers_max - on_demand : run->spot_max;
+    int in_trace = run->moments.ahead[moment].after;
+    int64_t paid = run->differs && run->paid.count < room ? run->paid.count : run->differs ? room : 0;
     facts->pools[0] = (struct tm_pool){.market = TM_POOL_SPOT,
                                        .role = TM_POOL_TRAINS,
                                        .price_usd_h = isnan(spot_usd_h) ? run->options->spot_usd_h : spot_usd_h,
-                                       .here = run->now.after - on_demand,
-                                       .offered = -1,
+                                       .here = spot,
+                                       .ordered = paid > spot ? (int)paid - spot : 0,
+                                       .offered = in_trace > spot ? in_trace - spot : 0,
                                        .start_s = run->job->cost->measured.join_s};
     facts->pools[1] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                        .role = TM_POOL_TRAINS,
@@ -146,17 +150,51 @@ static void show_pools(const struct tm_sim__run *run, size_t moment, struct tm_f
                                        .ordered = run->ordered,
                                        .offered = -1,
                                        .start_s = run->job->cost->start_s};
-    facts->pool_count = 2;
+    facts->pools[2] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
+                                       .role = TM_POOL_KEEPS_COPIES,
+                                       .price_usd_h = run->options->on_demand_usd_h,
+                                       .here = run->kept ? run->keeping : 0,
+                                       .ordered = run->kept ? 0 : run->keeping,
+                                       .offered = -1,
+                                       .start_s = run->job->cost->start_s};
+    facts->pool_count = run->options->anchors > 0 && !run->options->anchors_train ? 3 : 2;
+}
+
+static void show_limits(const struct tm_sim__run *run, struct tm_facts_limits *limits)
+{
+    const struct tm_sim_options *options = run->options;
+    *limits = (struct tm_facts_limits){.workers_min = options->workers_min,
+                                       .workers_max = run->workers_max,
+                                       .anchors = run->info->on_demand || run->info->free ? 0 : options->anchors,
+                                       .anchors_train = options->anchors_train,
+                                       .has_deadline = options->deadline_s > 0 && options->samples_total > 0,
+                                       .seconds_left = options->deadline_s - run->now_s,
+                                       .budget_usd = options->budget_usd,
+                                       .bill_usd = run->out->bill_usd};
+}
+
+/* Copies are made as the policy says where a run's figures are given, else as often as the cost file says. */
+static void show_copies(const struct tm_sim__run *run, bool by_policy, struct tm_facts_copies *copies)
+{
+    const struct tm_layout *layout = &run->job->layouts->list[run->standing.layout];
+    double fixed_s = by_policy ? 0 : run->job->cost->copy_interval_s;
+    *copies = (struct tm_facts_copies){.since_s = run->uncopied_s,
+                                       .uncopied = run->uncopied_s > 0,
+                                       .only_one_replica = layout->pipelines == 1,
+                                       .copy_s = tm_migrations_largest_ms(run->job->migrations, layout->stages) / 1000,
+                                       .every_s = fixed_s,
+                                       .every_alone_s = fixed_s};
 }
 
 static void fill_facts(const struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
 {
     const struct tm_sim_options *options = run->options;
-    double now_s = run->moments.list[moment].time_s;
+    const struct tm_cost *cost = run->job->cost;
+    bool measured = cost->kind == TM_COST_MEASURED && cost->measured.speed > 0;
     *facts = (struct tm_facts){
-        .now_s = now_s,
-        .speed = 1,
-        .first = moment == 0,
+        .now_s = run->now_s,
+        .speed = measured ? cost->measured.speed : 1,
+        .first = moment == 0 && !run->part,
         .before = run->now.before,
         .after = run->now.before,
         .standing = run->standing,
@@ -164,11 +202,10 @@ static void fill_facts(const struct tm_sim__run *run, size_t moment, struct tm_f
                          options->samples_total > 0 ? fmax(0, options->samples_total - run->out->samples) : INFINITY,
                      .efficiency = run->best_samples > 0 ? run->out->samples / run->best_samples : NAN,
                      .step_s = run->trained ? run->job->layouts->list[run->standing.layout].step_s : 0},
-        .copies = {.every_s = run->job->cost->copy_interval_s, .every_alone_s = run->job->cost->copy_interval_s},
-        .limits = {.workers_max = run->job->layouts->instances_max,
-                   .has_deadline = options->deadline_s > 0 && options->samples_total > 0,
-                   .seconds_left = options->deadline_s - now_s,
-                   .bill_usd = run->out->bill_usd}};
+        .losses = tm_facts_losses_of(run->losses_seen, options->notice_s > 0 ? 0 : run->losses_seen, run->together_seen,
+                                     run->spot_s)};
+    show_copies(run, measured && !run->info->checkpoints, &facts->copies);
+    show_limits(run, &facts->limits);
     show_pools(run, moment, facts);
 }
 

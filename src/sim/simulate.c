@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+static const double LEAST_PART_S = 1e-6; /* of a moment: times are sums of seconds */
+
 /* ---- what it costs ---- */
 
 /* Probability that a loss takes an instance in use. */
@@ -16,6 +18,16 @@ static double hit_probability(const struct tm_sim__run *run, const struct tm_lay
     for (int i = 0; i < run->now.lost; i++)
         spared *= spares > i ? (double)(spares - i) / (run->now.before - i) : 0;
     return 1 - spared;
+}
+
+/* Probability that an unannounced loss leaves some stage without a replica: then all goes on from the newest copy set.
+ * In the published settings, with the paper's costs, no work is lost. */
+static double gone_probability(const struct tm_sim__run *run, const struct tm_layout *layout)
+{
+    bool counts = run->job->cost->kind == TM_COST_MEASURED && run->options->notice_s <= 0 && !run->info->checkpoints;
+    if (!counts || run->now.lost == 0 || layout->pipelines == 0) return 0;
+    int spares = run->now.before - layout->instances;
+    return 1 - tm_losses_keep_probability(layout->pipelines, layout->stages, spares, run->now.lost, 1);
 }
 
 /* Until an unannounced loss of an instance in use is known. */
@@ -29,20 +41,23 @@ static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_dec
                      struct tm_error *e)
 {
     bool adding = run->arrived_now > 0, migrating = run->standing.migrating_ms > 0;
+    bool first = moment == 0 && !run->part;
     *out = 0;
     if (decision->change == TM_CHANGE_FREE) return 0;
-    if (moment == 0 && run->job->cost->kind == TM_COST_MEASURED && run->job->cost->measured.begin_s > 0) {
+    if (first && run->job->cost->kind == TM_COST_MEASURED && run->job->cost->measured.begin_s > 0) {
         *out = run->job->cost->measured.begin_s * 1000;
         return 0;
     }
     if (decision->change == TM_CHANGE_ROLLBACK) {
-        *out = tm_cost_rollback_ms(run->job->cost, run->job->layouts, to, adding, moment == 0);
+        *out = tm_cost_rollback_ms(run->job->cost, run->job->layouts, to, adding, first);
         if (migrating) *out += tm_cost_restart_ms(run->job->cost, run->job->layouts, to, adding);
         return 0;
     }
     *out = tm_migrations_ms(run->job->migrations, run->now.before, run->standing.layout, run->now.lost, to);
     if (isnan(*out)) return tm_error_nomem(e);
     *out += detect_ms(run);
+    if (run->anchored && !first && *out <= 0 && to != TM_LAYOUT_PAUSE)
+        *out = tm_migrations_restart_ms(run->job->migrations, to);
     if (decision->change == TM_CHANGE_TIMED) *out = fmax(*out, decision->pause_ms);
     if (migrating)
         *out = *out > 0 ? *out + tm_migrations_restart_ms(run->job->migrations, to) : run->standing.migrating_ms;
@@ -58,7 +73,8 @@ static double redone(struct tm_sim__run *run, const struct tm_decision *decision
     if (run->info->checkpoints)
         return decision->change == TM_CHANGE_ROLLBACK ? run->uncopied_s * layout->samples_per_s * run->pace : 0;
     if (!run->info->step_in_flight || run->options->notice_s > 0) return 0;
-    return hit_probability(run, layout) * fmod(run->worked_s, layout->step_s) * layout->samples_per_s;
+    double gone = gone_probability(run, layout), hit = fmax(0, hit_probability(run, layout) - gone);
+    return hit * fmod(run->worked_s, layout->step_s) * layout->samples_per_s + gone * run->uncopied;
 }
 
 /* ---- time passes ---- */
@@ -101,34 +117,62 @@ static int log_interval(struct tm_sim__run *run, const struct tm_sim_interval *i
     return 0;
 }
 
+/* The part of the next `hours` that lies after a time. */
+static double hours_after(const struct tm_sim__run *run, double from_s, double hours)
+{
+    return from_s <= run->now_s ? hours : fmax(0, hours - (from_s - run->now_s) / 3600);
+}
+
+/* Spot instances that may be rented beside the on-demand ones. Figures that were measured are of runs, which rent none
+ * for which an on-demand one is on its way. */
+static int spot_room(const struct tm_sim__run *run)
+{
+    int room = run->workers_max - run->on_demand;
+    if (run->spot_max < room) room = run->spot_max;
+    return room > 0 ? room : 0;
+}
+
 static void bill(struct tm_sim__run *run, const struct tm_moment *moment)
 {
     struct tm_sim_result *out = run->out;
-    double hours = (isnan(out->finished_at_s) ? run->now.duration_s : out->finished_at_s - moment->time_s) / 3600;
+    double hours = (isnan(out->finished_at_s) ? run->now.duration_s : out->finished_at_s - run->now_s) / 3600;
     double spot_usd_h = isnan(moment->price_usd_h) ? run->options->spot_usd_h : moment->price_usd_h;
     int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
     double spot_hours = hours * (run->now.after - on_demand), spot_usd = spot_usd_h * spot_hours;
     if (run->differs) {
-        double end_ms = (double)run->options->from_ms + moment->time_s * 1000 + hours * 3.6e6;
-        tm_paid_advance(&run->paid, end_ms, run->job->layouts->instances_max - on_demand, run->options->spot_usd_h,
-                        &spot_usd, &spot_hours);
+        double end_ms = (double)run->options->from_ms + run->now_s * 1000 + hours * 3.6e6;
+        tm_paid_advance(&run->paid, end_ms, spot_room(run), run->options->spot_usd_h, &spot_usd, &spot_hours);
     }
-    /* instances on order are paid from the grant */
-    out->bill_usd += spot_usd + run->options->on_demand_usd_h * hours * (on_demand + run->ordered);
-    out->instance_hours += spot_hours + hours * (on_demand + run->ordered);
-    out->on_demand_hours += hours * (on_demand + run->ordered);
+    double ordered_hours = hours_after(run, run->paid_from_s, hours);
+    double on_demand_hours =
+        ordered_hours == hours ? hours * (on_demand + run->ordered) : hours * on_demand + ordered_hours * run->ordered;
+    on_demand_hours += run->keeping * hours_after(run, run->keep_paid_from_s, hours);
+    out->bill_usd += spot_usd + run->options->on_demand_usd_h * on_demand_hours;
+    out->instance_hours += spot_hours + on_demand_hours;
+    out->on_demand_hours += on_demand_hours;
 }
 
 /* The job ends when its last sample is trained, inside this moment or not. */
-static void finish(struct tm_sim__run *run, const struct tm_moment *moment, double speed, double pause_s, double again)
+static void finish(struct tm_sim__run *run, double speed, double pause_s, double again)
 {
     struct tm_sim_result *out = run->out;
     double left = run->options->samples_total - out->samples + again;
     if (run->options->samples_total <= 0 || speed <= 0) return;
     double need_s = pause_s + left / speed;
     if (need_s > run->now.duration_s) return;
-    out->finished_at_s = moment->time_s + need_s;
+    out->finished_at_s = run->now_s + need_s;
     out->samples = run->options->samples_total;
+}
+
+/* Work since the last copy; copies are made on the way. */
+static void count_uncopied(struct tm_sim__run *run, double work_s, double samples_per_s)
+{
+    double since_s = run->uncopied_s + work_s;
+    run->uncopied_s = fmod(since_s, run->copy_every_s > 0 ? run->copy_every_s : INFINITY);
+    if (run->uncopied_s < since_s)
+        run->uncopied = fmin(run->uncopied_s, work_s) * samples_per_s;
+    else
+        run->uncopied += work_s * samples_per_s;
 }
 
 /* Trains through the moment in the layout `to`, with a pause before it. */
@@ -140,96 +184,160 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     struct tm_sim_result *out = run->out;
     double again = redone(run, decision), speed = layout->samples_per_s * decision->pace;
     double pause_s = fmin(cost_ms / 1000, run->now.duration_s), work_s = run->now.duration_s - pause_s;
-    if (to != run->standing.layout || cost_ms > 0 || again > 0) run->worked_s = run->uncopied_s = 0;
-    if (moment > 0 && to != run->standing.layout) out->reconfigurations++;
-    enum tm_sim_cause cause = run->cause = cause_of(run, decision, moment == 0, to, pause_s);
+    bool changed = to != run->standing.layout || cost_ms > 0 || again > 0;
+    if (changed) run->worked_s = 0;
+    if (changed && run->info->checkpoints) run->uncopied_s = 0;
+    if (decision->copy) run->uncopied_s = run->uncopied = 0;
+    run->uncopied = fmax(0, run->uncopied - again);
+    bool first = moment == 0 && !run->part;
+    if (!first && to != run->standing.layout) out->reconfigurations++;
+    enum tm_sim_cause cause = run->cause = cause_of(run, decision, first, to, pause_s);
     count_pause(&out->pauses, cause, pause_s, run->now.duration_s);
     double samples = speed * work_s - again;
-    finish(run, at, speed, pause_s, again);
+    finish(run, speed, pause_s, again);
     if (isnan(out->finished_at_s)) out->samples += samples;
     run->worked_s += work_s;
     run->trained = work_s > 0;
     run->pace = decision->pace;
-    run->uncopied_s = fmod(run->uncopied_s + work_s,
-                           run->job->cost->copy_interval_s > 0 ? run->job->cost->copy_interval_s : INFINITY);
+    count_uncopied(run, work_s, speed);
     run->best_samples +=
         run->job->layouts->list[run->job->layouts->best[run->now.after]].samples_per_s * run->now.duration_s;
     double left_ms = cost_ms - pause_s * 1000;
     run->standing = (struct tm_standing){to, left_ms > 1e-9 ? left_ms : 0};
+    run->spot_s += run->rented * run->now.duration_s;
     bill(run, at);
     struct tm_sim_interval interval = {
-        at->time_s,        run->now.duration_s, run->now.before, run->now.lost, run->now.after,
+        run->now_s,        run->now.duration_s, run->now.before, run->now.lost, run->now.after,
         layout->pipelines, layout->stages,      pause_s,         samples,       cause};
     return log_interval(run, &interval, e);
 }
 
 /* ---- the fleet ---- */
 
-/* Spot instances that are rented: those of the trace, as far as layouts have room beside the on-demand ones. */
-static int rented_spot(const struct tm_sim__run *run, int in_trace)
-{
-    int room = run->job->layouts->instances_max - run->on_demand;
-    return in_trace < room ? in_trace : room > 0 ? room : 0;
-}
-
-/* The moment as it is: spot instances from the trace, on-demand ones as they were ordered and released. */
+/* The moment as it is: spot instances from the trace as far as there is room, on-demand ones as they were ordered and
+ * released. In a later part of a moment the trace does nothing. */
 static void meet_moment(struct tm_sim__run *run, size_t moment)
 {
-    const struct tm_moment *at = &run->moments.list[moment];
     const struct tm_ahead *trace = &run->moments.ahead[moment];
-    int had = run->on_demand, spot_before = moment == 0 ? 0 : run->rented, ordered = 0;
-    if (run->ordered > 0 && at->time_s >= run->ready_at_s) {
+    bool first = moment == 0 && !run->part;
+    int had = run->on_demand, spot_before = first ? 0 : run->rented, ordered = 0;
+    if (run->ordered > 0 && run->now_s >= run->ready_at_s) {
         ordered = run->ordered;
         run->ordered = 0;
     }
+    run->anchored = run->keeping > 0 && !run->kept && run->now_s >= run->keep_ready_s;
+    run->kept = run->kept || run->anchored;
     run->on_demand += ordered - run->released;
-    run->rented = rented_spot(run, trace->after);
-    bool all_rented = spot_before == trace->before;
+    int room = spot_room(run);
+    run->rented = trace->after < room ? trace->after : room;
+    bool all_rented = !run->part && spot_before == trace->before;
     int lost = all_rented ? trace->lost : 0;
     if (spot_before - lost > run->rented) lost = spot_before - run->rented;
     run->now = (struct tm_ahead){.duration_s = trace->duration_s,
-                                 .before = moment == 0 ? 0 : spot_before + had,
+                                 .before = first ? 0 : spot_before + had,
                                  .lost = lost + run->released,
                                  .after = run->rented + run->on_demand};
     run->arrived_now = run->rented - (spot_before - lost) + ordered;
     run->released = 0;
+    run->losses_seen += all_rented ? lost : 0;
+    run->together_seen += all_rented && lost > 1 ? lost : 0;
 }
 
 /* On-demand instances are granted always, after their start-up time; those that are given back go at the next moment.
- */
-static void carry_out(struct tm_sim__run *run, size_t moment, const struct tm_decision *decision)
+ * They are paid from the grant; by measured figures from their arrival, as the local cloud has it: the rest of their
+ * start-up is joining. */
+static void carry_out(struct tm_sim__run *run, const struct tm_decision *decision)
 {
-    int most = run->job->layouts->instances_max - run->now.after - run->ordered;
-    int more = decision->want_on_demand - run->on_demand - run->ordered;
-    if (run->info->on_demand || more == 0) return;
+    const struct tm_cost *cost = run->job->cost;
+    bool measured = cost->kind == TM_COST_MEASURED;
+    double ready_s = run->now_s + cost->start_s;
+    double paid_from_s = measured ? fmax(run->now_s, ready_s - cost->measured.join_s) : run->now_s;
+    int beside = run->options->anchors_train ? 0 : run->options->anchors;
+    if (run->info->on_demand || !decision->rents) return;
+    if (run->keeping == 0 && beside > 0 && !run->info->free) {
+        run->keeping = beside;
+        run->keep_ready_s = ready_s;
+        run->keep_paid_from_s = paid_from_s;
+    }
+    if (measured || run->options->anchors > 0 || run->gang) run->spot_max = decision->want_spot;
+    int more = decision->want_on_demand - beside - run->on_demand - run->ordered;
     if (more > 0 && run->ordered == 0) {
-        run->ordered = more < most ? more : most;
-        run->ready_at_s = run->moments.list[moment].time_s + run->job->cost->start_s;
+        run->ordered = more;
+        run->ready_at_s = ready_s;
+        run->paid_from_s = paid_from_s;
     } else if (more < 0 && run->ordered == 0) {
         run->released = -more < run->on_demand ? -more : run->on_demand;
     }
 }
 
+/* Where this part of a moment ends: where the policy wants to be asked again, or ordered instances join, as a run would
+ * see them. Who knows the whole trace has planned for whole moments. */
+static void cut_moment(struct tm_sim__run *run, double end_s, double until_s)
+{
+    bool measured = run->job->cost->kind == TM_COST_MEASURED;
+    double cut_s = run->info->knows == TM_KNOWS_ALL ? INFINITY : until_s;
+    if (run->ordered > 0 && measured) cut_s = fmin(cut_s, run->ready_at_s);
+    if (run->keeping > 0 && !run->kept) cut_s = fmin(cut_s, run->keep_ready_s);
+    if (run->part) run->now.duration_s = end_s - run->now_s;
+    if (cut_s > run->now_s && cut_s < end_s) run->now.duration_s = cut_s - run->now_s;
+}
+
+static int ask(struct tm_sim__run *run, size_t moment, struct tm_decision *decision, struct tm_error *e)
+{
+    const struct tm_moment *at = &run->moments.list[moment];
+    bool knows_event = run->info->knows != TM_KNOWS_PAST;
+    bool watched = at->tick && !run->part && run->options->forecasts == NULL;
+    *decision = (struct tm_decision){
+        .layout = run->standing.layout, .change = TM_CHANGE_MIGRATE, .pace = 1, .until_s = INFINITY};
+    int rc = watched && knows_event ? tm_sim__observe(run, e) : 0;
+    bool due = run->part ? run->info->knows != TM_KNOWS_ALL : at->tick || !run->info->ticks_only;
+    if (rc == 0 && due) rc = tm_sim__decide(run, moment, decision, e);
+    if (rc == 0 && watched && !knows_event) rc = tm_sim__observe(run, e);
+    return rc;
+}
+
+static int live_part(struct tm_sim__run *run, size_t moment, double end_s, struct tm_error *e)
+{
+    struct tm_decision decision;
+    double cost_ms;
+    meet_moment(run, moment);
+    int rc = ask(run, moment, &decision, e);
+    if (rc != 0) return rc;
+    if (decision.stop) {
+        run->out->stopped_at_s = run->now_s;
+        return 0;
+    }
+    int to = tm_policy_realise(run->job->layouts, decision.layout, run->now.after, run->options->workers_min);
+    rc = change_ms(run, moment, &decision, to, &cost_ms, e);
+    if (rc != 0) return rc;
+    carry_out(run, &decision);
+    run->copy_every_s = run->info->checkpoints ? run->job->cost->copy_interval_s : decision.copy_every_s;
+    cut_moment(run, end_s, decision.until_s);
+    rc = live_through(run, moment, &decision, to, cost_ms, e);
+    run->now_s += run->now.duration_s;
+    return rc;
+}
+
+static bool has_ended(const struct tm_sim__run *run)
+{
+    return !isnan(run->out->finished_at_s) || !isnan(run->out->stopped_at_s);
+}
+
 static int step(struct tm_sim__run *run, size_t moment, struct tm_error *e)
 {
     const struct tm_moment *at = &run->moments.list[moment];
-    bool knows_event = run->info->knows != TM_KNOWS_PAST, watched = at->tick && run->options->forecasts == NULL;
-    meet_moment(run, moment);
+    double end_s = at->time_s + run->moments.ahead[moment].duration_s;
     run->arrived += moment == 0 ? 0 : at->arrived;
     run->lost += run->moments.ahead[moment].lost;
     run->spot = run->moments.ahead[moment].after;
     if (at->tick) run->tick++;
-    int rc = watched && knows_event ? tm_sim__observe(run, e) : 0;
-    struct tm_decision decision = {
-        .layout = run->standing.layout, .change = TM_CHANGE_MIGRATE, .pace = 1, .want_on_demand = run->on_demand};
-    if (rc == 0 && (at->tick || !run->info->ticks_only)) rc = tm_sim__decide(run, moment, &decision, e);
-    if (rc == 0 && watched && !knows_event) rc = tm_sim__observe(run, e);
-    if (rc != 0) return rc;
-    int to = tm_policy_realise(run->job->layouts, decision.layout, run->now.after, 0);
-    double cost_ms;
-    rc = change_ms(run, moment, &decision, to, &cost_ms, e);
-    if (rc == 0) carry_out(run, moment, &decision);
-    return rc != 0 ? rc : live_through(run, moment, &decision, to, cost_ms, e);
+    run->now_s = at->time_s;
+    run->part = false;
+    int rc = live_part(run, moment, end_s, e);
+    run->part = true;
+    while (rc == 0 && !has_ended(run) && end_s - run->now_s > LEAST_PART_S)
+        rc = live_part(run, moment, end_s, e);
+    return rc;
 }
 
 /* On-demand alone: the largest fleet of the trace, for the whole time. */
@@ -238,6 +346,7 @@ static void fix_fleet(struct tm_sim__run *run)
     int most = 0;
     for (size_t i = 0; i < run->moments.known; i++)
         if (run->moments.ahead[i].after > most) most = run->moments.ahead[i].after;
+    if (most > run->workers_max) most = run->workers_max;
     double end_s = (double)(run->options->to_ms - run->options->from_ms) / 1000;
     run->moments.count = run->moments.known = 1;
     run->moments.list[0].arrived = most;
@@ -252,9 +361,9 @@ static void pay_the_end(struct tm_sim__run *run)
     double hours = cost->measured.stop_s / 3600, price = run->moments.list[run->moments.count - 1].price_usd_h;
     int64_t spot = run->info->on_demand ? 0 : run->differs ? run->paid.count : run->rented;
     int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
-    if (spot > run->job->layouts->instances_max - on_demand) spot = run->job->layouts->instances_max - on_demand;
+    if (spot > spot_room(run)) spot = spot_room(run);
     run->out->bill_usd += hours * ((isnan(price) ? run->options->spot_usd_h : price) * (double)spot +
-                                   run->options->on_demand_usd_h * on_demand);
+                                   run->options->on_demand_usd_h * (on_demand + run->keeping));
 }
 
 static void sum_up(struct tm_sim__run *run)
@@ -262,7 +371,9 @@ static void sum_up(struct tm_sim__run *run)
     struct tm_sim_result *out = run->out;
     pay_the_end(run);
     out->wall_s = (double)(run->options->to_ms - run->options->from_ms) / 1000;
-    double until_s = isnan(out->finished_at_s) ? out->wall_s : out->finished_at_s;
+    double until_s = out->wall_s;
+    if (!isnan(out->stopped_at_s)) until_s = out->stopped_at_s;
+    if (!isnan(out->finished_at_s)) until_s = out->finished_at_s;
     out->samples_per_s = until_s > 0 ? out->samples / until_s : 0;
     out->usd_per_million_samples = out->samples > 0 ? out->bill_usd / out->samples * 1e6 : NAN;
     out->deadline_met =
@@ -307,6 +418,11 @@ static int check_fleet(const struct tm_sim__run *run, struct tm_error *e)
 
 static int run_all(struct tm_sim__run *run, struct tm_error *e)
 {
+    run->workers_max = run->job->layouts->instances_max;
+    if (run->options->workers_max > 0 && run->options->workers_max < run->workers_max)
+        run->workers_max = run->options->workers_max;
+    run->spot_max = run->workers_max - (run->options->anchors_train ? run->options->anchors : 0);
+    run->gang = tm_facts_gang(run->options->workers_min, run->workers_max, run->options->deadline_s > 0);
     int rc = tm_moments_init(&run->moments, run->trace, run->options->from_ms, run->options->to_ms, run->interval_ms,
                              run->options->horizon, e);
     if (rc == 0) rc = check_fleet(run, e);
@@ -315,11 +431,12 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
     struct tm_policy_options asked = {.interval_s = run->options->interval_s,
                                       .horizon = run->options->horizon,
                                       .seed = run->options->seed,
-                                      .breadth = run->options->breadth};
+                                      .breadth = run->options->breadth,
+                                      .live = run->options->live};
     if (rc == 0)
         rc = tm_policy_create(run->info, known->layouts, known->migrations, known->cost, &asked, &run->policy, e);
     if (rc == 0) rc = tm_sim__feed_history(run, e);
-    for (size_t i = 0; rc == 0 && i < run->moments.count && isnan(run->out->finished_at_s); i++)
+    for (size_t i = 0; rc == 0 && i < run->moments.count && !has_ended(run); i++)
         rc = step(run, i, e);
     if (rc == 0) sum_up(run);
     tm_policy_destroy(run->policy);
@@ -352,7 +469,7 @@ int tm_simulate(struct tm_env *env, const struct tm_sim_job *job, const struct t
     int rc = check_options(options, trace, e);
     if (rc == 0) rc = check_belief(job, e);
     if (rc != 0) return rc;
-    struct tm_sim_result result = {.finished_at_s = NAN};
+    struct tm_sim_result result = {.finished_at_s = NAN, .stopped_at_s = NAN};
     struct tm_sim__run *run = tm_calloc(1, sizeof *run);
     if (run == NULL) return tm_error_nomem(e);
     *run = (struct tm_sim__run){.env = env,

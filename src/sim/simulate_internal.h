@@ -23,16 +23,32 @@ struct tm_sim__run {
     size_t tick;      /* how many there were */
     size_t announced; /* the first moment whose losses have not been told to the forecast */
     struct tm_ahead steps[TM_FORECAST_STEPS_MAX + 1];
+    double now_s; /* of this moment, or of the part of it that begins where the policy asked to be asked again */
+    bool part;    /* a later part: no event, no tick */
     struct tm_standing standing;
     struct tm_ahead now; /* this moment with the on-demand instances that are there */
     int arrived_now;
     enum tm_sim_cause cause; /* of the last pause */
     int on_demand;           /* instances there */
     int ordered;             /* on-demand instances on their way ... */
-    double ready_at_s;       /* ... and when they will be there */
+    double ready_at_s;       /* ... when they will be there ... */
+    double paid_from_s;      /* ... and from when they are paid */
     int released;            /* on-demand instances that go at the next moment */
+    int workers_max;         /* that train */
+    bool gang;               /* all of them or none, with a deadline */
+    int spot_max;            /* of them, spot instances that are wanted */
+    int keeping;             /* on-demand instances that keep copies and do not train ... */
+    double keep_ready_s;     /* ... when they join ... */
+    double keep_paid_from_s; /* ... and from when they are paid */
+    bool kept;               /* they have joined */
+    bool anchored;           /* they join at this moment: their address must be told to all */
     double worked_s;         /* since training last started: tells where in a step a loss strikes */
-    double uncopied_s;       /* work since the last checkpoint ... */
+    double losses_seen;      /* spot instances lost so far ... */
+    double together_seen;    /* ... of them with another ... */
+    double spot_s;           /* ... in so many instance-seconds */
+    double uncopied_s;       /* work since the last checkpoint or copy set ... */
+    double uncopied;         /* ... the samples of it ... */
+    double copy_every_s;     /* ... which come so often ... */
     double pace;             /* ... and the share of the layout's throughput that it reached */
     bool trained;            /* in the standing layout: its steps have been measured */
     double best_samples;     /* what the fastest layouts would have made so far */

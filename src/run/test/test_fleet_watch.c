@@ -127,7 +127,7 @@ static void test_losses(void **state)
 {
     (void)state;
     struct tm_run_cloud cloud = {.known = true, .now_ms = 600 * MINUTE_MS};
-    struct tm_fleet_losses none = tm_fleet_losses_of(&cloud, MINUTE_MS);
+    struct tm_facts_losses none = tm_fleet_losses_of(&cloud, MINUTE_MS);
     assert_true(none.lost_per_s > 0 && none.lost_per_s < 1.0 / 3600); /* what is usual */
     Tmw__Instance list[MOST];
     for (int i = 0; i < MOST; i++) /* ten hours each; every second one is lost in the fifth, pairs together */
@@ -136,7 +136,7 @@ static void test_losses(void **state)
     list[1].released = true; /* given back: no loss */
     cloud.instances = list;
     cloud.instance_count = MOST;
-    struct tm_fleet_losses losses = tm_fleet_losses_of(&cloud, MINUTE_MS);
+    struct tm_facts_losses losses = tm_fleet_losses_of(&cloud, MINUTE_MS);
     double hours = 0;
     for (int i = 0; i < MOST; i++)
         hours += (double)(list[i].end_ms == 0 ? cloud.now_ms : list[i].end_ms) / 3.6e6;

@@ -29,14 +29,14 @@ static void defaults_and_what_is_said(void **state)
     assert_int_equal(s.fleet.notice_ms, 120000);
     assert_int_equal(s.engine, TM_RUN_GPT);
     assert_string_equal(s.policy, "tidemill");
-    assert_false(s.checkpoint_restart);
+    assert_false(tm_run_restarts_all(&s));
     tm_run_settings_deinit(&s);
     assert_row(settings_of("name: a\nrun: python train.py\npolicy: checkpoint\n"
                            "fleet: {trace: my.csv, speed: 10, limit: 3, notice: 0s, spot_price: 0.5}\n",
                            &s, &e) == 0,
                "%s", e.text);
     assert_int_equal(s.engine, TM_RUN_COMMAND);
-    assert_true(s.checkpoint_restart);
+    assert_true(tm_run_restarts_all(&s));
     assert_string_equal(s.fleet.trace, "/jobs/my.csv");
     assert_int_equal(s.fleet.notice_ms, 0);
     assert_int_equal(s.fleet.spot_usd_h_millionths, 500000);
@@ -206,7 +206,7 @@ static void comes_back(const char *job)
     assert_row(tm_run_settings_parse("run.yaml", tm_text_string(&text), text.length, &back, &e) == 0, "%s", e.text);
     tm_run_settings_print(&back, &again);
     assert_string_equal(tm_text_string(&text), tm_text_string(&again));
-    assert_true(back.job == s.job && back.checkpoint_restart && back.chaos == 7 && back.link_bit_s == 1500000);
+    assert_true(back.job == s.job && tm_run_restarts_all(&back) && back.chaos == 7 && back.link_bit_s == 1500000);
     assert_int_equal(back.fleet.from_ms, s.fleet.from_ms);
     assert_true(back.fleet.pools.count == s.fleet.pools.count && back.fleet.limit == s.fleet.limit);
     assert_int_equal(tm_run_settings_parse("run.yaml", "name: a\n", 8, &back, &e), -(int)TM_EINPUT);

@@ -516,6 +516,148 @@ static void test_whatever_the_deadline(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* ---- limits ---- */
+
+#define ANCHORED                                                                                                       \
+    "tidemill-cost: 1\nkind: measured\nreform_ms: 1000\nlink: 5Gbit/s\nstore: 2Gbit/s\nstart_s: 100\njoin_s: 10\n"     \
+    "stop_s: 36\n"
+
+/* The job stops when its budget is used up, inside a moment, and not before. */
+static void test_budget(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"tidemill", "reactive", "parcae", "on-demand"};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, PAPER, 8, test_speed);
+    struct tm_trace trace;
+    trace_of("end: 7200s\n\n0 +8\n1000 -2\n2000 +2\n", &trace);
+    struct tm_sim_options options = minute_options(0, 7200000);
+    options.samples_total = 1e9;
+    for (size_t i = 0; i < TM_COUNT(policies); i++) {
+        options.budget_usd = 0;
+        struct tm_sim_result free_run = simulate(env, job, &trace, policies[i], &options, NULL);
+        assert_row(isnan(free_run.stopped_at_s), "%s: stopped without a budget", policies[i]);
+        options.budget_usd = free_run.bill_usd / 2;
+        struct tm_sim_result result = simulate(env, job, &trace, policies[i], &options, NULL);
+        assert_row(!isnan(result.stopped_at_s) && isnan(result.finished_at_s), "%s: not stopped", policies[i]);
+        assert_row(result.bill_usd > options.budget_usd * 0.99 && result.bill_usd <= options.budget_usd,
+                   "%s: $%g of $%g", policies[i], result.bill_usd, options.budget_usd);
+        assert_row(result.samples > 0 && result.samples < free_run.samples, "%s: %g samples", policies[i],
+                   result.samples);
+        options.budget_usd = free_run.bill_usd * 2;
+        result = simulate(env, job, &trace, policies[i], &options, NULL);
+        assert_row(isnan(result.stopped_at_s) && close_to(result.samples, free_run.samples, 1e-9) &&
+                       close_to(result.bill_usd, free_run.bill_usd, 1e-9),
+                   "%s: a budget that is not reached changes something", policies[i]);
+    }
+    tm_trace_deinit(&trace);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Anchors are paid from their arrival to the end; those that only keep copies do not train. */
+static void test_anchors(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, ANCHORED, 8, test_speed);
+    struct tm_trace trace;
+    trace_of("end: 7200s\n\n0 +8\n", &trace);
+    struct tm_sim_options options = minute_options(0, 7200000);
+    options.workers_max = 6;
+    struct tm_sim_result alone = simulate(env, job, &trace, "tidemill", &options, NULL);
+    assert_true(alone.on_demand_hours == 0);
+    assert_true(close_to(alone.bill_usd, 6 * 0.91 * 7236 / 3600, 1e-9));
+    options.anchors = 2;
+    struct tm_sim_result keeps = simulate(env, job, &trace, "tidemill", &options, NULL);
+    assert_true(close_to(keeps.on_demand_hours, 2 * (7200 - 90) / 3600.0, 1e-9)); /* from arrival: 100 s less joining */
+    assert_true(close_to(keeps.bill_usd, alone.bill_usd + 2 * 3.06 * (7236 - 90) / 3600, 1e-9));
+    double paused = job->layouts.list[job->layouts.best[6]].samples_per_s * 1; /* everybody is told where they are */
+    assert_true(close_to(keeps.samples, alone.samples - paused, 1e-9));
+    options.anchors_train = true;
+    struct tm_sim_result trains = simulate(env, job, &trace, "tidemill", &options, NULL);
+    assert_true(close_to(trains.on_demand_hours, 2 * (7200 - 90) / 3600.0, 1e-9));
+    assert_true(close_to(trains.bill_usd, (4 * 0.91 * 7236 + 2 * 3.06 * (7236 - 90)) / 3600, 1e-9));
+    assert_true(trains.samples < alone.samples && trains.samples > 0.97 * alone.samples);
+    tm_trace_deinit(&trace);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Below workers_min the job waits. */
+static void test_too_few_wait(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, FREE, 8, test_speed);
+    struct tm_trace trace;
+    trace_of("end: 3600s\n\n0 +8\n1200 -4\n2400 +4\n", &trace);
+    struct tm_sim_options options = minute_options(0, 3600000);
+    options.workers_min = 6;
+    for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++) {
+        if (info->on_demand) continue;
+        struct tm_sim_result result = simulate(env, job, &trace, info->name, &options, NULL);
+        assert_row(result.pauses.idle_s >= 1200, "%s: %g s", info->name, result.pauses.idle_s);
+    }
+    tm_trace_deinit(&trace);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* A gang with a deadline waits for spot while it can, and goes on demand when it cannot: always in time. */
+static void test_gang_in_time(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, ANCHORED, 4, test_speed);
+    double speed = job->layouts.list[job->layouts.best[4]].samples_per_s;
+    static const char *const traces[] = {"end: 90000s\n\n0 +4\n", "end: 90000s\n\n0 +0\n", "end: 90000s\n\n0 +3\n",
+                                         "end: 90000s\n\n0 +4\n6000 -1\n30000 +1\n"};
+    double bills[TM_COUNT(traces)];
+    for (size_t i = 0; i < TM_COUNT(traces); i++) {
+        struct tm_trace trace;
+        trace_of(traces[i], &trace);
+        struct tm_sim_options options = minute_options(0, 90000000);
+        options.workers_min = options.workers_max = 4;
+        options.samples_total = speed * 10 * 3600;
+        options.deadline_s = 14 * 3600;
+        options.notice_s = 0;
+        struct tm_sim_result result = simulate(env, job, &trace, "tidemill", &options, NULL);
+        assert_row(result.deadline_met, "\"%s\": finished at %g s", traces[i], result.finished_at_s);
+        bills[i] = result.bill_usd;
+        tm_trace_deinit(&trace);
+    }
+    double on_demand_usd = 4 * 3.06 * 10;
+    assert_true(bills[0] < 1.01 * 4 * 0.91 * 10 + 0.1);
+    assert_true(bills[1] < 1.02 * on_demand_usd && bills[1] > 0.99 * on_demand_usd);
+    assert_true(bills[2] < 1.02 * on_demand_usd && bills[2] > 0.99 * on_demand_usd); /* three of four are none */
+    assert_true(bills[3] < 0.9 * on_demand_usd && bills[3] > bills[0]);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* A loss without a notice that takes all replicas of a stage costs the work since the last copy set. */
+static void test_copies_bound_what_is_lost(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, ANCHORED, 2, test_speed);
+    struct tm_trace trace;
+    trace_of("end: 7200s\n\n0 +2\n3700 -2\n3710 +2\n", &trace);
+    struct tm_sim_options options = minute_options(0, 7200000);
+    double samples[2];
+    for (int i = 0; i < 2; i++) {
+        options.notice_s = i * 120;
+        samples[i] = simulate(env, job, &trace, "tidemill", &options, NULL).samples;
+    }
+    double speed = job->layouts.list[job->layouts.best[2]].samples_per_s;
+    assert_true(samples[0] < samples[1] - 10 * speed);   /* some of it is trained again ... */
+    assert_true(samples[0] > samples[1] - 1800 * speed); /* ... and no more than copies allow */
+    tm_trace_deinit(&trace);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
 /* ---- repeatable, and without memory ---- */
 
 static void test_repeatable(void **state)
@@ -574,4 +716,6 @@ static void test_without_memory(void **state)
 TM_TEST_MAIN(TM_TEST(test_without_costs_all_are_ideal), TM_TEST(test_reactive_by_hand), TM_TEST(test_on_demand_by_hand),
              TM_TEST(test_the_end_of_a_job), TM_TEST(test_prices_of_the_trace), TM_TEST(test_the_step_in_flight),
              TM_TEST(test_refusals), TM_TEST(test_given_forecasts), TM_TEST(test_whatever_the_trace),
-             TM_TEST(test_whatever_the_deadline), TM_TEST(test_repeatable), TM_TEST(test_without_memory))
+             TM_TEST(test_whatever_the_deadline), TM_TEST(test_budget), TM_TEST(test_anchors),
+             TM_TEST(test_too_few_wait), TM_TEST(test_gang_in_time), TM_TEST(test_copies_bound_what_is_lost),
+             TM_TEST(test_repeatable), TM_TEST(test_without_memory))
