@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
 #include "cli/plan_report.h"
+#include "job/planned_fleet.h"
 #include "market/trace_draw.h"
 #include "plan/deepvm.h"
 #include "plan/emit.h"
@@ -493,18 +494,10 @@ static void fill_supply(struct plan *plan)
 {
     struct tm_supply_request *supply = &plan->request.supply;
     supply->model = &plan->model;
-    supply->compute = &plan->knowledge.compute;
-    supply->comm = &plan->knowledge.comm;
     supply->precision = plan->precision;
     supply->allowed = is_allowed;
     supply->allowed_context = plan;
-    supply->measured_gpu = plan->knowledge.gpu;
-    supply->measured_precision = plan->knowledge.precision;
-    supply->measured_batches = plan->knowledge.batches;
-    supply->measured_ms = plan->knowledge.ms;
-    supply->measured_count = plan->knowledge.count;
-    supply->gradients = plan->knowledge.gradients;
-    supply->gradient_count = plan->knowledge.gradient_count;
+    tm_knowledge_supply(&plan->knowledge, supply);
 }
 
 static int read_request(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
@@ -712,7 +705,7 @@ static struct tm_fleet_judge judge_of(const struct plan *plan)
                                    .catalog = &plan->catalog,
                                    .trace = tm_given(plan->cli, "trace") ? &plan->trace : NULL,
                                    .policy = plan->job.policy,
-                                   .seed = plan->job.fleet.seed > 0 ? (uint64_t)plan->job.fleet.seed : 0};
+                                   .seed = plan->job.fleet.seed > 0 ? (uint64_t)plan->job.fleet.seed : 1};
 }
 
 static int search(struct plan *plan, struct tm_error *e)

@@ -370,7 +370,7 @@ static int show_plan(struct run *run, struct tm_error *e)
 {
     struct tm_text text;
     tm_text_init(&text, 1 << 20);
-    int rc = tm_run_table_print(&run->cli->term, &run->settings, &run->plan, run->dir, &text, e);
+    int rc = tm_run_table_print(&run->cli->term, &run->settings, &run->plan, &run->verdict, run->dir, &text, e);
     if (run->verdict.feasible || tm_given(run->cli, "dry-run") || is_asked(run))
         tm_text_printf(&text, "%s%s\n", run->verdict.feasible ? "" : "cannot be met: ", run->verdict.why);
     if (rc == 0) rc = tm_text_status(&text, e);
@@ -441,14 +441,23 @@ static int find_program(struct run *run, struct tm_error *e)
 }
 
 /* What the cloud is not, or nobody trains, is said by name before anything is rented; a dry run shows the rest, too. */
+/* Whether a dry run goes on although something was refused: what was, it says with the rest. */
+static int note_refusal(struct run *run, int rc, struct tm_error *e)
+{
+    if (rc != -(int)TM_EINPUT || !tm_given(run->cli, "dry-run")) return rc;
+    const char *before = run->refused;
+    run->refused = before == NULL ? tm_arena_strdup(&run->cli->arena, e->text)
+                                  : tm_arena_printf(&run->cli->arena, "%s; %s", before, e->text);
+    return run->refused == NULL ? tm_error_nomem(e) : 0;
+}
+
 static int check_possible(struct run *run, struct tm_error *e)
 {
     const char *place = run->path != NULL ? run->path : run->dir;
-    int rc = tm_job_fleet_check_local(&run->settings.fleet, place, e);
-    if (rc == 0 && !run->resumed) rc = tm_job_file_check_engine(run->cli->env, run->path, &run->settings, e);
-    if (rc != -(int)TM_EINPUT || !tm_given(run->cli, "dry-run")) return rc;
-    run->refused = tm_arena_strdup(&run->cli->arena, e->text);
-    return run->refused == NULL ? tm_error_nomem(e) : 0;
+    int rc = note_refusal(run, tm_job_fleet_check_local(&run->settings.fleet, place, e), e);
+    if (rc == 0 && !run->resumed)
+        rc = note_refusal(run, tm_job_file_check_engine(run->cli->env, run->path, &run->settings, e), e);
+    return rc;
 }
 
 static int do_run(struct run *run, struct tm_error *e)

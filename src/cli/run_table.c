@@ -7,44 +7,73 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_row(struct tm_table *table, const struct tm_run_settings *settings,
-                    const struct tm_run_expectation *row, const char *fleet, bool chosen, bool utf8)
+/* "4x a.large spot, 1x c.small on-demand (keeps copies)"; all that trains on demand: "5x a.large on-demand". */
+static void put_fleet(const struct tm_verdict *verdict, bool on_demand, struct tm_text *out)
+{
+    int64_t all = 0;
+    for (size_t i = 0; i < verdict->fleet_count; i++) {
+        const struct tm_job_pool *pool = &verdict->fleet[i];
+        if (pool->role == TM_POOL_TRAINS) all += pool->count;
+        if (on_demand) continue;
+        tm_text_printf(out, "%s%lldx %s %s%s", i > 0 ? ", " : "", (long long)pool->count, pool->instance,
+                       tm_pool_market_names[pool->market], pool->role == TM_POOL_KEEPS_COPIES ? " (keeps copies)" : "");
+    }
+    if (on_demand && verdict->fleet_count > 0)
+        tm_text_printf(out, "%lldx %s on-demand", (long long)all, verdict->fleet[0].instance);
+}
+
+static void add_row(struct tm_table *table, const struct tm_run_settings *settings, const struct tm_verdict *verdict,
+                    const struct tm_expected *row, bool utf8)
 {
     char cloud[TM_UNITS_TEXT_MAX] = "-";
     char wall[TM_UNITS_TEXT_MAX] = "-";
     char paused[TM_UNITS_TEXT_MAX];
-    if (isfinite(row->time_s)) {
-        tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->time_s * 1000), cloud);
-        tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->time_s * 1000 / settings->fleet.speed), wall);
+    struct tm_text fleet;
+    if (isfinite(row->time_s.mean)) {
+        tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->time_s.mean * 1000), cloud);
+        tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->time_s.mean * 1000 / settings->fleet.speed), wall);
     }
     tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->paused_s * 1000), paused);
+    tm_text_init(&fleet, 4096);
+    put_fleet(verdict, row->on_demand, &fleet);
     tm_table_add(table, "%s", row->policy);
-    tm_table_add(table, "%s", fleet);
+    tm_table_add(table, "%s", tm_text_string(&fleet));
     tm_table_add(table, "%s", cloud);
     tm_table_add(table, "%s", wall);
     tm_table_add(table, "%s", paused);
-    tm_table_add(table, "%d", row->changes);
-    tm_table_add(table, "%.2f", row->bill_usd);
-    tm_table_add(table, "%s", !chosen ? "" : utf8 ? "\xE2\x9C\x94" : "*");
+    tm_table_add(table, "%.3g", row->changes);
+    if (row->bill_usd.p10 < row->bill_usd.p90)
+        tm_table_add(table, "%.2f (%.2f-%.2f)", row->bill_usd.mean, row->bill_usd.p10, row->bill_usd.p90);
+    else
+        tm_table_add(table, "%.2f", row->bill_usd.mean);
+    if (settings->deadline_ms > 0) tm_table_add(table, "%.2f", row->p_deadline);
+    tm_table_add(table, "%s", !row->chosen ? "" : utf8 ? "\xE2\x9C\x94" : "*");
+    tm_text_deinit(&fleet);
 }
 
 static int print_table(const struct tm_term *term, const struct tm_run_settings *settings,
-                       const struct tm_run_plan *plan, struct tm_text *out, struct tm_error *e)
+                       const struct tm_verdict *verdict, struct tm_text *out, struct tm_error *e)
 {
     static const struct tm_column columns[] = {
-        {"POLICY", TM_LEFT, 0},  {"FLEET", TM_LEFT, 0},    {"TIME", TM_RIGHT, 0},     {"ON THE WALL", TM_RIGHT, 1},
-        {"PAUSED", TM_RIGHT, 2}, {"CHANGES", TM_RIGHT, 3}, {"COST ($)", TM_RIGHT, 0}, {"CHOSEN", TM_LEFT, 0},
+        {"POLICY", TM_LEFT, 0},
+        {"FLEET", TM_LEFT, 0},
+        {"TIME", TM_RIGHT, 0},
+        {"ON THE WALL", TM_RIGHT, 1},
+        {"PAUSED", TM_RIGHT, 2},
+        {"CHANGES", TM_RIGHT, 3},
+        {"COST ($, p10-p90)", TM_RIGHT, 0},
+        {"P(deadline)", TM_RIGHT, 0},
+        {"CHOSEN", TM_LEFT, 0},
     };
-    char spot[64];
-    char on_demand[64];
+    enum { DEADLINE = 7, COUNT = sizeof columns / sizeof *columns };
+    struct tm_column shown[COUNT];
     struct tm_table table;
-    long long limit = (long long)settings->fleet.limit;
-    (void)snprintf(spot, sizeof spot, "up to %lldx %s [Spot]", limit, settings->fleet.instance);
-    (void)snprintf(on_demand, sizeof on_demand, "%lldx %s", limit, settings->fleet.instance);
-    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
-    add_row(&table, settings, &plan->chosen, spot, true, term->utf8);
-    if (strcmp(settings->policy, "checkpoint") != 0) add_row(&table, settings, &plan->restart, spot, false, false);
-    add_row(&table, settings, &plan->on_demand, on_demand, false, false);
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT; i++)
+        if (i != DEADLINE || settings->deadline_ms > 0) shown[count++] = columns[i];
+    tm_table_init(&table, shown, count);
+    for (size_t i = 0; i < verdict->row_count; i++)
+        add_row(&table, settings, verdict, &verdict->rows[i], term->utf8);
     int rc = tm_table_print(&table, term, out, e);
     tm_table_deinit(&table);
     return rc;
@@ -63,7 +92,8 @@ static void print_prices(const struct tm_run_settings *settings, struct tm_text 
 }
 
 int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings *settings,
-                       const struct tm_run_plan *plan, const char *dir, struct tm_text *out, struct tm_error *e)
+                       const struct tm_run_plan *plan, const struct tm_verdict *verdict, const char *dir,
+                       struct tm_text *out, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     const struct tm_run_work *work = &plan->work;
@@ -88,7 +118,7 @@ int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings 
     }
     tm_text_printf(out, "Expected, by simulation (costs of changes %s):\n",
                    plan->costs_measured ? "as measured by the last run" : "as is typical");
-    return print_table(term, settings, plan, out, e);
+    return print_table(term, settings, verdict, out, e);
 }
 
 /* ---- for programs ---- */

@@ -8,7 +8,8 @@
 
 /* `dir` is the state folder. */
 int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings *settings,
-                       const struct tm_run_plan *plan, const char *dir, struct tm_text *out, struct tm_error *e);
+                       const struct tm_run_plan *plan, const struct tm_verdict *verdict, const char *dir,
+                       struct tm_text *out, struct tm_error *e);
 
 /* ---- for programs ---- */
 

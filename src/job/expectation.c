@@ -1,13 +1,17 @@
 #include "job/expectation.h"
 
+#include "base/alloc.h"
+#include "job/planned_fleet.h"
+#include "sim/judge.h"
 #include "sim/moments.h"
-#include "sim/simulate.h"
 
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { INTERVAL_S = 60, HORIZON = 12, EXTRA_H_MAX = 200 };
+
+static const double MEASURED_SPREAD = 0.1; /* steps that were measured a moment ago come back within a tenth, mostly */
 
 /* ---- prices ---- */
 
@@ -38,38 +42,109 @@ static int find_prices(struct tm_env *env, const struct tm_trace *trace, struct 
 
 /* ---- simulation ---- */
 
-static int expect(struct tm_env *env, const char *policy, const struct tm_run_settings *settings,
-                  const struct tm_run_layouts *layouts, const struct tm_run_plan *plan, struct tm_run_expectation *out,
-                  struct tm_error *e)
+static void take(const char *policy, const struct tm_judged *judged, struct tm_run_expectation *out)
+{
+    *out = (struct tm_run_expectation){.policy = policy,
+                                       .time_s = judged->time_s,
+                                       .bill_usd = judged->bill_usd,
+                                       .sure_s = judged->sure_s,
+                                       .p_deadline = judged->p_deadline,
+                                       .p_finish = judged->p_finish,
+                                       .paused_s = judged->paused_s,
+                                       .changes = judged->changes};
+}
+
+/* On the trace that the local cloud will replay. */
+static int expect_here(struct tm_env *env, const char *policy, const struct tm_run_settings *settings,
+                       const struct tm_run_layouts *layouts, const struct tm_run_plan *plan,
+                       struct tm_run_expectation *out, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &layouts->job.cost, NULL};
-    struct tm_sim_result result;
     struct tm_trace longer = plan->trace; /* borrows: after its end what there is stays */
+    struct tm_judged judged;
     double samples = (double)plan->work.steps * (double)plan->work.batch;
     double alone_s = samples / fmax(1e-9, layouts->job.layouts.list[layouts->job.layouts.best[1]].samples_per_s);
     double slow_s = isfinite(alone_s) ? 4 * alone_s : 0;
     longer.end_ms += (int64_t)fmin(slow_s * 1000, EXTRA_H_MAX * 3600e3);
-    struct tm_sim_options options = {.from_ms = longer.begin_ms,
-                                     .to_ms = tm_moments_end_ms(&longer, INTERVAL_S * 1000),
-                                     .interval_s = INTERVAL_S,
-                                     .horizon = HORIZON,
-                                     .notice_s = fleet->notice_wall_ms > 0
-                                                     ? (double)fleet->notice_wall_ms / 1000 * fleet->speed
-                                                     : (double)fleet->notice_ms / 1000,
-                                     .seed = (uint64_t)fleet->seed,
-                                     .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
-                                     .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
-                                     .samples_total = samples};
-    int rc = tm_simulate(env, &job, &longer, tm_policy_find(policy), &options, &result, NULL, e);
-    if (rc != 0) return tm_error_wrap(e, rc, "simulating policy %s", policy);
-    *out = (struct tm_run_expectation){.policy = policy,
-                                       .time_s = result.finished_at_s,
-                                       .bill_usd = result.bill_usd,
-                                       .paused_s = result.pauses.migrate_s + result.pauses.rollback_s +
-                                                   result.pauses.idle_s + result.pauses.start_s,
-                                       .changes = result.reconfigurations};
-    return 0;
+    struct tm_judge judge = {.env = env,
+                             .job = &job,
+                             .policy = tm_policy_find(policy),
+                             .trace = &longer,
+                             .step_spread = settings->step_core_s > 0 ? MEASURED_SPREAD : 0,
+                             .probability = settings->probability,
+                             .runs = settings->step_core_s > 0 ? TM_JUDGE_RUNS : 1};
+    judge.options = (struct tm_sim_options){.from_ms = longer.begin_ms,
+                                            .to_ms = tm_moments_end_ms(&longer, INTERVAL_S * 1000),
+                                            .interval_s = INTERVAL_S,
+                                            .horizon = HORIZON,
+                                            .notice_s = fleet->notice_wall_ms > 0
+                                                            ? (double)fleet->notice_wall_ms / 1000 * fleet->speed
+                                                            : (double)fleet->notice_ms / 1000,
+                                            .seed = (uint64_t)fleet->seed,
+                                            .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
+                                            .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
+                                            .samples_total = samples,
+                                            .deadline_s = (double)settings->deadline_ms / 1000,
+                                            .budget_usd = (double)settings->budget_usd_millionths / 1e6,
+                                            .anchors = (int)fleet->on_demand,
+                                            .anchors_train = fleet->on_demand_trains != 0,
+                                            .workers_min = (int)fleet->workers_min,
+                                            .live = true};
+    int rc = tm_judge_job(&judge, &judged, e);
+    if (rc == 0) take(policy, &judged, out);
+    return rc;
+}
+
+static int expect_planned(const struct tm_planned_fleet *planned, const struct tm_fleet_layouts *layouts,
+                          const char *policy, struct tm_run_expectation *out, struct tm_error *e)
+{
+    struct tm_judged judged;
+    int rc = tm_fleet_judge_policy(&planned->judge, &planned->request, &planned->fleet, layouts, tm_policy_find(policy),
+                                   &judged, e);
+    if (rc == 0) take(policy, &judged, out);
+    return rc;
+}
+
+/* As `plan` judges it; *out_known false: it is no planned fleet, or nothing can be predicted. */
+static int judge_planned(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                         struct tm_run_plan *out, bool *out_known, struct tm_error *e)
+{
+    struct tm_planned_fleet *planned = tm_calloc(1, sizeof *planned);
+    struct tm_fleet_layouts layouts;
+    *out_known = false;
+    if (planned == NULL) return tm_error_nomem(e);
+    int rc = tm_planned_fleet_init(env, path, settings, planned, out_known, e);
+    if (rc == 0 && *out_known) {
+        rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
+        if (rc == 0) {
+            rc = expect_planned(planned, &layouts, settings->policy, &out->chosen, e);
+            if (rc == 0) rc = expect_planned(planned, &layouts, "checkpoint", &out->restart, e);
+            if (rc == 0) rc = expect_planned(planned, &layouts, "on-demand", &out->on_demand, e);
+            if (rc == -(int)TM_ENONE) rc = 0; /* nobody offers it on demand */
+            tm_fleet_layouts_deinit(&layouts);
+        }
+    }
+    tm_planned_fleet_deinit(planned);
+    tm_free(planned);
+    return rc;
+}
+
+static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                      struct tm_run_plan *out, struct tm_error *e)
+{
+    struct tm_run_layouts layouts;
+    int rc = tm_run_layouts_init(env, dir, settings, &out->work, &layouts, e);
+    if (rc != 0) return rc;
+    out->costs_measured = layouts.measured;
+    out->speed_unknown = layouts.speed_unknown;
+    if (!out->speed_unknown) {
+        rc = expect_here(env, settings->policy, settings, &layouts, out, &out->chosen, e);
+        if (rc == 0) rc = expect_here(env, "on-demand", settings, &layouts, out, &out->on_demand, e);
+        if (rc == 0) rc = expect_here(env, "checkpoint", settings, &layouts, out, &out->restart, e);
+    }
+    tm_run_layouts_deinit(&layouts);
+    return rc;
 }
 
 /* No instance goes: a trace with all of them, from its beginning. */
@@ -103,7 +178,7 @@ static int load_work(struct tm_env *env, const char *path, struct tm_run_setting
 int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_plan *out, struct tm_error *e)
 {
-    struct tm_run_layouts layouts;
+    bool known = false;
     *out = (struct tm_run_plan){.work = {0}};
     tm_trace_init(&out->trace);
     int rc = load_work(env, path, settings, arena, &out->work, e);
@@ -111,18 +186,9 @@ int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, stru
     if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->fleet.limit, e);
     if (rc == 0) rc = find_prices(env, &out->trace, settings, e);
     settings->cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (rc == 0) rc = tm_run_layouts_init(env, dir, settings, &out->work, &layouts, e);
-    if (rc != 0) return rc;
-    out->costs_measured = layouts.measured;
-    out->speed_unknown = layouts.speed_unknown;
-    if (out->speed_unknown) {
-        tm_run_layouts_deinit(&layouts);
-        return 0;
-    }
-    rc = expect(env, settings->policy, settings, &layouts, out, &out->chosen, e);
-    if (rc == 0) rc = expect(env, "on-demand", settings, &layouts, out, &out->on_demand, e);
-    if (rc == 0) rc = expect(env, "checkpoint", settings, &layouts, out, &out->restart, e);
-    tm_run_layouts_deinit(&layouts);
+    if (rc == 0) rc = judge_planned(env, path, settings, out, &known, e);
+    out->planned = known;
+    if (rc == 0 && !known) rc = judge_here(env, dir, settings, out, e);
     return rc;
 }
 

@@ -1,18 +1,27 @@
-/* What a run is expected to take and cost, by simulation with the same policy, trace and costs: shown before anything
- * is rented. */
+/* What a run is expected to take and cost, by the judge (sim/judge.h) with the same policy, limits and costs: shown
+ * before anything is rented.
+ *
+ * A fleet that the job describes by pools is judged as `plan` judges it, on steps predicted for its instance type.
+ * Another one is judged as the local cloud will be: on the trace that will be replayed, from its beginning, with steps
+ * as they were measured here. */
 #ifndef TM_JOB_EXPECTATION_H
 #define TM_JOB_EXPECTATION_H
 
 #include "base/arena.h"
 #include "job/run_layouts.h"
 #include "market/trace.h"
+#include "workload/estimate.h"
 
+/* One way to run the job. */
 struct tm_run_expectation {
-    const char *policy;
-    double time_s; /* of the cloud; NaN: not finished as far as the trace tells */
-    double bill_usd;
+    const char *policy;        /* NULL: cannot be had */
+    struct tm_estimate time_s; /* of the cloud; infinite: it does not finish */
+    struct tm_estimate bill_usd;
+    double sure_s;     /* done by then with the probability that the job asks for */
+    double p_deadline; /* NaN: there is none */
+    double p_finish;   /* within budget and simulated time */
     double paused_s;
-    int changes;
+    double changes;
 };
 
 struct tm_run_plan {
@@ -21,6 +30,7 @@ struct tm_run_plan {
     struct tm_run_expectation chosen;
     struct tm_run_expectation on_demand; /* a full fleet on demand */
     struct tm_run_expectation restart;   /* by checkpoint-restart */
+    bool planned;                        /* judged as a planned fleet */
     bool costs_measured;                 /* by an earlier run */
     bool speed_unknown;                  /* of the job's own command: nothing is expected, all of the above is 0 */
 };

@@ -15,8 +15,8 @@ enum { REPORT_BYTES_MAX = 64 << 20 };
 static void write_one(struct tm_jsonout *json, const char *key, const struct tm_run_expectation *expected)
 {
     tm_jsonout_object(json, key);
-    tm_jsonout_number(json, "time_s", expected->time_s);
-    tm_jsonout_number(json, "bill_usd", expected->bill_usd);
+    tm_jsonout_number(json, "time_s", expected->time_s.mean);
+    tm_jsonout_number(json, "bill_usd", expected->bill_usd.mean);
     tm_jsonout_number(json, "paused_s", expected->paused_s);
     tm_jsonout_end(json);
 }

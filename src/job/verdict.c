@@ -1,11 +1,14 @@
 #include "job/verdict.h"
 
 #include "base/units.h"
+#include "policy/policy.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { WHY_BYTES_MAX = 1 << 14 };
+
+static const double NOTABLY = 0.98; /* of the bill: less of a difference is not worth a word */
 
 /* ---- the fleet ---- */
 
@@ -38,21 +41,22 @@ static void take_fleet(const struct tm_job_fleet *fleet, const struct tm_trace *
 
 /* ---- what is expected ---- */
 
-static void add_row(struct tm_verdict *out, const struct tm_run_settings *settings,
-                    const struct tm_run_expectation *expected, bool known, bool chosen)
+static void add_row(struct tm_verdict *out, const struct tm_run_expectation *expected, bool known, bool chosen)
 {
+    const struct tm_estimate unknown = {NAN, NAN, NAN};
+    if (expected->policy == NULL) return;
     for (size_t i = 0; i < out->row_count; i++)
         if (strcmp(out->rows[i].policy, expected->policy) == 0) return;
-    double time_s = !known ? NAN : isfinite(expected->time_s) ? expected->time_s : INFINITY;
-    double bill_usd = known ? expected->bill_usd : NAN;
-    double deadline_s = (double)settings->deadline_ms / 1000;
-    out->rows[out->row_count++] =
-        (struct tm_expected){.policy = expected->policy,
-                             .time_s = {time_s, time_s, time_s},
-                             .bill_usd = {bill_usd, bill_usd, bill_usd},
-                             .sure_s = time_s,
-                             .p_deadline = deadline_s > 0 && known ? time_s <= deadline_s : NAN,
-                             .chosen = chosen};
+    const struct tm_policy_info *info = tm_policy_find(expected->policy);
+    out->rows[out->row_count++] = (struct tm_expected){.policy = expected->policy,
+                                                       .time_s = known ? expected->time_s : unknown,
+                                                       .bill_usd = known ? expected->bill_usd : unknown,
+                                                       .sure_s = known ? expected->sure_s : NAN,
+                                                       .p_deadline = known ? expected->p_deadline : NAN,
+                                                       .paused_s = expected->paused_s,
+                                                       .changes = expected->changes,
+                                                       .on_demand = info != NULL && info->on_demand,
+                                                       .chosen = chosen};
 }
 
 /* Does it finish, on time and within the budget? */
@@ -130,6 +134,20 @@ static void say_others(const struct tm_run_settings *settings, const struct tm_v
     }
 }
 
+/* What would meet the limits, too, for less money. */
+static void say_cheaper(const struct tm_run_settings *settings, const struct tm_verdict *verdict, struct tm_text *out)
+{
+    char time[TM_UNITS_TEXT_MAX];
+    const struct tm_expected *chosen = &verdict->rows[0];
+    for (size_t i = 1; i < verdict->row_count; i++) {
+        const struct tm_expected *row = &verdict->rows[i];
+        if (!meets_deadline(settings, row) || !keeps_budget(settings, row)) continue;
+        if (row->bill_usd.mean < NOTABLY * chosen->bill_usd.mean)
+            tm_text_printf(out, "; policy %s would cost less: about %s and $%.2f", row->policy,
+                           duration(row->time_s.mean, time), row->bill_usd.mean);
+    }
+}
+
 int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_plan *plan, const char *local,
                     struct tm_arena *arena, struct tm_verdict *out, struct tm_error *e)
 {
@@ -139,9 +157,9 @@ int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_
     *out = (struct tm_verdict){0};
     take_fleet(&settings->fleet, &plan->trace, out);
     if (!known) chosen.policy = settings->policy;
-    add_row(out, settings, &chosen, known, true);
-    if (known) add_row(out, settings, &plan->restart, true, false);
-    if (known) add_row(out, settings, &plan->on_demand, true, false);
+    add_row(out, &chosen, known, true);
+    if (known) add_row(out, &plan->restart, true, false);
+    if (known) add_row(out, &plan->on_demand, true, false);
     out->feasible = meets_deadline(settings, &out->rows[0]) && keeps_budget(settings, &out->rows[0]);
     tm_text_init(&why, WHY_BYTES_MAX);
     if (out->feasible)
@@ -149,6 +167,7 @@ int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_
     else
         say_bad(settings, &out->rows[0], &why);
     if (!out->feasible) say_others(settings, out, &why);
+    if (out->feasible && known) say_cheaper(settings, out, &why);
     if (local != NULL) tm_text_printf(&why, "; %s", local);
     int rc = tm_text_status(&why, e);
     out->why = rc == 0 ? tm_arena_strdup(arena, tm_text_string(&why)) : NULL;
@@ -160,8 +179,13 @@ int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_
 void tm_verdict_never(const struct tm_run_settings *settings, const char *why, struct tm_verdict *out)
 {
     struct tm_trace none = {.zone = ""};
-    struct tm_run_expectation chosen = {.policy = settings->policy, .time_s = INFINITY, .bill_usd = NAN};
+    const struct tm_estimate never = {INFINITY, INFINITY, INFINITY}, unknown = {NAN, NAN, NAN};
+    struct tm_run_expectation chosen = {.policy = settings->policy,
+                                        .time_s = never,
+                                        .bill_usd = unknown,
+                                        .sure_s = INFINITY,
+                                        .p_deadline = settings->deadline_ms > 0 ? 0 : NAN};
     *out = (struct tm_verdict){.why = why};
     take_fleet(&settings->fleet, &none, out);
-    add_row(out, settings, &chosen, true, true);
+    add_row(out, &chosen, true, true);
 }

@@ -15,7 +15,10 @@ struct tm_expected {
     struct tm_estimate bill_usd;
     double sure_s;     /* done by then with the probability that the job asks for */
     double p_deadline; /* NaN: no deadline, or nothing is predicted */
-    bool chosen;       /* this one will run */
+    double paused_s;
+    double changes;
+    bool on_demand; /* it rents on-demand instances alone */
+    bool chosen;    /* this one will run */
 };
 
 struct tm_verdict {

@@ -1,30 +1,38 @@
 #include "layout/speed.h"
 
-int tm_layout_speed_predicted(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
-                              struct tm_error *e)
+/* With so many stages of a pipeline on one instance; leaves what is faster. */
+static int predict_deep(const struct tm_speed_context *speed, int pipelines, int stages, int deep,
+                        double *samples_per_s, double *step_s, struct tm_error *e)
 {
-    struct tm_speed_context *speed = context;
     struct tm_predict_request request = speed->request;
     struct tm_fleet_group group = speed->group;
     struct tm_prediction prediction;
     group.instances = pipelines * stages;
     request.groups = &group;
     request.group_count = 1;
-    request.pipelines = pipelines * group.gpus_per_node;
-    request.stages = stages;
-    if (request.batch < request.pipelines) { /* fewer samples than pipelines: some would idle */
-        *samples_per_s = *step_s = 0;
+    request.pipelines = pipelines * (group.gpus_per_node / deep);
+    request.stages = stages * deep;
+    if (request.batch < request.pipelines) return 0; /* fewer samples than pipelines: some would idle */
+    if (deep > 1 && (request.stages > (int)request.model->layer_count || request.stages > TM_PREDICT_STAGES_MAX))
         return 0;
-    }
     int rc = tm_predict(&request, &prediction, e);
-    if (rc == -(int)TM_ENONE) { /* does not fit: this layout cannot train */
-        *samples_per_s = *step_s = 0;
-        return 0;
-    }
-    if (rc != 0) return rc;
+    if (rc == -(int)TM_ENONE) return 0; /* does not fit: this layout cannot train */
+    if (rc != 0 || prediction.samples_per_s <= *samples_per_s) return rc;
     *samples_per_s = prediction.samples_per_s;
     *step_s = prediction.step_s.mean;
     return 0;
+}
+
+int tm_layout_speed_predicted(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
+                              struct tm_error *e)
+{
+    const struct tm_speed_context *speed = context;
+    int rc = 0;
+    *samples_per_s = *step_s = 0;
+    for (int deep = 1; rc == 0 && deep <= speed->group.gpus_per_node; deep++)
+        if (speed->group.gpus_per_node % deep == 0)
+            rc = predict_deep(speed, pipelines, stages, deep, samples_per_s, step_s, e);
+    return rc;
 }
 
 int tm_speed_measured_compare(struct tm_speed_measured *measured, struct tm_error *e)

@@ -6,7 +6,8 @@
 #include "workload/predict.h"
 
 /* What tm_layout_speed_predicted needs; all is borrowed. The request's fleet is one group; instances and layout are set
- * for each layout: one place of a pipeline is one instance, and the GPUs of an instance train side by side. */
+ * for each layout: one place of a pipeline is one instance; its GPUs train side by side, or are stages of their own, or
+ * both, whatever is fastest. */
 struct tm_speed_context {
     struct tm_predict_request request;
     struct tm_fleet_group group;

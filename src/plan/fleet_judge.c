@@ -1,7 +1,6 @@
-#include "plan/fleet_judge.h"
+#include "plan/fleet_judge_internal.h"
 
 #include "base/alloc.h"
-#include "plan/search_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -45,22 +44,32 @@ struct pools {
     double keepers_usd_h; /* instances that only keep copies, all of them */
 };
 
-static void pools_of(const struct tm_plan_request *request, const struct tm_plan_fleet *fleet, struct pools *out)
+static void pools_of(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                     const struct tm_plan_fleet *fleet, struct pools *out)
 {
     memset(out, 0, sizeof *out);
     for (size_t i = 0; i < fleet->part_count; i++) {
         const struct tm_plan_part *part = &fleet->parts[i];
-        double rate = tm_supply_loss_rate(&request->supply, part->offer);
         if (part->spot > 0)
-            out->list[out->count++] = (struct tm_draw_pool){.count = part->spot,
-                                                            .price_usd_h = dollars(part->offer->spot_usd_h),
-                                                            .mean_life_ms = rate > 0 ? llround(1000 / rate) : 0};
+            out->list[out->count++] =
+                (struct tm_draw_pool){.count = part->spot,
+                                      .price_usd_h = dollars(part->offer->spot_usd_h),
+                                      .mean_life_ms = tm_fleet_judge__life_ms(judge, request, fleet, i)};
         if (part->on_demand > 0)
             out->list[out->count++] = (struct tm_draw_pool){
                 .count = part->on_demand, .price_usd_h = dollars(part->offer->on_demand_usd_h), .always = true};
     }
     if (fleet->anchor_instances > 0)
         out->keepers_usd_h = fleet->anchor_instances * dollars(fleet->anchor.offer->on_demand_usd_h);
+}
+
+/* What of the budget goes to instances that train. */
+static double training_share(const struct pools *pools)
+{
+    double usd_h = 0;
+    for (size_t i = 0; i < pools->count; i++)
+        usd_h += pools->list[i].count * pools->list[i].price_usd_h;
+    return usd_h > 0 ? usd_h / (usd_h + pools->keepers_usd_h) : 1;
 }
 
 int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
@@ -74,7 +83,7 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
     double interval_s = fmin(fmax(ceil(full_s / TICKS), INTERVAL_MIN_S), INTERVAL_MAX_S);
     double price = on_demand_usd_h(judge->catalog, fleet);
     struct pools pools;
-    pools_of(request, fleet, &pools);
+    pools_of(judge, request, fleet, &pools);
     if (policy->on_demand) { /* never lost, and there is nothing to keep copies for */
         pools = (struct pools){.list = {{.count = instances, .price_usd_h = isnan(price) ? 0 : price}}, .count = 1};
         if (isnan(price))
@@ -101,7 +110,9 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
         .horizon = HORIZON,
         .notice_s = NOTICE_S,
         .on_demand_usd_h = isnan(price) ? 0 : price,
-        .samples_total = job->samples};
+        .samples_total = job->samples,
+        .budget_usd = isfinite(request->budget_usd) ? request->budget_usd * training_share(&pools) : 0,
+        .live = true};
     /* Where nothing may be bought on demand, a policy cannot do anything about a deadline. */
     if (isfinite(job->deadline_s)) ask.deadline_s = job->deadline_s;
     if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY) ask.options.deadline_s = ask.deadline_s;
@@ -117,7 +128,7 @@ static int judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan
     struct tm_fleet_layouts layouts;
     struct tm_judged judged;
     if (policy == NULL) return tm_error_set(e, TM_EUSAGE, "no policy \"%.40s\"", judge->policy);
-    int rc = tm_fleet_layouts_init(judge->catalog, request, &answer->fleet, &layouts, e);
+    int rc = tm_fleet_layouts_init(judge, request, &answer->fleet, &layouts, e);
     if (rc != 0) return rc;
     rc = tm_fleet_judge_policy(judge, request, &answer->fleet, &layouts, policy, &judged, e);
     tm_fleet_layouts_deinit(&layouts);

@@ -19,9 +19,10 @@ struct tm_fleet_judge {
     struct tm_env *env;
     const struct tm_catalog *catalog;
     const struct tm_trace *trace; /* of the place; NULL: losses as the request and the offers have them */
-    const char *policy;           /* that will run; NULL: tidemill */
-    uint64_t seed;                /* of the draws */
-    int runs;                     /* 0: TM_JUDGE_RUNS */
+    const int64_t *lives_ms; /* mean lives of the fleet's spot instances, by part; NULL or 0: as their offers say */
+    const char *policy;      /* that will run; NULL: tidemill */
+    uint64_t seed;           /* of the draws */
+    int runs;                /* 0: TM_JUDGE_RUNS */
 };
 
 /* How a fleet may train, how fast, and what changes cost: typical ones, by the request's restart and start-up times and
@@ -35,7 +36,7 @@ struct tm_fleet_layouts {
 
 /* -TM_ENONE: the model fits in no layout; -TM_ELIMIT: more instances or stages than layouts may have. `out` is to be
  * freed after success. */
-int tm_fleet_layouts_init(const struct tm_catalog *catalog, const struct tm_plan_request *request,
+int tm_fleet_layouts_init(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                           const struct tm_plan_fleet *fleet, struct tm_fleet_layouts *out, struct tm_error *e);
 void tm_fleet_layouts_deinit(struct tm_fleet_layouts *layouts);
 

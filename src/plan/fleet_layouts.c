@@ -1,4 +1,6 @@
-#include "plan/fleet_judge.h"
+#include "plan/fleet_judge_internal.h"
+
+#include "layout/speed.h"
 
 #include <math.h>
 #include <string.h>
@@ -6,9 +8,7 @@
 enum { SPANS_MIN = 4 }; /* depths that are looked at, even if the best one is flat */
 
 struct speeds {
-    struct tm_predict_request request;
-    struct tm_fleet_group group;
-    int layers;
+    struct tm_speed_context type; /* the only one */
     /* of several types: as much of the whole as is there */
     bool mixed;
     int instances;
@@ -17,42 +17,15 @@ struct speeds {
     double samples_per_s;
 };
 
-/* A place of a pipeline is an instance; its GPUs train side by side, or are stages of one pipeline, or both. */
-static int speed_of_type(struct speeds *speeds, int pipelines, int stages, double *samples_per_s, double *step_s,
-                         struct tm_error *e)
-{
-    int gpus = speeds->group.gpus_per_node;
-    for (int deep = 1; deep <= gpus; deep++) {
-        struct tm_predict_request request = speeds->request;
-        struct tm_fleet_group group = speeds->group;
-        struct tm_prediction prediction;
-        if (gpus % deep != 0) continue;
-        group.instances = pipelines * stages;
-        request.groups = &group;
-        request.pipelines = pipelines * (gpus / deep);
-        request.stages = stages * deep;
-        if (request.stages > speeds->layers || request.stages > TM_PREDICT_STAGES_MAX ||
-            request.batch < request.pipelines)
-            continue;
-        int rc = tm_predict(&request, &prediction, e);
-        if (rc == -(int)TM_ENONE) continue; /* does not fit */
-        if (rc != 0) return rc;
-        if (prediction.samples_per_s <= *samples_per_s) continue;
-        *samples_per_s = prediction.samples_per_s;
-        *step_s = prediction.step_s.mean;
-    }
-    return 0;
-}
-
 static int speed_of_layout(void *context, int pipelines, int stages, double *samples_per_s, double *step_s,
                            struct tm_error *e)
 {
     struct speeds *speeds = context;
     *samples_per_s = *step_s = 0;
-    if (!speeds->mixed) return speed_of_type(speeds, pipelines, stages, samples_per_s, step_s, e);
+    if (!speeds->mixed) return tm_layout_speed_predicted(&speeds->type, pipelines, stages, samples_per_s, step_s, e);
     if (stages != speeds->stages || pipelines > speeds->pipelines) return 0;
     *samples_per_s = speeds->samples_per_s * pipelines / speeds->pipelines;
-    *step_s = speeds->request.batch / *samples_per_s;
+    *step_s = speeds->type.request.batch / *samples_per_s;
     return 0;
 }
 
@@ -105,21 +78,29 @@ static int predict_fleet(const struct tm_catalog *catalog, const struct tm_plan_
     struct tm_predict_request predict = tm_supply_predict_request(&request->supply, pointers, instances, count, groups);
     rc = tm_predict(&predict, out, e);
     speeds->mixed = count > 1;
-    speeds->group = groups[0];
-    speeds->request = predict;
-    speeds->request.group_count = 1;
-    speeds->request.groups = NULL; /* set for each layout */
+    speeds->type = (struct tm_speed_context){.request = predict, .group = groups[0]};
     return rc;
 }
 
-static void fill_cost(const struct tm_plan_request *request, const struct tm_plan_fleet *fleet, struct tm_cost *out)
+int64_t tm_fleet_judge__life_ms(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                                const struct tm_plan_fleet *fleet, size_t part)
+{
+    if (judge->lives_ms != NULL && judge->lives_ms[part] > 0) return judge->lives_ms[part];
+    double rate = tm_supply_loss_rate(&request->supply, fleet->parts[part].offer);
+    return rate > 0 ? llround(1000 / rate) : 0;
+}
+
+static void fill_cost(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
+                      const struct tm_plan_fleet *fleet, struct tm_cost *out)
 {
     const struct tm_expect_job *job = &request->job;
     struct tm_expect_losses losses = {0};
     double link_bit_s = fleet->parts[0].instance->network_gbps * 1e9;
-    for (size_t i = 0; i < fleet->part_count; i++)
-        tm_expect_add_pool(job, trainers(fleet), fleet->parts[i].spot,
-                           tm_supply_loss_rate(&request->supply, fleet->parts[i].offer), &losses);
+    for (size_t i = 0; i < fleet->part_count; i++) {
+        int64_t life_ms = tm_fleet_judge__life_ms(judge, request, fleet, i);
+        if (life_ms > 0)
+            tm_expect_add_pool(job, trainers(fleet), fleet->parts[i].spot, 1000.0 / (double)life_ms, &losses);
+    }
     double events = losses.single + losses.burst;
     memset(out, 0, sizeof *out);
     out->kind = TM_COST_MEASURED;
@@ -133,24 +114,25 @@ static void fill_cost(const struct tm_plan_request *request, const struct tm_pla
                                               .speed = 1};
 }
 
-int tm_fleet_layouts_init(const struct tm_catalog *catalog, const struct tm_plan_request *request,
+int tm_fleet_layouts_init(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                           const struct tm_plan_fleet *fleet, struct tm_fleet_layouts *out, struct tm_error *e)
 {
-    struct speeds speeds = {.instances = trainers(fleet), .layers = (int)request->supply.model->layer_count};
+    struct speeds speeds = {.instances = trainers(fleet)};
+    int layers = (int)request->supply.model->layer_count;
     memset(out, 0, sizeof *out);
-    int rc = predict_fleet(catalog, request, fleet, &speeds, &out->prediction, e);
+    int rc = predict_fleet(judge->catalog, request, fleet, &speeds, &out->prediction, e);
     if (rc != 0) return rc;
-    int gpus = speeds.group.gpus_per_node > 0 ? speeds.group.gpus_per_node : 1;
+    int gpus = speeds.type.group.gpus_per_node > 0 ? speeds.type.group.gpus_per_node : 1;
     int span = (out->prediction.stages + gpus - 1) / gpus;
     bool spans = out->prediction.stages > gpus;
     speeds.pipelines = spans ? out->prediction.pipelines : speeds.instances;
     speeds.stages = speeds.instances / speeds.pipelines;
     speeds.samples_per_s = out->prediction.samples_per_s;
-    fill_cost(request, fleet, &out->cost);
+    fill_cost(judge, request, fleet, &out->cost);
     struct tm_layout_rules rules = {.stages_min = speeds.mixed ? speeds.stages : 1, .pipelines_min = 1};
     int deepest = speeds.mixed ? speeds.stages : 2 * span > SPANS_MIN ? 2 * span : SPANS_MIN;
     rules.stages_max = deepest < speeds.instances ? deepest : speeds.instances;
-    if (rules.stages_max > speeds.layers) rules.stages_max = speeds.layers;
+    if (rules.stages_max > layers) rules.stages_max = layers;
     if (rules.stages_max > TM_LAYOUT_STAGES_MAX || speeds.instances > TM_LAYOUT_INSTANCES_MAX)
         return tm_error_set(e, TM_ELIMIT, "a pipeline over %d instances cannot be simulated; at most %d",
                             rules.stages_max, TM_LAYOUT_STAGES_MAX);

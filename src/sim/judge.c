@@ -47,7 +47,9 @@ static int run_once(const struct tm_judge *judge, int number, int runs, struct o
                          &result, NULL, e);
     if (rc == 0) {
         bool finished = !isnan(result.finished_at_s);
-        double length_s = finished ? result.finished_at_s : result.wall_s;
+        double length_s = finished                     ? result.finished_at_s
+                          : isnan(result.stopped_at_s) ? result.wall_s
+                                                       : result.stopped_at_s;
         *out = (struct outcome){.time_s = finished ? result.finished_at_s : INFINITY,
                                 .bill_usd = result.bill_usd + length_s / 3600 * judge->beside_usd_h,
                                 .paused_s = result.pauses.migrate_s + result.pauses.rollback_s + result.pauses.idle_s +

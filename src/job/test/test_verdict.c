@@ -17,11 +17,20 @@ static int settings_of(const char *text, struct tm_run_settings *out, struct tm_
     return rc;
 }
 
-static struct tm_run_plan plan_of(double time_s, double bill_usd)
+static struct tm_run_expectation expectation_of(const char *policy, double time_s, double bill_usd, double deadline_s)
 {
-    return (struct tm_run_plan){.chosen = {.policy = "tidemill", .time_s = time_s, .bill_usd = bill_usd},
-                                .restart = {.policy = "checkpoint", .time_s = 2 * time_s, .bill_usd = 2 * bill_usd},
-                                .on_demand = {.policy = "on-demand", .time_s = time_s / 2, .bill_usd = 3 * bill_usd}};
+    return (struct tm_run_expectation){.policy = policy,
+                                       .time_s = {time_s, 0.9 * time_s, 1.1 * time_s},
+                                       .bill_usd = {bill_usd, bill_usd, bill_usd},
+                                       .sure_s = time_s,
+                                       .p_deadline = deadline_s > 0 ? time_s <= deadline_s : NAN};
+}
+
+static struct tm_run_plan plan_of(double time_s, double bill_usd, double deadline_s)
+{
+    return (struct tm_run_plan){.chosen = expectation_of("tidemill", time_s, bill_usd, deadline_s),
+                                .restart = expectation_of("checkpoint", 2 * time_s, 2 * bill_usd, deadline_s),
+                                .on_demand = expectation_of("on-demand", time_s / 2, 3 * bill_usd, deadline_s)};
 }
 
 static void limits_are_looked_at(void **state)
@@ -45,7 +54,7 @@ static void limits_are_looked_at(void **state)
          "about $3.18 is needed; $3.19 is enough"},
         {"budget: 1\n", 3600, 2, false, NAN,
          "the budget of $1.00 is not enough: about $2.00 is needed; $2.00 is enough"},
-        {"budget: 1\n", NAN, 1, false, NAN, "policy tidemill does not finish the job within the budget of $1.00"},
+        {"budget: 1\n", INFINITY, 1, false, NAN, "policy tidemill does not finish the job within the budget of $1.00"},
     };
     (void)state;
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -57,7 +66,7 @@ static void limits_are_looked_at(void **state)
         (void)snprintf(text, sizeof text, "name: a\nfleet: {instance: p3.2xlarge}\n%s", rows[i].job);
         assert_row(settings_of(text, &settings, &e) == 0, "%s", e.text);
         tm_arena_init(&arena, 1 << 16);
-        struct tm_run_plan plan = plan_of(rows[i].time_s, rows[i].bill_usd);
+        struct tm_run_plan plan = plan_of(rows[i].time_s, rows[i].bill_usd, (double)settings.deadline_ms / 1000);
         assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
         assert_row(verdict.feasible == rows[i].feasible, "row %zu", i);
         assert_row_string(rows[i].job, verdict.why, rows[i].why);
@@ -70,6 +79,27 @@ static void limits_are_looked_at(void **state)
         tm_arena_deinit(&arena);
         tm_run_settings_deinit(&settings);
     }
+}
+
+/* The one that will run is chosen, whatever is better; what is better is said. */
+static void what_is_better_is_said(void **state)
+{
+    struct tm_run_settings settings;
+    struct tm_verdict verdict;
+    struct tm_arena arena;
+    struct tm_error e;
+    (void)state;
+    assert_int_equal(settings_of("name: a\npolicy: tidemill\n", &settings, &e), 0);
+    tm_arena_init(&arena, 1 << 16);
+    struct tm_run_plan plan = plan_of(3600, 2, 0);
+    plan.restart.bill_usd.mean = 1.5;
+    plan.on_demand.policy = NULL; /* nobody offers it */
+    assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
+    assert_true(verdict.feasible && verdict.row_count == 2 && verdict.rows[0].chosen && !verdict.rows[1].chosen);
+    assert_string_equal(verdict.why, "policy tidemill: about 1h and $2.00; policy checkpoint would cost less: about 2h "
+                                     "and $1.50");
+    tm_arena_deinit(&arena);
+    tm_run_settings_deinit(&settings);
 }
 
 static void the_fleet_is_named(void **state)
@@ -114,7 +144,7 @@ static void without_memory(void **state)
 {
     struct tm_run_settings settings;
     struct tm_error e;
-    struct tm_run_plan plan = plan_of(1, 1);
+    struct tm_run_plan plan = plan_of(1, 1, 0);
     (void)state;
     assert_int_equal(settings_of("name: a\n", &settings, &e), 0);
     TM_FAIL_EACH_ALLOC({
@@ -127,4 +157,5 @@ static void without_memory(void **state)
     tm_run_settings_deinit(&settings);
 }
 
-TM_TEST_MAIN(TM_TEST(limits_are_looked_at), TM_TEST(the_fleet_is_named), TM_TEST(without_memory))
+TM_TEST_MAIN(TM_TEST(limits_are_looked_at), TM_TEST(what_is_better_is_said), TM_TEST(the_fleet_is_named),
+             TM_TEST(without_memory))
