@@ -35,6 +35,8 @@ struct tm_local_options {
     int64_t hint_ms;        /* before the notice, in trace time; 0: no hints */
     int64_t spot_start_ms;  /* from grant to arrival, in trace time */
     int64_t on_demand_start_ms;
+    const char *types[TM_INSTANCE_KINDS]; /* what instances say that they are; NULL: what the trace says */
+    const char *zones[TM_INSTANCE_KINDS];
     double spot_usd_h; /* where the trace has no prices */
     double on_demand_usd_h;
     int limit;               /* instances at a time: at most TM_LOCAL_INSTANCES_MAX */

@@ -62,6 +62,9 @@ struct tm_local__cloud {
 };
 
 int64_t tm_local__now_ms(const struct tm_local__cloud *local);
+/* What an instance of a kind is called. */
+const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind);
+const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind);
 struct tm_cloud_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place);
 int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, struct tm_error *e);
 

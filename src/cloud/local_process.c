@@ -24,8 +24,8 @@ static int open_endpoint(struct tm_local__cloud *local, struct tm_local__place *
     char gateway[TM_LOCAL_NAME_MAX] = "127.0.0.1";
     if (place->in_netns) tm_local__netns_gateway(local->run, gateway);
     place->known = (struct tm_metadata){.id = instance->id, .version = 1};
-    place->known.zone = local->options.trace->zone[0] != '\0' ? local->options.trace->zone : "local-a";
-    place->known.type = local->options.trace->instance[0] != '\0' ? local->options.trace->instance : "local";
+    place->known.zone = tm_local__zone(&local->options, instance->kind);
+    place->known.type = tm_local__type(&local->options, instance->kind);
     return tm_metadata_server_open(local->server, gateway, &place->known, instance->metadata, &place->endpoint, e);
 }
 

@@ -176,6 +176,18 @@ static size_t find_slot(struct tm_local__cloud *local, int64_t time_ms)
     return local->slot_next;
 }
 
+const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind)
+{
+    if (options->types[kind] != NULL) return options->types[kind];
+    return options->trace->instance[0] != '\0' ? options->trace->instance : "local";
+}
+
+const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind)
+{
+    if (options->zones[kind] != NULL) return options->zones[kind];
+    return options->trace->zone[0] != '\0' ? options->trace->zone : "local-a";
+}
+
 static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int64_t time_ms, size_t slot,
                  struct tm_error *e)
 {
@@ -194,10 +206,8 @@ static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int6
     instance->id = options->id_first + local->instance_count - 1;
     instance->noticed_ms = instance->gone_ms = -1;
     instance->price_usd_h = spot ? local->spot_usd_h : options->on_demand_usd_h;
-    (void)snprintf(instance->zone, sizeof instance->zone, "%s",
-                   options->trace->zone[0] != '\0' ? options->trace->zone : "local-a");
-    (void)snprintf(instance->type, sizeof instance->type, "%s",
-                   options->trace->instance[0] != '\0' ? options->trace->instance : "local");
+    (void)snprintf(instance->zone, sizeof instance->zone, "%s", tm_local__zone(options, kind));
+    (void)snprintf(instance->type, sizeof instance->type, "%s", tm_local__type(options, kind));
     *place = (struct tm_local__place){.id = instance->id, .has_slot = spot, .slot = slot, .handle = -1, .endpoint = -1};
     place->arrive_ms = time_ms + (spot ? options->spot_start_ms : options->on_demand_start_ms);
     plan_end(local, place, spot ? &local->slots.list[slot] : NULL);

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SAVE_LIMIT_MS = 60000, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
 
@@ -23,6 +24,21 @@ static int make_trace(struct tm_launch *launch, struct tm_error *e)
     if (rc != 0 || launch->account.time_ms == 0) return rc;
     int64_t from_ms = launch->account.time_ms < trace->end_ms ? launch->account.time_ms : trace->end_ms - 1;
     return tm_trace_cut(trace, from_ms, trace->end_ms, trace, e);
+}
+
+/* Instances of a planned fleet are called what was planned; those of several zones have no one zone's name. */
+static void name_instances(const struct tm_job_fleet *fleet, struct tm_local_options *options)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++) {
+        int kind = pools[i].market == TM_POOL_SPOT ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND;
+        bool first = options->types[kind] == NULL;
+        bool same =
+            pools[i].zone != NULL && options->zones[kind] != NULL && strcmp(pools[i].zone, options->zones[kind]) == 0;
+        options->types[kind] = pools[i].instance;
+        options->zones[kind] = first || same ? pools[i].zone : NULL;
+    }
 }
 
 static int open_cloud(struct tm_launch *launch, struct tm_error *e)
@@ -60,6 +76,7 @@ static int open_cloud(struct tm_launch *launch, struct tm_error *e)
                                        .link_bits_per_s = settings->link_bit_s,
                                        .prepare = settings->netns ? tm_run_tls_issue : NULL,
                                        .context = &launch->tls};
+    name_instances(fleet, &options);
     rc = tm_local_cloud_create(launch->env, &options, &launch->cloud, e);
     if (rc == 0 && tm_local_cloud_leftovers(launch->cloud) > 0)
         tm_log(TM_LOG_WARN, "an earlier run left %d processes and namespaces of instances, which are removed",

@@ -113,6 +113,29 @@ static void test_a_trace_is_played(void **state)
     tear_down(&s);
 }
 
+/* A planned fleet: what is spot and what is on demand are different types, and nothing need be spot at all. */
+static void test_instances_are_called_what_was_planned(void **state)
+{
+    (void)state;
+    struct setup s;
+    size_t count = 0;
+    set_up(&s, "tidemill-trace 1\nend: 1200s\nnodes: 1\n\n0 +1\n");
+    s.options.types[TM_INSTANCE_SPOT] = "g4dn.xlarge";
+    s.options.types[TM_INSTANCE_ON_DEMAND] = "c5.xlarge";
+    s.options.zones[TM_INSTANCE_ON_DEMAND] = "us-east-1a";
+    open_cloud(&s);
+    want(&s, TM_INSTANCE_SPOT, 1);
+    want(&s, TM_INSTANCE_ON_DEMAND, 1);
+    assert_plays(&s, 299, "arrived 2 @0\narrived 1 @90\n");
+    const struct tm_cloud_instance *all = s.cloud->instances(s.cloud, &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(all[1].type, "g4dn.xlarge");
+    assert_string_equal(all[1].zone, "local-a");
+    assert_string_equal(all[0].type, "c5.xlarge");
+    assert_string_equal(all[0].zone, "us-east-1a");
+    tear_down(&s);
+}
+
 static void test_notices_in_wall_time_and_hints(void **state)
 {
     (void)state;
@@ -428,8 +451,8 @@ static void test_survives_failing_allocations(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_a_trace_is_played), TM_TEST(test_notices_in_wall_time_and_hints),
-             TM_TEST(test_without_notices_losses_are_not_announced),
+TM_TEST_MAIN(TM_TEST(test_a_trace_is_played), TM_TEST(test_instances_are_called_what_was_planned),
+             TM_TEST(test_notices_in_wall_time_and_hints), TM_TEST(test_without_notices_losses_are_not_announced),
              TM_TEST(test_on_demand_comes_always_and_the_limit_holds), TM_TEST(test_an_instance_that_ends_by_itself),
              TM_TEST(test_prices_of_the_trace), TM_TEST(test_published_hours),
              TM_TEST(test_instances_hear_their_notices), TM_TEST(test_wrong_options),
