@@ -350,6 +350,14 @@ static void test_jobs_that_cannot_be(void **state)
         assert_error_has(e, rows[i].words);
         tm_arena_deinit(&arena);
     }
+    static const char good[] = GPT REST "optimizer: {lr: 0.1}\ncheckpoint: {dir: x}\n";
+    TM_FAIL_EACH_ALLOC({
+        struct tm_arena arena;
+        struct tm_train_job job;
+        tm_arena_init(&arena, 1 << 20);
+        rc = tm_train_job_parse("j", good, strlen(good), &arena, &job, NULL);
+        tm_arena_deinit(&arena);
+    });
 }
 
 static void test_texts_that_are_too_short(void **state)
