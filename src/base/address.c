@@ -12,6 +12,19 @@ static int not_an_address(const char *address, struct tm_error *e)
                         "address \"%.200s\": expected HOST:PORT, for example 127.0.0.1:7070 or [::1]:7070", address);
 }
 
+/* With "%eth0" behind it where it is one of a link. */
+static bool is_ipv6(const char *text, size_t length)
+{
+    char plain[INET6_ADDRSTRLEN];
+    struct in6_addr six;
+    const char *scope = memchr(text, '%', length);
+    if (scope != NULL) length = (size_t)(scope - text);
+    if (length >= sizeof plain) return false;
+    memcpy(plain, text, length);
+    plain[length] = '\0';
+    return inet_pton(AF_INET6, plain, &six) == 1;
+}
+
 int tm_address_split(const char *address, char host[TM_ADDRESS_MAX], char port[TM_PORT_MAX], struct tm_error *e)
 {
     const char *colon = strrchr(address, ':');
@@ -22,6 +35,9 @@ int tm_address_split(const char *address, char host[TM_ADDRESS_MAX], char port[T
         from++;
         if (colon == address || colon[-1] != ']') return not_an_address(address, e);
         end--;
+        if (!is_ipv6(from, (size_t)(end - from)))
+            return tm_error_set(e, TM_EUSAGE, "address \"%.200s\": \"%.*s\" is no IPv6 address", address,
+                                (int)(end - from), from);
     } else if (memchr(address, ':', (size_t)(colon - address)) != NULL) {
         return tm_error_set(e, TM_EUSAGE, "address \"%.200s\": write an IPv6 address in brackets: [%.*s]:%s", address,
                             (int)(colon - address), address, colon + 1);

@@ -19,8 +19,11 @@
 
 const struct tm_option tm_coordinator_command_options[] = {
     {.name = "listen",
-     .value = "HOST:PORT",
+     .value = "HOST[:PORT]",
      .help = "where agents and workers reach it (127.0.0.1, any port); beyond loopback with certificates"},
+    {.name = "advertise",
+     .value = "HOST[:PORT]",
+     .help = "where agents are told it is, if that is not where it listens (0.0.0.0, a name)"},
     {.name = "copies",
      .value = "DIR",
      .help = "a folder that all machines share, for copy sets in files (on one machine: copies in the state folder)"},
@@ -55,8 +58,10 @@ struct place {
 static void say_bound(void *context, const char *address)
 {
     const struct place *place = context;
-    const char *colon = strrchr(address, ':');
+    char host[TM_ADDRESS_MAX] = "";
+    char port[TM_PORT_MAX] = "";
     bool beyond = !tm_address_is_loopback(address);
+    bool any = tm_address_split(address, host, port, NULL) == 0 && tm_host_is_any(host);
     char token_file[TM_STATE_PATH_MAX];
     char copies[TM_STATE_PATH_MAX];
     tm_state_path(place->dir, TM_STATE_TOKEN, token_file);
@@ -64,7 +69,7 @@ static void say_bound(void *context, const char *address)
     (void)printf("the coordinator is at %s; its state is in %s\n"
                  "on each machine, with a number of its own from 1:\n"
                  "  tidemill agent --coordinator %s%s --token-file %s --instance N --job JOB.yaml%s%s%s\n",
-                 address, place->dir, beyond ? "HOST" : "", beyond ? colon : address, beyond ? "token" : token_file,
+                 address, place->dir, any ? "HOST:" : "", any ? port : address, beyond ? "token" : token_file,
                  beyond       ? " \\\n                 --tls instance-N --host ITS-ADDRESS"
                  : place->tls ? " --tls instance-N"
                               : "",
@@ -143,9 +148,14 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
     struct tm_coordinator_request request = {.path = cli->argument_count > 0 ? cli->arguments[0] : NULL,
                                              .state = tm_given_text(cli, "state"),
                                              .listen = tm_given_text(cli, "listen"),
+                                             .advertise = tm_given_text(cli, "advertise"),
                                              .copies = tm_given_text(cli, "copies")};
-    struct tm_job_coordinator job = {
-        .dir = request.state, .listen = request.listen, .stop = &stopping, .alone = &alone, .context = &place};
+    struct tm_job_coordinator job = {.dir = request.state,
+                                     .listen = request.listen,
+                                     .advertise = request.advertise,
+                                     .stop = &stopping,
+                                     .alone = &alone,
+                                     .context = &place};
     (void)sigaction(SIGTERM, &action, NULL);
     if (cli->argument_count > 1 || (request.path == NULL && request.state == NULL))
         return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill coordinator JOB.yaml");
@@ -167,7 +177,7 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
     if (rc != 0) return rc;
     tm_run_settings_init(&settings);
     rc = tm_run_settings_load(cli->env, job.dir, &settings, e);
-    job.tls = folder.tls || settings.netns;
+    job.tls = folder.tls || tm_run_settings_tls(&settings);
     place = (struct place){job.dir, job.tls};
     if (rc == 0) rc = of_run ? serve(cli, &job, &settings, e) : serve_by_hand(cli, &job, &settings, e);
     tm_run_settings_deinit(&settings);

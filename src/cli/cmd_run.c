@@ -51,6 +51,11 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "chaos-faults", .value = "N", .help = "so many faults, then no more (0: no end)"},
     {.name = "netns", .help = "each instance in a network namespace of its own, with TLS; needs root"},
     {.name = "link", .value = "RATE", .help = "with --netns: rate of each instance's link, such as 1Gbit/s"},
+    {.name = "listen",
+     .value = "HOST[:PORT]",
+     .help = "where the coordinator listens (where the cloud's instances reach this machine, any port)"},
+    {.name = "advertise", .value = "HOST[:PORT]", .help = "where instances are told it is (where it listens)"},
+    {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
     {.name = "seed", .value = "N", .help = "which instances are lost (1)"},
     {.name = NULL},
 };
@@ -121,6 +126,14 @@ static int add_kind(struct tm_cli *cli, void *context, const char *value, struct
                         suggest.best != NULL ? "?" : "");
 }
 
+static int keep_text(struct run *run, const char *option, const char **out, struct tm_error *e)
+{
+    const char *given = tm_given_text(run->cli, option);
+    if (given == NULL) return 0;
+    *out = tm_arena_strdup(&run->settings.arena, given);
+    return *out == NULL ? tm_error_nomem(e) : 0;
+}
+
 static int read_options(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
@@ -150,6 +163,10 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc != 0) return rc;
     if (tm_given(cli, "no-preemptions")) s->no_losses = true;
     if (tm_given(cli, "netns")) s->netns = true;
+    if (tm_given(cli, "tls")) s->tls = true;
+    rc = keep_text(run, "listen", &s->listen, e);
+    if (rc == 0) rc = keep_text(run, "advertise", &s->advertise, e);
+    if (rc != 0) return rc;
     const char *place = run->path != NULL ? run->path : run->dir;
     rc = tm_run_settings_check(s, &(struct tm_run_places){.file = place}, e);
     if (rc != 0 && e != NULL && tm_given(cli, "policy")) e->code = TM_EUSAGE;

@@ -135,8 +135,10 @@ int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_r
     struct tm_run_settings settings;
     char certificate[TM_STATE_PATH_MAX + 16];
     char folder[TM_STATE_PATH_MAX];
-    bool beyond = request->listen != NULL && !tm_address_is_loopback(request->listen);
     tm_run_settings_init(&settings);
+    settings.listen = request->listen;
+    settings.advertise = request->advertise;
+    bool beyond = tm_run_settings_tls(&settings);
     int rc = path == NULL ? 0 : tm_job_file_settings(env, path, &settings, e);
     settings.fleet.speed = 1; /* no trace is replayed */
     if (rc == 0) rc = find_dir(env, request->state, settings.name, arena, out->dir, e);

@@ -7,11 +7,12 @@
 #include "run/state_folder.h"
 
 struct tm_coordinator_request {
-    const char *path;   /* the job file; NULL: a folder that is there */
-    const char *state;  /* the folder; NULL: by the job's name */
-    const char *listen; /* HOST:PORT; NULL: loopback */
-    const char *copies; /* a folder that all machines share; NULL: none */
-    int64_t instances;  /* that certificates are made for; 0: 16 */
+    const char *path;      /* the job file; NULL: a folder that is there */
+    const char *state;     /* the folder; NULL: by the job's name */
+    const char *listen;    /* HOST or HOST:PORT; NULL: loopback */
+    const char *advertise; /* HOST or HOST:PORT that agents are told; NULL: where it listens */
+    const char *copies;    /* a folder that all machines share; NULL: none */
+    int64_t instances;     /* that certificates are made for; 0: 16 */
 };
 enum { TM_COORDINATOR_INSTANCES_MAX = 1024 };
 

@@ -91,7 +91,7 @@ static int from_state(struct agent *a, struct tm_error *e)
         a->chaos = settings.chaos >= 0;
         if (a->r.token_file == NULL || a->r.copies == NULL) rc = tm_error_nomem(e);
     }
-    if (rc == 0 && settings.netns && a->r.tls == NULL) rc = certificate_path(a, e);
+    if (rc == 0 && tm_run_settings_tls(&settings) && a->r.tls == NULL) rc = certificate_path(a, e);
     tm_run_settings_deinit(&settings);
     return rc;
 }

@@ -27,16 +27,21 @@ struct place {
     struct tm_text fingerprint;
 };
 
-/* Where the last one listened, so that everybody finds the next; where there was none, where `run` says. */
+/* Where the last one listened, so that everybody finds the next. One that `run` starts again is told a host and no
+ * port: its port is the last one's. */
 static void find_listen(struct tm_env *env, const struct tm_job_coordinator *job, struct place *place)
 {
-    const char *host = env->variable(env, "TIDEMILL_COORDINATOR_HOST");
-    if (job->listen != NULL) {
-        (void)snprintf(place->listen, sizeof place->listen, "%s", job->listen);
+    char last[TM_ADDRESS_MAX];
+    char told[TM_ADDRESS_MAX];
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    bool was = tm_state_read(env, job->dir, TM_STATE_ADDRESS, last, sizeof last, NULL) == 0;
+    const char *given = job->listen != NULL ? job->listen : was ? last : "127.0.0.1";
+    tm_address_of_host(given, "0", place->listen);
+    if (job->by_hand || !was || tm_address_split(place->listen, host, port, NULL) != 0 || strcmp(port, "0") != 0)
         return;
-    }
-    if (tm_state_read(env, job->dir, TM_STATE_ADDRESS, place->listen, sizeof place->listen, NULL) == 0) return;
-    (void)snprintf(place->listen, sizeof place->listen, "%s:0", host != NULL ? host : "127.0.0.1");
+    if (job->advertise != NULL && tm_address_split(job->advertise, told, port, NULL) == 0) return; /* not our port */
+    if (tm_address_split(last, told, port, NULL) == 0) tm_address_join(host, port, place->listen);
 }
 
 static void find_place(struct tm_env *env, const struct tm_job_coordinator *job, struct place *place)
@@ -103,10 +108,11 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
                         .retry = job->by_hand || env->variable(env, "TIDEMILL_RUN_RETRY") != NULL,
                         .fresh = is_fresh(env, place)},
         .listen = place->listen,
+        .advertise = job->advertise,
         .record = place->record,
         .copy_folder = place->copies,
         .copies_shared = job->by_hand && is_link(place->copies),
-        .tls_folder = job->tls || settings->netns ? place->tls : NULL,
+        .tls_folder = job->tls || tm_run_settings_tls(settings) ? place->tls : NULL,
         .address_file = place->address,
         .owner_dir = of_run ? job->dir : NULL,
         .alone = job->alone,

@@ -12,7 +12,8 @@ struct tm_job_coordinator {
     const char *dir;           /* the state folder */
     bool by_hand;              /* a person started it: no program that runs the job does */
     bool tls;                  /* the folder has certificates */
-    const char *listen;        /* HOST:PORT; NULL: where the last one did, else where `run` says, else loopback */
+    const char *listen;        /* HOST or HOST:PORT; NULL: where the last one did, else loopback */
+    const char *advertise;     /* HOST or HOST:PORT that agents are told; NULL: where it listens */
     struct tm_run_hook hook;   /* whoever watches in this process */
     const volatile int *stop;  /* counted up by a signal handler: 1 stop in order, 2 at once */
     const volatile int *alone; /* set by one: the program that runs the job is gone */

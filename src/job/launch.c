@@ -1,5 +1,6 @@
 #include "job/launch.h"
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "job/job_engine.h"
@@ -74,7 +75,7 @@ static int open_cloud(struct tm_launch *launch, struct tm_error *e)
                                        .no_losses = settings->no_losses,
                                        .netns = settings->netns,
                                        .link_bits_per_s = settings->link_bit_s,
-                                       .prepare = settings->netns ? tm_run_tls_issue : NULL,
+                                       .prepare = tm_run_settings_tls(settings) ? tm_run_tls_issue : NULL,
                                        .context = &launch->tls};
     name_instances(fleet, &options);
     rc = tm_local_cloud_create(launch->env, &options, &launch->cloud, e);
@@ -86,12 +87,24 @@ static int open_cloud(struct tm_launch *launch, struct tm_error *e)
 
 /* ---- starting ---- */
 
-/* What the coordinator, a process of its own, hears: where to listen, and how all this was called, for the record. */
+/* Where the coordinator listens and where instances are told that it is: as the cloud reaches this machine, unless
+ * something else is said. */
+static void find_addresses(struct tm_launch *launch)
+{
+    const struct tm_run_settings *settings = launch->request.settings;
+    char cloud_host[TM_ADDRESS_MAX];
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    tm_local_cloud_host(launch->cloud, cloud_host);
+    tm_address_of_host(settings->listen != NULL ? settings->listen : cloud_host, "0", launch->listen);
+    bool any = tm_address_split(launch->listen, host, port, NULL) == 0 && tm_host_is_any(host);
+    const char *told = settings->advertise != NULL ? settings->advertise : any ? cloud_host : "";
+    (void)snprintf(launch->advertise, sizeof launch->advertise, "%s", told);
+}
+
+/* What the coordinator, a process of its own, hears: how all this was called, for the record. */
 static int tell_coordinator(struct tm_launch *launch, struct tm_error *e)
 {
-    char host[TM_ADDRESS_MAX];
-    tm_local_cloud_host(launch->cloud, host);
-    if (setenv("TIDEMILL_COORDINATOR_HOST", host, 1) != 0) return tm_error_nomem(e);
     if (launch->request.call != NULL && setenv("TIDEMILL_RUN_COMMAND", launch->request.call, 1) != 0)
         return tm_error_nomem(e);
     return 0;
@@ -104,6 +117,7 @@ static int start(struct tm_launch *launch, struct tm_error *e)
     int rc = open_cloud(launch, e);
     if (rc == 0) rc = tell_coordinator(launch, e);
     if (rc != 0) return rc;
+    find_addresses(launch);
     launch->stop_at_ms = launch->request.until_end ? launch->trace.end_ms : INT64_MAX;
     launch->chaos = (struct tm_chaos_options){.faults_max = (uint64_t)launch->request.faults_max,
                                               .chaos = {.seed = (uint64_t)settings->chaos,
@@ -113,18 +127,21 @@ static int start(struct tm_launch *launch, struct tm_error *e)
                                               .netns = settings->netns};
     for (int kind = 0; kind < TM_FAULT_KINDS; kind++)
         launch->chaos.chaos.weights[kind] = (uint32_t)(settings->chaos_kinds >> kind & 1);
-    struct tm_supervisor_options options = {.driver = {.cloud = launch->cloud,
-                                                       .dir = launch->request.dir,
-                                                       .token = launch->token,
-                                                       .tls_folder = settings->netns ? launch->tls_dir : NULL,
-                                                       .job = settings->job,
-                                                       .speed = settings->fleet.speed,
-                                                       .before = launch->account},
-                                            .program = launch->request.program,
-                                            .mark = launch->owner.mark,
-                                            .chaos = settings->chaos >= 0 ? &launch->chaos : NULL,
-                                            .resumed = launch->request.resumed,
-                                            .restart_all = tm_run_restarts_all(settings)};
+    struct tm_supervisor_options options = {
+        .driver = {.cloud = launch->cloud,
+                   .dir = launch->request.dir,
+                   .token = launch->token,
+                   .tls_folder = tm_run_settings_tls(settings) ? launch->tls_dir : NULL,
+                   .job = settings->job,
+                   .speed = settings->fleet.speed,
+                   .before = launch->account},
+        .program = launch->request.program,
+        .mark = launch->owner.mark,
+        .listen = launch->listen,
+        .advertise = launch->advertise[0] != '\0' ? launch->advertise : NULL,
+        .chaos = settings->chaos >= 0 ? &launch->chaos : NULL,
+        .resumed = launch->request.resumed,
+        .restart_all = tm_run_restarts_all(settings)};
     return tm_supervisor_create(launch->env, &options, &launch->supervisor, e);
 }
 
@@ -147,7 +164,7 @@ void tm_launch_destroy(struct tm_launch *launch)
     assert(launch->supervisor == NULL && launch->cloud == NULL); /* closed */
     const char *dir = launch->request.dir;
     tm_run_tls_deinit(&launch->tls);
-    if (launch->owned && launch->request.settings->netns) tm_run_tls_remove(dir);
+    if (launch->owned && tm_run_settings_tls(launch->request.settings)) tm_run_tls_remove(dir);
     if (launch->owned) tm_state_disown(launch->env, dir, &launch->owner);
     tm_trace_deinit(&launch->trace);
     tm_free(launch);

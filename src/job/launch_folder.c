@@ -138,7 +138,7 @@ int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e)
     if (rc == 0) rc = tm_token_job(launch->token, &request->settings->job, e);
     if (rc == 0) rc = write_settings(launch, e);
     if (rc == 0) rc = check_copies(launch, e);
-    if (rc == 0 && request->settings->netns) /* new each time: all who use them are started anew */
+    if (rc == 0 && tm_run_settings_tls(request->settings)) /* new each time: all who use them are started anew */
         rc = tm_run_tls_make(env, request->dir, &launch->tls, e);
     if (rc == 0 && !request->resumed && !request->plan->speed_unknown)
         rc = tm_run_predictions_save(env, request->dir, request->plan, e);

@@ -28,6 +28,8 @@ struct tm_launch {
     char cloud_dir[TM_STATE_PATH_MAX];
     char log_dir[TM_STATE_PATH_MAX];
     char tls_dir[TM_STATE_PATH_MAX];
+    char listen[TM_ADDRESS_MAX];
+    char advertise[TM_ADDRESS_MAX]; /* "": where it listens */
 };
 
 bool tm_launch__is_there(struct tm_env *env, const char *dir, enum tm_state_file file);

@@ -1,5 +1,6 @@
 #include "run/run_settings.h"
 
+#include "base/address.h"
 #include "base/jsonout.h"
 #include "base/suggest.h"
 #include "policy/policy.h"
@@ -204,6 +205,34 @@ static bool is_plain_name(const char *name)
     return strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == strlen(name);
 }
 
+/* "--listen" or "--advertise": a host, or a host and a port. */
+static int check_address(const char *option, const char *given, bool told, struct tm_error *e)
+{
+    char address[TM_ADDRESS_MAX];
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    if (given == NULL) return 0;
+    tm_address_of_host(given, "0", address);
+    int rc = tm_address_split(address, host, port, e);
+    if (rc == 0 && told && tm_host_is_any(host))
+        rc = tm_error_set(e, TM_EUSAGE, "%s stands for every address of this machine: give one that instances reach",
+                          host);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", option);
+}
+
+static bool leaves_machine(const char *given)
+{
+    char address[TM_ADDRESS_MAX];
+    if (given == NULL) return false;
+    tm_address_of_host(given, "0", address);
+    return !tm_address_is_loopback(address);
+}
+
+bool tm_run_settings_tls(const struct tm_run_settings *settings)
+{
+    return settings->tls || settings->netns || leaves_machine(settings->listen) || leaves_machine(settings->advertise);
+}
+
 int tm_run_settings_check(const struct tm_run_settings *settings, const struct tm_run_places *places,
                           struct tm_error *e)
 {
@@ -236,6 +265,9 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
         return tm_error_set(e, TM_EINPUT, "%s: fleet.stages_min: must not be above fleet.stages_max", place);
     if (settings->link_bit_s != 0 && !settings->netns)
         return tm_error_set(e, TM_EUSAGE, "--link shapes the links of network namespaces: give --netns too");
+    int rc = check_address("--listen", settings->listen, false, e);
+    if (rc == 0) rc = check_address("--advertise", settings->advertise, true, e);
+    if (rc != 0) return rc;
     return check_policy(settings->policy, place_of(places, places->policy_line, place), e);
 }
 
@@ -265,6 +297,9 @@ static const struct tm_field fields[] = {
     {.key = "no_losses", .type = TM_FIELD_BOOL, AT(no_losses)},
     {.key = "netns", .type = TM_FIELD_BOOL, AT(netns)},
     {.key = "link", .type = TM_FIELD_RATE, AT(link_bit_s)},
+    {.key = "listen", .type = TM_FIELD_STRING, AT(listen)},
+    {.key = "advertise", .type = TM_FIELD_STRING, AT(advertise)},
+    {.key = "tls", .type = TM_FIELD_BOOL, AT(tls)},
     {.key = "chaos", .type = TM_FIELD_INTEGER, AT(chaos), .min = 0, .max = 9e15},
     {.key = "chaos_mean", .type = TM_FIELD_DURATION, AT(chaos_mean_ms)},
     {.key = "chaos_kinds", .type = TM_FIELD_INTEGER, AT(chaos_kinds), .min = 0, .max = 1 << 16},
@@ -374,6 +409,9 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     tm_jsonout_bool(&json, "netns", settings->netns);
     (void)snprintf(text, sizeof text, "%lldbit/s", (long long)settings->link_bit_s);
     if (settings->link_bit_s > 0) tm_jsonout_string(&json, "link", text);
+    put_text(&json, "listen", settings->listen);
+    put_text(&json, "advertise", settings->advertise);
+    tm_jsonout_bool(&json, "tls", settings->tls);
     if (settings->chaos >= 0) tm_jsonout_integer(&json, "chaos", settings->chaos);
     put_ms(&json, "chaos_mean", settings->chaos_mean_ms);
     tm_jsonout_integer(&json, "chaos_kinds", settings->chaos_kinds);

@@ -31,10 +31,13 @@ struct tm_run_settings {
     bool no_losses;                /* what came stays */
     bool netns;                    /* each instance in a network namespace of its own ... */
     int64_t link_bit_s;            /* ... with a link of this rate; 0: not shaped */
-    int64_t failures_max;          /* tries without a new step until the job fails; 0: no limit */
-    int64_t chaos;                 /* seed of the faults; TM_FLEET_UNSAID: none */
-    int64_t chaos_mean_ms;         /* between two */
-    int64_t chaos_kinds;           /* bits by enum tm_fault_kind; 0: all */
+    const char *listen;    /* HOST or HOST:PORT where the coordinator listens; NULL: where the cloud reaches it */
+    const char *advertise; /* HOST or HOST:PORT that instances are told; NULL: where it listens */
+    bool tls;              /* asked for: tm_run_settings_tls */
+    int64_t failures_max;  /* tries without a new step until the job fails; 0: no limit */
+    int64_t chaos;         /* seed of the faults; TM_FLEET_UNSAID: none */
+    int64_t chaos_mean_ms; /* between two */
+    int64_t chaos_kinds;   /* bits by enum tm_fault_kind; 0: all */
 };
 
 void tm_run_settings_init(struct tm_run_settings *settings);
@@ -52,6 +55,9 @@ struct tm_run_places {
 /* What is wrong with it as a whole, as -TM_EINPUT. */
 int tm_run_settings_check(const struct tm_run_settings *settings, const struct tm_run_places *places,
                           struct tm_error *e);
+
+/* Connections of the job are TLS: where it is asked for, and where they leave the machine, or its name for itself. */
+bool tm_run_settings_tls(const struct tm_run_settings *settings);
 
 /* run.yaml: reading gives back what was written. */
 void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_text *out);

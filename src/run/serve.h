@@ -12,6 +12,7 @@ struct tm_coordinator_service {
     struct tm_coordinator_options coordinator; /* incarnation 0: drawn */
     struct tm_decider decider;
     const char *listen;
+    const char *advertise;        /* HOST or HOST:PORT that others are told; NULL: where it listens */
     const char *record;           /* path */
     const char *copy_folder;      /* NULL: no copies in files */
     bool copies_shared;           /* the folder is no part of the state folder, and may be another job's: an error */

@@ -296,11 +296,24 @@ static void tell_job(struct service *s)
     tm_text_deinit(&text);
 }
 
-/* Where we listen; mostly the file says so already, from the one before us. */
+/* Where others find us: our port at the host that they are told. */
+static void find_address(const struct service *s, char out[TM_ADDRESS_MAX])
+{
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    const char *bound = tm_links_address(s->links);
+    if (s->given->advertise != NULL && tm_address_split(bound, host, port, NULL) == 0)
+        tm_address_of_host(s->given->advertise, port, out);
+    else
+        (void)snprintf(out, TM_ADDRESS_MAX, "%s", bound);
+}
+
+/* Mostly the file says so already, from the one before us. */
 static void tell_address(struct service *s)
 {
     struct tm_text text;
-    const char *address = tm_links_address(s->links);
+    char address[TM_ADDRESS_MAX];
+    find_address(s, address);
     tm_text_init(&text, TM_ADDRESS_MAX);
     bool same = s->env->file_read(s->env, s->given->address_file, &text, NULL) == 0 &&
                 strcmp(tm_text_string(&text), address) == 0;
@@ -356,7 +369,11 @@ static int start(struct service *s, struct tm_error *e)
     tm_links_on_lost(s->links, on_lost, s);
     if (tm_coordinator_rebuilds(s->coordinator)) rc = tm_set_manifests_load(&s->manifests, s->coordinator, e);
     if (rc == 0) rc = tm_manifest_keeper__create(&s->manifests, claim, &s->keeper, e);
-    if (rc == 0 && s->given->bound != NULL) s->given->bound(s->given->context, tm_links_address(s->links));
+    if (rc == 0 && s->given->bound != NULL) {
+        char address[TM_ADDRESS_MAX];
+        find_address(s, address);
+        s->given->bound(s->given->context, address);
+    }
     if (rc == 0 && s->given->address_file != NULL) tell_address(s);
     return rc == 0 && s->failed != 0 ? start_failed(s, e) : rc;
 }

@@ -45,7 +45,16 @@ static void log_path(const struct tm_supervisor *s, char out[TM_STATE_PATH_MAX +
 
 static int start_coordinator(struct tm_supervisor *s, struct tm_error *e)
 {
-    const char *const argv[] = {s->options.program, "coordinator", "--state", s->options.driver.dir, NULL};
+    const char *argv[9] = {s->options.program, "coordinator", "--state", s->options.driver.dir};
+    size_t words = 4;
+    if (s->options.listen != NULL) {
+        argv[words++] = "--listen";
+        argv[words++] = s->options.listen;
+    }
+    if (s->options.advertise != NULL) {
+        argv[words++] = "--advertise";
+        argv[words++] = s->options.advertise;
+    }
     const char *const variables[] = {s->options.mark,
                                      s->options.resumed && s->starts == 0 ? "TIDEMILL_RUN_RETRY=1" : NULL, NULL};
     char output[TM_STATE_PATH_MAX + 32];

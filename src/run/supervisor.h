@@ -20,6 +20,8 @@ struct tm_supervisor_options {
     struct tm_cloud_driver_options driver;
     const char *program;                  /* path of tidemill itself, borrowed as all texts */
     const char *mark;                     /* "NAME=VALUE" of the owner */
+    const char *listen;                   /* HOST:PORT for the coordinator; NULL: its own choice */
+    const char *advertise;                /* HOST or HOST:PORT that others are told; NULL: where it listens */
     const struct tm_chaos_options *chaos; /* NULL: none */
     bool resumed;                         /* the first coordinator hears it: a job that failed is tried again */
     /* Checkpoint-restart: at each change of the fleet all workers are ended, and begin again from the newest copy set

@@ -199,6 +199,8 @@ static void comes_back(const char *job)
     s.chaos = 7;
     s.netns = true;
     s.link_bit_s = 1500000;
+    s.listen = "[::]:7070";
+    s.advertise = "here.example.org";
     tm_text_init(&text, 1 << 16);
     tm_text_init(&again, 1 << 16);
     tm_run_settings_print(&s, &text);
@@ -214,6 +216,47 @@ static void comes_back(const char *job)
     tm_text_deinit(&again);
     tm_run_settings_deinit(&s);
     tm_run_settings_deinit(&back);
+}
+
+static void tls_where_it_leaves_the_machine(void **state)
+{
+    (void)state;
+    static const struct {
+        struct tm_run_settings settings;
+        bool tls;
+    } rows[] = {
+        {{.listen = NULL}, false},
+        {{.tls = true}, true},
+        {{.netns = true}, true},
+        {{.listen = "127.0.0.1"}, false},
+        {{.listen = "[::1]:7070"}, false},
+        {{.listen = "::1"}, false},
+        {{.listen = "0.0.0.0"}, true},
+        {{.listen = "10.0.0.5:7070"}, true},
+        {{.listen = "2001:db8::5"}, true},
+        {{.listen = "127.0.0.1", .advertise = "here.example.org"}, true},
+        {{.advertise = "localhost:7070"}, false},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(tm_run_settings_tls(&rows[i].settings) == rows[i].tls, "row %zu", i);
+    static const struct {
+        const char *listen, *advertise, *words; /* NULL: fine */
+    } checked[] = {{"0.0.0.0", "10.0.0.5", NULL},
+                   {"::", "[2001:db8::5]:7070", NULL},
+                   {"::1:x", NULL, "--listen: address \"[::1:x]:0\": \"::1:x\" is no IPv6 address"},
+                   {"", NULL, "--listen: address \":0\": expected HOST:PORT"},
+                   {NULL, "0.0.0.0", "--advertise: 0.0.0.0 stands for every address of this machine"}};
+    for (size_t i = 0; i < TM_COUNT(checked); i++) {
+        struct tm_run_settings s;
+        struct tm_error e = {0};
+        assert_int_equal(settings_of("name: a\n", &s, &e), 0);
+        s.listen = checked[i].listen;
+        s.advertise = checked[i].advertise;
+        int rc = tm_run_settings_check(&s, &(struct tm_run_places){.file = "a"}, &e);
+        assert_row((rc == 0) == (checked[i].words == NULL), "row %zu: %s", i, e.text);
+        if (rc != 0) assert_error_has(e, checked[i].words);
+        tm_run_settings_deinit(&s);
+    }
 }
 
 static void come_back_from_the_file(void **state)
@@ -285,9 +328,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_and_what_is_said), cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(come_back_from_the_file),   cmocka_unit_test(pools_say_what_is_rented),
-        cmocka_unit_test(a_trace_is_drawn),          cmocka_unit_test(a_trace_is_scaled),
-        cmocka_unit_test(survives_lack_of_memory),
+        cmocka_unit_test(come_back_from_the_file),   cmocka_unit_test(tls_where_it_leaves_the_machine),
+        cmocka_unit_test(pools_say_what_is_rented),  cmocka_unit_test(a_trace_is_drawn),
+        cmocka_unit_test(a_trace_is_scaled),         cmocka_unit_test(survives_lack_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
