@@ -1,3 +1,4 @@
+#include "base/address.h"
 #include "base/jsonout.h"
 #include "base/progress.h"
 #include "base/table.h"
@@ -240,6 +241,10 @@ static int probe_peers(struct tm_cli *cli, struct tm_tls *tls, struct tm_error *
     for (size_t i = 0; i < cli->argument_count; i++) {
         if (strpbrk(cli->arguments[i], ",\"\n") != NULL || strrchr(cli->arguments[i], ':') == NULL)
             return tm_error_set(e, TM_EUSAGE, "expected HOST:PORT, got \"%.60s\"", cli->arguments[i]);
+        char host[TM_ADDRESS_MAX];
+        char port[TM_PORT_MAX];
+        int rc = tm_address_split(cli->arguments[i], host, port, e);
+        if (rc != 0) return rc;
     }
     int rc = tm_given_duration(cli, "duration", &duration_ms, e);
     if (rc == 0) rc = tm_given_integer(cli, "streams", 1, TM_PROBE_STREAMS_MAX, &streams, e);

@@ -1,5 +1,6 @@
 #include "job/job_agent.h"
 
+#include "base/address.h"
 #include "base/number.h"
 #include "job/job_file.h"
 #include "job/run_fingerprint.h"
@@ -116,6 +117,8 @@ static int make_paths_absolute(struct agent *a, struct tm_error *e)
 
 static int complete(struct agent *a, struct tm_error *e)
 {
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
     int rc = from_variables(a, e);
     if (rc == 0 && a->r.state != NULL) rc = from_state(a, e);
     if (rc != 0) return rc;
@@ -123,6 +126,8 @@ static int complete(struct agent *a, struct tm_error *e)
         return tm_error_set(e, TM_EUSAGE, "which job? give --coordinator HOST:PORT and --token-file FILE");
     if (strchr(a->r.coordinator, ':') == NULL)
         return tm_error_set(e, TM_EUSAGE, "--coordinator: expected HOST:PORT, got \"%.100s\"", a->r.coordinator);
+    rc = tm_address_split(a->r.coordinator, host, port, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "--coordinator");
     if (a->r.instance < 1)
         return tm_error_set(e, TM_EUSAGE, "which instance of the job is this? give --instance N, each its own number");
     if (a->r.state == NULL && a->r.job == NULL && a->r.word_count == 0)
