@@ -1,4 +1,4 @@
-#include "policy/facts.h"
+#include "policy/policy_internal.h"
 
 #include <math.h>
 
@@ -12,17 +12,17 @@ static int sum(const struct tm_facts *facts, enum tm_pool_market market, enum tm
     return count;
 }
 
-int tm_facts_here(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role)
+int tm_facts__here(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role)
 {
     return sum(facts, market, role, false);
 }
 
-int tm_facts_ordered(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role)
+int tm_facts__ordered(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role)
 {
     return sum(facts, market, role, true);
 }
 
-double tm_facts_usd_h(const struct tm_facts *facts)
+double tm_facts__usd_h(const struct tm_facts *facts)
 {
     double usd_h = 0;
     for (int i = 0; i < facts->pool_count; i++) {

@@ -62,8 +62,7 @@ struct tm_facts {
     double now_s; /* since the job began */
     double speed; /* the cloud's seconds in one on the workers' clocks */
     bool first;   /* nothing has run yet */
-    /* This moment's event. Of policies that know the past alone `event` and `lost` are not told, `after` is `before`.
-     */
+    /* This moment's event. Policies that know the past alone do not see it. */
     bool event;
     int before; /* instances that train, before it */
     int lost;
@@ -81,12 +80,6 @@ struct tm_facts {
     const struct tm_ahead *ahead;
     size_t ahead_count;
 };
-
-/* Instances here (or on their way) of a market and a role. */
-int tm_facts_here(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role);
-int tm_facts_ordered(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role);
-/* What all of them cost in an hour; pools whose price is not known count nothing. */
-double tm_facts_usd_h(const struct tm_facts *facts);
 
 /* How often instances are lost, from so many losses (of them unannounced, with another) in so many instance-seconds,
  * and a little of what is usual while little is seen. */

@@ -2,8 +2,8 @@
  * to have, when to copy, when to stop. */
 #include "policy/policy_internal.h"
 
-#include "policy/copy_interval.h"
-#include "policy/rent.h"
+#include "policy/copy_interval_internal.h"
+#include "policy/rent_internal.h"
 
 #include <math.h>
 
@@ -65,10 +65,10 @@ static void look_ahead(struct tm_policy *policy, const struct tm_facts *facts, s
     double interval_s = policy->options.interval_s;
     view->ahead = policy->steps;
     view->ahead_count = (size_t)horizon;
-    if (policy->info->knows == TM_KNOWS_PAST && view->forecast != NULL) {
+    if (policy->info->knows == TM_KNOWS_PAST) { /* nothing is known before the first interval: no change */
         int path[TM_FORECAST_STEPS_MAX];
         for (int i = 0; i < horizon; i++)
-            path[i] = view->forecast->steps[i].point;
+            path[i] = view->forecast != NULL ? view->forecast->steps[i].point : facts->after;
         tm_policy_ahead_of_path(policy->layouts, interval_s, path, (size_t)horizon, facts->before, policy->steps);
         return;
     }
@@ -80,7 +80,7 @@ static void look_ahead(struct tm_policy *policy, const struct tm_facts *facts, s
 
 static int make_view(struct tm_policy *policy, const struct tm_facts *facts, struct tm_view *view, struct tm_error *e)
 {
-    int on_demand = tm_facts_here(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
+    int on_demand = tm_facts__here(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
     bool told = policy->info->knows != TM_KNOWS_PAST;
     *view = (struct tm_view){.standing = facts->standing,
                              .first = facts->first,
@@ -93,7 +93,7 @@ static int make_view(struct tm_policy *policy, const struct tm_facts *facts, str
                              .observed = policy->observations,
                              .forecast_from = policy->observed,
                              .on_demand = on_demand < facts->after ? on_demand : facts->after,
-                             .ordered = tm_facts_ordered(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS),
+                             .ordered = tm_facts__ordered(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS),
                              .start_s = policy->cost->start_s,
                              .has_deadline = facts->limits.has_deadline,
                              .samples_left = facts->progress.samples_left * policy->slower,
@@ -133,8 +133,8 @@ static double price_of(const struct tm_facts *facts, enum tm_pool_market market)
 /* On-demand instances fill the room that spot ones leave: none of those is given back for them. */
 static int room_beside_spot(const struct tm_facts *facts)
 {
-    int room = facts->limits.workers_max - tm_facts_here(facts, TM_POOL_SPOT, TM_POOL_TRAINS) -
-               tm_facts_ordered(facts, TM_POOL_SPOT, TM_POOL_TRAINS);
+    int room = facts->limits.workers_max - tm_facts__here(facts, TM_POOL_SPOT, TM_POOL_TRAINS) -
+               tm_facts__ordered(facts, TM_POOL_SPOT, TM_POOL_TRAINS);
     for (int i = 0; facts->first && i < facts->pool_count; i++)
         if (facts->pools[i].market == TM_POOL_SPOT && facts->pools[i].offered > 0) room -= facts->pools[i].offered;
     return room > 0 ? room : 0;
@@ -158,14 +158,14 @@ static void rent(const struct tm_policy *policy, const struct tm_facts *facts, s
         .bill_usd = limits->bill_usd,
         .budget_usd = limits->budget_usd > 0 ? limits->budget_usd : INFINITY,
         .hours_left = samples_per_s > 0 && isfinite(samples_left) ? samples_left / samples_per_s / 3600 : NAN};
-    struct tm_rent rent = tm_rent_decide(&asked);
+    struct tm_rent rent = tm_rent__decide(&asked);
     out->rents = limits->workers_max > 0;
     out->want_spot = rent.spot;
     out->want_on_demand = rent.on_demand;
     out->stop = rent.stop;
     if (rent.stop || !(limits->budget_usd > 0)) return;
-    double usd_h = tm_facts_usd_h(facts);
-    double left_h = usd_h > 0 ? tm_rent_left_usd(limits->budget_usd, limits->bill_usd) / usd_h : INFINITY;
+    double usd_h = tm_facts__usd_h(facts);
+    double left_h = usd_h > 0 ? tm_rent__left_usd(limits->budget_usd, limits->bill_usd) / usd_h : INFINITY;
     out->until_s = fmin(out->until_s, facts->now_s + fmax(least_until_s, left_h * 3600));
 }
 
@@ -186,7 +186,7 @@ static double copy_every_s(const struct tm_policy *policy, const struct tm_facts
                                 .slowed = slowed_by_copies,
                                 .step_s = facts->progress.step_s / facts->speed,
                                 .exposed_s = exposed_s};
-    return tm_copy_interval_s(&view) * facts->speed;
+    return tm_copy__interval_s(&view) * facts->speed;
 }
 
 static bool copy_due(const struct tm_facts *facts, double every_s)
@@ -217,7 +217,8 @@ int tm_policy_decide(struct tm_policy *policy, const struct tm_facts *facts, str
     int rc = make_view(policy, facts, &view, e);
     if (rc == 0) rc = tm_policy__ask(policy, &view, &decision, e);
     if (rc != 0) return rc;
-    if (view.after < facts->limits.workers_min) decision.layout = TM_LAYOUT_PAUSE;
+    bool told = policy->info->knows != TM_KNOWS_PAST;
+    if (told && view.after < facts->limits.workers_min) decision.layout = TM_LAYOUT_PAUSE;
     rent(policy, facts, &decision);
     decision.copy_every_s = copy_every_s(policy, facts);
     decision.copy = copy_due(facts, decision.copy_every_s);

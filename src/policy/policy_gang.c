@@ -52,9 +52,9 @@ int tm_policy__gang(struct tm_policy *policy, const struct tm_facts *facts, doub
     double left_s = samples_left / samples_per_s;
     int rc = policy->values == NULL ? begin(policy, facts, left_s, restart_s, e) : 0;
     if (rc != 0) return rc;
-    int spot = tm_facts_here(facts, TM_POOL_SPOT, TM_POOL_TRAINS);
-    int on_demand = tm_facts_here(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
-    int joining = tm_facts_ordered(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
+    int spot = tm_facts__here(facts, TM_POOL_SPOT, TM_POOL_TRAINS);
+    int on_demand = tm_facts__here(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
+    int joining = tm_facts__ordered(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
     struct tm_deadline_view view = {.terms = &policy->terms,
                                     .now_s = facts->now_s,
                                     .done_s = policy->terms.work_s - left_s,
@@ -63,7 +63,7 @@ int tm_policy__gang(struct tm_policy *policy, const struct tm_facts *facts, doub
                                     .values = policy->values};
     if (on_demand + joining >= gang)
         view.on = TM_GANG_ON_DEMAND;
-    else if (spot + tm_facts_ordered(facts, TM_POOL_SPOT, TM_POOL_TRAINS) >= gang)
+    else if (spot + tm_facts__ordered(facts, TM_POOL_SPOT, TM_POOL_TRAINS) >= gang)
         view.on = TM_GANG_SPOT;
     if (view.on != TM_GANG_NOTHING) view.restart_left_s = facts->standing.migrating_ms / 1000;
     if (view.on == TM_GANG_ON_DEMAND && joining > 0) view.restart_left_s = policy->terms.start_s + restart_s;

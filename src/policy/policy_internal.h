@@ -79,6 +79,12 @@ int tm_policy__tidemill(struct tm_policy *policy, const struct tm_view *view, st
 int tm_policy__oracle(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
                       struct tm_error *e);
 
+/* Instances here (or on their way) of a market and a role. */
+int tm_facts__here(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role);
+int tm_facts__ordered(const struct tm_facts *facts, enum tm_pool_market market, enum tm_pool_role role);
+/* What all of them cost in an hour; pools whose price is not known count nothing. */
+double tm_facts__usd_h(const struct tm_facts *facts);
+
 /* Of a gang with a deadline: all instances on spot, all on demand, or none for now. Sets what is wanted, until when and
  * why. `samples_left` is at the predicted speeds. */
 int tm_policy__gang(struct tm_policy *policy, const struct tm_facts *facts, double samples_left,

@@ -1,4 +1,4 @@
-#include "policy/rent.h"
+#include "policy/rent_internal.h"
 
 #include <math.h>
 
@@ -15,15 +15,15 @@ static int affordable(const struct tm_rent_view *view, int wanted, int spot)
     return wanted;
 }
 
-double tm_rent_left_usd(double budget_usd, double bill_usd)
+double tm_rent__left_usd(double budget_usd, double bill_usd)
 {
     return budget_usd * last_share - bill_usd;
 }
 
-struct tm_rent tm_rent_decide(const struct tm_rent_view *view)
+struct tm_rent tm_rent__decide(const struct tm_rent_view *view)
 {
     struct tm_rent rent = {0};
-    if (tm_rent_left_usd(view->budget_usd, view->bill_usd) <= 0) {
+    if (tm_rent__left_usd(view->budget_usd, view->bill_usd) <= 0) {
         rent.stop = true;
         return rent;
     }

@@ -378,16 +378,21 @@ static void carry_out(const struct tm_policy_decider *decider, const struct tm_r
         out->stage_first[s] = (uint32_t)cut->first[s];
 }
 
+static void learn(struct tm_policy_decider *decider, const struct tm_run_view *view)
+{
+    struct tm_error e;
+    if (tm_fleet_watch_update(&decider->watch, &view->cloud, &e) == 0 || decider->warned) return;
+    tm_log(TM_LOG_WARN, "no forecast: %s", e.text);
+    decider->warned = true;
+}
+
 static void decide(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
 {
     struct tm_policy_decider *decider = context;
     struct tm_facts facts;
-    struct tm_error e;
+    bool told = decider->rule.info->knows != TM_KNOWS_PAST;
     decider->ear = view->ear;
-    if (tm_fleet_watch_update(&decider->watch, &view->cloud, &e) != 0 && !decider->warned) {
-        tm_log(TM_LOG_WARN, "no forecast: %s", e.text);
-        decider->warned = true;
-    }
+    if (told) learn(decider, view);
     fill_facts(decider, view, &facts);
     struct question question = question_of(decider, &facts);
     bool same = decider->answered && memcmp(&question, &decider->asked, sizeof question) == 0;
@@ -395,6 +400,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
         ask(decider, &facts);
         decider->asked = question;
     }
+    if (!told) learn(decider, view);
     decider->ear = NULL;
     carry_out(decider, view, out);
 }

@@ -1,9 +1,9 @@
-/* The policies that the simulator judges, deciding for a running job: a view of the run becomes a view of room policy,
- * its decision a layout, a number of instances, a time for the next copy set. The same code decides in both, so a
- * simulation predicts a run. The forecast is the simulator's too, learned from the instances that the cloud has listed.
+/* The policies that the simulator judges, deciding for a running job: what the coordinator sees becomes facts of room
+ * policy (policy/facts.h), and the decision is carried out: a layout, a number of instances, a copy set now, a stop.
+ * The same code decides in both, so a simulation predicts a run. The forecast is the policy's too, learned from the
+ * instances that the cloud has listed.
  *
- * Layouts, costs and the view that policies get are in the cloud's time, as in the simulator; on the wall it may pass
- * faster. */
+ * Layouts, costs and facts are in the cloud's time, as in the simulator; on the wall it may pass faster. */
 #ifndef TM_RUN_DECIDE_POLICY_H
 #define TM_RUN_DECIDE_POLICY_H
 
@@ -26,7 +26,7 @@ struct tm_policy_rule {
     double samples_per_step; /* with a deadline or a budget */
     double deadline_s;       /* on the wall, since the job began; 0: none */
     double budget_usd;       /* 0: none */
-    /* 0: by expected loss against cost (policy/copy_interval.h); else fixed, where two replicas of each stage live ...
+    /* 0: by expected loss against cost (as the policy says); else fixed, where two replicas of each stage live ...
      */
     int64_t copy_every_ms;
     int64_t copy_every_alone_ms; /* ... and where a stage has only one */

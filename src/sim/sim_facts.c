@@ -2,7 +2,6 @@
 #include "sim/simulate_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- what the forecast learns from ---- */
 
@@ -52,25 +51,18 @@ static void hear_notices(struct tm_sim__run *run, size_t moment)
 
 /* ---- what the policy may know of the future ---- */
 
-/* Forecasts that a test gives; in the first interval of a trace, where nothing is known before, no change. */
+/* Forecasts that a test gives. */
 static int give_path(struct tm_sim__run *run, struct tm_facts *facts, struct tm_error *e)
 {
-    int horizon = run->options->horizon, path[TM_FORECAST_STEPS_MAX];
-    if (run->options->forecasts != NULL) {
-        if (run->tick > run->options->forecast_count)
-            return tm_error_set(e, TM_EUSAGE, "forecasts are given for %zu intervals; there are more",
-                                run->options->forecast_count);
-        memcpy(path, run->options->forecasts + (run->tick - 1) * (size_t)horizon, (size_t)horizon * sizeof *path);
-    } else if (tm_policy_observed(run->policy) > 0) {
-        return 0;
-    } else {
-        for (int i = 0; i < horizon; i++)
-            path[i] = run->now.after;
-    }
-    tm_policy_ahead_of_path(run->job->layouts, run->options->interval_s, path, (size_t)horizon, facts->before,
-                            run->steps);
+    size_t horizon = (size_t)run->options->horizon;
+    if (run->options->forecasts == NULL) return 0;
+    if (run->tick > run->options->forecast_count)
+        return tm_error_set(e, TM_EUSAGE, "forecasts are given for %zu intervals; there are more",
+                            run->options->forecast_count);
+    tm_policy_ahead_of_path(run->job->layouts, run->options->interval_s,
+                            run->options->forecasts + (run->tick - 1) * horizon, horizon, facts->before, run->steps);
     facts->ahead = run->steps;
-    facts->ahead_count = (size_t)horizon;
+    facts->ahead_count = horizon;
     return 0;
 }
 
@@ -196,7 +188,6 @@ static void fill_facts(const struct tm_sim__run *run, size_t moment, struct tm_f
         .speed = measured ? cost->measured.speed : 1,
         .first = moment == 0 && !run->part,
         .before = run->now.before,
-        .after = run->now.before,
         .standing = run->standing,
         .progress = {.samples_left =
                          options->samples_total > 0 ? fmax(0, options->samples_total - run->out->samples) : INFINITY,
@@ -240,7 +231,7 @@ int tm_sim__decide(struct tm_sim__run *run, size_t moment, struct tm_decision *o
 {
     struct tm_facts facts;
     fill_facts(run, moment, &facts);
-    if (run->info->knows != TM_KNOWS_PAST) show_event(run, moment, &facts);
+    show_event(run, moment, &facts);
     hear_notices(run, moment);
     int rc = show_future(run, moment, &facts, e);
     if (rc != 0) return rc;

@@ -1,6 +1,6 @@
 /* How often copies are made: the least of cost and expected loss, found by trying; and what must hold at the edges. */
 #include "base/test/harness.h"
-#include "policy/copy_interval.h"
+#include "policy/copy_interval_internal.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ static const struct tm_copy_view usual = {.pipelines = 2,
 /* The share of time that goes to copies and to work done again, copies every t. */
 static double waste(const struct tm_copy_view *view, double t)
 {
-    return view->copy_s * view->slowed / t + tm_copy_loss_rate(view) * t / 2;
+    return view->copy_s * view->slowed / t + tm_copy__loss_rate(view) * t / 2;
 }
 
 static void test_least(void **state)
@@ -32,7 +32,7 @@ static void test_least(void **state)
                 best = t;
             }
         double expected = fmax(10, fmin(best, 1800));
-        double got = tm_copy_interval_s(&view);
+        double got = tm_copy__interval_s(&view);
         assert_row(fabs(got - expected) < 0.01 * expected, "%d pipelines: %g s, tried: %g s", pipelines, got, expected);
     }
 }
@@ -43,14 +43,14 @@ static void test_rate(void **state)
     (void)state;
     struct tm_copy_view view = usual;
     view.pipelines = 1;
-    assert_true(fabs(tm_copy_loss_rate(&view) - 3.0 / 3600) < 1e-12); /* any loss of three */
+    assert_true(fabs(tm_copy__loss_rate(&view) - 3.0 / 3600) < 1e-12); /* any loss of three */
     view.pipelines = 2;
-    double two = tm_copy_loss_rate(&view);
+    double two = tm_copy__loss_rate(&view);
     assert_true(fabs(two - 6.0 / 3600 * (0.1 + 20.0 / 3600)) < 1e-12);
     view.pipelines = 3;
-    assert_true(tm_copy_loss_rate(&view) < two);
+    assert_true(tm_copy__loss_rate(&view) < two);
     view.together = 1; /* all go at once: replicas do not help */
-    assert_true(fabs(tm_copy_loss_rate(&view) - 9.0 / 3600) < 1e-12);
+    assert_true(fabs(tm_copy__loss_rate(&view) - 9.0 / 3600) < 1e-12);
 }
 
 static void test_edges(void **state)
@@ -58,21 +58,21 @@ static void test_edges(void **state)
     (void)state;
     struct tm_copy_view view = usual;
     view.lost_per_s = 0;
-    assert_true(tm_copy_interval_s(&view) == 1800); /* nothing is ever lost: still one now and then */
+    assert_true(tm_copy__interval_s(&view) == 1800); /* nothing is ever lost: still one now and then */
     view = usual;
     view.lost_per_s = 10;
-    assert_true(tm_copy_interval_s(&view) == 10); /* ten steps at least */
+    assert_true(tm_copy__interval_s(&view) == 10); /* ten steps at least */
     view.step_s = 0;
-    assert_true(tm_copy_interval_s(&view) == 8); /* twice what a copy takes */
+    assert_true(tm_copy__interval_s(&view) == 8); /* twice what a copy takes */
     view = usual;
     view.copy_s = 0;
-    assert_true(isfinite(tm_copy_interval_s(&view)) && tm_copy_interval_s(&view) > 0);
+    assert_true(isfinite(tm_copy__interval_s(&view)) && tm_copy__interval_s(&view) > 0);
     struct tm_copy_view rarer = usual;
     rarer.lost_per_s /= 4;
     struct tm_copy_view alone = usual;
     alone.pipelines = 1;
-    assert_true(tm_copy_interval_s(&rarer) >= tm_copy_interval_s(&usual));
-    assert_true(tm_copy_interval_s(&alone) < tm_copy_interval_s(&usual));
+    assert_true(tm_copy__interval_s(&rarer) >= tm_copy__interval_s(&usual));
+    assert_true(tm_copy__interval_s(&alone) < tm_copy__interval_s(&usual));
 }
 
 TM_TEST_MAIN(TM_TEST(test_least), TM_TEST(test_rate), TM_TEST(test_edges))

@@ -1,6 +1,6 @@
 /* How many instances to have: a table of what is wanted and what can be paid. */
 #include "base/test/harness.h"
-#include "policy/rent.h"
+#include "policy/rent_internal.h"
 
 #include <math.h>
 
@@ -55,7 +55,7 @@ static void test_rows(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_rent_view view = rows[i].view;
         if (view.budget_usd == 0) view.budget_usd = INFINITY;
-        struct tm_rent rent = tm_rent_decide(&view);
+        struct tm_rent rent = tm_rent__decide(&view);
         assert_row(rent.spot == rows[i].rent.spot && rent.on_demand == rows[i].rent.on_demand &&
                        rent.stop == rows[i].rent.stop,
                    "%s: %d spot, %d on-demand%s", rows[i].name, rent.spot, rent.on_demand, rent.stop ? ", stop" : "");

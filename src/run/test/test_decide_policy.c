@@ -1,6 +1,7 @@
 /* Policies of the simulator deciding for a run: what they are asked, and what becomes of the answer. */
 #include "layout/test/layout_helpers.h"
 #include "run/decide_policy.h"
+#include "sim/test/sim_helpers.h"
 
 enum { TRAINED_LAYERS = 12, INSTANCES = 12 };
 #define COST(process, build)                                                                                           \
@@ -155,5 +156,133 @@ static void test_copies_and_future(void **state)
     job_drop(job);
 }
 
+/* ---- as the simulator ---- */
+
+enum { LIST_MAX = 32 };
+
+/* The instances of a trace at a time, as a cloud lists them: of those there are the oldest goes first. */
+static size_t list_at(const struct tm_trace *trace, int64_t now_ms, Tmw__Instance list[LIST_MAX], size_t *out_running)
+{
+    size_t count = 0, first = 0;
+    for (size_t i = 0; i < trace->event_count && trace->events[i].time_ms <= now_ms; i++) {
+        for (int k = 0; k < trace->events[i].out; k++)
+            list[first++].end_ms = trace->events[i].time_ms;
+        for (int k = 0; k < trace->events[i].in; k++) {
+            assert_true(count < LIST_MAX);
+            list[count] = (Tmw__Instance)TMW__INSTANCE__INIT;
+            list[count].id = count + 1;
+            list[count].spot = true;
+            list[count++].start_ms = trace->events[i].time_ms;
+        }
+    }
+    *out_running = count - first;
+    return count;
+}
+
+/* The same moments, shown to a run's decider as a coordinator would and lived through by the simulator: the same
+ * layouts. */
+static void test_decides_as_simulated(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"tidemill", "reactive", "checkpoint", "parcae"};
+    static const char text[] = "tidemill-trace 1\nend: 3000s\n\n0 +8\n150 -2\n420 +1\n610 -1\n900 +4\n1333 -3\n"
+                               "1500 -2\n1980 +3\n2400 -1\n";
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_trace trace;
+    struct tm_error e = {0};
+    tm_trace_init(&trace);
+    assert_int_equal(tm_trace_parse("t", text, sizeof text - 1, "tidemill", &trace, &e), 0);
+    for (size_t p = 0; p < TM_COUNT(policies); p++) {
+        struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
+        struct tm_sim_options options = minute_options(0, 3000000);
+        struct tm_sim_log log;
+        options.notice_s = 0;
+        options.live = true;
+        tm_sim_log_init(&log);
+        (void)simulate(env, job, &trace, policies[p], &options, &log);
+        struct tm_policy_decider *decider = decider_of(job, policies[p]);
+        struct tm_decider decide = tm_policy_decider_get(decider);
+        struct tm_run_view view = view_of(0, 0, 0, 0, 0);
+        for (size_t i = 0; i < log.count; i++) {
+            const struct tm_sim_interval *moment = &log.intervals[i];
+            bool ticks_only = tm_policy_find(policies[p])->ticks_only;
+            Tmw__Instance list[LIST_MAX];
+            struct tm_run_decision out;
+            size_t running;
+            view.elapsed_ms = (int64_t)(moment->time_s * 1000);
+            view.cloud =
+                (struct tm_run_cloud){.known = true, .now_ms = view.elapsed_ms, .speed = 1, .spot_offered = -1};
+            view.cloud.instance_count = list_at(&trace, view.elapsed_ms, list, &running);
+            view.cloud.instances = list;
+            view.worker_count = running;
+            view.last_here = view.last_workers - (size_t)moment->lost;
+            decide.decide(decide.context, &view, &out);
+            /* one that decides once a minute is asked at each event, too, in a run */
+            if (ticks_only && fmod(moment->time_s, 60) != 0) out.pipelines = (uint32_t)moment->pipelines;
+            if (ticks_only && fmod(moment->time_s, 60) != 0) out.stages = (uint32_t)moment->stages;
+            assert_row((int)out.pipelines == moment->pipelines && (int)out.stages == moment->stages,
+                       "%s at %g s: %ux%u, simulated %dx%d", policies[p], moment->time_s, out.pipelines, out.stages,
+                       moment->pipelines, moment->stages);
+            view.last_workers = running;
+            view.last_pipelines = out.pipelines;
+            view.last_stages = out.stages;
+        }
+        tm_policy_decider_destroy(decider);
+        tm_sim_log_deinit(&log);
+        job_drop(job);
+    }
+    tm_trace_deinit(&trace);
+    tm_env_virtual_destroy(env);
+}
+
+/* What is rented within the limits, and when the job stops. */
+static void test_limits(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
+    static const struct {
+        const char *name;
+        int anchors;
+        bool train;
+        double budget_usd, bill_usd;
+        uint32_t spot, on_demand;
+        bool stop;
+    } rows[] = {
+        {"spot alone", 0, false, 0, 5, 8, 0, false},        {"anchors on top", 2, false, 0, 5, 8, 2, false},
+        {"anchors that train", 2, true, 0, 5, 6, 2, false}, {"money left", 0, false, 10, 9.9, 8, 0, false},
+        {"no money left", 0, false, 10, 9.96, 0, 0, true},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
+                                      .layouts = &job->layouts,
+                                      .migrations = job->migrations,
+                                      .cost = &job->cost,
+                                      .interval_s = 60,
+                                      .workers_min = 1,
+                                      .workers_max = 8,
+                                      .anchors = rows[i].anchors,
+                                      .anchors_train = rows[i].train,
+                                      .samples_per_step = 8,
+                                      .budget_usd = rows[i].budget_usd};
+        struct tm_policy_decider *decider = NULL;
+        struct tm_error e = {0};
+        struct tm_run_decision out;
+        struct tm_run_view view = view_of(6, 6, 6, 3, 2);
+        view.cloud = (struct tm_run_cloud){.known = true,
+                                           .speed = 1,
+                                           .spot_microusd_h = 1000000,
+                                           .on_demand_microusd_h = 3000000,
+                                           .bill_microusd = (uint64_t)(rows[i].bill_usd * 1e6)};
+        assert_int_equal(tm_policy_decider_create(&rule, &decider, &e), 0);
+        struct tm_decider decide = tm_policy_decider_get(decider);
+        decide.decide(decide.context, &view, &out);
+        assert_row(out.rents && out.stop == rows[i].stop, "%s: stop %d", rows[i].name, out.stop);
+        assert_row(out.stop || (out.want_spot == rows[i].spot && out.want_on_demand == rows[i].on_demand),
+                   "%s: %u spot, %u on demand", rows[i].name, out.want_spot, out.want_on_demand);
+        tm_policy_decider_destroy(decider);
+    }
+    job_drop(job);
+}
+
 TM_TEST_MAIN(TM_TEST(test_fits), TM_TEST(test_no_flapping), TM_TEST(test_steps_are_predicted_on_the_wall),
-             TM_TEST(test_copies_and_future))
+             TM_TEST(test_copies_and_future), TM_TEST(test_decides_as_simulated), TM_TEST(test_limits))

@@ -1,7 +1,7 @@
 /* How many instances to have: as many spot ones as the job can use, on-demand ones where the policy wants them (a
  * deadline) or copies need them (anchors), and no more than the budget can pay. A pure function. */
-#ifndef TM_POLICY_RENT_H
-#define TM_POLICY_RENT_H
+#ifndef TM_POLICY_RENT_INTERNAL_H
+#define TM_POLICY_RENT_INTERNAL_H
 
 #include <stdbool.h>
 
@@ -23,8 +23,8 @@ struct tm_rent {
     bool stop; /* the budget is used up */
 };
 
-struct tm_rent tm_rent_decide(const struct tm_rent_view *view);
+struct tm_rent tm_rent__decide(const struct tm_rent_view *view);
 /* What may still be spent before it stops. */
-double tm_rent_left_usd(double budget_usd, double bill_usd);
+double tm_rent__left_usd(double budget_usd, double bill_usd);
 
 #endif

@@ -3,8 +3,8 @@
  * A copy costs training time; work since the newest copy is lost when all replicas of a stage are. With copies every T,
  * a share cost / T of the time goes to copies, and with rate R of such losses a share R T / 2 is done again. The sum is
  * least at T = sqrt(2 cost / R) (Young 1974; Daly's corrections are below a percent here). */
-#ifndef TM_POLICY_COPY_INTERVAL_H
-#define TM_POLICY_COPY_INTERVAL_H
+#ifndef TM_POLICY_COPY_INTERVAL_INTERNAL_H
+#define TM_POLICY_COPY_INTERVAL_INTERNAL_H
 
 #include <stdbool.h>
 
@@ -20,9 +20,9 @@ struct tm_copy_view {
 };
 
 /* The rate at which a stage loses all its replicas. */
-double tm_copy_loss_rate(const struct tm_copy_view *view);
+double tm_copy__loss_rate(const struct tm_copy_view *view);
 /* Seconds from one copy set to the next; never less than two copies take, or ten steps, and never more than half an
  * hour. */
-double tm_copy_interval_s(const struct tm_copy_view *view);
+double tm_copy__interval_s(const struct tm_copy_view *view);
 
 #endif
