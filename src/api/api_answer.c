@@ -31,7 +31,7 @@ static void refuse(struct tm_text *out, int status, const char *more, const char
 static void send_body(const struct asked *asked, const char *type, const struct tm_text *body)
 {
     if (tm_text_status(body, NULL) != 0)
-        refuse(asked->out, 503, "", "no memory for an answer; ask again");
+        refuse(asked->out, 503, "", "out of memory; try again");
     else
         tm_http_respond(asked->out, 200, type, "Cache-Control: no-store\r\n", tm_text_string(body));
 }
@@ -63,7 +63,7 @@ static void answer_status(const struct asked *asked, bool for_prometheus)
     struct tm_text body;
     const struct tm_run_status *status = asked->tap->status(asked->tap);
     if (status == NULL) {
-        refuse(asked->out, 503, "", "no memory for an answer; ask again");
+        refuse(asked->out, 503, "", "out of memory; try again");
         return;
     }
     tm_text_init(&body, TM_API_RESPONSE_MAX);
@@ -99,7 +99,7 @@ static int64_t answer_events(const struct asked *asked)
     int64_t wait_s = 0;
     if (!number_of(asked, "after", INT64_MAX, &after) || !number_of(asked, "limit", TM_API_EVENTS_MAX, &limit) ||
         !number_of(asked, "wait", TM_API_WAIT_MAX_S, &wait_s)) {
-        refuse(asked->out, 400, "", "after, limit (up to 10000) and wait (seconds, up to 60) are whole numbers");
+        refuse(asked->out, 400, "", "after, limit (up to 10000) and wait (seconds, up to 60) must be whole numbers");
         return 0;
     }
     if (wait_s > 0 && !asked->request->waited && asked->tap->sequence <= (uint64_t)after) return wait_s * 1000;
@@ -124,7 +124,7 @@ static void answer_stop(const struct asked *asked)
     if (!number_of(asked, "now", 1, &now)) {
         refuse(asked->out, 400, "", "now is 0 or 1");
     } else if (!empty || tm_http_header(asked->request->head, "transfer-encoding").at != NULL) {
-        refuse(asked->out, 413, "", "the request has a body, and should have none");
+        refuse(asked->out, 413, "", "the request must not have a body");
     } else {
         asked->tap->stop(asked->tap, now == 1);
         tm_http_respond(asked->out, 202, "application/json", "", "{\n  \"state\": \"stopping\"\n}\n");
@@ -142,7 +142,7 @@ int64_t tm_api_answer(struct tm_run_tap *tap, const char *credential, const stru
     if (!may_ask(request->head, credential)) {
         refuse(out, 401, "WWW-Authenticate: Bearer\r\n", "give the credential of the run's file api as a bearer token");
     } else if (!known) {
-        refuse(out, 404, "", "there is /v1/status, /v1/events, /v1/stop and /metrics");
+        refuse(out, 404, "", "not found; there are /v1/status, /v1/events, /v1/stop and /metrics");
     } else if (!tm_slice_is(request->head->method, stop ? "POST" : "GET")) {
         refuse(out, 405, stop ? "Allow: POST\r\n" : "Allow: GET\r\n", stop ? "POST it" : "GET it");
     } else if (stop) {

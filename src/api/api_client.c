@@ -43,7 +43,7 @@ static int prepare(struct tm_api_client *client, const char *method, const char 
     if (rc != 0) return rc;
     char *space = strchr(text, ' ');
     if (space == NULL || space - text >= TM_ADDRESS_MAX || strchr(text, '\n') != NULL)
-        return tm_error_set(e, TM_EINPUT, "%s/api is not what a coordinator writes", client->state_dir);
+        return tm_error_set(e, TM_EINPUT, "%s/api was not written by a coordinator", client->state_dir);
     *space = '\0';
     memcpy(address, text, (size_t)(space - text) + 1);
     tm_http_call_clear(&client->call);

@@ -35,7 +35,7 @@ static void put_label_value(struct tm_text *out, const char *text)
 
 static void put_state(const struct tm_run_status *s, struct tm_text *out)
 {
-    put_head(out, "tidemill_job_info", "gauge", "The job and what it runs at; the value is 1.");
+    put_head(out, "tidemill_job_info", "gauge", "The job and its settings; the value is always 1.");
     tm_text_puts(out, "tidemill_job_info{job=\"");
     put_label_value(out, s->job.name);
     tm_text_puts(out, "\"} 1\n");
@@ -47,21 +47,21 @@ static void put_state(const struct tm_run_status *s, struct tm_text *out)
 
 static void put_steps(const struct tm_run_status *s, struct tm_text *out)
 {
-    put_one(out, "tidemill_steps", "gauge", "Steps that the job has in all.", (double)s->job.steps);
+    put_one(out, "tidemill_steps", "gauge", "Steps of the job.", (double)s->job.steps);
     put_one(out, "tidemill_step_committed", "gauge", "The newest committed step.", (double)s->committed);
-    put_one(out, "tidemill_step_durable", "gauge", "The step of the newest whole copy set.", (double)s->durable);
+    put_one(out, "tidemill_step_durable", "gauge", "The step of the newest complete copy set.", (double)s->durable);
     put_one(out, "tidemill_steps_redone_total", "counter", "Steps whose work was done more than once.",
             (double)s->redone);
-    put_one(out, "tidemill_steps_rolled_back_total", "counter", "Committed steps that were lost and done again.",
+    put_one(out, "tidemill_steps_rolled_back_total", "counter", "Committed steps that were rolled back and redone.",
             (double)s->rolled_back);
     put_one(out, "tidemill_samples_committed", "gauge", "Samples in committed steps.",
             (double)(s->committed * s->job.samples_per_step));
-    put_one(out, "tidemill_step_seconds", "gauge", "What the newest step took.", s->step_s);
-    put_one(out, "tidemill_steps_per_second", "gauge", "Steps committed a second, over the last ten.", s->steps_s);
+    put_one(out, "tidemill_step_seconds", "gauge", "Step time of the newest step.", s->step_s);
+    put_one(out, "tidemill_steps_per_second", "gauge", "Steps committed per second, over the last ten.", s->steps_s);
     if (s->job.tokens_per_step > 0)
-        put_one(out, "tidemill_tokens_per_second", "gauge", "Tokens in them.",
+        put_one(out, "tidemill_tokens_per_second", "gauge", "Tokens in committed steps.",
                 s->steps_s * (double)s->job.tokens_per_step);
-    put_one(out, "tidemill_training_loss", "gauge", "The newest loss that the engine told.", s->loss);
+    put_one(out, "tidemill_training_loss", "gauge", "The newest training loss reported by the engine.", s->loss);
 }
 
 static void put_fleet(const struct tm_run_status *s, struct tm_text *out)
@@ -70,11 +70,11 @@ static void put_fleet(const struct tm_run_status *s, struct tm_text *out)
     put_one(out, "tidemill_generations_total", "counter", "Generations that started.", (double)s->generations);
     put_one(out, "tidemill_layout_pipelines", "gauge", "Pipelines of the layout.", s->pipelines);
     put_one(out, "tidemill_layout_stages", "gauge", "Stages of each pipeline.", s->stages);
-    put_head(out, "tidemill_instances", "gauge", "Instances that are here.");
+    put_head(out, "tidemill_instances", "gauge", "Instances running now.");
     put_value(out, "tidemill_instances", "{state=\"running\"}", s->here - s->noticed);
     put_value(out, "tidemill_instances", "{state=\"noticed\"}", s->noticed);
-    put_one(out, "tidemill_arrivals_total", "counter", "Instances that came.", (double)s->arrivals);
-    put_head(out, "tidemill_losses_total", "counter", "Instances that were taken away.");
+    put_one(out, "tidemill_arrivals_total", "counter", "Instances that arrived.", (double)s->arrivals);
+    put_head(out, "tidemill_losses_total", "counter", "Instances that were preempted.");
     put_value(out, "tidemill_losses_total", "{announced=\"true\"}", (double)s->losses_announced);
     put_value(out, "tidemill_losses_total", "{announced=\"false\"}", (double)s->losses_unannounced);
     put_one(out, "tidemill_worker_losses_total", "counter", "Worker processes that were lost.",
@@ -86,15 +86,14 @@ void tm_metrics_write(const struct tm_run_status *s, struct tm_text *out)
     put_state(s, out);
     put_steps(s, out);
     put_fleet(s, out);
-    put_one(out, "tidemill_bill_dollars", "gauge", "What was paid so far.", s->bill_usd);
-    put_one(out, "tidemill_on_demand_dollars", "gauge", "What the same instance-seconds cost on demand.",
+    put_one(out, "tidemill_bill_dollars", "gauge", "Cost so far.", s->bill_usd);
+    put_one(out, "tidemill_on_demand_dollars", "gauge", "Cost of the same instance-seconds on-demand.",
             s->on_demand_usd);
     put_one(out, "tidemill_spot_price_dollars_per_hour", "gauge", "The price of a spot instance now.", s->spot_usd_h);
-    put_one(out, "tidemill_pauses_total", "counter", "Changes of generation that training waited for.",
-            (double)s->pause.count);
-    put_one(out, "tidemill_pause_seconds_total", "counter", "How long it waited for them.", s->pause.total_s);
-    put_one(out, "tidemill_recoveries_total", "counter", "Those that nobody planned.", (double)s->recovery.count);
-    put_one(out, "tidemill_recovery_seconds_total", "counter", "How long it waited for those.", s->recovery.total_s);
+    put_one(out, "tidemill_pauses_total", "counter", "Pauses for a change of generation.", (double)s->pause.count);
+    put_one(out, "tidemill_pause_seconds_total", "counter", "Length of these pauses.", s->pause.total_s);
+    put_one(out, "tidemill_recoveries_total", "counter", "Unplanned pauses.", (double)s->recovery.count);
+    put_one(out, "tidemill_recovery_seconds_total", "counter", "Length of the unplanned pauses.", s->recovery.total_s);
     put_one(out, "tidemill_waiting_seconds_total", "counter", "Time without enough workers.", s->waiting_s);
     put_one(out, "tidemill_wall_seconds", "gauge", "Time since the run began.", s->wall_s);
 }

@@ -96,7 +96,7 @@ static int run(struct tm_cli *cli, int word_count, char *const *words, struct tm
         struct tm_text path;
         tm_text_init(&path, 128);
         tm_cli_path(cli, &path);
-        rc = tm_error_set(e, TM_EUSAGE, "%s needs a command; see: %s --help", tm_text_string(&path),
+        rc = tm_error_set(e, TM_EUSAGE, "%s needs a subcommand; see: %s --help", tm_text_string(&path),
                           tm_text_string(&path));
         tm_text_deinit(&path);
         return rc;

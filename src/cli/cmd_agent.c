@@ -8,24 +8,25 @@
 static const char *const notice_names[] = {"aws", "gcp", "azure", "local", "none", NULL}; /* tm_agent_notice */
 
 const struct tm_option tm_agent_command_options[] = {
-    {.name = "coordinator", .value = "HOST:PORT", .help = "where the job's coordinator is"},
-    {.name = "token-file", .value = "FILE", .help = "the job's join token; the file token of its state folder"},
-    {.name = "job", .value = "JOB.yaml", .help = "what the built-in worker trains; else name a command behind --"},
-    {.name = "instance", .value = "N", .help = "this machine's number within the job, from 1; each its own"},
-    {.name = "host", .value = "ADDRESS", .help = "where other workers reach this machine (127.0.0.1)"},
-    {.name = "anchor", .help = "this machine is not taken back: it holds copies for the others"},
+    {.name = "coordinator", .value = "HOST:PORT", .help = "address of the job's coordinator"},
+    {.name = "token-file", .value = "FILE", .help = "the job's join token: the file named token in its state folder"},
+    {.name = "job", .value = "JOB.yaml", .help = "job for the built-in worker; else give a command after --"},
+    {.name = "instance", .value = "N", .help = "this machine's number in the job, from 1; unique"},
+    {.name = "host", .value = "ADDRESS", .help = "address at which other workers reach this machine (127.0.0.1)"},
+    {.name = "anchor", .help = "this machine is never preempted: it holds copies for the others"},
     {.name = "notice",
      .value = "CLOUD",
-     .help = "whose notices are read: aws, gcp, azure, the local cloud's, or none (the default); SIGTERM is always one",
+     .help = "cloud whose preemption notices are read: aws, gcp, azure, local or none (the default); SIGTERM always "
+             "counts as one",
      .choices = notice_names},
     {.name = "notice-left", .value = "DURATION", .help = "time left after SIGTERM (30s)"},
     {.name = "tls",
      .value = "DIR",
      .help =
          "this machine's certificate: ca.pem, node.pem, node.key; tls/instance-N of the coordinator's state folder"},
-    {.name = "copies", .value = "DIR", .help = "a folder that all instances share, for copy sets in files"},
-    {.name = "give-up", .value = "DURATION", .help = "end, with status 1, after so long without a coordinator (5m)"},
-    {.name = "state", .value = "DIR", .help = "all of this from a job's state folder on the same machine"},
+    {.name = "copies", .value = "DIR", .help = "a folder shared by all instances, for copy sets"},
+    {.name = "give-up", .value = "DURATION", .help = "exit with status 1 after this long without a coordinator (5m)"},
+    {.name = "state", .value = "DIR", .help = "take all of this from a job's state folder on the same machine"},
     {.name = NULL},
 };
 

@@ -551,7 +551,7 @@ static int show(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_
 static int cmd_show(struct tm_cli *cli, struct tm_error *e)
 {
     if (cli->argument_count != 1)
-        return tm_error_set(e, TM_EUSAGE, "name one instance type: tidemill catalog show p3.2xlarge");
+        return tm_error_set(e, TM_EUSAGE, "give one instance type: tidemill catalog show p3.2xlarge");
     return with_catalog(cli, show, e);
 }
 

@@ -20,15 +20,15 @@
 const struct tm_option tm_coordinator_command_options[] = {
     {.name = "listen",
      .value = "HOST[:PORT]",
-     .help = "where agents and workers reach it (127.0.0.1, any port); beyond loopback with certificates"},
+     .help = "address for agents and workers (127.0.0.1, any port); beyond loopback it uses certificates"},
     {.name = "advertise",
      .value = "HOST[:PORT]",
      .help = "where agents are told it is, if that is not where it listens (0.0.0.0, a name)"},
     {.name = "copies",
      .value = "DIR",
-     .help = "a folder that all machines share, for copy sets in files (on one machine: copies in the state folder)"},
-    {.name = "instances", .value = "N", .help = "make certificates for so many machines (16)"},
-    {.name = "prepare", .help = "make token and certificates, and do not start: to copy them to the machines first"},
+     .help = "a folder shared by all machines, for copy sets (on one machine: copies in the state folder)"},
+    {.name = "instances", .value = "N", .help = "make certificates for this many machines (16)"},
+    {.name = "prepare", .help = "make token and certificates and exit, so that they can be copied to the machines"},
     {.name = "state", .value = "DIR", .help = "the state folder (~/.local/state/tidemill/NAME)"},
     {.name = NULL},
 };
@@ -67,7 +67,7 @@ static void say_bound(void *context, const char *address)
     tm_state_path(place->dir, TM_STATE_TOKEN, token_file);
     tm_state_path(place->dir, TM_STATE_COPIES, copies);
     (void)printf("the coordinator is at %s; its state is in %s\n"
-                 "on each machine, with a number of its own from 1:\n"
+                 "on each machine, with a unique number from 1:\n"
                  "  tidemill agent --coordinator %s%s --token-file %s --instance N --job JOB.yaml%s%s%s\n",
                  address, place->dir, any ? "HOST:" : "", any ? port : address, beyond ? "token" : token_file,
                  beyond       ? " \\\n                 --tls instance-N --host ITS-ADDRESS"
@@ -95,7 +95,7 @@ static int serve(struct tm_cli *cli, struct tm_job_coordinator *job, const struc
 
 static int tell_prepared(struct tm_cli *cli, const struct tm_coordinator_folder *folder)
 {
-    tm_text_printf(&cli->out, "%s is ready. To each machine N copy, and keep secret:\n  %s/token\n", folder->dir,
+    tm_text_printf(&cli->out, "%s is ready. Copy to each machine N, and keep secret:\n  %s/token\n", folder->dir,
                    folder->dir);
     if (folder->tls) tm_text_printf(&cli->out, "  %s/tls/instance-N/ (for %d days)\n", folder->dir, TM_TLS_VALID_DAYS);
     tm_text_puts(&cli->out, "and the job file. Then start the coordinator without --prepare.\n");
@@ -133,7 +133,8 @@ static int serve_by_hand(struct tm_cli *cli, struct tm_job_coordinator *job, con
     tm_state_disown(cli->env, job->dir, &owner);
     if (rc == 0 && job->unrecorded)
         return tm_error_set(e, TM_EFULL,
-                            "disk full: %s cannot hold how the job ended; free some room and start it again", job->dir);
+                            "disk full: %s cannot hold how the job ended; free some disk space and start it again",
+                            job->dir);
     return rc == 0 ? tell_end(cli, job->dir, settings, e) : rc;
 }
 
@@ -158,7 +159,7 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e)
                                      .context = &place};
     (void)sigaction(SIGTERM, &action, NULL);
     if (cli->argument_count > 1 || (request.path == NULL && request.state == NULL))
-        return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill coordinator JOB.yaml");
+        return tm_error_set(e, TM_EUSAGE, "give one job file: tidemill coordinator JOB.yaml");
     int rc = tm_given_integer(cli, "instances", 1, TM_COORDINATOR_INSTANCES_MAX, &request.instances, e);
     if (rc != 0) return rc;
     if (of_run) {

@@ -15,10 +15,12 @@
 enum { ANSWER_MS = 5000, WAIT_S = 10, RETRY_MS = 200, BODY_MAX = 16 << 20 };
 
 const struct tm_option tm_events_command_options[] = {
-    {.name = "state", .value = "DIR|NAME", .help = "which run (the one that goes on, or the only one)"},
-    {.name = "follow", .letter = 'f', .help = "go on with what happens, until the run ends; with --json: JSON lines"},
-    {.name = "after", .value = "N", .help = "only events with a number above N (0)"},
-    {.name = "all", .help = "also those for machines: progress, prices, bills so far"},
+    {.name = "state",
+     .value = "DIR|NAME",
+     .help = "state folder or name of the run (the one running, or the only one)"},
+    {.name = "follow", .letter = 'f', .help = "keep printing events until the run ends; with --json: JSON lines"},
+    {.name = "after", .value = "N", .help = "only events after number N (0)"},
+    {.name = "all", .help = "also events for programs: progress, prices, costs so far"},
     {.name = NULL},
 };
 
@@ -129,7 +131,7 @@ static int take_line(struct reading *r, const char *line, size_t length, struct 
     if (shown.sequence > r->after)
         show(r, &shown);
     else
-        rc = tm_error_set(e, TM_EPEER, "the coordinator told an event that does not follow");
+        rc = tm_error_set(e, TM_EPEER, "the coordinator sent events out of order");
     json_decref(root);
     return rc;
 }

@@ -10,7 +10,7 @@ const char *const tm_completion_shells[] = {"bash", "zsh", "fish", NULL};
 int tm_cmd_completion(struct tm_cli *cli, struct tm_error *e)
 {
     if (cli->argument_count != 1)
-        return tm_error_set(e, TM_EUSAGE, "name one shell: tidemill completion bash, zsh or fish");
+        return tm_error_set(e, TM_EUSAGE, "give one shell: tidemill completion bash, zsh or fish");
     if (!cli->json) return tm_completion(cli->arguments[0], &cli->out, e);
     struct tm_text script;
     struct tm_jsonout json;
@@ -30,7 +30,7 @@ static int no_such_help(const struct tm_command *list, const char *word, struct 
     struct tm_suggest suggest = {.word = word};
     for (; list != NULL && list->name != NULL; list++)
         tm_suggest_offer(&suggest, list->name);
-    return tm_error_set(e, TM_EUSAGE, "no command \"%.60s\" to help with; %s%s", word,
+    return tm_error_set(e, TM_EUSAGE, "no command \"%.60s\"; %s%s", word,
                         suggest.best != NULL ? "did you mean " : "see: tidemill --help",
                         suggest.best != NULL ? suggest.best : "");
 }

@@ -70,8 +70,9 @@ static void print_json(struct tm_cli *cli, int planner, const struct tm_deepvm_a
 static int print_table(struct tm_cli *cli, const struct tm_deepvm_answer *answers, size_t count, struct tm_error *e)
 {
     static const struct tm_column columns[] = {
-        {"RANK", TM_RIGHT, 0},       {"ARCHITECTURE", TM_LEFT, 0}, {"GPU NODES", TM_LEFT, 0}, {"ANCHOR", TM_LEFT, 0},
-        {"COST ($/h)", TM_RIGHT, 0}, {"K(n)", TM_RIGHT, 1},        {"Z", TM_RIGHT, 2},        {"SCORE", TM_RIGHT, 0}};
+        {"RANK", TM_RIGHT, 0},  {"ARCHITECTURE", TM_LEFT, 0}, {"GPU INSTANCES", TM_LEFT, 0},
+        {"ANCHOR", TM_LEFT, 0}, {"COST ($/h)", TM_RIGHT, 0},  {"K(n)", TM_RIGHT, 1},
+        {"Z", TM_RIGHT, 2},     {"SCORE", TM_RIGHT, 0}};
     struct tm_table table;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
@@ -82,7 +83,7 @@ static int print_table(struct tm_cli *cli, const struct tm_deepvm_answer *answer
         if (answer->anchor != NULL)
             tm_table_add(&table, "%d x %s", answer->anchor_instances, answer->anchor->name);
         else
-            tm_table_add(&table, "one of them on demand");
+            tm_table_add(&table, "one of them on-demand");
         tm_table_add(&table, "%.4f", answer->price_usd_h);
         tm_table_add(&table, "%.4f", answer->k);
         if (isnan(answer->z))
@@ -127,7 +128,7 @@ static int plan_published(struct tm_cli *cli, struct tm_deepvm_data *data, struc
                   : tm_deepvm_plan(data, &request, answers, &count, e);
     if (rc != 0) return rc;
     if (count == 0 && !cli->json)
-        return tm_error_set(e, TM_ENONE, "nothing is affordable at $%g an hour; raise --max-hourly", request.max_usd_h);
+        return tm_error_set(e, TM_ENONE, "nothing costs less than $%g per hour; raise --max-hourly", request.max_usd_h);
     if (count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
     if (!cli->json) return print_table(cli, answers, count, e);
     print_json(cli, planner, answers, count);
@@ -373,7 +374,7 @@ static int add_quota(struct plan *plan, const char *text, size_t length, struct 
         bool spot = left == 4 && strncmp(colon + 1, "spot", 4) == 0;
         bool on_demand = left == 9 && strncmp(colon + 1, "on-demand", 9) == 0;
         if (!spot && !on_demand)
-            return tm_error_set(e, TM_EUSAGE, "--quota: expected :spot or :on-demand behind the name, got \"%.*s\"",
+            return tm_error_set(e, TM_EUSAGE, "--quota: expected :spot or :on-demand after the name, got \"%.*s\"",
                                 (int)(left < 40 ? left : 40), colon + 1);
         quota.markets = spot ? TM_MIX_SPOT : TM_MIX_ON_DEMAND;
         name_length = (size_t)(colon - text);
@@ -441,7 +442,8 @@ static int read_losses(struct tm_cli *cli, struct plan *plan, struct tm_error *e
     request->job.burst_share = usual.burst_share;
     request->job.burst_size = said->burst_size > 0 ? said->burst_size : usual.burst_size;
     if (tm_given(cli, "mtbf") && tm_given(cli, "trace"))
-        return tm_error_set(e, TM_EUSAGE, "--mtbf and --trace both say how often instances are lost: give one of them");
+        return tm_error_set(e, TM_EUSAGE,
+                            "--mtbf and --trace both say how often instances are preempted: give one of them");
     int rc = tm_given_duration(cli, "mtbf", &mtbf_ms, e);
     if (rc == 0 && tm_given(cli, "mtbf") && mtbf_ms < 1000)
         rc = tm_error_set(e, TM_EUSAGE, "--mtbf: expected a second or more");
@@ -471,9 +473,9 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     if (rc == 0) rc = tm_given_integer(cli, "max-nodes", 1, TM_PLAN_INSTANCES_MAX, &max_instances, e);
     if (rc == 0) rc = tm_given_integer(cli, "top", 1, TM_PLAN_ANSWERS_MAX, &top, e);
     if (rc == 0 && samples == 0)
-        rc = tm_error_set(e, TM_EUSAGE, "say how much there is to train, for example --samples 10000000");
+        rc = tm_error_set(e, TM_EUSAGE, "give the amount of training, for example --samples 10000000");
     if (rc == 0 && tm_given(cli, "deadline") && deadline_ms == 0)
-        rc = tm_error_set(e, TM_EUSAGE, "--deadline: 0s lies not ahead; write for example 12h");
+        rc = tm_error_set(e, TM_EUSAGE, "--deadline: must be longer than 0s; write for example 12h");
     if (rc != 0) return rc;
     /* A checkpoint is the weights and the optimizer's state, written at 1 GB/s. */
     double state_bytes = tm_model_totals(&plan->model).params * 4 * (1 + plan->model.optimizer_states);
@@ -568,7 +570,8 @@ static int read_running(struct plan *plan, struct tm_error *e)
         if (colon != NULL) *colon = '\0';
         const struct tm_offer *offer = find_offer(plan, name, on_demand);
         if (offer == NULL)
-            return tm_error_set(e, TM_EUSAGE, "--running: %s is offered nowhere that may be used, or not with the rest",
+            return tm_error_set(e, TM_EUSAGE,
+                                "--running: %s is not offered anywhere that may be used, or not together with the rest",
                                 name);
         plan->running.parts[plan->running.part_count++] = (struct tm_plan_part){
             &plan->catalog.instances[offer->instance], offer, on_demand ? 0 : instances, on_demand ? instances : 0};
@@ -768,8 +771,8 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
     int rc = read_job_file(plan, e);
     if (rc == 0 && !tm_given(cli, "model") && !tm_given(cli, "profile"))
         rc = tm_error_set(e, TM_EUSAGE,
-                          "say what to train: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h, or "
-                          "--profile FILE of the job itself (tidemill profile)");
+                          "give a model: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h, or a "
+                          "profile of your job: --profile FILE (tidemill profile)");
     if (rc == 0) rc = tm_catalog_load(cli->env, &plan->catalog, e);
     struct tm_knowledge_source source = tm_cmd_source(cli); /* options, and what the job file said as such */
     if (rc == 0) rc = tm_knowledge_read(cli->env, &source, &plan->knowledge, e);
@@ -822,14 +825,14 @@ const struct tm_option tm_plan_options[] = {
      .value = "NAME",
      .help = "what to train: a shipped model, a model file, or a formula such as gpt: or llama:"},
     {.name = "samples", .value = "N", .help = "how many samples to train"},
-    {.name = "batch", .value = "N", .help = "global batch; else the model's own, or 256"},
-    {.name = "deadline", .value = "DURATION", .help = "to be done by then"},
-    {.name = "budget", .value = "USD", .help = "at most USD dollars in all"},
-    {.name = "max-hourly", .value = "USD", .help = "at most USD dollars an hour; of DeepVM's planners: else 3"},
-    {.name = "max-nodes", .value = "N", .help = "at most N instances; else 64"},
-    {.name = "objective", .value = "NAME", .help = "what to look for", .choices = objective_names},
+    {.name = "batch", .value = "N", .help = "global batch (the model's own, or 256)"},
+    {.name = "deadline", .value = "DURATION", .help = "finish within this time"},
+    {.name = "budget", .value = "USD", .help = "at most USD dollars in total"},
+    {.name = "max-hourly", .value = "USD", .help = "at most USD dollars per hour (3 for DeepVM's planners)"},
+    {.name = "max-nodes", .value = "N", .help = "at most N instances (64)"},
+    {.name = "objective", .value = "NAME", .help = "what to optimize for", .choices = objective_names},
     {.name = "market", .value = "NAME", .help = "what may be rented", .choices = market_names},
-    {.name = "probability", .value = "P", .help = "least chance to meet the deadline; else 0.95"},
+    {.name = "probability", .value = "P", .help = "smallest acceptable probability of meeting the deadline (0.95)"},
     {.name = "cloud", .value = "NAME,...", .help = "only these clouds"},
     {.name = "region", .value = "NAME,...", .help = "only these regions"},
     {.name = "zone", .value = "NAME,...", .help = "only these zones"},
@@ -841,48 +844,48 @@ const struct tm_option tm_plan_options[] = {
          "at most N instances of a type, GPU, zone, region or cloud; NAME:spot=N and NAME:on-demand=N for one market"},
     {.name = "anchors",
      .value = "NAME",
-     .help = "none: copies of the state go to a store, no on-demand instances hold them",
+     .help = "none: copies of the state go to a store instead of to on-demand instances",
      .choices = anchor_names},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
     {.name = "profile",
      .value = "FILE",
-     .help = "of this very job, from tidemill profile: then it needs no --model; or measured steps to learn from"},
-    {.name = "network", .value = "NAME", .help = "which network of the profile, where it has several"},
-    {.name = "profile-gpu", .value = "NAME", .help = "GPU that the profile was taken on, where it does not say"},
-    {.name = "mtbf", .value = "DURATION", .help = "mean life of a spot instance; else from interruption bands, or 24h"},
-    {.name = "trace", .value = "FILE", .help = "take losses, bursts and how long instances are gone from this trace"},
-    {.name = "bursts", .value = "SHARE", .help = "share of losses that come in bursts; else from the trace, or 0.5"},
+     .help = "profile of this job from tidemill profile, instead of --model; or measured steps to learn from"},
+    {.name = "network", .value = "NAME", .help = "which network of the profile, if it has several"},
+    {.name = "profile-gpu", .value = "NAME", .help = "GPU of the profile, if the file does not say"},
+    {.name = "mtbf", .value = "DURATION", .help = "mean life of a spot instance (from interruption bands, or 24h)"},
+    {.name = "trace", .value = "FILE", .help = "take preemptions, bursts and outages from this trace"},
+    {.name = "bursts", .value = "SHARE", .help = "share of preemptions that come in bursts (from the trace, or 0.5)"},
     {.name = "outage",
      .value = "DURATION",
-     .help = "until a zone gives instances again after a burst; else from the trace, or 15m"},
-    {.name = "checkpoint", .value = "DURATION", .help = "time that a checkpoint takes; else its size at 1 GB/s"},
-    {.name = "restart", .value = "DURATION", .help = "time from a loss to the next step; else 1m"},
+     .help = "time until a zone has instances again after a burst (from the trace, or 15m)"},
+    {.name = "checkpoint", .value = "DURATION", .help = "time to write a checkpoint (its size at 1 GB/s)"},
+    {.name = "restart", .value = "DURATION", .help = "time from a preemption to the next step (1m)"},
     {.name = "running",
      .value = "LIST",
-     .help = "the fleet that runs now: does it still hold, and if not, what instead?"},
-    {.name = "observed", .value = "FILE", .help = "of the running fleet: step times in seconds"},
+     .help = "the fleet running now: is it still good enough, and if not, what would be?"},
+    {.name = "observed", .value = "FILE", .help = "measured step times of the running fleet, in seconds"},
     {.name = "links",
      .value = "FILE",
-     .help = "of the running fleet: probed links, CSV with mbit, and maybe latency_ms"},
-    {.name = "done", .value = "N", .help = "of the running job: samples trained so far"},
-    {.name = "elapsed", .value = "DURATION", .help = "of the running job: time since its start"},
-    {.name = "spent", .value = "USD", .help = "of the running job: dollars spent so far"},
+     .help = "probed links of the running fleet: CSV with mbit, and optionally latency_ms"},
+    {.name = "done", .value = "N", .help = "samples the running job has trained so far"},
+    {.name = "elapsed", .value = "DURATION", .help = "time since the running job started"},
+    {.name = "spent", .value = "USD", .help = "dollars the running job has cost so far"},
     {.name = "judge",
      .value = "NAME",
      .help = "how answers are judged: by simulating them, on --trace (replay: needs one) or random losses, or by a "
              "closed form",
      .choices = judge_names},
-    {.name = "emit", .value = "NAME", .help = "write the plan as a file to go on with", .choices = emit_names},
-    {.name = "top", .value = "N", .help = "how many answers; else 8, of DeepVM's planners 3"},
-    {.name = "planner", .value = "NAME", .help = "which planner; else tidemill", .choices = planner_names},
+    {.name = "emit", .value = "NAME", .help = "print the plan as a file for the next step", .choices = emit_names},
+    {.name = "top", .value = "N", .help = "number of answers (8; 3 for DeepVM's planners)"},
+    {.name = "planner", .value = "NAME", .help = "which planner (tidemill)", .choices = planner_names},
     {.name = "instances",
      .value = "FILE",
      .help = "for DeepVM's planners: instance types with quotas and scaling curves"},
     {.name = "architecture",
      .value = "NAME",
-     .help = "of DeepVM: one search alone, or the best of both",
+     .help = "DeepVM: one search only, or the best of both",
      .choices = architecture_names},
-    {.name = "buffer", .value = "SIZE", .help = "DeepVM's buffer_size; else 0.5"},
-    {.name = "checkpoint-size", .value = "SIZE", .help = "DeepVM's ckp_file_size; else 2"},
+    {.name = "buffer", .value = "SIZE", .help = "DeepVM's buffer_size (0.5)"},
+    {.name = "checkpoint-size", .value = "SIZE", .help = "DeepVM's ckp_file_size (2)"},
     {.name = NULL},
 };

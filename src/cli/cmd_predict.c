@@ -196,7 +196,7 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
     if (instances < 1 || instances > 100000)
         return tm_error_set(e, TM_EUSAGE, "--fleet: expected from 1 to 100000 of %s", name);
     if (fleet->group_count == TM_FLEET_GROUPS_MAX)
-        return tm_error_set(e, TM_ELIMIT, "--fleet: more than %d kinds of instance", TM_FLEET_GROUPS_MAX);
+        return tm_error_set(e, TM_ELIMIT, "--fleet: more than %d instance types", TM_FLEET_GROUPS_MAX);
     const struct tm_instance_type *instance = NULL;
     int rc = tm_knowledge_instance(catalog, name, allows_cloud, cli, &instance, e);
     if (rc != 0) return tm_error_wrap(e, rc, "--fleet");
@@ -339,7 +339,7 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
         tm_text_printf(out, "%s%.1f", s > 0 ? ", " : "", p->memory_gib[s]);
     tm_text_printf(out, "%s of %.0f GiB a GPU\n", p->stages > 8 ? ", ..." : "", p->memory_limit_gib);
     if (!isnan(fleet->on_demand_usd_h))
-        tm_text_printf(out, "  on demand    $%.2f/h, $%.4g per million samples\n", fleet->on_demand_usd_h,
+        tm_text_printf(out, "  on-demand    $%.2f/h, $%.4g per million samples\n", fleet->on_demand_usd_h,
                        usd_per_million(fleet->on_demand_usd_h, p->samples_per_s));
     if (!isnan(fleet->spot_usd_h))
         tm_text_printf(out, "  spot         $%.2f/h, $%.4g per million samples\n", fleet->spot_usd_h,
@@ -417,7 +417,7 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
     } else if (rc == 0) {
         print_prediction(cli, model, &prediction, &fleet, request.precision, request.batch);
         if (tm_given(cli, "observed"))
-            tm_text_printf(&cli->out, "  observed     the job's own steps moved the prediction by %+.1f%%\n",
+            tm_text_printf(&cli->out, "  observed     the job's own steps changed the prediction by %+.1f%%\n",
                            100 * (correction - 1));
     }
     return rc;
@@ -432,8 +432,8 @@ static int predict_fleet(struct tm_cli *cli, struct tm_error *e)
     bool workers = tm_given(cli, "workers");
     if (!(tm_given(cli, "model") || tm_given(cli, "profile")) || !(tm_given(cli, "fleet") || workers))
         return tm_error_set(e, TM_EUSAGE,
-                            "say what and where: tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\", or "
-                            "--profile FILE --workers 4 --mbit 1000");
+                            "give a model and a fleet: tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\", "
+                            "or --profile FILE --workers 4 --mbit 1000");
     tm_catalog_init(&catalog);
     tm_model_init(&model);
     tm_knowledge_init(&knowledge);
@@ -518,34 +518,30 @@ const struct tm_option tm_predict_options[] = {
     {.name = "fleet",
      .value = "LIST",
      .help = "instances, for example \"8x p3.2xlarge\" or \"4x g5.xlarge, 2x g4dn.xlarge\""},
-    {.name = "batch", .value = "N", .help = "global batch; else the model's own, or 8 a GPU"},
-    {.name = "micro-batch",
-     .value = "N",
-     .help = "samples that go through a pipeline at once; else the best power of 2"},
+    {.name = "batch", .value = "N", .help = "global batch (the model's own, or 8 per GPU)"},
+    {.name = "micro-batch", .value = "N", .help = "samples that go through a pipeline at once (the best power of 2)"},
     {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, or best"},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
     {.name = "profile",
      .value = "FILE",
-     .help = "of this very job, from tidemill profile: then it needs no --model; or measured steps to learn from"},
-    {.name = "network", .value = "NAME", .help = "which network of the profile, where it has several"},
+     .help = "profile of this job from tidemill profile, instead of --model; or measured steps to learn from"},
+    {.name = "network", .value = "NAME", .help = "which network of the profile, if it has several"},
     {.name = "workers",
      .value = "N,...",
-     .help = "instead of a fleet: so many data-parallel workers, each like the one that was profiled"},
-    {.name = "mbit", .value = "RATE,...", .help = "of --workers: what each one's link gives, in Mbit/s"},
-    {.name = "per-host", .value = "N", .help = "of --workers: how many share one machine's processors; else 1"},
-    {.name = "profile-gpu",
-     .value = "NAME",
-     .help = "GPU that the profile of --profile was taken on, where it does not say"},
+     .help = "instead of a fleet: number of data-parallel workers, each like the one profiled"},
+    {.name = "mbit", .value = "RATE,...", .help = "with --workers: bandwidth of each worker's link, in Mbit/s"},
+    {.name = "per-host", .value = "N", .help = "with --workers: how many share one machine's processors (1)"},
+    {.name = "profile-gpu", .value = "NAME", .help = "GPU of --profile, if the file does not say"},
     {.name = "observed",
      .value = "FILE",
-     .help = "step times of the running job, in seconds, that correct the prediction"},
+     .help = "step times of the running job, in seconds, to correct the prediction"},
     {.name = "links",
      .value = "FILE",
-     .help = "probed links between the instances: CSV with mbit, and maybe latency_ms"},
-    {.name = "cloud", .value = "NAME", .help = "cloud of the instance types, where several have one of that name"},
-    {.name = "evaluate", .value = "FILE", .help = "hold parts of a profile back, predict them, and show the errors"},
+     .help = "probed links between the instances: CSV with mbit, and optionally latency_ms"},
+    {.name = "cloud", .value = "NAME", .help = "cloud of the instance types, if several clouds use the name"},
+    {.name = "evaluate", .value = "FILE", .help = "hold back parts of a profile, predict them, and show the errors"},
     {.name = "split", .value = "NAME", .help = "what is held back", .choices = tm_split_names},
     {.name = "fit-scaling", .value = "FILE", .help = "fit DeepVM's speed-up curve, and ours, to CSV of nodes,seconds"},
-    {.name = "gpu", .value = "NAME", .help = "GPU that the profile of --evaluate was taken on, where it does not say"},
+    {.name = "gpu", .value = "NAME", .help = "GPU of --evaluate's profile, if the file does not say"},
     {.name = NULL},
 };

@@ -76,7 +76,7 @@ static int read_links(struct tm_cli *cli, struct asked *asked, struct tm_error *
     if (rc == 0 && tm_given(cli, "links")) {
         struct tm_probed_links links;
         if (asked->mbit_count > 0)
-            return tm_error_set(e, TM_EUSAGE, "--mbit and --links both say what the links give; give one of them");
+            return tm_error_set(e, TM_EUSAGE, "--mbit and --links both set the bandwidth; give one of them");
         rc = tm_probed_links_load(cli->env, tm_given_text(cli, "links"), &links, e);
         if (rc != 0) return rc;
         asked->mbit[0] = links.rate_bit_s / 1e6;
@@ -84,9 +84,8 @@ static int read_links(struct tm_cli *cli, struct asked *asked, struct tm_error *
         tm_comm_probed(links.latency_ms, links.spread, &asked->comm);
     }
     if (rc == 0 && several && asked->mbit_count == 0)
-        rc = tm_error_set(
-            e, TM_EUSAGE,
-            "say what the links between the workers give: --mbit 1000, or --links FILE from tidemill probe");
+        rc = tm_error_set(e, TM_EUSAGE,
+                          "give the bandwidth between the workers: --mbit 1000, or --links FILE from tidemill probe");
     return rc;
 }
 
@@ -165,7 +164,7 @@ static int predict_cells(struct asked *asked, struct tm_error *e)
             struct tm_replica_request request = asked->request;
             struct cell cell = {.workers = asked->workers[w], .mbit = asked->workers[w] > 1 ? asked->mbit[m] : NAN};
             if (asked->count == ASKED_MAX)
-                return tm_error_set(e, TM_ELIMIT, "more than %d rows; ask for fewer workers or rates", ASKED_MAX);
+                return tm_error_set(e, TM_ELIMIT, "more than %d rows; use fewer workers or bandwidths", ASKED_MAX);
             request.workers = cell.workers;
             request.rate_bit_s = cell.mbit * 1e6;
             int rc = share_batch(asked, cell.workers, &request, e);
@@ -269,7 +268,7 @@ int tm_predict_workers(struct tm_cli *cli, const struct tm_catalog *catalog, str
     if (asked == NULL) return tm_error_nomem(e);
     *asked = (struct asked){.count = 0};
     if (tm_given(cli, "fleet") || tm_given(cli, "layout"))
-        return tm_error_set(e, TM_EUSAGE, "--workers are like the one profiled: they need no --fleet and no --layout");
+        return tm_error_set(e, TM_EUSAGE, "--workers are like the one profiled: leave out --fleet and --layout");
     tm_model_init(&asked->model);
     int rc = read_workers(cli, asked, e);
     if (rc == 0) rc = read_job(cli, catalog, knowledge, asked, e);

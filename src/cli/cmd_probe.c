@@ -16,17 +16,17 @@ enum { LINKS_BYTES_MAX = 1 << 20 };
 const struct tm_option tm_probe_options[] = {
     {.name = "serve",
      .value = "ADDRESS",
-     .help = "answer probes on ADDRESS (host:port; port 0 picks one) until this is stopped"},
+     .help = "answer probes on ADDRESS (host:port; port 0 picks one) until stopped"},
     {.name = "tls",
      .value = "DIR",
-     .help = "certificates of the job, on all machines the same: needed for all but loopback"},
-    {.name = "make-credential", .value = "DIR", .help = "make such certificates, to be copied to all machines"},
+     .help = "certificates of the job, the same on all machines; needed except on loopback"},
+    {.name = "make-credential", .value = "DIR", .help = "make such certificates, to copy to all machines"},
     {.name = "output",
      .letter = 'o',
      .value = "FILE",
      .help = "write the links as CSV, for predict and its option links"},
-    {.name = "duration", .value = "DURATION", .help = "of each test; else 1s"},
-    {.name = "streams", .value = "N", .help = "of the test with several streams; else 4"},
+    {.name = "duration", .value = "DURATION", .help = "length of each test (1s)"},
+    {.name = "streams", .value = "N", .help = "streams of the test with several streams (4)"},
     {.name = NULL},
 };
 
@@ -47,7 +47,8 @@ static int serve(struct tm_cli *cli, struct tm_tls *tls, struct tm_error *e)
     static atomic_bool never;
     struct tm_probe_server server = {
         .address = tm_given_text(cli, "serve"), .tls = tls, .bound = say_bound, .context = cli, .stop = &never};
-    if (cli->argument_count > 0) return tm_error_set(e, TM_EUSAGE, "--serve answers; peers are probed without it");
+    if (cli->argument_count > 0)
+        return tm_error_set(e, TM_EUSAGE, "--serve only answers probes; leave it out to probe peers");
     return tm_probe_serve(cli->env, &server, e);
 }
 
@@ -204,7 +205,7 @@ static void print_loss(const struct probe *probe, const char *path)
     }
     struct tm_text *out = &probe->cli->out;
     if (alone > 0)
-        tm_text_printf(out, "\nWhen all talk at once a link gives %.0f%% of what it gives alone.\n",
+        tm_text_printf(out, "\nWith all links busy, a link has %.0f%% of its bandwidth alone.\n",
                        100 * together / alone);
     if (path != NULL)
         tm_text_printf(out,
@@ -236,8 +237,9 @@ static int probe_peers(struct tm_cli *cli, struct tm_tls *tls, struct tm_error *
     int64_t duration_ms = 1000;
     int64_t streams = 4;
     if (cli->argument_count == 0)
-        return tm_error_set(e, TM_EUSAGE,
-                            "say whom to probe: tidemill probe HOST:PORT..., where tidemill probe --serve runs");
+        return tm_error_set(
+            e, TM_EUSAGE,
+            "give the peers to probe: tidemill probe HOST:PORT..., where tidemill probe --serve is running");
     for (size_t i = 0; i < cli->argument_count; i++) {
         if (strpbrk(cli->arguments[i], ",\"\n") != NULL || strrchr(cli->arguments[i], ':') == NULL)
             return tm_error_set(e, TM_EUSAGE, "expected HOST:PORT, got \"%.60s\"", cli->arguments[i]);

@@ -11,15 +11,12 @@
 enum { VARIABLES_MAX = 8, WAIT_MS = 1000, WHY_BYTES_MAX = 4096 };
 
 const struct tm_option tm_profile_options[] = {
-    {.name = "output", .letter = 'o', .value = "FILE", .help = "where the profile goes; else job.tmprofile"},
-    {.name = "add",
-     .help = "keep what FILE has, of other batch sizes or networks, and replace only what is measured again"},
-    {.name = "iterations", .value = "N", .help = "how many steps to time, behind 5 of warm-up; else 40"},
-    {.name = "batch",
-     .value = "N",
-     .help = "samples of one batch, where the first dimension of the model's input does not tell"},
-    {.name = "name", .value = "NAME", .help = "what to call the network; else as its class is called"},
-    {.name = "keep", .help = "let the command go on when enough was measured, instead of ending it"},
+    {.name = "output", .letter = 'o', .value = "FILE", .help = "output file (job.tmprofile)"},
+    {.name = "add", .help = "add to FILE: keep other batch sizes and networks, replace only what is measured again"},
+    {.name = "iterations", .value = "N", .help = "number of steps to time, after 5 of warm-up (40)"},
+    {.name = "batch", .value = "N", .help = "samples per batch, if it is not the first dimension of the model's input"},
+    {.name = "name", .value = "NAME", .help = "name of the network (the name of its class)"},
+    {.name = "keep", .help = "let the command continue after profiling, instead of ending it"},
     {.name = NULL},
 };
 
@@ -55,7 +52,7 @@ static int prepare(struct tm_cli *cli, struct request *request, struct tm_error 
     int64_t iterations = 40;
     int64_t batch = 0;
     if (cli->argument_count == 0)
-        return tm_error_set(e, TM_EUSAGE, "say what to profile: tidemill profile -- python train.py");
+        return tm_error_set(e, TM_EUSAGE, "give a command to profile: tidemill profile -- python train.py");
     int rc = tm_given_integer(cli, "iterations", 8, 100000, &iterations, e);
     if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
     if (rc != 0) return rc;
@@ -261,19 +258,20 @@ static int print_report(struct tm_cli *cli, const char *path, const struct tm_pr
     tm_term_put(&cli->term, out, TM_BOLD, step->network);
     tm_text_printf(out, " on %s, %s, batch %d", step->gpu, tm_precision_names[step->precision], step->micro_batch);
     if (step->micro_batches > 1) tm_text_printf(out, " x %d", step->micro_batches);
-    tm_text_printf(out, ": %.4g ms a step (%.4g - %.4g), %.4g samples/s\n\n", report->step_ms, step->step_ms_p10,
+    tm_text_printf(out, ": %.4g ms per step (%.4g - %.4g), %.4g samples/s\n\n", report->step_ms, step->step_ms_p10,
                    step->step_ms_p90, report->samples_per_s);
     int rc = print_parts(cli, report, e);
     if (rc == 0) rc = print_layers(cli, report, e);
     if (rc != 0) return rc;
-    tm_text_printf(out,
-                   "\nGradients: %zu tensors, %.4g MB, %zu bucket%s; the first leaves when %.0f%% of the backward "
-                   "pass is over.\n",
-                   report->tensors, report->grad_bytes / 1e6, report->buckets, report->buckets == 1 ? "" : "s",
-                   100 * report->first_ready);
-    tm_text_printf(out, "Memory: %.2f GiB at most. Processors: %.2f of %d busy. The profile cost %.1f%% of %d steps.\n",
-                   step->peak_gib, or_zero(step->busy_cores), step->cores, or_zero(step->overhead_percent),
-                   step->iterations);
+    tm_text_printf(
+        out,
+        "\n"
+        "Gradients: %zu tensors, %.4g MB, %zu bucket%s; the first is ready after %.0f%% of the backward pass.\n",
+        report->tensors, report->grad_bytes / 1e6, report->buckets, report->buckets == 1 ? "" : "s",
+        100 * report->first_ready);
+    tm_text_printf(
+        out, "Peak memory: %.2f GiB. Processors: %.2f of %d busy. Profiling took %.1f%% of the time of %d steps.\n",
+        step->peak_gib, or_zero(step->busy_cores), step->cores, or_zero(step->overhead_percent), step->iterations);
     for (size_t i = 0; i < report->advice_count; i++)
         tm_text_printf(out, "%s%s\n", i == 0 ? "\n" : "", report->advice[i]);
     tm_text_printf(out,

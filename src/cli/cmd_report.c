@@ -5,8 +5,10 @@
 #include "run/state_folder.h"
 
 const struct tm_option tm_report_command_options[] = {
-    {.name = "state", .value = "DIR|NAME", .help = "which run (the one that goes on, or the only one)"},
-    {.name = "output", .letter = 'o', .value = "FILE", .help = "where to write it (report.html in the state folder)"},
+    {.name = "state",
+     .value = "DIR|NAME",
+     .help = "state folder or name of the run (the one running, or the only one)"},
+    {.name = "output", .letter = 'o', .value = "FILE", .help = "output file (report.html in the state folder)"},
     {.name = NULL},
 };
 
@@ -23,8 +25,8 @@ int tm_cmd_report(struct tm_cli *cli, struct tm_error *e)
     }
     rc = tm_run_report_write(cli->env, dir, path, e);
     if (rc == -(int)TM_EBUSY)
-        return tm_error_set(e, TM_EBUSY, "%s: it still runs; a report is made of a run that has ended or was stopped",
-                            dir);
+        return tm_error_set(e, TM_EBUSY,
+                            "%s: it is still running; reports are for runs that have ended or were stopped", dir);
     if (rc != 0) return rc;
     if (cli->json) {
         struct tm_jsonout json;

@@ -24,39 +24,42 @@
 enum { OUTPUT_BYTES_MAX = 4 << 20, STEP_MS = 100, ANSWER_MAX = 64 };
 
 const struct tm_option tm_run_command_options[] = {
-    {.name = "state", .value = "DIR", .help = "where the job's files live (~/.local/state/tidemill/NAME)"},
+    {.name = "state", .value = "DIR", .help = "state folder of the run (~/.local/state/tidemill/NAME)"},
     {.name = "dry-run",
      .help = "print the fleet, what it is expected to take and cost, and whether deadline and budget can be met; then "
              "end"},
-    {.name = "yes", .letter = 'y', .help = "do not ask; needed where the input is no terminal"},
-    {.name = "resume", .help = "go on with a run that was stopped or killed, on whatever layout there can be now"},
-    {.name = "again", .help = "begin anew although a run is there; it is removed, with its weights and copies"},
-    {.name = "trace", .value = "TRACE", .help = "how instances come and go: a file, or hadp, hasp, ladp, lasp"},
+    {.name = "yes", .letter = 'y', .help = "do not ask; required if the input is not a terminal"},
+    {.name = "resume", .help = "resume a run that was stopped or killed, on any layout"},
+    {.name = "again", .help = "start over: delete the run in the state folder, with its weights and copies"},
+    {.name = "trace", .value = "TRACE", .help = "the trace to replay: a file, or hadp, hasp, ladp, lasp"},
     {.name = "from", .value = "TIME", .help = "where in the trace the replay starts"},
     {.name = "to", .value = "TIME", .help = "where in the trace the replay ends"},
-    {.name = "until-end", .help = "stop when the trace ends, in order, if the job is not finished before"},
-    {.name = "speed", .value = "N", .help = "seconds of the trace in a second on the wall (60)"},
-    {.name = "limit", .value = "N", .help = "at most N instances; the trace's counts are scaled to it (6)"},
-    {.name = "notice", .value = "DURATION", .help = "how long before a loss it is announced, in the trace's time (2m)"},
-    {.name = "notice-wall", .value = "DURATION", .help = "the same by the clock on the wall"},
+    {.name = "until-end", .help = "if the job is not finished when the trace ends, stop it with a copy"},
+    {.name = "speed", .value = "N", .help = "replay speed: seconds of the trace per second of real time (60)"},
+    {.name = "limit", .value = "N", .help = "at most N instances; the trace is scaled to it (6)"},
+    {.name = "notice", .value = "DURATION", .help = "notice before a preemption, in the trace's time (2m)"},
+    {.name = "notice-wall", .value = "DURATION", .help = "the same, in real time"},
     {.name = "policy",
      .value = "NAME",
-     .help = "who decides about layouts (tidemill); checkpoint: all restart each time"},
-    {.name = "no-preemptions", .help = "all instances come at once and stay"},
-    {.name = "chaos", .value = "SEED", .help = "kill, stop, cut and fill what the seed's schedule says"},
+     .help = "policy that chooses layouts (tidemill); checkpoint: the whole fleet restarts at each change"},
+    {.name = "no-preemptions", .help = "no preemptions: all instances arrive at once and stay"},
+    {.name = "chaos",
+     .value = "SEED",
+     .help = "inject faults on a schedule drawn from SEED: kill, stop, cut links, fill the disk"},
     {.name = "chaos-every", .value = "DURATION", .help = "mean time between two faults (3s)"},
     {.name = "chaos-kinds",
      .value = "LIST",
-     .help = "of kill-worker, kill-agent, kill-coordinator, stop-worker, stop-agent, cut-link, full-disk (all)"},
-    {.name = "chaos-faults", .value = "N", .help = "so many faults, then no more (0: no end)"},
-    {.name = "netns", .help = "each instance in a network namespace of its own, with TLS; needs root"},
-    {.name = "link", .value = "RATE", .help = "with --netns: rate of each instance's link, such as 1Gbit/s"},
+     .help = "kinds of faults: kill-worker, kill-agent, kill-coordinator, stop-worker, stop-agent, cut-link, full-disk "
+             "(all)"},
+    {.name = "chaos-faults", .value = "N", .help = "number of faults (0: no limit)"},
+    {.name = "netns", .help = "each instance in its own network namespace, with TLS; needs root"},
+    {.name = "link", .value = "RATE", .help = "with --netns: bandwidth of each instance's link, such as 1Gbit/s"},
     {.name = "listen",
      .value = "HOST[:PORT]",
      .help = "where the coordinator listens (where the cloud's instances reach this machine, any port)"},
     {.name = "advertise", .value = "HOST[:PORT]", .help = "where instances are told it is (where it listens)"},
     {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
-    {.name = "seed", .value = "N", .help = "which instances are lost (1)"},
+    {.name = "seed", .value = "N", .help = "seed that picks which instances are preempted (1)"},
     {.name = NULL},
 };
 
@@ -121,7 +124,7 @@ static int add_kind(struct tm_cli *cli, void *context, const char *value, struct
             return 0;
         }
     }
-    return tm_error_set(e, TM_EUSAGE, "--chaos-kinds: there is no \"%.40s\"%s%s%s", value,
+    return tm_error_set(e, TM_EUSAGE, "--chaos-kinds: unknown kind \"%.40s\"%s%s%s", value,
                         suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
                         suggest.best != NULL ? "?" : "");
 }
@@ -205,8 +208,8 @@ static int check_job(struct run *run, struct tm_error *e)
     if (run->path == NULL)
         return whole ? 0
                      : tm_error_set(e, TM_ENOTFOUND,
-                                    "%s: %s is gone, but the run's work is there; name the job file, too: tidemill run "
-                                    "JOB.yaml --resume --state %s",
+                                    "%s: %s is missing, but the run's work is there; give the job file too: tidemill "
+                                    "run JOB.yaml --resume --state %s",
                                     run->dir, is_there(run, TM_STATE_RUN) ? "job.yaml" : "run.yaml", run->dir);
     if (!is_there(run, TM_STATE_JOB)) return 0;
     tm_state_path(run->dir, TM_STATE_JOB, own);
@@ -216,8 +219,9 @@ static int check_job(struct run *run, struct tm_error *e)
     if (rc == 0 && changes.length > 0) {
         tm_text_printf(
             &text,
-            "%s has changed since this run began. The run keeps the job file it began with; options override it:\n%s"
-            "--again or another --state begins anew with what it says now.\n\n",
+            "%s has changed since this run started. The run keeps the job file it started with; options override it:\n"
+            "%sTo use the new file, start over with --again or another --state.\n"
+            "\n",
             run->path, tm_text_string(&changes));
         show(run, &text);
     }
@@ -233,17 +237,17 @@ static int read_resumed(struct run *run, struct tm_error *e)
         int rc = tm_job_file_settings(run->cli->env, run->path, &run->settings, e);
         if (rc != 0) return rc;
     } else if (!tm_given(run->cli, "state")) {
-        return tm_error_set(e, TM_EUSAGE, "which run? name its job file, or give --state DIR");
+        return tm_error_set(e, TM_EUSAGE, "which run? give its job file, or --state DIR");
     }
     int rc = find_state(run, e);
     if (rc != 0) return rc;
     if (!tm_launch_has_work(run->cli->env, run->dir))
-        return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to go on with; leave --resume out", run->dir);
+        return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to resume; leave out --resume", run->dir);
     run->resumed = true;
     rc = check_job(run, e);
     if (rc != 0) return rc;
     if (is_there(run, TM_STATE_RUN)) return tm_run_settings_load(run->cli->env, run->dir, &run->settings, e);
-    tm_log(TM_LOG_WARN, "%s: run.yaml is gone; what %s says counts instead", run->dir, run->path);
+    tm_log(TM_LOG_WARN, "%s: run.yaml is missing; using %s instead", run->dir, run->path);
     return 0;
 }
 
@@ -252,7 +256,7 @@ static int read_request(struct run *run, struct tm_error *e)
     struct tm_cli *cli = run->cli;
     bool resume = tm_given(cli, "resume");
     if (cli->argument_count > 1 || (cli->argument_count == 0 && !resume))
-        return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill run JOB.yaml");
+        return tm_error_set(e, TM_EUSAGE, "give one job file: tidemill run JOB.yaml");
     run->path = cli->argument_count > 0 ? cli->arguments[0] : NULL;
     int rc = resume ? read_resumed(run, e) : tm_job_file_settings(run->cli->env, run->path, &run->settings, e);
     if (rc == 0) rc = read_options(run, e);
@@ -426,7 +430,7 @@ static int check_removal(const struct run *run, struct tm_error *e)
     char question[TM_STATE_PATH_MAX + 100];
     if (tm_given(run->cli, "yes") || !isatty(STDIN_FILENO)) return 0; /* --again says it; without -y nothing is done */
     (void)snprintf(question, sizeof question, "Delete the run in %s, with its weights and copies?", run->dir);
-    return is_yes(question, false) ? 0 : tm_error_set(e, TM_ECANCELED, "nothing was removed, nothing was rented");
+    return is_yes(question, false) ? 0 : tm_error_set(e, TM_ECANCELED, "not confirmed: nothing was changed");
 }
 
 static int check_folder(const struct run *run, struct tm_error *e)
@@ -441,11 +445,12 @@ static int ask(const struct run *run, struct tm_error *e)
     if (!feasible && !is_asked(run))
         return tm_error_set(e, TM_ENONE, "%s; nothing was rented: change deadline or budget in the job file",
                             run->verdict.why);
-    if (!feasible) return is_yes("Proceed anyway?", false) ? 0 : tm_error_set(e, TM_ECANCELED, "nothing was rented");
+    if (!feasible)
+        return is_yes("Proceed anyway?", false) ? 0
+                                                : tm_error_set(e, TM_ECANCELED, "not confirmed: nothing was rented");
     if (tm_given(run->cli, "yes")) return 0;
-    if (!isatty(STDIN_FILENO))
-        return tm_error_set(e, TM_EUSAGE, "nobody can be asked here: look at the plan, and give -y to go on");
-    return is_yes("Proceed?", true) ? 0 : tm_error_set(e, TM_ECANCELED, "nothing was rented");
+    if (!isatty(STDIN_FILENO)) return tm_error_set(e, TM_EUSAGE, "not a terminal: pass -y to start the run");
+    return is_yes("Proceed?", true) ? 0 : tm_error_set(e, TM_ECANCELED, "not confirmed: nothing was rented");
 }
 
 static int find_program(struct run *run, struct tm_error *e)

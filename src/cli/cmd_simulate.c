@@ -68,7 +68,7 @@ int tm_cmd_each_value(struct tm_cli *cli, const char *name, void *context,
 static bool can_look(const struct tm_policy_info *info, int horizon)
 {
     if (info->forecast < 0 || tm_forecast_looks((enum tm_forecast_method)info->forecast, horizon)) return true;
-    tm_log(TM_LOG_WARN, "policy %s is left out: its forecast looks 5, 7 or more intervals ahead, not %d", info->name,
+    tm_log(TM_LOG_WARN, "skipping policy %s: its forecast looks 5, 7 or more intervals ahead, not %d", info->name,
            horizon);
     return false;
 }
@@ -170,7 +170,7 @@ static int read_traces(struct tm_cli *cli, struct request *request, struct tm_er
     if (rc == 0 && request->trace_count == 0)
         rc = tm_error_set(e, TM_EUSAGE, "which trace? tidemill simulate --model parcae/gpt-1.5b --trace hadp");
     if (rc == 0 && request->instances_max < 1)
-        rc = tm_error_set(e, TM_EINPUT, "%s: no instance is ever there: nothing can be trained",
+        rc = tm_error_set(e, TM_EINPUT, "%s: the trace never has an instance: nothing can be trained",
                           request->traces[0].name);
     return rc;
 }
@@ -226,7 +226,8 @@ static int add_model(struct tm_cli *cli, void *context, const char *name, struct
     double fastest = subject->layouts.list[subject->layouts.best[request->instances_max]].samples_per_s;
     double needed_s = fastest > 0 ? request->options.samples_total / fastest : 0;
     if (request->options.deadline_s > 0 && needed_s > request->options.deadline_s)
-        tm_log(TM_LOG_WARN, "%s: %d instances that never go need %.2f h for it; no policy can meet %.2f h", name,
+        tm_log(TM_LOG_WARN,
+               "%s: even %d instances that are never preempted need %.2f h; no policy can finish in %.2f h", name,
                request->instances_max, needed_s / 3600, request->options.deadline_s / 3600);
     request->models[request->model_count - 1] =
         (struct tm_sweep_model){.name = name, .layouts = &subject->layouts, .cost = &subject->cost};
@@ -290,10 +291,11 @@ static int print_table(struct tm_cli *cli, const struct request *request, const 
                        struct tm_error *e)
 {
     static const struct tm_column columns[] = {
-        {"MODEL", TM_LEFT, 4},      {"TRACE", TM_LEFT, 3},     {"POLICY", TM_LEFT, 0},  {"SAMPLES", TM_RIGHT, 0},
-        {"SAMPLES/S", TM_RIGHT, 0}, {"OF IDEAL", TM_RIGHT, 0}, {"MOVING", TM_RIGHT, 1}, {"ROLLBACK", TM_RIGHT, 1},
-        {"IDLE", TM_RIGHT, 1},      {"CHANGES", TM_RIGHT, 2},  {"BILL", TM_RIGHT, 0},   {"$/M SAMPLES", TM_RIGHT, 0},
-        {"DONE AT", TM_RIGHT, 2},   {"IN TIME", TM_LEFT, 2}};
+        {"MODEL", TM_LEFT, 4},       {"TRACE", TM_LEFT, 3},      {"POLICY", TM_LEFT, 0},
+        {"SAMPLES", TM_RIGHT, 0},    {"SAMPLES/S", TM_RIGHT, 0}, {"OF IDEAL", TM_RIGHT, 0},
+        {"MIGRATING", TM_RIGHT, 1},  {"ROLLBACK", TM_RIGHT, 1},  {"IDLE", TM_RIGHT, 1},
+        {"MIGRATIONS", TM_RIGHT, 2}, {"COST", TM_RIGHT, 0},      {"$/M SAMPLES", TM_RIGHT, 0},
+        {"DONE AT", TM_RIGHT, 2},    {"IN TIME", TM_LEFT, 2}};
     struct tm_table table;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
@@ -590,43 +592,39 @@ int tm_cmd_simulate(struct tm_cli *cli, struct tm_error *e)
 }
 
 const struct tm_option tm_simulate_options[] = {
-    {.name = "model",
-     .value = "NAME",
-     .help = "what is trained: a shipped model, a file or a formula; may be repeated"},
-    {.name = "trace", .value = "FILE", .help = "availability to replay; may be repeated"},
-    {.name = "from", .value = "DURATION", .help = "start at this time of the trace; what was before is known history"},
-    {.name = "to", .value = "DURATION", .help = "stop at this time of the trace; else its end"},
-    {.name = "policy", .value = "LIST", .help = "policies to compare, with commas, or all; else all"},
-    {.name = "cost", .value = "NAME", .help = "what changes cost: paper, local, paced, measured or a file; else paper"},
-    {.name = "believe",
-     .value = "NAME",
-     .help = "what policies believe instead: costs, and steps where they were measured; else the same"},
+    {.name = "model", .value = "NAME", .help = "model to train: a shipped model, a file or a formula; may be repeated"},
+    {.name = "trace", .value = "FILE", .help = "trace to replay; may be repeated"},
+    {.name = "from", .value = "DURATION", .help = "start at this time of the trace; what came before is known history"},
+    {.name = "to", .value = "DURATION", .help = "stop at this time of the trace (its end)"},
+    {.name = "policy", .value = "LIST", .help = "policies to compare, separated by commas (all)"},
+    {.name = "cost", .value = "NAME", .help = "migration costs: paper, local, paced, measured or a file (paper)"},
+    {.name = "believe", .value = "NAME", .help = "migration costs that policies assume, if not the true ones"},
     {.name = "speed",
      .value = "N",
-     .help = "with measured costs: seconds of the trace in one on the wall; else as when they were measured"},
-    {.name = "notice", .value = "DURATION", .help = "how long before a loss the cloud says so; else 30s"},
-    {.name = "seed", .value = "N", .help = "of random draws (parcae's forecast); may be repeated; else 0"},
-    {.name = "samples", .value = "N", .help = "size of the job; else it trains to the end of the trace"},
+     .help = "with measured costs: replay speed, seconds of the trace per second of real time (as measured)"},
+    {.name = "notice", .value = "DURATION", .help = "notice before a preemption (30s)"},
+    {.name = "seed", .value = "N", .help = "seed of random draws (parcae's forecast); may be repeated (0)"},
+    {.name = "samples", .value = "N", .help = "size of the job (trains to the end of the trace)"},
     {.name = "deadline",
      .value = "DURATION",
-     .help = "when the job has to be done, from its start (needs --samples or --work)"},
+     .help = "time by which the job must finish, from its start (needs --samples or --work)"},
     {.name = "work",
      .value = "DURATION",
-     .help = "instead of a model: a job that takes this long on a whole gang, and has a --deadline"},
-    {.name = "gang", .value = "N", .help = "with --work: instances that the job needs at once; else 1"},
-    {.name = "restart", .value = "DURATION", .help = "with --work: billed and lost at each launch; else 6m"},
-    {.name = "start-up", .value = "DURATION", .help = "with --work: until on-demand instances are there; else 0s"},
-    {.name = "interval", .value = "DURATION", .help = "between decisions where nothing happens; else 60s"},
-    {.name = "horizon", .value = "N", .help = "intervals that policies look ahead; else 12"},
-    {.name = "instance", .value = "TYPE", .help = "instance type, for prices and predicted speeds"},
+     .help = "instead of a model: a job that takes this long on a full gang; needs --deadline"},
+    {.name = "gang", .value = "N", .help = "with --work: instances that the job needs at once (1)"},
+    {.name = "restart", .value = "DURATION", .help = "with --work: time paid for and lost at each launch (6m)"},
+    {.name = "start-up", .value = "DURATION", .help = "with --work: time until on-demand instances arrive (0s)"},
+    {.name = "interval", .value = "DURATION", .help = "time between decisions when nothing happens (60s)"},
+    {.name = "horizon", .value = "N", .help = "intervals that policies look ahead (12)"},
+    {.name = "instance", .value = "TYPE", .help = "instance type, for prices and predicted throughput"},
     {.name = "batch", .value = "N", .help = "global batch of models without measured layouts"},
-    {.name = "profile", .value = "FILE", .help = "learn from measured steps, as predict does"},
-    {.name = "profile-gpu", .value = "NAME", .help = "the GPU that profile was taken on"},
-    {.name = "spot-price", .value = "USD", .help = "of an instance-hour, where the trace has no prices"},
-    {.name = "on-demand-price", .value = "USD", .help = "of an instance-hour"},
-    {.name = "report", .value = "OUT.html", .help = "write a report with timelines and pictures to OUT.html"},
+    {.name = "profile", .value = "FILE", .help = "measured steps to learn from, as in predict"},
+    {.name = "profile-gpu", .value = "NAME", .help = "GPU of that profile"},
+    {.name = "spot-price", .value = "USD", .help = "spot price per instance-hour, if the trace has no prices"},
+    {.name = "on-demand-price", .value = "USD", .help = "on-demand price per instance-hour"},
+    {.name = "report", .value = "OUT.html", .help = "write a report with timelines and charts to OUT.html"},
     {.name = "plan-log", .value = "OUT.csv", .help = "write what each run did in each interval to OUT.csv"},
-    {.name = "threads", .value = "N", .help = "how many simulations run at once; else one a core"},
+    {.name = "threads", .value = "N", .help = "simulations to run at once (one per core)"},
     {.name = "format",
      .value = "NAME",
      .help = "read the traces as format NAME instead of detecting it",

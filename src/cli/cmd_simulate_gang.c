@@ -100,7 +100,7 @@ static int refuse_others(const struct tm_cli *cli, struct tm_error *e)
     static const char *const others[] = {"model", "samples", "to", "cost", "batch", "profile", "report", "plan-log"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (tm_given(cli, others[i]))
-            return tm_error_set(e, TM_EUSAGE, "--%s does not go with --work: leave one of them out", others[i]);
+            return tm_error_set(e, TM_EUSAGE, "--%s cannot be used with --work: leave one of them out", others[i]);
     }
     if (!tm_given(cli, "work") || !tm_given(cli, "deadline"))
         return tm_error_set(e, TM_EUSAGE,
@@ -135,7 +135,7 @@ static int read_request(struct tm_cli *cli, struct request *request, struct tm_e
     options->start_s = (double)start_ms / 1000;
     double least_s = options->start_s + options->restart_s + options->work_s;
     if (least_s > options->deadline_s)
-        tm_log(TM_LOG_WARN, "on-demand instances need %.4g h: a deadline of %.4g h can only be met with luck",
+        tm_log(TM_LOG_WARN, "even on-demand instances need %.4g h: a deadline of %.4g h cannot be guaranteed",
                least_s / 3600, options->deadline_s / 3600);
     return 0;
 }
@@ -276,9 +276,9 @@ static void add_run_row(struct tm_table *table, const struct run *run)
 static int print_table(struct tm_cli *cli, const struct request *request, struct tm_error *e)
 {
     static const struct tm_column columns[] = {
-        {"TRACE", TM_LEFT, 3}, {"POLICY", TM_LEFT, 0},     {"BILL", TM_RIGHT, 0},  {"SAVED", TM_RIGHT, 1},
-        {"SPOT", TM_RIGHT, 1}, {"ON DEMAND", TM_RIGHT, 1}, {"IDLE", TM_RIGHT, 1},  {"LAUNCHES", TM_RIGHT, 2},
-        {"LOST", TM_RIGHT, 2}, {"DONE AT", TM_RIGHT, 0},   {"IN TIME", TM_LEFT, 0}};
+        {"TRACE", TM_LEFT, 3},      {"POLICY", TM_LEFT, 0},     {"COST", TM_RIGHT, 0},  {"SAVED", TM_RIGHT, 1},
+        {"SPOT", TM_RIGHT, 1},      {"ON-DEMAND", TM_RIGHT, 1}, {"IDLE", TM_RIGHT, 1},  {"LAUNCHES", TM_RIGHT, 2},
+        {"PREEMPTED", TM_RIGHT, 2}, {"DONE AT", TM_RIGHT, 0},   {"IN TIME", TM_LEFT, 0}};
     struct tm_table table;
     bool ended = false;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
@@ -295,9 +295,10 @@ static int print_table(struct tm_cli *cli, const struct request *request, struct
                        request->trace_count, request->policies[i]->name, usd, late);
     }
     tm_text_printf(&cli->out,
-                   "\nPrices of an instance-hour: spot $%g, on demand $%g. SAVED: against on-demand alone.\n",
+                   "\n"
+                   "Prices per instance-hour: spot $%g, on-demand $%g. SAVED: compared with on-demand only.\n",
                    request->options.spot_usd_h, request->options.on_demand_usd_h);
-    if (ended) tm_text_puts(&cli->out, "Where a trace ends before the job, there is no spot from there on.\n");
+    if (ended) tm_text_puts(&cli->out, "If a trace ends before the job, no spot is available after it.\n");
     return rc;
 }
 

@@ -7,8 +7,10 @@
 enum { STEP_MS = 50, EVENTS_SHOWN = 10 };
 
 const struct tm_option tm_status_command_options[] = {
-    {.name = "state", .value = "DIR|NAME", .help = "which run (the one that goes on, or the only one)"},
-    {.name = "follow", .letter = 'f', .help = "show it as it goes, until it ends"},
+    {.name = "state",
+     .value = "DIR|NAME",
+     .help = "state folder or name of the run (the one running, or the only one)"},
+    {.name = "follow", .letter = 'f', .help = "keep the display up to date until the run ends"},
     {.name = NULL},
 };
 
@@ -38,7 +40,8 @@ int tm_cmd_status(struct tm_cli *cli, struct tm_error *e)
     int rc = tm_run_folder(cli, &dir, e);
     if (rc != 0) return rc;
     if (tm_given(cli, "follow") && cli->json)
-        return tm_error_set(e, TM_EUSAGE, "--follow is for people; for programs: tidemill events --follow --json");
+        return tm_error_set(e, TM_EUSAGE,
+                            "--follow draws for a terminal; programs can use: tidemill events --follow --json");
     if (tm_given(cli, "follow")) return follow(cli, dir, e);
     rc = tm_run_status_of(cli, dir, &status, e);
     if (rc != 0) return rc;

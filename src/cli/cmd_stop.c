@@ -8,8 +8,10 @@
 enum { ANSWER_MS = 5000, LOOK_MS = 100, PATIENCE_MS = 120000 };
 
 const struct tm_option tm_stop_command_options[] = {
-    {.name = "state", .value = "DIR|NAME", .help = "which run (the one that goes on, or the only one)"},
-    {.name = "now", .help = "at once, without a copy of the last step: steps since the newest copy are redone"},
+    {.name = "state",
+     .value = "DIR|NAME",
+     .help = "state folder or name of the run (the one running, or the only one)"},
+    {.name = "now", .help = "stop at once, without copying the last step: steps since the newest copy are redone"},
     {.name = NULL},
 };
 
@@ -19,7 +21,8 @@ static int await_end(struct tm_cli *cli, const char *dir, struct tm_error *e)
     int64_t end_ms = cli->env->monotonic_ns(cli->env) / 1000000 + PATIENCE_MS;
     while (tm_run_is_owned(cli, dir)) {
         if (cli->env->monotonic_ns(cli->env) / 1000000 > end_ms)
-            return tm_error_set(e, TM_ETIMEOUT, "it was told to stop %d s ago, and still runs; see: tidemill status",
+            return tm_error_set(e, TM_ETIMEOUT,
+                                "it was told to stop %d s ago, but is still running; see: tidemill status",
                                 PATIENCE_MS / 1000);
         cli->env->sleep_ms(cli->env, LOOK_MS);
     }
@@ -54,7 +57,7 @@ static void print(struct tm_cli *cli, const char *dir, const struct tm_run_statu
     tm_text_printf(&cli->out, "%s is %s at step %" PRIu64 "; step %" PRIu64 " is durable\n", status->job.name,
                    tm_job_state_name(status->state), status->committed, status->durable);
     if (status->state != TM_JOB_FINISHED && status->state != TM_JOB_FAILED)
-        tm_text_printf(&cli->out, "to go on: tidemill run --resume --state %s\n", dir);
+        tm_text_printf(&cli->out, "to resume: tidemill run --resume --state %s\n", dir);
 }
 
 int tm_cmd_stop(struct tm_cli *cli, struct tm_error *e)
@@ -63,7 +66,7 @@ int tm_cmd_stop(struct tm_cli *cli, struct tm_error *e)
     struct tm_run_status status;
     int rc = tm_run_folder(cli, &dir, e);
     if (rc != 0) return rc;
-    if (!tm_run_is_owned(cli, dir)) return tm_error_set(e, TM_ENOTFOUND, "%s: nobody runs it now", dir);
+    if (!tm_run_is_owned(cli, dir)) return tm_error_set(e, TM_ENOTFOUND, "%s: it is not running", dir);
     rc = ask(cli, dir, e);
     if (rc != 0) return tm_error_wrap(e, rc, "asking for a stop");
     rc = await_end(cli, dir, e);

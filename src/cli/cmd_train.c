@@ -17,29 +17,31 @@
 enum { PLOT_ROWS = 12, PLOT_COLUMNS_MAX = 90 };
 
 const struct tm_option tm_train_command_options[] = {
-    {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, a worker each, instead of the job's layout"},
+    {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, one worker each, instead of the job's layout"},
     {.name = "relayout",
      .value = "STEP:DxP[,...]",
-     .help = "change the layout before step STEP (the first is 0); only layers that are missing move"},
-    {.name = "steps", .value = "N", .help = "train N steps in all instead of the job's"},
+     .help = "change the layout before step STEP (the first is 0); only missing layers are copied"},
+    {.name = "steps", .value = "N", .help = "train N steps in total instead of the job's"},
     {.name = "seed", .value = "N", .help = "seed instead of the job's"},
-    {.name = "determinism", .value = "KIND", .help = "instead of the job's", .choices = tm_determinism_names},
+    {.name = "determinism", .value = "KIND", .help = "overrides the job's setting", .choices = tm_determinism_names},
     {.name = "checkpoint", .value = "DIR", .help = "write checkpoints to DIR instead of the job's"},
     {.name = "transport",
      .value = "KIND",
      .help = "workers as threads (the default), or as processes over unix or tcp sockets",
      .choices = tm_transport_names},
-    {.name = "worker", .value = "IDENTITY", .help = "be this worker of a run, for the program itself", .hidden = true},
-    {.name = "resume", .value = "CHECKPOINT", .help = "go on from a checkpoint (its folder, or that of all of them)"},
+    {.name = "worker", .value = "IDENTITY", .help = "be this worker of a run (internal)", .hidden = true},
+    {.name = "resume",
+     .value = "CHECKPOINT",
+     .help = "continue from a checkpoint (its folder, or the folder of all checkpoints)"},
     {.name = NULL},
 };
 
 const struct tm_option tm_generate_command_options[] = {
     {.name = "prompt", .letter = 'p', .value = "TEXT", .help = "what the text starts with"},
     {.name = "length", .letter = 'n', .value = "N", .help = "bytes to write (200)"},
-    {.name = "temperature", .value = "T", .help = "0 takes the likeliest byte, 1 (the default) as they are likely"},
+    {.name = "temperature", .value = "T", .help = "0: always the likeliest byte; 1 (the default): sample as predicted"},
     {.name = "top-k", .value = "K", .help = "draw among the K likeliest bytes only"},
-    {.name = "seed", .value = "N", .help = "of the draw (1)"},
+    {.name = "seed", .value = "N", .help = "seed of sampling (1)"},
     {.name = NULL},
 };
 
@@ -221,7 +223,7 @@ int tm_cmd_train(struct tm_cli *cli, struct tm_error *e)
     struct tm_blas blas;
     struct tm_progress progress;
     struct tm_train_result result = {0};
-    if (cli->argument_count != 1) return tm_error_set(e, TM_EUSAGE, "name one job file: tidemill train JOB.yaml");
+    if (cli->argument_count != 1) return tm_error_set(e, TM_EUSAGE, "give one job file: tidemill train JOB.yaml");
     int rc = tm_train_job_load(cli->env, cli->arguments[0], &cli->arena, &job, e);
     if (rc == 0) rc = read_overrides(cli, &job, e);
     if (rc == 0) rc = read_layouts(cli, &job, layouts, &options.layout_count, e);
@@ -296,7 +298,7 @@ int tm_cmd_generate(struct tm_cli *cli, struct tm_error *e)
     struct tm_text made;
     int64_t seed = 1;
     if (cli->argument_count != 1)
-        return tm_error_set(e, TM_EUSAGE, "name one checkpoint: tidemill generate CHECKPOINT");
+        return tm_error_set(e, TM_EUSAGE, "give one checkpoint: tidemill generate CHECKPOINT");
     if (tm_given_text(cli, "prompt") != NULL) options.prompt = tm_given_text(cli, "prompt");
     int rc = tm_given_integer(cli, "length", 1, 1 << 20, &options.length, e);
     if (rc == 0) rc = tm_given_number(cli, "temperature", 0, 100, &options.temperature, e);
@@ -386,7 +388,7 @@ int tm_cmd_verify(struct tm_cli *cli, struct tm_error *e)
     struct tm_checkpoint a;
     struct tm_checkpoint b;
     struct tm_difference difference;
-    if (cli->argument_count != 2) return tm_error_set(e, TM_EUSAGE, "name two checkpoints: tidemill verify A B");
+    if (cli->argument_count != 2) return tm_error_set(e, TM_EUSAGE, "give two checkpoints: tidemill verify A B");
     int rc = tm_checkpoint_open(cli->env, cli->arguments[0], &a, e);
     if (rc != 0) return rc;
     rc = tm_checkpoint_open(cli->env, cli->arguments[1], &b, e);

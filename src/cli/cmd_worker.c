@@ -34,7 +34,7 @@ int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
     struct tm_run_settings settings;
     struct tm_job job;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive its agent */
-    if (is_orphan(cli)) return tm_error_set(e, TM_ECANCELED, "the agent that started this worker is gone");
+    if (is_orphan(cli)) return tm_error_set(e, TM_ECANCELED, "the agent that started this worker has ended");
     (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error of write */
     tm_run_settings_init(&settings);
     tm_job_init(&job);

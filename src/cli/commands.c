@@ -2,12 +2,12 @@
 
 const struct tm_option tm_global_options[] = {
     {.name = "json", .help = "print one JSON document instead of tables"},
-    {.name = "quiet", .letter = 'q', .help = "say nothing that was not asked for: no notes, no warnings"},
-    {.name = "verbose", .letter = 'v', .help = "say more on standard error"},
-    {.name = "no-color", .help = "no colour, also on a terminal"},
-    {.name = "config", .value = "FILE", .help = "settings from FILE instead of config.yaml"},
-    {.name = "help", .letter = 'h', .help = "show help and stop"},
-    {.name = "version", .help = "show the version and stop"},
+    {.name = "quiet", .letter = 'q', .help = "print only the result: no notes, no warnings"},
+    {.name = "verbose", .letter = 'v', .help = "print more on standard error"},
+    {.name = "no-color", .help = "no colour, even on a terminal"},
+    {.name = "config", .value = "FILE", .help = "read settings from FILE instead of config.yaml"},
+    {.name = "help", .letter = 'h', .help = "show help and exit"},
+    {.name = "version", .help = "show the version and exit"},
     {.name = "list-man-pages", .help = "names of the man pages, for the build", .hidden = true},
     {.name = "man-source", .value = "PAGE", .help = "a man page in scdoc's form, for the build", .hidden = true},
     {.name = NULL},
@@ -18,14 +18,13 @@ const struct tm_command tm_commands[] = {
         .name = "catalog",
         .summary = "instance types and prices, ranked and filtered",
         .description =
-            "Lists what can be rented. Without options one row an instance type, at its cheapest place; --all lists "
-            "every offer. With --json every offer that matches is listed.\n\n"
-            "FLOPP is DeepVM's measure, FLOPS / price x 3600: floating point operations for one dollar. It uses the "
-            "dense peak at the precision of --precision and the price of --price; \"mixed\" is the precision "
-            "mixed-precision training would use (bf16 or fp16 tensor rates where there are any, else fp32). Real "
-            "training reaches some 30-60% of peak rates.\n\n"
-            "The interruption band is the share of spot capacity that AWS took back in a month. Figures come from the "
-            "catalogue that ships with the program, and from what catalog import added.",
+            "Lists what can be rented: by default one row per instance type, at its cheapest place; --all lists every "
+            "offer. --json lists every offer that matches.\n\n"
+            "FLOPP is DeepVM's measure, FLOPS / price x 3600: floating point operations per dollar. It uses the dense "
+            "peak at --precision and the price of --price; \"mixed\" is the precision of mixed-precision training "
+            "(bf16 or fp16 tensor rates if there are any, else fp32). Real training reaches 30-60% of peak rates.\n\n"
+            "The interruption band is the share of spot capacity that AWS preempted in a month. Figures come from the "
+            "shipped catalogue and from catalog import.",
         .examples = "  tidemill catalog --sort flopp --spot             # best FLOPS for a spot dollar first\n"
                     "  tidemill catalog --gpu V100 --all --sort price   # every offer with V100s\n"
                     "  tidemill catalog --cloud aws,gcp --min-gpus 8 --max-price 20\n"
@@ -37,10 +36,10 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "trace",
-        .summary = "how capacity came and went: statistics, plots, cuts, made-up traces",
-        .description = "A trace is a record of how many instances a place would give over time. Files are read in many "
-                       "formats, found by content (tidemill-trace(5) lists them); hadp, hasp, ladp and lasp name the "
-                       "four published hours that ship with the program.",
+        .summary = "spot availability over time: statistics, plots, cuts, synthetic traces",
+        .description = "A trace is a record of how many instances a place would give over time. Many file formats are "
+                       "read and detected from content (tidemill-trace(5) lists them); hadp, hasp, ladp and lasp name "
+                       "the four published one-hour traces that ship with the program.",
         .examples = "  tidemill trace stats hadp ladp my-trace.json\n"
                     "  tidemill trace show hadp --svg hadp.svg\n"
                     "  tidemill trace cut p3.csv --from 5.5h --to 6.5h -o hour.tmtrace\n"
@@ -53,15 +52,14 @@ const struct tm_command tm_commands[] = {
         .summary = "how many instances there will be, and how good such forecasts are",
         .arguments = "TRACE...",
         .description =
-            "Forecasts the number of instances for the next intervals, from what the trace has up to --at, as a "
-            "distribution: mean, median, and the range that holds 80% of what may be. Methods: last (the count stays, "
-            "with the errors that this made so far), parcae (the ARIMA predictor of that paper, with all its rules), "
-            "tidemill (learned from the trace as it goes: levels, bursts, what follows what, capacity).\n\n"
-            "With --backtest it forecasts from every interval that has 12 of history and compares with what came: mean "
-            "absolute "
-            "error of the median (also divided by the mean count), CRPS (the error of a whole distribution, in "
-            "instances), pinball losses, and how much of what came lay in the 80% range. All are means over steps 1 to "
-            "--horizon; for one trace, and with --json, also for shorter look-aheads.",
+            "Forecasts the number of instances for the next intervals, from the trace up to --at, as a distribution: "
+            "mean, median and 80% range. Methods: last (the count stays the same, with the errors this made so far), "
+            "parcae (that paper's ARIMA predictor, with all its rules), tidemill (learns from the trace as it goes: "
+            "levels, bursts, sequences, capacity).\n\n"
+            "With --backtest it forecasts from every interval with 12 intervals of history and compares with what "
+            "happened: mean absolute error of the median (also divided by the mean count), CRPS (the error of the "
+            "whole distribution, in instances), pinball losses, and how often the truth was in the 80% range. All are "
+            "means over steps 1 to --horizon; for one trace, and with --json, shorter horizons are shown too.",
         .examples = "  tidemill forecast hadp --at 20m\n"
                     "  tidemill forecast hadp --at 20m --notice 3       # three instances have been announced to go\n"
                     "  tidemill forecast p3.csv --at 5.5h --method parcae --json\n"
@@ -76,18 +74,15 @@ const struct tm_command tm_commands[] = {
         .summary = "how long instances live, by GPU, zone, age and hour; what a cluster of them would do",
         .arguments = "FILE...",
         .description =
-            "Kaplan-Meier estimates of the share of instances that the cloud took back within 1, 3, 6, 12 and 24 "
-            "hours, "
-            "with 95% confidence, the median life, the share of losses in the first hour of life, and how many were "
-            "lost "
-            "together. Instances that were stopped by their user, reached the cloud's limit (GCE ends preemptible "
-            "instances after 24 hours), or were still there when the record ends are counted up to then. POOLED lends "
-            "small groups strength: their losses by age are shrunk towards those of the GPU in all zones, and those "
-            "towards all, by as much as the differences between the groups are chance.\n\n"
+            "Kaplan-Meier estimates of the share of instances that were preempted within 1, 3, 6, 12 and 24 hours, "
+            "with 95% confidence, the median life, the share of preemptions in the first hour of life, and how many "
+            "came together. Instances that were stopped by their user, reached the cloud's limit (GCE ends preemptible "
+            "instances after 24 hours), or were still running when the record ends count up to that point. POOLED "
+            "helps small groups: their preemption rates by age are shrunk towards those of the GPU in all zones, and "
+            "those towards the rates of all instances, by as much as the differences between groups are chance.\n\n"
             "Files are lists of lifetimes (columns lifetime_s and end, or VM name, Start and Terminate), logs and "
-            "traces "
-            "that name their instances, or any other trace (tidemill-trace(5)): there every instance is taken to have "
-            "been equally likely to be the one that went.",
+            "traces that name their instances, or any other trace (tidemill-trace(5)); for those, every instance is "
+            "assumed equally likely to be the one preempted.",
         .examples = "  tidemill study lifetimes.csv\n"
                     "  tidemill study lifetimes.csv --gpu K80 --svg k80.svg\n"
                     "  tidemill study --bands --gpu V100,T4\n"
@@ -99,36 +94,33 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "simulate",
-        .summary = "what would happen: a job on a trace under a policy, to samples and a bill",
+        .summary = "what would happen: a job on a trace under a policy, in samples, time and cost",
         .arguments = "[JOB.yaml | TRACE...]",
         .description =
-            "Replays how capacity came and went, and trains the model through it under each policy: how many samples, "
-            "how long it stood still and why, what it costs. Runs are in the order of models, traces, seeds, "
-            "policies, whatever the number of threads. How it is done: doc/decide.md.\n\n"
-            "A job file (tidemill-job(5)) instead of options says all: what is trained, the fleet, its trace or what "
-            "is known of preemptions, deadline, budget, prices and the policy; options override it. What tidemill plan "
-            "--emit job writes is taken as it is, and --json has what tidemill run --dry-run expects beside the "
-            "runs.\n\n"
-            "Policies: ideal (the fastest layout every interval, no pause: nobody can reach it), on-demand (never "
-            "lost, at its price), reactive (the fastest layout after each event, all restart), checkpoint (the same, "
-            "and work since the last checkpoint is redone: Varuna's way), redundant (neighbours shadow each other: "
-            "Bamboo's way), parcae (its forecast and optimizer, decides before the event is known), parcae-notice (its "
-            "optimizer told this interval's event), parcae-truth (its optimizer fed the true next intervals), tidemill "
-            "(ours: weighs each layout over the changes that may come; pays for the step in flight where a loss comes "
-            "without notice; orders on-demand instances when a deadline needs them), oracle (knows the whole trace: a "
-            "bound for all but ideal).\n\n"
-            "Costs of changes are data (tidemill-cost(5)): paper are Parcae's published constants, measured what the "
-            "last run on this machine left. Models that bring no measured layouts (all but parcae/...) are predicted "
-            "on --instance, as tidemill predict does.\n\n"
+            "Replays spot availability and trains the model through it under each policy: how many samples, how long "
+            "training stood still and why, what it costs. Runs are listed by model, trace, seed and policy, whatever "
+            "the number of threads. doc/decide.md explains how it works.\n\n"
+            "A job file (tidemill-job(5)) can replace the options: it has the model, the fleet, its trace or what is "
+            "known of preemptions, deadline, budget, prices and the policy; options override the file. It takes the "
+            "file that tidemill plan --emit job writes, and --json adds what tidemill run --dry-run expects.\n\n"
+            "Policies: ideal (the fastest layout in every interval, no pauses: a bound that cannot be reached), "
+            "on-demand (never preempted, at its price), reactive (the fastest layout after each event; the whole fleet "
+            "restarts), checkpoint (the same, and work since the last checkpoint is redone: Varuna's way), redundant "
+            "(neighbours shadow each other: Bamboo's way), parcae (its forecast and optimizer; decides before the "
+            "event is known), parcae-notice (its optimizer, told of this interval's event), parcae-truth (its "
+            "optimizer, given the true next intervals), tidemill (ours: weighs each layout over the changes that may "
+            "come, counts the step in flight if a preemption comes without notice, and orders on-demand instances when "
+            "a deadline needs them), oracle (knows the whole trace: a bound for all but ideal).\n\n"
+            "Migration costs are data (tidemill-cost(5)): paper is Parcae's published constants, measured is what the "
+            "last run on this machine measured. Models without measured layouts (all but parcae/...) are predicted for "
+            "--instance, as tidemill predict does.\n\n"
             "With --work instead of --model: a job that needs a whole gang of instances at once and has a deadline. "
-            "Its "
-            "policies: on-demand, greedy (spot when there is spot, else wait; on demand when slack runs out, to the "
-            "end), "
-            "uniform-progress (on demand when behind an even pace and there is no spot), tidemill (the least expected "
-            "cost over what was learned of how spot comes and goes), oracle-deadline (the cheapest that knowledge of "
-            "the "
-            "whole trace allows). Prices are $0.9731 spot and $3.06 on demand, unless given or of --instance; the "
-            "trace's own are not used. doc/deadlines.md has the mathematics and what was measured.",
+            "Its policies: on-demand, greedy (spot when available, else wait; switches to on-demand for good when the "
+            "slack runs out), uniform-progress (on-demand when the job is behind an even pace and there is no spot), "
+            "tidemill (the lowest expected cost, given what was learned about spot availability), oracle-deadline (the "
+            "cheapest possible, knowing the whole trace). Prices are $0.9731 spot and $3.06 on-demand, unless given or "
+            "taken from --instance; the trace's own are not used. doc/deadlines.md has the mathematics and "
+            "measurements.",
         .examples =
             "  tidemill simulate --model parcae/gpt-1.5b --trace hadp\n"
             "  tidemill simulate job.yaml --policy all\n"
@@ -145,22 +137,19 @@ const struct tm_command tm_commands[] = {
         .name = "predict",
         .summary = "step time, memory and cost of a model on a fleet",
         .description =
-            "With --fleet: what a model takes on instances of the catalogue. The model is named by --model, or is the "
-            "job "
-            "that --profile was made of (tidemill profile). With --workers: data-parallel workers that are each like "
-            "the "
-            "one profiled, over links of --mbit or as probed (--links, tidemill probe); also batches that were not "
-            "profiled.\n\n"
-            "With --evaluate: errors of such predictions: parts of a profile are held back, predicted from the rest, "
-            "and "
-            "compared. Profiles are steps on one GPU (network, precision, micro_batch, fwd_ms, bwd_ms, opt_ms) or "
-            "data-parallel runs over links (world, mbit, model, batch, ...); tidemill-profile(5) has the forms.\n\n"
-            "two-batches: of each network and precision the smallest and the largest batch are known, the rest is "
-            "predicted. leave-one-network: nothing is known of a network but its layers (of runs: its compute time). "
-            "leave-one-bandwidth: of runs, nothing is known of one link rate. untrained: nothing of the file is known, "
-            "all "
-            "of it is predicted with what ships. IN 80% counts the truths that lie in the "
-            "predicted 80% interval. For runs, the sum of compute and one ring at the nominal rate stands beside it.",
+            "With --fleet: step time, memory and cost of a model on instances of the catalogue. The model is given by "
+            "--model, or is the job of --profile (tidemill profile). With --workers: data-parallel workers, each like "
+            "the one profiled, over links of --mbit or as probed (--links, tidemill probe), also for batch sizes that "
+            "were not profiled.\n\n"
+            "With --evaluate: the errors of such predictions. Parts of a profile are held back, predicted from the "
+            "rest, and compared. Profiles are steps on one GPU (network, precision, micro_batch, fwd_ms, bwd_ms, "
+            "opt_ms) or data-parallel runs over links (world, mbit, model, batch, ...); see tidemill-profile(5).\n\n"
+            "two-batches: the smallest and the largest batch of each network and precision are known, the rest is "
+            "predicted. leave-one-network: only the layers of a network are known (for runs: its compute time). "
+            "leave-one-bandwidth: for runs, nothing is known about one bandwidth. untrained: nothing in the file is "
+            "known; all of it is predicted from the shipped data. IN 80% counts the measurements within the predicted "
+            "80% interval. For runs, the naive sum of compute and one ring at the nominal bandwidth is shown for "
+            "comparison.",
         .examples =
             "  tidemill predict --model gpt2-124m --fleet \"8x p3.2xlarge\" --batch 128\n"
             "  tidemill predict --model resnet50 --fleet \"4x g5.xlarge, 4x g4dn.xlarge\" --batch 512 --json\n"
@@ -176,30 +165,27 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "plan",
-        .summary = "what to rent for a job, and what the published planners would",
+        .summary = "what to rent for a job, and what the published planners would rent",
         .arguments = "[JOB]",
         .files = true,
         .description =
-            "Looks for the fleet with the smallest expected cost (or time) to train a number of samples, within a "
-            "deadline, a budget, a price per hour and quotas. A fleet lies in one region: up to three instance types, "
-            "several zones, spot and on demand. Every GPU instance type of the catalogue is predicted at many counts; "
-            "spot instances are lost at random, alone and in bursts of a zone (--mtbf, --trace, else interruption "
-            "bands), which costs the work since the last checkpoint, a restart, and time until a new instance joins; "
-            "the best checkpoint interval is chosen with the fleet; on-demand instances are bought where the deadline "
-            "needs them, and anchors rented that hold copies of the state. A closed form narrows the search; the best "
-            "candidates are simulated 20 times each, under the policy that will run, on --trace or through random "
-            "losses, with steps as unsure as their prediction: that is what the table shows. JOB is a file as in "
-            "tidemill-job(5); options count more than what it "
-            "says.\n\n"
-            "Below the table: what binds, and what an hour or a tenth of the money more would buy. --objective pareto "
-            "shows the trade between money and time instead. srift is the published idea: the best prediction, as if "
-            "nothing were lost; the same simulation judges both. Exit status 3: nothing satisfies all constraints; "
-            "the message says what each would have to be.\n\n"
-            "With --instances, DeepVM's planner and its baselines, faithful to the released code: the best clusters of "
+            "Finds the fleet with the lowest expected cost (or time) to train a number of samples, within a deadline, "
+            "a budget, a price per hour and quotas. A fleet is in one region: up to three instance types, several "
+            "zones, spot and on-demand. Every GPU instance type of the catalogue is predicted at many counts. Spot "
+            "instances are preempted at random, alone and in bursts of a zone (--mtbf, --trace, else interruption "
+            "bands), which costs the work since the last checkpoint, a restart, and the time until a new instance "
+            "joins. The best checkpoint interval is chosen with the fleet; on-demand instances are added if the "
+            "deadline needs them, and anchors to hold copies of the state. Integer programs bound how far the answer "
+            "can be from the best. JOB is a file as in tidemill-job(5); options override the file.\n\n"
+            "Below the table: which constraints are binding, and what one more hour or 10% more money would buy. "
+            "--objective pareto shows the trade-off between cost and time instead. srift is a published idea: the best "
+            "prediction, as if nothing were preempted; both are judged by the same expectation. Exit status 3: no "
+            "fleet satisfies all constraints; the message says what each would have to be.\n\n"
+            "With --instances: DeepVM's planner and its baselines, faithful to the released code: the best clusters of "
             "spot GPU instances within a price per hour, either with on-demand CPU instances that hold the checkpoints "
-            "(tiering) or with one of the GPU instances on demand (single-anchor). deepvm-noscale leaves the scaling "
-            "curve out, cost-first takes the most instances, perf-first the fastest type; tidemill finds what they "
-            "miss by their own figures.",
+            "(tiering) or with one of the GPU instances on-demand (single-anchor). deepvm-noscale ignores the scaling "
+            "curve, cost-first takes the most instances, perf-first the fastest type; tidemill finds what they miss by "
+            "their own figures.",
         .examples = "  tidemill plan --model gpt2-1.5b --samples 5000000 --deadline 24h\n"
                     "  tidemill plan --model resnet50 --samples 100000000 --budget 50 --objective fastest --cloud aws\n"
                     "  tidemill plan --model bert-large --samples 20000000 --deadline 12h --trace hadp\n"
@@ -211,18 +197,18 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "profile",
-        .summary = "measure a PyTorch job: where a step's time goes, layer by layer",
+        .summary = "measure a PyTorch job: where the time of a step goes, layer by layer",
         .arguments = "-- COMMAND...",
         .description =
-            "Runs the command, watches the first steps that its PyTorch optimizer takes, and writes a profile "
+            "Runs the command, watches the first steps of its PyTorch optimizer, and writes a profile "
             "(tidemill-profile(5)): forward and backward time of each layer, when gradients are ready, the optimizer, "
-            "waiting for data, memory, variation. No line of the script changes, nothing that it computes changes, and "
-            "nothing need be installed beside torch 2.1 or later. On a GPU times are those of CUDA events.\n\n"
-            "The command is ended once enough was measured, before anything that it does at its end (--keep lets it go "
-            "on, without hooks). Profile one worker: of several, all would wait for each other. predict and plan read "
-            "the profile and then speak of this very job; with --add a second batch size comes beside the first, and "
-            "sizes that were not profiled are predicted from both. doc/profile.md says how it is done; the same as a "
-            "context manager in Python: tidemill.profile(model, optimizer).",
+            "waiting for data, memory, variation. The script needs no changes, its results stay the same, and nothing "
+            "but torch 2.1 or later need be installed. On a GPU, times come from CUDA events.\n\n"
+            "The command is ended once enough is measured, before anything it does at its end (--keep lets it "
+            "continue, without hooks). Profile a single worker: several would wait for each other. predict and plan "
+            "read the profile and then predict this very job; --add adds a second batch size, and sizes that were not "
+            "profiled are predicted from both. doc/profile.md explains how it works. In Python, use the context "
+            "manager tidemill.profile(model, optimizer).",
         .examples = "  tidemill profile -- python train.py\n"
                     "  tidemill profile -o job.tmprofile --iterations 80 -- python train.py --batch 16\n"
                     "  tidemill profile -o job.tmprofile --add -- python train.py --batch 64\n"
@@ -234,16 +220,14 @@ const struct tm_command tm_commands[] = {
         .name = "probe",
         .summary = "measure the links between machines: latency and bandwidth, alone and together",
         .arguments = "[PEER...]",
-        .description =
-            "Measures what the network between machines really gives, as it differs from grant to grant. On all "
-            "machines "
-            "but one: --serve. On that one: the addresses of the others, as all of them can reach them. Every pair is "
-            "measured, pairs that share no machine at the same time: latency, one way, both ways, several streams; "
-            "then "
-            "all send to their neighbours at once, as an all-reduce does. What arrives counts.\n\n"
-            "With -o the links are written as CSV, which predict reads with its option links. On loopback no "
-            "credential is needed; everywhere else both sides must hold certificates of the same job (--tls; a "
-            "run's state folder has them in tls/, and --make-credential makes some).",
+        .description = "Measures what the network between machines really delivers; it differs each time you rent. Run "
+                       "--serve on all machines but one. On that one, give the addresses of the others, as all of them "
+                       "can reach them. Every pair is measured, with pairs that share no machine at the same time: "
+                       "latency, one way, both ways, several streams; then all send to their neighbours at once, as in "
+                       "an all-reduce. Only data that arrives counts.\n\n"
+                       "With -o, writes the links as CSV for predict (its option links). On loopback no credential is "
+                       "needed; elsewhere both sides need certificates of the same job (--tls; a run's state folder "
+                       "has them in tls/, and --make-credential makes some).",
         .examples = "  tidemill probe --serve 127.0.0.1:7070\n"
                     "  tidemill probe 127.0.0.1:7070\n"
                     "  tidemill probe --make-credential certs\n"
@@ -256,14 +240,13 @@ const struct tm_command tm_commands[] = {
         .name = "train",
         .summary = "train a network with the built-in engine",
         .arguments = "JOB.yaml",
-        .description =
-            "Trains the network of a job (tidemill-job(5)) in this process: D pipelines of P stages, a thread each. "
-            "With determinism bitwise, the default, the weights have the same bits whatever the layout, also when it "
-            "changes on the way (--relayout); weights_hash tells them apart. Checkpoints are safetensors files that "
-            "PyTorch and Hugging Face's GPT-2 load.\n\n"
-            "The kernels (AVX2 or AVX-512) are chosen for this machine; TIDEMILL_KERNELS=avx2 asks for the other, and "
-            "bits are the same within one class. A loss that is no number stops the run, names step and layer, and "
-            "leaves the last checkpoint as it was.",
+        .description = "Trains the network of a job (tidemill-job(5)) in this process: D pipelines of P stages, one "
+                       "thread each. With determinism bitwise, the default, the weights have the same bits on every "
+                       "layout, even if it changes on the way (--relayout); compare them by weights_hash. Checkpoints "
+                       "are safetensors files that PyTorch and Hugging Face's GPT-2 can load.\n\n"
+                       "The kernels (AVX2 or AVX-512) are chosen for this machine; TIDEMILL_KERNELS=avx2 forces the "
+                       "other, and bits are the same within one class. If the loss becomes NaN or infinite, training "
+                       "stops, names the step and layer, and leaves the last checkpoint as it was.",
         .examples = "  tidemill train examples/gpt-tiny.yaml\n"
                     "  tidemill train examples/gpt-tiny.yaml --layout 2x2 --steps 30 --json\n"
                     "  tidemill train examples/gpt-tiny.yaml --relayout 10:2x3,20:1x4 --steps 30\n"
@@ -276,8 +259,9 @@ const struct tm_command tm_commands[] = {
         .name = "generate",
         .summary = "text from a trained network",
         .arguments = "CHECKPOINT",
-        .description = "Prints text that continues the prompt, byte by byte, as the network of a checkpoint has it. "
-                       "CHECKPOINT is a checkpoint's folder, or the folder that holds them all: then it is the newest.",
+        .description =
+            "Prints text that continues the prompt, byte by byte, as the network of a checkpoint predicts it. "
+            "CHECKPOINT is a checkpoint's folder, or the folder of all checkpoints: then the newest is used.",
         .examples = "  tidemill generate run --prompt \"And Jesus said\" --length 300\n"
                     "  tidemill generate run/step-00000300 --temperature 0.7 --top-k 20 --seed 5\n",
         .options = tm_generate_command_options,
@@ -286,7 +270,7 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "verify",
-        .summary = "compare two checkpoints to the bit",
+        .summary = "compare two checkpoints bit by bit",
         .arguments = "A B",
         .description = "Compares weights and optimizer state of two checkpoints layer by layer, and names the first "
                        "tensor that differs. Exit status 0: the same bits; 1: they differ.",
@@ -296,24 +280,22 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "run",
-        .summary = "train a job on instances that come and go, and lose no durable work",
+        .summary = "train a job on spot instances, and lose no durable work",
         .arguments = "JOB.yaml",
         .description =
-            "Shows what the job is expected to take and cost, asks, and trains it: rents instances from a cloud, goes "
-            "on through notices, losses and arrivals, and ends with the weights that an undisturbed run has, to the "
-            "bit. The cloud is local so far: instances are processes of this machine, and a trace says when they come "
-            "and go; the keys engine, policy and fleet of the job file (tidemill-job(5)) say what is rented, options "
-            "count more.\n\n"
-            "Ctrl-C stops with a copy of everything, a second one at once; --resume goes on, on any layout. Everything "
-            "lies in the state folder. tidemill status, events and stop work on a run from another terminal. What "
-            "workers "
-            "print is shown, behind the number of their instance. A job whose workers fail three times without a new "
-            "step "
-            "(max_failures) fails, says why and gives everything back.\n\n"
+            "Shows what the job is expected to take and cost, asks, and trains it: rents instances from a cloud, "
+            "continues through notices, preemptions and arrivals, and ends with the same weights as an undisturbed "
+            "run, to the bit. So far the cloud is local: instances are processes on this machine, and a trace says "
+            "when they arrive and are preempted. The keys engine, policy and fleet of the job file (tidemill-job(5)) "
+            "say what is rented; options override the file.\n\n"
+            "Ctrl-C stops the run with a copy of everything; a second Ctrl-C stops it at once. --resume continues it, "
+            "on any layout. Everything is kept in the state folder. Use tidemill status, events and stop from another "
+            "terminal. Output of workers is shown after the number of their instance. If workers fail three times "
+            "without a new step (max_failures), the job fails, says why and releases all instances.\n\n"
             "With --policy checkpoint the whole fleet stops at each change and restarts from the newest copy in files, "
-            "for comparison. --dry-run prints the fleet and what is expected, and ends: nothing is rented or written. "
-            "Exit status: 0 finished or stopped as asked, 1 failed, 2 wrong use or bad input, 3 no layout can train "
-            "it, or the deadline or the budget cannot be met.",
+            "for comparison. --dry-run prints the fleet and the expected time and cost, and exits: nothing is rented "
+            "or written. Exit status: 0 finished or stopped as requested, 1 failed, 2 wrong use or bad input, 3 no "
+            "layout can train it, or the deadline or the budget cannot be met.",
         .examples = "  tidemill run examples/gpt-tiny.yaml                        # look at the plan, then train\n"
                     "  tidemill run examples/gpt-tiny.yaml --dry-run --json       # only look\n"
                     "  tidemill run examples/gpt-tiny.yaml -y --again --trace ladp --limit 8\n"
@@ -326,12 +308,12 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "status",
-        .summary = "how a run stands: fleet, layout, steps, loss, bill, last events",
+        .summary = "state of a run: fleet, layout, steps, loss, cost, last events",
         .description =
-            "Asks the coordinator of a run; where it does not answer, the record in the state folder. In the layout a "
-            "cell is an instance: ! marks one with a notice and the time it has left, x one that is lost, * one on "
-            "demand. The bill stands beside what the same instance-seconds cost on demand. With --json, the document "
-            "of GET /v1/status; doc/watch.md says what each number counts.",
+            "Asks the coordinator of a run; if it does not answer, reads the record in the state folder. In the layout "
+            "a cell is an instance: ! marks one with a preemption notice and the time it has left, x one that is gone, "
+            "* an on-demand one. The cost is shown next to that of the same instance-seconds on-demand. --json prints "
+            "the document of GET /v1/status; doc/watch.md explains each number.",
         .examples = "  tidemill status\n"
                     "  tidemill status --follow\n"
                     "  tidemill status --state gpt-tiny --json\n",
@@ -341,11 +323,10 @@ const struct tm_command tm_commands[] = {
     {
         .name = "events",
         .summary = "what happened in a run, event by event",
-        .description =
-            "Prints the events of a run's record in words: time (UTC), number, kind, what happened. From the "
-            "coordinator while it runs, else from the record. Events for machines (progress, prices, bills so far) "
-            "are left out unless --all is given. With --json, one document, {\"events\": [...]}, with every field of "
-            "the record's schema; with --follow, one JSON value a line.",
+        .description = "Prints the events of a run in words: time (UTC), number, kind, what happened. They come from "
+                       "the coordinator while it is running, else from the record. Events for programs (progress, "
+                       "prices, costs so far) are shown only with --all. --json prints one document, {\"events\": "
+                       "[...]}, with every field of the record's schema; with --follow, one JSON value per line.",
         .examples = "  tidemill events\n"
                     "  tidemill events --follow\n"
                     "  tidemill events --state gpt-tiny --all --json\n",
@@ -354,15 +335,15 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "replay",
-        .summary = "decide a recorded run again, with its policy or another",
+        .summary = "decide a recorded run again, with its own policy or another",
         .description =
             "A run's record keeps the facts of every decision: the fleet, progress, prices, limits, and what the "
-            "policy had been told before. This asks the same again and compares the answers. The policy of the run "
-            "must differ in nothing: if it does, this release decides otherwise than the one that ran the job, and "
-            "the exit status is 1. With --policy NAME, another policy is asked at each of the same moments; the first "
-            "decision that it would have made otherwise is shown, and the exit status is 0. The facts are those of "
-            "the recorded run throughout: what the other policy would have led to is for tidemill simulate. With "
-            "--json: {\"decisions\", \"different\", \"first_difference\"}, which is null where there is none.",
+            "policy knew. This command decides again from the same facts and compares. The run's own policy must give "
+            "the same decisions: if not, this release decides differently from the one that ran the job, and the exit "
+            "status is 1. With --policy NAME, another policy decides at each of the same moments; the first decision "
+            "that differs is shown, and the exit status is 0. The facts are always those of the recorded run: to see "
+            "what another policy would have led to, use tidemill simulate. --json prints {\"decisions\", "
+            "\"different\", \"first_difference\"}; the last is null if nothing differs.",
         .examples = "  tidemill replay --state gpt-tiny\n"
                     "  tidemill replay --state gpt-tiny --policy reactive --json\n",
         .options = tm_replay_command_options,
@@ -370,13 +351,11 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "stop",
-        .summary = "stop a run in order, so that it can go on later",
+        .summary = "stop a run so that it can be resumed",
         .description =
-            "Tells a run to stop: all workers stop at a common step, a copy set of it is written to files, all "
-            "instances are given back. Nothing is lost; tidemill run goes on from there when it is told to, on any "
-            "layout. "
-            "Returns when it has stopped. With --now it does not wait for the copy: the steps since the newest one "
-            "are redone later.",
+            "Tells a run to stop: all workers stop at a common step, a copy set of it is written to files, and all "
+            "instances are released. Nothing is lost; tidemill run can resume from there, on any layout. Returns when "
+            "the run has stopped. --now does not wait for the copy: the steps since the newest one are redone later.",
         .examples = "  tidemill stop\n"
                     "  tidemill stop --state gpt-tiny --now\n",
         .options = tm_stop_command_options,
@@ -385,10 +364,10 @@ const struct tm_command tm_commands[] = {
     {
         .name = "report",
         .summary = "what a run did, as one HTML file",
-        .description =
-            "Makes report.html of a run that has ended or was stopped, from its record: what it took and cost beside "
-            "what was predicted, fleet, layouts, pace and pauses over time, the bill against on-demand, the loss, "
-            "every instance and every event. The file needs no network. tidemill run makes it at the end by itself.",
+        .description = "Writes report.html for a run that has ended or was stopped, from its record: time and cost "
+                       "compared with the prediction; fleet, layouts, throughput and pauses over time; the cost "
+                       "compared with on-demand; the loss; every instance and every event. The file needs no network. "
+                       "tidemill run writes it at the end by itself.",
         .examples = "  tidemill report --state gpt-tiny\n"
                     "  tidemill report --state /tmp/run -o what-happened.html\n",
         .options = tm_report_command_options,
@@ -396,24 +375,19 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "coordinator",
-        .summary = "coordinate a job on machines of your own",
+        .summary = "coordinate a job on your own machines",
         .arguments = "[JOB.yaml]",
-        .description =
-            "Runs a job on machines that you already have: it waits for agents (tidemill agent), one on each "
-            "machine, uses all that come, and goes on with those that are left when some go. It keeps the job's "
-            "record, "
-            "join token and certificates in a state folder; started again on the same folder it goes on where it was, "
-            "also after a failure. "
-            "tidemill status, events and stop work with --state DIR. It ends when the job does; SIGTERM and Ctrl-C "
-            "stop "
-            "the job in order, the second time at once. tidemill run starts one by itself.\n\n"
-            "On a single machine the defaults are enough. To be reached from others give --listen with an address of "
-            "this machine: "
-            "then certificates are made, a key for each of --instances machines, which hold for 30 days. With "
-            "--prepare "
-            "it stops there, so that the token and each machine's folder tls/instance-N can be copied first. To make "
-            "new "
-            "certificates, remove the folder tls. Copy sets need a folder that all machines share (--copies).",
+        .description = "Runs a job on machines that you already have: it waits for agents (tidemill agent), one on "
+                       "each machine, uses all that join, and continues with those that remain when some leave. It "
+                       "keeps the job's record, join token and certificates in a state folder; started again on the "
+                       "same folder it continues where it was, also after a failure. Use tidemill status, events and "
+                       "stop with --state DIR. It ends when the job does; SIGTERM and Ctrl-C stop the job with a copy, "
+                       "a second one stops it at once. tidemill run starts a coordinator by itself.\n\n"
+                       "On a single machine the defaults are enough. To be reachable from others, give --listen with "
+                       "an address of this machine: certificates are then made, a key for each of --instances "
+                       "machines, valid for 30 days. With --prepare it exits after that, so that the token and each "
+                       "machine's folder tls/instance-N can be copied first. To make new certificates, remove the "
+                       "folder tls. Copy sets need a folder shared by all machines (--copies).",
         .examples =
             "  tidemill coordinator job.yaml --state s --listen 127.0.0.1:7070\n"
             "  tidemill coordinator job.yaml --state s --listen 10.0.0.5:7070 --copies /mnt/shared/job --prepare\n"
@@ -423,23 +397,20 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "agent",
-        .summary = "take part in a run: one on every instance",
+        .summary = "take part in a run: one agent per instance",
         .arguments = "[-- COMMAND...]",
-        .description =
-            "Keeps a worker running on this machine, tells the job's coordinator at once when it ends, and passes on "
-            "the cloud's notices, so that the worker's state has a new home before the machine goes. SIGTERM is a "
-            "notice; the second one ends it at once. The worker is what --job says, its run: command or the built-in "
-            "engine, or else the COMMAND behind --, which finds TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, "
-            "TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
-            "TIDEMILL_INCARNATION, TIDEMILL_HOST, TIDEMILL_COPIES, TIDEMILL_TLS, TIDEMILL_FINGERPRINT and "
-            "TIDEMILL_STATE among its "
-            "variables (libtidemill reads them).\n\n"
-            "tidemill run starts agents on the local cloud by itself. On machines of your own: start tidemill "
-            "coordinator "
-            "on one, and an agent on each, with a number of its own. Off loopback the machine's certificate is needed "
-            "(--tls). If the coordinator cannot be reached, the agent says why, once; after --give-up without one, "
-            "or when the worker keeps failing, or when the coordinator refuses this machine (another job file, another "
-            "program, another token), the agent ends with status 1.",
+        .description = "Keeps a worker running on this machine, tells the job's coordinator at once when it ends, and "
+                       "passes on the cloud's preemption notices, so that the worker's state is copied before the "
+                       "machine goes away. SIGTERM counts as a notice; a second one ends the agent at once. The worker "
+                       "is what --job says, its run: command or the built-in engine, or else the COMMAND after --, "
+                       "which gets TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE, TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, "
+                       "TIDEMILL_INCARNATION, TIDEMILL_HOST, TIDEMILL_COPIES, TIDEMILL_TLS, TIDEMILL_FINGERPRINT and "
+                       "TIDEMILL_STATE in its environment (libtidemill reads them).\n\n"
+                       "tidemill run starts agents on the local cloud by itself. On your own machines: start tidemill "
+                       "coordinator on one, and an agent on each, with a unique number. Beyond loopback the machine's "
+                       "certificate is needed (--tls). If the coordinator cannot be reached, the agent says why, once. "
+                       "It exits with status 1 after --give-up without a coordinator, when the worker keeps failing, "
+                       "or when the coordinator refuses this machine (another job file, program or token).",
         .examples =
             "  tidemill agent --coordinator 10.0.0.5:7070 --token-file token --instance 3 --tls instance-3 \\\n"
             "                 --host 10.0.0.8 --copies /mnt/shared/job --notice aws --job job.yaml\n"
@@ -449,10 +420,9 @@ const struct tm_command tm_commands[] = {
     },
     {
         .name = "config",
-        .summary = "settings in force and where files live",
-        .description =
-            "Shows every setting, its value, and the folders in use. Settings are read from config.yaml in the "
-            "settings folder; tidemill(1) lists them.",
+        .summary = "settings in force and where files are kept",
+        .description = "Shows every setting, its value, and the folders in use. Settings are read from config.yaml in "
+                       "the settings folder; tidemill(1) lists them.",
         .run = tm_cmd_config,
     },
     {

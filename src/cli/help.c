@@ -78,7 +78,7 @@ static void put_title(const struct tm_term *term, struct tm_text *out, const cha
 void tm_help_overview(const struct tm_term *term, struct tm_text *out)
 {
     tm_term_put(term, out, TM_BOLD, "tidemill");
-    tm_text_puts(out, " - train deep networks on capacity that comes and goes\n");
+    tm_text_puts(out, " - train deep networks on spot instances that come and go\n");
     put_title(term, out, "Use");
     tm_text_puts(out, "  tidemill COMMAND [OPTIONS] [ARGUMENTS]\n");
     put_title(term, out, "Commands");

@@ -168,7 +168,7 @@ static void put_lines(struct tm_live_view *view, const struct tm_run_status *sta
     tm_text_init(&lines, FRAME_BYTES);
     if (status->event_count > 0 && view->sequence > 0 && status->event_count == TM_STATUS_EVENTS &&
         status->events[0].sequence > view->sequence + 1)
-        tm_text_puts(&lines, "           ... tidemill events has what happened between\n");
+        tm_text_puts(&lines, "           ... see tidemill events for what happened in between\n");
     for (size_t i = 0; i < status->event_count; i++) {
         const struct tm_run_event_text *event = &status->events[i];
         if (event->sequence <= view->sequence) continue;
@@ -211,7 +211,7 @@ void tm_live_view_step(struct tm_live_view *view)
     }
     bool away = now_ms - view->heard_ms > AWAY_MS;
     if (!view->heard || (rc != 0 && !(away && view->options.term.is_terminal))) return;
-    show(view, &view->status, away ? "the coordinator does not answer; training goes on without it for a while" : "",
+    show(view, &view->status, away ? "the coordinator does not answer; training continues without it for a while" : "",
          false);
 }
 

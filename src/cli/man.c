@@ -70,8 +70,18 @@ static void put_tail(struct tm_text *out)
 
 static void put_program(struct tm_text *out)
 {
-    tm_text_puts(out, "tidemill(1)\n\n# NAME\n\ntidemill - train deep networks on capacity that comes and goes\n\n"
-                      "# SYNOPSIS\n\n*tidemill* _COMMAND_ [_OPTIONS_] [_ARGUMENTS_]\n\n# COMMANDS\n\n");
+    tm_text_puts(out, "tidemill(1)\n"
+                      "\n"
+                      "# NAME\n"
+                      "\n"
+                      "tidemill - train deep networks on spot instances that come and go\n"
+                      "\n"
+                      "# SYNOPSIS\n"
+                      "\n"
+                      "*tidemill* _COMMAND_ [_OPTIONS_] [_ARGUMENTS_]\n"
+                      "\n"
+                      "# COMMANDS\n"
+                      "\n");
     for (const struct tm_command *command = tm_commands; command->name != NULL; command++) {
         tm_text_printf(out, "*tidemill-%s*(1)\n\t", command->name);
         put_plain(out, command->summary);
@@ -96,15 +106,21 @@ static void put_program(struct tm_text *out)
         tm_text_puts(out, ".\n\n");
     }
     tm_text_puts(
-        out, "# ENVIRONMENT\n\n"
-             "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, "
-             "*TIDEMILL\\_CACHE\\_DIR*\n\tFolders of settings, data, state and cache. Else the XDG folders are "
-             "used, with _tidemill_ behind them.\n\n"
-             "*TIDEMILL\\_DEBUG*\n\tRooms whose doings are printed on standard error, line by line, for whoever looks "
-             "for a bug: _wire_, _store_, _worker_, _engine_, _cloud_, _run_, with commas between them, or _all_. "
-             "Programs that the command starts do the same in their logs.\n\n"
-             "*NO\\_COLOR*\n\tNo colour, whatever the terminal.\n\n"
-             "*COLUMNS*\n\tWidth of tables and plots.\n\n");
+        out, "# ENVIRONMENT\n"
+             "\n"
+             "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, *TIDEMILL\\_CACHE\\_DIR*\n"
+             "\tFolders for settings, data, state and cache. The default is _tidemill_ in the XDG folders.\n"
+             "\n"
+             "*TIDEMILL\\_DEBUG*\n"
+             "\tPrints debug output of these rooms on standard error: _wire_, _store_, _worker_, _engine_, _cloud_, "
+             "_run_, separated by commas, or _all_. Programs that the command starts write it to their logs.\n"
+             "\n"
+             "*NO\\_COLOR*\n"
+             "\tNo colour, even on a terminal.\n"
+             "\n"
+             "*COLUMNS*\n"
+             "\tWidth of tables and plots.\n"
+             "\n");
     put_tail(out);
 }
 

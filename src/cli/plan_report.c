@@ -271,7 +271,7 @@ static void put_fleet_words(struct tm_text *out, const struct tm_plan_answer *an
 {
     char time[TM_UNITS_TEXT_MAX];
     put_instances(&answer->fleet, out);
-    tm_text_printf(out, " (%d spot, %d on demand): %s for $%.2f", tm_plan_spot_instances(&answer->fleet),
+    tm_text_printf(out, " (%d spot, %d on-demand): %s for $%.2f", tm_plan_spot_instances(&answer->fleet),
                    tm_plan_on_demand_instances(&answer->fleet), duration(answer->expectation.time_s.mean, time),
                    answer->expectation.cost_usd.mean);
 }
@@ -281,9 +281,10 @@ static void put_bindings(struct tm_text *out, const struct tm_plan_report *repor
     const struct tm_plan_advice *advice = report->advice;
     bool money = report->request->objective == TM_PLAN_CHEAPEST;
     char time[TM_UNITS_TEXT_MAX];
-    if (advice->bind_count == 0) tm_text_puts(out, "No constraint binds: without any of them it would be the same.\n");
+    if (advice->bind_count == 0)
+        tm_text_puts(out, "No constraint is binding: the answer would be the same without any of them.\n");
     for (size_t i = 0; i < advice->bind_count; i++) {
-        tm_text_printf(out, "%s binds", advice->binds[i]);
+        tm_text_printf(out, "%s is binding", advice->binds[i]);
         if (!isnan(advice->without[i]) && money)
             tm_text_printf(out, ": without it $%.2f", advice->without[i]);
         else if (!isnan(advice->without[i]))
@@ -305,13 +306,13 @@ static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *repor
     char time[TM_UNITS_TEXT_MAX];
     const struct tm_plan_what_if *later = &advice->more_time;
     const struct tm_plan_what_if *richer = &advice->more_money;
-    tm_text_printf(out, "One more hour (%s in all) would buy ", duration(later->limit, time));
+    tm_text_printf(out, "One more hour (%s in total) would buy ", duration(later->limit, time));
     if (later->found && !is_same_fleet(&later->answer, best) &&
         later->answer.expectation.cost_usd.mean < best->expectation.cost_usd.mean)
         put_fleet_words(out, &later->answer);
     else
         tm_text_puts(out, "nothing cheaper");
-    tm_text_printf(out, ".\n10%% more money ($%.2f in all) would buy ", richer->limit);
+    tm_text_printf(out, ".\n10%% more money ($%.2f in total) would buy ", richer->limit);
     if (richer->found && richer->answer.expectation.time_s.mean < best->expectation.time_s.mean * (1 - 1e-6))
         put_fleet_words(out, &richer->answer);
     else
@@ -326,7 +327,7 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
     struct tm_text *out = &cli->out;
     char interval[TM_UNITS_TEXT_MAX];
     bool money = report->request->objective == TM_PLAN_CHEAPEST;
-    tm_text_printf(out, "\n%zu fleets weighed; the %s that satisfies all constraints is marked", result->fleets,
+    tm_text_printf(out, "\n%zu fleets compared; the %s that satisfies all constraints is marked", result->fleets,
                    money ? "cheapest" : "fastest");
     if (result->count > 1 && money)
         tm_text_printf(out, ": it costs %.0f%% less than the next kind of fleet",
@@ -336,9 +337,9 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
                        100 * (1 - best->expectation.time_s.mean / result->answers[1].expectation.time_s.mean));
     tm_text_puts(out, ".");
     if (best->expectation.losses > 0 && isfinite(best->expectation.checkpoint_interval_s))
-        tm_text_printf(out, " It would lose %.1f instances on the way; a checkpoint every %s is best.",
+        tm_text_printf(out, " Expected preemptions: %.1f; the best checkpoint interval is %s.",
                        best->expectation.losses, duration(best->expectation.checkpoint_interval_s, interval));
-    tm_text_printf(out, " Its step is limited by %s.\n", best->prediction.limit);
+    tm_text_printf(out, " Its step time is limited by %s.\n", best->prediction.limit);
     if (!isnan(result->bound)) {
         char bound[TM_UNITS_TEXT_MAX];
         (void)snprintf(bound, sizeof bound, "$%.2f", result->bound);
@@ -347,11 +348,10 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
             tm_text_printf(
                 out, "By the closed form, which narrows the search, no mix of up to three types is below %s.\n", bound);
         else
-            tm_text_printf(
-                out,
-                "%zu integer programs prove that no mix of up to three types is below %s (gap %.1f%%), if an "
-                "instance gives in a mix what it gives among its own kind.\n",
-                result->programs, bound, 100 * result->gap);
+            tm_text_printf(out,
+                           "%zu integer programs prove that no mix of up to three types is below %s (gap %.1f%%), "
+                           "assuming that an instance has the same throughput in a mix as among its own type.\n",
+                           result->programs, bound, 100 * result->gap);
     }
     if (report->advice != NULL) {
         put_bindings(out, report);
@@ -363,11 +363,10 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
 static void put_running(struct tm_cli *cli, const struct tm_plan_report *report)
 {
     const struct tm_replan *running = report->running;
-    tm_text_printf(&cli->out, "\nIts steps take %.2f times what was predicted. ", running->factor);
+    tm_text_printf(&cli->out, "\nIts steps take %.2f times as long as predicted. ", running->factor);
     tm_text_puts(&cli->out, running->holds
-                                ? "The fleet that runs still satisfies all constraints: keep it.\n"
-                                : "The fleet that runs no longer satisfies all constraints: change to the one "
-                                  "that is marked.\n");
+                                ? "The running fleet still satisfies all constraints: keep it.\n"
+                                : "The running fleet no longer satisfies all constraints: change to the marked one.\n");
 }
 
 int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report, struct tm_error *e)
@@ -418,23 +417,23 @@ static void put_empty_supply(const struct tm_plan_report *report, struct tm_text
         if (report->for_skypilot) tm_text_puts(out, "; SkyPilot no longer offers p2, p3 and g3 of AWS");
         return;
     }
-    tm_text_printf(out, "; of %zu instance types with GPUs that are allowed none can be used", seen->allowed);
+    tm_text_printf(out, "; none of the %zu allowed instance types with GPUs can be used", seen->allowed);
     if (seen->unpriced > 0) {
         tm_text_printf(out, "%s%zu have no %s%s", join, seen->unpriced, prices[market],
                        market == TM_PLAN_MIXED ? "" : " (try --market mixed)");
         join = ", ";
     }
     if (seen->gpu_unknown > 0) {
-        tm_text_printf(out, "%sof %zu the GPU's figures are not known", join, seen->gpu_unknown);
+        tm_text_printf(out, "%sthe GPU of %zu is unknown", join, seen->gpu_unknown);
         join = ", ";
     }
     if (seen->unfit > 0) {
-        tm_text_printf(out, "%sthe model does not fit into %zu", join, seen->unfit);
+        tm_text_printf(out, "%sthe model does not fit on %zu", join, seen->unfit);
         join = ", ";
     }
     if (seen->network_unknown > 0)
         tm_text_printf(out,
-                       "%sof %zu the network bandwidth is not known (tidemill catalog import takes a CSV with "
+                       "%sthe network bandwidth of %zu is unknown (tidemill catalog import takes a CSV with "
                        "cloud,instance_type,network_gbps)",
                        join, seen->network_unknown);
 }
@@ -444,9 +443,9 @@ static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
     if (report->supply->pool_count == 0)
         put_empty_supply(report, out);
     else if (report->result->fleets == 0)
-        tm_text_puts(out, "; the model fits into none of them");
+        tm_text_puts(out, "; the model does not fit on any of them");
     else
-        tm_text_puts(out, "; relaxing one constraint alone does not help: relax two of them");
+        tm_text_puts(out, "; relaxing one constraint is not enough: relax two of them");
 }
 
 int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error *e)

@@ -59,8 +59,8 @@ static int search(struct tm_cli *cli, const char **out_dir, struct tm_error *e)
         rc = look_at(cli, entry->d_name, &found, e);
     if (folder != NULL) (void)closedir(folder);
     if (rc == 0 && found.runs == 0)
-        rc = tm_error_set(e, TM_ENOTFOUND, "there is no run in %s; tidemill run starts one, --state DIR names another",
-                          root);
+        rc = tm_error_set(e, TM_ENOTFOUND,
+                          "there is no run in %s; start one with tidemill run, or name another with --state DIR", root);
     else if (rc == 0 && found.runs > 1 && found.owned != 1)
         rc = tm_error_set(e, TM_ENOTFOUND, "which run? --state NAME: %s", tm_text_string(&found.names));
     tm_text_deinit(&found.names);
@@ -72,7 +72,7 @@ int tm_run_folder(struct tm_cli *cli, const char **out_dir, struct tm_error *e)
 {
     const char *given = tm_given_text(cli, "state");
     if (cli->argument_count > 0)
-        return tm_error_set(e, TM_EUSAGE, "\"%.60s\" is one word too many; name a run by --state", cli->arguments[0]);
+        return tm_error_set(e, TM_EUSAGE, "unexpected argument \"%.60s\"; name a run with --state", cli->arguments[0]);
     if (given == NULL) return search(cli, out_dir, e);
     int rc = tm_state_check(given, e);
     if (rc != 0) return rc;
@@ -84,7 +84,7 @@ int tm_run_folder(struct tm_cli *cli, const char **out_dir, struct tm_error *e)
             return 0;
         }
     }
-    if (!is_run(cli, given)) return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run of tidemill", given);
+    if (!is_run(cli, given)) return tm_error_set(e, TM_ENOTFOUND, "%s: no tidemill run here", given);
     *out_dir = given;
     return 0;
 }
@@ -113,13 +113,13 @@ int tm_run_status_of(struct tm_cli *cli, const char *dir, struct tm_run_status *
     if (rc == 0) return 0;
     rc = read_record(dir, out, e);
     if (rc == -(int)TM_EBUSY) /* a coordinator has the record, but does not answer */
-        return tm_error_set(e, TM_EBUSY, "the coordinator does not answer (%s); ask again", asking.text);
+        return tm_error_set(e, TM_EBUSY, "the coordinator does not answer (%s); try again", asking.text);
     return rc;
 }
 
 const char *tm_run_away_note(struct tm_cli *cli, const char *dir, const struct tm_run_status *status)
 {
     if (status->live || status->state == TM_JOB_FINISHED || status->state == TM_JOB_FAILED) return "";
-    if (tm_run_is_owned(cli, dir)) return "the coordinator does not answer; training goes on without it for a while";
-    return "nobody runs it now; tidemill run --resume goes on with it";
+    if (tm_run_is_owned(cli, dir)) return "the coordinator does not answer; training continues without it for a while";
+    return "not running; resume it with tidemill run --resume";
 }

@@ -142,7 +142,7 @@ static void put_title(struct page *page, const struct tm_picture_options *option
     tm_text_puts(&page->line, "  ");
     put(page, color_of_state(s->state), tm_job_state_name(s->state));
     if (s->generation != 0) tm_text_printf(&page->line, "  generation %" PRIu32, (uint32_t)s->generation);
-    tm_text_printf(&page->line, "  %s on the wall", duration(s->wall_s, text));
+    tm_text_printf(&page->line, "  %s real time", duration(s->wall_s, text));
     if (s->job.speed != 1) tm_text_printf(&page->line, ", %s in the cloud", duration(s->wall_s * s->job.speed, text));
     end_line(page);
     if (s->trouble[0] != '\0') {
@@ -154,7 +154,7 @@ static void put_title(struct page *page, const struct tm_picture_options *option
         end_line(page);
     } else if (s->reason[0] != '\0') {
         bool ends = s->state == TM_JOB_FAILED || s->state == TM_JOB_STOPPING || s->state == TM_JOB_STOPPED;
-        put(page, TM_YELLOW, ends ? "" : "waits for "); /* else it says why */
+        put(page, TM_YELLOW, ends ? "" : "waiting for "); /* else it says why */
         put(page, TM_YELLOW, s->reason);
         end_line(page);
     }
@@ -236,13 +236,13 @@ static void put_bill(struct page *page)
     const struct tm_run_status *s = page->status;
     char text[TM_UNITS_TEXT_MAX];
     if (s->instance_count == 0) return;
-    tm_text_printf(&page->line, "paid %s", money(s->bill_usd, text));
+    tm_text_printf(&page->line, "cost %s", money(s->bill_usd, text));
     if (s->on_demand_usd > 0)
-        tm_text_printf(&page->line, ", on demand %s: %.0f%% less", money(s->on_demand_usd, text),
+        tm_text_printf(&page->line, ", on-demand %s: %.0f%% less", money(s->on_demand_usd, text),
                        (1 - s->bill_usd / s->on_demand_usd) * 100);
     if (!isnan(s->spot_usd_h)) tm_text_printf(&page->line, "  (spot %s/h", money(s->spot_usd_h, text));
     if (!isnan(s->spot_usd_h) && !isnan(s->on_demand_usd_h))
-        tm_text_printf(&page->line, ", on demand %s/h", money(s->on_demand_usd_h, text));
+        tm_text_printf(&page->line, ", on-demand %s/h", money(s->on_demand_usd_h, text));
     if (!isnan(s->spot_usd_h)) tm_text_putc(&page->line, ')');
     end_line(page);
 }
@@ -391,19 +391,20 @@ static void put_counts(struct page *page)
 {
     const struct tm_run_status *s = page->status;
     char text[TM_UNITS_TEXT_MAX];
-    tm_text_printf(&page->line, "instances   %u here", s->here);
+    tm_text_printf(&page->line, "instances   %u running", s->here);
     if (s->noticed > 0) tm_text_printf(&page->line, ", %u with a notice", s->noticed);
     if (still_goes(s) && s->want_spot + s->want_on_demand > 0)
         tm_text_printf(&page->line, ", %u wanted", s->want_spot + s->want_on_demand);
-    tm_text_printf(&page->line, "; %" PRIu64 " came, %" PRIu64 " lost as announced, %" PRIu64 " without a notice",
+    tm_text_printf(&page->line, "; %" PRIu64 " arrived, %" PRIu64 " preempted with notice, %" PRIu64 " without",
                    s->arrivals, s->losses_announced, s->losses_unannounced);
     end_line(page);
     if (s->pause.count + s->redone + s->rolled_back == 0 && s->waiting_s < 0.05) return;
-    tm_text_printf(&page->line, "pauses      %" PRIu64, s->pause.count);
+    tm_text_printf(&page->line, "migrations  %" PRIu64, s->pause.count);
     if (s->pause.count > 0)
-        tm_text_printf(&page->line, ": median %.2fs, longest %.2fs, %.2fs in all", s->pause.p50_s, s->pause.max_s,
+        tm_text_printf(&page->line, ": median %.2fs, longest %.2fs, %.2fs in total", s->pause.p50_s, s->pause.max_s,
                        s->pause.total_s);
-    if (s->waiting_s >= 0.05) tm_text_printf(&page->line, "; waited %s for instances", duration(s->waiting_s, text));
+    if (s->waiting_s >= 0.05)
+        tm_text_printf(&page->line, "; idle for %s, waiting for instances", duration(s->waiting_s, text));
     tm_text_printf(&page->line, "; %" PRIu64 " redone, %" PRIu64 " rolled back", s->redone, s->rolled_back);
     end_line(page);
 }
@@ -465,7 +466,7 @@ void tm_run_progress_line(const struct tm_run_status *s, struct tm_text *out)
     tm_text_printf(out, ", %.3g steps/s", s->steps_s);
     if (s->pipelines > 0) tm_text_printf(out, ", %ux%u", s->pipelines, s->stages);
     tm_text_printf(out, ", %u instance%s", s->here, s->here == 1 ? "" : "s");
-    if (s->instance_count > 0) tm_text_printf(out, ", paid %s", money(s->bill_usd, text));
-    if (s->on_demand_usd > 0) tm_text_printf(out, " of %s on demand", money(s->on_demand_usd, text));
+    if (s->instance_count > 0) tm_text_printf(out, ", cost %s", money(s->bill_usd, text));
+    if (s->on_demand_usd > 0) tm_text_printf(out, " (on-demand %s)", money(s->on_demand_usd, text));
     if (s->trouble[0] != '\0') tm_text_printf(out, "; %s", s->trouble);
 }

@@ -64,12 +64,12 @@ static void put_time_and_bill(const struct tm_run_status *s, const struct tm_run
     if (whole && predicted->run.time_s > 0)
         tm_text_printf(out, "; predicted %s", duration(predicted->run.time_s, text));
     tm_text_putc(out, '\n');
-    put_title(term, out, "bill");
+    put_title(term, out, "cost");
     tm_text_puts(out, money(s->bill_usd, text));
     if (whole && predicted->run.bill_usd > 0)
         tm_text_printf(out, "; predicted %s", money(predicted->run.bill_usd, text));
     if (s->on_demand_usd > 0)
-        tm_text_printf(out, "; the same instance-seconds on demand %s: %.0f%% less", money(s->on_demand_usd, text),
+        tm_text_printf(out, "; the same instance-seconds on-demand %s: %.0f%% less", money(s->on_demand_usd, text),
                        (1 - s->bill_usd / s->on_demand_usd) * 100);
     tm_text_putc(out, '\n');
 }
@@ -78,17 +78,17 @@ static void put_changes(const struct tm_run_status *s, const struct tm_term *ter
 {
     char text[TM_UNITS_TEXT_MAX];
     put_title(term, out, "instances");
-    tm_text_printf(out, "%" PRIu64 " came, %" PRIu64 " lost as announced, %" PRIu64 " without a notice\n", s->arrivals,
+    tm_text_printf(out, "%" PRIu64 " arrived, %" PRIu64 " preempted with notice, %" PRIu64 " without\n", s->arrivals,
                    s->losses_announced, s->losses_unannounced);
-    put_title(term, out, "pauses");
+    put_title(term, out, "migrations");
     tm_text_printf(out, "%" PRIu64, s->pause.count);
     if (s->pause.count > 0)
-        tm_text_printf(out, ": median %.2fs, longest %.2fs, %.2fs in all", s->pause.p50_s, s->pause.max_s,
+        tm_text_printf(out, ": median %.2fs, longest %.2fs, %.2fs in total", s->pause.p50_s, s->pause.max_s,
                        s->pause.total_s);
     if (s->recovery.count > 0)
         tm_text_printf(out, "; %" PRIu64 " unplanned: median %.2fs, longest %.2fs", s->recovery.count,
                        s->recovery.p50_s, s->recovery.max_s);
-    if (s->waiting_s >= 0.05) tm_text_printf(out, "; waited %s for instances", duration(s->waiting_s, text));
+    if (s->waiting_s >= 0.05) tm_text_printf(out, "; idle for %s, waiting for instances", duration(s->waiting_s, text));
     tm_text_putc(out, '\n');
     put_title(term, out, "work");
     tm_text_printf(out, "%" PRIu64 " generation%s; %" PRIu64 " step%s redone, %" PRIu64 " rolled back\n",

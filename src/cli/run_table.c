@@ -58,9 +58,9 @@ static int print_table(const struct tm_term *term, const struct tm_run_settings 
         {"POLICY", TM_LEFT, 0},
         {"FLEET", TM_LEFT, 0},
         {"TIME", TM_RIGHT, 0},
-        {"ON THE WALL", TM_RIGHT, 1},
-        {"PAUSED", TM_RIGHT, 2},
-        {"CHANGES", TM_RIGHT, 3},
+        {"REAL TIME", TM_RIGHT, 1},
+        {"MIGRATING", TM_RIGHT, 2},
+        {"MIGRATIONS", TM_RIGHT, 3},
         {"COST ($, p10-p90)", TM_RIGHT, 0},
         {"P(deadline)", TM_RIGHT, 0},
         {"CHOSEN", TM_LEFT, 0},
@@ -86,8 +86,8 @@ static void print_prices(const struct tm_run_settings *settings, struct tm_text 
     double spot = (double)(fleet->limit * fleet->spot_usd_h_millionths) / 1e6;
     double on_demand = (double)(fleet->limit * fleet->on_demand_usd_h_millionths) / 1e6;
     tm_text_printf(out,
-                   "No time is predicted: what a step of \"run:\" takes is not known before it runs.\n"
-                   "Price of an hour of the cloud's time: up to %lldx %s at $%.2f on spot ($%.2f on demand)\n",
+                   "No time is predicted: the step time of \"run:\" is not known before it runs.\n"
+                   "Price per hour of the cloud's time: up to %lldx %s, $%.2f spot ($%.2f on-demand)\n",
                    (long long)fleet->limit, fleet->instance, spot, on_demand);
 }
 
@@ -105,19 +105,19 @@ int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings 
     tm_text_printf(out, "%s: %llu steps of %lld samples in %u micro-batches", settings->name,
                    (unsigned long long)work->steps, (long long)work->batch, work->micro_batches);
     if (settings->step_core_s > 0)
-        tm_text_printf(out, "; %u layers, %.2f million parameters; a step is %.3g core-seconds here", work->layers,
+        tm_text_printf(out, "; %u layers, %.2f million parameters; a step takes %.3g core-seconds here", work->layers,
                        params / 1e6, settings->step_core_s);
-    tm_text_printf(out, "\nlocal cloud: %s%s, %s of it in a second; %s\n",
+    tm_text_printf(out, "\nlocal cloud: %s%s, replayed at %s per second; %s\n",
                    fleet->trace[0] != '\0' ? fleet->trace : "preemptions drawn from fleet.losses",
-                   settings->no_losses ? " without losses" : "", speed,
-                   settings->chaos >= 0 ? "faults by chaos on top" : "instances are processes of this machine");
+                   settings->no_losses ? " without preemptions" : "", speed,
+                   settings->chaos >= 0 ? "with faults injected by chaos" : "instances are processes on this machine");
     tm_text_printf(out, "state: %s\n\n", dir);
     if (plan->speed_unknown) {
         print_prices(settings, out);
         return 0;
     }
-    tm_text_printf(out, "Expected, by simulation (costs of changes %s):\n",
-                   plan->costs_measured ? "as measured by the last run" : "as is typical");
+    tm_text_printf(out, "Expected, by simulation (%s migration costs):\n",
+                   plan->costs_measured ? "measured" : "default");
     return print_table(term, settings, verdict, out, e);
 }
 

@@ -21,7 +21,7 @@ const struct tm_field tm_settings_fields[] = {
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_settings, log),
      .choices = log_names,
-     .doc = "how much to say on standard error"},
+     .doc = "how much to print on standard error"},
     {.key = "precision",
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_settings, precision),
@@ -31,12 +31,12 @@ const struct tm_field tm_settings_fields[] = {
      .type = TM_FIELD_STRINGS,
      .offset = offsetof(struct tm_settings, clouds),
      .example = "[aws, gcp]",
-     .doc = "clouds that catalog shows where --cloud does not say"},
+     .doc = "clouds that catalog shows without --cloud"},
     {.key = "data_dir",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_settings, data_dir),
      .example = "/srv/tidemill",
-     .doc = "where imported catalogues live"},
+     .doc = "folder of imported catalogues"},
     {.key = NULL},
 };
 

@@ -31,7 +31,7 @@ int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, s
     void *list = local->events;
     int rc = tm_grow(&list, &local->event_capacity, local->event_count + 1, sizeof *local->events, EVENTS_MAX);
     local->events = list;
-    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another event of the cloud");
+    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "too many pending events of the cloud");
     local->events[local->event_count++] = event;
     tm_debug(TM_DEBUG_CLOUD, "local: instance %" PRIu64 ": %s", event.instance, tm_cloud_event_kind_name(event.kind));
     return 0;
@@ -43,7 +43,7 @@ static int local_want(struct tm_cloud *cloud, enum tm_instance_kind kind, int co
 {
     struct tm_local__cloud *local = local_of(cloud);
     if (count < 0 || count > WANT_MAX)
-        return tm_error_set(e, TM_EUSAGE, "%d instances wanted: 0 to %d can be", count, WANT_MAX);
+        return tm_error_set(e, TM_EUSAGE, "%d instances wanted: expected 0 to %d", count, WANT_MAX);
     if (local->want[kind] != count)
         tm_debug(TM_DEBUG_CLOUD, "local: %d %s wanted, was %d", count, tm_instance_kind_name(kind), local->want[kind]);
     local->want[kind] = count;
@@ -67,7 +67,7 @@ static int local_release(struct tm_cloud *cloud, uint64_t id, struct tm_error *e
                                  -1, rc == 0 ? e : NULL);
         return rc != 0 ? rc : told;
     }
-    return tm_error_set(e, TM_ENOTFOUND, "instance %" PRIu64 " is not there", id);
+    return tm_error_set(e, TM_ENOTFOUND, "there is no instance %" PRIu64, id);
 }
 
 static const struct tm_cloud_instance *local_instances(struct tm_cloud *cloud, size_t *out_count)
@@ -179,13 +179,14 @@ static int check_options(const struct tm_local_options *options, struct tm_error
 {
     if (!(options->speed > 0) || options->speed > 1e6)
         return tm_error_set(e, TM_EUSAGE,
-                            "speed of the local cloud: more than 0, at most 1000000 trace seconds a second");
+                            "replay speed of the local cloud: expected more than 0 and at most 1000000 seconds of the "
+                            "trace per second");
     if (options->limit < 1 || options->limit > TM_LOCAL_INSTANCES_MAX)
-        return tm_error_set(e, TM_EUSAGE, "limit of the local cloud: 1 to %d instances, not %d", TM_LOCAL_INSTANCES_MAX,
-                            options->limit);
+        return tm_error_set(e, TM_EUSAGE, "limit of the local cloud: expected 1 to %d instances, got %d",
+                            TM_LOCAL_INSTANCES_MAX, options->limit);
     if (options->notice_ms < 0 || options->notice_wall_ms < 0 || options->hint_ms < 0 || options->spot_start_ms < 0 ||
         options->on_demand_start_ms < 0)
-        return tm_error_set(e, TM_EUSAGE, "times of the local cloud may not be below 0");
+        return tm_error_set(e, TM_EUSAGE, "times of the local cloud must not be negative");
     if (options->command == NULL || options->command[0] == NULL)
         return tm_error_set(e, TM_EUSAGE, "the local cloud needs a command to run on each instance");
     return 0;
@@ -257,12 +258,12 @@ void tm_local_cloud_host(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX])
 int tm_local_cloud_cut(struct tm_cloud *cloud, uint64_t id, bool cut, struct tm_error *e)
 {
     struct tm_local__cloud *local = cloud->self;
-    if (!local->options.netns) return tm_error_set(e, TM_EUSAGE, "links can be cut between namespaces alone");
+    if (!local->options.netns) return tm_error_set(e, TM_EUSAGE, "links can only be cut between network namespaces");
     for (size_t i = 0; id != 0 && i < TM_LOCAL_INSTANCES_MAX; i++) {
         struct tm_local__place *place = &local->places[i];
         if (place->id == id && place->in_netns) return tm_local__netns_cut(local, place, cut, e);
     }
-    return tm_error_set(e, TM_ENOTFOUND, "instance %" PRIu64 " is not there", id);
+    return tm_error_set(e, TM_ENOTFOUND, "there is no instance %" PRIu64, id);
 }
 
 int tm_local_cloud_leftovers(const struct tm_cloud *cloud)

@@ -120,12 +120,12 @@ static int read_record(const char *path, const struct tm_text *text, struct reco
         if (!read_line(out, line, length, number))
             return tm_error_set(
                 e, TM_EINPUT,
-                "%s:%d: no such line in a local cloud's record; remove the file once no process of it runs", path,
+                "%s:%d: not a line of a local cloud's record; remove the file once its processes have ended", path,
                 number);
         at += length + 1;
     }
     if (out->run[0] == '\0' || out->program_pid == 0 || out->program_pid > INT32_MAX)
-        return tm_error_set(e, TM_EINPUT, "%s: not whole; remove it once no process of it runs", path);
+        return tm_error_set(e, TM_EINPUT, "%s: incomplete; remove it once its processes have ended", path);
     return 0;
 }
 
@@ -167,8 +167,9 @@ int tm_local_clean_up(struct tm_env *env, const char *state_dir, int *out_count,
     tm_text_deinit(&text);
     if (rc != 0) return rc;
     if (is_running(env, record.program_pid, record.program_start))
-        return tm_error_set(e, TM_EBUSY, "%s: process %d runs a local cloud there; stop it, or use another folder",
-                            state_dir, (int)record.program_pid);
+        return tm_error_set(e, TM_EBUSY,
+                            "%s: process %d is running a local cloud there; stop it, or use another folder", state_dir,
+                            (int)record.program_pid);
     rc = end_leftovers(env, &record, &count, e);
     if (rc == 0) rc = env->file_remove(env, path, e);
     if (rc == 0) *out_count = count;

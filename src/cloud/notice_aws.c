@@ -48,7 +48,7 @@ static int hear_token(struct tm_notice__talk *talk, const struct tm_notice__answ
 {
     struct tm_slice token = {.at = answer->body, .length = answer->length};
     if (answer->head->status != 200) return tm_notice__unexpected(answer, "token", e);
-    if (!tm_notice__keep(talk->token, token)) return tm_error_set(e, TM_EINPUT, "token: not one");
+    if (!tm_notice__keep(talk->token, token)) return tm_error_set(e, TM_EINPUT, "token: not a token");
     talk->token_until_ms = answer->now_ms + TOKEN_S * 1000 - TOKEN_MARGIN_MS;
     return 0;
 }

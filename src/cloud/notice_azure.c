@@ -28,7 +28,7 @@ static int read_event(const json_t *event, int64_t now_utc_ms, struct tm_notice 
     }
     bool started = status != NULL && strcmp(status, "Started") == 0;
     if (!started && when != NULL && when[0] != '\0' && !tm_http_date_parse(when, strlen(when), &gone_utc_ms))
-        return tm_error_set(e, TM_EINPUT, "scheduled events: NotBefore is no date");
+        return tm_error_set(e, TM_EINPUT, "scheduled events: NotBefore is not a date");
     if (!word->going || gone_utc_ms < word->gone_utc_ms) word->gone_utc_ms = gone_utc_ms;
     word->going = true;
     return 0;

@@ -72,17 +72,17 @@ int tm_assignment_make(const struct tm_network *network, int pipelines, int stag
     int layers = tm_network_layers(network);
     if (stages > layers)
         return tm_error_set(e, TM_EINPUT,
-                            "layout %dx%d: %d stages are more than the network's %d layers (embedding, %d blocks, "
-                            "head); ask for at most %d stages",
+                            "layout %dx%d: %d stages, but the network has %d layers (embedding, %d blocks, head); use "
+                            "at most %d stages",
                             pipelines, stages, stages, layers, network->blocks, layers);
     if (stages > TM_ASSIGNMENT_STAGES_MAX || pipelines * stages > TM_WORKERS_MAX)
         return tm_error_set(e, TM_EINPUT, "layout %dx%d: at most %d stages and %d workers", pipelines, stages,
                             TM_ASSIGNMENT_STAGES_MAX, TM_WORKERS_MAX);
     if (pipelines > micro_batches)
-        return tm_error_set(e, TM_EINPUT,
-                            "layout %dx%d: %d pipelines are more than the %lld micro-batches of a step; raise batch or "
-                            "lower micro_batch",
-                            pipelines, stages, pipelines, (long long)micro_batches);
+        return tm_error_set(
+            e, TM_EINPUT,
+            "layout %dx%d: %d pipelines, but a step has %lld micro-batches; raise batch or lower micro_batch",
+            pipelines, stages, pipelines, (long long)micro_batches);
     *out = (struct tm_assignment){.pipelines = pipelines, .stages = stages};
     cut_layers(network, stages, out->first_layer);
     int64_t share = micro_batches / pipelines;

@@ -33,8 +33,7 @@ static int check_room(struct tm_error *e)
     }
     return tm_error_set(
         e, TM_ELIMIT,
-        "matrix products need %d MB of address space, and the limit (ulimit -v) of %llu kB leaves less: "
-        "raise it",
+        "matrix products need %d MB of address space, but the limit (ulimit -v) of %llu kB leaves less: raise it",
         ROOM_MB, (unsigned long long)(limit.rlim_cur >> 10));
 }
 
@@ -72,7 +71,7 @@ int tm_blas_open(struct tm_env *env, const char *core, struct tm_blas *out, stru
     if (opened.sgemm == NULL)
         rc = open_library(env, core, e);
     else if (strcmp(opened_as, core) != 0)
-        rc = tm_error_set(e, TM_EBUSY, "matrix products are pinned to %s in this process; start another for %s",
+        rc = tm_error_set(e, TM_EBUSY, "matrix products are fixed to %s in this process; start another for %s",
                           opened_as, core);
     if (rc == 0) *out = opened;
     (void)pthread_mutex_unlock(&open_lock);

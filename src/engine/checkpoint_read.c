@@ -42,8 +42,9 @@ static int read_config(struct tm_checkpoint *c, struct tm_error *e)
                           "%s/config.json: expected n_layer, n_embd, n_head, n_positions and vocab_size, whole numbers",
                           c->dir);
     else if (vocab != TM_VOCAB)
-        rc = tm_error_set(e, TM_EINPUT, "%s/config.json: vocab_size: only networks of bytes (256) are read, got %d",
-                          c->dir, vocab);
+        rc = tm_error_set(e, TM_EINPUT,
+                          "%s/config.json: vocab_size: only byte-level networks (256) are supported, got %d", c->dir,
+                          vocab);
     if (rc == 0) {
         rc = tm_network__check(&c->network, e);
         if (rc != 0) rc = tm_error_wrap(e, rc, "%s/config.json", c->dir);
@@ -73,13 +74,12 @@ static int find_shard(struct tm_checkpoint *c, const json_t *root, const char *i
     const char *file = json_string_value(json_object_get(json_object_get(root, "weight_map"), name));
     if (file == NULL) return tm_error_set(e, TM_EINPUT, "%s/%s: weight_map has no \"%s\"", c->dir, index, name);
     if (strchr(file, '/') != NULL || file[0] == '.')
-        return tm_error_set(e, TM_EINPUT, "%s/%s: \"%.80s\" is no plain file name", c->dir, index, file);
+        return tm_error_set(e, TM_EINPUT, "%s/%s: \"%.80s\" is not a plain file name", c->dir, index, file);
     const char *path = tm_arena_printf(&c->arena, "%s/%s", c->dir, file);
     if (path == NULL) return tm_error_nomem(e);
     if (!c->env->file_exists(c->env, path))
-        return tm_error_set(e, TM_EINPUT,
-                            "%s: is missing, but %s/%s names it; copy the checkpoint again, or use another", path,
-                            c->dir, index);
+        return tm_error_set(e, TM_EINPUT, "%s: missing, but %s/%s lists it; copy the checkpoint again, or use another",
+                            path, c->dir, index);
     const json_t *hashes = json_object_get(json_object_get(root, "metadata"), "xxh3_128");
     (void)read_hash(json_string_value(json_object_get(hashes, file)), out_hash);
     *out_file = path;
@@ -173,7 +173,7 @@ static int copy_tensor(const struct tm_safetensors *file, const char *path, cons
     bool same = tensor->dtype == TM_DTYPE_F32 && tensor->dims == spec->dims && tensor->shape[0] == spec->shape[0] &&
                 (spec->dims == 1 || tensor->shape[1] == spec->shape[1]);
     if (!same)
-        return tm_error_set(e, TM_EINPUT, "%s: tensor \"%s\" has another type or shape than config.json says", path,
+        return tm_error_set(e, TM_EINPUT, "%s: tensor \"%s\" does not have the type and shape of config.json", path,
                             name);
     memcpy(arena + spec->offset, tensor->data, tensor->bytes);
     return 0;
@@ -189,8 +189,7 @@ static int open_shard(const struct tm_checkpoint *c, const char *path, struct tm
     tm_safetensors__close(out);
     return tm_error_set(
         e, TM_EINPUT,
-        "%s: its checksum is not the one in the index: the file was altered; copy the checkpoint again, "
-        "or use another",
+        "%s: its checksum does not match the index: the file was changed; copy the checkpoint again, or use another",
         path);
 }
 
@@ -217,7 +216,7 @@ static int read_scales(const struct tm_safetensors *file, const char *path, stru
     const struct tm_named_tensor *scales = tm_safetensors__find(file, name);
     if (scales == NULL || scales->dtype != TM_DTYPE_I32 ||
         scales->bytes != state->spec.tensor_count * sizeof *state->scales)
-        return tm_error_set(e, TM_EINPUT, "%s: has no fitting tensor \"%s\"", path, name);
+        return tm_error_set(e, TM_EINPUT, "%s: has no matching tensor \"%s\"", path, name);
     memcpy(state->scales, scales->data, scales->bytes);
     return 0;
 }

@@ -72,8 +72,8 @@ int tm_checkpoint_compare(const struct tm_checkpoint *a, const struct tm_checkpo
     struct tm_difference difference = {.same = true};
     if (!same_shape(&a->network, &b->network))
         return tm_error_set(e, TM_EINPUT,
-                            "%s and %s are of different networks: layers %d and %d, hidden %d and %d, heads %d and %d, "
-                            "ctx %d and %d",
+                            "%s and %s are checkpoints of different networks: layers %d and %d, hidden %d and %d, "
+                            "heads %d and %d, ctx %d and %d",
                             a->dir, b->dir, a->network.blocks, b->network.blocks, a->network.width, b->network.width,
                             a->network.heads, b->network.heads, a->network.ctx, b->network.ctx);
     int rc = 0;

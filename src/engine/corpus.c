@@ -32,7 +32,7 @@ void tm_corpus__close(struct tm_corpus *corpus)
 int tm_corpus_windows(const struct tm_corpus *corpus, const char *name, int ctx, int64_t samples, uint64_t *out,
                       struct tm_error *e)
 {
-    if (corpus->length == 0) return tm_error_set(e, TM_EINPUT, "data: %s: the text is empty", name);
+    if (corpus->length == 0) return tm_error_set(e, TM_EINPUT, "data: %s: the file is empty", name);
     uint64_t windows = (corpus->length - 1) / (uint64_t)ctx; /* the last byte is a target only */
     if (windows < (uint64_t)samples)
         return tm_error_set(

@@ -89,7 +89,7 @@ static int read_token(struct tm_env *env, const struct tidemill_options *library
         (void)snprintf(out, TOKEN_MAX, "%s", library->token);
         return 0;
     }
-    if (library->token_file == NULL) return tm_error_set(e, TM_EUSAGE, "no join token is given");
+    if (library->token_file == NULL) return tm_error_set(e, TM_EUSAGE, "no join token was given");
     tm_text_init(&text, TOKEN_MAX - 1);
     int rc = env->file_read(env, library->token_file, &text, e);
     if (rc == 0) (void)snprintf(out, TOKEN_MAX, "%s", tm_text_string(&text));
@@ -174,7 +174,7 @@ static int step(struct elastic *w, const struct tidemill_work *work, struct tm_e
     }
     if (rc == -(int)TM_ECANCELED) return 0;
     if (rc == -(int)TM_EPEER) { /* the coordinator hears of it too, and makes the next generation */
-        tm_log(TM_LOG_INFO, "step %llu is given up: %s", (unsigned long long)work->step, e->text);
+        tm_log(TM_LOG_INFO, "abandoning step %llu: %s", (unsigned long long)work->step, e->text);
         return 0;
     }
     if (rc != -(int)TM_EINPUT && rc != -(int)TM_ELIMIT) return rc;

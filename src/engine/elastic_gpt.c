@@ -96,7 +96,7 @@ static int apply(void *context, const struct tidemill_work *work, double *out_lo
 {
     struct gpt *gpt = context;
     if (tm_engine__phase(gpt->engine) != TM_ENGINE_PREPARED)
-        return tm_error_set(e, TM_EINTERNAL, "step %llu is to be applied, but is not held",
+        return tm_error_set(e, TM_EINTERNAL, "step %llu should be applied, but is not here",
                             (unsigned long long)work->step);
     tm_engine_apply(gpt->engine, tm_optimizer__clip_factor(&gpt->options.optimizer, sqrt(work->norm)));
     *out_loss = gpt->result.loss;

@@ -283,8 +283,8 @@ static int choose_recompute(struct tm_engine *engine, struct tm_error *e)
     int64_t need = fixed + (int64_t)activation_bytes(engine, engine->recompute);
     if (limit > 0 && need > limit)
         return tm_error_set(e, TM_ELIMIT,
-                            "worker %d needs %.1f MB, more than memory: %.1f MB, although activations are recomputed; "
-                            "use more stages or a smaller micro_batch",
+                            "worker %d needs %.1f MB, more than memory: %.1f MB, even with activations recomputed; use "
+                            "more stages or a smaller micro_batch",
                             engine->rank, (double)need / 1e6, (double)limit / 1e6);
     return 0;
 }
@@ -376,7 +376,7 @@ int tm_engine__migrate(struct tm_engine *engine, struct tm_mesh *mesh, const str
     }
     tm_free(moves);
     if (rc == 0) rc = meet(mesh, step, e);
-    if (rc != 0) return tm_error_wrap(e, rc, "moving layers before step %lld", (long long)step);
+    if (rc != 0) return tm_error_wrap(e, rc, "migrating layers before step %lld", (long long)step);
     for (int l = 0; l < engine->layer_count; l++) {
         if (!tm_assignment_holds(to, mesh->rank, l)) tm_engine__drop(engine, l);
     }

@@ -206,19 +206,18 @@ static int check_numbers(const struct tm_engine *engine, const struct heard *hea
 {
     char label[32];
     if (heard->first_bad.bad_layer >= 0)
-        return tm_error_set(
-            e, TM_EINPUT,
-            "step %lld: layer %lld (%s) gave NaN or infinity in micro-batch %lld; nothing of the step was "
-            "applied. Lower optimizer.lr, or clip harder",
-            (long long)engine->step, (long long)heard->first_bad.bad_layer,
-            layer_label(engine, heard->first_bad.bad_layer, label), (long long)heard->first_bad.bad_micro);
+        return tm_error_set(e, TM_EINPUT,
+                            "step %lld: layer %lld (%s) gave NaN or infinity in micro-batch %lld; the step was not "
+                            "applied. Lower optimizer.lr, or clip gradients more",
+                            (long long)engine->step, (long long)heard->first_bad.bad_layer,
+                            layer_label(engine, heard->first_bad.bad_layer, label),
+                            (long long)heard->first_bad.bad_micro);
     for (int l = engine->layer_count - 1; l >= 0; l--) {
         if (!heard->layers[l].not_finite) continue;
-        return tm_error_set(
-            e, TM_EINPUT,
-            "step %lld: gradients of layer %d (%s) are NaN or infinite; nothing of the step was applied. "
-            "Lower optimizer.lr, or clip harder",
-            (long long)engine->step, l, layer_label(engine, l, label));
+        return tm_error_set(e, TM_EINPUT,
+                            "step %lld: gradients of layer %d (%s) are NaN or infinite; the step was not applied. "
+                            "Lower optimizer.lr, or clip gradients more",
+                            (long long)engine->step, l, layer_label(engine, l, label));
     }
     return 0;
 }

@@ -151,7 +151,7 @@ static int start_attempt(struct tm_engine *engine, struct tm_error *e)
 {
     for (int l = engine->first; l < engine->end; l++) {
         struct tm_held_layer *held = &engine->layers[l];
-        if (!held->held) return tm_error_set(e, TM_EINTERNAL, "layer %d was assigned but is not held", l);
+        if (!held->held) return tm_error_set(e, TM_EINTERNAL, "layer %d was assigned but is not here", l);
         int32_t scales[TM_TENSORS_MAX] = {0};
         bool again = engine->attempt > 0;
         memcpy(scales, again ? held->gradients.scales : held->state.scales,
@@ -201,7 +201,7 @@ int tm_engine_prepare(struct tm_engine *engine, struct tm_mesh *mesh, int64_t st
         *out = result;
         return 0;
     }
-    return tm_error_set(e, TM_EINTERNAL, "step %lld: gradients fit no scale", (long long)step);
+    return tm_error_set(e, TM_EINTERNAL, "step %lld: the gradients do not fit any scale", (long long)step);
 }
 
 void tm_engine_apply(struct tm_engine *engine, double clip_factor)

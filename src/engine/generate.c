@@ -123,7 +123,7 @@ static int run(struct generator *g, const struct tm_generate_options *options, s
         size_t count = text.length < (size_t)g->ctx_max ? text.length : (size_t)g->ctx_max;
         const float *logits = next_logits(g, (const uint8_t *)text.data + text.length - count, count);
         if (!g->pass.kernels->all_finite(logits, TM_VOCAB)) {
-            rc = tm_error_set(e, TM_EINPUT, "the checkpoint's weights give NaN or infinity");
+            rc = tm_error_set(e, TM_EINPUT, "the checkpoint's weights produce NaN or infinity");
             break;
         }
         char byte = (char)draw(logits, options, &random);

@@ -69,7 +69,7 @@ int tm_inbox__put(struct tm_inbox *inbox, struct tm_parcel *parcel, struct tm_er
     (void)pthread_mutex_unlock(&inbox->lock);
     if (fits) return 0;
     tm_free(parcel);
-    return tm_error_set(e, TM_ELIMIT, "more than %zu bytes of messages wait for one worker", inbox->bytes_max);
+    return tm_error_set(e, TM_ELIMIT, "more than %zu bytes of messages are queued for one worker", inbox->bytes_max);
 }
 
 static struct tm_parcel *find(struct tm_inbox *inbox, int from, uint64_t tag)
@@ -110,7 +110,7 @@ int tm_inbox__take(struct tm_inbox *inbox, int from, uint64_t tag, size_t length
     if (is_lost) return tm_error_set(e, TM_EPEER, "worker %d was lost", from);
     if (parcel == NULL) return tm_error_set(e, TM_ECANCELED, "waiting for worker %d was cancelled", from);
     if (parcel->length != length) {
-        int rc = tm_error_set(e, TM_EPEER, "worker %d sent %zu bytes where %zu were due", from, parcel->length, length);
+        int rc = tm_error_set(e, TM_EPEER, "worker %d sent %zu bytes, expected %zu", from, parcel->length, length);
         tm_free(parcel);
         return rc;
     }

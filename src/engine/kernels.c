@@ -24,7 +24,7 @@ int tm_kernels__by_name(const char *name, const struct tm_kernels **out, struct 
         *out = classes[c];
         return 0;
     }
-    return tm_error_set(e, TM_EINPUT, "\"%.40s\" is no kernel class; there are avx2 and avx512", name);
+    return tm_error_set(e, TM_EINPUT, "unknown kernel class \"%.40s\"; use avx2 or avx512", name);
 }
 
 int tm_kernels_choose(struct tm_env *env, const struct tm_kernels **out, struct tm_error *e)

@@ -463,7 +463,7 @@ int tm_mesh_hub__create(struct tm_env *env, const struct tm_mesh_hub_options *op
                         struct tm_error *e)
 {
     if (options->tls == NULL && !tm_address_is_loopback(options->listen))
-        return tm_error_set(e, TM_EUSAGE, "listening on %s needs TLS: only loopback does without", options->listen);
+        return tm_error_set(e, TM_EUSAGE, "listening on %s needs TLS: only loopback works without it", options->listen);
     if (strlen(options->token) >= TOKEN_MAX) return tm_error_set(e, TM_EUSAGE, "the join token is too long");
     struct tm_mesh_hub *hub = tm_calloc(1, sizeof *hub);
     if (hub == NULL) return tm_error_nomem(e);

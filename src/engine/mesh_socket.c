@@ -86,7 +86,7 @@ static int receive_all(struct tm_env *env, int handle, void *buffer, size_t leng
             if (rc != 0) return rc;
             continue;
         }
-        if (rc == 0 && got == 0) rc = tm_error_set(e, TM_EPEER, "a worker left before it said who it is");
+        if (rc == 0 && got == 0) rc = tm_error_set(e, TM_EPEER, "a worker left before it identified itself");
         if (rc != 0) return rc;
         at += got;
         length -= got;
@@ -211,9 +211,9 @@ static struct hello hello_of(const struct tm_mesh_socket_options *o)
 static int check_hello(const struct tm_mesh_socket_options *o, const struct hello *hello, struct tm_error *e)
 {
     if (hello->magic != hello_magic || hello->size != o->size || hello->rank < 0 || hello->rank >= o->size)
-        return tm_error_set(e, TM_EPEER, "somebody connected who is no worker of this run");
+        return tm_error_set(e, TM_EPEER, "something connected that is not a worker of this run");
     if (hello->generation != o->generation)
-        return tm_error_set(e, TM_EPEER, "worker %d is of generation %llu, this is %llu", (int)hello->rank,
+        return tm_error_set(e, TM_EPEER, "worker %d is in generation %llu, this is %llu", (int)hello->rank,
                             (unsigned long long)hello->generation, (unsigned long long)o->generation);
     return 0;
 }

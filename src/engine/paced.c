@@ -152,7 +152,7 @@ static int check_job(const struct tm_paced_job *job, struct tm_error *e)
 {
     if (job->model->layer_count == 0) return tm_error_set(e, TM_EINPUT, "%s has no layers", job->model->name);
     if (!(job->speed > 0) || !isfinite(job->speed) || job->bytes_divisor == 0 || job->micro_batches == 0)
-        return tm_error_set(e, TM_EINPUT, "the paced engine needs a speed, micro-batches and sizes above 0");
+        return tm_error_set(e, TM_EINPUT, "the paced engine needs a replay speed, micro-batches and sizes above 0");
     return 0;
 }
 
@@ -240,14 +240,14 @@ static int wait_until(struct tm_paced *paced, double part, struct tm_error *e)
         rc = pthread_cond_timedwait(&paced->changed, &paced->lock, &until);
     bool cancelled = paced->cancelled;
     (void)pthread_mutex_unlock(&paced->lock);
-    return cancelled ? tm_error_set(e, TM_ECANCELED, "the step was given up") : 0;
+    return cancelled ? tm_error_set(e, TM_ECANCELED, "the step was abandoned") : 0;
 }
 
 static int begin(struct tm_paced *paced, const struct tm_paced_place *place, bool fresh, struct tm_error *e)
 {
     double step_s = paced->job.step_s(paced->job.context, place->pipelines, place->stages);
     if (!(step_s > 0) || !isfinite(step_s))
-        return tm_error_set(e, TM_EINPUT, "%s: nothing says how long a step takes in %u pipelines of %u stages",
+        return tm_error_set(e, TM_EINPUT, "%s: the step time of %u pipelines of %u stages is not known",
                             paced->job.model->name, place->pipelines, place->stages);
     int64_t now_ns = paced->env->monotonic_ns(paced->env);
     double step_ns = step_s / paced->job.speed * 1e9;
@@ -279,7 +279,7 @@ static int take_in(struct tm_paced *paced, struct tm_mesh *mesh, uint32_t stage,
     if (rc != 0) return rc;
     bool right = memcmp(parcel->data, &tag, sizeof tag) == 0;
     mesh->give_back(mesh, parcel);
-    return right ? 0 : tm_error_set(e, TM_EPEER, "stage %u sent something else than was asked for", stage);
+    return right ? 0 : tm_error_set(e, TM_EPEER, "stage %u sent something other than requested", stage);
 }
 
 /* 1F1B, in parts of the step: with M micro-batches of time t each, it takes (M + P - 1) t. The first goes down to the
@@ -337,7 +337,7 @@ static int reduce(struct tm_paced *paced, struct tm_mesh *mesh, uint64_t step, s
     uint32_t index = 0;
     if (place->pipelines == 1) return 0;
     if (place->pipelines > sizeof group.ranks / sizeof *group.ranks)
-        return tm_error_set(e, TM_ELIMIT, "%u pipelines; the paced engine does with at most %zu", place->pipelines,
+        return tm_error_set(e, TM_ELIMIT, "%u pipelines; the paced engine supports at most %zu", place->pipelines,
                             sizeof group.ranks / sizeof *group.ranks);
     for (uint32_t p = 0; p < place->pipelines; p++)
         group.ranks[p] = (int)(p * place->stages + place->stage);

@@ -96,13 +96,13 @@ static int read_shape(const struct reader *reader, const char *key, const json_t
 {
     uint64_t elements = 1;
     if (!json_is_array(shape) || json_array_size(shape) > TM_SAFETENSORS_DIMS_MAX)
-        return complain(reader, key, "shape is no list of at most 8 numbers");
+        return complain(reader, key, "shape is not a list of at most 8 numbers");
     out->dims = (int)json_array_size(shape);
     for (int d = 0; d < out->dims; d++) {
         const json_t *size = json_array_get(shape, (size_t)d);
         int64_t value = json_is_integer(size) ? json_integer_value(size) : -1;
         if (value < 0 || __builtin_mul_overflow(elements, (uint64_t)value, &elements))
-            return complain(reader, key, "shape has a number that is none, negative or too large");
+            return complain(reader, key, "shape has a value that is not a number, negative or too large");
         out->shape[d] = value;
     }
     *out_elements = elements;
@@ -115,12 +115,12 @@ static int read_offsets(const struct reader *reader, const char *key, const json
     const json_t *first = json_array_get(offsets, 0);
     const json_t *last = json_array_get(offsets, 1);
     if (!json_is_array(offsets) || json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last))
-        return complain(reader, key, "data_offsets is no pair of numbers");
+        return complain(reader, key, "data_offsets is not a pair of numbers");
     int64_t begin = json_integer_value(first);
     int64_t end = json_integer_value(last);
     if (begin < 0 || end < begin) return complain(reader, key, "data_offsets run backwards");
     if ((uint64_t)end > reader->data_length)
-        return complain(reader, key, "its data lies past the end of the file: the file was cut short");
+        return complain(reader, key, "its data is past the end of the file: the file is truncated");
     out->data = reader->data + begin;
     out->bytes = (size_t)(end - begin);
     return 0;
@@ -159,7 +159,7 @@ static int check_places(const struct reader *reader)
         at += tensor->bytes;
     }
     if (at == reader->data + reader->data_length) return 0;
-    return tm_error_set(reader->e, TM_EINPUT, "%s: %zu bytes behind the last tensor", reader->name,
+    return tm_error_set(reader->e, TM_EINPUT, "%s: %zu bytes after the last tensor", reader->name,
                         (size_t)(reader->data + reader->data_length - at));
 }
 
@@ -169,7 +169,7 @@ static int read_tensors(const struct reader *reader, json_t *root)
     json_t *value = NULL;
     struct tm_safetensors *file = reader->file;
     size_t count = json_object_size(root);
-    if (!json_is_object(root)) return tm_error_set(reader->e, TM_EINPUT, "%s: its header is no map", reader->name);
+    if (!json_is_object(root)) return tm_error_set(reader->e, TM_EINPUT, "%s: its header is not a map", reader->name);
     if (count > TM_SAFETENSORS_TENSORS_MAX)
         return tm_error_set(reader->e, TM_ELIMIT, "%s: %zu tensors, more than the limit of %d", reader->name, count,
                             TM_SAFETENSORS_TENSORS_MAX);
@@ -204,14 +204,15 @@ int tm_safetensors_parse(const char *name, const void *data, size_t length, stru
     const unsigned char *bytes = data;
     uint64_t header = 0;
     if (length < LENGTH_BYTES)
-        return tm_error_set(e, TM_EINPUT, "%s: %zu bytes are no safetensors file: it was cut short", name, length);
+        return tm_error_set(e, TM_EINPUT, "%s: %zu bytes are too few for a safetensors file: it is truncated", name,
+                            length);
     for (size_t i = 0; i < LENGTH_BYTES; i++)
         header |= (uint64_t)bytes[i] << 8 * i;
     if (header > TM_SAFETENSORS_HEADER_MAX || header > length - LENGTH_BYTES)
-        return tm_error_set(e, TM_EINPUT,
-                            "%s: its header has %llu bytes by its own word, the file %zu; it was cut short "
-                            "or is no safetensors file",
-                            name, (unsigned long long)header, length);
+        return tm_error_set(
+            e, TM_EINPUT,
+            "%s: the header claims %llu bytes, but the file has %zu; it is truncated or not a safetensors file", name,
+            (unsigned long long)header, length);
     struct tm_safetensors file = {.data = data, .length = length};
     tm_arena_init(&file.arena, 64 << 20);
     struct reader reader = {.name = name,

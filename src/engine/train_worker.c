@@ -34,15 +34,15 @@ static int check_resume(struct tm_train_shared *shared, struct tm_error *e)
     const struct tm_network *have = &checkpoint.network;
     if (have->blocks != want->blocks || have->width != want->width || have->heads != want->heads ||
         have->ctx != want->ctx)
-        rc = tm_error_set(e, TM_EINPUT, "%s: is of another network (layers %d, hidden %d, heads %d, ctx %d)",
+        rc = tm_error_set(e, TM_EINPUT, "%s: a checkpoint of another network (layers %d, hidden %d, heads %d, ctx %d)",
                           shared->options->resume, have->blocks, have->width, have->heads, have->ctx);
     else if (!checkpoint.has_optimizer)
-        rc = tm_error_set(e, TM_EINPUT, "%s: has weights but no optimizer state; it cannot be continued",
+        rc = tm_error_set(e, TM_EINPUT, "%s: has weights but no optimizer state; training cannot continue from it",
                           shared->options->resume);
     else if (strcmp(checkpoint.kernels, shared->engine.kernels->name) != 0)
         rc = tm_error_set(
             e, TM_EINPUT,
-            "%s: was written by kernels of class %s, here %s run; set TIDEMILL_KERNELS=%s for the same bits",
+            "%s: was written with %s kernels, but this machine uses %s; set TIDEMILL_KERNELS=%s for the same bits",
             shared->options->resume, checkpoint.kernels, shared->engine.kernels->name, checkpoint.kernels);
     shared->first_step = checkpoint.step;
     tm_checkpoint_close(&checkpoint);
@@ -71,7 +71,7 @@ int tm_train_shared__init(struct tm_train_shared *shared, struct tm_env *env, co
         rc = tm_corpus_windows(&shared->corpus, job->data, job->network.ctx, job->batch, &shared->engine.windows, e);
     if (rc == 0 && options->resume != NULL) rc = check_resume(shared, e);
     if (rc == 0 && shared->first_step >= options->steps)
-        rc = tm_error_set(e, TM_EINPUT, "%s: has %lld steps already; ask for more with --steps",
+        rc = tm_error_set(e, TM_EINPUT, "%s: already has %lld steps; train more with --steps",
                           options->resume != NULL ? options->resume : "the job", (long long)shared->first_step);
     if (rc != 0) tm_train_shared__deinit(shared);
     return rc;

@@ -66,7 +66,7 @@ static int compare_jobs(struct tm_env *env, const char *path, const struct tm_ru
         tm_fingerprint_add_lines(&given, tm_text_string(&second));
         for (size_t i = 0; rc == 0 && i < given.count; i++)
             if (tm_fingerprint_differs(&there, given.parts[i], path, why))
-                rc = tm_error_set(e, TM_EINPUT, "%s: %s; another --state begins anew", dir, why);
+                rc = tm_error_set(e, TM_EINPUT, "%s: %s; use another --state to start over", dir, why);
     }
     tm_text_deinit(&second);
     tm_text_deinit(&first);
@@ -97,7 +97,7 @@ static int link_copies(const char *given, const char *dir, struct tm_error *e)
     if (errno != EEXIST) return tm_error_errno(e, errno, "%s", path);
     if (realpath(path, there) != NULL && strcmp(there, real) == 0) return 0;
     return tm_error_set(e, TM_EUSAGE,
-                        "--copies %s: this job has its copies in %s; leave it out, or begin anew with another --state",
+                        "--copies %s: this job has its copies in %s; leave it out, or start over with another --state",
                         given, there);
 }
 
@@ -144,11 +144,12 @@ int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_r
     if (rc == 0) rc = find_dir(env, request->state, settings.name, arena, out->dir, e);
     if (rc == 0 && !is_there(env, out->dir, TM_STATE_RUN)) {
         if (path == NULL)
-            rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no job; name its file: tidemill coordinator JOB.yaml",
+            rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no job; give its file: tidemill coordinator JOB.yaml",
                               out->dir);
         else if (beyond && request->copies == NULL)
-            rc = tm_error_set(e, TM_EUSAGE,
-                              "on several machines copy sets need a folder that all of them share: give --copies DIR");
+            rc =
+                tm_error_set(e, TM_EUSAGE,
+                             "with several machines, copy sets need a folder shared by all of them: give --copies DIR");
         if (rc == 0) rc = make_files(env, request, &settings, out->dir, e);
     } else if (rc == 0) {
         if (path != NULL) rc = compare_jobs(env, path, &settings, out->dir, arena, e);

@@ -29,7 +29,7 @@ static int load_work(struct tm_env *env, const struct tm_job *job, const struct 
     int64_t layers = job->layers > 0 ? job->layers : LAYERS;
     int64_t micro_batch = job->micro_batch > 0 ? job->micro_batch : job->batch;
     if (job->steps < 1 || job->batch < 1)
-        return tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps and batch", job->file);
+        return tm_error_set(e, TM_EINPUT, "%s: to run, a job needs steps and batch", job->file);
     if (job->batch % micro_batch != 0 || job->batch / micro_batch > 1 << 20)
         return tm_job_wrong(job, "batch", e, "must be a multiple of micro_batch (%lld), got %lld",
                             (long long)micro_batch, (long long)job->batch);
@@ -122,7 +122,7 @@ static int train(struct tm_env *env, const struct tm_job *job, const struct tm_r
 {
     const char *folder = settings->folder;
     *out_status = 0;
-    if (job->run == NULL) return tm_error_set(e, TM_EINPUT, "%s: there is no run to start", job->file);
+    if (job->run == NULL) return tm_error_set(e, TM_EINPUT, "%s: there is no run", job->file);
     int rc = tell_fingerprint(env, job, settings, arena, e);
     if (rc == 0 && folder[0] != '\0' && chdir(folder) != 0) rc = tm_error_errno(e, errno, "%s", folder);
     if (rc == 0 && job->workdir != NULL && chdir(job->workdir) != 0)

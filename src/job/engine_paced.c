@@ -25,18 +25,18 @@ static int check(const struct tm_job *job, const struct tm_model *model, int64_t
                  struct tm_error *e)
 {
     bool measured = job->batch != 0 && model->point_count > 0;
-    if (job->steps < 1) return tm_error_set(e, TM_EINPUT, "%s: a job that is run needs steps", job->file);
+    if (job->steps < 1) return tm_error_set(e, TM_EINPUT, "%s: to run, a job needs steps", job->file);
     if (model->layer_count > TM_LAYERS_MAX)
         return tm_error_set(e, TM_ELIMIT, "%s: model: %s has %zu layers; a run has at most %d", job->file, model->name,
                             model->layer_count, TM_LAYERS_MAX);
     if (batch < 1)
-        return tm_error_set(e, TM_EINPUT, "%s: %s does not say how many samples a step has: give batch", job->file,
+        return tm_error_set(e, TM_EINPUT, "%s: %s does not give the samples per step: give batch", job->file,
                             model->name);
     if (batch % micro_batch != 0 || batch / micro_batch > 1 << 20)
         return tm_job_wrong(job, "batch", e, "must be a multiple of micro_batch (%lld), got %lld",
                             (long long)micro_batch, (long long)batch);
     if (measured && batch != model->global_batch)
-        return tm_job_wrong(job, "batch", e, "%s was measured with %d samples a step; leave batch out", model->name,
+        return tm_job_wrong(job, "batch", e, "%s was measured with %d samples per step; leave out batch", model->name,
                             model->global_batch);
     return 0;
 }
@@ -208,8 +208,8 @@ static int check_states(struct tm_env *env, const char *dir, const struct tm_run
     if (rc == 0) rc = tm_paced_reference(&job, step, take_reference, &wanted, e);
     for (uint32_t l = 0; rc == 0 && l < work->layers; l++)
         if (!tm_hash_equal(hashes[l], wanted.hashes[l]))
-            rc = tm_error_set(e, TM_EINTERNAL, "layer %u after step %" PRIu64 " is not what an undisturbed run has", l,
-                              step);
+            rc = tm_error_set(e, TM_EINTERNAL,
+                              "layer %u after step %" PRIu64 " differs from that of an undisturbed run", l, step);
     if (rc == 0) (void)tm_hash_print(tm_hash_of(hashes, work->layers * sizeof *hashes), out_hash);
     if (store != NULL) store->close(store);
     tm_model_deinit(&model);

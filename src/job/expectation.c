@@ -31,7 +31,7 @@ static int find_prices(struct tm_env *env, const struct tm_trace *trace, struct 
     int rc = tm_catalog_load(env, &catalog, e);
     if (rc == 0)
         rc = tm_knowledge_prices(&catalog, fleet->instance,
-                                 "name fleet.spot_price and fleet.on_demand_price in the job", &spot, &on_demand, e);
+                                 "give fleet.spot_price and fleet.on_demand_price in the job", &spot, &on_demand, e);
     if (rc == 0) {
         fleet->spot_usd_h_millionths = llround(spot * 1e6);
         fleet->on_demand_usd_h_millionths = llround(on_demand * 1e6);

@@ -47,7 +47,7 @@ static int await_address(struct agent *a, struct tm_error *e)
         rc = tm_state_read(a->env, a->r.state, TM_STATE_ADDRESS, a->coordinator, sizeof a->coordinator, e);
         if (rc != 0) a->env->sleep_ms(a->env, LOOK_MS);
     }
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the coordinator does not say where it is");
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the coordinator has not published its address");
 }
 
 /* What a cloud says by variables. */
@@ -129,9 +129,9 @@ static int complete(struct agent *a, struct tm_error *e)
     rc = tm_address_split(a->r.coordinator, host, port, e);
     if (rc != 0) return tm_error_wrap(e, rc, "--coordinator");
     if (a->r.instance < 1)
-        return tm_error_set(e, TM_EUSAGE, "which instance of the job is this? give --instance N, each its own number");
+        return tm_error_set(e, TM_EUSAGE, "which instance of the job is this? give --instance N, a unique number");
     if (a->r.state == NULL && a->r.job == NULL && a->r.word_count == 0)
-        return tm_error_set(e, TM_EUSAGE, "what is trained? give --job JOB.yaml, or a command behind --");
+        return tm_error_set(e, TM_EUSAGE, "what should be trained? give --job JOB.yaml, or a command after --");
     rc = tm_token_read(a->env, a->r.token_file, a->token, e);
     if (rc == 0 && a->r.state == NULL) rc = make_paths_absolute(a, e);
     return rc == 0 ? tm_token_job(a->token, &a->number, e) : rc;
@@ -256,7 +256,7 @@ static int fill_notice(struct agent *a, struct tm_notice_options *out, struct tm
     if (a->r.notice != TM_AGENT_NOTICE_LOCAL) return 0;
     out->poll_ms = LOCAL_POLL_MS;
     if (out->address != NULL) return 0;
-    return tm_error_set(e, TM_EUSAGE, "--notice local: TIDEMILL_METADATA does not say where the local cloud is");
+    return tm_error_set(e, TM_EUSAGE, "--notice local: TIDEMILL_METADATA does not give the local cloud's address");
 }
 
 int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, struct tm_arena *arena,

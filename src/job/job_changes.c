@@ -68,7 +68,7 @@ static void compare_value(struct comparing *c, const char *key, const struct tm_
     put_value(c->out, own);
     tm_text_puts(c->out, ", not ");
     put_value(c->out, given);
-    tm_text_printf(c->out, " as %s says\n", c->given);
+    tm_text_printf(c->out, " as in %s\n", c->given);
 }
 
 /* Every key of both, those of `own` first. */

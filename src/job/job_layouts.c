@@ -20,10 +20,9 @@ static int predict(struct tm_env *env, const struct tm_job_speed_request *reques
     struct tm_speed_context *context = &out->predicted;
     const struct tm_instance_type *instance = NULL;
     if (tm_knowledge_instance(catalog, name, NULL, NULL, &instance, NULL) != 0 || instance->gpus < 1)
-        return tm_error_set(e, TM_EUSAGE,
-                            "%s has no measured layouts, and %s is no GPU instance of the catalogue; "
-                            "give --instance",
-                            model->name, name);
+        return tm_error_set(
+            e, TM_EUSAGE, "%s has no measured layouts, and %s is not a GPU instance of the catalogue; give --instance",
+            model->name, name);
     int rc = tm_knowledge_group(catalog, instance, &context->group, e);
     if (rc != 0) return rc;
     enum tm_precision precision = tm_plan_precision(&context->group.gpu, TM_PRECISION_MIXED);

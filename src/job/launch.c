@@ -80,7 +80,7 @@ static int open_cloud(struct tm_launch *launch, struct tm_error *e)
     name_instances(fleet, &options);
     rc = tm_local_cloud_create(launch->env, &options, &launch->cloud, e);
     if (rc == 0 && tm_local_cloud_leftovers(launch->cloud) > 0)
-        tm_log(TM_LOG_WARN, "an earlier run left %d processes and namespaces of instances, which are removed",
+        tm_log(TM_LOG_WARN, "removing %d processes and namespaces left over from an earlier run",
                tm_local_cloud_leftovers(launch->cloud));
     return rc;
 }
@@ -280,7 +280,8 @@ static void keep_costs(struct tm_launch *launch)
     const struct tm_launch_request *request = &launch->request;
     struct tm_error e;
     int rc = tm_run_costs_save(launch->env, request->dir, request->settings, &request->plan->work, &e);
-    if (rc != 0 && rc != -(int)TM_ENONE) tm_log(TM_LOG_WARN, "costs as measured are not kept: %s", e.text);
+    if (rc != 0 && rc != -(int)TM_ENONE)
+        tm_log(TM_LOG_WARN, "the measured migration costs could not be stored: %s", e.text);
 }
 
 static int keep_summary(struct tm_launch *launch, const struct tm_run_status *status, struct tm_error *e)

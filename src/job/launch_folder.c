@@ -49,14 +49,12 @@ int tm_launch_may_clear(struct tm_env *env, const char *dir, struct tm_error *e)
     bool ended = state == TM_JOB_FINISHED || state == TM_JOB_FAILED;
     if (ended && !durable) return 0;
     if (state == TM_JOB_FINISHED)
-        return tm_error_set(e, TM_EEXISTS,
-                            "%s: a finished run is there, with its weights; --again removes it, another --state leaves "
-                            "it alone",
-                            dir);
-    return tm_error_set(e, TM_EEXISTS,
-                        "%s: %s run is there; --resume goes on with it, --again removes it, another --state leaves it "
-                        "alone",
-                        dir, state == TM_JOB_FAILED ? "a failed" : "an unfinished");
+        return tm_error_set(
+            e, TM_EEXISTS,
+            "%s: there is a finished run, with its weights; delete it with --again, or use another --state", dir);
+    return tm_error_set(
+        e, TM_EEXISTS, "%s: there is %s run; continue it with --resume, delete it with --again, or use another --state",
+        dir, state == TM_JOB_FAILED ? "a failed" : "an unfinished");
 }
 
 /* ---- what goes into it ---- */
@@ -118,8 +116,7 @@ static int check_copies(const struct tm_launch *launch, struct tm_error *e)
         rc = store->check(store, e);
         store->close(store);
     }
-    if (rc != 0)
-        return tm_error_wrap(e, rc, "the folder for copies cannot be used; mend that, or give another --state");
+    if (rc != 0) return tm_error_wrap(e, rc, "the folder for copies cannot be used; fix that, or give another --state");
     return 0;
 }
 
@@ -131,7 +128,7 @@ int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e)
     int rc = tm_state_own(env, request->dir, &launch->owner, &leftovers, e);
     if (rc != 0) return rc;
     launch->owned = true;
-    if (leftovers > 0) tm_log(TM_LOG_WARN, "%d processes of an earlier run were left, and are ended", leftovers);
+    if (leftovers > 0) tm_log(TM_LOG_WARN, "ending %d processes left over from an earlier run", leftovers);
     if (!request->resumed) clear_folder(request->dir);
     if (!tm_launch__is_there(env, request->dir, TM_STATE_JOB)) rc = copy_job(launch, e);
     if (rc == 0) rc = tm_state_token(env, request->dir, launch->token, e);

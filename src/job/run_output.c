@@ -87,7 +87,7 @@ static void skip(struct tm_run_output *output, struct follower *f, int64_t size,
     char path[TM_STATE_PATH_MAX];
     tm_state_output_path(output->dir, f->instance, path);
     if (f->length > 0) end_line(f, out);
-    tm_text_printf(out, "[%" PRIu64 "] ... %" PRId64 " bytes are left out; all of it: %s\n", f->instance,
+    tm_text_printf(out, "[%" PRIu64 "] ... %" PRId64 " bytes omitted; full output: %s\n", f->instance,
                    size - f->shown - TAKE_BYTES, path);
     f->shown = size - TAKE_BYTES;
     f->begins = true; /* the first line is a part of one */

@@ -14,7 +14,7 @@ static int request_left(const struct tm_plan_request *request, const struct tm_r
     left->job.samples = request->job.samples - state->samples_done;
     left->job.deadline_s = request->job.deadline_s - state->elapsed_s;
     left->budget_usd = request->budget_usd - state->spent_usd;
-    if (!(left->job.samples > 0)) return tm_error_set(e, TM_EUSAGE, "the job is done: nothing is left to plan");
+    if (!(left->job.samples > 0)) return tm_error_set(e, TM_EUSAGE, "the job is done: there is nothing left to plan");
     if (!(left->job.deadline_s > 0)) left->job.deadline_s = 1; /* it is missed: what comes nearest is found */
     return 0;
 }

@@ -446,7 +446,7 @@ int tm_plan_weigh(const struct tm_supply *supply, const struct tm_plan_request *
                   struct tm_error *e)
 {
     const struct tm_plan_region *region = region_of(supply, &answer->fleet);
-    if (region == NULL) return tm_error_set(e, TM_EINPUT, "the fleet lies in no region that may be used");
+    if (region == NULL) return tm_error_set(e, TM_EINPUT, "the fleet is not in any region that may be used");
     double spread = tm_estimate_spread(&answer->prediction.step_s);
     struct tm_estimate samples_per_s = tm_estimate_around(answer->prediction.samples_per_s, spread);
     answer->expectation =
@@ -461,7 +461,7 @@ static int check_request(const struct tm_plan_request *request, struct tm_error 
     if (request->top < 1 || request->top > TM_PLAN_ANSWERS_MAX)
         return tm_error_set(e, TM_EUSAGE, "expected from 1 to %d answers", TM_PLAN_ANSWERS_MAX);
     if (!(request->job.samples > 0)) return tm_error_set(e, TM_EUSAGE, "the job needs a number of samples above 0");
-    if (!(request->job.deadline_s > 0)) return tm_error_set(e, TM_EUSAGE, "the deadline must lie ahead");
+    if (!(request->job.deadline_s > 0)) return tm_error_set(e, TM_EUSAGE, "the deadline must be longer than 0s");
     if (request->max_instances < 1 || request->max_instances > TM_PLAN_INSTANCES_MAX)
         return tm_error_set(e, TM_EUSAGE, "expected from 1 to %d instances at most", TM_PLAN_INSTANCES_MAX);
     if (request->quota_count > TM_PLAN_QUOTAS_MAX)

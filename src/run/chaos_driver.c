@@ -118,7 +118,7 @@ static bool carry_out(struct tm_chaos_driver *d, const struct tm_fault *fault, i
 {
     if (fault->kind == TM_FAULT_CUT_LINK && !d->options.netns) {
         if (!d->told_no_links)
-            tm_log(TM_LOG_WARN, "chaos: no links are cut without --netns, which gives each instance one");
+            tm_log(TM_LOG_WARN, "chaos: links are only cut with --netns, which gives each instance its own");
         d->told_no_links = true;
         return true;
     }

@@ -108,7 +108,8 @@ int tm_cloud_account_read(struct tm_env *env, const char *dir, struct tm_cloud_a
     }
     tm_text_deinit(&text);
     if (rc == 0 && !good)
-        rc = tm_error_set(e, TM_EINPUT, "%s: not an account of version 1; remove it, and the bill begins anew", path);
+        rc = tm_error_set(e, TM_EINPUT, "%s: not an account of version 1; remove it, and the cost starts from zero",
+                          path);
     if (rc == 0) *out = account;
     return rc;
 }
@@ -203,7 +204,7 @@ static void write_account(struct tm_cloud_driver *d)
     int rc = tm_text_status(&text, &e);
     if (rc == 0) rc = tm_state_write(d->env, d->options.dir, TM_STATE_ACCOUNT, tm_text_string(&text), &e);
     if (rc != 0 && !d->account_failed)
-        tm_log(TM_LOG_WARN, "the cloud's account is not stored, and is tried again: %s", e.text);
+        tm_log(TM_LOG_WARN, "the cloud's account could not be stored, retrying: %s", e.text);
     d->account_failed = rc != 0;
     tm_text_deinit(&text);
     d->account_ms = now_ms(d);
@@ -366,7 +367,7 @@ static void carry_out_order(struct tm_cloud_driver *d)
         const struct tm_cloud_instance *instance = tm_cloud_find(d->cloud, order->release[i]);
         if (instance == NULL || !tm_instance_is_here(instance)) continue;
         if (d->cloud->release(d->cloud, order->release[i], &e) != 0)
-            tm_log(TM_LOG_WARN, "instance %" PRIu64 " is not given back: %s", order->release[i], e.text);
+            tm_log(TM_LOG_WARN, "instance %" PRIu64 " could not be released: %s", order->release[i], e.text);
     }
     for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
         if (order->stop) want[kind] = 0;
@@ -374,7 +375,7 @@ static void carry_out_order(struct tm_cloud_driver *d)
         if (d->cloud->want(d->cloud, (enum tm_instance_kind)kind, want[kind], &e) == 0)
             d->wanted[kind] = want[kind];
         else
-            tm_log(TM_LOG_WARN, "the cloud does not take the order: %s", e.text);
+            tm_log(TM_LOG_WARN, "the cloud refused the order: %s", e.text);
     }
 }
 

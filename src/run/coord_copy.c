@@ -392,7 +392,7 @@ void tm_coord__copy_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_out
         uint64_t set = c->copying.set;
         tm_coord__copy_abandon(c, now_ms, out);
         c->copied_ms = now_ms;
-        tm_coord__files_failed(c, now_ms, "copy set given up", set, out);
+        tm_coord__files_failed(c, now_ms, "copy set abandoned", set, out);
         return;
     }
     int64_t since_ms = now_ms - c->copying.since_ms;

@@ -95,7 +95,7 @@ static void fail_done(struct tm_coordinator *c, int64_t now_ms, uint64_t id, con
     char reason[TM_MESSAGE_STRING_MAX + 1];
     (void)snprintf(reason, sizeof reason,
                    "worker %llu ended with status 0 and never joined the job: does the program use libtidemill, or "
-                   "`import tidemill.torch` and its loop?",
+                   "tidemill.torch and its loop?",
                    (unsigned long long)id);
     fail_by(c, now_ms, id, reason, heard, out);
 }

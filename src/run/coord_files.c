@@ -19,7 +19,7 @@ void tm_coordinator_record_stuck(struct tm_coordinator *c, const char *why)
 bool tm_coord__stuck(struct tm_coordinator *c)
 {
     if (TM_PLANTED(stuck_ignored)) return false;
-    if (c->stuck) c->waiting = "room on the disk: the record cannot be written";
+    if (c->stuck) c->waiting = "disk space: the record cannot be written";
     return c->stuck;
 }
 
@@ -76,7 +76,8 @@ static void give_up(struct tm_coordinator *c, int64_t now_ms, const char *what, 
     enum { WHAT = 60, REMEDY = 50 };
     char why[TM_MESSAGE_STRING_MAX + 1];
     (void)snprintf(why, sizeof why, "%.*s: %.*s; %.*s, then resume it", WHAT, what,
-                   TM_MESSAGE_STRING_MAX - WHAT - REMEDY, trouble, REMEDY / 2, full ? "free some room" : "mend that");
+                   TM_MESSAGE_STRING_MAX - WHAT - REMEDY, trouble, REMEDY / 2,
+                   full ? "free some disk space" : "fix that");
     tm_coord__give_up(c, now_ms, why, out);
 }
 
@@ -96,5 +97,5 @@ void tm_coord__last_set_limit(struct tm_coordinator *c, int64_t now_ms, struct t
 {
     if (c->last_step_ms == 0) c->last_step_ms = now_ms;
     if (!c->stuck || now_ms - c->last_step_ms <= FILES_FAILED_MAX * c->options.copy_limit_ms) return;
-    give_up(c, now_ms, "the last step is done, and cannot be kept", c->stuck_why, true, out);
+    give_up(c, now_ms, "the last step is done, but cannot be stored", c->stuck_why, true, out);
 }

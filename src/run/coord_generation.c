@@ -214,7 +214,7 @@ void tm_coord__drain_check(struct tm_coordinator *c, int64_t now_ms, struct tm_o
         tm_coord__fence(c, now_ms, c->drain_cause, "drained", out);
     } else if (now_ms - c->phase_ms > c->options.drain_limit_ms) {
         tm_coord__stalled(c, now_ms, out);
-        tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "drain takes too long", out);
+        tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "stopping takes too long", out);
     }
 }
 
@@ -493,7 +493,7 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     tm_coord__adopt_sets(c, out);
     c->waiting = "the step in doubt";
     if (!resolve_doubt(c, now_ms, out)) return;
-    c->waiting = "members of the last generation, which may still train";
+    c->waiting = "members of the last generation, which may still be training";
     if (!last_generation_stopped(c, now_ms)) return;
     struct tm_run_decision decision;
     decide(c, now_ms, true, &decision, out);
@@ -504,7 +504,7 @@ void tm_coord__collect(struct tm_coordinator *c, int64_t now_ms, struct tm_outbo
     uint64_t base = tm_coord__best_base(c);
     c->waiting = "holders of the newest copy set";
     if (!durable_reachable(c, now_ms, base, out)) return;
-    c->waiting = "members that are silent, and may hold newer steps";
+    c->waiting = "silent members, which may hold newer steps";
     if (!progress_reachable(c, now_ms, base)) return;
     c->starved = false;
     if (tm_coord__seat(c, now_ms, &decision, base) != 0) return; /* memory: tried again at the next tick */

@@ -122,11 +122,10 @@ static bool class_right(struct tm_coordinator *c, const struct tm_peer *from, co
         tm_coord__record_kernel_class(c, out);
     }
     if (strcmp(c->kernel_class, kernel_class) == 0) return true;
-    (void)snprintf(
-        why, sizeof why,
-        "this worker's kernel class is '%.40s', the job's is '%.40s', and bits are the same within one class "
-        "only: set TIDEMILL_KERNELS to the smaller one for all",
-        kernel_class, c->kernel_class);
+    (void)snprintf(why, sizeof why,
+                   "this worker's kernel class is '%.40s', the job's is '%.40s', and only the same class gives the "
+                   "same bits: set TIDEMILL_KERNELS to the smaller one on all machines",
+                   kernel_class, c->kernel_class);
     refuse(c, from, why, out);
     return false;
 }
@@ -165,7 +164,7 @@ void tm_coord__on_hello(struct tm_coordinator *c, int64_t now_ms, const tm_messa
         return;
     }
     if (!proof_right(c, &from, hello)) {
-        refuse(c, &from, "wrong join token: use the file token of the job's state folder", out);
+        refuse(c, &from, "wrong join token: use the file named token in the job's state folder", out);
         return;
     }
     if (!fits(c, &from, hello, out)) return;
@@ -230,7 +229,7 @@ void tm_coord__stop_worker(struct tm_coordinator *c, const struct known *k, stru
     bool stopped = c->phase == TM_COORDINATOR_STOPPED;
     (void)snprintf(reason, sizeof reason, "%s",
                    body.failed ? c->failure
-                   : stopped   ? "the job was stopped, and can go on later"
+                   : stopped   ? "the job was stopped and can be resumed"
                                : "the job is finished");
     body.reason = reason;
     body.step = stopped ? c->stopped_step : c->options.steps;

@@ -73,7 +73,7 @@ void tm_coord__stop_begin(struct tm_coordinator *c, int64_t now_ms)
 {
     tm_coord__enter(c, TM_COORDINATOR_STOPPING, now_ms);
     c->drain_step = c->applied > 0 ? c->applied : 1;
-    c->waiting = "all to stop at a common step";
+    c->waiting = "all workers to stop at a common step";
 }
 
 /* All members stand at the common step: make it last. */
@@ -109,7 +109,7 @@ void tm_coord__stop_check(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
     }
     if (now_ms - c->phase_ms <= c->options.drain_limit_ms || tm_coord__stuck(c)) return;
     tm_coord__stalled(c, now_ms, out);
-    tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "drain takes too long", out);
+    tm_coord__fence(c, now_ms, TM_CHANGED_STALL, "stopping takes too long", out);
 }
 
 /* Whatever the phase: nobody waits for ever. */

@@ -177,7 +177,7 @@ static void watch_answers(struct tm_coordinator *c, int64_t now_ms, struct tm_ou
         const struct tm_member *member = assigned ? tm_roster_find(&c->roster, k->peer.id) : NULL;
         if (assigned && (member == NULL || member->spare || k->ready)) continue;
         if (!assigned && k->reported == c->generation) continue;
-        quarantine(c, now_ms, k, true, assigned ? "worker does not get its layers" : "worker does not report", out);
+        quarantine(c, now_ms, k, true, assigned ? "worker cannot fetch its layers" : "worker does not report", out);
         if (!assigned) continue;
         if (k->trouble[0] != '\0') tm_coord__files_failed(c, now_ms, "layers cannot be read", 0, out);
         if (tm_coord__ended(c)) return;

@@ -217,10 +217,10 @@ static void begin(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *ou
         tm_coord__tell_restart(c, false, out);
     } else if (c->loaded || c->options.fresh) {
         if (c->loaded) tm_coord__tell_restart(c, false, out);
-        tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "coordinator begins", out);
+        tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "the coordinator starts", out);
     } else {
         tm_coord__enter(c, TM_COORDINATOR_REBUILDING, now_ms);
-        c->waiting = "the orphan time to pass: the record is lost, and workers may train that have not been heard yet";
+        c->waiting = "the orphan time to pass: the record is lost, and workers not heard from may still be training";
     }
 }
 

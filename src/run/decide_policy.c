@@ -334,7 +334,7 @@ static void ask(struct tm_policy_decider *decider, const struct tm_facts *facts)
     int rc = tm_policy_decide(decider->policy, facts, &decision, &e);
     if (decider->ear != NULL) decider->ear->decided(decider->ear->context, facts, rc == 0 ? &decision : NULL);
     if (rc != 0) {
-        if (!decider->warned) tm_log(TM_LOG_WARN, "the policy has no answer, the fastest layout is used: %s", e.text);
+        if (!decider->warned) tm_log(TM_LOG_WARN, "the policy has no answer; using the fastest layout: %s", e.text);
         decider->warned = true;
         decision = decider->answer;
         decision.layout = rule->layouts->best[facts->after];

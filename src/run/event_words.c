@@ -95,11 +95,11 @@ static void instance_words(const Tmw__Instance *instance, struct tm_text *out)
     tm_text_printf(out, "instance %" PRIu64 " (%s, $%.4g/h) ", instance->id, kind,
                    (double)instance->price_microusd_h / 1e6);
     if (instance->end_ms == 0)
-        tm_text_puts(out, instance->announced ? "has a notice" : "is here");
+        tm_text_puts(out, instance->announced ? "has a notice" : "has arrived");
     else if (instance->released)
-        tm_text_puts(out, "was given back");
+        tm_text_puts(out, "was released");
     else
-        tm_text_puts(out, instance->announced ? "was taken back, as announced" : "was taken away without a notice");
+        tm_text_puts(out, instance->announced ? "was preempted, with notice" : "was preempted, without notice");
     if (instance->bill_microusd > 0)
         tm_text_printf(out, "; it cost $%.4g%s", (double)instance->bill_microusd / 1e6,
                        instance->end_ms == 0 ? " so far" : "");
@@ -109,7 +109,7 @@ static void generation_words(const Tmw__GenerationEvent *body, struct tm_text *o
 {
     uint32_t number = (uint32_t)body->generation; /* the upper half tells rebuilt records apart */
     if (!body->started || body->layout == NULL) {
-        tm_text_printf(out, "generation %" PRIu32 " is called together: %s", number,
+        tm_text_printf(out, "generation %" PRIu32 " is forming: %s", number,
                        tm_change_cause_name((enum tm_change_cause)body->cause));
         return;
     }
@@ -127,34 +127,34 @@ static void generation_words(const Tmw__GenerationEvent *body, struct tm_text *o
 
 static void loss_words(const Tmw__LossEvent *body, struct tm_text *out)
 {
-    tm_text_printf(out, "worker %" PRIu64 " is lost%s: %s", body->instance, body->announced ? ", as announced" : "",
-                   body->silent ? "nothing is heard of it" : "its process ended");
-    if (!body->seated) tm_text_puts(out, "; it did not train");
+    tm_text_printf(out, "worker %" PRIu64 " is gone%s: %s", body->instance, body->announced ? ", as announced" : "",
+                   body->silent ? "it does not answer" : "its process ended");
+    if (!body->seated) tm_text_puts(out, "; it was not training");
 }
 
 static void notice_words(const Tmw__NoticeEvent *body, struct tm_text *out)
 {
     if (body->taken_back)
-        tm_text_printf(out, "instance %" PRIu64 " stays: its notice was taken back", body->instance);
+        tm_text_printf(out, "instance %" PRIu64 " stays: its notice was withdrawn", body->instance);
     else
-        tm_text_printf(out, "instance %" PRIu64 " has a notice: it goes in %.3g s", body->instance,
+        tm_text_printf(out, "instance %" PRIu64 " has a notice: it will be preempted in %.3g s", body->instance,
                        (double)body->left_ms / 1000);
 }
 
 static void pause_words(const Tmw__PauseEvent *body, struct tm_text *out)
 {
     uint64_t lost_ms = body->pause_ms > body->step_ms ? body->pause_ms - body->step_ms : 0;
-    tm_text_printf(out, "training goes on after %.3f s (%s)", (double)lost_ms / 1000,
+    tm_text_printf(out, "training continues after a pause of %.3f s (%s)", (double)lost_ms / 1000,
                    tm_change_cause_name((enum tm_change_cause)body->cause));
 }
 
 static void bottleneck_words(const Tmw__BottleneckEvent *body, struct tm_text *out)
 {
     if (body->worker != 0)
-        tm_text_printf(out, "worker %" PRIu64 " holds the others up", body->worker);
+        tm_text_printf(out, "worker %" PRIu64 " slows the others down", body->worker);
     else
-        tm_text_puts(out, "all are slow");
-    tm_text_printf(out, ": %u%% of the speed is lost; steps take %" PRIu64 " ms instead of %" PRIu64, body->percent,
+        tm_text_puts(out, "all workers are slow");
+    tm_text_printf(out, ": throughput is %u%% lower; steps take %" PRIu64 " ms instead of %" PRIu64, body->percent,
                    body->observed_ms, body->predicted_ms);
 }
 
@@ -209,7 +209,7 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
         safe(out, event->kernel_class);
         break;
     case TMW__RECORD_EVENT__BODY_FINGERPRINT:
-        tm_text_puts(out, "the job is one with ");
+        tm_text_puts(out, "the job was started with ");
         for (size_t i = 0; i < event->fingerprint->n_parts; i++) {
             if (i > 0) tm_text_puts(out, ", ");
             safe(out, event->fingerprint->parts[i]);
@@ -220,15 +220,15 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
                        event->pace->predicted_ms);
         break;
     case TMW__RECORD_EVENT__BODY_RELEASE:
-        tm_text_printf(out, "instance %" PRIu64 " may be given back", event->release->instance);
+        tm_text_printf(out, "instance %" PRIu64 " can be released", event->release->instance);
         break;
     case TMW__RECORD_EVENT__BODY_RENT:
         tm_text_printf(out, "wanted: %u spot and %u on-demand instances", event->rent->want_spot,
                        event->rent->want_on_demand);
         break;
     case TMW__RECORD_EVENT__BODY_RESTART:
-        tm_text_puts(out, event->restart->rebuilt ? "the coordinator is back, without its record"
-                                                  : "the coordinator is back; training went on");
+        tm_text_puts(out, event->restart->rebuilt ? "the coordinator restarted, without its record"
+                                                  : "the coordinator restarted; training continued");
         break;
     case TMW__RECORD_EVENT__BODY_POLICY:
         tm_text_puts(out, "decisions are made by policy ");
@@ -240,7 +240,7 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
                                                           : "the policy sees how the fleet went on");
         break;
     default:
-        tm_text_puts(out, "something that this release does not know");
+        tm_text_puts(out, "an event unknown to this release");
         break;
     }
 }
@@ -264,11 +264,11 @@ void tm_run_event_words(const Tmw__RecordEvent *event, struct tm_text *out)
     case TMW__RECORD_EVENT__BODY_PROGRESS:
         tm_text_printf(out, "step %" PRIu64, event->progress->step);
         if (event->progress->loss_known) tm_text_printf(out, ", loss %.4f", event->progress->loss);
-        if (event->progress->step_ms > 0) tm_text_printf(out, ", %u ms a step", event->progress->step_ms);
+        if (event->progress->step_ms > 0) tm_text_printf(out, ", %u ms per step", event->progress->step_ms);
         break;
     case TMW__RECORD_EVENT__BODY_ARRIVAL:
-        tm_text_printf(out, "worker %" PRIu64 " is %s%s", event->arrival->instance,
-                       event->arrival->again ? "here again" : "here", event->arrival->anchor ? " (anchor)" : "");
+        tm_text_printf(out, "worker %" PRIu64 " %s%s", event->arrival->instance,
+                       event->arrival->again ? "rejoined" : "joined", event->arrival->anchor ? " (anchor)" : "");
         break;
     case TMW__RECORD_EVENT__BODY_LOSS:
         loss_words(event->loss, out);

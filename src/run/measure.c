@@ -80,7 +80,7 @@ void tm_measure_destroy(struct tm_measure *m)
 static int grow(void **array, size_t *capacity, size_t need, size_t size, size_t max, struct tm_error *e)
 {
     int rc = tm_grow(array, capacity, need, size, max);
-    if (rc == -(int)TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "a record of more than %zu such events", max);
+    if (rc == -(int)TM_ELIMIT) return tm_error_set(e, TM_ELIMIT, "the record has more than %zu such events", max);
     return rc == 0 ? 0 : tm_error_nomem(e);
 }
 
@@ -486,11 +486,10 @@ int tm_measure_cost(const struct tm_measure *m, struct tm_cost *out, struct tm_e
     double parts[3] = {0};
     size_t whole = first_whole(m);
     if (m->generation_count > 0) list_steps(m, &cost);
-    if (cost.step_count == 0)
-        return tm_error_set(e, TM_ENONE, "no generation took steps long enough to tell what one takes");
+    if (cost.step_count == 0) return tm_error_set(e, TM_ENONE, "no generation ran long enough to measure a step");
     fit_pauses(m, whole, &fit);
     if (fit.count < SAMPLES_MIN)
-        return tm_error_set(e, TM_ENONE, "the layout never changed: nothing tells what that costs");
+        return tm_error_set(e, TM_ENONE, "the layout never changed: no migration could be measured");
     solve_positive(&fit, parts);
     cost.measured.speed = 1; /* so far all times are the wall's */
     cost.measured.reform_ms = parts[0];
@@ -506,7 +505,7 @@ int tm_measure_cost(const struct tm_measure *m, struct tm_cost *out, struct tm_e
     cost.start_s = m->options.on_demand_start_s + cost.measured.join_s;
     if (m->sets > 1)
         cost.copy_interval_s = (m->set_ms[1] - m->set_ms[0]) / 1000 / (double)(m->sets - 1) * m->options.speed;
-    (void)snprintf(cost.source, sizeof cost.source, "measured by a run: %zu layouts, %zu changes, %zu instances",
+    (void)snprintf(cost.source, sizeof cost.source, "measured by a run: %zu layouts, %zu migrations, %zu instances",
                    (size_t)cost.step_count, fit.count, m->instance_count);
     *out = cost;
     return 0;

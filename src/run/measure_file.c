@@ -26,7 +26,7 @@ int tm_measure_record(const char *path, const struct tm_measure_options *options
     if (rc == 0) rc = tm_measure_cost(measure, out, e);
     tm_record_close(record);
     tm_measure_destroy(measure);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "measuring costs of %s", path);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "measuring migration costs of %s", path);
 }
 
 int tm_measure_save(struct tm_env *env, const char *state_dir, const char *model, const struct tm_cost *cost,

@@ -16,9 +16,9 @@ static void open_card(struct tm_text *out, const char *title)
 static void put_cards(struct tm_text *out, const struct tm_run_status *s)
 {
     tm_text_puts(out, "<div class=cards>");
-    open_card(out, "bill");
+    open_card(out, "cost");
     tm_html_usd(out, s->bill_usd);
-    tm_text_puts(out, "</b><small>the same instance-seconds on demand: ");
+    tm_text_puts(out, "</b><small>the same instance-seconds on-demand: ");
     tm_html_usd(out, s->on_demand_usd);
     if (s->on_demand_usd > 0) {
         tm_text_puts(out, ", ");
@@ -28,7 +28,7 @@ static void put_cards(struct tm_text *out, const struct tm_run_status *s)
     tm_text_puts(out, "</small></div>");
     open_card(out, "time");
     tm_html_duration(out, s->wall_s);
-    tm_text_puts(out, "</b><small>on the wall");
+    tm_text_puts(out, "</b><small>real time");
     if (s->job.speed != 1) {
         tm_text_puts(out, "; ");
         tm_html_duration(out, s->wall_s * s->job.speed);
@@ -40,9 +40,9 @@ static void put_cards(struct tm_text *out, const struct tm_run_status *s)
     tm_text_puts(out, "</b><small>");
     if (s->job.steps > 0) tm_text_printf(out, "of %" PRIu64 DOT, s->job.steps);
     tm_text_printf(out, "%" PRIu64 " redone" DOT "%" PRIu64 " rolled back</small></div>", s->redone, s->rolled_back);
-    open_card(out, "paused");
+    open_card(out, "migrating");
     tm_html_number(out, s->pause.total_s, 2);
-    tm_text_printf(out, " s</b><small>%" PRIu64 " change%s of layout", s->pause.count, s->pause.count == 1 ? "" : "s");
+    tm_text_printf(out, " s</b><small>%" PRIu64 " migration%s", s->pause.count, s->pause.count == 1 ? "" : "s");
     if (s->pause.count > 0) {
         tm_text_puts(out, ", median ");
         tm_html_number(out, s->pause.p50_s, 2);
@@ -56,15 +56,14 @@ static void put_cards(struct tm_text *out, const struct tm_run_status *s)
 static void put_sentence(struct tm_text *out, const struct tm_run_status *s, const char *weights_hash)
 {
     tm_text_printf(out,
-                   "<p>%" PRIu64 " instance%s came; %" PRIu64 " %s taken back as announced and %" PRIu64
-                   " without a notice. %" PRIu64 " generation%s trained. ",
+                   "<p>%" PRIu64 " instance%s arrived; %" PRIu64 " %s preempted with notice and %" PRIu64
+                   " without. %" PRIu64 " generation%s trained. ",
                    s->arrivals, s->arrivals == 1 ? "" : "s", s->losses_announced,
                    s->losses_announced == 1 ? "was" : "were", s->losses_unannounced, s->generations,
                    s->generations == 1 ? "" : "s");
     if (s->recovery.count > 0) {
-        tm_text_printf(out, "%" PRIu64 " of the pauses %s recover%s that nobody had planned, median ",
-                       s->recovery.count, s->recovery.count == 1 ? "was a" : "were",
-                       s->recovery.count == 1 ? "y" : "ies");
+        tm_text_printf(out, "%" PRIu64 " of the pauses %s unplanned recover%s, median ", s->recovery.count,
+                       s->recovery.count == 1 ? "was an" : "were", s->recovery.count == 1 ? "y" : "ies");
         tm_html_number(out, s->recovery.p50_s, 2);
         tm_text_puts(out, " s. ");
     }
@@ -125,15 +124,16 @@ static void put_predictions(struct tm_text *out, const struct tm_run_report *rep
     struct tm_run_predicted got = {
         .time_s = s->wall_s * s->job.speed, .bill_usd = s->bill_usd, .paused_s = s->pause.total_s * s->job.speed};
     tm_text_puts(
-        out,
-        "<article class=flow><h2>What was predicted</h2>\n<p class=note>By simulation before the run, with the same "
-        "policy, the same trace and the costs of changes known then. Times are the cloud's. Differences "
-        "are from the first row to what happened.</p>\n<div class=scroll><table><thead><tr><th></th>"
-        "<th>time</th><th></th><th>bill</th><th></th><th>paused</th></tr></thead><tbody>");
+        out, "<article class=flow><h2>What was predicted</h2>\n"
+             "<p class=note>By simulation before the run, with the same policy, the same trace and the migration costs "
+             "known then. Times are in the cloud's time. Differences are between the prediction and the run.</p>\n"
+             "<div "
+             "class=scroll><table><thead><tr><th></th><th>time</th><th></th><th>cost</th><th></th><th>migrating</th></"
+             "tr></thead><tbody>");
     put_row(out, "predicted", report->run, NULL, "");
     put_row(out, "this run", &got, report->run, " class=won");
     if (report->restart != NULL) put_row(out, "predicted: checkpoint-restart", report->restart, NULL, "");
-    if (report->on_demand != NULL) put_row(out, "predicted: a full fleet on demand", report->on_demand, NULL, "");
+    if (report->on_demand != NULL) put_row(out, "predicted: a full on-demand fleet", report->on_demand, NULL, "");
     tm_text_puts(out, "</tbody></table></div></article>\n");
 }
 
@@ -145,7 +145,7 @@ static void put_causes(struct tm_text *out, const struct tm_run_history *history
     const struct tm_run_status *s = history->status;
     if (s->pause_count == 0) return;
     tm_text_puts(out, "<div class=scroll><table><thead><tr><th>cause of the pause</th><th>how often</th><th>mean "
-                      "(s)</th><th>longest (s)</th><th>in all (s)</th></tr></thead><tbody>");
+                      "(s)</th><th>longest (s)</th><th>total (s)</th></tr></thead><tbody>");
     for (int cause = TM_CHANGED_NONE; cause <= TM_CHANGED_BEGIN; cause++) {
         size_t count = 0;
         double sum_s = 0;

@@ -10,8 +10,8 @@ enum { COLUMNS = 300, COLORS = 7, POINTS = 1000, INSTANCES_DRAWN = 200 };
 const char *tm_run__cause_words(enum tm_change_cause cause)
 {
     static const char *const words[] = {
-        "waiting for instances",  "a loss",         "a notice",       "an arrival", "a better layout",
-        "an instance given back", "a worker hangs", "a damaged copy", "start-up"};
+        "waiting for instances",    "a loss",         "a notice",       "an arrival", "a better layout",
+        "an instance was released", "a worker hangs", "a damaged copy", "start-up"};
     return (unsigned)cause < sizeof words / sizeof *words ? words[cause] : "other";
 }
 
@@ -162,7 +162,7 @@ static void draw_pace(struct tm_text *out, const struct tm_run_history *history,
 static void draw_pauses(struct tm_text *out, const struct tm_run_history *history, const struct tm_html_axis *time)
 {
     static const struct tm_html_axis whole = {.end = 1, .step = 2, .unit = 1};
-    tm_html_lane_open(out, "stall", "paused", time, &whole);
+    tm_html_lane_open(out, "stall", "pauses", time, &whole);
     for (size_t i = 0; i < history->pause_count; i++) {
         const struct tm_history_pause *pause = &history->pauses[i];
         double x = tm_html_x(time, pause->from_s);
@@ -215,11 +215,11 @@ static void put_pause_legend(struct tm_text *out, const struct tm_run_history *h
     static const struct {
         int color;
         const char *words;
-    } rows[] = {{2, "a loss, a hang or damage"},
-                {1, "a notice, or an instance given back"},
+    } rows[] = {{2, "a preemption, a failure or a damaged copy"},
+                {1, "a notice, or an instance released"},
                 {4, "an arrival, or a better layout"},
                 {3, "start-up, or too few instances"}};
-    tm_text_puts(out, "<li class=note>paused for:</li>");
+    tm_text_puts(out, "<li class=note>not training because of:</li>");
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         bool used = false;
         for (size_t i = 0; i < history->pause_count && !used; i++)
@@ -238,11 +238,11 @@ static void put_legend(struct tm_text *out, const struct tm_run_history *history
         int color = used ? color_of_stages(history, stages) : COLORS;
         if (color < COLORS) tm_text_printf(out, "<li><i class=k%d></i>D" TIMES "%u</li>", color, stages);
     }
-    tm_text_puts(out, "<li class=note>in use as D pipelines " TIMES " P stages, one band a pipeline</li></ul>\n"
+    tm_text_puts(out, "<li class=note>in use as D pipelines " TIMES " P stages, one band per pipeline</li></ul>\n"
                       "<ul class=legend><li><i class=rt></i>steps a second</li>");
     put_pause_legend(out, history);
     if (history->bill_count > 1)
-        tm_text_puts(out, "<li><i class=truth></i>paid</li><li><i class=median></i>the same on demand</li>");
+        tm_text_puts(out, "<li><i class=truth></i>paid</li><li><i class=median></i>the same on-demand</li>");
     tm_text_puts(out, "</ul>\n");
 }
 
@@ -264,7 +264,7 @@ void tm_run__timeline(struct tm_text *out, const struct tm_run_history *history)
     tm_html_time_scale(out, &time);
     tm_text_puts(out, "</section>\n");
     if (s->job.speed != 1) {
-        tm_text_puts(out, "<p class=note>A second here is ");
+        tm_text_puts(out, "<p class=note>One second of real time is ");
         tm_html_duration(out, s->job.speed);
         tm_text_puts(out, " in the cloud, by which is billed.</p>\n");
     }
@@ -313,10 +313,10 @@ static void draw_stay(struct tm_text *out, const struct tm_history_instance *ins
 {
     double x = tm_html_x(time, instance->from_s);
     double to = tm_html_x(time, instance->to_s);
-    const char *end = instance->state == TM_INSTANCE_RELEASED ? "given back"
-                      : instance->state != TM_INSTANCE_LOST   ? "here at the end"
-                      : instance->announced                   ? "taken back as announced"
-                                                              : "taken away without a notice";
+    const char *end = instance->state == TM_INSTANCE_RELEASED ? "released"
+                      : instance->state != TM_INSTANCE_LOST   ? "still running at the end"
+                      : instance->announced                   ? "preempted with notice"
+                                                              : "preempted without notice";
     tm_text_printf(out,
                    "<div class=\"lane stay\"><div class=y><span class=c>%" PRIu64 "%s</span></div><div class=plot>"
                    "<svg class=d viewBox=\"0 0 1000 100\" preserveAspectRatio=none>",
@@ -331,13 +331,13 @@ static void draw_stay(struct tm_text *out, const struct tm_history_instance *ins
     tm_text_puts(out, "</title></rect>");
     if (!isnan(instance->notice_s)) {
         double noticed = tm_html_x(time, instance->notice_s);
-        tm_text_printf(out, "<rect class=w1 x=%.5g y=15 width=%.5g height=70><title>noticed at %.1f s</title></rect>",
+        tm_text_printf(out, "<rect class=w1 x=%.5g y=15 width=%.5g height=70><title>notice at %.1f s</title></rect>",
                        noticed, fmax(to - noticed, 1), instance->notice_s);
     }
     tm_text_puts(out, "</svg><svg class=t>");
     if (instance->state == TM_INSTANCE_LOST)
         tm_text_printf(out, "<text class=\"m %s\" x=%.4g%% y=50%%>%s</text>", to > 970 ? "e" : "s", to / 10,
-                       instance->announced ? "taken back" : "\xe2\x9c\x95 lost");
+                       instance->announced ? "preempted" : "\xe2\x9c\x95 preempted, no notice");
     tm_text_puts(out, "</svg></div></div>\n");
 }
 
@@ -347,9 +347,10 @@ void tm_run__instances(struct tm_text *out, const struct tm_run_history *history
     if (history->instance_count == 0 || !(history->status->wall_s > 0)) return;
     tm_text_puts(
         out,
-        "<article class=flow><h2>Instances</h2>\n<ul class=legend><li><i class=k2></i>spot</li><li><i class=k4></i>on "
-        "demand (*)</li><li><i class=w1></i>from its notice on</li><li class=note>how one went stands "
-        "behind it; without a word it was given back</li></ul>\n<section class=\"strip stays\">");
+        "<article class=flow><h2>Instances</h2>\n"
+        "<ul class=legend><li><i class=k2></i>spot</li><li><i class=k4></i>on-demand (*)</li><li><i class=w1></i>after "
+        "its notice</li><li class=note>the label says how it ended; those without one were released</li></ul>\n"
+        "<section class=\"strip stays\">");
     for (size_t i = 0; i < history->instance_count && i < INSTANCES_DRAWN; i++)
         draw_stay(out, &history->instances[i], &time);
     tm_html_time_scale(out, &time);

@@ -190,10 +190,10 @@ static int check_policy(const char *name, const char *place, struct tm_error *e)
     }
     if (tm_policy_find(name) != NULL)
         return tm_error_set(e, TM_EINPUT,
-                            "%s: policy: \"%s\" can be simulated, not run; tidemill, parcae, parcae-notice, reactive "
-                            "and checkpoint can",
+                            "%s: policy: \"%s\" can be simulated but not run; use tidemill, parcae, parcae-notice, "
+                            "reactive and checkpoint can",
                             place, name);
-    return tm_error_set(e, TM_EINPUT, "%s: policy: there is no \"%.40s\"%s%s%s", place, name,
+    return tm_error_set(e, TM_EINPUT, "%s: policy: unknown policy \"%.40s\"%s%s%s", place, name,
                         suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
                         suggest.best != NULL ? "?" : "");
 }
@@ -240,31 +240,30 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
     char place[TM_STATE_PATH_MAX];
     if (!is_plain_name(settings->name))
         return tm_error_set(e, TM_EINPUT,
-                            "%s: name: a job that is run needs a name of 1 to 60 letters, digits, - and _, not "
-                            "\"%.60s\"",
+                            "%s: name: to run, a job needs a name of 1 to 60 letters, digits, - and _, not \"%.60s\"",
                             place_of(places, places->name_line, place), settings->name);
     place_of(places, places->fleet_line, place);
     if (fleet->workers_min > fleet->limit)
-        return tm_error_set(e, TM_EINPUT,
-                            "%s: fleet.workers_min: %lld workers at least, but at most %lld instances; raise "
-                            "fleet.limit or --limit",
-                            place, (long long)fleet->workers_min, (long long)fleet->limit);
+        return tm_error_set(
+            e, TM_EINPUT,
+            "%s: fleet.workers_min: at least %lld workers, but at most %lld instances; raise fleet.limit or --limit",
+            place, (long long)fleet->workers_min, (long long)fleet->limit);
     if (fleet->on_demand > fleet->limit || (fleet->on_demand == fleet->limit && fleet->on_demand_trains == 0))
-        return tm_error_set(e, TM_EINPUT,
-                            "%s: fleet.on_demand: %lld instances, but at most %lld in all; raise fleet.limit or "
-                            "--limit",
-                            place, (long long)fleet->on_demand, (long long)fleet->limit);
+        return tm_error_set(
+            e, TM_EINPUT,
+            "%s: fleet.on_demand: %lld instances, but at most %lld in total; raise fleet.limit or --limit", place,
+            (long long)fleet->on_demand, (long long)fleet->limit);
     if (fleet->on_demand_trains == 0 && fleet->workers_min > fleet->limit - fleet->on_demand)
         return tm_error_set(e, TM_EINPUT,
-                            "%s: fleet.workers_min: %lld workers at least, but of %lld instances %lld keep copies and "
-                            "do not train; raise fleet.limit or --limit",
+                            "%s: fleet.workers_min: at least %lld workers, but of %lld instances %lld only hold "
+                            "copies; raise fleet.limit or --limit",
                             place, (long long)fleet->workers_min, (long long)fleet->limit, (long long)fleet->on_demand);
     if (fleet->to_ms != 0 && fleet->to_ms <= fleet->from_ms)
-        return tm_error_set(e, TM_EINPUT, "%s: fleet.to: must lie behind fleet.from", place);
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.to: must be after fleet.from", place);
     if (fleet->stages_max > 0 && fleet->stages_min > fleet->stages_max)
-        return tm_error_set(e, TM_EINPUT, "%s: fleet.stages_min: must not be above fleet.stages_max", place);
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.stages_min: must not be greater than fleet.stages_max", place);
     if (settings->link_bit_s != 0 && !settings->netns)
-        return tm_error_set(e, TM_EUSAGE, "--link shapes the links of network namespaces: give --netns too");
+        return tm_error_set(e, TM_EUSAGE, "--link limits the links of network namespaces: give --netns too");
     int rc = check_address("--listen", settings->listen, false, e);
     if (rc == 0) rc = check_address("--advertise", settings->advertise, true, e);
     if (rc != 0) return rc;
@@ -532,11 +531,11 @@ int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, str
     if (rc == 0 && fleet->scaled != 0 && spot_max > 0 && trace.instances_max != spot_max)
         rc = tm_trace_scale(&trace, spot_max, &trace, e);
     if (rc == 0 && trace.instances_max < 1 && fleet->on_demand == 0)
-        rc = tm_error_set(e, TM_EINPUT, "%s: no instance is ever there: nothing can be trained", fleet->trace);
+        rc = tm_error_set(e, TM_EINPUT, "%s: the trace never has an instance: nothing can be trained", fleet->trace);
     if (rc == 0 && trace.instances_max > spot_max && !settings->no_losses)
         rc = tm_error_set(e, TM_EINPUT,
-                          "%s: has up to %lld instances, more than fleet.limit (%lld): raise it, or let the counts be "
-                          "scaled (fleet.scaled: 1)",
+                          "%s: has up to %lld instances, more than fleet.limit (%lld): raise it, or scale the counts "
+                          "(fleet.scaled: 1)",
                           fleet->trace, (long long)trace.instances_max, (long long)spot_max);
     if (rc != 0) {
         tm_trace_deinit(&trace);

@@ -517,5 +517,5 @@ int tm_run_status_read(const char *file, const char *text, size_t length, struct
     if (s != NULL) tm_run_status_deinit(s);
     tm_free(s);
     if (rc != 0) return tm_error_nomem(e);
-    return tm_error_set(e, TM_EINPUT, "%s: \"%s\" is missing or not what this release writes", file, reading.wrong);
+    return tm_error_set(e, TM_EINPUT, "%s: \"%s\" is missing, or was not written by this release", file, reading.wrong);
 }

@@ -577,8 +577,8 @@ int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_vi
     char trouble[TM_STATUS_TEXT_MAX];
     (void)snprintf(
         trouble, sizeof trouble, "%s%s%s", view->trouble,
-        view->trouble_full && s->state == TM_JOB_TRAINING && s->committed < s->job.steps ? "; training goes on" : "",
-        view->trouble_full ? "; free some room" : "");
+        view->trouble_full && s->state == TM_JOB_TRAINING && s->committed < s->job.steps ? "; training continues" : "",
+        view->trouble_full ? "; free some disk space" : "");
     copy_text(s->trouble, sizeof s->trouble, trouble);
     bool runs = view->phase == TM_COORDINATOR_RUNNING || view->phase == TM_COORDINATOR_DRAINING ||
                 view->phase == TM_COORDINATOR_FINISHED;

@@ -106,7 +106,7 @@ static void start_worker(struct service *s, uint64_t incarnation)
         return;
     }
     s->worker = 0;
-    tm_log(TM_LOG_ERROR, "the worker does not start: %s", e.text);
+    tm_log(TM_LOG_ERROR, "the worker could not be started: %s", e.text);
     struct tm_worker_end end = {.status = STATUS_NOT_FOUND, .output = e.text, .output_length = strlen(e.text)};
     tm_agent_worker_ended(&s->agent, now_ms(s), incarnation, &end, &s->out);
 }
@@ -195,7 +195,7 @@ static void watch_notice(struct service *s)
     int64_t left_ms = word.gone_utc_ms - s->env->now_ms(s->env);
     if (word.going || s->agent.noticed)
         tm_agent_notice(&s->agent, now_ms(s), word.going ? (left_ms > 0 ? left_ms : 0) : -1, &s->out);
-    if (word.going) tm_log(TM_LOG_INFO, "the cloud takes this instance back in %" PRId64 " ms", left_ms);
+    if (word.going) tm_log(TM_LOG_INFO, "this instance will be preempted in %" PRId64 " ms", left_ms);
     carry_out(s);
 }
 
@@ -203,7 +203,7 @@ static void watch_notice(struct service *s)
 static void watch_contact(struct service *s)
 {
     if (s->agent.registered) {
-        if (s->told[0] != '\0') tm_log(TM_LOG_INFO, "the coordinator answers");
+        if (s->told[0] != '\0') tm_log(TM_LOG_INFO, "connected to the coordinator");
         s->told[0] = '\0';
         s->contact_ms = now_ms(s);
         return;
@@ -223,10 +223,10 @@ static int say_bad(const struct service *s, struct tm_error *e)
     if (s->agent.gave_up)
         return tm_error_set(e, TM_EPEER, "the worker ended %zu times; its output says why", s->agent.restart_count);
     if (s->agent.refused[0] != '\0')
-        return tm_error_set(e, TM_EPEER, "the coordinator refused us: %s", s->agent.refused);
+        return tm_error_set(e, TM_EPEER, "the coordinator refused this machine: %s", s->agent.refused);
     const char *trouble = tm_links_trouble(s->links);
-    return tm_error_set(e, TM_EPEER, "no coordinator within %lld s: %s", (long long)(s->given->give_up_ms / 1000),
-                        trouble[0] != '\0' ? trouble : "it does not answer");
+    return tm_error_set(e, TM_EPEER, "no answer from the coordinator within %lld s: %s",
+                        (long long)(s->given->give_up_ms / 1000), trouble[0] != '\0' ? trouble : "it does not answer");
 }
 
 /* ---- the loop ---- */

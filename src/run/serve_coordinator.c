@@ -84,9 +84,9 @@ static void set_stuck(struct service *s, bool stuck)
     char text[TM_ERROR_TEXT_MAX + 64];
     if (stuck == s->stuck) return;
     s->stuck = stuck;
-    (void)snprintf(text, sizeof text, "%s; training goes on; free some room", s->error.text);
+    (void)snprintf(text, sizeof text, "%s; training continues; free some disk space", s->error.text);
     if (stuck) tm_log(TM_LOG_WARN, "%s", text);
-    note(s, stuck ? text : "there is room on the disk again: the record is whole");
+    note(s, stuck ? text : "there is disk space again: the record is complete");
     tm_coordinator_record_stuck(s->coordinator, stuck ? s->error.text : NULL);
 }
 
@@ -319,7 +319,7 @@ static void tell_address(struct service *s)
                 strcmp(tm_text_string(&text), address) == 0;
     tm_text_deinit(&text);
     int rc = same ? 0 : s->env->file_write_private(s->env, s->given->address_file, address, strlen(address), &s->error);
-    if (is_full(rc) && !s->untold) tm_log(TM_LOG_WARN, "%s; it is tried again: free some room", s->error.text);
+    if (is_full(rc) && !s->untold) tm_log(TM_LOG_WARN, "%s; retrying: free some disk space", s->error.text);
     s->untold = is_full(rc);
     if (rc != 0 && !s->untold) s->failed = rc;
 }
@@ -339,7 +339,7 @@ static int open_copies(struct service *s, enum tm_claim *out_claim, struct tm_er
         if (e != NULL) *e = own;
         return rc;
     }
-    if (rc != 0) tm_log(TM_LOG_WARN, "the folder for copies: %s; it is tried again", own.text);
+    if (rc != 0) tm_log(TM_LOG_WARN, "the folder for copies: %s; retrying", own.text);
     if (rc != 0) *out_claim = given->copies_shared ? TM_CLAIM_LATER : TM_CLAIM_LATER_TAKE_OVER;
     return 0;
 }
@@ -403,7 +403,7 @@ static void heed_stop(struct service *s)
     int level = stop_level(s);
     if (s->failed != 0 || level <= s->stopping) return;
     s->stopping = level;
-    tm_coordinator_stop(s->coordinator, now_ms(s), "asked to", level > 1, &s->out);
+    tm_coordinator_stop(s->coordinator, now_ms(s), "requested", level > 1, &s->out);
     carry_out(s);
 }
 
@@ -478,7 +478,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
         tm_manifest_keeper__destroy(s.keeper);
         s.keeper = NULL;
         service->unrecorded = s.stuck || s.manifests.waiting_set != 0;
-        if (s.alone && s.failed == 0) rc = tm_error_set(e, TM_EPEER, "the program that runs this job is gone");
+        if (s.alone && s.failed == 0) rc = tm_error_set(e, TM_EPEER, "the program that runs this job has ended");
         if (s.failed != 0) {
             rc = s.failed;
             if (e != NULL) *e = s.error;

@@ -50,7 +50,7 @@ int tm_set_manifests_put(struct tm_set_manifests *m, uint64_t set, const void *d
         all_there(m);
         return 0;
     }
-    tm_log(TM_LOG_WARN, "the manifest of a copy set is not stored, and is tried again: %s", own.text);
+    tm_log(TM_LOG_WARN, "the manifest of a copy set could not be stored, retrying: %s", own.text);
     m->waiting_set = set;
     tm_text_clear(&m->waiting);
     tm_text_append(&m->waiting, data, length);
@@ -120,7 +120,7 @@ static int load_manifest(void *context, const struct tm_sealed_set *set, struct 
     if (rc == 0) rc = tm_coordinator_load_manifest(loading->coordinator, event, &own);
     tm_arena_deinit(&arena);
     if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
-    if (rc != 0) tm_log(TM_LOG_WARN, "%s is passed over: %s", set->where, own.text);
+    if (rc != 0) tm_log(TM_LOG_WARN, "skipping %s: %s", set->where, own.text);
     return 0;
 }
 
@@ -129,5 +129,5 @@ int tm_set_manifests_load(struct tm_set_manifests *m, struct tm_coordinator *coo
     struct loading loading = {.coordinator = coordinator};
     if (m->store == NULL) return 0;
     int rc = m->store->list(m->store, load_manifest, &loading, e);
-    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the copies cannot be read, and nothing is done without them");
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "the copies cannot be read, and the job cannot continue without them");
 }

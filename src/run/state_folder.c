@@ -23,7 +23,7 @@ void tm_state_path(const char *dir, enum tm_state_file file, char out[TM_STATE_P
 
 int tm_state_check(const char *dir, struct tm_error *e)
 {
-    if (dir[0] == '\0') return tm_error_set(e, TM_EUSAGE, "the state folder has no name");
+    if (dir[0] == '\0') return tm_error_set(e, TM_EUSAGE, "the state folder needs a name");
     if (strlen(dir) < TM_STATE_PATH_MAX - NAME_ROOM) return 0;
     return tm_error_set(e, TM_ELIMIT, "the state folder's name has %zu bytes, more than %d", strlen(dir),
                         TM_STATE_PATH_MAX - NAME_ROOM);
@@ -82,8 +82,8 @@ int tm_token_job(const char *token, uint64_t *out_job, struct tm_error *e)
     }
     if (!good || job == 0)
         return tm_error_set(e, TM_EINPUT,
-                            "expected a join token, JOB-SECRET in hexadecimal digits; the file token "
-                            "of the job's state folder has it");
+                            "expected a join token, JOB-SECRET in hexadecimal digits; it is in the file token of the "
+                            "job's state folder");
     *out_job = job;
     return 0;
 }
@@ -147,7 +147,7 @@ int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *o
     struct tm_state_owner owner;
     int rc = read_owner(env, dir, &owner, e);
     if (rc != 0) return rc;
-    if (!lives(env, &owner)) return tm_error_set(e, TM_ENOTFOUND, "%s: nobody runs this job now", dir);
+    if (!lives(env, &owner)) return tm_error_set(e, TM_ENOTFOUND, "%s: this job is not running", dir);
     *out = owner;
     return 0;
 }
@@ -157,7 +157,7 @@ int tm_state_free(struct tm_env *env, const char *dir, struct tm_error *e)
     struct tm_state_owner owner;
     if (tm_state_owner(env, dir, &owner, NULL) != 0) return 0;
     return tm_error_set(e, TM_EBUSY,
-                        "%s: process %d runs this job; tidemill stop ends it, another --state keeps them apart", dir,
+                        "%s: process %d is running this job; stop it with tidemill stop, or use another --state", dir,
                         owner.pid);
 }
 
@@ -169,7 +169,7 @@ static int held(struct tm_env *env, const char *dir, struct tm_error *e)
         if (rc != 0) return rc;
         env->sleep_ms(env, OWNER_LOOK_MS);
     }
-    return tm_error_set(e, TM_EBUSY, "%s: another process has just begun to run this job", dir);
+    return tm_error_set(e, TM_EBUSY, "%s: another process has just started this job", dir);
 }
 
 /* With the lock: what an earlier one left is ended, and this one is named. */

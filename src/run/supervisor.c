@@ -61,7 +61,7 @@ static int start_coordinator(struct tm_supervisor *s, struct tm_error *e)
     log_path(s, output);
     struct tm_process_options options = {.argv = argv, .variables = variables, .group = true, .output = output};
     int rc = s->env->process_start_with(s->env, &options, &s->pid, e);
-    if (rc != 0) return tm_error_wrap(e, rc, "the coordinator does not start");
+    if (rc != 0) return tm_error_wrap(e, rc, "the coordinator could not be started");
     if (s->env->process_handle(s->env, s->pid, &s->handle, NULL) != 0) s->handle = -1;
     s->starts++;
     s->started_ms = now_ms(s);
@@ -101,21 +101,22 @@ static int coordinator_ended(struct tm_supervisor *s, int status, struct tm_erro
         return 0;
     }
     if (status == TM_COORDINATOR_UNRECORDED)
-        return tm_error_set(e, TM_EFULL,
-                            "disk full: the run has ended, but its last events or its last copy set could not be "
-                            "written to %s; what is there is kept: free some room, then go on with --resume",
-                            s->options.driver.dir);
+        return tm_error_set(
+            e, TM_EFULL,
+            "disk full: the run has ended, but its last events or its last copy set could not be written to %s; what "
+            "was written is kept: free some disk space, then continue with --resume",
+            s->options.driver.dir);
     s->failures = now_ms(s) - s->started_ms < STEADY_MS ? s->failures + 1 : 1;
     bool by_itself = status < 128; /* else a signal ended it: that is no fault of its own */
     if (by_itself && (s->failures >= FAILURES_MAX || status == 2)) {
         char words[600];
         last_words(s, words, sizeof words);
-        return tm_error_set(e, TM_EPEER, "the coordinator ended with status %d again and again; its last words: %s",
-                            status, words);
+        return tm_error_set(e, TM_EPEER, "the coordinator keeps ending with status %d; its last output: %s", status,
+                            words);
     }
     int doublings = s->failures - 2 < BACKOFF_DOUBLINGS ? s->failures - 2 : BACKOFF_DOUBLINGS;
     s->start_at_ms = now_ms(s) + (s->failures < 2 ? 0 : (int64_t)BACKOFF_MS << doublings);
-    tm_log(TM_LOG_INFO, "the coordinator ended with status %d and is started again", status);
+    tm_log(TM_LOG_INFO, "the coordinator ended with status %d; restarting it", status);
     return 0;
 }
 

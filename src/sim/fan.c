@@ -89,7 +89,7 @@ static int plan_walk(struct walk *walk, struct tm_error *e)
     walk->end = walk->first + count;
     walk->stride = (count + TM_SIM_FAN_POINTS - 1) / TM_SIM_FAN_POINTS;
     if (walk->end > TM_SIM_MOMENTS_MAX)
-        return tm_error_set(e, TM_ELIMIT, "more than %d intervals to forecast; take less time or a longer interval",
+        return tm_error_set(e, TM_ELIMIT, "more than %d intervals to forecast; use less time or a longer interval",
                             (int)TM_SIM_MOMENTS_MAX);
     return 0;
 }

@@ -36,7 +36,8 @@ static int add_spell(struct spell_list *list, double start_s, bool up, struct tm
     int rc =
         tm_grow((void **)&list->spells, &list->capacity, list->count + 1, sizeof *list->spells, TM_GANG_SPELLS_MAX);
     if (rc == -TM_ELIMIT)
-        return tm_error_set(e, TM_ELIMIT, "spot comes and goes more than %d times; cut the trace", TM_GANG_SPELLS_MAX);
+        return tm_error_set(e, TM_ELIMIT, "spot availability changes more than %d times; cut the trace",
+                            TM_GANG_SPELLS_MAX);
     if (rc != 0) return tm_error_nomem(e);
     list->spells[list->count++] = (struct tm_gang_spell){.start_s = start_s, .up = up};
     return 0;
@@ -150,7 +151,7 @@ static int check(const struct tm_trace *trace, const struct tm_gang_options *o, 
             return tm_error_set(e, TM_EINPUT, "the %s must be a number from %g to 1e9, not %g", values[i].name,
                                 values[i].least, values[i].value);
     }
-    if (o->gang < 1) return tm_error_set(e, TM_EINPUT, "a gang has at least one instance, not %d", o->gang);
+    if (o->gang < 1) return tm_error_set(e, TM_EINPUT, "a gang needs at least one instance, not %d", o->gang);
     if (o->from_ms < trace->begin_ms || o->from_ms > trace->end_ms)
         return tm_error_set(e, TM_EINPUT, "the start, %g h, is not in the trace (%g h to %g h)",
                             (double)o->from_ms / 3.6e6, (double)trace->begin_ms / 3.6e6, (double)trace->end_ms / 3.6e6);

@@ -9,7 +9,7 @@
 /* All timelines together, in columns: some 100 bytes each. */
 enum { COLUMNS_ALL = 14400, COLUMNS_LEAST = 60, COLUMNS_MOST = 480 };
 
-const char *const tm_report__cause_names[TM_REPORT_CAUSES] = {"training", "migrate", "roll back",
+const char *const tm_report__cause_names[TM_REPORT_CAUSES] = {"training", "migrating", "rollback",
                                                               "idle: too few instances", "start"};
 
 /* ---- judging ---- */
@@ -218,7 +218,7 @@ static int put_group(struct tm_text *out, const struct tm_report_view *view, con
     tm_text_puts(out, group->note[0] != '\0' ? "</span></h2>\n" : "</h2>\n");
     tm_report__cards(out, view, group);
     if (or_zero(group->runs[0]->result->samples) <= 0)
-        tm_text_puts(out, "<p>Nothing was trained: at no time were there enough instances for a layout.</p>\n");
+        tm_text_puts(out, "<p>Nothing was trained: there were never enough instances for a layout.</p>\n");
     tm_report__bars(out, view, group);
     tm_report__table(out, view, group);
     int rc = tm_report__timelines(out, view, group, e);
@@ -229,11 +229,9 @@ static int put_group(struct tm_text *out, const struct tm_report_view *view, con
 static void put_fans(struct tm_text *out, const struct tm_report *report)
 {
     if (report->fan_count == 0) return;
-    tm_text_puts(
-        out,
-        "<article class=fans><h2>Forecast against what came</h2>\n<ul class=legend><li><i class=truth></i>instances "
-        "there were</li><li><i class=median></i>median of the forecast</li><li><i class=band></i>80% band "
-        "(10th to 90th percentile)</li></ul>\n");
+    tm_text_puts(out, "<article class=fans><h2>Forecasts compared with what happened</h2>\n"
+                      "<ul class=legend><li><i class=truth></i>instances available</li><li><i class=median></i>median "
+                      "of the forecast</li><li><i class=band></i>80% band (10th to 90th percentile)</li></ul>\n");
     for (size_t i = 0; i < report->fan_count; i++)
         tm_report__fan(out, &report->fans[i]);
     tm_text_puts(out, "</article>\n");

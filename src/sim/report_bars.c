@@ -54,7 +54,7 @@ static void put_lead(struct tm_text *out, const struct tm_report_group *group, c
     if (lead > 0) tm_text_putc(out, '+');
     tm_html_number(out, lead, fabs(lead) < 0.1 ? 3 : 1);
     tm_text_printf(out, "%s</b><small>%s ", isfinite(lead) ? "%" : "",
-                   group->finite ? "bill, against" : "samples over");
+                   group->finite ? "cost, against" : "samples over");
     tm_html_escape(out, next->policy);
     tm_text_puts(out, "</small></div>");
 }
@@ -64,9 +64,9 @@ static void card_lead(struct tm_text *out, const struct tm_report_view *view, co
 {
     if (group->next == TM_REPORT_NONE) return;
     const struct tm_report_run *next = group->runs[group->next];
-    open_card(out, "Against the next best");
+    open_card(out, "Compared with the next best");
     if (group->won > 1) {
-        tm_text_printf(out, "a tie</b><small>%s ", group->finite ? "the bill of" : "as many samples as");
+        tm_text_printf(out, "a tie</b><small>%s ", group->finite ? "the cost of" : "as many samples as");
         tm_html_escape(out, next->policy);
         tm_text_puts(out, "</small></div>");
     } else if (group->finite && is_in_time(view, best) && !is_in_time(view, next)) {
@@ -97,7 +97,7 @@ static void card_stalls(struct tm_text *out, const struct tm_report_group *group
 
 static void card_cost(struct tm_text *out, const struct tm_report_group *group, const struct tm_report_run *best)
 {
-    open_card(out, group->finite ? "Bill" : "Cost of a million samples");
+    open_card(out, group->finite ? "Cost" : "Cost per million samples");
     double mine = group->finite ? best->result->bill_usd : best->result->usd_per_million_samples;
     tm_html_usd(out, mine);
     tm_text_puts(out, "</b><small>");
@@ -283,7 +283,7 @@ static void draw_bars(struct tm_text *out, const struct bars *bars, const struct
 void tm_report__bars(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group)
 {
     struct bars samples = {.title = "Samples trained", .value = samples_of, .label = label_samples};
-    struct bars finished = {.title = "Time to the end of the job",
+    struct bars finished = {.title = "Time to finish",
                             .value = finished_of,
                             .label = label_finished,
                             .as_time = true,
@@ -293,16 +293,16 @@ void tm_report__bars(struct tm_text *out, const struct tm_report_view *view, con
                           .label = label_stalls,
                           .by_cause = true,
                           .as_time = true};
-    struct bars cost = {.title = "Cost of a million samples ($)", .value = million_usd_of, .label = label_usd};
+    struct bars cost = {.title = "Cost per million samples ($)", .value = million_usd_of, .label = label_usd};
     struct bars bill = {.title = "Bill ($)", .value = bill_of, .label = label_usd};
     tm_text_puts(out, "<div class=trio>");
     draw_bars(out, group->finite ? &finished : &samples, group);
     draw_bars(out, &stalls, group);
     if (view->priced) draw_bars(out, group->finite ? &bill : &cost, group);
-    tm_text_puts(out,
-                 "</div>\n<ul class=legend><li><i class=best></i>best that can be run</li>"
-                 "<li><i class=other></i>others</li><li><i class=bound></i>bounds: know what is to come, or pay for "
-                 "no change</li><li class=note>not training:</li>");
+    tm_text_puts(out, "</div>\n"
+                      "<ul class=legend><li><i class=best></i>best policy that can be run</li><li><i "
+                      "class=other></i>others</li><li><i class=bound></i>bounds: know the future, or migrate for "
+                      "free</li><li class=note>not training:</li>");
     for (int cause = TM_SIM_NONE + 1; cause < TM_REPORT_CAUSES; cause++)
         tm_text_printf(out, "<li><i class=w%d></i>%s</li>", cause, tm_report__cause_names[cause]);
     tm_text_puts(out, "</ul>\n");

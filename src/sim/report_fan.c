@@ -113,7 +113,7 @@ void tm_report__fan(struct tm_text *out, const struct tm_report_fan *fan)
     tm_html_lane_close(out);
     tm_html_time_scale(out, &x);
     if (fan->count > SLICES_MAX)
-        tm_text_printf(out, "<p class=note>Each point drawn is the mean of %zu.</p>",
+        tm_text_printf(out, "<p class=note>Each point is the mean of %zu.</p>",
                        (fan->count + SLICES_MAX - 1) / SLICES_MAX);
     tm_text_puts(out, "</section>\n");
 }

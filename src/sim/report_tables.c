@@ -95,7 +95,7 @@ void tm_report__overview(struct tm_text *out, const struct tm_report_view *view)
         by_bill = by_bill || view->groups[g].finite;
     struct policies policies;
     collect_policies(view->report, &policies);
-    tm_text_printf(out, "<h2>All in one view: %s</h2>\n", by_bill ? "the bill" : "samples as a share of ideal");
+    tm_text_printf(out, "<h2>Overview: %s</h2>\n", by_bill ? "cost" : "samples, as a share of ideal");
     tm_text_puts(out, "<div class=scroll><table class=overview><thead><tr><th>model</th><th>trace</th>");
     for (size_t p = 0; p < policies.count; p++) {
         tm_text_puts(out, "<th class=r>");
@@ -117,7 +117,7 @@ void tm_report__overview(struct tm_text *out, const struct tm_report_view *view)
         tm_text_puts(out, "</tr>\n");
     }
     overview_sums(out, &policies, by_bill, view->group_count);
-    tm_text_puts(out, "</tbody></table></div>\n<p class=note>Bold: the best that can be run for real.");
+    tm_text_puts(out, "</tbody></table></div>\n<p class=note>Bold: the best policy that can be run.");
     if (policies.count == POLICIES_MAX) tm_text_printf(out, " The first %d policies.", (int)POLICIES_MAX);
     tm_text_puts(out, "</p>\n");
 }
@@ -163,16 +163,16 @@ PUT(put_decision_max, tm_html_number(out, run->result->decision_us_max, 0))
 static const struct column columns[] = {
     {"samples", "", put_samples, ALWAYS},
     {"of ideal", "", put_fraction, OF_SAMPLES},
-    {"mean rate", "samples/s", put_rate, ALWAYS},
-    {"rate while training", "samples/s", put_training_rate, ALWAYS},
-    {"migrate", "s", put_migrate, ALWAYS},
-    {"roll back", "s", put_rollback, ALWAYS},
+    {"mean throughput", "samples/s", put_rate, ALWAYS},
+    {"throughput while training", "samples/s", put_training_rate, ALWAYS},
+    {"migrating", "s", put_migrate, ALWAYS},
+    {"rollback", "s", put_rollback, ALWAYS},
     {"idle", "s", put_idle, ALWAYS},
     {"start", "s", put_start, ALWAYS},
-    {"changes of layout", "", put_changes, ALWAYS},
+    {"migrations", "", put_changes, ALWAYS},
     {"instances", "h", put_hours, ALWAYS},
-    {"bill", "$", put_bill, OF_BILLS},
-    {"a million samples", "$", put_million, OF_BILLS},
+    {"cost", "$", put_bill, OF_BILLS},
+    {"per million samples", "$", put_million, OF_BILLS},
     {"finished at", "h", put_finished, OF_JOBS},
     {"deadline met", "", put_deadline, OF_DEADLINES},
     {"decision, mean", "\xc2\xb5s", put_decision, ALWAYS},
@@ -229,10 +229,9 @@ static const char *knowledge_of(const struct tm_policy_info *info)
 {
     switch (info->knows) {
     case TM_KNOWS_PAST:
-        return "the past, and a forecast: it decides before the event of the moment";
+        return "the past and a forecast; decides before the current event is known";
     case TM_KNOWS_EVENT:
-        return info->forecast >= 0 ? "what has happened up to the moment, losses announced by then, and a forecast"
-                                   : "what has happened up to the moment";
+        return info->forecast >= 0 ? "the past, preemptions announced so far, and a forecast" : "the past";
     case TM_KNOWS_NEXT:
         return "the true next intervals: a bound";
     case TM_KNOWS_ALL:

@@ -80,7 +80,7 @@ static void title_block(const struct strip *strip, const struct block *block)
     tm_html_short(out, time_s > 0 ? block->samples / time_s : NAN);
     tm_text_puts(out, " samples/s");
     if (block->stalled_s > 0) {
-        tm_text_puts(out, ", stalled ");
+        tm_text_puts(out, ", not training ");
         tm_html_duration(out, block->stalled_s);
     }
     tm_text_puts(out, "</title>");
@@ -170,7 +170,7 @@ static void label_blocks(const struct strip *strip)
         if (to - x < need || (!paused && y > 90)) continue;
         const char *narrow = to - x < 3.2 * need ? "n " : "";
         if (paused)
-            tm_text_printf(out, "<text class=\"%sm\" x=%.4g%% y=50%%>paused</text>", narrow, (x + to) / 2);
+            tm_text_printf(out, "<text class=\"%sm\" x=%.4g%% y=50%%>migrating</text>", narrow, (x + to) / 2);
         else
             tm_text_printf(out, "<text class=\"%sk%d\" x=%.4g%% y=%.4g%%>%d" TIMES "%d</text>", narrow,
                            color_of(strip, stages), (x + to) / 2, y, pipelines, stages);
@@ -271,7 +271,7 @@ static void draw_stalls_of(const struct strip *strip, int cause)
 static void draw_stalls(const struct strip *strip)
 {
     struct tm_html_axis whole = {.end = 1, .step = 2, .unit = 1};
-    tm_html_lane_open(strip->out, "stall", "stalled", &strip->time, &whole);
+    tm_html_lane_open(strip->out, "stall", "pauses", &strip->time, &whole);
     for (int cause = TM_REPORT_CAUSES - 1; cause > TM_SIM_NONE; cause--)
         draw_stalls_of(strip, cause);
     tm_html_lane_labels(strip->out);
@@ -290,7 +290,7 @@ static void head_strip(const struct strip *strip)
     tm_text_printf(out, "<h4>%s", best ? "<span class=won>" : "");
     tm_html_escape(out, run->policy);
     tm_text_puts(out, best ? " \xe2\x98\x85</span> <small>" : " <small>");
-    if (tm_report__is_bound(run)) tm_text_puts(out, "a bound, cannot be run \xc2\xb7 ");
+    if (tm_report__is_bound(run)) tm_text_puts(out, "a bound that cannot be run \xc2\xb7 ");
     tm_html_short(out, run->result->samples);
     tm_text_puts(out, " samples");
     if (isfinite(run->fraction_of_ideal)) {
@@ -300,7 +300,7 @@ static void head_strip(const struct strip *strip)
     }
     tm_text_puts(out, " \xc2\xb7 not training ");
     tm_html_duration(out, tm_report__stall_s(run));
-    tm_text_printf(out, " \xc2\xb7 %d change%s of layout</small></h4>\n", run->result->reconfigurations,
+    tm_text_printf(out, " \xc2\xb7 %d migration%s</small></h4>\n", run->result->reconfigurations,
                    run->result->reconfigurations == 1 ? "" : "s");
 }
 
@@ -364,10 +364,10 @@ static void draw_legend(struct tm_text *out, const struct tm_report_group *group
         if (group->color_of[stages] != TM_REPORT_NONE && group->color_of[stages] != TM_REPORT_COLORS)
             tm_text_printf(out, "<li><i class=k%d></i>D" TIMES "%d</li>", group->color_of[stages], stages);
     if (group->more_depths) tm_text_printf(out, "<li><i class=k%d></i>other depths</li>", (int)TM_REPORT_COLORS);
-    tm_text_puts(out, "<li class=note>in use as D pipelines " TIMES " P stages, one band a pipeline</li></ul>\n"
+    tm_text_puts(out, "<li class=note>in use as D pipelines " TIMES " P stages, one band per pipeline</li></ul>\n"
                       "<ul class=legend><li><i class=rt></i>throughput</li>");
     if (group->ideal != TM_REPORT_NONE) tm_text_puts(out, "<li><i class=idl></i>throughput of ideal</li>");
-    tm_text_puts(out, "<li class=note>stalled:</li>");
+    tm_text_puts(out, "<li class=note>not training:</li>");
     for (int cause = TM_SIM_NONE + 1; cause < TM_REPORT_CAUSES; cause++)
         tm_text_printf(out, "<li><i class=w%d></i>%s</li>", cause, tm_report__cause_names[cause]);
     tm_text_puts(out, "</ul>\n");
@@ -381,8 +381,8 @@ static void tell_slices(struct tm_text *out, const struct tm_report_view *view, 
     if (!sliced) return;
     tm_text_puts(out, "<p class=note>Drawn in slices of ");
     tm_html_duration(out, group->end_s / (double)view->column_max);
-    tm_text_puts(out, ": the layout that stood longest in each, mean throughput, the share of time stalled; available "
-                      "instances at most (light) and at least (dark).</p>\n");
+    tm_text_puts(out, ": the layout used longest in each, the mean throughput, the share of time not training; most "
+                      "(light) and fewest (dark) instances available.</p>\n");
 }
 
 int tm_report__timelines(struct tm_text *out, const struct tm_report_view *view, const struct tm_report_group *group,
@@ -398,10 +398,10 @@ int tm_report__timelines(struct tm_text *out, const struct tm_report_view *view,
     for (; rc == 0 && drawn < group->count && drawn_before + drawn < TM_REPORT_TIMELINES_MAX; drawn++)
         rc = draw_strip(out, view, group, group->runs[drawn], e);
     if (drawn < group->count)
-        tm_text_printf(out,
-                       "<p class=note>Timelines are drawn of the first %d runs; simulate fewer at once to see "
-                       "these.</p>\n",
-                       (int)TM_REPORT_TIMELINES_MAX);
+        tm_text_printf(
+            out,
+            "<p class=note>Timelines are shown for the first %d runs; simulate fewer at once to see the others.</p>\n",
+            (int)TM_REPORT_TIMELINES_MAX);
     tm_text_puts(out, "</details>\n");
     return rc;
 }

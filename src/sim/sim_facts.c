@@ -57,7 +57,7 @@ static int give_path(struct tm_sim__run *run, struct tm_facts *facts, struct tm_
     size_t horizon = (size_t)run->options->horizon;
     if (run->options->forecasts == NULL) return 0;
     if (run->tick > run->options->forecast_count)
-        return tm_error_set(e, TM_EUSAGE, "forecasts are given for %zu intervals; there are more",
+        return tm_error_set(e, TM_EUSAGE, "there are forecasts for %zu intervals, but the run has more",
                             run->options->forecast_count);
     tm_policy_ahead_of_path(run->job->layouts, run->options->interval_s,
                             run->options->forecasts + (run->tick - 1) * horizon, horizon, facts->before, run->steps);

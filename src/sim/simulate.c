@@ -387,10 +387,10 @@ static int check_options(const struct tm_sim_options *options, const struct tm_t
 {
     int64_t end_ms = tm_moments_end_ms(trace, (int64_t)(options->interval_s * 1000));
     if (options->from_ms < trace->begin_ms || options->to_ms > end_ms || options->from_ms >= options->to_ms)
-        return tm_error_set(e, TM_EUSAGE, "the trace speaks from %.2fh to %.2fh; --from and --to must lie within",
+        return tm_error_set(e, TM_EUSAGE, "the trace covers %.2fh to %.2fh; --from and --to must be within it",
                             (double)trace->begin_ms / 3.6e6, (double)trace->end_ms / 3.6e6);
     if (!(options->interval_s >= 1) || options->horizon < 1 || options->horizon > TM_FORECAST_STEPS_MAX)
-        return tm_error_set(e, TM_EUSAGE, "an interval of at least 1 s and 1 to %d of them to look ahead",
+        return tm_error_set(e, TM_EUSAGE, "expected an interval of at least 1 s, and 1 to %d of them to look ahead",
                             TM_FORECAST_STEPS_MAX);
     return 0;
 }
@@ -404,7 +404,7 @@ static int check_belief(const struct tm_sim_job *job, struct tm_error *e)
     for (size_t i = 0; same && i < real->count; i++)
         same =
             real->list[i].pipelines == believed->list[i].pipelines && real->list[i].stages == believed->list[i].stages;
-    return same ? 0 : tm_error_set(e, TM_EUSAGE, "the costs that are believed allow other layouts than the real ones");
+    return same ? 0 : tm_error_set(e, TM_EUSAGE, "the believed costs allow other layouts than the real ones");
 }
 
 static int check_fleet(const struct tm_sim__run *run, struct tm_error *e)

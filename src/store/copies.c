@@ -45,7 +45,7 @@ static bool same_part(const struct tm_copy_name *a, const struct tm_copy_name *b
 static int add(struct tm_copies *copies, const struct tm_copy_name *name, struct tm_block *block, struct tm_error *e)
 {
     if (name->size == 0 || name->size > copies->bytes_max || copies->bytes > copies->bytes_max - name->size)
-        return tm_error_set(e, TM_ELIMIT, "no room for a copy of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " in use",
+        return tm_error_set(e, TM_ELIMIT, "no space for a copy of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " in use",
                             name->size, copies->bytes, copies->bytes_max);
     int rc = tm_grow((void **)&copies->parts, &copies->capacity, copies->count + 1, sizeof *copies->parts,
                      TM_COPY_PARTS_MAX);

@@ -41,8 +41,8 @@ static int read_head(const void *from, struct tm_copy_name *out, struct tm_error
     memcpy(head, from, sizeof head);
     if (memcmp(head, "tidemill-copy 1 ", sizeof head_start - 1) == 0)
         return tm_error_set(e, TM_EINPUT,
-                            "is a copy of format 1, which an earlier version of Tidemill wrote: let that "
-                            "version finish the job, or start it anew");
+                            "is a copy in format 1, written by an earlier version of Tidemill: finish the job with "
+                            "that version, or start over");
     head[HEAD_BYTES - 1] = '\0';
     int got = 0;
     if (memcmp(head, head_start, sizeof head_start - 1) == 0)
@@ -53,7 +53,7 @@ static int read_head(const void *from, struct tm_copy_name *out, struct tm_error
                      &name.set, &name.step, &name.generation, &name.layer, &name.size, &name.hash.high, &name.hash.low);
     if (got == 7) write_head(&name, same);
     if (got != 7 || memcmp(from, same, sizeof same) != 0)
-        return tm_error_set(e, TM_EINPUT, "not a copy: its head is damaged");
+        return tm_error_set(e, TM_EINPUT, "not a copy: its header is damaged");
     *out = name;
     return 0;
 }
@@ -76,7 +76,7 @@ static int check(const struct tm_copy_name *name, struct tm_hash hash, const uin
     for (size_t i = (size_t)name->size; i % PAGE_BYTES != 0; i++)
         good = good && data[i] == 0;
     if (good) return 0;
-    return tm_error_set(e, TM_EINPUT, "copy of layer %" PRIu32 ": damaged, its hash is not what its head says",
+    return tm_error_set(e, TM_EINPUT, "copy of layer %" PRIu32 ": damaged: its hash does not match its header",
                         name->layer);
 }
 

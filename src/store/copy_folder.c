@@ -118,10 +118,10 @@ static int folder_claim(struct tm_copy_store *store, bool take_over, struct tm_e
     int rc = read_claim(f, path, &claimed, e);
     if (rc != 0 || claimed == f->job) return rc; /* ours also where the disk is full by now */
     if (claimed != 0 && !take_over)
-        return tm_error_set(e, TM_EINPUT,
-                            "%s has the copies of another job: give each job a folder of its own (another --copies, "
-                            "with another --state)",
-                            f->path);
+        return tm_error_set(
+            e, TM_EINPUT,
+            "%s holds the copies of another job: give each job its own folder (another --copies, with another --state)",
+            f->path);
     int length = snprintf(number, sizeof number, "%" PRIu64 "\n", f->job);
     return f->env->file_write_private(f->env, path, number, (size_t)length, e);
 }
@@ -137,7 +137,7 @@ static int check_claim(struct folder *f, struct tm_error *e)
     if (claimed != f->job)
         return tm_error_set(e, TM_EINPUT,
                             "%s is not the coordinator's folder for copies (%s): all machines must use the same folder",
-                            f->path, claimed == 0 ? "no file `job` in it" : "it is another job's");
+                            f->path, claimed == 0 ? "no file `job` in it" : "it belongs to another job");
     atomic_store(&f->is_ours, true);
     return 0;
 }
@@ -150,7 +150,7 @@ static int highest_manifest(const struct folder *f, uint64_t *out, struct tm_err
     struct numbers sets = {.before = "set-", .after = ".manifest"};
     int rc = find_numbers(f, f->path, &sets, e);
     if (rc == 0 && (sets.count == 0 || sets.list[0] == 0))
-        rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no whole copy set yet", f->path);
+        rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no complete copy set yet", f->path);
     if (rc == 0) *out = sets.list[0];
     tm_free(sets.list);
     return rc;
@@ -262,7 +262,8 @@ static int folder_put(struct tm_copy_store *store, const struct tm_copy_name *na
     if (rc == -(int)TM_EFULL) return tm_error_set(e, TM_EFULL, "disk full: %s cannot be written", path);
     if (rc == 0 && !direct && !atomic_exchange(&f->told_buffered, true))
         tm_log(TM_LOG_WARN,
-               "%s: the file system does not do O_DIRECT: copies go through the page cache, which is slower", f->path);
+               "%s: the file system does not support O_DIRECT: copies go through the page cache, which is slower",
+               f->path);
     return rc;
 }
 
@@ -281,7 +282,7 @@ static int folder_get(struct tm_copy_store *store, uint64_t set, uint32_t layer,
     /* Where there are sealed sets, one is the newest. If none is, the file is not damaged: the folder is. */
     int found = folder_newest(store, &newest, &why);
     if (found == 0 || found == -(int)TM_EINPUT) return rc;
-    return tm_error_set(e, TM_EIO, "the folder for copies is not what it was: %s", why.text);
+    return tm_error_set(e, TM_EIO, "the folder for copies has changed: %s", why.text);
 }
 
 /* ---- the store ---- */
@@ -305,7 +306,7 @@ static int folder_check(struct tm_copy_store *store, struct tm_error *e)
     int rc = f->env->file_write_private(f->env, path, word, sizeof word - 1, e);
     if (rc == 0) rc = f->env->file_read(f->env, path, &back, e);
     if (rc == 0 && strcmp(tm_text_string(&back), word) != 0)
-        rc = tm_error_set(e, TM_EIO, "%s: what was written is not what is read", path);
+        rc = tm_error_set(e, TM_EIO, "%s: the data read differs from the data written", path);
     if (rc == 0) rc = f->env->folder_each(f->env, f->path, take_any, NULL, e);
     if (rc == 0) rc = f->env->file_remove(f->env, path, e);
     tm_text_deinit(&back);

@@ -92,12 +92,12 @@ static int failed(struct sqlite_record *record, const char *what, struct tm_erro
     const char *text = sqlite3_errmsg(record->file);
     if (code == SQLITE_NOMEM) return tm_error_nomem(e);
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-        return tm_error_set(e, TM_EBUSY, "%s: another coordinator has it open; stop that one first", what);
+        return tm_error_set(e, TM_EBUSY, "%s: in use by another coordinator; stop that one first", what);
     if (code == SQLITE_FULL) return tm_error_set(e, TM_EFULL, "disk full: %s cannot be written", record->path);
     if (sqlite3_extended_errcode(record->file) == SQLITE_IOERR_WRITE) /* a limit or a quota is this, too */
         return tm_error_set(e, TM_EFULL, "disk full or broken: %s cannot be written", record->path);
     if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
-        return tm_error_set(e, TM_EINPUT, "%s: %s; move it away, and it is rebuilt from the workers", what, text);
+        return tm_error_set(e, TM_EINPUT, "%s: %s; move it away, and it will be rebuilt from the workers", what, text);
     return tm_error_set(e, TM_EIO, "%s: %s", what, text);
 }
 
@@ -122,8 +122,8 @@ static int check_version(struct sqlite_record *record, const char *path, bool *o
     if (one_number(record, "PRAGMA user_version", &version) != SQLITE_OK) return failed(record, path, e);
     if (out_new != NULL) *out_new = version == 0;
     if (version == VERSION || (version == 0 && out_new != NULL)) return 0;
-    return tm_error_set(e, TM_EINPUT, "%s: record of version %lld, this program writes %d: use the same release", path,
-                        (long long)version, VERSION);
+    return tm_error_set(e, TM_EINPUT, "%s: record of version %lld, but this program writes %d: use the same release",
+                        path, (long long)version, VERSION);
 }
 
 static int find_last(struct sqlite_record *record, const char *path, struct tm_error *e)

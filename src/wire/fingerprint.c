@@ -79,7 +79,7 @@ bool tm_fingerprint_differs(const struct tm_fingerprint *job, const char *part, 
                        : tm_fingerprint_may_change(part) ? "program"
                                                          : "job file";
     (void)snprintf(why, TM_MESSAGE_STRING_MAX + 1,
-                   "another %s: %.*s is %.60s on %s, and %.60s in the job: give every machine the same %s", what,
+                   "another %s: %.*s is %.60s on %s, but %.60s in the job: every machine needs the same %s", what,
                    (int)(name < 40 ? name : 40), part, part + name + 1, who, known + name + 1, what);
     return true;
 }

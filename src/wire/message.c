@@ -178,7 +178,7 @@ static int unpack(const ProtobufCMessageDescriptor *descriptor, const void *data
     static const uint8_t nothing[1] = {0};
     ProtobufCMessage *message = protobuf_c_message_unpack(descriptor, &allocator, length, length == 0 ? nothing : data);
     if (taker.failed) return tm_error_nomem(e);
-    if (message == NULL) return tm_error_set(e, TM_EINPUT, "message of %zu bytes: not of our schema", length);
+    if (message == NULL) return tm_error_set(e, TM_EINPUT, "message of %zu bytes: not valid in our schema", length);
     int rc = check_message(message, 0, e);
     if (rc == 0) *out = message;
     return rc;
@@ -191,12 +191,13 @@ int tm_message_unpack(const void *data, size_t length, struct tm_arena *arena, t
     if (rc != 0) return rc;
     tm_message *message = (tm_message *)any;
     if (message->version != TM_MESSAGE_VERSION)
-        return tm_error_set(e, TM_EINPUT, "message of version %u, this program speaks %d: use the same release on all",
+        return tm_error_set(e, TM_EINPUT,
+                            "message of version %u, this program uses %d: run the same release everywhere",
                             message->version, TM_MESSAGE_VERSION);
     if (message->body_case == TMW__ENVELOPE__BODY__NOT_SET || message->hello == NULL)
-        return tm_error_set(e, TM_EINPUT, "message without a body that this release knows");
+        return tm_error_set(e, TM_EINPUT, "message with a body unknown to this release");
     if (message->from_role < TM_ROLE_COORDINATOR || message->from_role > TM_ROLE_CLOUD)
-        return tm_error_set(e, TM_EINPUT, "message from role %u, which there is not", message->from_role);
+        return tm_error_set(e, TM_EINPUT, "message from unknown role %u", message->from_role);
     *out = message;
     return 0;
 }

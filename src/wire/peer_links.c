@@ -79,7 +79,7 @@ int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls,
     if (token[0] == '\0' || strlen(token) >= TM_LINK_TOKEN_MAX)
         return tm_error_set(e, TM_EUSAGE, "the join token must have 1 to %d bytes", TM_LINK_TOKEN_MAX - 1);
     if (address != NULL && tls == NULL && !tm_address_is_loopback(address))
-        return tm_error_set(e, TM_EUSAGE, "listening on %s needs TLS: only loopback does without", address);
+        return tm_error_set(e, TM_EUSAGE, "listening on %s needs TLS: only loopback works without it", address);
     struct tm_links *links = tm_calloc(1, sizeof *links);
     if (links == NULL) return tm_error_nomem(e);
     links->env = env;
@@ -244,7 +244,7 @@ static struct link *connect_to(struct tm_links *links, const struct tm_peer *to,
     char at[TM_ADDRESS_MAX];
     int handle = -1;
     if (links->tls == NULL && !tm_address_is_loopback(address)) {
-        (void)snprintf(links->trouble, sizeof links->trouble, "connecting to %.100s needs TLS: give certificates",
+        (void)snprintf(links->trouble, sizeof links->trouble, "connecting to %.100s needs TLS: provide certificates",
                        address);
         return NULL;
     }
@@ -411,8 +411,8 @@ static void take_proof(struct tm_links *links, struct link *link)
         if (rc == 0) rc = tm_text_status(&answer, NULL);
         if (rc == -(int)TM_EPEER)
             break_link(links, link,
-                       "it does not know the token of this job: is it another job, another token, or reached by "
-                       "another address than it listens on?");
+                       "it does not know this job's token: is it another job, is the token wrong, or does it listen on "
+                       "another address?");
         else if (rc != 0)
             break_link(links, link, "it does not speak this protocol");
         done += needs;
@@ -485,7 +485,7 @@ static void take_messages(struct tm_links *links, struct link *link, tm_links_ea
         tm_message *message = NULL;
         tm_arena_init(&arena, 64 << 20);
         int rc = tm_message_unpack(link->in.data + done + TM_FRAME_HEADER, (size_t)size, &arena, &message, &e);
-        if (rc != 0) tm_log(TM_LOG_WARN, "a message is refused: %s", e.text);
+        if (rc != 0) tm_log(TM_LOG_WARN, "message refused: %s", e.text);
         if (rc == 0 && belongs_to(links, link, message))
             each(context, message);
         else

@@ -48,7 +48,7 @@ int tm_probe__measure_flow(const struct tm_probe_target *target, bool back, doub
         if (rc == 0) rc = tm_probe__pour(&stream, target->duration_ms, e);
         if (rc == 0) rc = tm_probe__receive_frame(&stream, &answer, e);
         if (rc == 0 && (answer.kind != TM_PROBE_RESULT || answer.b == 0))
-            rc = tm_error_set(e, TM_EPEER, "the server could not count what came");
+            rc = tm_error_set(e, TM_EPEER, "the server could not count what arrived");
         bytes = answer.a;
         ns = answer.b;
     }
@@ -113,7 +113,8 @@ static int trip(struct tm_probe_stream *stream, const char *bytes, size_t size, 
     int rc = tm_probe__send_frame(stream, TM_PROBE_ECHO, size, 0, e);
     if (rc == 0 && size > 0) rc = tm_probe__send(stream, bytes, size, e);
     if (rc == 0) rc = tm_probe__receive_frame(stream, &answer, e);
-    if (rc == 0 && answer.kind != TM_PROBE_ACK) rc = tm_error_set(e, TM_EPEER, "a frame that is no acknowledgement");
+    if (rc == 0 && answer.kind != TM_PROBE_ACK)
+        rc = tm_error_set(e, TM_EPEER, "a frame that is not an acknowledgement");
     if (rc == 0) *out_ms = (double)(stream->env->monotonic_ns(stream->env) - begin_ns) / 1e6;
     return rc;
 }

@@ -31,7 +31,7 @@ static int receive_figures(struct tm_probe_stream *stream, double *figures, size
         for (int k = 0; k < 8; k++)
             bits |= (uint64_t)bytes[k] << (8 * k);
         memcpy(&figures[i], &bits, sizeof bits);
-        if (!isfinite(figures[i]) || figures[i] < 0) return tm_error_set(e, TM_EPEER, "an answer that is no number");
+        if (!isfinite(figures[i]) || figures[i] < 0) return tm_error_set(e, TM_EPEER, "an answer that is not a number");
     }
     return 0;
 }

@@ -100,7 +100,7 @@ static void *serve_connection(void *context)
         rc = tm_probe__receive_frame(&stream, &frame, &e);
         if (rc == 0) rc = answer(&stream, connection->tls, &frame, &e);
     }
-    tm_log(TM_LOG_INFO, "a probe's connection ended: %s", e.text);
+    tm_log(TM_LOG_INFO, "a probe's connection closed: %s", e.text);
     stream.handle = -1; /* whoever joins this thread closes it: until then it may be shut down */
     tm_probe__close(&stream);
     atomic_store(&connection->over, true);
@@ -134,7 +134,7 @@ static void take(struct tm_env *env, const struct tm_probe_server *server, struc
         connection->used = true;
         return;
     }
-    tm_log(TM_LOG_WARN, "probe: more than %d connections: one is refused", TM_PROBE_CONNECTIONS_MAX);
+    tm_log(TM_LOG_WARN, "probe: more than %d connections: refusing one", TM_PROBE_CONNECTIONS_MAX);
     env->net_close(env, handle);
 }
 
@@ -143,7 +143,8 @@ int tm_probe_serve(struct tm_env *env, const struct tm_probe_server *server, str
     char bound[TM_ADDRESS_MAX];
     int listener = -1;
     if (server->tls == NULL && !tm_address_is_loopback(server->address))
-        return tm_error_set(e, TM_EUSAGE, "serving %s needs a credential: give --tls DIR; only loopback does without",
+        return tm_error_set(e, TM_EUSAGE,
+                            "serving %s needs a credential: give --tls DIR; only loopback works without one",
                             server->address);
     struct connection *connections = tm_calloc(TM_PROBE_CONNECTIONS_MAX, sizeof *connections);
     if (connections == NULL) return tm_error_nomem(e);

@@ -92,8 +92,8 @@ int tm_probe__connect(struct tm_env *env, const char *address, struct tm_tls *tl
 {
     int handle = -1;
     if (tls == NULL && !tm_address_is_loopback(address))
-        return tm_error_set(e, TM_EUSAGE, "probing %s needs a credential: give --tls DIR; only loopback does without",
-                            address);
+        return tm_error_set(e, TM_EUSAGE,
+                            "probing %s needs a credential: give --tls DIR; only loopback works without one", address);
     int rc = env->net_connect(env, address, &handle, e);
     if (rc != 0) return rc;
     rc = tm_probe__adopt(env, handle, tls, false, out, e);
@@ -105,7 +105,7 @@ int tm_probe__connect(struct tm_env *env, const char *address, struct tm_tls *tl
     struct tm_probe_frame frame;
     rc = tm_probe__send_frame(out, TM_PROBE_ECHO, 0, 0, e);
     if (rc == 0) rc = tm_probe__receive_frame(out, &frame, e);
-    if (rc == 0 && frame.kind != TM_PROBE_ACK) rc = tm_error_set(e, TM_EPEER, "%s is no probe's server", address);
+    if (rc == 0 && frame.kind != TM_PROBE_ACK) rc = tm_error_set(e, TM_EPEER, "%s is not a probe server", address);
     if (rc != 0) {
         (void)tm_error_wrap(e, rc, "%s", address);
         tm_probe__close(out);
@@ -262,7 +262,7 @@ int tm_probe__drain(struct tm_probe_stream *stream, int64_t warm_ms, uint64_t *o
         int rc = tm_probe__receive_frame(stream, &frame, e);
         if (rc != 0) return rc;
         if (frame.kind == TM_PROBE_END) break;
-        if (frame.kind != TM_PROBE_DATA) return tm_error_set(e, TM_EPEER, "a frame that is no data");
+        if (frame.kind != TM_PROBE_DATA) return tm_error_set(e, TM_EPEER, "a frame that is not data");
         if (first_ns == 0) first_ns = env->monotonic_ns(env);
         rc = tm_probe__receive(stream, NULL, (size_t)frame.a, e);
         if (rc != 0) return rc;
@@ -278,6 +278,6 @@ int tm_probe__drain(struct tm_probe_stream *stream, int64_t warm_ms, uint64_t *o
     bool enough = warm && last_ns > warm_ns;
     *out_bytes = enough ? bytes - warm_bytes : bytes;
     *out_ns = (uint64_t)(enough ? last_ns - warm_ns : last_ns - first_ns) + 1;
-    if (*out_bytes == 0) return tm_error_set(e, TM_EPEER, "nothing came through in time");
+    if (*out_bytes == 0) return tm_error_set(e, TM_EPEER, "nothing arrived in time");
     return 0;
 }

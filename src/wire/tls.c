@@ -139,7 +139,7 @@ int tm_tls_make_job(struct tm_env *env, const char *folder, struct tm_error *e)
     char path[PATH_BYTES];
     struct tm_tls_authority *authority = NULL;
     (void)snprintf(path, sizeof path, "%s/ca.pem", folder);
-    if (env->file_exists(env, path)) return tm_error_set(e, TM_EEXISTS, "%s: is there already", path);
+    if (env->file_exists(env, path)) return tm_error_set(e, TM_EEXISTS, "%s: already exists", path);
     int rc = tm_tls_authority_create(env, &authority, e);
     if (rc == 0) rc = tm_tls_authority_issue(authority, env, folder, "tidemill job member", e);
     tm_tls_authority_destroy(authority);

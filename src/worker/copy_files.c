@@ -48,7 +48,7 @@ static void put(struct tm_copy_store *store, const struct order *order, struct t
     done->full = rc == -(int)TM_EFULL;
     if (rc == 0) return;
     done->trouble = e->text;
-    tm_log(TM_LOG_WARN, "a copy is not stored: %s", e->text);
+    tm_log(TM_LOG_WARN, "a copy could not be stored: %s", e->text);
 }
 
 static void get(struct tm_copy_store *store, const struct order *order, struct tm_copy_file_done *done,
@@ -59,7 +59,7 @@ static void get(struct tm_copy_store *store, const struct order *order, struct t
     done->got.state = TM_COPY_LATER;
     if (rc == 0) done->got.state = TM_COPY_GOOD;
     if (rc == -(int)TM_ENOTFOUND || rc == -(int)TM_EINPUT) done->got.state = TM_COPY_BAD;
-    if (rc != 0) tm_log(TM_LOG_WARN, "a copy is not read: %s", e->text);
+    if (rc != 0) tm_log(TM_LOG_WARN, "a copy could not be read: %s", e->text);
     if (done->got.state == TM_COPY_LATER) done->trouble = e->text;
 }
 

@@ -451,10 +451,10 @@ tidemill *tidemill_open(const struct tidemill_options *options, const struct tid
     struct tidemill *t = NULL;
     int rc = 0;
     if (options->size < sizeof given.size || options->size > sizeof given)
-        rc = tm_error_set(&e, TM_EUSAGE, "options of %zu bytes: the program was built for a later libtidemill",
+        rc = tm_error_set(&e, TM_EUSAGE, "options of %zu bytes: the program was built for a newer libtidemill",
                           options->size);
     if (rc == 0) memcpy(&given, options, options->size);
-    if (rc == 0 && given.instance == 0) rc = tm_error_set(&e, TM_EUSAGE, "the instance has no number");
+    if (rc == 0 && given.instance == 0) rc = tm_error_set(&e, TM_EUSAGE, "the instance number is missing");
     if (rc == 0) {
         t = tm_calloc(1, sizeof *t);
         rc = t == NULL ? tm_error_nomem(&e) : open_with(t, &given, engine, &e);
@@ -536,7 +536,7 @@ int tidemill_next(tidemill *t, struct tidemill_work *out)
             (void)pthread_cond_wait(&t->changed, &t->lock);
     }
     if (rc != 0) {
-        (void)snprintf(t->reason, sizeof t->reason, "there is no memory for the layers that this worker is to hold");
+        (void)snprintf(t->reason, sizeof t->reason, "not enough memory for the layers of this worker");
     } else if (t->stopped) {
         rc = t->stop_code;
         if (rc == 1) keep_result(t);

@@ -72,7 +72,7 @@ def test_kill_notice_join_mlp(build, folder):
         c.await_step(c.newest()[0] + 4, 2)
         finish(c, build, folder, "mlp", steps)
         one_is_main(c)
-        assert "called together: notice" in c.events(), c.events()
+        assert "forming: notice" in c.events(), c.events()
 
 
 def test_six_workers(build, folder):

@@ -27,24 +27,24 @@ static void test_a_picture(void **state)
     sample_tap_init(&t, 31); /* three has a notice, five is here */
     struct tm_picture_options options = {.events = 2, .note = "a note"};
     picture(sample_tap_status(&t.tap), &plain, &options, &out);
-    assert_string_equal(tm_text_string(&out),
-                        "gpt-small  training  generation 2  9.8s on the wall, 9m 48s in the cloud\n"
-                        "a note\n"
-                        "step 60 of 100   60% ██████████████████████░░░░░░░░░░░░░░░░  4.24 steps/s  8.67k tokens/s  "
-                        "9.4s left\n"
-                        "loss 2.6000  █▇▅▄▃▂▂▁\n"
-                        "paid $0.0708, on demand $1.56: 95% less  (spot $1.00/h, on demand $3.00/h)\n"
-                        "1 pipeline of 2 stages, 1 spare; step 40 is durable\n"
-                        "layers      0-1     2-3\n"
-                        "pipeline 0  [1]     [3! 2s]\n"
-                        "spares      [4]\n"
-                        "joining     [5]\n"
-                        "instances   4 here, 1 with a notice, 4 wanted; 5 came, 0 lost as announced, 1 without a "
-                        "notice\n"
-                        "pauses      1: median 0.55s, longest 0.55s, 0.55s in all; 1 redone, 0 rolled back\n"
-                        "\n"
-                        "     9.8s  instance 3 has a notice: it goes in 2 s\n"
-                        "     9.8s  worker 5 is here\n");
+    assert_string_equal(
+        tm_text_string(&out),
+        "gpt-small  training  generation 2  9.8s real time, 9m 48s in the cloud\n"
+        "a note\n"
+        "step 60 of 100   60% ██████████████████████░░░░░░░░░░░░░░░░  4.24 steps/s  8.67k tokens/s  "
+        "9.4s left\n"
+        "loss 2.6000  █▇▅▄▃▂▂▁\n"
+        "cost $0.0708, on-demand $1.56: 95% less  (spot $1.00/h, on-demand $3.00/h)\n"
+        "1 pipeline of 2 stages, 1 spare; step 40 is durable\n"
+        "layers      0-1     2-3\n"
+        "pipeline 0  [1]     [3! 2s]\n"
+        "spares      [4]\n"
+        "joining     [5]\n"
+        "instances   4 running, 1 with a notice, 4 wanted; 5 arrived, 0 preempted with notice, 1 without\n"
+        "migrations  1: median 0.55s, longest 0.55s, 0.55s in total; 1 redone, 0 rolled back\n"
+        "\n"
+        "     9.8s  instance 3 has a notice: it will be preempted in 2 s\n"
+        "     9.8s  worker 5 joined\n");
     tm_text_deinit(&out);
     sample_tap_deinit(&t);
 }
@@ -77,9 +77,9 @@ static void test_an_empty_run(void **state)
     struct tm_run_watch *watch = tm_run_watch_create();
     struct tm_picture_options options = {.events = 5};
     picture(tm_run_watch_status(watch), &plain, &options, &out);
-    assert_string_equal(tm_text_string(&out), "a run  starting  0s on the wall\n"
+    assert_string_equal(tm_text_string(&out), "a run  starting  0s real time\n"
                                               "step 0  0 steps/s\n"
-                                              "instances   0 here; 0 came, 0 lost as announced, 0 without a notice\n");
+                                              "instances   0 running; 0 arrived, 0 preempted with notice, 0 without\n");
     tm_text_deinit(&out);
     tm_run_watch_destroy(watch);
 }
@@ -268,12 +268,12 @@ static void test_lines(void **state)
     tm_live_view_step(view);
     assert_string_equal(tm_text_string(&screen.seen),
                         "     0.0s  wanted: 4 spot and 0 on-demand instances\n"
-                        "     0.0s  worker 1 is here\n"
-                        "     0.0s  worker 2 is here\n"
-                        "     0.0s  worker 3 is here\n"
-                        "     0.0s  worker 4 is here\n"
+                        "     0.0s  worker 1 joined\n"
+                        "     0.0s  worker 2 joined\n"
+                        "     0.0s  worker 3 joined\n"
+                        "     0.0s  worker 4 joined\n"
                         "     1.0s  generation 1 trains from step 0: 2 x 2\n"
-                        "     2.0s  training: step 10 of 100, loss 4.6000, 10 steps/s, 2x2, 4 instances, paid $0.00\n");
+                        "     2.0s  training: step 10 of 100, loss 4.6000, 10 steps/s, 2x2, 4 instances, cost $0.00\n");
     tm_text_clear(&screen.seen);
     tm_env_virtual_advance(env, 1000);
     tm_live_view_step(view); /* nothing new */
@@ -281,14 +281,14 @@ static void test_lines(void **state)
     screen.tap.tap.sequence = 19;
     tm_env_virtual_advance(env, 1000);
     tm_live_view_step(view);
-    assert_string_equal(tm_text_string(&screen.seen), "     5.2s  worker 2 is lost: its process ended\n");
+    assert_string_equal(tm_text_string(&screen.seen), "     5.2s  worker 2 is gone: its process ended\n");
     tm_text_clear(&screen.seen);
     screen.tap.tap.sequence = 46;
     tm_env_virtual_advance(env, 1000);
     tm_live_view_step(view);
     tm_live_view_finish(view, NULL);
     const char *end = tm_text_string(&screen.seen);
-    assert_int_equal(count_of(end, "worker 2 is lost"), 0);
+    assert_int_equal(count_of(end, "worker 2 is gone"), 0);
     assert_int_equal(count_of(end, "the job is finished at step 100"), 1);
     assert_int_equal(count_of(end, "finished: step 100 of 100, loss 1.0000"), 1);
     assert_int_equal(count_of(end, "\033"), 0);

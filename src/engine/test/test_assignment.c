@@ -57,9 +57,9 @@ static void test_layouts_that_cannot_be(void **state)
     struct tm_assignment a;
     struct tm_error e = {0};
     assert_int_equal(tm_assignment_make(&network, 1, 9, 8, &a, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "9 stages are more than the network's 8 layers");
+    assert_error_has(e, "9 stages, but the network has 8 layers");
     assert_int_equal(tm_assignment_make(&network, 9, 1, 8, &a, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "9 pipelines are more than the 8 micro-batches");
+    assert_error_has(e, "9 pipelines, but a step has 8 micro-batches;");
     static const char *const wrong[] = {"", "x", "2", "2x", "x2", "0x2", "2x0", "-1x2", "2x2x2", "1000x1", "2 x 2"};
     for (size_t i = 0; i < TM_COUNT(wrong); i++) {
         int pipelines = 0;

@@ -170,8 +170,8 @@ static void test_incomplete_checkpoints(void **state)
         const char *content; /* NULL: it is missing */
         const char *words;
     } rows[] = {
-        {"model-00002-of-00003.safetensors", NULL, "is missing, but run/step-00000001/model.safetensors.index.json"},
-        {"optimizer-00003-of-00003.safetensors", NULL, "optimizer.safetensors.index.json names it"},
+        {"model-00002-of-00003.safetensors", NULL, "missing, but run/step-00000001/model.safetensors.index.json"},
+        {"optimizer-00003-of-00003.safetensors", NULL, "optimizer.safetensors.index.json lists it"},
         {"model.safetensors.index.json", NULL, "model.safetensors.index.json"},
         {"config.json", NULL, "config.json"},
         {"config.json", "{", "config.json:1"},
@@ -179,11 +179,12 @@ static void test_incomplete_checkpoints(void **state)
         {"config.json", "{\"n_layer\": 1, \"n_embd\": 8, \"n_head\": 3, \"n_positions\": 5, \"vocab_size\": 256}",
          "hidden (8) must be a multiple of heads"},
         {"config.json", "{\"n_layer\": 1, \"n_embd\": 8, \"n_head\": 2, \"n_positions\": 5, \"vocab_size\": 50257}",
-         "only networks of bytes (256)"},
+         "only byte-level networks (256)"},
         {"config.json", "{\"n_layer\": 1, \"n_embd\": 16, \"n_head\": 2, \"n_positions\": 5, \"vocab_size\": 256}",
-         "has another type or shape"},
+         "does not have the type and shape"},
         {"model.safetensors.index.json", "{\"weight_map\": {}}", "weight_map has no \"wte.weight\""},
-        {"model.safetensors.index.json", "{\"weight_map\": {\"wte.weight\": \"../secret\"}}", "is no plain file name"},
+        {"model.safetensors.index.json", "{\"weight_map\": {\"wte.weight\": \"../secret\"}}",
+         "is not a plain file name"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_env *env = tm_env_virtual_create(1);

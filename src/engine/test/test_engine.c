@@ -249,7 +249,7 @@ static void test_memory_is_as_computed(void **state)
     struct lone lone;
     struct tm_error e = {0};
     assert_int_equal(open_lone(&lone, &job, &e), -(int)TM_ELIMIT);
-    assert_error_has(e, "although activations are recomputed");
+    assert_error_has(e, "even with activations recomputed;");
     close_lone(&lone);
 }
 
@@ -287,7 +287,7 @@ static void test_resume_and_a_loss_that_is_none(void **state)
     tm_train_result_deinit(&result);
     options.resume = "run";
     assert_int_equal(tm_train(files, &options, &result, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "has 3 steps already");
+    assert_error_has(e, "already has 3 steps");
     options.steps = 6;
     options.layouts = two;
     options.layout_count = 2;
@@ -309,7 +309,7 @@ static void test_resume_and_a_loss_that_is_none(void **state)
     tm_train_result_deinit(&result);
     job.network.width = 64;
     assert_int_equal(tm_train(files, &options, &result, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "is of another network");
+    assert_error_has(e, "a checkpoint of another network");
     tm_env_virtual_destroy(files);
 }
 
@@ -332,8 +332,8 @@ static void test_jobs_that_cannot_be(void **state)
         {"model: {gpt: {layers: 2, hidden: 8, heads: 2, ctx: 4, dropout: 1}}\n" REST, "dropout"},
         {GPT "data: x\nbatch: 4\nmicro_batch: 0\nsteps: 5\n", "j:4:14: micro_batch"},
         {GPT "data: x\nbatch: 5\nmicro_batch: 2\nsteps: 5\n", "batch: must be a multiple of micro_batch (2), got 5"},
-        {GPT REST "layout: 1x5\n", "5 stages are more than the network's 4 layers"},
-        {GPT REST "layout: 3x1\n", "3 pipelines are more than the 2 micro-batches"},
+        {GPT REST "layout: 1x5\n", "5 stages, but the network has 4 layers"},
+        {GPT REST "layout: 3x1\n", "3 pipelines, but a step has 2 micro-batches;"},
         {GPT REST "layout: big\n", "expected a layout such as 2x3"},
         {GPT REST "determinism: sometimes\n", "determinism"},
         {GPT REST "optimiser: {lr: 1}\n", "optimizer"},
@@ -371,7 +371,7 @@ static void test_texts_that_are_too_short(void **state)
         const char *text;
         int rc;
         const char *words;
-    } rows[] = {{"", -(int)TM_EINPUT, "the text is empty"},
+    } rows[] = {{"", -(int)TM_EINPUT, "the file is empty"},
                 {"abcd", -(int)TM_EINPUT, "are 0 windows of 4 bytes"},
                 {"abcdefgh", -(int)TM_EINPUT, "fewer than one step's 2 samples"},
                 {"abcdefghi", 0, ""}};

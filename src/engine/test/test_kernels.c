@@ -276,7 +276,7 @@ static void test_a_class_is_pinned(void **state)
     assert_int_equal(tm_blas_open(tm_env_real(), tm_kernels__avx2.core, &blas, &e), 0);
     assert_string_equal(blas.core, "Haswell");
     assert_int_equal(tm_blas_open(tm_env_real(), "SkylakeX", &blas, &e), -(int)TM_EBUSY);
-    assert_error_has(e, "pinned to Haswell");
+    assert_error_has(e, "fixed to Haswell");
     const struct tm_kernels *kernels = NULL;
     assert_int_equal(tm_kernels__by_name("avx", &kernels, &e), -(int)TM_EINPUT);
     assert_int_equal(tm_kernels__by_name("avx2", &kernels, &e), 0);

@@ -189,7 +189,7 @@ static void test_another_generation_is_refused(void **state)
     first.address = first.bound;
     (void)run_worker(&first);
     assert_int_equal(first.rc, -(int)TM_EPEER);
-    assert_error_has(first.e, "worker 1 is of generation 8, this is 9");
+    assert_error_has(first.e, "worker 1 is in generation 8, this is 9");
     env->net_close(env, handle);
 }
 
@@ -204,7 +204,7 @@ static void test_what_is_sent_must_fit(void **state)
     struct tm_mesh *b = tm_mesh_local_end(local, 1);
     assert_int_equal(a->send(a, 1, 7, "abc", 3, &e), 0);
     assert_int_equal(tm_mesh__receive_into(b, 0, 7, &byte, 1, &e), -(int)TM_EPEER);
-    assert_error_has(e, "worker 0 sent 3 bytes where 1 were due");
+    assert_error_has(e, "worker 0 sent 3 bytes, expected 1");
     tm_mesh_local_destroy(local);
     TM_FAIL_EACH_ALLOC({
         struct tm_mesh_local *made = NULL;

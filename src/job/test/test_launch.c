@@ -27,7 +27,7 @@ static void test_clear(void **state)
     put(&dir, "record", "not one that can be read");
     assert_true(tm_launch_has_work(tm_env_real(), dir.path));
     assert_int_equal(tm_launch_may_clear(tm_env_real(), dir.path, &e), -(int)TM_EEXISTS);
-    assert_row(strstr(e.text, "an unfinished run is there; --resume") != NULL, "%s", e.text);
+    assert_row(strstr(e.text, "there is an unfinished run; continue it with --resume") != NULL, "%s", e.text);
     put(&dir, "summary.json", "{}"); /* nobody knows how it ended */
     assert_int_equal(tm_launch_may_clear(tm_env_real(), dir.path, &e), -(int)TM_EEXISTS);
     tm_tempdir_remove(&dir);

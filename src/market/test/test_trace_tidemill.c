@@ -33,7 +33,8 @@ static void test_how_it_is_written(void **state)
     static const char *const texts[] = {
         "tidemill-trace 1\nend: 0s\nnodes: 0\n\n0 +0\n",
         "tidemill-trace 1\nend: 1500ms\nnodes: 3\n\n0 +3\n1 $0.1\n1.050 -2\n1.500 +1 -1 $12.25\n",
-        ("tidemill-trace 1\ninstance: a\nzone: b\nsource: c\nstart: 1969-12-31T23:59:59Z\ninterval: 60s\nbegin: 60s\n"
+        ("tidemill-trace 1\ninstance: a\nzone: b\nsource: c\nstart: 1969-12-31T23:59:59Z\ninterval: 60s\nbegin: "
+         "60s\n"
          "end: 600s\nnodes: 9\npolls: 5 4\n\n60 +0\n120 +1\n"),
     };
     for (size_t i = 0; i < TM_COUNT(texts); i++) {

@@ -125,10 +125,10 @@ static void test_gives_up(void **state)
         const char *reason;
     } rows[] = {
         {"a folder that cannot be used", "/c/set-1/layer-0: Not a directory", false, 50, true,
-         "copy set given up: /c/set-1/layer-0: Not a directory; mend that, then resume it"},
+         "copy set abandoned: /c/set-1/layer-0: Not a directory; fix that, then resume it"},
         {"a full disk", "disk full: /c", true, 50, false, ""},
         {"a full disk at the end", "disk full: /c", true, 1000, true,
-         "copy set given up: disk full: /c; free some room, then resume it"},
+         "copy set abandoned: disk full: /c; free some disk space, then resume it"},
         {"only slow", "", false, 50, false, ""},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -147,7 +147,7 @@ static void test_gives_up(void **state)
         }
         Tmw__RecordEvent *event = NULL;
         assert_row(bench_recorded(&b, TMW__RECORD_EVENT__BODY_NOTE, &event) >= 3, "%s: no set was tried", rows[i].name);
-        assert_row(strncmp(event->note->what, "copy set given up: ", 19) == 0, "%s: %s", rows[i].name,
+        assert_row(strncmp(event->note->what, "copy set abandoned: ", 19) == 0, "%s: %s", rows[i].name,
                    event->note->what);
         assert_row((look(&b).state == TM_JOB_STOPPED) == rows[i].gives_up, "%s", rows[i].name);
         assert_row(look(&b).gave_up == rows[i].gives_up, "%s", rows[i].name);

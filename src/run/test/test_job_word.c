@@ -204,7 +204,7 @@ static void test_fingerprint(void **state)
     const tm_message *refused = said(&b, 2, TMW__ENVELOPE__BODY_REFUSE);
     assert_non_null(refused);
     assert_non_null(strstr(refused->refuse->reason, "another job file: lr is 0.001"));
-    assert_non_null(strstr(refused->refuse->reason, "0.003 in the job"));
+    assert_non_null(strstr(refused->refuse->reason, "0.003 in the job:"));
     hello_with(&b, 3, "k", right);
     assert_non_null(said(&b, 3, TMW__ENVELOPE__BODY_WELCOME));
     bench_open(&again); /* the record is enough to go on refusing */
@@ -215,7 +215,7 @@ static void test_fingerprint(void **state)
     bench_close(&again);
     bench_open_with(&again, wrong); /* a coordinator with another job file does not go on with the record at all */
     assert_int_equal(tm_coordinator_load(again.coordinator, event, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "lr is 0.003 on the record, and 0.001 in the job");
+    assert_error_has(e, "lr is 0.003 on the record, but 0.001 in the job");
     bench_close(&again);
     bench_open_with(&again, right); /* its own job file counts more than who comes first */
     tm_coordinator_begin(again.coordinator, 0, 0, &again.out);
@@ -268,7 +268,7 @@ static void test_losses(void **state)
     const struct tm_step_loss last[] = {{602, 0.125}};
     heartbeat(&b, 1, 602, last, 1, "");
     tm_outbox_clear(&b.out);
-    tm_coordinator_stop(b.coordinator, b.now_ms, "asked to", true, &b.out);
+    tm_coordinator_stop(b.coordinator, b.now_ms, "requested", true, &b.out);
     assert_int_equal(recorded(&b, TMW__RECORD_EVENT__BODY_PROGRESS, &event), 1);
     assert_int_equal(event->progress->step, 602);
     bench_close(&b);

@@ -100,7 +100,7 @@ static void test_waiting_and_going_on(void **state)
     add_arrival(&s, 1)->again = true;
     (void)add_start(&s, 2, 2, 1, 1, ids, 1);
     s.at_ms += 2000;
-    add_state(&s, TM_JOB_STOPPED, "asked to", 5);
+    add_state(&s, TM_JOB_STOPPED, "requested", 5);
     s.at_ms += 86400000;
     add_state(&s, TM_JOB_STARTING, "", 5);
     s.at_ms += 1000;
@@ -148,13 +148,13 @@ static void test_report(void **state)
         "<title>gpt-small: finished</title>",
         "<code>tidemill run job.yaml -y</code>",
         "$1.11</b>",
-        "on demand: $3.33, 67% less",
+        "on-demand: $3.33, 67% less",
         "19.8 s</b>",
         "of 100",
         "1 redone",
-        "5 instances came; 1 was taken back as announced and 1 without a notice. 3 generations trained. 1 of the "
+        "5 instances arrived; 1 was preempted with notice and 1 without. 3 generations trained. 1 of the "
         "pauses "
-        "was a recovery",
+        "was an unplanned recovery",
         "<tr class=won><th>this run</th><td>19.8 min</td><td>+8.0%</td><td>$1.11</td><td>+10.8%</td>",
         "predicted: checkpoint-restart",
         ">instances</span>",
@@ -163,8 +163,8 @@ static void test_report(void **state)
         "time since the start (s)",
         "<tr><th>a loss</th><td>1</td><td>0.550</td>",
         "training loss",
-        "\xe2\x9c\x95 lost",
-        "worker 2 is lost: its process ended",
+        "\xe2\x9c\x95 preempted, no notice",
+        "worker 2 is gone: its process ended",
         "generation 1, 2 \xc3\x97 2",
     };
     struct samples s;

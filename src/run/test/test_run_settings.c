@@ -56,20 +56,20 @@ static void what_is_wrong_is_named(void **state)
         const char *text;
         const char *says;
     } rows[] = {
-        {"name: a/b\n", "job.yaml:1: name: a job that is run needs a name"},
+        {"name: a/b\n", "job.yaml:1: name: to run, a job needs a name"},
         {"name: a\nfleet: {limit: 65}\n", "job.yaml:2:16: fleet.limit: expected"},
-        {"name: a\nfleet:\n  workers_min: 9\n", "fleet.workers_min: 9 workers at least, but at most 6 instances"},
+        {"name: a\nfleet:\n  workers_min: 9\n", "fleet.workers_min: at least 9 workers, but at most 6 instances;"},
         {"name: a\nfleet: {on_demand: 9}\n", "job.yaml:2: fleet.on_demand: 9 instances"},
         {"name: a\nanchors: c5.xlarge\n", "job.yaml: anchors: expected COUNTx TYPE"},
-        {"name: a\nanchors: 6x c5.xlarge\n", "fleet.on_demand: 6 instances, but at most 6 in all"},
+        {"name: a\nanchors: 6x c5.xlarge\n", "fleet.on_demand: 6 instances, but at most 6 in total;"},
         {"name: a\nfleet: {on_demand: 2, on_demand_trains: 0, workers_min: 5}\n",
-         "fleet.workers_min: 5 workers at least, but of 6 instances 2 keep copies"},
-        {"name: a\nfleet: {from: 10m, to: 5m}\n", "job.yaml:2: fleet.to: must lie behind"},
-        {"name: a\nfleet: {stages_min: 3, stages_max: 2}\n", "job.yaml:2: fleet.stages_min: must not be above"},
+         "fleet.workers_min: at least 5 workers, but of 6 instances 2 only hold copies;"},
+        {"name: a\nfleet: {from: 10m, to: 5m}\n", "job.yaml:2: fleet.to: must be after"},
+        {"name: a\nfleet: {stages_min: 3, stages_max: 2}\n", "job.yaml:2: fleet.stages_min: must not be greater than"},
         {"name: a\nfleet: {sped: 3}\n", "did you mean \"speed\"?"},
         {"name: a\nengine: gtp\n", "job.yaml:2:9: engine: expected one of gpt, paced"},
         {"name: a\ncloud: aws\n", "job.yaml:2:8: cloud: expected"},
-        {"name: a\n\npolicy: tidemil\n", "job.yaml:3: policy: there is no \"tidemil\"; did you mean tidemill?"},
+        {"name: a\n\npolicy: tidemil\n", "job.yaml:3: policy: unknown policy \"tidemil\"; did you mean tidemill?"},
         {"name: a\nfleet: {limit: 6, pools: [{instance: a, count: 4}]}\n",
          "job.yaml:2: fleet.limit: 6, but fleet.pools says 4; leave fleet.limit out"},
         {"name: a\nfleet: {instance: b, pools: [{instance: a, count: 4}]}\n",
@@ -89,7 +89,7 @@ static void what_is_wrong_is_named(void **state)
          "job.yaml:2: fleet.losses and fleet.trace both say when instances are preempted"},
         {"name: a\nanchors: 1x c5.xlarge\nfleet: {pools: [{instance: a, count: 4}]}\n",
          "fleet.pools and anchors both say which instances keep copies"},
-        {"name: a\npolicy: ideal\n", "job.yaml:2: policy: \"ideal\" can be simulated, not run"},
+        {"name: a\npolicy: ideal\n", "job.yaml:2: policy: \"ideal\" can be simulated but not run;"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

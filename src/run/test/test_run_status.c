@@ -150,7 +150,7 @@ static void test_stopped_and_gone_on(void **state)
     (void)add_start(&s, 1, 0, 1, 1, ids, 1);
     s.at_ms += 2000;
     add_progress(&s, 20, NAN, 100);
-    add_state(&s, TM_JOB_STOPPED, "asked to", 20);
+    add_state(&s, TM_JOB_STOPPED, "requested", 20);
     s.at_ms += 3600000; /* an hour later */
     add_state(&s, TM_JOB_STARTING, "", 20);
     s.at_ms += 1000;
@@ -311,7 +311,7 @@ static void test_words(void **state)
     add_pause(&s, 4, TM_CHANGED_LOSS, 900, 100);
     add_set(&s, 2, 30);
     add_progress(&s, 31, 2.5, 120);
-    add_state(&s, TM_JOB_STOPPED, "asked to", 31);
+    add_state(&s, TM_JOB_STOPPED, "requested", 31);
     add_failed(&s, "ValueError: \x1b[31mred", 5, 32);
     add_note(&s, "a copy is damaged", 5, 2);
     add_finished(&s, 100);
@@ -320,22 +320,22 @@ static void test_words(void **state)
         const char *kind;
         bool quiet;
     } rows[] = {
-        {"instance 3 (spot, $1/h) is here", "instance", true},
-        {"instance 3 (spot, $1/h) was taken back, as announced; it cost $1", "instance", false},
-        {"instance 3 (spot, $1/h) was taken away without a notice; it cost $0.5", "instance", false},
-        {"instance 3 (spot, $1/h) was given back; it cost $0.5", "instance", false},
-        {"worker 5 is here again", "arrival", false},
-        {"worker 5 is lost: its process ended", "loss", false},
-        {"worker 5 is lost, as announced: nothing is heard of it", "loss", false},
-        {"instance 5 has a notice: it goes in 120 s", "notice", false},
-        {"instance 5 stays: its notice was taken back", "notice", false},
-        {"generation 4 is called together: stall", "generation", true},
+        {"instance 3 (spot, $1/h) has arrived", "instance", true},
+        {"instance 3 (spot, $1/h) was preempted, with notice; it cost $1", "instance", false},
+        {"instance 3 (spot, $1/h) was preempted, without notice; it cost $0.5", "instance", false},
+        {"instance 3 (spot, $1/h) was released; it cost $0.5", "instance", false},
+        {"worker 5 rejoined", "arrival", false},
+        {"worker 5 is gone: its process ended", "loss", false},
+        {"worker 5 is gone, as announced: it does not answer", "loss", false},
+        {"instance 5 has a notice: it will be preempted in 120 s", "notice", false},
+        {"instance 5 stays: its notice was withdrawn", "notice", false},
+        {"generation 4 is forming: stall", "generation", true},
         {"generation 4 trains from step 17: 1 x 2 and 1 spare; 1 step redone; 2 steps rolled back", "generation",
          false},
-        {"training goes on after 0.800 s (loss)", "pause", false},
+        {"training continues after a pause of 0.800 s (loss)", "pause", false},
         {"step 30 is durable (copy set 2)", "set_whole", true},
-        {"step 31, loss 2.5000, 120 ms a step", "progress", true},
-        {"the job is stopped at step 31: asked to", "state", false},
+        {"step 31, loss 2.5000, 120 ms per step", "progress", true},
+        {"the job is stopped at step 31: requested", "state", false},
         {"failed at step 32 on worker 5: ValueError: ?[31mred", "failed", false},
         {"a copy is damaged (worker 5) (2)", "note", false},
         {"finished: step 100 is the last", "finished_step", true},
@@ -399,7 +399,7 @@ static void test_events_as_json(void **state)
     assert_string_equal(
         tm_text_string(&text),
         "{\"sequence\": 1, \"utc_ms\": 1700000000000, \"kind\": \"loss\", \"quiet\": false, "
-        "\"text\": \"worker 5 is lost, as announced: its process ended\", \"loss\": {\"instance\": 5, "
+        "\"text\": \"worker 5 is gone, as announced: its process ended\", \"loss\": {\"instance\": 5, "
         "\"incarnation\": \"fedcba9876543210\", \"announced\": true, \"silent\": false, \"seated\": true}}\n"
         "{\"sequence\": 2, \"utc_ms\": 1700000000000, \"kind\": \"set_whole\", \"quiet\": true, "
         "\"text\": \"step 30 is durable (copy set 2)\", \"set_whole\": {\"set\": 2, \"generation\": 0, \"step\": 30, "

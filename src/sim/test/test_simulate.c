@@ -201,8 +201,8 @@ static void test_refusals(void **state)
         int horizon, want;
         const char *words;
     } rows[] = {
-        {"before the trace", 0, 200, 60, 12, -TM_EUSAGE, "speaks from"},
-        {"beyond it", 60, 301, 60, 12, -TM_EUSAGE, "speaks from"},
+        {"before the trace", 0, 200, 60, 12, -TM_EUSAGE, "the trace covers"},
+        {"beyond it", 60, 301, 60, 12, -TM_EUSAGE, "the trace covers"},
         {"nothing", 100, 100, 60, 12, -TM_EUSAGE, "--from and --to"},
         {"backwards", 200, 100, 60, 12, -TM_EUSAGE, "--from and --to"},
         {"no interval", 60, 300, 0, 12, -TM_EUSAGE, "interval"},
@@ -275,7 +275,7 @@ static void test_given_forecasts(void **state)
     struct tm_sim_result result;
     assert_int_equal(tm_simulate(env, &sim_job, &trace, tm_policy_find("parcae"), &options, &result, NULL, &e),
                      -TM_EUSAGE);
-    assert_error_has(e, "for 2 intervals");
+    assert_error_has(e, "for 2 intervals, but the run has");
     tm_trace_deinit(&trace);
     job_drop(job);
     tm_env_virtual_destroy(env);

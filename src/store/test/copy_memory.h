@@ -136,7 +136,7 @@ static int copy_memory_newest(struct tm_copy_store *store, uint64_t *out_set, st
 {
     struct copy_memory *m = copy_memory_enter(store);
     int rc = copy_memory_fails(m, e);
-    if (rc == 0 && m->newest == 0) rc = tm_error_set(e, TM_ENOTFOUND, "memory: there is no whole copy set yet");
+    if (rc == 0 && m->newest == 0) rc = tm_error_set(e, TM_ENOTFOUND, "memory: there is no complete copy set yet");
     if (rc == 0) *out_set = m->newest;
     return copy_memory_leave(m, rc);
 }
@@ -176,7 +176,7 @@ static int copy_memory_claim(struct tm_copy_store *store, bool take_over, struct
     struct copy_memory *m = copy_memory_enter(store);
     if (job == 0 || m->job == job) return copy_memory_leave(m, 0);
     if (m->job != 0 && !take_over)
-        return copy_memory_leave(m, tm_error_set(e, TM_EINPUT, "memory has the copies of another job"));
+        return copy_memory_leave(m, tm_error_set(e, TM_EINPUT, "memory holds the copies of another job:"));
     int rc = copy_memory_fails(m, e);
     if (rc == 0) m->job = job;
     return copy_memory_leave(m, rc);

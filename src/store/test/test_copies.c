@@ -60,7 +60,7 @@ static void test_wrong_bytes_and_no_room(void **state)
     put_whole(&copies, 1, 2, 30);
     name = name_of(1, 3, 30);
     assert_int_equal(tm_copies_put(&copies, &name, 0, bytes, 5, &received, &e), -(int)TM_ELIMIT);
-    assert_error_has(e, "no room");
+    assert_error_has(e, "no space");
     name.size = UINT64_MAX;
     assert_int_equal(tm_copies_put(&copies, &name, 0, bytes, 5, &received, &e), -(int)TM_ELIMIT);
     tm_copies_deinit(&copies);
@@ -113,7 +113,7 @@ static void test_share(void **state)
     put_whole(&copies, 1, 3, 30);
     name = name_of(1, 4, 30);
     assert_int_equal(tm_copies_share(&copies, &name, tm_copies_find(&copies, 1, 3)->block, &e), -(int)TM_ELIMIT);
-    assert_error_has(e, "no room");
+    assert_error_has(e, "no space");
     tm_copies_deinit(&copies);
     tm_block_pool_destroy(pool);
 }

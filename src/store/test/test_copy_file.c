@@ -43,7 +43,7 @@ static void test_in_memory(void **state)
     }
     file.data[strlen("tidemill-copy ")] = '1';
     assert_int_equal(tm_copy_file_decode(file.data, file.length, &back, &data, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "format 1, which an earlier version of Tidemill wrote");
+    assert_error_has(e, "format 1, written by an earlier version of Tidemill:");
     tm_text_deinit(&file);
     tm_block_release(block);
     tm_block_pool_destroy(pool);

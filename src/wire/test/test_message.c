@@ -56,8 +56,8 @@ static const struct {
     enum wrong wrong;
     const char *says;
 } refused[] = {
-    {NEW_VERSION, "use the same release"}, {NO_BODY, "without a body"}, {NO_ROLE, "role 9"},
-    {LONG_STRING, "longer than"},          {LONG_CHUNK, "more than"},   {LONG_LIST, "entries, more than"},
+    {NEW_VERSION, "run the same release"}, {NO_BODY, "with a body unknown"}, {NO_ROLE, "role 9"},
+    {LONG_STRING, "longer than"},          {LONG_CHUNK, "more than"},        {LONG_LIST, "entries, more than"},
     {NOT_FINITE, "not a finite number"},
 };
 

@@ -186,10 +186,10 @@ static void test_beyond_loopback(void **state)
     atomic_bool stop = true;
     struct tm_probe_server server = {.address = "0.0.0.0:0", .bound = note_bound, .stop = &stop};
     assert_int_equal(tm_probe_serve(tm_env_real(), &server, &e), -(int)TM_EUSAGE);
-    assert_error_has(e, "serving 0.0.0.0:0 needs a credential: give --tls DIR");
+    assert_error_has(e, "serving 0.0.0.0:0 needs a credential: give --tls DIR;");
     struct tm_probe_request request = {.peers = peers, .peer_count = 1, .duration_ms = 20, .streams = 1};
     assert_int_equal(tm_probe_run(tm_env_real(), &request, &report, &e), -(int)TM_EUSAGE);
-    assert_error_has(e, "probing 10.1.2.3:7070 needs a credential");
+    assert_error_has(e, "probing 10.1.2.3:7070 needs a credential:");
     request.peers = nobody;
     assert_true(tm_probe_run(tm_env_real(), &request, &report, &e) < 0);
     assert_error_has(e, "127.0.0.1:1");
@@ -248,7 +248,7 @@ static void test_order_that_fails(void **state)
     assert_int_equal(tm_probe__receive_frame(&stream, &frame, &e), 0);
     assert_int_equal(frame.kind, TM_PROBE_FAILED);
     assert_int_equal(tm_probe__receive(&stream, text, (size_t)frame.a, &e), 0);
-    assert_row(strstr(text, "10.9.8.7:1 needs a credential") != NULL, "%s", text);
+    assert_row(strstr(text, "10.9.8.7:1 needs a credential:") != NULL, "%s", text);
     tm_probe__close(&stream);
     stop_server(server);
 }

@@ -291,7 +291,7 @@ static void test_impostor(void **state)
     for (int i = 0; i < 5; i++)
         tm_links_take(a, hear, &at_a);
     assert_int_equal(listen_to(env, handle, buffer, sizeof buffer), 0);
-    assert_non_null(strstr(tm_links_trouble(a), "does not know the token"));
+    assert_non_null(strstr(tm_links_trouble(a), "does not know this job's token"));
     env->net_close(env, handle);
     env->net_close(env, listener);
     tm_text_deinit(&text);

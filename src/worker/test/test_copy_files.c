@@ -82,7 +82,7 @@ static void test_many_at_once(void **state)
     tm_copy_files_get(files, 4, 0, SIZE, pool);
     await(&seen, 2 * LAYERS + 1);
     assert_int_equal(seen.later, 1);
-    assert_non_null(strstr(seen.trouble, "the folder for copies is not what it was: /copies"));
+    assert_non_null(strstr(seen.trouble, "the folder for copies has changed: /copies"));
     assert_int_equal(store->seal(store, 3, "m", 1, NULL), 0);
     tm_copy_files_get(files, 4, 0, SIZE, pool);
     await(&seen, 2 * LAYERS + 2);
@@ -118,11 +118,11 @@ static void test_a_folder_of_its_own(void **state)
     assert_int_equal(other->claim(other, false, NULL), 0);
     put(files, pool, 0);
     await(&seen, 2);
-    assert_non_null(strstr(seen.trouble, "(it is another job's): all machines must use the same folder"));
+    assert_non_null(strstr(seen.trouble, "(it belongs to another job): all machines must use the same folder"));
     assert_int_equal(seen.good, 0);
     struct tm_error e;
     assert_int_equal(store->claim(store, false, &e), -(int)TM_EINPUT); /* nor is it taken away */
-    assert_error_has(e, "/copies has the copies of another job");
+    assert_error_has(e, "/copies holds the copies of another job:");
     assert_int_equal(store->claim(store, true, NULL), 0);
     put(files, pool, 0);
     await(&seen, 3);
