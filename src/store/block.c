@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 static const size_t kept_bytes_max = (size_t)1 << 30;
@@ -56,6 +57,7 @@ void tm_block_pool_destroy(struct tm_block_pool *pool)
 {
     if (pool == NULL) return;
     (void)pthread_mutex_lock(&pool->lock);
+    assert(pool->open);
     pool->open = false;
     leave(pool);
 }
@@ -75,6 +77,7 @@ static struct tm_block *take_kept(struct tm_block_pool *pool, size_t room)
 
 static void free_oldest(struct tm_block_pool *pool)
 {
+    assert(pool->kept != NULL);
     struct tm_block **at = &pool->kept;
     while ((*at)->next != NULL)
         at = &(*at)->next;
@@ -110,6 +113,7 @@ static struct tm_block *make_block(struct tm_block_pool *pool, size_t room)
 
 struct tm_block *tm_block_create(struct tm_block_pool *pool, size_t size)
 {
+    assert(pool != NULL);
     if (size > SIZE_MAX / 2) return NULL;
     size_t room = (size + TM_BLOCK_PAGE) / TM_BLOCK_PAGE * TM_BLOCK_PAGE; /* also for no bytes */
     if (size > 0 && size % TM_BLOCK_PAGE == 0) room = size;
@@ -117,6 +121,7 @@ struct tm_block *tm_block_create(struct tm_block_pool *pool, size_t size)
     struct tm_block *block = take_kept(pool, room);
     if (block == NULL) block = make_block(pool, room);
     if (block != NULL) {
+        assert(block->room >= size && (uintptr_t)block->data % TM_BLOCK_PAGE == 0);
         block->size = size;
         block->shares = 1;
         block->next = NULL;
@@ -130,7 +135,9 @@ struct tm_block *tm_block_create(struct tm_block_pool *pool, size_t size)
 
 struct tm_block *tm_block_share(struct tm_block *block)
 {
+    assert(block != NULL && block->pool != NULL);
     (void)pthread_mutex_lock(&block->pool->lock);
+    assert(block->shares > 0);
     block->shares++;
     (void)pthread_mutex_unlock(&block->pool->lock);
     return block;
@@ -138,7 +145,9 @@ struct tm_block *tm_block_share(struct tm_block *block)
 
 bool tm_block_is_shared(struct tm_block *block)
 {
+    assert(block != NULL && block->pool != NULL);
     (void)pthread_mutex_lock(&block->pool->lock);
+    assert(block->shares > 0);
     bool shared = block->shares > 1;
     (void)pthread_mutex_unlock(&block->pool->lock);
     return shared;
@@ -147,6 +156,7 @@ bool tm_block_is_shared(struct tm_block *block)
 /* With what is out, never more memory than was needed at one time. */
 static bool worth_keeping(const struct tm_block_pool *pool, const struct tm_block *block)
 {
+    assert(block->shares == 0);
     size_t kept = pool->kept_bytes + block->room;
     return pool->open && kept <= kept_bytes_max && kept + pool->out_bytes <= pool->most_bytes;
 }
@@ -156,6 +166,7 @@ void tm_block_release(struct tm_block *block)
     if (block == NULL) return;
     struct tm_block_pool *pool = block->pool;
     (void)pthread_mutex_lock(&pool->lock);
+    assert(block->shares > 0 && pool->out_count > 0 && pool->out_bytes >= block->room);
     if (--block->shares == 0) {
         pool->out_count--;
         pool->out_bytes -= block->room;

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,11 +10,13 @@ enum { UNLISTED_SETS_KEPT = 2 };
 
 void tm_copies_init(struct tm_copies *copies, uint64_t bytes_max, struct tm_block_pool *pool)
 {
+    assert(pool != NULL);
     *copies = (struct tm_copies){.bytes_max = bytes_max, .pool = pool};
 }
 
 static void drop(struct tm_copies *copies, size_t i)
 {
+    assert(i < copies->count && copies->bytes >= copies->parts[i].name.size);
     copies->bytes -= copies->parts[i].name.size;
     tm_block_release(copies->parts[i].block);
     copies->parts[i] = copies->parts[--copies->count];
@@ -44,6 +47,8 @@ static bool same_part(const struct tm_copy_name *a, const struct tm_copy_name *b
 /* `block` NULL: one for bytes to come. */
 static int add(struct tm_copies *copies, const struct tm_copy_name *name, struct tm_block *block, struct tm_error *e)
 {
+    assert(copies->bytes <= copies->bytes_max && copies->count <= copies->capacity);
+    assert(block == NULL || block->size == name->size);
     if (name->size == 0 || name->size > copies->bytes_max || copies->bytes > copies->bytes_max - name->size)
         return tm_error_set(e, TM_ELIMIT, "no space for a copy of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " in use",
                             name->size, copies->bytes, copies->bytes_max);
@@ -60,6 +65,7 @@ static int add(struct tm_copies *copies, const struct tm_copy_name *name, struct
 int tm_copies_put(struct tm_copies *copies, const struct tm_copy_name *name, uint64_t offset, const void *data,
                   size_t length, uint64_t *out_received, struct tm_error *e)
 {
+    assert(out_received != NULL && (data != NULL || length == 0));
     size_t i = place_of(copies, name->set, name->layer);
     if (i < copies->count && !same_part(&copies->parts[i].name, name)) {
         drop(copies, i); /* the set was begun again by another source: only one of them will be finished */
@@ -75,6 +81,7 @@ int tm_copies_put(struct tm_copies *copies, const struct tm_copy_name *name, uin
         if (length > 0) memcpy(part->block->data + offset, data, length);
         part->received += length;
     }
+    assert(part->received <= part->name.size);
     if (part->received == part->name.size && !part->complete) {
         if (!tm_hash_equal(tm_hash_of(part->block->data, part->name.size), part->name.hash)) {
             drop(copies, i);
@@ -89,6 +96,7 @@ int tm_copies_put(struct tm_copies *copies, const struct tm_copy_name *name, uin
 int tm_copies_share(struct tm_copies *copies, const struct tm_copy_name *name, struct tm_block *block,
                     struct tm_error *e)
 {
+    assert(block != NULL && block->size == name->size);
     size_t i = place_of(copies, name->set, name->layer);
     if (i < copies->count && copies->parts[i].complete && same_part(&copies->parts[i].name, name)) return 0;
     if (i < copies->count) drop(copies, i);
@@ -116,6 +124,7 @@ static bool listed(const uint64_t *keep, size_t keep_count, uint64_t set)
 static size_t newer_than(const struct tm_copies *copies, const struct tm_copy_part *part, const uint64_t *keep,
                          size_t keep_count)
 {
+    assert(part >= copies->parts && part < copies->parts + copies->count);
     uint64_t first = 0;
     size_t count = 0;
     for (size_t i = 0; i < copies->count; i++) {
@@ -131,6 +140,7 @@ static size_t newer_than(const struct tm_copies *copies, const struct tm_copy_pa
 void tm_copies_keep(struct tm_copies *copies, const uint64_t *keep, size_t keep_count, uint64_t newest,
                     uint64_t durable_step)
 {
+    assert(keep != NULL || keep_count == 0);
     for (size_t i = copies->count; i-- > 0;) {
         const struct tm_copy_part *part = &copies->parts[i];
         if (part->name.set > newest || listed(keep, keep_count, part->name.set)) continue;

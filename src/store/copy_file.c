@@ -84,6 +84,7 @@ static int check(const struct tm_copy_name *name, struct tm_hash hash, const uin
 
 void tm_copy_file_encode(const struct tm_copy_name *name, const void *data, struct tm_text *out)
 {
+    assert(data != NULL && out != NULL);
     char head[HEAD_BYTES];
     static const char zeros[PAGE_BYTES];
     write_head(name, head);
@@ -95,6 +96,7 @@ void tm_copy_file_encode(const struct tm_copy_name *name, const void *data, stru
 int tm_copy_file_decode(const void *file, size_t length, struct tm_copy_name *out, const void **out_data,
                         struct tm_error *e)
 {
+    assert(file != NULL || length == 0);
     struct tm_copy_name name;
     const uint8_t *data = (const uint8_t *)file + HEAD_BYTES;
     if (length < HEAD_BYTES) return tm_error_set(e, TM_EINPUT, "not a copy: only %zu bytes", length);
@@ -143,6 +145,7 @@ static int first_piece(struct reading *r, const void *data, size_t length, struc
 
 static int on_piece(void *context, const void *data, size_t length, struct tm_error *e)
 {
+    assert(data != NULL && length > 0);
     struct reading *r = context;
     const uint8_t *from = data;
     size_t begin = r->read;
@@ -185,6 +188,7 @@ static int read_any(struct tm_env *env, const char *path, struct tm_block_pool *
 int tm_copy_file__read(struct tm_env *env, const char *path, uint64_t size, struct tm_block_pool *pool,
                        struct tm_copy_name *out_name, struct tm_block **out_block, struct tm_error *e)
 {
+    assert(pool != NULL && out_name != NULL && out_block != NULL);
     size_t length = 0;
     if (size == 0) return read_any(env, path, pool, out_name, out_block, e);
     struct tm_block *block = tm_block_create(pool, (size_t)size);

@@ -2,6 +2,7 @@
 
 #include "wire/hash.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ static size_t name_length(const char *part)
 
 static const char *find(const struct tm_fingerprint *fingerprint, const char *part, size_t name)
 {
+    assert(name > 0 && fingerprint->count <= TM_FINGERPRINT_PARTS_MAX);
     for (size_t i = 0; i < fingerprint->count; i++)
         if (strncmp(fingerprint->parts[i], part, name + 1) == 0) return fingerprint->parts[i];
     return NULL;
@@ -22,6 +24,7 @@ static const char *find(const struct tm_fingerprint *fingerprint, const char *pa
 
 bool tm_fingerprint_add(struct tm_fingerprint *fingerprint, const char *part)
 {
+    assert(part != NULL);
     size_t name = name_length(part);
     size_t length = strnlen(part, TM_MESSAGE_STRING_MAX + 1);
     if (name == 0 || length > TM_MESSAGE_STRING_MAX || fingerprint->count == TM_FINGERPRINT_PARTS_MAX) return false;
@@ -46,6 +49,7 @@ void tm_fingerprint_add_lines(struct tm_fingerprint *fingerprint, const char *li
 
 void tm_fingerprint_line(struct tm_text *out, const char *name, const char *value)
 {
+    assert(name[0] != '\0' && value != NULL);
     char hash[33];
     bool plain = strlen(value) <= VALUE_MAX;
     for (const char *at = value; *at != '\0'; at++)
@@ -59,6 +63,7 @@ void tm_fingerprint_line(struct tm_text *out, const char *name, const char *valu
 
 size_t tm_fingerprint_list(struct tm_fingerprint *fingerprint, char *out[TM_FINGERPRINT_PARTS_MAX])
 {
+    assert(fingerprint->count <= TM_FINGERPRINT_PARTS_MAX);
     for (size_t i = 0; i < fingerprint->count; i++)
         out[i] = fingerprint->parts[i];
     return fingerprint->count;

@@ -1,5 +1,6 @@
 #include "wire/hash.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@ enum { PIECE_BYTES = 1 << 17 }; /* stays in a core's own cache */
 
 struct tm_hash tm_hash_of(const void *data, size_t length)
 {
+    assert(data != NULL || length == 0);
     XXH128_hash_t hash = XXH3_128bits(data, length);
     return (struct tm_hash){.low = hash.low64, .high = hash.high64};
 }
@@ -24,6 +26,7 @@ void tm_hasher_init(struct tm_hasher *hasher)
 
 void tm_hasher_add(struct tm_hasher *hasher, const void *data, size_t length)
 {
+    assert(data != NULL || length == 0);
     (void)XXH3_128bits_update((XXH3_state_t *)(void *)hasher->state, data, length);
 }
 
@@ -35,6 +38,8 @@ struct tm_hash tm_hasher_end(const struct tm_hasher *hasher)
 
 struct tm_hash tm_hash_copy(void *to, const void *from, size_t length)
 {
+    assert((to != NULL && from != NULL) || length == 0);
+    assert((const char *)to + length <= (const char *)from || (const char *)from + length <= (const char *)to);
     struct tm_hasher hasher;
     tm_hasher_init(&hasher);
     for (size_t at = 0; at < length; at += PIECE_BYTES) {

@@ -1,9 +1,11 @@
 #include "wire/last_lines.h"
 
+#include <assert.h>
 #include <string.h>
 
 static void put(struct tm_last_lines *out, size_t at, const char *text, size_t length)
 {
+    assert(at < TM_LAST_LINES);
     if (length > TM_MESSAGE_STRING_MAX) length = TM_MESSAGE_STRING_MAX;
     if (length > 0) memcpy(out->text[at], text, length);
     out->text[at][length] = '\0';
@@ -12,6 +14,7 @@ static void put(struct tm_last_lines *out, size_t at, const char *text, size_t l
 /* Where the line that ends at `end` begins. */
 static size_t line_begin(const char *text, size_t end)
 {
+    assert(text != NULL);
     while (end > 0 && text[end - 1] != '\n')
         end--;
     return end;
@@ -19,6 +22,7 @@ static size_t line_begin(const char *text, size_t end)
 
 void tm_last_lines_of(const char *text, size_t length, struct tm_last_lines *out)
 {
+    assert(text != NULL || length == 0);
     size_t begins[TM_LAST_LINES];
     size_t ends[TM_LAST_LINES];
     size_t count = 0;
@@ -43,6 +47,7 @@ void tm_last_lines_of(const char *text, size_t length, struct tm_last_lines *out
 
 void tm_last_lines_read(char *const *lines, size_t count, struct tm_last_lines *out)
 {
+    assert(lines != NULL || count == 0);
     size_t first = count > TM_LAST_LINES ? count - TM_LAST_LINES : 0;
     out->count = count - first;
     for (size_t i = first; i < count; i++)
@@ -51,6 +56,7 @@ void tm_last_lines_read(char *const *lines, size_t count, struct tm_last_lines *
 
 size_t tm_last_lines_point(struct tm_last_lines *lines, char *pointers[TM_LAST_LINES])
 {
+    assert(lines->count <= TM_LAST_LINES);
     for (size_t i = 0; i < lines->count; i++)
         pointers[i] = lines->text[i];
     return lines->count;

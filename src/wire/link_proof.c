@@ -2,6 +2,7 @@
 
 #include "base/planted.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { CHANNEL_MAX = 256, WORD_BYTES = 8 };
@@ -17,6 +18,7 @@ struct statement {
 
 static struct statement state(const struct tm_link_proof *proof, bool by_listening, const void *channel, size_t length)
 {
+    assert(channel != NULL && length > 0);
     struct statement s = {.word = ""};
     memcpy(s.word, by_listening ? "listens" : "connect", sizeof "listens");
     memcpy(s.of_connecting, proof->listens ? proof->other : proof->own, sizeof s.of_connecting);
@@ -33,6 +35,7 @@ static void greet(const struct tm_link_proof *proof, struct tm_text *out)
 
 void tm_link_proof_begin(struct tm_link_proof *proof, struct tm_env *env, bool listens, struct tm_text *out)
 {
+    assert(env != NULL && out != NULL);
     *proof = (struct tm_link_proof){.listens = listens};
     for (size_t i = 0; i < sizeof proof->own; i += sizeof(uint64_t)) {
         uint64_t random = env->random_u64(env);
@@ -51,6 +54,7 @@ size_t tm_link_proof_needs(const struct tm_link_proof *proof)
 static int prove(const struct tm_link_proof *proof, const char *token, const void *channel, size_t length,
                  struct tm_text *out)
 {
+    assert(proof->greeted);
     uint8_t made[TM_PROOF_BYTES];
     struct statement s = state(proof, proof->listens, channel, length);
     if (!tm_proof_make(token, &s, sizeof s, made)) return -(int)TM_ENOMEM;
@@ -61,6 +65,7 @@ static int prove(const struct tm_link_proof *proof, const char *token, const voi
 int tm_link_proof_take(struct tm_link_proof *proof, const char *token, const void *channel, size_t channel_length,
                        const void *bytes, struct tm_text *out)
 {
+    assert(!proof->proven && token[0] != '\0' && bytes != NULL && out != NULL);
     const uint8_t *at = bytes;
     if (!proof->greeted) {
         if (memcmp(at, magic, TM_LINK_MAGIC_BYTES) != 0) return -(int)TM_EINPUT;

@@ -1,5 +1,6 @@
 #include "wire/message.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@ bool tm_peer_equal(const struct tm_peer *a, const struct tm_peer *b)
 
 tm_message tm_message_make(uint64_t job, const struct tm_peer *from, const struct tm_peer *to)
 {
+    assert(from->role != TM_ROLE_NONE && to->role != TM_ROLE_NONE);
     tm_message message = TMW__ENVELOPE__INIT;
     message.version = TM_MESSAGE_VERSION;
     message.job = job;
@@ -50,6 +52,7 @@ const char *tm_change_cause_name(enum tm_change_cause cause)
 /* Room for all of it first: piece by piece takes three times as long. */
 static void pack(const ProtobufCMessage *message, struct tm_text *out)
 {
+    assert(message->descriptor != NULL);
     char *room = tm_text_room(out, protobuf_c_message_get_packed_size(message));
     if (room != NULL) (void)protobuf_c_message_pack(message, (uint8_t *)room);
 }
@@ -61,6 +64,7 @@ void tm_message_pack(const tm_message *message, struct tm_text *out)
 
 void tm_record_event_pack(const Tmw__RecordEvent *event, struct tm_text *out)
 {
+    assert(event->body_case != TMW__RECORD_EVENT__BODY__NOT_SET);
     pack(&event->base, out);
 }
 
@@ -127,6 +131,7 @@ static int check_list(const ProtobufCFieldDescriptor *field, const uint8_t *at, 
 
 static int check_message(ProtobufCMessage *message, int depth, struct tm_error *e)
 {
+    assert(message->descriptor != NULL && depth >= 0);
     const uint8_t *start = (const uint8_t *)message;
     message->n_unknown_fields = 0; /* fields of a later release are not passed on */
     for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
@@ -171,6 +176,7 @@ static void leave_in_arena(void *data, void *memory)
 static int unpack(const ProtobufCMessageDescriptor *descriptor, const void *data, size_t length, struct tm_arena *arena,
                   ProtobufCMessage **out, struct tm_error *e)
 {
+    assert(arena != NULL && (data != NULL || length == 0));
     if (length > TM_MESSAGE_BYTES_MAX)
         return tm_error_set(e, TM_EINPUT, "message of %zu bytes, more than %d", length, TM_MESSAGE_BYTES_MAX);
     struct arena_taker taker = {.arena = arena};
@@ -222,6 +228,7 @@ const char *tm_message_name(const tm_message *message)
 
 void tm_frame_append(struct tm_text *out, const void *message, size_t length)
 {
+    assert(message != NULL && length > 0 && length <= UINT32_MAX);
     char head[TM_FRAME_HEADER];
     for (size_t i = 0; i < sizeof head; i++)
         head[i] = (char)(length >> (8 * i) & 0xff);
@@ -231,6 +238,7 @@ void tm_frame_append(struct tm_text *out, const void *message, size_t length)
 
 int64_t tm_frame_next(const void *data, size_t length, struct tm_error *e)
 {
+    assert(data != NULL || length == 0);
     const uint8_t *bytes = data;
     if (length < TM_FRAME_HEADER) return 0;
     uint32_t size = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;

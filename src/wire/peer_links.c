@@ -103,6 +103,7 @@ int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls,
 
 static void close_link(struct tm_links *links, struct link *link)
 {
+    assert(link != NULL && link->handle >= 0);
     if (!TM_PLANTED(handle_leak) || !link->broken) links->env->net_close(links->env, link->handle);
     tm_tls_session_destroy(link->tls);
     tm_text_deinit(&link->in);
@@ -137,6 +138,7 @@ const char *tm_links_trouble(const struct tm_links *links)
 
 void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *context)
 {
+    assert(lost != NULL);
     links->lost = lost;
     links->lost_context = context;
 }
@@ -145,6 +147,7 @@ void tm_links_on_lost(struct tm_links *links, tm_links_lost_f lost, void *contex
 
 static void put_bytes(struct link *link, const void *data, size_t length)
 {
+    assert(data != NULL && length > 0);
     if (link->tls == NULL)
         tm_text_append(&link->out, data, length);
     else if (tm_tls_session_write(link->tls, data, length) != 0)
@@ -195,6 +198,7 @@ static void begin_proof(struct tm_links *links, struct link *link, bool server)
 
 static struct link *add_link(struct tm_links *links, int handle, bool server)
 {
+    assert(handle >= 0);
     size_t strangers = 0;
     struct link *oldest = server ? oldest_unproven(links, &strangers) : NULL;
     if (strangers >= TM_LINKS_UNPROVEN_MAX) close_link(links, oldest);
@@ -215,6 +219,7 @@ static struct link *add_link(struct tm_links *links, int handle, bool server)
     tm_text_init(&link->out, TM_LINK_QUEUE_MAX);
     tm_text_init(&link->waiting, CONNECTING_QUEUE_MAX);
     begin_proof(links, link, server);
+    assert(*place == NULL);
     *place = link;
     return link;
 }
@@ -240,6 +245,7 @@ static void note_failed(struct tm_links *links, const char *address)
 
 static struct link *connect_to(struct tm_links *links, const struct tm_peer *to, const char *address)
 {
+    assert(to->role != TM_ROLE_NONE && address[0] != '\0');
     struct tm_error e;
     char at[TM_ADDRESS_MAX];
     int handle = -1;
@@ -281,6 +287,7 @@ static struct link *find_link(struct tm_links *links, const struct tm_peer *peer
 
 static size_t queued(const struct link *link)
 {
+    assert(link->out_at <= link->out.length);
     return link->out.length - link->out_at;
 }
 
@@ -309,6 +316,7 @@ static void flush(struct tm_links *links, struct link *link)
         if (rc != 0) break_link(links, link, e.text);
         if (rc == 0) link->connecting = false;
         link->out_at += sent;
+        assert(link->out_at <= link->out.length);
     }
     if (queued(link) > 0 || link->broken) links->stirred = true;
     if (link->out_at < link->out.length / 2) return;
@@ -320,6 +328,7 @@ static void flush(struct tm_links *links, struct link *link)
 void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char *address, const void *message,
                    size_t length)
 {
+    assert(to->role != TM_ROLE_NONE && message != NULL && length > 0);
     struct link *link = find_link(links, to);
     if (link == NULL && address != NULL && address[0] != '\0') link = connect_to(links, to, address);
     if (link == NULL) return;
@@ -345,6 +354,7 @@ void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char 
 
 void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out)
 {
+    assert(links->link_count <= TM_LINKS_MAX && links->link_count <= links->link_capacity);
     out->count = 0;
     out->watches[out->count++] = (struct tm_watch){.handle = links->wake[0]};
     if (links->listener >= 0) out->watches[out->count++] = (struct tm_watch){.handle = links->listener};
@@ -376,6 +386,7 @@ void tm_links_wait(const struct tm_links *links, struct tm_links_waiting *waitin
 
 void tm_links_wake_always(struct tm_links *links)
 {
+    assert(links->wake[1] >= 0);
     size_t sent = 0;
     (void)links->env->net_send(links->env, links->wake[1], "", 1, &sent, NULL);
 }
@@ -398,6 +409,7 @@ static size_t channel_of(const struct tm_links *links, const struct link *link, 
 /* Takes what has come of the first words, and answers. */
 static void take_proof(struct tm_links *links, struct link *link)
 {
+    assert(!link->proof.proven);
     char channel[TM_ADDRESS_MAX];
     struct tm_text answer;
     size_t done = 0;
@@ -475,6 +487,7 @@ static bool belongs_to(struct tm_links *links, struct link *link, const tm_messa
 
 static void take_messages(struct tm_links *links, struct link *link, tm_links_each_f each, void *context)
 {
+    assert(link->proof.proven);
     size_t done = 0;
     for (;;) {
         int64_t size = tm_frame_next(link->in.data + done, link->in.length - done, NULL);
@@ -502,6 +515,7 @@ static void take_messages(struct tm_links *links, struct link *link, tm_links_ea
 /* A connection that cannot be made is noted, so that it is not tried again at once. */
 static void take_away(struct tm_links *links, struct link *link)
 {
+    assert(link->broken);
     struct tm_peer peer = link->peer;
     bool never_was = !link->proof.proven;
     if (never_was && link->address[0] != '\0') note_failed(links, link->address);

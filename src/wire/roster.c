@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <string.h>
 
 void tm_roster_deinit(struct tm_roster *roster)
@@ -16,6 +17,8 @@ void tm_roster_deinit(struct tm_roster *roster)
 
 int tm_roster_copy(struct tm_roster *to, const struct tm_roster *from, struct tm_error *e)
 {
+    assert(to != from && from->member_count <= TM_MEMBERS_MAX);
+    assert(from->stages <= TM_STAGES_MAX && from->pipelines <= TM_MEMBERS_MAX);
     struct tm_member *members = tm_calloc(from->member_count + 1, sizeof *members);
     if (members == NULL) return tm_error_nomem(e);
     memcpy(members, from->members, from->member_count * sizeof *members);
@@ -27,6 +30,7 @@ int tm_roster_copy(struct tm_roster *to, const struct tm_roster *from, struct tm
 
 static int check_seats(const struct tm_roster *roster, struct tm_error *e)
 {
+    assert(roster->members != NULL || roster->member_count == 0);
     size_t seated = 0;
     for (size_t i = 0; i < roster->member_count; i++) {
         const struct tm_member *member = &roster->members[i];
@@ -95,6 +99,7 @@ static int read_stages(const Tmw__Layout *layout, struct tm_roster *out, struct 
 
 static int read_members(const Tmw__Layout *layout, struct tm_roster *out, struct tm_error *e)
 {
+    assert(layout->n_members <= TM_MEMBERS_MAX && out->members == NULL);
     out->members = tm_calloc(layout->n_members + 1, sizeof *out->members);
     if (out->members == NULL) return tm_error_nomem(e);
     for (size_t i = 0; i < layout->n_members; i++) {
@@ -150,6 +155,8 @@ static bool write_stages(const struct tm_roster *roster, struct tm_arena *arena,
 
 Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *arena)
 {
+    assert(roster->stages <= TM_STAGES_MAX && roster->pipelines <= TM_MEMBERS_MAX);
+    assert(roster->members != NULL || roster->member_count == 0);
     Tmw__Layout *layout = tm_arena_alloc(arena, sizeof *layout);
     Tmw__Member *members = tm_arena_alloc(arena, (roster->member_count + 1) * sizeof *members);
     Tmw__Member **list = tm_arena_alloc(arena, (roster->member_count + 1) * sizeof(Tmw__Member *));
@@ -181,6 +188,7 @@ Tmw__Layout *tm_roster_write(const struct tm_roster *roster, struct tm_arena *ar
 
 const struct tm_member *tm_roster_find(const struct tm_roster *roster, uint64_t id)
 {
+    assert(roster->members != NULL || roster->member_count == 0);
     for (size_t i = 0; i < roster->member_count; i++)
         if (roster->members[i].id == id) return &roster->members[i];
     return NULL;
@@ -188,6 +196,7 @@ const struct tm_member *tm_roster_find(const struct tm_roster *roster, uint64_t 
 
 const struct tm_member *tm_roster_at(const struct tm_roster *roster, uint32_t pipeline, uint32_t stage)
 {
+    assert(pipeline < roster->pipelines && stage < roster->stages);
     for (size_t i = 0; i < roster->member_count; i++) {
         const struct tm_member *member = &roster->members[i];
         if (!member->spare && member->pipeline == pipeline && member->stage == stage) return member;
@@ -197,6 +206,8 @@ const struct tm_member *tm_roster_at(const struct tm_roster *roster, uint32_t pi
 
 uint32_t tm_roster_stage_of(const struct tm_roster *roster, uint32_t layer)
 {
+    assert(roster->stages > 0 && roster->stages <= TM_STAGES_MAX);
+    assert(layer < roster->stage_first[roster->stages]);
     uint32_t stage = 0;
     while (stage + 1 < roster->stages && layer >= roster->stage_first[stage + 1])
         stage++;
@@ -205,6 +216,7 @@ uint32_t tm_roster_stage_of(const struct tm_roster *roster, uint32_t layer)
 
 size_t tm_roster_seated(const struct tm_roster *roster)
 {
+    assert(roster->members != NULL || roster->member_count == 0);
     size_t count = 0;
     for (size_t i = 0; i < roster->member_count; i++)
         count += !roster->members[i].spare;

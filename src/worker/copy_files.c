@@ -34,8 +34,10 @@ static void take_out(struct tm_copy_files *files, struct order *order)
 {
     (void)pthread_mutex_lock(&files->lock);
     struct order **at = &files->first;
-    while (*at != order)
+    while (*at != order) {
+        assert(*at != NULL);
         at = &(*at)->next;
+    }
     *at = order->next;
     (void)pthread_mutex_unlock(&files->lock);
 }
@@ -65,6 +67,7 @@ static void get(struct tm_copy_store *store, const struct order *order, struct t
 
 static void carry_out(struct tm_copy_files *files, struct order *order)
 {
+    assert(order->taken && order->is_put == (order->block != NULL));
     struct tm_error e = {.text = ""};
     struct tm_copy_file_done done = {
         .set = order->name.set, .layer = order->name.layer, .is_put = order->is_put, .trouble = ""};
@@ -165,11 +168,13 @@ static void ask(struct tm_copy_files *files, const struct order *wanted)
 
 void tm_copy_files_put(struct tm_copy_files *files, const struct tm_copy_name *name, struct tm_block *block)
 {
+    assert(name->set > 0 && block != NULL && block->size == name->size);
     ask(files, &(struct order){.is_put = true, .name = *name, .block = block});
 }
 
 void tm_copy_files_get(struct tm_copy_files *files, uint64_t set, uint32_t layer, uint64_t size,
                        struct tm_block_pool *pool)
 {
+    assert(set > 0 && pool != NULL);
     ask(files, &(struct order){.name = {.set = set, .layer = layer, .size = size}, .pool = pool});
 }

@@ -3,11 +3,13 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <string.h>
 
 int tm_layer_places_init(struct tm_layer_places *p, const struct tidemill_engine *engine, uint32_t count,
                          struct tm_block_pool *pool, pthread_mutex_t *lock)
 {
+    assert(count > 0);
     *p = (struct tm_layer_places){.engine = *engine, .pool = pool, .lock = lock};
     p->places = tm_calloc(count, sizeof *p->places);
     if (p->places == NULL) return -(int)TM_ENOMEM;
@@ -27,6 +29,7 @@ void tm_layer_places_deinit(struct tm_layer_places *p)
 
 void tm_layer_places_stage(struct tm_layer_places *p, uint32_t layer, struct tm_block *block)
 {
+    assert(layer < p->count && block != NULL);
     struct tm_layer_place *place = &p->places[layer];
     tm_block_release(place->staged);
     place->staged = block;
@@ -36,6 +39,7 @@ void tm_layer_places_stage(struct tm_layer_places *p, uint32_t layer, struct tm_
 
 void tm_layer_places_drop(struct tm_layer_places *p, uint32_t layer)
 {
+    assert(layer < p->count);
     struct tm_layer_place *place = &p->places[layer];
     tm_block_release(place->staged);
     place->staged = NULL;
@@ -45,11 +49,13 @@ void tm_layer_places_drop(struct tm_layer_places *p, uint32_t layer)
 
 bool tm_layer_places_has(const struct tm_layer_places *p, uint32_t layer)
 {
+    assert(layer < p->count);
     return p->places[layer].staged != NULL || p->places[layer].memory != NULL;
 }
 
 const void *tm_layer_places_view(const struct tm_layer_places *p, uint32_t layer)
 {
+    assert(layer < p->count);
     const struct tm_layer_place *place = &p->places[layer];
     if (place->staged != NULL) return place->staged->data;
     return p->engine.read_layer == NULL ? place->memory : NULL;
@@ -57,6 +63,7 @@ const void *tm_layer_places_view(const struct tm_layer_places *p, uint32_t layer
 
 int tm_layer_places_read(const struct tm_layer_places *p, uint32_t layer, void *out, uint64_t size)
 {
+    assert(layer < p->count && out != NULL);
     const void *seen = tm_layer_places_view(p, layer);
     if (!tm_layer_places_has(p, layer)) return -(int)TM_EINTERNAL;
     if (seen == NULL) return p->engine.read_layer(p->engine.context, layer, out, size) == 0 ? 0 : -(int)TM_EINTERNAL;
@@ -70,6 +77,7 @@ int tm_layer_places_read(const struct tm_layer_places *p, uint32_t layer, void *
  * layer gets what is staged. */
 static void copy_staged(struct tm_layer_places *p, struct tm_layer_place *place)
 {
+    assert(place->staged != NULL && place->memory != NULL);
     struct tm_block *block = tm_block_share(place->staged);
     void *to = place->memory;
     (void)pthread_mutex_unlock(p->lock);
@@ -85,6 +93,7 @@ static void copy_staged(struct tm_layer_places *p, struct tm_layer_place *place)
 /* Takes over the caller's share, unless the engine has no room. */
 static int hand_over(struct tm_layer_places *p, struct tm_layer_place *place, struct tm_block *block)
 {
+    assert(p->engine.take_layer != NULL && block != NULL);
     uint32_t layer = (uint32_t)(place - p->places);
     if (p->engine.take_layer(p->engine.context, layer, block->data, block->size) != 0) return -(int)TM_ENOMEM;
     tm_block_release(place->given);
@@ -109,6 +118,7 @@ static int give_copy(struct tm_layer_places *p, struct tm_layer_place *place)
 
 static int give(struct tm_layer_places *p, struct tm_layer_place *place)
 {
+    assert(place->staged != NULL);
     if (tm_block_is_shared(place->staged)) return give_copy(p, place);
     int rc = hand_over(p, place, place->staged);
     if (rc == 0) place->staged = NULL;
@@ -117,6 +127,7 @@ static int give(struct tm_layer_places *p, struct tm_layer_place *place)
 
 static int write_by_engine(struct tm_layer_places *p, struct tm_layer_place *place)
 {
+    assert(place->staged != NULL && p->engine.write_layer != NULL);
     uint32_t layer = (uint32_t)(place - p->places);
     place->memory = place;
     int rc = p->engine.write_layer(p->engine.context, layer, place->staged->data, place->staged->size);

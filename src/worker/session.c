@@ -1,5 +1,6 @@
 /* include/tidemill.h over the state machine of worker.h: one thread of ours for messages and time, the engine's thread
  * for work. One lock; nobody waits for the network while holding it. */
+#include <assert.h>
 #include <tidemill.h>
 
 #include "base/address.h"
@@ -91,6 +92,7 @@ static const void *engine_view(void *context, uint32_t layer)
 /* Takes over the caller's share. */
 static void stage(struct tidemill *t, uint32_t layer, struct tm_block *block)
 {
+    assert(block != NULL);
     tm_layer_places_stage(&t->layers, layer, block);
     (void)pthread_cond_broadcast(&t->changed);
 }
@@ -126,6 +128,7 @@ static void engine_drop(void *context, uint32_t layer)
 static void describe(struct tidemill *t, const struct tm_roster *roster)
 {
     const struct tm_member *me = tm_roster_find(roster, t->id);
+    assert(me != NULL && !me->spare && roster->member_count <= TM_MEMBERS_MAX);
     struct tidemill_work *work = &t->work;
     work->generation = roster->generation;
     work->pipeline = me->pipeline;

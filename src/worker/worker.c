@@ -7,6 +7,7 @@
 #include "wire/fingerprint.h"
 #include "wire/proof.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,14 @@ enum { SENT_RING = 64, HEARTBEAT_FIRST_MS = 500, SILENT_HEARTBEATS = 6, SOON_MS 
 
 struct tm_worker *tm_worker_create(const struct tm_worker_options *options, const struct tm_worker_engine *engine)
 {
+    assert(options->id > 0 && options->token != NULL && options->address != NULL);
+    assert(options->chunk_bytes > 0 && options->chunk_bytes <= TM_MESSAGE_CHUNK_MAX);
+    assert(options->resend_ms > 0 && options->kernel_class != NULL);
+    assert(engine->layer_bytes != NULL && engine->export_layer != NULL && engine->import_layer != NULL);
+    assert(engine->init_layer != NULL && engine->drop_layer != NULL && engine->discard != NULL);
+    assert(engine->begin != NULL && engine->cancel != NULL && engine->apply != NULL && engine->waiting_for != NULL);
+    assert((engine->gradient_bytes == NULL) == (engine->advance_layer == NULL));
+    assert((engine->gradient_bytes == NULL) == (engine->export_gradient == NULL));
     struct tm_worker *w = tm_calloc(1, sizeof *w);
     if (w == NULL) return NULL;
     w->sent_ms = tm_calloc(SENT_RING, sizeof *w->sent_ms);
@@ -57,6 +66,7 @@ void tm_worker_destroy(struct tm_worker *w)
 
 tm_message tm_worker__head(const struct tm_worker *w, const struct tm_peer *to)
 {
+    assert(to->role != TM_ROLE_NONE);
     return tm_message_make(w->options.job, &w->self, to);
 }
 
@@ -133,6 +143,7 @@ static void on_challenge(struct tm_worker *w, int64_t now_ms, const tm_message *
 
 static bool learn_job(struct tm_worker *w, const Tmw__Welcome *welcome)
 {
+    assert((w->layer_count == 0) == (w->layers == NULL));
     if (w->layer_count > 0) return w->layer_count == welcome->layers && w->steps == welcome->steps;
     if (welcome->layers == 0 || welcome->layers > TM_LAYERS_MAX || welcome->micro_batches == 0) return false;
     w->layers = tm_calloc(welcome->layers, sizeof *w->layers);
@@ -187,6 +198,7 @@ static void forget_losses(struct tm_worker *w, uint64_t sequence)
         const struct told_loss *told = &w->losses[i];
         if (told->sequence == 0 || told->sequence > sequence || i + 1 == w->loss_count) w->losses[kept++] = *told;
     }
+    assert(kept <= w->loss_count);
     w->loss_count = kept;
 }
 
@@ -196,11 +208,13 @@ void tm_worker_loss(struct tm_worker *w, uint64_t step, double loss)
         memmove(&w->losses[0], &w->losses[1], (LOSSES_MAX - 1) * sizeof w->losses[0]);
         w->loss_count--;
     }
+    assert(w->loss_count < LOSSES_MAX);
     w->losses[w->loss_count++] = (struct told_loss){.step = step, .loss = loss};
 }
 
 void tm_worker_failed(struct tm_worker *w, int64_t now_ms, const char *reason, struct tm_outbox *out)
 {
+    assert(reason != NULL);
     if (w->failure[0] != '\0') return;
     /* Of a traceback the last line says what is wrong. */
     tm_last_lines_of(reason, strlen(reason), &w->failure_lines);
@@ -214,6 +228,8 @@ void tm_worker_failed(struct tm_worker *w, int64_t now_ms, const char *reason, s
 
 void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
 {
+    assert(w->registered);
+    assert(w->sequence >= w->acked_sequence);
     Tmw__Heartbeat body = TMW__HEARTBEAT__INIT;
     tm_message message = tm_worker__head(w, &w->coordinator);
     struct tm_arena arena;
@@ -279,10 +295,11 @@ static void on_heartbeat_ack(struct tm_worker *w, int64_t now_ms, const tm_messa
 
 static void stop(struct tm_worker *w, bool refused, const char *why, struct tm_outbox *out)
 {
+    assert(why != NULL);
     if (w->phase == TM_WORKER_STOPPED || TM_PLANTED(stop_ignored)) return;
     if (w->computing) w->engine.cancel(w->engine.context);
     w->computing = false;
-    w->phase = TM_WORKER_STOPPED;
+    tm_worker__enter(w, TM_WORKER_STOPPED);
     tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": stops%s: %s", w->self.id, refused ? ", refused" : "", why);
     tm_worker__copy_end(w);
     tm_worker__fetch_end(w);
@@ -306,6 +323,7 @@ void tm_worker_tick(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
     tm_worker__copy_pump(w, now_ms, out);
     tm_worker__follow_pump(w, now_ms, out);
     tm_worker__pump(w, now_ms, out);
+    tm_worker__check(w);
 }
 
 static void from_coordinator(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
@@ -403,6 +421,7 @@ void tm_worker_receive(struct tm_worker *w, int64_t now_ms, const tm_message *me
 {
     receive(w, now_ms, message, out);
     tm_worker__say_now(w, now_ms, out);
+    tm_worker__check(w);
 }
 
 /* ---- views ---- */

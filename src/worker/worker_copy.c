@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,8 @@ void tm_worker__copy_end(struct tm_worker *w)
 
 static bool snapshot_part(struct tm_worker *w, struct copy_part_out *part)
 {
+    assert(part->name.layer < w->layer_count && part->block == NULL);
+    assert(w->applying == 0);
     uint32_t layer = part->name.layer;
     const struct held_layer *held = &w->layers[layer];
     if (!held->have || (held->step != w->out.step && !TM_PLANTED(wrong_version))) return false;
@@ -44,6 +47,7 @@ static bool snapshot_part(struct tm_worker *w, struct copy_part_out *part)
 
 static void snapshot(struct tm_worker *w)
 {
+    assert(!w->out.taken && w->out.set != 0);
     w->out.taken = true;
     for (size_t i = 0; i < w->out.part_count; i++)
         if (!snapshot_part(w, &w->out.parts[i])) w->out.missed = true;
@@ -93,12 +97,14 @@ void tm_worker__on_copy_order(struct tm_worker *w, int64_t now_ms, const tm_mess
 static void send_chunk(struct tm_worker *w, const struct copy_part_out *part, struct copy_target *target,
                        int64_t now_ms, struct tm_outbox *out)
 {
+    assert(part->block != NULL && target->id != 0);
     struct tm_peer to = tm_worker__member(w, target->id);
     target->asked = true;
     target->sent_ms = now_ms;
     if (to.id == 0) return;
     Tmw__CopyPut body = TMW__COPY_PUT__INIT;
     tm_message message = tm_worker__head(w, &to);
+    assert(target->acked <= part->name.size);
     uint64_t left = part->name.size - target->acked;
     body.set = part->name.set;
     body.generation = w->generation;
@@ -117,6 +123,7 @@ static void send_chunk(struct tm_worker *w, const struct copy_part_out *part, st
 static void put_file(const struct copy_part_out *part, struct copy_target *target, int64_t now_ms,
                      struct tm_outbox *out)
 {
+    assert(part->block != NULL && target->id == 0 && !target->done);
     tm_outbox_add(out, TM_WORKER_FILE_PUT, NULL, 0, part->name.set, part->name.layer);
     target->asked = true;
     target->refused = false;
@@ -126,6 +133,7 @@ static void put_file(const struct copy_part_out *part, struct copy_target *targe
 /* Our own part of the set stays with us. */
 static void put_here(struct tm_worker *w, const struct copy_part_out *part, struct copy_target *target)
 {
+    assert(target->id == w->self.id && part->block != NULL);
     target->done = tm_copies_share(&w->copies, &part->name, part->block, NULL) == 0;
     if (!target->done) w->out.missed = w->heartbeat_now = true; /* no room */
 }
@@ -145,6 +153,7 @@ static bool file_may_begin(const struct tm_worker *w, int64_t now_ms)
 
 static void part_pump(struct tm_worker *w, struct copy_part_out *part, int64_t now_ms, struct tm_outbox *out)
 {
+    assert(part->block != NULL && part->target_count <= COPY_TARGETS_MAX);
     bool all = true;
     for (size_t t = 0; t < part->target_count; t++) {
         struct copy_target *target = &part->targets[t];
@@ -218,6 +227,7 @@ void tm_worker_file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint3
 
 void tm_worker_file_trouble(struct tm_worker *w, bool full, const char *trouble)
 {
+    assert(trouble != NULL);
     bool news = (w->trouble[0] != '\0') != (trouble[0] != '\0');
     (void)snprintf(w->trouble, sizeof w->trouble, "%s", trouble);
     w->trouble_full = full && trouble[0] != '\0';
@@ -226,6 +236,7 @@ void tm_worker_file_trouble(struct tm_worker *w, bool full, const char *trouble)
 
 struct tm_block *tm_worker_file_block(struct tm_worker *w, uint64_t set, uint32_t layer, struct tm_copy_name *out_name)
 {
+    assert(out_name != NULL);
     struct copy_part_out *part = find_part(w, set, layer);
     if (part == NULL) return NULL;
     *out_name = part->name;

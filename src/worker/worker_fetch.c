@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { FILE_RETRY_MS = 5000, TRIES_BEFORE_FILE = 3 };
@@ -27,6 +28,7 @@ void tm_worker__fetch_end(struct tm_worker *w)
 
 static int fetch_init(struct tm_worker *w, struct fetch *fetch, const Tmw__Fetch *from)
 {
+    assert(from->layer < w->layer_count && w->options.chunk_bytes > 0);
     *fetch = (struct fetch){.layer = from->layer,
                             .hash = {.low = from->hash_low, .high = from->hash_high},
                             .set = from->set,
@@ -48,6 +50,7 @@ static int fetch_init(struct tm_worker *w, struct fetch *fetch, const Tmw__Fetch
 
 int tm_worker__fetch_begin(struct tm_worker *w, const Tmw__Assign *assign)
 {
+    assert(w->phase == TM_WORKER_FENCED && w->applying == 0);
     tm_worker__fetch_end(w);
     if (assign->n_fetches > w->layer_count) return -(int)TM_EINPUT;
     w->fetches = tm_calloc(assign->n_fetches + 1, sizeof *w->fetches);
@@ -79,6 +82,8 @@ static void say_failed(struct tm_worker *w, const struct fetch *fetch, uint64_t 
 
 static void take(struct tm_worker *w, struct fetch *fetch, struct tm_block *block, struct tm_outbox *out)
 {
+    assert(w->phase == TM_WORKER_FETCHING && !fetch->done);
+    assert(block != NULL && block->size == fetch->size && fetch->layer < w->layer_count);
     if (w->engine.import_layer(w->engine.context, fetch->layer, w->base, block) != 0) return;
     w->layers[fetch->layer] = (struct held_layer){.have = true, .hashed = true, .step = w->base, .hash = fetch->hash};
     w->progress++;
@@ -96,6 +101,7 @@ static void forget_chunks(struct fetch *fetch)
 /* All chunks are here: if together they are wrong, find out whose. */
 static void finish(struct tm_worker *w, struct fetch *fetch, struct tm_outbox *out)
 {
+    assert(fetch->missing == 0 && fetch->block != NULL && fetch->source_count > 0);
     if (tm_hash_equal(tm_hash_of(fetch->block->data, fetch->size), fetch->hash) || TM_PLANTED(fetch_unchecked)) {
         take(w, fetch, fetch->block, out);
         return;
@@ -112,12 +118,14 @@ static void finish(struct tm_worker *w, struct fetch *fetch, struct tm_outbox *o
 
 static uint64_t source_of(const struct fetch *fetch, size_t chunk)
 {
+    assert(fetch->source_count > 0 && chunk < fetch->chunk_count);
     if (fetch->alone) return fetch->sources[fetch->alone_at % fetch->source_count];
     return fetch->sources[(chunk + fetch->layer + fetch->chunks[chunk].tries) % fetch->source_count];
 }
 
 static void ask(struct tm_worker *w, struct fetch *fetch, size_t chunk, int64_t now_ms, struct tm_outbox *out)
 {
+    assert(chunk < fetch->chunk_count && !fetch->chunks[chunk].here);
     struct tm_peer to = tm_worker__member(w, source_of(fetch, chunk));
     fetch->chunks[chunk].asked = true;
     fetch->chunks[chunk].asked_ms = now_ms;
@@ -149,6 +157,7 @@ static void ask_file(const struct tm_worker *w, struct fetch *fetch, int64_t now
 
 static void ask_chunks(struct tm_worker *w, struct fetch *fetch, size_t *budget, int64_t now_ms, struct tm_outbox *out)
 {
+    assert(fetch->source_count > 0 && fetch->missing > 0);
     for (size_t c = 0; c<fetch->chunk_count && * budget> 0; c++) {
         struct fetch_chunk *chunk = &fetch->chunks[c];
         if (chunk->here) continue;
@@ -162,6 +171,7 @@ static void ask_chunks(struct tm_worker *w, struct fetch *fetch, size_t *budget,
 
 static bool take_at_hand(struct tm_worker *w, struct fetch *fetch, struct tm_outbox *out)
 {
+    assert(!fetch->done && fetch->layer < w->layer_count);
     if (fetch->initial) {
         if (w->engine.init_layer(w->engine.context, fetch->layer) != 0) return true;
         w->layers[fetch->layer] = (struct held_layer){.have = true, .step = 0};
@@ -213,6 +223,7 @@ void tm_worker__on_fetch_data(struct tm_worker *w, int64_t now_ms, const tm_mess
     uint64_t want = left < w->options.chunk_bytes ? left : w->options.chunk_bytes;
     if (fetch->alone && message->from_id != source_of(fetch, c)) return;
     if (fetch->chunks[c].here || body->data.len != want) return;
+    assert(c < fetch->chunk_count && fetch->missing > 0 && fetch->block != NULL);
     memcpy(fetch->block->data + body->offset, body->data.data, body->data.len);
     fetch->chunks[c].here = true;
     if (--fetch->missing == 0) finish(w, fetch, out);
@@ -232,6 +243,7 @@ void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_m
 void tm_worker_file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer,
                         const struct tm_copy_got *file, struct tm_outbox *out)
 {
+    assert(file->state != TM_COPY_GOOD || file->block != NULL);
     struct fetch *fetch = find_fetch(w, set, layer);
     (void)now_ms;
     if (fetch == NULL || !fetch->from_file || file->state == TM_COPY_LATER) return;
@@ -295,6 +307,7 @@ static const uint8_t *copy_bytes(const struct tm_worker *w, const Tmw__FetchRequ
 static void refuse(struct tm_worker *w, const struct tm_peer *to, const Tmw__FetchRequest *request, bool damaged,
                    struct tm_outbox *out)
 {
+    assert(to->role == TM_ROLE_WORKER);
     Tmw__FetchRefused body = TMW__FETCH_REFUSED__INIT;
     tm_message message = tm_worker__head(w, to);
     body.generation = request->generation;

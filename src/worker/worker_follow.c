@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { IDLE_RESENDS = 20, ASKED_AT_ONCE = 8 };
@@ -24,6 +25,7 @@ static bool can_follow(const struct tm_worker *w)
 
 static void served_clear(struct tm_worker *w, struct followed *served)
 {
+    assert(w->serving.bytes >= served->bytes);
     for (size_t i = 0; i < served->gradient_count; i++)
         tm_free(served->gradients[i].data);
     tm_free(served->gradients);
@@ -61,6 +63,7 @@ static struct followed *free_place(struct tm_worker *w)
 /* A snapshot of the layer as it is now: the state stands still unless a step is being applied. */
 static struct followed *make_version(struct tm_worker *w, uint32_t layer)
 {
+    assert(layer < w->layer_count);
     bool mine = w->phase == TM_WORKER_RUNNING && w->applying == 0 && w->layers[layer].have && w->applied > 0;
     uint64_t size = w->engine.layer_bytes(w->engine.context, layer);
     if (!mine || w->layers[layer].step != w->applied || w->serving.bytes + size > w->options.copy_bytes_max)
@@ -84,6 +87,7 @@ static struct followed *make_version(struct tm_worker *w, uint32_t layer)
 /* Before a step is applied: its gradients are still there. */
 void tm_worker__keep_gradients(struct tm_worker *w, uint64_t step, double norm)
 {
+    assert(step == w->applied + 1 && w->applying == step);
     for (size_t i = 0; i < w->serving.count; i++) {
         struct followed *served = &w->serving.layers[i];
         if (served->version == NULL) continue;
@@ -108,6 +112,7 @@ static void send_data(struct tm_worker *w, const struct tm_peer *to, const Tmw__
                       const uint8_t *from, uint64_t size, double norm, const struct tm_hash *hash,
                       struct tm_outbox *out)
 {
+    assert(request->offset < size && from != NULL);
     Tmw__FollowData body = TMW__FOLLOW_DATA__INIT;
     tm_message message = tm_worker__head(w, to);
     union {
@@ -149,6 +154,7 @@ static void say_gone(struct tm_worker *w, const struct tm_peer *to, const Tmw__F
 static void answer(struct tm_worker *w, const struct tm_peer *to, const Tmw__FollowRequest *request,
                    struct tm_outbox *out)
 {
+    assert(to->role == TM_ROLE_WORKER && request->layer < w->layer_count);
     static const struct tm_hash none = {0};
     struct followed *served = served_layer(w, request->layer);
     if (request->step == 0) { /* a version */
@@ -264,6 +270,7 @@ uint64_t tm_worker__follow_step(const struct tm_worker *w)
 
 static void ask(struct tm_worker *w, struct following_layer *layer, int64_t now_ms, struct tm_outbox *out)
 {
+    assert(!w->follow.frozen && layer->layer < w->layer_count);
     const struct tm_peer *to = follow_peer(w, layer->source);
     layer->asked = true;
     layer->asked_ms = now_ms;
@@ -341,11 +348,13 @@ static bool take_chunk(uint8_t **data, uint64_t *size, uint64_t *received, const
     if (body->total != *size || body->data.len > *size - body->offset) return false;
     if (body->data.len > 0) memcpy(*data + body->offset, body->data.data, body->data.len);
     *received += body->data.len;
+    assert(*received <= *size);
     return *received == *size;
 }
 
 static void take_version(struct tm_worker *w, struct following_layer *layer, const Tmw__FollowData *body)
 {
+    assert(layer->step == 0 && layer->layer < w->layer_count);
     uint64_t size = w->engine.layer_bytes(w->engine.context, layer->layer);
     if (body->offset == 0) layer->version = body->step;
     if (body->step != layer->version || body->total != size) { /* another version meanwhile: from its beginning */
@@ -365,6 +374,7 @@ static void take_version(struct tm_worker *w, struct following_layer *layer, con
 
 static void take_gradient(struct tm_worker *w, struct following_layer *layer, const Tmw__FollowData *body)
 {
+    assert(layer->step > 0 && layer->data != NULL && body->step == layer->step + 1);
     uint64_t most = w->engine.gradient_bytes(w->engine.context, layer->layer);
     if (!take_chunk(&layer->gradient, &layer->gradient_size, &layer->gradient_received, body, most)) return;
     double norm = TM_PLANTED(follow_wrong) || TM_PLANTED(follow_unchecked) ? body->norm * 2 : body->norm;
@@ -431,6 +441,7 @@ size_t tm_worker__report_followed(struct tm_worker *w, struct tm_arena *arena, T
 /* The layer goes to the engine, if it is at the base. */
 void tm_worker__take_followed(struct tm_worker *w, uint32_t layer)
 {
+    assert(layer < w->layer_count && w->phase == TM_WORKER_FETCHING);
     if (w->layers[layer].have && w->layers[layer].step == w->base) return;
     for (size_t i = 0; i < w->follow.count; i++) {
         struct following_layer *followed = &w->follow.layers[i];

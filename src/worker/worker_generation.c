@@ -5,12 +5,15 @@
 #include "base/debug.h"
 #include "base/planted.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- reporting ---- */
 
 static bool hash_layer(struct tm_worker *w, uint32_t layer)
 {
+    assert(layer < w->layer_count && w->layers[layer].have);
+    assert(w->applying == 0);
     struct held_layer *held = &w->layers[layer];
     if (held->hashed) return true;
     uint64_t size = w->engine.layer_bytes(w->engine.context, layer);
@@ -71,6 +74,7 @@ void tm_worker__report(struct tm_worker *w, int64_t now_ms, struct tm_outbox *ou
         w->report_due = true;
         return;
     }
+    assert(w->phase == TM_WORKER_FENCED || TM_PLANTED(fence_ignored));
     Tmw__Report body = TMW__REPORT__INIT;
     tm_message message = tm_worker__head(w, &w->coordinator);
     struct tm_arena arena;
@@ -103,8 +107,9 @@ void tm_worker__fence(struct tm_worker *w, uint64_t generation)
     bool under_way = w->computing || w->held != 0 || w->applying != 0;
     if (w->phase == TM_WORKER_RUNNING) w->fenced_step = under_way ? w->applied + 1 : 0;
     w->computing = false;
+    assert(w->phase != TM_WORKER_STOPPED);
     w->generation = generation;
-    w->phase = TM_WORKER_FENCED;
+    tm_worker__enter(w, TM_WORKER_FENCED);
     tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": fenced for generation %" PRIu64 " at step %" PRIu64, w->self.id,
              generation, w->applied);
     w->drain_step = 0;
@@ -133,6 +138,7 @@ void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message
     (void)now_ms;
     if (body->generation != w->generation || w->phase != TM_WORKER_FENCED || w->applying != 0) return;
     if (w->held == body->step && w->applied + 1 == body->step) {
+        assert(!w->computing);
         w->applying = body->step;
         w->applying_norm = body->norm;
         w->report_due = true;
@@ -147,12 +153,15 @@ void tm_worker__on_resolve(struct tm_worker *w, int64_t now_ms, const tm_message
 
 static bool wanted(const struct tm_worker *w, uint32_t layer)
 {
+    assert(layer < w->layer_count && w->my_place < w->roster.member_count);
+    assert(w->roster.members[w->my_place].spare || w->roster.members[w->my_place].stage < w->roster.stages);
     const struct tm_member *me = &w->roster.members[w->my_place];
     return !me->spare && layer >= w->roster.stage_first[me->stage] && layer < w->roster.stage_first[me->stage + 1];
 }
 
 void tm_worker__say_ready(struct tm_worker *w, struct tm_outbox *out)
 {
+    assert(w->phase == TM_WORKER_READY);
     Tmw__Ready body = TMW__READY__INIT;
     tm_message message = tm_worker__head(w, &w->coordinator);
     body.generation = w->generation;
@@ -165,9 +174,10 @@ void tm_worker__check_ready(struct tm_worker *w, struct tm_outbox *out)
     if (w->phase != TM_WORKER_FETCHING) return;
     for (uint32_t l = 0; l < w->layer_count; l++)
         if (wanted(w, l) && (!w->layers[l].have || w->layers[l].step != w->base)) return;
+    assert(w->applying == 0 && w->held == 0);
     if (w->applied != w->base) w->applied_norm_known = false;
     w->applied = w->base + (TM_PLANTED(step_skipped) && w->base > 0);
-    w->phase = TM_WORKER_READY;
+    tm_worker__enter(w, TM_WORKER_READY);
     tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": ready for generation %" PRIu64 " at step %" PRIu64, w->self.id,
              w->generation, w->applied);
     w->progress++;
@@ -204,7 +214,7 @@ void tm_worker__on_assign(struct tm_worker *w, int64_t now_ms, const tm_message 
     if (w->held != 0) w->engine.discard(w->engine.context);
     w->held = 0;
     if (tm_worker__fetch_begin(w, body) != 0) return; /* out of memory: the coordinator asks again, or gives us up */
-    w->phase = TM_WORKER_FETCHING;
+    tm_worker__enter(w, TM_WORKER_FETCHING);
     tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": place %zu of %ux%u; fetches %zu layers of step %" PRIu64, w->self.id,
              place, roster.pipelines, roster.stages, body->n_fetches, w->base);
     for (uint32_t l = 0; l < w->layer_count; l++)
@@ -226,7 +236,7 @@ void tm_worker__on_start(struct tm_worker *w, int64_t now_ms, const tm_message *
     tm_worker__serve_end(w);
     tm_worker__follow_end(w);
     tm_worker__serving_end(w);
-    w->phase = TM_WORKER_RUNNING;
+    tm_worker__enter(w, TM_WORKER_RUNNING);
     tm_debug(TM_DEBUG_WORKER, "worker %" PRIu64 ": generation %" PRIu64 " runs", w->self.id, w->generation);
     w->heartbeat_now = true;
     tm_worker__pump(w, now_ms, out);

@@ -248,6 +248,11 @@ bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms);
 void tm_worker__say_now(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 
+/* worker_check.c */
+bool tm_worker__may_enter(enum tm_worker_phase from, enum tm_worker_phase to);
+void tm_worker__enter(struct tm_worker *w, enum tm_worker_phase phase);
+void tm_worker__check(const struct tm_worker *w); /* what always holds, after every event */
+
 /* worker_step.c */
 int tm_worker__steps_init(struct tm_worker *w);
 void tm_worker__steps_deinit(struct tm_worker *w);

@@ -9,6 +9,7 @@
 
 static void ballot_clear(const struct tm_worker *w, struct ballot *ballot, uint64_t step)
 {
+    assert(ballot->flagged != NULL && ballot->has_norm != NULL);
     ballot->step = step;
     ballot->own = false;
     memset(ballot->flagged, 0, TM_MEMBERS_MAX * sizeof *ballot->flagged);
@@ -17,6 +18,7 @@ static void ballot_clear(const struct tm_worker *w, struct ballot *ballot, uint6
 
 int tm_worker__steps_init(struct tm_worker *w)
 {
+    assert(w->layer_count > 0 && w->layer_count <= TM_LAYERS_MAX);
     for (int i = 0; i < 2; i++) {
         struct ballot *ballot = &w->ballots[i];
         ballot->flagged = tm_calloc(TM_MEMBERS_MAX, sizeof *ballot->flagged);
@@ -51,6 +53,7 @@ void tm_worker__steps_reset(struct tm_worker *w)
 
 static bool seated(const struct tm_worker *w)
 {
+    assert(w->roster.generation != w->generation || w->generation == 0 || w->my_place < w->roster.member_count);
     return w->roster.generation == w->generation && !w->roster.members[w->my_place].spare;
 }
 
@@ -59,6 +62,7 @@ static bool seated(const struct tm_worker *w)
 static void send_prepared(const struct tm_worker *w, const struct tm_peer *to, uint64_t step, bool answer,
                           struct tm_outbox *out)
 {
+    assert(to->role == TM_ROLE_WORKER && step > 0);
     int which = w->own_norm_step[0] == step ? 0 : 1;
     if (w->own_norm_step[which] != step) return;
     Tmw__Prepared body = TMW__PREPARED__INIT;
@@ -88,6 +92,8 @@ static void send_prepared(const struct tm_worker *w, const struct tm_peer *to, u
 
 static void tell_all(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
 {
+    assert(w->held != 0 && w->own_norm_step[0] == w->held);
+    assert(w->roster.generation == w->generation);
     for (size_t i = 0; i < w->roster.member_count; i++) {
         const struct tm_member *member = &w->roster.members[i];
         if (i == w->my_place || member->spare) continue;
@@ -107,6 +113,7 @@ void tm_worker__resend_prepared(struct tm_worker *w, int64_t now_ms, struct tm_o
 
 static bool complete(const struct tm_worker *w, const struct ballot *ballot)
 {
+    assert(ballot->step == w->applied + 1);
     size_t missing = 0;
     for (size_t i = 0; i < w->roster.member_count; i++)
         missing += !w->roster.members[i].spare && !ballot->flagged[i];
@@ -127,6 +134,8 @@ uint64_t tm_worker__waiting_for(const struct tm_worker *w)
 static void count_norms(struct tm_worker *w, struct ballot *ballot, size_t place, const struct tm_norm *norms,
                         size_t count)
 {
+    assert(place < w->roster.member_count && !w->roster.members[place].spare);
+    assert(w->roster.members[place].stage < w->roster.stages);
     uint32_t stage = w->roster.members[place].stage;
     for (size_t i = 0; i < count; i++) {
         uint32_t layer = norms[i].layer;
@@ -146,6 +155,7 @@ static void apply_if_complete(struct tm_worker *w, int64_t now_ms)
     double total = 0;
     for (uint32_t l = 0; l < w->layer_count; l++)
         total += ballot->norm[l];
+    assert(w->held == w->applied + 1 && !w->computing);
     w->applying = w->held;
     w->applying_norm = total;
     tm_worker__keep_gradients(w, w->applying, total);
@@ -184,7 +194,9 @@ void tm_worker__on_prepared(struct tm_worker *w, int64_t now_ms, const tm_messag
 void tm_worker_held(struct tm_worker *w, int64_t now_ms, uint64_t step, const struct tm_norm *norms, size_t count,
                     struct tm_outbox *out)
 {
+    assert(norms != NULL || count == 0);
     if (!w->computing || step != w->applied + 1 || count > w->layer_count) return; /* cancelled meanwhile */
+    assert(w->held == 0 && w->applying == 0);
     w->computing = false;
     w->held = step;
     struct tm_norm *oldest = w->own_norms[1];
@@ -200,11 +212,13 @@ void tm_worker_held(struct tm_worker *w, int64_t now_ms, uint64_t step, const st
     if (!tm_worker__may_work(w, now_ms)) return; /* said again once there is word from the coordinator */
     tell_all(w, now_ms, out);
     apply_if_complete(w, now_ms);
+    tm_worker__check(w);
 }
 
 void tm_worker_applied(struct tm_worker *w, int64_t now_ms, uint64_t step, struct tm_outbox *out)
 {
     if (w->applying == 0 || step != w->applying) return;
+    assert(w->held == step && step == w->applied + 1 && !w->computing);
     for (uint32_t l = 0; l < w->layer_count; l++) {
         if (!w->layers[l].have || w->layers[l].step != w->applied) continue;
         w->layers[l].step = step;
@@ -230,6 +244,7 @@ void tm_worker_applied(struct tm_worker *w, int64_t now_ms, uint64_t step, struc
     tm_worker__tell_followers(w, out);
     tm_worker__pump(w, now_ms, out);
     tm_worker__say_now(w, now_ms, out);
+    tm_worker__check(w);
 }
 
 /* Begins the next step when nothing stands against it. */
@@ -242,6 +257,7 @@ void tm_worker__pump(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
         return;
     }
     if (w->applied >= w->steps || (w->drain_step != 0 && w->applied >= w->drain_step)) return;
+    assert(w->held == 0 && w->applied < w->steps);
     w->computing = true;
     w->begun_ms = now_ms;
     w->engine.begin(w->engine.context, &w->roster, w->applied + 1);

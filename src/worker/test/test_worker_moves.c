@@ -1,5 +1,6 @@
 /* The worker alone: fetching layers from several sources and from files, serving them, making and holding copies. */
 #include "worker/test/worker_rig.h"
+#include "worker/worker_internal.h"
 
 #define KIND(name) TMW__ENVELOPE__BODY_##name
 
@@ -629,9 +630,27 @@ static void test_impostors(void **state)
     rig_destroy(&r);
 }
 
-TM_TEST_MAIN(TM_TEST(test_from_several_sources_at_once), TM_TEST(test_wrong_pieces), TM_TEST(test_bad_source),
-             TM_TEST(test_only_source_is_bad), TM_TEST(test_refused_as_damaged), TM_TEST(test_from_a_file),
-             TM_TEST(test_engine_without_room), TM_TEST(test_fence_ends_a_fetch), TM_TEST(test_serves),
-             TM_TEST(test_live_state_is_not_served_while_it_runs), TM_TEST(test_snapshot),
+/* ---- phases ---- */
+
+/* The way of a generation, a fence from wherever it is, a stop, and nothing after that. */
+static void test_phase_moves(void **state)
+{
+    (void)state;
+    static const char *const allowed[] = {
+        [TM_WORKER_FENCED] = "11001", /* to FENCED, FETCHING, READY, RUNNING, STOPPED */
+        [TM_WORKER_FETCHING] = "10101", [TM_WORKER_READY] = "10011",
+        [TM_WORKER_RUNNING] = "10001",  [TM_WORKER_STOPPED] = "00000",
+    };
+    for (int from = TM_WORKER_FENCED; from <= TM_WORKER_STOPPED; from++)
+        for (int to = TM_WORKER_FENCED; to <= TM_WORKER_STOPPED; to++)
+            assert_row(tm_worker__may_enter((enum tm_worker_phase)from, (enum tm_worker_phase)to) ==
+                           (allowed[from][to - TM_WORKER_FENCED] == '1'),
+                       "from %d to %d", from, to);
+}
+
+TM_TEST_MAIN(TM_TEST(test_phase_moves), TM_TEST(test_from_several_sources_at_once), TM_TEST(test_wrong_pieces),
+             TM_TEST(test_bad_source), TM_TEST(test_only_source_is_bad), TM_TEST(test_refused_as_damaged),
+             TM_TEST(test_from_a_file), TM_TEST(test_engine_without_room), TM_TEST(test_fence_ends_a_fetch),
+             TM_TEST(test_serves), TM_TEST(test_live_state_is_not_served_while_it_runs), TM_TEST(test_snapshot),
              TM_TEST(test_copies_that_cannot_be), TM_TEST(test_a_fence_ends_a_copy), TM_TEST(test_holds_copies),
              TM_TEST(test_keeps_what_is_listed), TM_TEST(test_impostors))
