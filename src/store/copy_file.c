@@ -169,14 +169,14 @@ static int read_any(struct tm_env *env, const char *path, struct tm_block_pool *
     const void *file = NULL;
     const void *data = NULL;
     size_t length = 0;
-    struct tm_copy_name name;
+    struct tm_copy_name name = {.set = 0};
     int rc = env->file_map(env, path, &file, &length, e);
     if (rc != 0) return rc;
     rc = tm_copy_file_decode(file, length, &name, &data, e);
     if (rc != 0) rc = tm_error_wrap(e, rc, "%s", path);
     struct tm_block *block = rc == 0 ? tm_block_create(pool, (size_t)name.size) : NULL;
     if (rc == 0 && block == NULL) rc = tm_error_nomem(e);
-    if (rc == 0) {
+    if (rc == 0 && data != NULL) {
         memcpy(block->data, data, (size_t)name.size);
         *out_name = name;
         *out_block = block;

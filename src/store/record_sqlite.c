@@ -179,7 +179,7 @@ static void free_events(struct event *event)
 /* With the lock: those on disk beyond what is kept for readers. */
 static void trim(struct sqlite_record *r)
 {
-    while (r->first != r->waiting && r->kept_bytes > KEPT_BYTES_MAX) {
+    while (r->first != NULL && r->first != r->waiting && r->kept_bytes > KEPT_BYTES_MAX) {
         struct event *event = r->first;
         r->kept_bytes -= event->length;
         r->first = event->next;
@@ -584,7 +584,8 @@ int tm_record_open(const char *path, struct tm_record **out, struct tm_error *e)
 {
     struct sqlite_record *r = NULL;
     int rc = open_file(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &r, e);
-    if (r != NULL) rc = prepare(r, path, e);
+    assert((rc == 0) == (r != NULL));
+    if (rc == 0) rc = prepare(r, path, e);
     if (rc == 0 && pthread_create(&r->thread, NULL, serve, r) != 0) rc = tm_error_nomem(e);
     if (rc != 0) {
         discard(r);
