@@ -1,5 +1,6 @@
 #include "job/job_simulation.h"
 
+#include "base/alloc.h"
 #include "base/content.h"
 #include "base/paths.h"
 #include "base/yaml_print.h"
@@ -20,7 +21,11 @@ void tm_job_simulation_init(struct tm_job_simulation *simulation)
 
 void tm_job_simulation_deinit(struct tm_job_simulation *simulation)
 {
-    tm_run_layouts_deinit(&simulation->made);
+    tm_run_layouts_deinit(&simulation->here);
+    if (simulation->layouts != NULL && simulation->layouts == &simulation->predicted.layouts)
+        tm_fleet_layouts_deinit(&simulation->predicted);
+    if (simulation->planned != NULL) tm_planned_fleet_deinit(simulation->planned);
+    tm_free(simulation->planned);
     tm_run_plan_deinit(&simulation->plan);
     tm_run_settings_deinit(&simulation->settings);
 }
@@ -58,6 +63,24 @@ int tm_job_simulation_read(struct tm_env *env, const char *path, struct tm_job_s
     return rc == -(int)TM_EINPUT && simulation->settings.name != NULL ? 0 : rc; /* nothing is trained here */
 }
 
+/* On-demand instances that train are there from the beginning, as the judge has them: they are of the trace. */
+static int put_on_demand(struct tm_job_simulation *simulation, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &simulation->settings.fleet;
+    struct tm_draw_pool pools[TM_DRAW_POOLS_MAX];
+    bool spot = tm_job_fleet_spot_max(fleet) > 0;
+    if (fleet->on_demand == 0 || fleet->on_demand_trains == 0 || fleet->pools.count == 0) return 0;
+    if (spot && !tm_job_fleet_is_drawn(fleet)) return 0;
+    struct tm_draw draw = tm_run_draw(fleet, pools);
+    if (draw.pool_count == TM_DRAW_POOLS_MAX) return 0;
+    if (!spot) draw.losses = tm_draw_losses_usual();
+    pools[draw.pool_count++] = (struct tm_draw_pool){
+        .count = (int)fleet->on_demand, .price_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6, .always = true};
+    int rc = tm_trace_draw(&draw, &simulation->plan.trace, e);
+    simulation->drawn_on_demand = rc == 0;
+    return rc;
+}
+
 /* The whole job, as far as its trace goes and, after that, on what there is then. */
 static void set_options(struct tm_job_simulation *simulation)
 {
@@ -81,10 +104,34 @@ static void set_options(struct tm_job_simulation *simulation)
                                                   .samples_total = samples,
                                                   .deadline_s = (double)settings->deadline_ms / 1000,
                                                   .budget_usd = (double)settings->budget_usd_millionths / 1e6,
-                                                  .anchors = (int)fleet->on_demand,
+                                                  .anchors = simulation->drawn_on_demand ? 0 : (int)fleet->on_demand,
                                                   .anchors_train = fleet->on_demand_trains != 0,
                                                   .workers_min = (int)fleet->workers_min,
                                                   .live = true};
+}
+
+/* The layouts that the verdict was made with. */
+static int make_layouts(struct tm_env *env, const char *path, const char *dir, struct tm_job_simulation *simulation,
+                        struct tm_error *e)
+{
+    const struct tm_run_settings *settings = &simulation->settings;
+    if (!simulation->plan.planned) {
+        int rc = tm_run_layouts_init(env, dir, settings, &simulation->plan.work, &simulation->here, e);
+        if (rc != 0) return rc;
+        simulation->layouts = &simulation->here.job.layouts;
+        simulation->cost = &simulation->here.job.cost;
+        return 0;
+    }
+    bool known = false;
+    struct tm_planned_fleet *planned = simulation->planned = tm_calloc(1, sizeof *planned);
+    if (planned == NULL) return tm_error_nomem(e);
+    int rc = tm_planned_fleet_init(env, path, settings, planned, &known, e);
+    if (rc == 0)
+        rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &simulation->predicted, e);
+    if (rc != 0) return rc;
+    simulation->layouts = &simulation->predicted.layouts;
+    simulation->cost = &simulation->predicted.cost;
+    return 0;
 }
 
 int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena *arena,
@@ -98,10 +145,9 @@ int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena
     if (rc == 0 && simulation->plan.speed_unknown)
         rc = tm_error_set(e, TM_EINPUT,
                           "%s: what a step of run: takes is not known before it runs; add a model or a profile", path);
-    if (rc == 0) rc = tm_run_layouts_init(env, dir, settings, &simulation->plan.work, &simulation->made, e);
+    if (rc == 0) rc = make_layouts(env, path, dir, simulation, e);
+    if (rc == 0) rc = put_on_demand(simulation, e);
     if (rc != 0) return rc;
-    simulation->layouts = &simulation->made.job.layouts;
-    simulation->cost = &simulation->made.job.cost;
     simulation->trace = settings->fleet.trace[0] != '\0' ? settings->fleet.trace : "drawn";
     set_options(simulation);
     return 0;

@@ -9,6 +9,7 @@
 #ifndef TM_JOB_JOB_SIMULATION_H
 #define TM_JOB_JOB_SIMULATION_H
 
+#include "job/planned_fleet.h"
 #include "job/verdict.h"
 #include "sim/simulate.h"
 
@@ -16,9 +17,12 @@ struct tm_job_simulation {
     struct tm_run_settings settings;
     struct tm_run_plan plan; /* its trace is the one to simulate */
     struct tm_verdict verdict;
-    struct tm_run_layouts made;
-    const struct tm_layouts *layouts;
+    struct tm_run_layouts here;       /* as this machine has them ... */
+    struct tm_planned_fleet *planned; /* ... or as predicted for the fleet's instance type; NULL: not so */
+    struct tm_fleet_layouts predicted;
+    const struct tm_layouts *layouts; /* one of both */
     const struct tm_cost *cost;
+    bool drawn_on_demand;          /* its trace has the on-demand instances that train, too */
     const char *trace;             /* what to call the trace */
     struct tm_sim_options options; /* of the whole trace */
 };
