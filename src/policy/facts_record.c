@@ -5,14 +5,15 @@
 #include <limits.h>
 #include <string.h>
 
-#define ANY 1e300
+#define ANY  1e300
+#define MANY (1 << 24)
 
 #define FIGURE(of, label, member, kind, low, high)                                                                     \
     {                                                                                                                  \
         .name = (label), .type = (kind), .offset = offsetof(struct of, member), .min = (low), .max = (high),           \
         .special = (kind) == TM_FIGURE_DOUBLE                                                                          \
     }
-#define FACT_INT(member)    FIGURE(tm_facts, #member, member, TM_FIGURE_INT, 0, INT_MAX)
+#define FACT_INT(member)    FIGURE(tm_facts, #member, member, TM_FIGURE_INT, 0, MANY)
 #define FACT_BOOL(member)   FIGURE(tm_facts, #member, member, TM_FIGURE_BOOL, 0, 1)
 #define FACT_DOUBLE(member) FIGURE(tm_facts, #member, member, TM_FIGURE_DOUBLE, -ANY, ANY)
 #define POOLS(member, kind, low, high)                                                                                 \
@@ -35,12 +36,12 @@ static const struct tm_figure facts_figures[] = {
     FACT_DOUBLE(standing.migrating_ms),
     POOLS(market, TM_FIGURE_INT, 0, TM_POOL_ON_DEMAND),
     POOLS(role, TM_FIGURE_INT, 0, TM_POOL_KEEPS_COPIES),
-    POOLS(zone, TM_FIGURE_INT, INT_MIN, INT_MAX),
+    POOLS(zone, TM_FIGURE_INT, INT_MIN, MANY),
     POOLS(price_usd_h, TM_FIGURE_DOUBLE, -ANY, ANY),
-    POOLS(here, TM_FIGURE_INT, 0, INT_MAX),
-    POOLS(ordered, TM_FIGURE_INT, 0, INT_MAX),
-    POOLS(leaving, TM_FIGURE_INT, 0, INT_MAX),
-    POOLS(offered, TM_FIGURE_INT, -1, INT_MAX),
+    POOLS(here, TM_FIGURE_INT, 0, MANY),
+    POOLS(ordered, TM_FIGURE_INT, 0, MANY),
+    POOLS(leaving, TM_FIGURE_INT, 0, MANY),
+    POOLS(offered, TM_FIGURE_INT, -1, MANY),
     POOLS(start_s, TM_FIGURE_DOUBLE, -ANY, ANY),
     FIGURE(tm_facts, "pool_count", pool_count, TM_FIGURE_INT, 0, TM_POOLS_MAX),
     FACT_DOUBLE(progress.samples_left),
@@ -74,8 +75,8 @@ static const struct tm_figure facts_figures[] = {
 static const struct tm_figure acts_figures[] = {DECISION_INT(layout, TM_LAYOUTS_MAX),
                                                 DECISION_INT(change, TM_CHANGE_TIMED),
                                                 DECISION_BOOL(rents),
-                                                DECISION_INT(want_spot, INT_MAX),
-                                                DECISION_INT(want_on_demand, INT_MAX),
+                                                DECISION_INT(want_spot, MANY),
+                                                DECISION_INT(want_on_demand, MANY),
                                                 DECISION_BOOL(copy),
                                                 DECISION_BOOL(stop),
                                                 {.name = NULL}};
@@ -85,8 +86,8 @@ static const struct tm_figure decision_figures[] = {DECISION_INT(layout, TM_LAYO
                                                     DECISION_DOUBLE(pace),
                                                     DECISION_DOUBLE(pause_ms),
                                                     DECISION_BOOL(rents),
-                                                    DECISION_INT(want_spot, INT_MAX),
-                                                    DECISION_INT(want_on_demand, INT_MAX),
+                                                    DECISION_INT(want_spot, MANY),
+                                                    DECISION_INT(want_on_demand, MANY),
                                                     DECISION_BOOL(copy),
                                                     DECISION_DOUBLE(copy_every_s),
                                                     DECISION_BOOL(stop),
@@ -100,7 +101,7 @@ struct hint {
     bool hint; /* always: an empty text is none */
 };
 static const struct tm_figure hint_figures[] = {FIGURE(hint, "hint", hint, TM_FIGURE_BOOL, 0, 1),
-                                                FIGURE(hint, "losing", losing, TM_FIGURE_INT, INT_MIN, INT_MAX),
+                                                FIGURE(hint, "losing", losing, TM_FIGURE_INT, INT_MIN, MANY),
                                                 FIGURE(hint, "in_s", in_s, TM_FIGURE_DOUBLE, -ANY, ANY),
                                                 {.name = NULL}};
 
