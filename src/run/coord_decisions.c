@@ -57,6 +57,7 @@ static void tell(struct tm_coordinator *c, Tmw__DecisionEvent *body, struct tm_o
 /* Many intervals in one event: a coordinator that begins hears of all that there were. */
 void tm_coord__decisions_tell(struct tm_coordinator *c, struct tm_outbox *out)
 {
+    if (TM_PLANTED(decision_untold)) c->decisions.observed_count = 0;
     if (c->decisions.observed_count == 0) return;
     Tmw__DecisionEvent body = TMW__DECISION_EVENT__INIT;
     body.n_observed = c->decisions.observed_count;
