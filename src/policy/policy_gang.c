@@ -67,7 +67,7 @@ int tm_policy__gang(struct tm_policy *policy, const struct tm_facts *facts, doub
         view.on = TM_GANG_SPOT;
     if (view.on != TM_GANG_NOTHING) view.restart_left_s = facts->standing.migrating_ms / 1000;
     if (view.on == TM_GANG_ON_DEMAND && joining > 0) view.restart_left_s = policy->terms.start_s + restart_s;
-    tm_spells_observe(&policy->spells, facts->now_s, view.spot);
+    tm_spells_observe(&policy->spells, fmax(facts->now_s, policy->spells.now_s), view.spot); /* clocks may jump back */
     struct tm_deadline_decision decision = tm_deadline_decide(tm_deadline_policy_find("tidemill"), &view);
     int beside = limits->anchors_train ? 0 : limits->anchors;
     out->want_spot = decision.go == TM_GANG_SPOT ? gang : 0;
