@@ -178,56 +178,8 @@ static int read_options(struct run *run, struct tm_error *e)
 
 static int find_state(struct run *run, struct tm_error *e)
 {
-    struct tm_cli *cli = run->cli;
-    const char *given = tm_given_text(cli, "state");
-    if (given != NULL && given[0] != '/') {
-        char here[TM_STATE_PATH_MAX];
-        if (getcwd(here, sizeof here) == NULL) return tm_error_errno(e, errno, "the current folder");
-        given = tm_arena_printf(&cli->arena, "%s/%s", here, given);
-        if (given == NULL) return tm_error_nomem(e);
-    }
-    run->dir = given != NULL ? given : tm_path(cli->env, TM_PATH_STATE, run->settings.name, &cli->arena, e);
-    if (run->dir == NULL) return -(int)e->code;
-    return tm_state_check(run->dir, e);
-}
-
-static bool is_there(const struct run *run, enum tm_state_file file)
-{
-    char path[TM_STATE_PATH_MAX];
-    tm_state_path(run->dir, file, path);
-    return run->cli->env->file_exists(run->cli->env, path);
-}
-
-/* A run goes on as the job that it was begun as. Where its files are gone, the job file that is given must do. */
-static int check_job(struct run *run, struct tm_error *e)
-{
-    struct tm_text changes;
-    struct tm_text text;
-    char own[TM_STATE_PATH_MAX];
-    bool whole = is_there(run, TM_STATE_RUN) && is_there(run, TM_STATE_JOB);
-    if (run->path == NULL)
-        return whole ? 0
-                     : tm_error_set(e, TM_ENOTFOUND,
-                                    "%s: %s is missing, but the run's work is there; give the job file too: tidemill "
-                                    "run JOB.yaml --resume --state %s",
-                                    run->dir, is_there(run, TM_STATE_RUN) ? "job.yaml" : "run.yaml", run->dir);
-    if (!is_there(run, TM_STATE_JOB)) return 0;
-    tm_state_path(run->dir, TM_STATE_JOB, own);
-    tm_text_init(&changes, 1 << 20);
-    tm_text_init(&text, 1 << 20);
-    int rc = tm_job_changes(run->cli->env, own, run->path, &changes, e);
-    if (rc == 0 && changes.length > 0) {
-        tm_text_printf(
-            &text,
-            "%s has changed since this run started. The run keeps the job file it started with; options override it:\n"
-            "%sTo use the new file, start over with --again or another --state.\n"
-            "\n",
-            run->path, tm_text_string(&changes));
-        show(run, &text);
-    }
-    tm_text_deinit(&changes);
-    tm_text_deinit(&text);
-    return rc;
+    return tm_launch_find_dir(run->cli->env, tm_given_text(run->cli, "state"), run->settings.name, &run->cli->arena,
+                              &run->dir, e);
 }
 
 /* The settings of the run that is there, options of this call instead. */
@@ -241,14 +193,13 @@ static int read_resumed(struct run *run, struct tm_error *e)
     }
     int rc = find_state(run, e);
     if (rc != 0) return rc;
-    if (!tm_launch_has_work(run->cli->env, run->dir))
-        return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to resume; leave out --resume", run->dir);
-    run->resumed = true;
-    rc = check_job(run, e);
-    if (rc != 0) return rc;
-    if (is_there(run, TM_STATE_RUN)) return tm_run_settings_load(run->cli->env, run->dir, &run->settings, e);
-    tm_log(TM_LOG_WARN, "%s: run.yaml is missing; using %s instead", run->dir, run->path);
-    return 0;
+    struct tm_text changes;
+    tm_text_init(&changes, 1 << 20);
+    rc = tm_launch_resume(run->cli->env, run->dir, run->path, &run->settings, &changes, e);
+    if (rc == 0 && changes.length > 0) show(run, &changes);
+    tm_text_deinit(&changes);
+    run->resumed = rc == 0;
+    return rc;
 }
 
 static int read_request(struct run *run, struct tm_error *e)
@@ -371,7 +322,7 @@ static int make_verdict(struct run *run, struct tm_error *e)
     struct tm_cli *cli = run->cli;
     char path[TM_STATE_PATH_MAX];
     tm_state_path(run->dir, TM_STATE_JOB, path);
-    bool own = run->resumed && is_there(run, TM_STATE_JOB);
+    bool own = run->resumed && run->cli->env->file_exists(run->cli->env, path);
     int rc = tm_run_plan_make(cli->env, own ? path : run->path, run->dir, &run->settings, &cli->arena, &run->plan, e);
     if (rc == 0) return tm_verdict_make(&run->settings, &run->plan, run->refused, &cli->arena, &run->verdict, e);
     if (rc != -(int)TM_ENONE || !tm_given(cli, "dry-run") || !cli->json) return rc;

@@ -2,6 +2,7 @@
 
 #include "base/paths.h"
 #include "job/job_file.h"
+#include "job/launch.h"
 #include "job/run_fingerprint.h"
 #include "job/run_tls.h"
 #include "wire/fingerprint.h"
@@ -22,17 +23,6 @@ static bool is_there(struct tm_env *env, const char *dir, enum tm_state_file fil
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, file, path);
     return env->file_exists(env, path);
-}
-
-static int find_dir(struct tm_env *env, const char *given, const char *name, struct tm_arena *arena,
-                    char out[TM_STATE_PATH_MAX], struct tm_error *e)
-{
-    char here[TM_STATE_PATH_MAX] = "";
-    if (given == NULL) given = tm_path(env, TM_PATH_STATE, name, arena, e);
-    if (given == NULL) return -(int)e->code;
-    if (given[0] != '/' && getcwd(here, sizeof here) == NULL) return tm_error_errno(e, errno, "the current folder");
-    (void)snprintf(out, TM_STATE_PATH_MAX, "%.2000s%s%.2000s", here, here[0] != '\0' ? "/" : "", given);
-    return tm_state_check(out, e);
 }
 
 static int fingerprint_of(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
@@ -141,7 +131,9 @@ int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_r
     bool beyond = tm_run_settings_tls(&settings);
     int rc = path == NULL ? 0 : tm_job_file_settings(env, path, &settings, e);
     settings.fleet.speed = 1; /* no trace is replayed */
-    if (rc == 0) rc = find_dir(env, request->state, settings.name, arena, out->dir, e);
+    const char *dir = NULL;
+    if (rc == 0) rc = tm_launch_find_dir(env, request->state, settings.name, arena, &dir, e);
+    if (rc == 0) (void)snprintf(out->dir, sizeof out->dir, "%s", dir);
     if (rc == 0 && !is_there(env, out->dir, TM_STATE_RUN)) {
         if (path == NULL)
             rc = tm_error_set(e, TM_ENOTFOUND, "%s: there is no job; give its file: tidemill coordinator JOB.yaml",

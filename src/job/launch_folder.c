@@ -1,13 +1,17 @@
 /* The state folder of a run: what is in it, and what goes into it before anything is rented. */
 #include "base/log.h"
+#include "base/paths.h"
+#include "job/job_changes.h"
 #include "job/launch_internal.h"
 #include "job/run_report_file.h"
 #include "run/run_tap.h"
 #include "store/copy_store.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 bool tm_launch__is_there(struct tm_env *env, const char *dir, enum tm_state_file file)
 {
@@ -55,6 +59,59 @@ int tm_launch_may_clear(struct tm_env *env, const char *dir, struct tm_error *e)
     return tm_error_set(
         e, TM_EEXISTS, "%s: there is %s run; continue it with --resume, delete it with --again, or use another --state",
         dir, state == TM_JOB_FAILED ? "a failed" : "an unfinished");
+}
+
+int tm_launch_find_dir(struct tm_env *env, const char *given, const char *name, struct tm_arena *arena,
+                       const char **out, struct tm_error *e)
+{
+    char here[TM_STATE_PATH_MAX];
+    if (given == NULL) {
+        struct tm_error own;
+        struct tm_error *where = e != NULL ? e : &own;
+        *out = tm_path(env, TM_PATH_STATE, name, arena, where);
+        return *out == NULL ? -(int)where->code : tm_state_check(*out, e);
+    }
+    if (given[0] != '/' && getcwd(here, sizeof here) == NULL) return tm_error_errno(e, errno, "the current folder");
+    *out = given[0] == '/' ? tm_arena_strdup(arena, given) : tm_arena_printf(arena, "%s/%s", here, given);
+    return *out == NULL ? tm_error_nomem(e) : tm_state_check(*out, e);
+}
+
+/* A run goes on as the job that it was begun as. Where its files are gone, the job file that is given must do. */
+static int compare_jobs(struct tm_env *env, const char *dir, const char *path, struct tm_text *out, struct tm_error *e)
+{
+    char own[TM_STATE_PATH_MAX];
+    struct tm_text changes;
+    tm_state_path(dir, TM_STATE_JOB, own);
+    tm_text_init(&changes, 1 << 19);
+    int rc = tm_job_changes(env, own, path, &changes, e);
+    if (rc == 0 && changes.length > 0)
+        tm_text_printf(
+            out,
+            "%s has changed since this run started. The run keeps the job file it started with; options override it:\n"
+            "%sTo use the new file, start over with --again or another --state.\n"
+            "\n",
+            path, tm_text_string(&changes));
+    tm_text_deinit(&changes);
+    return rc == 0 ? tm_text_status(out, e) : rc;
+}
+
+int tm_launch_resume(struct tm_env *env, const char *dir, const char *path, struct tm_run_settings *settings,
+                     struct tm_text *changes, struct tm_error *e)
+{
+    bool job = tm_launch__is_there(env, dir, TM_STATE_JOB);
+    bool run = tm_launch__is_there(env, dir, TM_STATE_RUN);
+    if (!tm_launch_has_work(env, dir))
+        return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to resume; leave out --resume", dir);
+    if (path == NULL && !(job && run))
+        return tm_error_set(e, TM_ENOTFOUND,
+                            "%s: %s is missing, but the run's work is there; give the job file too: tidemill run "
+                            "JOB.yaml --resume --state %s",
+                            dir, run ? "job.yaml" : "run.yaml", dir);
+    int rc = path != NULL && job ? compare_jobs(env, dir, path, changes, e) : 0;
+    if (rc != 0) return rc;
+    if (run) return tm_run_settings_load(env, dir, settings, e);
+    tm_log(TM_LOG_WARN, "%s: run.yaml is missing; using %s instead", dir, path);
+    return 0;
 }
 
 /* ---- what goes into it ---- */

@@ -33,6 +33,51 @@ static void test_clear(void **state)
     tm_tempdir_remove(&dir);
 }
 
+/* Going on: with what is there, or a reason why not; a folder that was given is absolute afterwards. */
+static void test_resume(void **state)
+{
+    (void)state;
+    struct tm_tempdir dir;
+    struct tm_arena arena;
+    struct tm_text changes;
+    struct tm_run_settings settings;
+    struct tm_error e = {0};
+    const char *found = NULL;
+    tm_tempdir_make(&dir);
+    tm_arena_init(&arena, 1 << 16);
+    tm_text_init(&changes, 1 << 20);
+    tm_run_settings_init(&settings);
+    assert_int_equal(tm_launch_find_dir(tm_env_real(), "a/b", "n", &arena, &found, &e), 0);
+    assert_true(found[0] == '/' && strstr(found, "/a/b") != NULL);
+    assert_int_equal(tm_launch_find_dir(tm_env_real(), dir.path, "n", &arena, &found, &e), 0);
+    assert_string_equal(found, dir.path);
+    assert_int_equal(tm_launch_resume(tm_env_real(), found, NULL, &settings, &changes, &e), -(int)TM_ENOTFOUND);
+    assert_error_has(e, "there is no run to resume");
+    put(&dir, "record", "");
+    put(&dir, "job.yaml", "name: a\n");
+    assert_int_equal(tm_launch_resume(tm_env_real(), found, NULL, &settings, &changes, &e), -(int)TM_ENOTFOUND);
+    assert_error_has(e, "run.yaml is missing");
+    put(&dir, "given.yaml", "name: b\n");
+    char given[TM_STATE_PATH_MAX];
+    (void)snprintf(given, sizeof given, "%s/given.yaml", dir.path);
+    assert_row(tm_launch_resume(tm_env_real(), found, given, &settings, &changes, &e) == 0, "%s", e.text);
+    assert_row(strstr(tm_text_string(&changes), "name: a, not b") != NULL, "%s", tm_text_string(&changes));
+    TM_FAIL_EACH_ALLOC({
+        struct tm_arena own;
+        struct tm_text text;
+        tm_arena_init(&own, 1 << 16);
+        tm_text_init(&text, 1 << 20);
+        rc = tm_launch_find_dir(tm_env_real(), "a/b", "n", &own, &found, NULL);
+        if (rc == 0) rc = tm_launch_resume(tm_env_real(), dir.path, given, &settings, &text, NULL);
+        tm_text_deinit(&text);
+        tm_arena_deinit(&own);
+    });
+    tm_run_settings_deinit(&settings);
+    tm_text_deinit(&changes);
+    tm_arena_deinit(&arena);
+    tm_tempdir_remove(&dir);
+}
+
 /* A folder that cannot be made: nothing is rented, and all that was taken is given back. */
 static void test_refused(void **state)
 {
@@ -65,4 +110,4 @@ static void test_refused(void **state)
     tm_tempdir_remove(&dir);
 }
 
-TM_TEST_MAIN(TM_TEST(test_clear), TM_TEST(test_refused))
+TM_TEST_MAIN(TM_TEST(test_clear), TM_TEST(test_resume), TM_TEST(test_refused))
