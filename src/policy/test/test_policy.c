@@ -296,6 +296,46 @@ static void test_ours_takes_the_best(void **state)
     }
 }
 
+/* ---- from facts ---- */
+
+/* Steps that take longer than predicted leave more to do: a deadline then needs on-demand instances. */
+static void test_measured_steps_count(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    int layout = job->layouts.best[6];
+    double full = job->layouts.list[job->layouts.best[12]].samples_per_s;
+    int wanted[2];
+    for (int i = 0; i < 2; i++) {
+        struct tm_policy *policy;
+        struct tm_decision decision;
+        struct tm_error e = {0};
+        struct tm_facts facts = {
+            .speed = 1,
+            .before = 6,
+            .after = 6,
+            .standing = {layout, 0},
+            .pools = {{.market = TM_POOL_SPOT, .role = TM_POOL_TRAINS, .price_usd_h = 1, .here = 6, .offered = -1},
+                      {.market = TM_POOL_ON_DEMAND, .role = TM_POOL_TRAINS, .price_usd_h = 3, .start_s = 60}},
+            .pool_count = 2,
+            .progress = {.samples_left = full * 3600,
+                         .efficiency = NAN,
+                         .step_s = job->layouts.list[layout].step_s * (i == 0 ? 1 : 2)},
+            .limits = {.workers_max = 12, .has_deadline = true, .seconds_left = 2.6 * 3600}};
+        assert_int_equal(tm_policy_create(tm_policy_find("tidemill"), &job->layouts, job->migrations, &job->cost,
+                                          &usual, &policy, &e),
+                         0);
+        assert_int_equal(tm_policy_decide(policy, &facts, &decision, &e), 0);
+        wanted[i] = decision.want_on_demand;
+        assert_true(decision.rents && decision.want_spot + decision.want_on_demand == 12 && !decision.stop);
+        assert_int_equal(decision.why == TM_WHY_DEADLINE, wanted[i] > 0);
+        tm_policy_destroy(policy);
+    }
+    assert_int_equal(wanted[0], 0);
+    assert_true(wanted[1] > 0 && wanted[1] <= 6); /* beside the spot ones */
+    job_drop(job);
+}
+
 static void test_without_memory(void **state)
 {
     (void)state;
@@ -308,4 +348,4 @@ static void test_without_memory(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_the_table), TM_TEST(test_realise), TM_TEST(test_decisions_fit),
              TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best),
-             TM_TEST(test_without_memory))
+             TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))

@@ -682,13 +682,20 @@ static void test_repeatable(void **state)
 }
 
 static int simulate_once(struct tm_env *env, struct test_job *job, const struct tm_trace *trace,
-                         const struct tm_policy_info *info)
+                         const struct tm_policy_info *info, bool limited)
 {
     struct tm_sim_options options = minute_options(0, 300000);
     struct tm_sim_result result;
     struct tm_sim_log log;
     struct tm_error e;
     struct tm_migrations *migrations;
+    if (limited) { /* a gang with a deadline, a budget and an anchor */
+        options.samples_total = 1000;
+        options.deadline_s = 250;
+        options.budget_usd = 0.1;
+        options.anchors = 1;
+        options.workers_min = options.workers_max = 3;
+    }
     int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
     if (rc != 0) return rc;
     struct tm_sim_job sim_job = {.layouts = &job->layouts, .migrations = migrations, .cost = &job->cost};
@@ -707,7 +714,8 @@ static void test_without_memory(void **state)
     struct tm_trace trace;
     trace_of("end: 300s\n\n0 +4\n90 -2\n180 +1\n", &trace);
     for (const struct tm_policy_info *info = tm_policies; info->name != NULL; info++)
-        TM_FAIL_EACH_ALLOC({ rc = simulate_once(env, job, &trace, info); });
+        TM_FAIL_EACH_ALLOC({ rc = simulate_once(env, job, &trace, info, false); });
+    TM_FAIL_EACH_ALLOC({ rc = simulate_once(env, job, &trace, tm_policy_find("tidemill"), true); });
     tm_trace_deinit(&trace);
     job_drop(job);
     tm_env_virtual_destroy(env);
