@@ -74,9 +74,11 @@ static bool keeps_budget(const struct tm_run_settings *settings, const struct tm
 
 /* ---- in words ---- */
 
+/* Rounded up to what is printed of it: who takes it for a limit has enough. */
 static const char *duration(double seconds, char text[TM_UNITS_TEXT_MAX])
 {
-    return tm_unit_print(TM_UNIT_DURATION, (int64_t)(ceil(seconds) * 1000), text);
+    double unit_s = seconds >= 86400 ? 3600 : seconds >= 3600 ? 60 : 1;
+    return tm_unit_print(TM_UNIT_DURATION, (int64_t)(ceil(seconds / unit_s - 1e-9) * unit_s * 1000), text);
 }
 
 static double cents_above(double usd)
