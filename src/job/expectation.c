@@ -48,14 +48,21 @@ static void take(const char *policy, const struct tm_judged *judged, struct tm_r
                                        .time_s = judged->time_s,
                                        .bill_usd = judged->bill_usd,
                                        .sure_s = judged->sure_s,
+                                       .sure_usd = judged->sure_usd,
                                        .p_deadline = judged->p_deadline,
                                        .p_finish = judged->p_finish,
                                        .paused_s = judged->paused_s,
                                        .changes = judged->changes};
 }
 
+/* Does the budget stop it? */
+static bool is_stopped(const struct tm_run_settings *settings, const struct tm_run_expectation *chosen)
+{
+    return settings->budget_usd_millionths > 0 && isinf(chosen->time_s.mean);
+}
+
 /* On the trace that the local cloud will replay. */
-static int expect_here(struct tm_env *env, const char *policy, const struct tm_run_settings *settings,
+static int expect_here(struct tm_env *env, const char *policy, bool limited, const struct tm_run_settings *settings,
                        const struct tm_run_layouts *layouts, const struct tm_run_plan *plan,
                        struct tm_run_expectation *out, struct tm_error *e)
 {
@@ -86,7 +93,7 @@ static int expect_here(struct tm_env *env, const char *policy, const struct tm_r
                                             .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
                                             .samples_total = samples,
                                             .deadline_s = (double)settings->deadline_ms / 1000,
-                                            .budget_usd = (double)settings->budget_usd_millionths / 1e6,
+                                            .budget_usd = limited ? (double)settings->budget_usd_millionths / 1e6 : 0,
                                             .anchors = (int)fleet->on_demand,
                                             .anchors_train = fleet->on_demand_trains != 0,
                                             .workers_min = (int)fleet->workers_min,
@@ -97,11 +104,13 @@ static int expect_here(struct tm_env *env, const char *policy, const struct tm_r
 }
 
 static int expect_planned(const struct tm_planned_fleet *planned, const struct tm_fleet_layouts *layouts,
-                          const char *policy, struct tm_run_expectation *out, struct tm_error *e)
+                          const char *policy, bool limited, struct tm_run_expectation *out, struct tm_error *e)
 {
     struct tm_judged judged;
-    int rc = tm_fleet_judge_policy(&planned->judge, &planned->request, &planned->fleet, layouts, tm_policy_find(policy),
-                                   &judged, e);
+    struct tm_plan_request request = planned->request;
+    if (!limited) request.budget_usd = INFINITY;
+    int rc =
+        tm_fleet_judge_policy(&planned->judge, &request, &planned->fleet, layouts, tm_policy_find(policy), &judged, e);
     if (rc == 0) take(policy, &judged, out);
     return rc;
 }
@@ -118,9 +127,11 @@ static int judge_planned(struct tm_env *env, const char *path, const struct tm_r
     if (rc == 0 && *out_known) {
         rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
         if (rc == 0) {
-            rc = expect_planned(planned, &layouts, settings->policy, &out->chosen, e);
-            if (rc == 0) rc = expect_planned(planned, &layouts, "checkpoint", &out->restart, e);
-            if (rc == 0) rc = expect_planned(planned, &layouts, "on-demand", &out->on_demand, e);
+            rc = expect_planned(planned, &layouts, settings->policy, true, &out->chosen, e);
+            if (rc == 0 && is_stopped(settings, &out->chosen))
+                rc = expect_planned(planned, &layouts, settings->policy, false, &out->unlimited, e);
+            if (rc == 0) rc = expect_planned(planned, &layouts, "checkpoint", true, &out->restart, e);
+            if (rc == 0) rc = expect_planned(planned, &layouts, "on-demand", true, &out->on_demand, e);
             if (rc == -(int)TM_ENONE) rc = 0; /* nobody offers it on demand */
             tm_fleet_layouts_deinit(&layouts);
         }
@@ -139,9 +150,11 @@ static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_s
     out->costs_measured = layouts.measured;
     out->speed_unknown = layouts.speed_unknown;
     if (!out->speed_unknown) {
-        rc = expect_here(env, settings->policy, settings, &layouts, out, &out->chosen, e);
-        if (rc == 0) rc = expect_here(env, "on-demand", settings, &layouts, out, &out->on_demand, e);
-        if (rc == 0) rc = expect_here(env, "checkpoint", settings, &layouts, out, &out->restart, e);
+        rc = expect_here(env, settings->policy, true, settings, &layouts, out, &out->chosen, e);
+        if (rc == 0 && is_stopped(settings, &out->chosen))
+            rc = expect_here(env, settings->policy, false, settings, &layouts, out, &out->unlimited, e);
+        if (rc == 0) rc = expect_here(env, "on-demand", true, settings, &layouts, out, &out->on_demand, e);
+        if (rc == 0) rc = expect_here(env, "checkpoint", true, settings, &layouts, out, &out->restart, e);
     }
     tm_run_layouts_deinit(&layouts);
     return rc;

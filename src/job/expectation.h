@@ -18,6 +18,7 @@ struct tm_run_expectation {
     struct tm_estimate time_s; /* of the cloud; infinite: it does not finish */
     struct tm_estimate bill_usd;
     double sure_s;     /* done by then with the probability that the job asks for */
+    double sure_usd;   /* and enough */
     double p_deadline; /* NaN: there is none */
     double p_finish;   /* within budget and simulated time */
     double paused_s;
@@ -30,6 +31,7 @@ struct tm_run_plan {
     struct tm_run_expectation chosen;
     struct tm_run_expectation on_demand; /* a full fleet on demand */
     struct tm_run_expectation restart;   /* by checkpoint-restart */
+    struct tm_run_expectation unlimited; /* the chosen one without a budget, where that stops it; else policy NULL */
     bool planned;                        /* judged as a planned fleet */
     bool costs_measured;                 /* by an earlier run */
     bool speed_unknown;                  /* of the job's own command: nothing is expected, all of the above is 0 */

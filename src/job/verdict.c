@@ -104,7 +104,8 @@ static void say_good(const struct tm_run_settings *settings, const struct tm_exp
 }
 
 /* What is in the way, and the nearest that is not. */
-static void say_bad(const struct tm_run_settings *settings, const struct tm_expected *row, struct tm_text *out)
+static void say_bad(const struct tm_run_settings *settings, const struct tm_expected *row,
+                    const struct tm_run_expectation *unlimited, struct tm_text *out)
 {
     char deadline[TM_UNITS_TEXT_MAX];
     char time[TM_UNITS_TEXT_MAX];
@@ -113,6 +114,9 @@ static void say_bad(const struct tm_run_settings *settings, const struct tm_expe
         tm_text_printf(out, "policy %s does not finish the job", row->policy);
         if (settings->budget_usd_millionths > 0)
             tm_text_printf(out, " within the budget of $%.2f", (double)settings->budget_usd_millionths / 1e6);
+        if (unlimited->policy != NULL && isfinite(unlimited->time_s.mean))
+            tm_text_printf(out, "; with $%.2f and %s it does", cents_above(unlimited->sure_usd),
+                           duration(unlimited->sure_s, time));
         return;
     }
     if (late)
@@ -167,7 +171,7 @@ int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_
     if (out->feasible)
         say_good(settings, &out->rows[0], &why);
     else
-        say_bad(settings, &out->rows[0], &why);
+        say_bad(settings, &out->rows[0], &plan->unlimited, &why);
     if (!out->feasible) say_others(settings, out, &why);
     if (out->feasible && known) say_cheaper(settings, out, &why);
     if (local != NULL) tm_text_printf(&why, "; %s", local);

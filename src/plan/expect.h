@@ -63,7 +63,8 @@ struct tm_expectation {
     double losses;                /* instances */
     double checkpoint_interval_s; /* infinite: no checkpoints needed */
     double p_deadline;
-    double sure_s; /* it is done by then with the probability that the job names */
+    double sure_s;   /* it is done by then with the probability that the job names */
+    double sure_usd; /* that is enough with the same probability; 0: not known (the closed form does not say) */
 };
 
 struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet);

@@ -139,6 +139,7 @@ static int judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan
     out->cost_usd = judged.bill_usd;
     out->p_deadline = isnan(judged.p_deadline) ? 1 : judged.p_deadline;
     out->sure_s = judged.sure_s;
+    out->sure_usd = judged.sure_usd;
     return 0;
 }
 
@@ -183,6 +184,7 @@ struct hearing {
     struct tm_plan_answer list[TM_PLAN_ANSWERS_MAX];
     size_t count;
     size_t holding;
+    bool first_holds; /* the closed form's best */
 };
 
 static int hear(struct hearing *hearing, const struct tm_plan_result *result, size_t most, struct tm_error *e)
@@ -196,20 +198,24 @@ static int hear(struct hearing *hearing, const struct tm_plan_result *result, si
         *answer = result->answers[i];
         int rc = tm_fleet_judge_answer(hearing->judge, hearing->request, answer, e);
         if (rc != 0) return rc;
+        bool holds = tm_plan_holds(hearing->request, &answer->expectation);
+        if (hearing->count == 0) hearing->first_holds = holds;
         hearing->count++;
-        hearing->holding += tm_plan_holds(hearing->request, &answer->expectation);
+        hearing->holding += holds;
     }
     return 0;
 }
 
-/* Asks the closed form again with limits times a factor, until something holds. */
+/* Where the closed form's best does not hold, it is asked again with limits times a factor, until something does. */
 static int hear_again(struct hearing *hearing, const struct tm_supply *supply, struct tm_plan_result *scratch,
                       struct tm_error *e)
 {
     static const double factors[] = {0.85, 0.7, 1.4};
     const struct tm_plan_request *request = hearing->request;
     bool limited = isfinite(request->job.deadline_s) || isfinite(request->budget_usd);
-    for (size_t i = 0; limited && i < sizeof factors / sizeof *factors && hearing->holding == 0; i++) {
+    for (size_t i = 0; limited && !hearing->first_holds && i < sizeof factors / sizeof *factors; i++) {
+        size_t before = hearing->holding;
+        if (factors[i] > 1 && before > 0) break;
         struct tm_plan_request again = *request;
         again.top = AGAIN;
         again.job.deadline_s *= factors[i];
@@ -219,11 +225,12 @@ static int hear_again(struct hearing *hearing, const struct tm_supply *supply, s
         int rc = tm_plan_solve(supply, &again, scratch, e);
         if (rc == 0) rc = hear(hearing, scratch, AGAIN, e);
         if (rc != 0) return rc;
+        if (hearing->holding > before) break;
     }
     return 0;
 }
 
-/* The answers that hold, best first; of the others what a limit would have to be. */
+/* The answers that hold, best first. */
 static void take(const struct hearing *hearing, struct tm_plan_result *out)
 {
     const struct tm_plan_request *request = hearing->request;
@@ -238,15 +245,25 @@ static void take(const struct hearing *hearing, struct tm_plan_result *out)
             out->answers[at] = out->answers[at - 1];
         out->answers[at] = *answer;
     }
-    if (out->count > 0 || hearing->count == 0) return;
+}
+
+/* Where nothing holds: what one limit alone would have to be. */
+static int find_needed(struct hearing *hearing, struct tm_plan_result *out, struct tm_error *e)
+{
+    struct tm_plan_request unlimited = *hearing->request;
+    double deadline_s = hearing->request->job.deadline_s;
+    unlimited.budget_usd = INFINITY;
     out->deadline_needed_s = out->budget_needed_usd = INFINITY;
     for (size_t i = 0; i < hearing->count; i++) {
-        const struct tm_expectation *judged = &hearing->list[i].expectation;
-        bool on_time = isinf(request->job.deadline_s) || judged->p_deadline >= request->min_probability - 1e-9;
-        if (judged->finishes && judged->cost_usd.mean <= request->budget_usd)
-            out->deadline_needed_s = fmin(out->deadline_needed_s, judged->sure_s);
-        if (judged->finishes && on_time) out->budget_needed_usd = fmin(out->budget_needed_usd, judged->cost_usd.p90);
+        struct tm_expectation *judged = &hearing->list[i].expectation;
+        if (judged->finishes) out->deadline_needed_s = fmin(out->deadline_needed_s, judged->sure_s);
+        if (isinf(hearing->request->budget_usd)) continue;
+        int rc = tm_fleet_judge_answer(hearing->judge, &unlimited, &hearing->list[i], e);
+        if (rc != 0) return rc;
+        bool on_time = isinf(deadline_s) || judged->p_deadline >= unlimited.min_probability - 1e-9;
+        if (judged->finishes && on_time) out->budget_needed_usd = fmin(out->budget_needed_usd, judged->sure_usd);
     }
+    return 0;
 }
 
 static void set_bound(const struct tm_plan_request *request, struct tm_plan_result *out)
@@ -276,6 +293,7 @@ int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_su
     if (rc == 0) {
         take(hearing, out);
         set_bound(request, out);
+        if (out->count == 0 && hearing->count > 0) rc = find_needed(hearing, out, e);
     }
     if (rc == 0 && other != NULL && other->count > 0) { /* the one that is shown */
         other->count = 1;

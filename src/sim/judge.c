@@ -84,7 +84,7 @@ static void sum_up(const struct tm_judge *judge, const struct outcome *outcomes,
     double times[TM_JUDGE_RUNS_MAX], bills[TM_JUDGE_RUNS_MAX];
     double deadline_s = judge->deadline_s > 0 ? judge->deadline_s : judge->options.deadline_s;
     int finished = 0, met = 0;
-    *out = (struct tm_judged){.p_deadline = NAN, .sure_s = INFINITY};
+    *out = (struct tm_judged){.p_deadline = NAN, .sure_s = INFINITY, .sure_usd = INFINITY};
     for (int i = 0; i < runs; i++) {
         times[i] = outcomes[i].time_s;
         bills[i] = outcomes[i].bill_usd;
@@ -105,6 +105,7 @@ static void sum_up(const struct tm_judge *judge, const struct outcome *outcomes,
     if (!out->finishes) return;
     out->time_s = estimate_of(times, finished);
     out->sure_s = times[needed > 0 ? needed - 1 : 0];
+    out->sure_usd = bills[needed > 0 ? needed - 1 : 0];
 }
 
 int tm_judge_job(const struct tm_judge *judge, struct tm_judged *out, struct tm_error *e)

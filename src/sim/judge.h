@@ -37,6 +37,7 @@ struct tm_judged {
     struct tm_estimate time_s; /* of the runs that finished; infinite where !finishes */
     struct tm_estimate bill_usd;
     double sure_s;   /* done by then with the probability; infinite where !finishes */
+    double sure_usd; /* enough with the probability, of the runs that finished; infinite where !finishes */
     double paused_s; /* means over all runs */
     double changes;
     double samples;

@@ -91,7 +91,16 @@ static void what_is_better_is_said(void **state)
     (void)state;
     assert_int_equal(settings_of("name: a\npolicy: tidemill\n", &settings, &e), 0);
     tm_arena_init(&arena, 1 << 16);
-    struct tm_run_plan plan = plan_of(3600, 2, 0);
+    struct tm_run_plan plan = plan_of(INFINITY, 2, 0);
+    plan.unlimited = expectation_of("tidemill", 7200, 4, 0);
+    plan.unlimited.sure_usd = 4.999;
+    settings.budget_usd_millionths = 2000000;
+    assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
+    assert_false(verdict.feasible);
+    assert_string_equal(verdict.why, "policy tidemill does not finish the job within the budget of $2.00; with $5.00 "
+                                     "and 2h it does");
+    settings.budget_usd_millionths = 0;
+    plan = plan_of(3600, 2, 0);
     plan.restart.bill_usd.mean = 1.5;
     plan.on_demand.policy = NULL; /* nobody offers it */
     assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
