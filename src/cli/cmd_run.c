@@ -392,7 +392,8 @@ static int check_folder(const struct run *run, struct tm_error *e)
 
 static int ask(const struct run *run, struct tm_error *e)
 {
-    bool feasible = run->verdict.feasible || run->resumed; /* what is left of a run may take less */
+    bool until_end = tm_given(run->cli, "until-end");                   /* it need not finish */
+    bool feasible = run->verdict.feasible || run->resumed || until_end; /* what is left of a run may take less */
     if (!feasible && !is_asked(run))
         return tm_error_set(e, TM_ENONE, "%s; nothing was rented: change deadline or budget in the job file",
                             run->verdict.why);
