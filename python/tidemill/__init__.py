@@ -1,4 +1,4 @@
-"""Tidemill: train deep networks on capacity that comes and goes.
+"""Tidemill: train deep networks on spot instances that come and go.
 
 `tidemill.session` binds libtidemill, for engines of any kind; `tidemill.torch` is the engine for PyTorch.
 """

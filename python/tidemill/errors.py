@@ -10,12 +10,12 @@ class UsageError(TidemillError):
 
 
 class LibraryMissing(TidemillError):
-    """libtidemill.so was not found, or is of another version."""
+    """libtidemill.so was not found, or has another version."""
 
 
 class Refused(TidemillError):
-    """The coordinator does not want this worker."""
+    """The coordinator refused this worker."""
 
 
 class JobFailed(TidemillError):
-    """The job itself is wrong, here or on another worker; nothing is tried again."""
+    """The job itself is wrong, here or on another worker; it is not retried."""

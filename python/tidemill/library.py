@@ -172,7 +172,7 @@ def check_abi(lib: ctypes.CDLL, path: str) -> None:
     for key, value in ours.items():
         grown = key == "options" and getattr(theirs, key) > value  # fields it has at the end are as if 0
         if getattr(theirs, key) != value and not grown:
-            raise LibraryMissing(f"{path} does not fit this package (its {key} is {getattr(theirs, key)}, expected "
+            raise LibraryMissing(f"{path} does not match this package (its {key} is {getattr(theirs, key)}, expected "
                                  f"{value}): build and install both from one source")
 
 

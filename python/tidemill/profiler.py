@@ -50,7 +50,7 @@ def check_torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise ProfileError("no torch in this Python: profiles are of PyTorch jobs") from error
+        raise ProfileError("no torch in this Python: only PyTorch jobs can be profiled") from error
     numbers = re.match(r"(\d+)\.(\d+)", torch.__version__)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < TORCH_MIN:
         raise ProfileError(f"torch {torch.__version__} is too old: {TORCH_MIN[0]}.{TORCH_MIN[1]} or later is needed")
@@ -531,7 +531,7 @@ class Profiler:
         if self._counted == 0:
             raise ProfileError("the model was not called between two steps of the optimizer")
         if self._samples_seen is None and self.batch is None:
-            raise ProfileError("the model's input has no first dimension: say how many samples a batch has (batch=N)")
+            raise ProfileError("the model's input has no first dimension: give the samples per batch (batch=N)")
         for layer in self.layers:
             for name in ("flops", "conv_flops", "traffic", "saved", "output"):
                 setattr(layer, name, getattr(layer, name) / self._counted)
@@ -685,7 +685,7 @@ class Profiler:
         if len(self._samples) < 2 or len(self._plain) < 4:
             seen = len(self._order)
             raise ProfileError(
-                f"{seen} iterations were timed, {ITERATIONS_MIN} are needed (behind {WARMUP + 2} of warm-up): let the "
+                f"{seen} iterations were timed, {ITERATIONS_MIN} are needed (after {WARMUP + 2} of warm-up): let the "
                 "job take more steps"
             )
         self._clock.settle()  # type: ignore[union-attr]

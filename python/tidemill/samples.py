@@ -1,7 +1,7 @@
 """Which sample comes when: a keyed permutation of the data set for every epoch.
 
 The same function as src/engine/sample_order.c: sample i of a job is item permute(i mod n) of epoch i / n, so every item
-is used exactly once an epoch whatever the layout, and any place in the order is found without walking to it.
+is used exactly once per epoch whatever the layout, and any place in the order is found without walking to it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ static int unknown_room(const char *room, size_t length, struct tm_error *e)
         int more = snprintf(rooms + at, sizeof rooms - at, "%s%s", i == 0 ? "" : ", ", words[i]);
         if (more > 0 && (size_t)more < sizeof rooms - at) at += (size_t)more;
     }
-    return tm_error_set(e, TM_EUSAGE, "TIDEMILL_DEBUG: no room \"%.*s\"; rooms are %s, or all", (int)length, room,
+    return tm_error_set(e, TM_EUSAGE, "TIDEMILL_DEBUG: unknown room \"%.*s\"; rooms are %s, or all", (int)length, room,
                         rooms);
 }
 

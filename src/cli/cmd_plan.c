@@ -726,7 +726,7 @@ static const char *judge_words(const struct plan *plan)
 {
     if (plan->judge == JUDGE_EXPECT) return "a closed form over random losses";
     return tm_given(plan->cli, "trace") ? "20 simulations of the policy that will run, from 20 starts of the trace"
-                                        : "20 simulations of the policy that will run, through random losses";
+                                        : "20 simulations of the policy that will run, with random preemptions";
 }
 
 static int report(struct plan *plan, int planner, struct tm_error *e)

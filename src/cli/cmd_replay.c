@@ -120,7 +120,7 @@ static void say_result(struct tm_cli *cli, const struct tm_decided_again *result
     (void)tm_calendar_print(first->utc_ms / 1000 * 1000, when);
     tm_text_printf(out, "\nthe first: decision %" PRIu64 ", %.10s %.8s UTC, event %" PRIu64 " (%s differs)\n",
                    first->index, when, when + 11, first->sequence, first->figure);
-    tm_text_printf(out, "  %-14s %d instances, %d lost, now %d; layout %dx%d; bill $%.4f\n", "facts",
+    tm_text_printf(out, "  %-14s %d instances, %d gone, now %d; layout %dx%d; cost $%.4f\n", "facts",
                    first->facts.before, first->facts.lost, first->facts.after, first->standing.pipelines,
                    first->standing.stages, first->facts.limits.bill_usd);
     say_decision(out, first->policy, &first->was, &first->was_layout);

@@ -102,7 +102,7 @@ const struct tm_command tm_commands[] = {
             "the number of threads. doc/decide.md explains how it works.\n\n"
             "A job file (tidemill-job(5)) can replace the options: it has the model, the fleet, its trace or what is "
             "known of preemptions, deadline, budget, prices and the policy; options override the file. It takes the "
-            "file that tidemill plan --emit job writes, and --json adds what tidemill run --dry-run expects.\n\n"
+            "file that tidemill plan writes for a job, and --json adds what tidemill run expects.\n\n"
             "Policies: ideal (the fastest layout in every interval, no pauses: a bound that cannot be reached), "
             "on-demand (never preempted, at its price), reactive (the fastest layout after each event; the whole fleet "
             "restarts), checkpoint (the same, and work since the last checkpoint is redone: Varuna's way), redundant "

@@ -144,7 +144,7 @@ int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena
     if (rc == 0) rc = tm_verdict_make(settings, &simulation->plan, NULL, arena, &simulation->verdict, e);
     if (rc == 0 && simulation->plan.speed_unknown)
         rc = tm_error_set(e, TM_EINPUT,
-                          "%s: what a step of run: takes is not known before it runs; add a model or a profile", path);
+                          "%s: the step time of run: is not known before it runs; add a model or a profile", path);
     if (rc == 0) rc = make_layouts(env, path, dir, simulation, e);
     if (rc == 0) rc = put_on_demand(simulation, e);
     if (rc != 0) return rc;

@@ -182,7 +182,8 @@ static int fill(struct tm_env *env, const char *path, const struct tm_job *job, 
     out->judge.policy = settings->policy;
     out->judge.seed = (uint64_t)settings->fleet.seed;
     if (!(out->request.job.samples > 0))
-        return tm_error_set(e, TM_EINPUT, "%s: say how much there is to train: steps and batch, or samples", path);
+        return tm_error_set(e, TM_EINPUT, "%s: the amount of training is missing: give steps and batch, or samples",
+                            path);
     return fill_losses(env, &settings->fleet, out, e);
 }
 

@@ -97,7 +97,7 @@ static void say_good(const struct tm_run_settings *settings, const struct tm_exp
     tm_text_printf(out, "policy %s: about %s and $%.2f", row->policy, duration(row->time_s.mean, time),
                    row->bill_usd.mean);
     if (!isnan(row->p_deadline))
-        tm_text_printf(out, "; the deadline of %s is met with a chance of %.0f%%",
+        tm_text_printf(out, "; the probability of meeting the deadline of %s is %.0f%%",
                        duration((double)settings->deadline_ms / 1000, deadline), 100 * row->p_deadline);
     if (settings->budget_usd_millionths > 0)
         tm_text_printf(out, "; within the budget of $%.2f", (double)settings->budget_usd_millionths / 1e6);

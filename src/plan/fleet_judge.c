@@ -87,7 +87,7 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
     if (policy->on_demand) { /* never lost, and there is nothing to keep copies for */
         pools = (struct pools){.list = {{.count = instances, .price_usd_h = isnan(price) ? 0 : price}}, .count = 1};
         if (isnan(price))
-            return tm_error_set(e, TM_ENONE, "%s is not offered on demand", fleet->parts[0].instance->name);
+            return tm_error_set(e, TM_ENONE, "%s is not offered on-demand", fleet->parts[0].instance->name);
     }
     struct tm_judge ask = {.env = judge->env,
                            .job = &sim,

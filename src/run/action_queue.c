@@ -53,7 +53,7 @@ int tm_action_queue_put(struct tm_action_queue *q, const struct tm_action *actio
     assert(!tm_action_queue_open(q));
     if (q->count == TM_QUEUED_ACTIONS_MAX || action->length > TM_QUEUED_BYTES_MAX - q->bytes) {
         if (action->kind != TM_ACTION_SEND)
-            return tm_error_set(e, TM_ELIMIT, "the record's disk does not answer: %zu actions wait for it; mend it",
+            return tm_error_set(e, TM_ELIMIT, "the record's disk does not answer: %zu actions wait for it; fix it",
                                 q->count);
         if (!q->told_full) tm_log(TM_LOG_WARN, "the record's disk does not answer: messages are not sent");
         q->told_full = true;

@@ -153,10 +153,10 @@ static int ask(struct tm_manifest_keeper *k, bool is_put, uint64_t set, const vo
     (void)pthread_mutex_unlock(&k->lock);
     if (room) return 0;
     tm_free(order);
-    return tm_error_set(e, TM_ELIMIT,
-                        "the store of copies does not answer: %d orders wait for it; mend it, then "
-                        "start the coordinator again",
-                        TM_KEEPER_ORDERS_MAX);
+    return tm_error_set(
+        e, TM_ELIMIT,
+        "the store of copies does not answer: %d orders wait for it; fix it, then start the coordinator again",
+        TM_KEEPER_ORDERS_MAX);
 }
 
 int tm_manifest_keeper__put(struct tm_manifest_keeper *k, uint64_t set, const void *data, size_t length,

@@ -239,7 +239,7 @@ static void put_legend(struct tm_text *out, const struct tm_run_history *history
         if (color < COLORS) tm_text_printf(out, "<li><i class=k%d></i>D" TIMES "%u</li>", color, stages);
     }
     tm_text_puts(out, "<li class=note>in use as D pipelines " TIMES " P stages, one band per pipeline</li></ul>\n"
-                      "<ul class=legend><li><i class=rt></i>steps a second</li>");
+                      "<ul class=legend><li><i class=rt></i>steps per second</li>");
     put_pause_legend(out, history);
     if (history->bill_count > 1)
         tm_text_puts(out, "<li><i class=truth></i>paid</li><li><i class=median></i>the same on-demand</li>");

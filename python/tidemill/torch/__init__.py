@@ -1,4 +1,4 @@
-"""Elastic PyTorch: an ordinary training script that goes on when machines come and go.
+"""Elastic PyTorch: an ordinary training script that continues when instances come and go.
 
 See doc/pytorch.md ("Train your PyTorch job on spot"), and `init` for the five lines that change.
 """

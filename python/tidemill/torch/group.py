@@ -26,7 +26,7 @@ _POLL_NCCL_S = 0.0002
 
 
 class StepCancelled(TidemillError):
-    """The step was given up, or a peer was lost: the next generation will do it again."""
+    """The step was abandoned, or a peer was lost: the next generation will do it again."""
 
 
 class Home:
@@ -212,7 +212,7 @@ class Group:
     def _break(self, error: Optional[BaseException]) -> StepCancelled:
         self._broken = True
         self.close()
-        return StepCancelled("the step was given up" if error is None else f"a peer is lost: {error}")
+        return StepCancelled("the step was abandoned" if error is None else f"a peer is lost: {error}")
 
     def close(self) -> None:
         """Gives the group up, whatever it does."""

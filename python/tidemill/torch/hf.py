@@ -82,7 +82,7 @@ _WHY = {
     "push_to_hub": "every worker would push: call trainer.push_to_hub() after train(), where trainer.is_main",
     "save_total_limit": "no checkpoint is deleted",
     "data_seed": "the order of samples is drawn from seed",
-    "train_sampling_strategy": "every item is used once an epoch, in an order drawn from seed",
+    "train_sampling_strategy": "every item is used once per epoch, in an order drawn from seed",
     "dataloader_drop_last": "a step's batch is always whole, and goes on into the next epoch",
     "resume_from_checkpoint": "a job resumes by itself, from its last committed step",
 }
@@ -139,7 +139,7 @@ class ElasticTrainer(Trainer):
 
     The batch of a step is per_device_train_batch_size x gradient_accumulation_steps whatever the number of workers: what
     one process alone would do. Each micro-batch (per_device_train_batch_size samples) has its own mean loss; a step's
-    gradient is the mean over its micro-batches. Every item is used once an epoch, in an order drawn from args.seed. The model
+    gradient is the mean over its micro-batches. Every item is used once per epoch, in an order drawn from args.seed. The model
     must begin alike on every worker: from_pretrained, or transformers.set_seed before it is made, or model_init.
     """
 

@@ -9,7 +9,7 @@
             step.backward(loss)                                               # instead of loss.backward()
     job.done()
 
-The loop runs once a micro-batch. Which ones this worker gets, when the optimizer steps and what happens when a machine is
+The loop runs once per micro-batch. Which ones this worker gets, when the optimizer steps and what happens when a machine is
 lost is Tidemill's part: `optimizer.step()`, `optimizer.zero_grad()` and `scheduler.step()` of the loop may stay and do
 nothing. Started by an agent the script is one worker of many; started by hand it is alone, and the same.
 """
@@ -78,7 +78,7 @@ def _gpu_of(device: torch.device) -> str:
 def _no_step(scheduler: Any, epoch: Any = None) -> None:
     """What the loop's scheduler.step() does."""
     if epoch is not None:
-        raise UsageError(f"{type(scheduler).__name__}.step({epoch!r}): the attached schedule steps once a committed step, by "
+        raise UsageError(f"{type(scheduler).__name__}.step({epoch!r}): the attached schedule steps once per committed step, by "
                          "itself, and takes no other count from the loop. Give its lengths in steps, and leave the call out")
 
 
@@ -93,7 +93,7 @@ def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: 
          backend: Optional[str] = None, timeout_s: float = 120.0) -> "Job":
     """Begins a job, before the model is made: the model's first weights come from `seed`.
 
-    steps         optimizer updates in all
+    steps         optimizer updates in total
     batch         samples of a step, whatever the number of workers
     micro_batch   samples that are computed at once; divides the batch, and is fixed for the life of the job
     determinism   "bitwise": the same weights to the bit whatever happens to the workers, and those of the script alone;
@@ -173,7 +173,7 @@ class Job:
                clip: Optional[float] = None, start: Union[str, "os.PathLike[str]", None] = None) -> None:
         """Puts model, optimizer and schedule under Tidemill's care; the worker then joins the job.
 
-        The schedule steps once a committed step. clip: the largest norm of the whole gradient
+        The schedule steps once per committed step. clip: the largest norm of the whole gradient
         (torch.nn.utils.clip_grad_norm_ over the global batch). start: a checkpoint of `save` to begin from, the same on
         every worker; the job's steps count from there anew.
         """
@@ -226,7 +226,7 @@ class Job:
                 workers: int = 0) -> Iterator[Any]:
         """This worker's micro-batches, one after the other, until the job is finished.
 
-        dataset: map-style (with __len__ and __getitem__). Every item is used once an epoch, in an order drawn from the
+        dataset: map-style (with __len__ and __getitem__). Every item is used once per epoch, in an order drawn from the
         seed. workers: processes that load data, 0 for none.
         """
         if self._state is None or self._session is None:
@@ -291,7 +291,7 @@ class Job:
                 yield batch
                 self._end_of(self._step)
                 if session.cancelled():
-                    raise StepCancelled("the step was given up")
+                    raise StepCancelled("the step was abandoned")
             try:
                 norms = self._exchange(group, sums)
                 break
@@ -304,7 +304,7 @@ class Job:
     def _end_of(self, step: "Step") -> None:
         self._step = None
         if step.state == "cancelled":
-            raise StepCancelled("the step was given up")
+            raise StepCancelled("the step was abandoned")
         if step.state != "done":
             raise UsageError("a batch was taken without a step: write `with job.step() as step:` around the forward and "
                              "backward pass of every batch")
@@ -565,7 +565,7 @@ class Step:
         return self._job._session.cancelled()
 
     def backward(self, loss: torch.Tensor) -> None:
-        """loss.backward(), and the loss is reported. Once a micro-batch."""
+        """loss.backward(), and the loss is reported. Once per micro-batch."""
         if self.state != "entered":
             raise UsageError("step.backward(loss) belongs inside `with job.step() as step:`")
         if self._called:

@@ -476,7 +476,7 @@ class _Schedule:
         session = self._owner._job._session
         assert session is not None
         if session.cancelled():
-            raise StepCancelled("the step was given up")
+            raise StepCancelled("the step was abandoned")
 
     def _forward(self, number: int) -> None:
         self._check()

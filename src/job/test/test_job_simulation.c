@@ -76,7 +76,7 @@ static void a_planned_fleet_is_simulated(void **state)
     tm_job_simulation_deinit(&simulation);
     path = put(&dir, "command.yaml", "name: a\nrun: train\nsteps: 20\nbatch: 64\n");
     assert_int_equal(make(path, &simulation, &e), -(int)TM_EINPUT);
-    assert_error_has(e, "what a step of run: takes is not known");
+    assert_error_has(e, "the step time of run: is not known");
     tm_tempdir_remove(&dir);
 }
 
