@@ -144,6 +144,9 @@ static int make_decider(const struct tm_run_settings *settings, const struct tm_
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     bool trains = fleet->on_demand_trains != 0;
+    /* On-demand instances of pools that keep copies are of a type of their own, which is not bought to train in time.
+     */
+    bool keepers = fleet->pools.count > 0 && fleet->on_demand > 0 && !trains;
     struct tm_policy_rule rule = {.info = tm_policy_find(settings->policy),
                                   .layouts = &layouts->job.layouts,
                                   .migrations = layouts->migrations,
@@ -154,7 +157,7 @@ static int make_decider(const struct tm_run_settings *settings, const struct tm_
                                   .workers_max = (int)(trains ? fleet->limit : fleet->limit - fleet->on_demand),
                                   .anchors = (int)fleet->on_demand,
                                   .anchors_train = trains,
-                                  .deadline_s = (double)settings->deadline_ms / 1000 / fleet->speed,
+                                  .deadline_s = keepers ? 0 : (double)settings->deadline_ms / 1000 / fleet->speed,
                                   .budget_usd = (double)settings->budget_usd_millionths / 1e6,
                                   .samples_per_step = (double)work->batch,
                                   .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
