@@ -68,7 +68,7 @@ static void answer_status(const struct asked *asked, bool for_prometheus)
     }
     tm_text_init(&body, TM_API_RESPONSE_MAX);
     if (for_prometheus) {
-        tm_metrics_write(status, &body);
+        tm_metrics__write(status, &body);
         send_body(asked, "text/plain; version=0.0.4; charset=utf-8", &body);
     } else {
         struct tm_jsonout json;
@@ -131,8 +131,8 @@ static void answer_stop(const struct asked *asked)
     }
 }
 
-int64_t tm_api_answer(struct tm_run_tap *tap, const char *credential, const struct tm_http_request *request,
-                      struct tm_text *out)
+int64_t tm_api__answer(struct tm_run_tap *tap, const char *credential, const struct tm_http_request *request,
+                       struct tm_text *out)
 {
     struct asked asked = {.tap = tap, .request = request, .out = out};
     struct tm_slice path = tm_http_path(request->head->target);

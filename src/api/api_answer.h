@@ -17,7 +17,7 @@
 enum { TM_API_EVENTS_MAX = 10000, TM_API_WAIT_MAX_S = 60, TM_API_RESPONSE_MAX = 8 << 20 };
 
 /* Appends the whole response to `out`, or returns for how many ms to hold the request (tm_http_answer_f). */
-int64_t tm_api_answer(struct tm_run_tap *tap, const char *credential, const struct tm_http_request *request,
-                      struct tm_text *out);
+int64_t tm_api__answer(struct tm_run_tap *tap, const char *credential, const struct tm_http_request *request,
+                       struct tm_text *out);
 
 #endif

@@ -26,7 +26,7 @@ struct tm_api_server {
 static int64_t answer(void *context, const struct tm_http_request *request, struct tm_text *out)
 {
     struct tm_api_server *server = context;
-    return tm_api_answer(server->tap, server->credential, request, out);
+    return tm_api__answer(server->tap, server->credential, request, out);
 }
 
 /* A full disk is no reason not to run: the owner is told when there is room. */

@@ -81,7 +81,7 @@ static void put_fleet(const struct tm_run_status *s, struct tm_text *out)
             (double)s->worker_losses);
 }
 
-void tm_metrics_write(const struct tm_run_status *s, struct tm_text *out)
+void tm_metrics__write(const struct tm_run_status *s, struct tm_text *out)
 {
     put_state(s, out);
     put_steps(s, out);

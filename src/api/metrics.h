@@ -4,6 +4,6 @@
 
 #include "run/run_status.h"
 
-void tm_metrics_write(const struct tm_run_status *status, struct tm_text *out);
+void tm_metrics__write(const struct tm_run_status *status, struct tm_text *out);
 
 #endif

@@ -71,7 +71,7 @@ static int check_text(const char *name, const char *data, size_t length, struct 
     return 0;
 }
 
-int tm_content_unpack(const char *name, const char *data, size_t length, struct tm_text *out, struct tm_error *e)
+int tm_content__unpack(const char *name, const char *data, size_t length, struct tm_text *out, struct tm_error *e)
 {
     size_t start = out->length;
     bool packed = length >= 2 && (unsigned char)data[0] == 0x1F && (unsigned char)data[1] == 0x8B;
@@ -93,7 +93,7 @@ int tm_content_read(struct tm_env *env, const char *path, struct tm_text *out, s
     tm_text_init(&raw, out->max);
     int rc = env->file_read(env, standard_input ? "/dev/stdin" : path, &raw, e);
     if (rc == 0)
-        rc = tm_content_unpack(standard_input ? "(standard input)" : path, tm_text_string(&raw), raw.length, out, e);
+        rc = tm_content__unpack(standard_input ? "(standard input)" : path, tm_text_string(&raw), raw.length, out, e);
     tm_text_deinit(&raw);
     return rc;
 }

@@ -9,6 +9,6 @@
 int tm_content_read(struct tm_env *env, const char *path, struct tm_text *out, struct tm_error *e);
 
 /* The same checks for bytes in hand; `name` is for messages. */
-int tm_content_unpack(const char *name, const char *data, size_t length, struct tm_text *out, struct tm_error *e);
+int tm_content__unpack(const char *name, const char *data, size_t length, struct tm_text *out, struct tm_error *e);
 
 #endif

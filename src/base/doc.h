@@ -30,8 +30,8 @@ struct tm_node {
 /* The root goes to *out and lives in the arena. `file` is for messages. */
 int tm_doc_parse_yaml(const char *file, const char *text, size_t length, struct tm_arena *arena, struct tm_node **out,
                       struct tm_error *e);
-int tm_doc_parse_json(const char *file, const char *text, size_t length, struct tm_arena *arena, struct tm_node **out,
-                      struct tm_error *e);
+int tm_doc__parse_json(const char *file, const char *text, size_t length, struct tm_arena *arena, struct tm_node **out,
+                       struct tm_error *e);
 
 /* "file:3:7" or "file" where the place is not known; for messages. Returns `buffer`. */
 const char *tm_node_place(const char *file, const struct tm_node *node, char *buffer, size_t size);

@@ -147,8 +147,8 @@ static void find_places(const char *file, const char *text, size_t length, struc
     tm_arena_deinit(&arena);
 }
 
-int tm_doc_parse_json(const char *file, const char *text, size_t length, struct tm_arena *arena, struct tm_node **out,
-                      struct tm_error *e)
+int tm_doc__parse_json(const char *file, const char *text, size_t length, struct tm_arena *arena, struct tm_node **out,
+                       struct tm_error *e)
 {
     struct tm_error local;
     struct tm_doc_builder builder = {.file = file, .arena = arena, .e = e != NULL ? e : &local};

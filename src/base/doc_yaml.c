@@ -163,7 +163,7 @@ static int check_characters(const char *file, const char *text, size_t length, s
     int line = 1;
     int column = 1;
     for (size_t at = 0, used = 0; at < length; at += used) {
-        used = text[at] == '\0' ? 0 : tm_utf8_next(text + at, length - at, NULL);
+        used = text[at] == '\0' ? 0 : tm_utf8__next(text + at, length - at, NULL);
         if (used == 0)
             return tm_error_set(e, TM_EINPUT, "%s:%d:%d: byte 0x%02x is not valid UTF-8", file, line, column,
                                 (unsigned char)text[at]);

@@ -76,12 +76,12 @@ int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...)
     return -(int)code;
 }
 
-const char *tm_code_name(enum tm_code code)
+const char *tm_code__name(enum tm_code code)
 {
     return (unsigned)code < TM_CODE_COUNT ? codes[code].name : "TM_E?";
 }
 
-const char *tm_code_remedy(enum tm_code code)
+const char *tm_code__remedy(enum tm_code code)
 {
     return (unsigned)code < TM_CODE_COUNT ? codes[code].remedy : "report a bug";
 }

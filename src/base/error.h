@@ -63,8 +63,8 @@ int tm_error_wrap(struct tm_error *e, int rc, const char *format, ...) __attribu
  * ENOSPC, EDQUOT and EFBIG, else -TM_EIO. */
 int tm_error_errno(struct tm_error *e, int errno_value, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-const char *tm_code_name(enum tm_code code);
-const char *tm_code_remedy(enum tm_code code);
+const char *tm_code__name(enum tm_code code);
+const char *tm_code__remedy(enum tm_code code);
 int tm_code_exit_status(enum tm_code code);
 
 #endif

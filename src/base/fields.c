@@ -71,7 +71,7 @@ static const char *example_of(const struct tm_field *field)
 {
     enum tm_unit_kind kind = TM_UNIT_DURATION;
     if (field->example != NULL) return field->example;
-    if (unit_of(field->type, &kind)) return tm_unit_example(kind);
+    if (unit_of(field->type, &kind)) return tm_unit__example(kind);
     switch (field->type) {
     case TM_FIELD_BOOL:
         return "true";

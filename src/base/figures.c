@@ -21,7 +21,7 @@ static size_t count_of(const struct tm_figure *figure)
     return figure->count > 0 ? figure->count : 1;
 }
 
-double tm_figure_value(const struct tm_figure *figure, const void *from, size_t i)
+static double value_of(const struct tm_figure *figure, const void *from, size_t i)
 {
     const char *at = (const char *)from + place_of(figure, i);
     double number = 0;
@@ -66,13 +66,13 @@ void tm_figures_print(const struct tm_figure *table, const void *from, struct tm
 {
     for (const struct tm_figure *figure = table; figure->name != NULL; figure++) {
         size_t count = count_of(figure);
-        while (count > 0 && tm_figure_value(figure, from, count - 1) == 0)
+        while (count > 0 && value_of(figure, from, count - 1) == 0)
             count--;
         if (count == 0) continue;
         tm_text_puts(out, figure->name);
         for (size_t i = 0; i < count; i++) {
             tm_text_putc(out, ' ');
-            print_value(tm_figure_value(figure, from, i), out);
+            print_value(value_of(figure, from, i), out);
         }
         tm_text_putc(out, '\n');
     }
@@ -160,8 +160,8 @@ bool tm_figures_same(const struct tm_figure *table, const void *a, const void *b
 {
     for (const struct tm_figure *figure = table; figure->name != NULL; figure++) {
         for (size_t i = 0; i < count_of(figure); i++) {
-            double x = tm_figure_value(figure, a, i);
-            double y = tm_figure_value(figure, b, i);
+            double x = value_of(figure, a, i);
+            double y = value_of(figure, b, i);
             if (x == y || (isnan(x) && isnan(y))) continue;
             if (out_which != NULL) *out_which = figure;
             return false;

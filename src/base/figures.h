@@ -30,6 +30,5 @@ int tm_figures_parse(const struct tm_figure *table, const char *text, size_t len
  * wanted).
  */
 bool tm_figures_same(const struct tm_figure *table, const void *a, const void *b, const struct tm_figure **out_which);
-double tm_figure_value(const struct tm_figure *figure, const void *from, size_t i);
 
 #endif

@@ -70,8 +70,8 @@ static inline double tm_html_y(const struct tm_html_axis *axis, double value)
 
 /* ---- the document ---- */
 
-extern const char tm_html_style[];
-extern const char tm_html_script[];
+extern const char tm_html__style[];
+extern const char tm_html__script[];
 
 /* From the document's beginning to the heading; the body is open. */
 void tm_html_begin(struct tm_text *out, const char *title);

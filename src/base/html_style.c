@@ -13,7 +13,7 @@
     "--pipe:rgba(21,24,28,.6);--idle:#dde1e6;--deep:#f4f4f4;--best:#56b4e9;--other:#2c6788;--ondeep:#000;--won:#"      \
     "56b4e9;--more:#7d8793"
 
-const char tm_html_style[] =
+const char tm_html__style[] =
     ":root{color-scheme:light dark;" LIGHT "}"
     "@media screen and (prefers-color-scheme:dark){:root{" DARK "}}"
     "*{box-sizing:border-box}"
@@ -119,5 +119,5 @@ const char tm_html_style[] =
     ".t text,.y .c{font-size:9px}.nodes{height:74px}.rate{height:40px}.lane{margin-bottom:5px}.scale{height:30px}}";
 
 /* On paper all is open. Reading needs no script. */
-const char tm_html_script[] = "addEventListener('beforeprint',function(){document.querySelectorAll('details')."
-                              "forEach(function(d){d.open=true})})";
+const char tm_html__script[] = "addEventListener('beforeprint',function(){document.querySelectorAll('details')."
+                               "forEach(function(d){d.open=true})})";

@@ -17,7 +17,7 @@ void tm_html_escape(struct tm_text *out, const char *string)
     size_t length = strlen(string);
     for (size_t i = 0; i < length;) {
         uint32_t point = 0;
-        size_t bytes = tm_utf8_next(string + i, length - i, &point);
+        size_t bytes = tm_utf8__next(string + i, length - i, &point);
         bool control = (point < 0x20 && point != '\n' && point != '\t') || (point >= 0x7f && point < 0xa0) ||
                        (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
         if (bytes == 0 || control)
@@ -225,7 +225,7 @@ void tm_html_begin(struct tm_text *out, const char *title)
                       "<meta name=generator content=tidemill><title>");
     tm_html_escape(out, title);
     tm_text_puts(out, "</title>\n<style>");
-    tm_text_puts(out, tm_html_style);
+    tm_text_puts(out, tm_html__style);
     tm_text_puts(out, "</style></head><body>\n<header><h1>");
     tm_html_escape(out, title);
     tm_text_puts(out, "</h1>\n");
@@ -240,5 +240,5 @@ void tm_html_command(struct tm_text *out, const char *command)
 
 void tm_html_end(struct tm_text *out)
 {
-    tm_text_printf(out, "<script>%s</script>\n</body></html>\n", tm_html_script);
+    tm_text_printf(out, "<script>%s</script>\n</body></html>\n", tm_html__script);
 }

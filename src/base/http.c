@@ -119,7 +119,7 @@ int tm_http_read_request(const char *bytes, size_t length, struct tm_http_head *
     return read_headers(bytes, length, at, out, e);
 }
 
-int tm_http_read_response(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e)
+int tm_http__read_response(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e)
 {
     struct tm_slice line;
     size_t at = 0;
@@ -170,8 +170,8 @@ static int read_chunks(const char *bytes, size_t length, struct tm_text *out, st
     return tm_error_set(e, TM_EBUSY, "the body is incomplete");
 }
 
-int tm_http_read_body(const struct tm_http_head *head, const char *bytes, size_t length, bool closed,
-                      struct tm_text *out, struct tm_error *e)
+int tm_http__read_body(const struct tm_http_head *head, const char *bytes, size_t length, bool closed,
+                       struct tm_text *out, struct tm_error *e)
 {
     struct tm_slice coding = tm_http_header(head, "transfer-encoding");
     struct tm_slice given = tm_http_header(head, "content-length");

@@ -33,12 +33,12 @@ struct tm_http_head {
 
 /* -TM_EBUSY: more bytes are needed; -TM_EINPUT: no such head; -TM_ELIMIT: too long. */
 int tm_http_read_request(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e);
-int tm_http_read_response(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e);
+int tm_http__read_response(const char *bytes, size_t length, struct tm_http_head *out, struct tm_error *e);
 
 /* The body behind a head, put in `out`, whose limit is the body's; `closed`: no more bytes will come. The same codes.
  */
-int tm_http_read_body(const struct tm_http_head *head, const char *bytes, size_t length, bool closed,
-                      struct tm_text *out, struct tm_error *e);
+int tm_http__read_body(const struct tm_http_head *head, const char *bytes, size_t length, bool closed,
+                       struct tm_text *out, struct tm_error *e);
 
 /* The value of a header, whatever the case of its name; NULL at `at` where there is none. */
 struct tm_slice tm_http_header(const struct tm_http_head *head, const char *name);

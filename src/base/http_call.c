@@ -74,10 +74,10 @@ int tm_http_call_step(struct tm_http_call *call, struct tm_http_head *head, stru
     if (rc == 0) rc = receive_some(call, &closed, e);
     if (rc != 0) return rc;
     const char *bytes = tm_text_string(&call->received);
-    rc = tm_http_read_response(bytes, call->received.length, head, e);
+    rc = tm_http__read_response(bytes, call->received.length, head, e);
     if (rc == -(int)TM_EBUSY && closed) return tm_error_set(e, TM_EPEER, "the connection closed before an answer came");
     if (rc == 0)
-        rc = tm_http_read_body(head, bytes + head->length, call->received.length - head->length, closed, body, e);
+        rc = tm_http__read_body(head, bytes + head->length, call->received.length - head->length, closed, body, e);
     if (rc == 0) tm_http_call_hang_up(call);
     return rc;
 }

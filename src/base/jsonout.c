@@ -32,7 +32,7 @@ static void put_quoted(struct tm_text *out, const char *string)
     tm_text_putc(out, '"');
     size_t left = strlen(string);
     for (const char *s = string; left > 0;) {
-        size_t length = tm_utf8_next(s, left, NULL);
+        size_t length = tm_utf8__next(s, left, NULL);
         if (length == 0)
             tm_text_puts(out, "\\ufffd");
         else if (*s == '"' || *s == '\\')

@@ -6,16 +6,16 @@
 #include <stddef.h>
 #include <stdio.h>
 
-static _Atomic enum tm_log_level current_level = TM_LOG_WARN;
+static _Atomic enum tm_log__level current_level = TM_LOG_WARN;
 static _Atomic tm_log_sink_f current_sink;
 static void *_Atomic current_context;
 
-void tm_log_set_level(enum tm_log_level level)
+void tm_log_set_level(enum tm_log__level level)
 {
     atomic_store(&current_level, level);
 }
 
-enum tm_log_level tm_log_level(void)
+enum tm_log__level tm_log__level(void)
 {
     return atomic_load(&current_level);
 }
@@ -26,13 +26,13 @@ void tm_log_set_sink(tm_log_sink_f sink, void *context)
     atomic_store(&current_sink, sink);
 }
 
-const char *tm_log_level_name(enum tm_log_level level)
+const char *tm_log_level_name(enum tm_log__level level)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     return names[level];
 }
 
-static void put(enum tm_log_level level, const char *format, va_list args)
+static void put(enum tm_log__level level, const char *format, va_list args)
 {
     char line[2048];
     (void)vsnprintf(line, sizeof line, format, args);
@@ -48,7 +48,7 @@ static void put(enum tm_log_level level, const char *format, va_list args)
         (void)fprintf(stderr, "%s: %s\n", tm_log_level_name(level), line);
 }
 
-void tm_log(enum tm_log_level level, const char *format, ...)
+void tm_log(enum tm_log__level level, const char *format, ...)
 {
     if (level > atomic_load(&current_level)) return;
     va_list args;
@@ -57,7 +57,7 @@ void tm_log(enum tm_log_level level, const char *format, ...)
     va_end(args);
 }
 
-void tm_log__always(enum tm_log_level level, const char *format, ...)
+void tm_log__always(enum tm_log__level level, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

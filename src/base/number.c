@@ -8,12 +8,12 @@
 
 enum { NUMBER_LENGTH_MAX = 63 };
 
-bool tm_number_add(int64_t a, int64_t b, int64_t *out)
+bool tm_number__add(int64_t a, int64_t b, int64_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
 }
 
-bool tm_number_mul(int64_t a, int64_t b, int64_t *out)
+bool tm_number__mul(int64_t a, int64_t b, int64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);
 }
@@ -33,8 +33,8 @@ bool tm_number_i64(const char *text, size_t length, int64_t *out)
     for (; i < length; i++) {
         if (!is_digit(text[i])) return false;
         int64_t digit = text[i] - '0';
-        if (!tm_number_mul(value, 10, &value)) return false;
-        if (!tm_number_add(value, negative ? -digit : digit, &value)) return false;
+        if (!tm_number__mul(value, 10, &value)) return false;
+        if (!tm_number__add(value, negative ? -digit : digit, &value)) return false;
     }
     *out = value;
     return true;
@@ -112,9 +112,9 @@ bool tm_number_scaled(const char *text, size_t length, int64_t unit, int64_t *ou
     int64_t whole = 0;
     bool any_digit = false;
     for (; i < length && is_digit(text[i]); i++, any_digit = true) {
-        if (!tm_number_mul(whole, 10, &whole) || !tm_number_add(whole, text[i] - '0', &whole)) return false;
+        if (!tm_number__mul(whole, 10, &whole) || !tm_number__add(whole, text[i] - '0', &whole)) return false;
     }
-    if (!tm_number_mul(whole, unit, &whole)) return false;
+    if (!tm_number__mul(whole, unit, &whole)) return false;
     size_t fraction = i;
     if (i < length && text[i] == '.') {
         for (fraction = ++i; i < length && is_digit(text[i]); i++)
@@ -124,8 +124,8 @@ bool tm_number_scaled(const char *text, size_t length, int64_t unit, int64_t *ou
     int64_t halves = 0; /* 2 * unit * fraction without what is behind its point: from the last digit to the first */
     while (i-- > fraction) {
         int64_t part = 0;
-        if (!tm_number_mul(unit, 2 * (text[i] - '0'), &part) || !tm_number_add(halves, part, &halves)) return false;
+        if (!tm_number__mul(unit, 2 * (text[i] - '0'), &part) || !tm_number__add(halves, part, &halves)) return false;
         halves /= 10;
     }
-    return tm_number_add(whole, (halves + 1) / 2, out);
+    return tm_number__add(whole, (halves + 1) / 2, out);
 }

@@ -23,7 +23,7 @@ const char *tm_number_print(double value, char buffer[TM_NUMBER_TEXT_MAX]);
 bool tm_number_scaled(const char *text, size_t length, int64_t unit, int64_t *out);
 
 /* a + b and a * b; false on overflow. */
-bool tm_number_add(int64_t a, int64_t b, int64_t *out);
-bool tm_number_mul(int64_t a, int64_t b, int64_t *out);
+bool tm_number__add(int64_t a, int64_t b, int64_t *out);
+bool tm_number__mul(int64_t a, int64_t b, int64_t *out);
 
 #endif

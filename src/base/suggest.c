@@ -17,7 +17,7 @@ static size_t min3(size_t a, size_t b, size_t c)
     return ab < c ? ab : c;
 }
 
-size_t tm_suggest_distance(const char *a, const char *b)
+size_t tm_suggest__distance(const char *a, const char *b)
 {
     size_t rows = strlen(a);
     size_t columns = strlen(b);
@@ -43,7 +43,7 @@ void tm_suggest_offer(struct tm_suggest *suggest, const char *candidate)
 {
     size_t length = strlen(suggest->word);
     if (length == 0) return;
-    size_t distance = tm_suggest_distance(suggest->word, candidate);
+    size_t distance = tm_suggest__distance(suggest->word, candidate);
     size_t allowed = length / 3 < 1 ? 1 : length / 3 > 3 ? 3 : length / 3;
     if (distance > 1 && length >= 3 && strncasecmp(suggest->word, candidate, length) == 0) distance = 1;
     if (distance > allowed) return;

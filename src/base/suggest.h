@@ -6,7 +6,7 @@
 
 /* Edits (insert, delete, replace, swap of neighbours, case ignored) that turn `a` into `b`; names longer than 63
  * count as infinitely far. */
-size_t tm_suggest_distance(const char *a, const char *b);
+size_t tm_suggest__distance(const char *a, const char *b);
 
 /* Keeps the best candidate over a series of calls: start with best = NULL. A candidate counts when it is at most a
  * third of the word's length away (at least 1, at most 3), or when it starts with the word. */

@@ -119,7 +119,7 @@ static void print_cell(const struct tm_term *term, struct tm_text *out, struct t
 {
     struct tm_text cut;
     tm_text_init(&cut, 2048);
-    tm_term_put_cut(term, &cut, cell.text, width);
+    tm_term__put_cut(term, &cut, cell.text, width);
     size_t blank = width - tm_term_columns(tm_text_string(&cut));
     if (align == TM_RIGHT) tm_text_fill(out, ' ', blank);
     tm_term_put(term, out, cell.color, tm_text_string(&cut));

@@ -68,7 +68,7 @@ void tm_term_put(const struct tm_term *term, struct tm_text *out, enum tm_color 
 static uint32_t next_code_point(const char *text, size_t *used)
 {
     uint32_t point = (unsigned char)text[0];
-    *used = tm_utf8_next(text, strlen(text), &point);
+    *used = tm_utf8__next(text, strlen(text), &point);
     if (*used == 0) *used = 1;
     return point;
 }
@@ -91,7 +91,7 @@ size_t tm_term_columns(const char *string)
     return columns;
 }
 
-void tm_term_put_cut(const struct tm_term *term, struct tm_text *out, const char *string, size_t columns)
+void tm_term__put_cut(const struct tm_term *term, struct tm_text *out, const char *string, size_t columns)
 {
     if (tm_term_columns(string) <= columns) {
         tm_text_puts(out, string);
@@ -113,7 +113,7 @@ void tm_term_put_safe(struct tm_text *out, const char *bytes, size_t length)
 {
     for (size_t at = 0; at < length;) {
         uint32_t point = 0;
-        size_t used = tm_utf8_next(bytes + at, length - at, &point);
+        size_t used = tm_utf8__next(bytes + at, length - at, &point);
         /* U+0080 to U+009F command too: U+009B is what ESC [ is */
         bool control = used == 0 || point < 0x20 || (point >= 0x7F && point <= 0x9F);
         if (control)

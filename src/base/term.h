@@ -31,7 +31,7 @@ void tm_term_put(const struct tm_term *term, struct tm_text *out, enum tm_color 
 size_t tm_term_columns(const char *string);
 
 /* Appends `string` cut to `columns` (with an ellipsis when cut). */
-void tm_term_put_cut(const struct tm_term *term, struct tm_text *out, const char *string, size_t columns);
+void tm_term__put_cut(const struct tm_term *term, struct tm_text *out, const char *string, size_t columns);
 
 /* Appends text from a file with control characters, and bytes that are no UTF-8, shown as '?', so that it cannot
  * command the terminal. */

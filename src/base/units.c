@@ -60,12 +60,12 @@ static const struct {
     [TM_UNIT_RATE] = {"rate", "rate in bits per second", "25Gbit/s", rate_suffixes},
 };
 
-const char *tm_unit_name(enum tm_unit_kind kind)
+const char *tm_unit__name(enum tm_unit_kind kind)
 {
     return kinds[kind].name;
 }
 
-const char *tm_unit_example(enum tm_unit_kind kind)
+const char *tm_unit__example(enum tm_unit_kind kind)
 {
     return kinds[kind].example;
 }
@@ -109,7 +109,7 @@ static bool read_quantity(enum tm_unit_kind kind, const char *text, size_t lengt
     if (at == length) return false;
     while (at < length) {
         int64_t part = 0;
-        if (!read_part(kind, text, length, &at, &part) || !tm_number_add(sum, part, &sum)) return false;
+        if (!read_part(kind, text, length, &at, &part) || !tm_number__add(sum, part, &sum)) return false;
         if (kind != TM_UNIT_DURATION && at < length) return false;
         if (at < length && text[at] == ' ' && ++at == length) return false;
     }

@@ -28,7 +28,7 @@ const char *tm_unit_print(enum tm_unit_kind kind, int64_t value, char buffer[TM_
  */
 const char *tm_unit_print_exact(enum tm_unit_kind kind, int64_t value, char buffer[TM_UNITS_TEXT_MAX]);
 
-const char *tm_unit_name(enum tm_unit_kind kind);    /* "duration" */
-const char *tm_unit_example(enum tm_unit_kind kind); /* "6h" */
+const char *tm_unit__name(enum tm_unit_kind kind);    /* "duration" */
+const char *tm_unit__example(enum tm_unit_kind kind); /* "6h" */
 
 #endif

@@ -1,6 +1,6 @@
 #include "base/utf8.h"
 
-size_t tm_utf8_next(const char *text, size_t length, uint32_t *out_point)
+size_t tm_utf8__next(const char *text, size_t length, uint32_t *out_point)
 {
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
     if (length == 0) return 0;

@@ -40,7 +40,7 @@ static void apply_settings(struct tm_cli *cli)
     int level = cli->settings.log;
     if (tm_given(cli, "verbose") && level < TM_LOG_INFO) level = TM_LOG_INFO;
     if (cli->quiet) level = TM_LOG_ERROR;
-    tm_log_set_level((enum tm_log_level)level);
+    tm_log_set_level((enum tm_log__level)level);
     enum tm_color_mode mode = (enum tm_color_mode)cli->settings.color;
     if (tm_given(cli, "no-color") || cli->json) mode = TM_COLOR_NEVER;
     cli->term = tm_term_detect(cli->env, STDOUT_FILENO, mode);

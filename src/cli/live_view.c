@@ -42,7 +42,7 @@ static void emit(const struct tm_live_view *view, const struct tm_text *text)
     (void)fflush(stdout);
 }
 
-static void say(void *context, enum tm_log_level level, const char *line);
+static void say(void *context, enum tm_log__level level, const char *line);
 
 struct tm_live_view *tm_live_view_create(const struct tm_live_view_options *options)
 {
@@ -150,7 +150,7 @@ void tm_live_view_put(struct tm_live_view *view, const struct tm_text *lines)
 }
 
 /* A line of the log. */
-static void say(void *context, enum tm_log_level level, const char *line)
+static void say(void *context, enum tm_log__level level, const char *line)
 {
     struct tm_text text;
     tm_text_init(&text, FRAME_BYTES);

@@ -7,7 +7,7 @@
 
 struct tm_settings {
     int color;                /* enum tm_color_mode */
-    int log;                  /* enum tm_log_level */
+    int log;                  /* enum tm_log__level */
     int precision;            /* of the catalogue's TFLOPS: enum tm_precision or mixed */
     struct tm_strings clouds; /* show these only; empty: all */
     const char *data_dir;     /* "": by the XDG rules */

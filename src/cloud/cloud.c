@@ -1,6 +1,6 @@
 #include "cloud/cloud.h"
 
-const char *tm_instance_kind_name(enum tm_instance_kind kind)
+const char *tm_instance_kind__name(enum tm_instance_kind kind)
 {
     return kind == TM_INSTANCE_SPOT ? "spot" : "on-demand";
 }
@@ -11,7 +11,7 @@ const char *tm_instance_state_name(enum tm_instance_state state)
     return names[state];
 }
 
-const char *tm_cloud_event_kind_name(enum tm_cloud_event_kind kind)
+const char *tm_cloud_event__kind_name(enum tm_cloud_event_kind kind)
 {
     static const char *const names[] = {"arrived", "hint", "notice", "lost", "released"};
     return names[kind];

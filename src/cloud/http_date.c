@@ -17,7 +17,7 @@ static int number_at(const char *text, size_t length) /* -1: none */
     return tm_number_i64(text, length, &value) && value >= 0 ? (int)value : -1;
 }
 
-void tm_http_date_print(int64_t utc_ms, char buffer[40])
+void tm_http_date__print(int64_t utc_ms, char buffer[40])
 {
     char iso[TM_CALENDAR_TEXT_MAX];
     (void)tm_calendar_print(utc_ms, iso); /* 2016-09-19T18:29:47Z */
@@ -27,7 +27,7 @@ void tm_http_date_print(int64_t utc_ms, char buffer[40])
                    months[month >= 1 && month <= 12 ? month - 1 : 0], iso, iso + 11);
 }
 
-bool tm_http_date_parse(const char *text, size_t length, int64_t *out_utc_ms)
+bool tm_http_date__parse(const char *text, size_t length, int64_t *out_utc_ms)
 {
     char iso[TM_CALENDAR_TEXT_MAX];
     if (length != 29 || memcmp(text + 3, ", ", 2) != 0 || memcmp(text + 25, " GMT", 4) != 0) return false;

@@ -33,7 +33,7 @@ int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, s
     local->events = list;
     if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "too many pending events of the cloud");
     local->events[local->event_count++] = event;
-    tm_debug(TM_DEBUG_CLOUD, "local: instance %" PRIu64 ": %s", event.instance, tm_cloud_event_kind_name(event.kind));
+    tm_debug(TM_DEBUG_CLOUD, "local: instance %" PRIu64 ": %s", event.instance, tm_cloud_event__kind_name(event.kind));
     return 0;
 }
 
@@ -45,7 +45,7 @@ static int local_want(struct tm_cloud *cloud, enum tm_instance_kind kind, int co
     if (count < 0 || count > WANT_MAX)
         return tm_error_set(e, TM_EUSAGE, "%d instances wanted: expected 0 to %d", count, WANT_MAX);
     if (local->want[kind] != count)
-        tm_debug(TM_DEBUG_CLOUD, "local: %d %s wanted, was %d", count, tm_instance_kind_name(kind), local->want[kind]);
+        tm_debug(TM_DEBUG_CLOUD, "local: %d %s wanted, was %d", count, tm_instance_kind__name(kind), local->want[kind]);
     local->want[kind] = count;
     local->retry_ms[kind] = 0;
     local->grant_ms = tm_local__now_ms(local);
@@ -93,7 +93,7 @@ static size_t local_watch(struct tm_cloud *cloud, int *handles, size_t max, int6
         if (local->places[i].id != 0 && local->places[i].handle >= 0 && count < max)
             handles[count++] = local->places[i].handle;
     }
-    count += tm_metadata_server_watch(local->server, handles + count, max - count, out_wait_ms);
+    count += tm_metadata_server__watch(local->server, handles + count, max - count, out_wait_ms);
     if (next_ms == TM_LOCAL_NEVER) return count;
     double wall_ms = ceil((double)(next_ms - tm_local__now_ms(local)) / local->options.speed);
     int64_t wait_ms = wall_ms < 0 ? 0 : (int64_t)fmin(wall_ms, 1e12);
@@ -114,7 +114,7 @@ static int local_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_clou
         if (take_event(local, out)) return 0;
         int rc = tm_local__advance(local, e);
         if (rc != 0) return rc;
-        tm_metadata_server_serve(local->server);
+        tm_metadata_server__serve(local->server);
         if (take_event(local, out)) return 0;
         int64_t left_ms = end_ms - env->monotonic_ns(env) / 1000000;
         if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "nothing happened");
@@ -150,8 +150,8 @@ static struct tm_cloud_bill local_bill(struct tm_cloud *cloud)
 
 static void free_all(struct tm_local__cloud *local)
 {
-    tm_metadata_server_destroy(local->server);
-    tm_local_slots_deinit(&local->slots);
+    tm_metadata_server__destroy(local->server);
+    tm_local_slots__deinit(&local->slots);
     tm_free(local->slot_taken);
     tm_free(local->instances);
     tm_free(local->events);
@@ -207,11 +207,11 @@ static const struct tm_cloud functions = {
 static int prepare(struct tm_local__cloud *local, struct tm_error *e)
 {
     struct tm_env *env = local->env;
-    int rc = tm_local_clean_up(env, local->options.state_dir, &local->leftovers, e);
-    if (rc == 0) rc = tm_local_slots_make(local->options.trace, local->options.seed, &local->slots, e);
+    int rc = tm_local__clean_up(env, local->options.state_dir, &local->leftovers, e);
+    if (rc == 0) rc = tm_local_slots__make(local->options.trace, local->options.seed, &local->slots, e);
     if (rc != 0) return rc;
     local->slot_taken = tm_calloc(local->slots.count + 1, sizeof *local->slot_taken);
-    local->server = tm_metadata_server_create(env);
+    local->server = tm_metadata_server__create(env);
     if (local->slot_taken == NULL || local->server == NULL) return tm_error_nomem(e);
     rc = env->process_started(env, env->process_self(env), &local->self_start, e);
     if (rc == 0) rc = tm_local__write_record(local, e); /* before anything is started */

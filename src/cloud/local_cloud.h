@@ -61,6 +61,6 @@ void tm_local_cloud_host(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX])
 int tm_local_cloud_cut(struct tm_cloud *cloud, uint64_t id, bool cut, struct tm_error *e);
 
 /* Ends what a program that is gone left in the state folder; 0 where there is nothing. A cloud does it at its start. */
-int tm_local_clean_up(struct tm_env *env, const char *state_dir, int *out_count, struct tm_error *e);
+int tm_local__clean_up(struct tm_env *env, const char *state_dir, int *out_count, struct tm_error *e);
 
 #endif

@@ -26,14 +26,14 @@ static int open_endpoint(struct tm_local__cloud *local, struct tm_local__place *
     place->known = (struct tm_metadata){.id = instance->id, .version = 1};
     place->known.zone = tm_local__zone(&local->options, instance->kind);
     place->known.type = tm_local__type(&local->options, instance->kind);
-    return tm_metadata_server_open(local->server, gateway, &place->known, instance->metadata, &place->endpoint, e);
+    return tm_metadata_server__open(local->server, gateway, &place->known, instance->metadata, &place->endpoint, e);
 }
 
 static void fill_variables(const struct tm_local__cloud *local, const struct tm_cloud_instance *instance,
                            char texts[OWN_VARIABLES][VARIABLE_MAX])
 {
     (void)snprintf(texts[0], VARIABLE_MAX, "TIDEMILL_INSTANCE_ID=%" PRIu64, instance->id);
-    (void)snprintf(texts[1], VARIABLE_MAX, "TIDEMILL_INSTANCE_KIND=%s", tm_instance_kind_name(instance->kind));
+    (void)snprintf(texts[1], VARIABLE_MAX, "TIDEMILL_INSTANCE_KIND=%s", tm_instance_kind__name(instance->kind));
     (void)snprintf(texts[2], VARIABLE_MAX, "TIDEMILL_INSTANCE_ZONE=%s", instance->zone);
     (void)snprintf(texts[3], VARIABLE_MAX, "TIDEMILL_INSTANCE_HOST=%s", instance->host);
     (void)snprintf(texts[4], VARIABLE_MAX, "TIDEMILL_METADATA=%s", instance->metadata);
@@ -131,7 +131,7 @@ int tm_local__stop_process(struct tm_local__cloud *local, struct tm_local__place
     }
     if (place->handle >= 0) env->net_close(env, place->handle);
     place->handle = -1;
-    tm_metadata_server_close(local->server, place->endpoint);
+    tm_metadata_server__close(local->server, place->endpoint);
     place->endpoint = -1;
     if (place->in_netns) tm_local__netns_remove(local, place);
     *out_status = by_itself ? status : -1;

@@ -152,7 +152,7 @@ static int end_leftovers(struct tm_env *env, const struct record *record, int *o
     return 0;
 }
 
-int tm_local_clean_up(struct tm_env *env, const char *state_dir, int *out_count, struct tm_error *e)
+int tm_local__clean_up(struct tm_env *env, const char *state_dir, int *out_count, struct tm_error *e)
 {
     struct record record;
     struct tm_text text;

@@ -18,7 +18,7 @@ static void slots_init(struct tm_local_slots *slots)
     *slots = (struct tm_local_slots){0};
 }
 
-void tm_local_slots_deinit(struct tm_local_slots *slots)
+void tm_local_slots__deinit(struct tm_local_slots *slots)
 {
     tm_free(slots->list);
     slots_init(slots);
@@ -49,7 +49,7 @@ static int add_one(struct making *making, int64_t time_ms)
     return 0;
 }
 
-int tm_local_slots_make(const struct tm_trace *trace, uint64_t seed, struct tm_local_slots *slots, struct tm_error *e)
+int tm_local_slots__make(const struct tm_trace *trace, uint64_t seed, struct tm_local_slots *slots, struct tm_error *e)
 {
     struct making making = {.random = tm_random_make(seed, STREAM_LOSSES)};
     int rc = 0;
@@ -65,12 +65,12 @@ int tm_local_slots_make(const struct tm_trace *trace, uint64_t seed, struct tm_l
     }
     tm_free(making.there);
     if (rc != 0) {
-        tm_local_slots_deinit(&making.slots);
+        tm_local_slots__deinit(&making.slots);
         if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
         return tm_error_set(e, TM_ELIMIT, "the trace has more than %d instances: cut it (tidemill trace cut)",
                             TM_LOCAL_SLOTS_MAX);
     }
-    tm_local_slots_deinit(slots);
+    tm_local_slots__deinit(slots);
     *slots = making.slots;
     return 0;
 }

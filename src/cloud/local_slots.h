@@ -20,8 +20,8 @@ struct tm_local_slots {
     size_t capacity;
 };
 
-void tm_local_slots_deinit(struct tm_local_slots *slots);
+void tm_local_slots__deinit(struct tm_local_slots *slots);
 /* `slots` must be initialised; filled only on success. */
-int tm_local_slots_make(const struct tm_trace *trace, uint64_t seed, struct tm_local_slots *slots, struct tm_error *e);
+int tm_local_slots__make(const struct tm_trace *trace, uint64_t seed, struct tm_local_slots *slots, struct tm_error *e);
 
 #endif

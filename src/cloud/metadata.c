@@ -185,7 +185,7 @@ static void azure_event(struct tm_jsonout *json, const struct tm_metadata *known
     tm_jsonout_string(json, NULL, text);
     tm_jsonout_end(json);
     tm_jsonout_string(json, "EventStatus", "Scheduled");
-    tm_http_date_print(known->loss_utc_ms, text);
+    tm_http_date__print(known->loss_utc_ms, text);
     tm_jsonout_string(json, "NotBefore", text);
     tm_jsonout_string(json, "Description", "");
     tm_jsonout_string(json, "EventSource", "Platform");
@@ -223,9 +223,9 @@ static void azure_respond(const struct asked *asked, struct tm_slice path)
     }
 }
 
-struct tm_metadata_answer tm_metadata_respond(const struct tm_metadata *known, const struct tm_http_head *request,
-                                              struct tm_metadata_tokens *tokens, int64_t now_ms, bool waited,
-                                              const uint64_t random[2], struct tm_text *out)
+struct tm_metadata_answer tm_metadata__respond(const struct tm_metadata *known, const struct tm_http_head *request,
+                                               struct tm_metadata_tokens *tokens, int64_t now_ms, bool waited,
+                                               const uint64_t random[2], struct tm_text *out)
 {
     struct asked asked = {known, request, tokens, now_ms, waited, random, out};
     struct tm_metadata_answer at_once = {0};

@@ -43,12 +43,12 @@ struct tm_metadata_answer {
 
 /* Appends the whole response to `out`, or asks to hold. `waited`: a held request whose time is over, or whose version
  * changed. `random` makes tokens. */
-struct tm_metadata_answer tm_metadata_respond(const struct tm_metadata *known, const struct tm_http_head *request,
-                                              struct tm_metadata_tokens *tokens, int64_t now_ms, bool waited,
-                                              const uint64_t random[2], struct tm_text *out);
+struct tm_metadata_answer tm_metadata__respond(const struct tm_metadata *known, const struct tm_http_head *request,
+                                               struct tm_metadata_tokens *tokens, int64_t now_ms, bool waited,
+                                               const uint64_t random[2], struct tm_text *out);
 
 /* Dates as HTTP and Azure write them: "Mon, 19 Sep 2016 18:29:47 GMT". */
-void tm_http_date_print(int64_t utc_ms, char buffer[40]);
-bool tm_http_date_parse(const char *text, size_t length, int64_t *out_utc_ms);
+void tm_http_date__print(int64_t utc_ms, char buffer[40]);
+bool tm_http_date__parse(const char *text, size_t length, int64_t *out_utc_ms);
 
 #endif

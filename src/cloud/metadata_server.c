@@ -20,7 +20,7 @@ struct tm_metadata_server {
     struct endpoint endpoints[TM_METADATA_ENDPOINTS]; /* by listener */
 };
 
-struct tm_metadata_server *tm_metadata_server_create(struct tm_env *env)
+struct tm_metadata_server *tm_metadata_server__create(struct tm_env *env)
 {
     struct tm_http_limits limits = {.listeners = TM_METADATA_ENDPOINTS,
                                     .connections = TM_METADATA_CONNECTIONS,
@@ -35,7 +35,7 @@ struct tm_metadata_server *tm_metadata_server_create(struct tm_env *env)
     return NULL;
 }
 
-void tm_metadata_server_destroy(struct tm_metadata_server *server)
+void tm_metadata_server__destroy(struct tm_metadata_server *server)
 {
     if (server == NULL) return;
     tm_http_server_destroy(server->http);
@@ -47,13 +47,13 @@ static int64_t answer(void *context, const struct tm_http_request *request, stru
     struct endpoint *endpoint = context;
     struct tm_env *env = endpoint->env;
     const uint64_t random[2] = {env->random_u64(env), env->random_u64(env)};
-    return tm_metadata_respond(endpoint->known, request->head, &endpoint->tokens, request->now_ms, request->waited,
-                               random, out)
+    return tm_metadata__respond(endpoint->known, request->head, &endpoint->tokens, request->now_ms, request->waited,
+                                random, out)
         .hold_ms;
 }
 
-int tm_metadata_server_open(struct tm_metadata_server *server, const char *host, const struct tm_metadata *known,
-                            char bound[TM_ADDRESS_MAX], int *out_endpoint, struct tm_error *e)
+int tm_metadata_server__open(struct tm_metadata_server *server, const char *host, const struct tm_metadata *known,
+                             char bound[TM_ADDRESS_MAX], int *out_endpoint, struct tm_error *e)
 {
     char address[TM_ADDRESS_MAX];
     tm_address_join(host, "0", address);
@@ -67,17 +67,18 @@ int tm_metadata_server_open(struct tm_metadata_server *server, const char *host,
     return 0;
 }
 
-void tm_metadata_server_close(struct tm_metadata_server *server, int endpoint)
+void tm_metadata_server__close(struct tm_metadata_server *server, int endpoint)
 {
     tm_http_server_close(server->http, endpoint);
 }
 
-void tm_metadata_server_serve(struct tm_metadata_server *server)
+void tm_metadata_server__serve(struct tm_metadata_server *server)
 {
     tm_http_server_serve(server->http);
 }
 
-size_t tm_metadata_server_watch(const struct tm_metadata_server *server, int *handles, size_t max, int64_t *out_wait_ms)
+size_t tm_metadata_server__watch(const struct tm_metadata_server *server, int *handles, size_t max,
+                                 int64_t *out_wait_ms)
 {
     return tm_http_server_watch(server->http, handles, max, out_wait_ms);
 }

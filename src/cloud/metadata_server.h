@@ -13,18 +13,18 @@ enum { TM_METADATA_CONNECTIONS = 96, TM_METADATA_CONNECTIONS_EACH = 8, TM_METADA
 struct tm_metadata_server;
 
 /* The caller owns the result. NULL: out of memory. */
-struct tm_metadata_server *tm_metadata_server_create(struct tm_env *env);
-void tm_metadata_server_destroy(struct tm_metadata_server *server); /* NULL is allowed */
+struct tm_metadata_server *tm_metadata_server__create(struct tm_env *env);
+void tm_metadata_server__destroy(struct tm_metadata_server *server); /* NULL is allowed */
 
 /* Listens on HOST:0 for an instance; `known` is borrowed until it is closed. The endpoint's number is not negative. */
-int tm_metadata_server_open(struct tm_metadata_server *server, const char *host, const struct tm_metadata *known,
-                            char bound[TM_ADDRESS_MAX], int *out_endpoint, struct tm_error *e);
-void tm_metadata_server_close(struct tm_metadata_server *server, int endpoint);
+int tm_metadata_server__open(struct tm_metadata_server *server, const char *host, const struct tm_metadata *known,
+                             char bound[TM_ADDRESS_MAX], int *out_endpoint, struct tm_error *e);
+void tm_metadata_server__close(struct tm_metadata_server *server, int endpoint);
 
 /* Does what can be done now, without waiting. */
-void tm_metadata_server_serve(struct tm_metadata_server *server);
+void tm_metadata_server__serve(struct tm_metadata_server *server);
 /* What to wait for: appends handles, and gives the wait in ms after which to serve at the latest (INT64_MAX: none). */
-size_t tm_metadata_server_watch(const struct tm_metadata_server *server, int *handles, size_t max,
-                                int64_t *out_wait_ms);
+size_t tm_metadata_server__watch(const struct tm_metadata_server *server, int *handles, size_t max,
+                                 int64_t *out_wait_ms);
 
 #endif

@@ -161,7 +161,7 @@ int64_t tm_notice_reader_wait_ms(const struct tm_notice_reader *reader)
     return left_ms > 0 ? left_ms : 0;
 }
 
-struct tm_notice_health tm_notice_reader_health(const struct tm_notice_reader *reader)
+struct tm_notice_health tm_notice_reader__health(const struct tm_notice_reader *reader)
 {
     struct tm_notice_health health = reader->health;
     health.last = reader->failure.text;

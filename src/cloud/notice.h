@@ -53,14 +53,14 @@ struct tm_notice_health {
     uint64_t failures_in_row;
     const char *last; /* words of the last failure, "" for none; borrowed */
 };
-struct tm_notice_health tm_notice_reader_health(const struct tm_notice_reader *reader);
+struct tm_notice_health tm_notice_reader__health(const struct tm_notice_reader *reader);
 
 /* ---- the answers' readers, for the fuzzer ---- */
 
 /* -TM_EINPUT where the text is no such answer. */
-int tm_notice_parse_aws_action(const char *text, size_t length, int64_t *out_gone_utc_ms, struct tm_error *e);
-int tm_notice_parse_gcp_preempted(const char *text, size_t length, bool *out_preempted, struct tm_error *e);
-int tm_notice_parse_azure(const char *text, size_t length, int64_t now_utc_ms, struct tm_notice *out,
-                          struct tm_error *e);
+int tm_notice__parse_aws_action(const char *text, size_t length, int64_t *out_gone_utc_ms, struct tm_error *e);
+int tm_notice__parse_gcp_preempted(const char *text, size_t length, bool *out_preempted, struct tm_error *e);
+int tm_notice__parse_azure(const char *text, size_t length, int64_t now_utc_ms, struct tm_notice *out,
+                           struct tm_error *e);
 
 #endif

@@ -29,7 +29,7 @@ static int64_t ask(struct tm_notice__talk *talk, int64_t now_ms, struct tm_text 
     return 0;
 }
 
-int tm_notice_parse_aws_action(const char *text, size_t length, int64_t *out_gone_utc_ms, struct tm_error *e)
+int tm_notice__parse_aws_action(const char *text, size_t length, int64_t *out_gone_utc_ms, struct tm_error *e)
 {
     json_t *root = NULL;
     int rc = tm_json_load("spot/instance-action", text, length, &root, e);
@@ -65,7 +65,7 @@ static int hear(struct tm_notice__talk *talk, const struct tm_notice__answer *an
     if (status != 200 && status != 404) return tm_notice__unexpected(answer, "metadata", e);
     if (talk->step == ACTION) {
         int64_t gone_utc_ms = 0;
-        int rc = status == 200 ? tm_notice_parse_aws_action(answer->body, answer->length, &gone_utc_ms, e) : 0;
+        int rc = status == 200 ? tm_notice__parse_aws_action(answer->body, answer->length, &gone_utc_ms, e) : 0;
         if (rc != 0) return rc;
         talk->word.going = status == 200;
         talk->word.gone_utc_ms = gone_utc_ms;

@@ -27,15 +27,15 @@ static int read_event(const json_t *event, int64_t now_utc_ms, struct tm_notice 
         return 0;
     }
     bool started = status != NULL && strcmp(status, "Started") == 0;
-    if (!started && when != NULL && when[0] != '\0' && !tm_http_date_parse(when, strlen(when), &gone_utc_ms))
+    if (!started && when != NULL && when[0] != '\0' && !tm_http_date__parse(when, strlen(when), &gone_utc_ms))
         return tm_error_set(e, TM_EINPUT, "scheduled events: NotBefore is not a date");
     if (!word->going || gone_utc_ms < word->gone_utc_ms) word->gone_utc_ms = gone_utc_ms;
     word->going = true;
     return 0;
 }
 
-int tm_notice_parse_azure(const char *text, size_t length, int64_t now_utc_ms, struct tm_notice *out,
-                          struct tm_error *e)
+int tm_notice__parse_azure(const char *text, size_t length, int64_t now_utc_ms, struct tm_notice *out,
+                           struct tm_error *e)
 {
     struct tm_notice word = {0};
     json_t *root = NULL;
@@ -55,7 +55,7 @@ static int hear(struct tm_notice__talk *talk, const struct tm_notice__answer *an
 {
     struct tm_notice word;
     if (answer->head->status != 200) return tm_notice__unexpected(answer, "scheduled events", e);
-    int rc = tm_notice_parse_azure(answer->body, answer->length, answer->now_utc_ms, &word, e);
+    int rc = tm_notice__parse_azure(answer->body, answer->length, answer->now_utc_ms, &word, e);
     if (rc != 0) return rc;
     /* Started, its time is "now" each time it is asked: the first counts. */
     if (word.going && talk->word.going && word.gone_utc_ms > talk->word.gone_utc_ms)

@@ -23,7 +23,7 @@ static int64_t ask(struct tm_notice__talk *talk, int64_t now_ms, struct tm_text 
     return longer_ms;
 }
 
-int tm_notice_parse_gcp_preempted(const char *text, size_t length, bool *out_preempted, struct tm_error *e)
+int tm_notice__parse_gcp_preempted(const char *text, size_t length, bool *out_preempted, struct tm_error *e)
 {
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r' || text[length - 1] == ' '))
         length--;
@@ -49,7 +49,7 @@ static int hear(struct tm_notice__talk *talk, const struct tm_notice__answer *an
         return 0;
     }
     bool preempted = false;
-    int rc = tm_notice_parse_gcp_preempted(answer->body, answer->length, &preempted, e);
+    int rc = tm_notice__parse_gcp_preempted(answer->body, answer->length, &preempted, e);
     if (rc != 0) return rc;
     char seen[TM_NOTICE_TOKEN_MAX];
     memcpy(seen, talk->token, sizeof seen);

@@ -129,7 +129,7 @@ static int advance_layer(void *context, uint32_t layer, uint64_t step, double no
 static int open_gpt(struct gpt *gpt, struct tm_env *env, const struct tm_train_job *job, struct tm_error *e)
 {
     const struct tm_kernels *kernels = NULL;
-    int rc = tm_train_job_check(job, e);
+    int rc = tm_train_job__check(job, e);
     if (rc == 0) rc = tm_kernels_choose(env, &kernels, e);
     if (rc == 0) rc = tm_blas_open(env, kernels->core, &gpt->blas, e);
     if (rc == 0) rc = tm_corpus_open(env, job->data, &gpt->corpus, e);

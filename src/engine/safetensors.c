@@ -198,8 +198,8 @@ static int hash_file(struct tm_safetensors *file, size_t header_bytes, struct tm
     return 0;
 }
 
-int tm_safetensors_parse(const char *name, const void *data, size_t length, struct tm_safetensors *out,
-                         struct tm_error *e)
+int tm_safetensors__parse(const char *name, const void *data, size_t length, struct tm_safetensors *out,
+                          struct tm_error *e)
 {
     const unsigned char *bytes = data;
     uint64_t header = 0;
@@ -240,7 +240,7 @@ int tm_safetensors__open(struct tm_env *env, const char *path, struct tm_safeten
     int rc = env->file_map(env, path, &data, &length, e);
     if (rc != 0) return rc;
     struct tm_safetensors file;
-    rc = tm_safetensors_parse(path, data, length, &file, e);
+    rc = tm_safetensors__parse(path, data, length, &file, e);
     if (rc != 0) {
         env->file_unmap(env, data, length);
         return rc;

@@ -45,7 +45,7 @@ void tm_safetensors__close(struct tm_safetensors *file);
 const struct tm_named_tensor *tm_safetensors__find(const struct tm_safetensors *file, const char *name);
 
 /* The same for bytes in hand (which must outlive the result). */
-int tm_safetensors_parse(const char *name, const void *data, size_t length, struct tm_safetensors *out,
-                         struct tm_error *e);
+int tm_safetensors__parse(const char *name, const void *data, size_t length, struct tm_safetensors *out,
+                          struct tm_error *e);
 
 #endif

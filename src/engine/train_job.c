@@ -14,7 +14,7 @@
 
 enum { BLOCKS_MAX = 1022 };
 
-int tm_train_job_check(const struct tm_train_job *job, struct tm_error *e)
+int tm_train_job__check(const struct tm_train_job *job, struct tm_error *e)
 {
     int rc = tm_network__check(&job->network, e);
     if (rc != 0) return tm_error_wrap(e, rc, "model.gpt");
@@ -126,14 +126,14 @@ int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_are
     struct tm_error wrong = {.text = ""};
     rc = tm_layout_parse(from->layout != NULL ? from->layout : "1x1", &job.pipelines, &job.stages, &wrong);
     if (rc != 0) return tm_job_wrong(from, "layout", e, "%s", wrong.text);
-    rc = tm_train_job_check(&job, e);
+    rc = tm_train_job__check(&job, e);
     if (rc != 0) return tm_error_wrap(e, rc, "%s", from->file);
     *out = job;
     return 0;
 }
 
-int tm_train_job_parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
-                       struct tm_train_job *out, struct tm_error *e)
+int tm_train_job__parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
+                        struct tm_train_job *out, struct tm_error *e)
 {
     struct tm_job job;
     tm_job_init(&job);

@@ -36,11 +36,11 @@ int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *are
 /* The same from a job that was read; what it names is meant from `folder` ("": from here). */
 int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_arena *arena, struct tm_train_job *out,
                     struct tm_error *e);
-int tm_train_job_parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
-                       struct tm_train_job *out, struct tm_error *e);
+int tm_train_job__parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
+                        struct tm_train_job *out, struct tm_error *e);
 
 /* What is wrong with it as a whole, as -TM_EINPUT (also done by load and parse). */
-int tm_train_job_check(const struct tm_train_job *job, struct tm_error *e);
+int tm_train_job__check(const struct tm_train_job *job, struct tm_error *e);
 
 /* What must be the same on all machines, as lines of wire/fingerprint.h: whatever the weights depend on. The data's
  * part is left out where it cannot be read here. */

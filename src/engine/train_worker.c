@@ -64,7 +64,7 @@ int tm_train_shared__init(struct tm_train_shared *shared, struct tm_env *env, co
                                                 .kernels = options->kernels,
                                                 .blas = options->blas,
                                                 .corpus = &shared->corpus};
-    int rc = tm_train_job_check(job, e);
+    int rc = tm_train_job__check(job, e);
     if (rc == 0) rc = make_assignments(shared, e);
     if (rc == 0) rc = tm_corpus_open(env, job->data, &shared->corpus, e);
     if (rc == 0)

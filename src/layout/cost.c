@@ -1,6 +1,6 @@
 #include "layout/cost.h"
 
-double tm_cost_transfer_ms(const struct tm_paper_cost *paper, double bytes)
+double tm_cost__transfer_ms(const struct tm_paper_cost *paper, double bytes)
 {
     int last = paper->point_count - 1;
     if (last < 0) return 0;
@@ -18,7 +18,7 @@ double tm_cost_transfer_ms(const struct tm_paper_cost *paper, double bytes)
     return (us[low] + (us[high] - us[low]) * (bytes - at[low]) / (at[high] - at[low])) / 1000;
 }
 
-double tm_cost_group_ms(const struct tm_group_cost *group, int pipelines, int stages)
+double tm_cost__group_ms(const struct tm_group_cost *group, int pipelines, int stages)
 {
     double step = pipelines < 6    ? group->pipelines_1_ms
                   : pipelines < 12 ? group->pipelines_6_ms
@@ -42,7 +42,7 @@ double tm_cost_restart_ms(const struct tm_cost *cost, const struct tm_layouts *l
     if (cost->kind == TM_COST_MEASURED)
         return cost->measured.reform_ms + cost->measured.reform_per_instance_ms * to->instances;
     const struct tm_paper_cost *paper = &cost->paper;
-    double ms = tm_cost_group_ms(adding ? &paper->group_add : &paper->group_remove, to->pipelines, to->stages) +
+    double ms = tm_cost__group_ms(adding ? &paper->group_add : &paper->group_remove, to->pipelines, to->stages) +
                 paper->process_ms + build_ms(paper, layouts, to->stages);
     return adding ? ms + paper->rendezvous_ms + paper->rendezvous_extra_ms : ms;
 }
@@ -54,7 +54,7 @@ static double load_ms(const struct tm_cost *cost, const struct tm_layouts *layou
     for (int i = 0; i < stages; i++) {
         bytes += tm_layouts_stage_bytes(layouts, stages, i);
         if (cost->kind == TM_COST_PAPER)
-            ms += tm_cost_transfer_ms(&cost->paper, tm_layouts_stage_bytes(layouts, stages, i));
+            ms += tm_cost__transfer_ms(&cost->paper, tm_layouts_stage_bytes(layouts, stages, i));
     }
     if (cost->kind == TM_COST_MEASURED) ms = cost->measured.link_latency_ms + bytes * 8e3 / cost->measured.store_bit_s;
     return ms;

@@ -89,10 +89,10 @@ void tm_cost_print(const struct tm_cost *cost, const char *model, struct tm_text
 void tm_cost_change_speed(struct tm_cost *cost, double speed);
 
 /* One transfer of so many bytes, by the paper's table. */
-double tm_cost_transfer_ms(const struct tm_paper_cost *paper, double bytes);
+double tm_cost__transfer_ms(const struct tm_paper_cost *paper, double bytes);
 /* Forming groups, starting processes and building the stages of a layout; `adding`: instances are added, so all meet
  * again. */
-double tm_cost_group_ms(const struct tm_group_cost *group, int pipelines, int stages);
+double tm_cost__group_ms(const struct tm_group_cost *group, int pipelines, int stages);
 double tm_cost_restart_ms(const struct tm_cost *cost, const struct tm_layouts *layouts, int layout, bool adding);
 /* Parcae's reactive baseline: everybody restarts and loads a checkpoint. */
 double tm_cost_rollback_ms(const struct tm_cost *cost, const struct tm_layouts *layouts, int layout, bool adding,

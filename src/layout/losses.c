@@ -17,7 +17,7 @@ static double choose(int n, int k)
 
 /* How many different leftovers there are: coefficients of (1 + x + ... + x^pipelines)^stages (1 + ... + x^spares),
  * cut off at the limit. */
-bool tm_losses_are_few(int pipelines, int stages, int spares, int lost)
+bool tm_losses__are_few(int pipelines, int stages, int spares, int lost)
 {
     enum { LOST_MAX = 64 };
     if (lost > LOST_MAX) return false;
@@ -82,12 +82,12 @@ static void draw_losses(struct counting *counting, int stages, int instances, in
     }
 }
 
-bool tm_losses_each(int pipelines, int stages, int spares, int lost, tm_losses_visit visit, void *context)
+bool tm_losses__each(int pipelines, int stages, int spares, int lost, tm_losses_visit visit, void *context)
 {
     int instances = pipelines * stages + spares;
     struct counting counting = {.pipelines = pipelines, .spares = spares, .visit = visit, .context = context};
     counting.survivors.stages = stages;
-    if (!tm_losses_are_few(pipelines, stages, spares, lost)) {
+    if (!tm_losses__are_few(pipelines, stages, spares, lost)) {
         draw_losses(&counting, stages, instances, lost);
         return false;
     }
@@ -141,7 +141,7 @@ static double add_stage(double *chance, double *next, int lost, int rest, int pi
     return sum;
 }
 
-void tm_losses_kept(int pipelines, int stages, int spares, int lost, int keep, double *still_kept)
+void tm_losses__kept(int pipelines, int stages, int spares, int lost, int keep, double *still_kept)
 {
     double chance[TM_LAYOUT_INSTANCES_MAX + 1], next[TM_LAYOUT_INSTANCES_MAX + 1];
     memset(chance, 0, (size_t)(lost + 1) * sizeof *chance);
@@ -159,6 +159,6 @@ double tm_losses_keep_probability(int pipelines, int stages, int spares, int los
 {
     double still_kept[TM_LAYOUT_STAGES_MAX + 1];
     if (lost > pipelines * stages + spares) return 0;
-    tm_losses_kept(pipelines, stages, spares, lost, keep, still_kept);
+    tm_losses__kept(pipelines, stages, spares, lost, keep, still_kept);
     return still_kept[stages];
 }

@@ -17,17 +17,17 @@ struct tm_survivors {
 enum { TM_LOSSES_COUNTED_MAX = 6000, TM_LOSSES_DRAWN = 512 };
 
 /* Are there so few ways that they are counted? */
-bool tm_losses_are_few(int pipelines, int stages, int spares, int lost);
+bool tm_losses__are_few(int pipelines, int stages, int spares, int lost);
 
 typedef void (*tm_losses_visit)(void *context, const struct tm_survivors *survivors);
 
 /* Visits what losing `lost` of the pipelines x stages + spares instances may leave, all equally likely to go. Returns
  * true if all ways were counted, false if they were drawn. lost <= the fleet. */
-bool tm_losses_each(int pipelines, int stages, int spares, int lost, tm_losses_visit visit, void *context);
+bool tm_losses__each(int pipelines, int stages, int spares, int lost, tm_losses_visit visit, void *context);
 
 /* Going through the stages one by one: still_kept[i] is the probability that each of the first i keeps at least `keep`
  * of its replicas, for i from 0 to `stages`. Exact for any size; O(stages x lost^2). */
-void tm_losses_kept(int pipelines, int stages, int spares, int lost, int keep, double *still_kept);
+void tm_losses__kept(int pipelines, int stages, int spares, int lost, int keep, double *still_kept);
 
 /* The probability that every stage keeps at least `keep` of its `pipelines` replicas: exact for any size. */
 double tm_losses_keep_probability(int pipelines, int stages, int spares, int lost, int keep);

@@ -49,7 +49,7 @@ struct tm_migrations {
 
 static double transfer_ms(const struct tm_migrations *m, double bytes)
 {
-    if (m->cost->kind == TM_COST_PAPER) return tm_cost_transfer_ms(&m->cost->paper, bytes);
+    if (m->cost->kind == TM_COST_PAPER) return tm_cost__transfer_ms(&m->cost->paper, bytes);
     return bytes <= 0 ? 0 : m->cost->measured.link_latency_ms + bytes * 8e3 / m->cost->measured.link_bit_s;
 }
 
@@ -306,7 +306,7 @@ static double within_stages_ms(const struct tm_migrations *m, int to)
 {
     const struct tm_layout *target = &m->layouts->list[to];
     if (m->cost->kind == TM_COST_MEASURED) return tm_cost_restart_ms(m->cost, m->layouts, to, false);
-    return tm_cost_group_ms(&m->cost->paper.group_remove, target->pipelines, target->stages) +
+    return tm_cost__group_ms(&m->cost->paper.group_remove, target->pipelines, target->stages) +
            m->cost->paper.process_ms;
 }
 
@@ -345,7 +345,7 @@ static double from_pause_ms(const struct tm_migrations *m, int to)
     return ms + m->cost->measured.link_latency_ms + bytes * 8e3 / m->cost->measured.store_bit_s;
 }
 
-double tm_migration_ms(struct tm_migrations *m, int from, const struct tm_survivors *survivors, int lost, int to)
+double tm_migration__ms(struct tm_migrations *m, int from, const struct tm_survivors *survivors, int lost, int to)
 {
     const struct tm_layout *old = &m->layouts->list[from], *target = &m->layouts->list[to];
     if (target->instances == 0) return 0;
@@ -412,14 +412,15 @@ static void fill_stages(struct tm_migrations *m, const struct row *row, int stag
     const struct tm_layouts *layouts = m->layouts;
     const struct tm_layout *old = &layouts->list[row->from];
     int spares = row->fleet - old->instances;
-    bool alone = m->cost->kind == TM_COST_MEASURED || tm_losses_are_few(old->pipelines, old->stages, spares, row->lost);
+    bool alone =
+        m->cost->kind == TM_COST_MEASURED || tm_losses__are_few(old->pipelines, old->stages, spares, row->lost);
     struct row_sum sum = {.m = m, .ms = row->ms, .from = row->from, .lost = row->lost};
     sum.stages_first = alone ? stages : layouts->stages_min;
     sum.stages_last = alone ? stages : layouts->stages_max;
     int first = layouts->first_of[sum.stages_first], end = layouts->first_of[sum.stages_last + 1];
     for (int to = first; to < end; to++)
         row->ms[to] = 0;
-    (void)tm_losses_each(old->pipelines, old->stages, spares, row->lost, add_outcome, &sum);
+    (void)tm_losses__each(old->pipelines, old->stages, spares, row->lost, add_outcome, &sum);
     for (int to = first; to < end; to++)
         if (layouts->list[to].stages != old->stages) row->ms[to] += new_cut_rest_ms(m, row->from, row->lost, to);
 }
@@ -466,7 +467,7 @@ static double same_cut_with_plenty_ms(const struct tm_migrations *m, int fleet, 
         survivors.left[s] = falls_short ? old->pipelines : old->pipelines - lost;
     if (!falls_short || pipelines > old->pipelines) return same_cut_ms(m, &survivors, from, lost, to);
     sort_stages(m, old->stages, ms);
-    tm_losses_kept(old->pipelines, old->stages, fleet - old->instances, lost, pipelines, kept);
+    tm_losses__kept(old->pipelines, old->stages, fleet - old->instances, lost, pipelines, kept);
     double restart =
         tm_cost_restart_ms(m->cost, m->layouts, to, m->layouts->list[to].instances > old->instances - lost);
     double moved = 0;
@@ -609,7 +610,7 @@ double tm_migrations_largest_ms(const struct tm_migrations *m, int stages)
     return m->largest_ms[stages];
 }
 
-size_t tm_migrations_count(const struct tm_migrations *m)
+size_t tm_migrations__count(const struct tm_migrations *m)
 {
     return m->row_count;
 }

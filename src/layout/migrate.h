@@ -37,11 +37,11 @@ double tm_migrations_restart_ms(const struct tm_migrations *migrations, int to);
 double tm_migrations_largest_ms(const struct tm_migrations *migrations, int stages);
 
 /* Rows computed so far, and their bytes. */
-size_t tm_migrations_count(const struct tm_migrations *migrations);
+size_t tm_migrations__count(const struct tm_migrations *migrations);
 size_t tm_migrations_bytes(const struct tm_migrations *migrations);
 
 /* The cost of one outcome instead of an expectation: `left` replicas of each stage of `from`. */
-double tm_migration_ms(struct tm_migrations *migrations, int from, const struct tm_survivors *survivors, int lost,
-                       int to);
+double tm_migration__ms(struct tm_migrations *migrations, int from, const struct tm_survivors *survivors, int lost,
+                        int to);
 
 #endif

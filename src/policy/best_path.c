@@ -176,8 +176,8 @@ static void walk_back(const struct search *search, size_t count, int *path, doub
         path[i] = search->places[place].layout;
 }
 
-int tm_best_path(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_standing start,
-                 const struct tm_ahead *steps, size_t count, int *path, double *samples, struct tm_error *e)
+int tm_best__path(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_standing start,
+                  const struct tm_ahead *steps, size_t count, int *path, double *samples, struct tm_error *e)
 {
     assert(count > 0);
     struct search search = {.layouts = layouts, .migrations = migrations};

@@ -11,7 +11,7 @@
 
 /* The best layout for each step to path[0..count-1], the samples of the whole to *samples (NULL: not wanted).
  * -TM_ELIMIT: too many ways to remember. */
-int tm_best_path(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_standing start,
-                 const struct tm_ahead *steps, size_t count, int *path, double *samples, struct tm_error *e);
+int tm_best__path(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_standing start,
+                  const struct tm_ahead *steps, size_t count, int *path, double *samples, struct tm_error *e);
 
 #endif

@@ -19,11 +19,6 @@ static double raw_slack_s(const struct tm_deadline_view *view)
     return view->terms->deadline_s - view->now_s - left_s(view);
 }
 
-double tm_deadline_slack_s(const struct tm_deadline_view *view)
-{
-    return raw_slack_s(view) - (view->on == TM_GANG_NOTHING ? 0 : view->restart_left_s);
-}
-
 static struct tm_deadline_decision go(enum tm_gang_on on)
 {
     return (struct tm_deadline_decision){.go = on, .until_s = INFINITY};
@@ -66,7 +61,7 @@ static struct tm_deadline_decision tidemill(const struct tm_deadline_view *view)
     if (view->on != TM_GANG_NOTHING && view->restart_left_s > 0) return go(view->on);
     double slack_s = raw_slack_s(view);
     struct tm_deadline_costs costs =
-        tm_deadline_values_costs(view->values, view->spells, view->on, left_s(view), slack_s);
+        tm_deadline_values__costs(view->values, view->spells, view->on, left_s(view), slack_s);
     struct tm_deadline_decision best = go(TM_GANG_ON_DEMAND);
     double least_usd = costs.on_demand_usd;
     if (costs.wait_usd < least_usd) {
@@ -75,7 +70,7 @@ static struct tm_deadline_decision tidemill(const struct tm_deadline_view *view)
     }
     bool safe = slack_s >= view->terms->restart_s + tm_deadline_launch_s(view->terms);
     if (view->spot && safe && costs.spot_usd < least_usd) best.go = TM_GANG_SPOT;
-    if (best.go != TM_GANG_SPOT) best.until_s = view->now_s + tm_deadline_values_step_s(view->values);
+    if (best.go != TM_GANG_SPOT) best.until_s = view->now_s + tm_deadline_values__step_s(view->values);
     return best;
 }
 

@@ -47,7 +47,4 @@ const struct tm_deadline_policy *tm_deadline_policy_find(const char *name);
 struct tm_deadline_decision tm_deadline_decide(const struct tm_deadline_policy *policy,
                                                const struct tm_deadline_view *view);
 
-/* Time left less work left; of what it is on, its restart is still to come. */
-double tm_deadline_slack_s(const struct tm_deadline_view *view);
-
 #endif

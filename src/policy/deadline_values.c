@@ -177,7 +177,7 @@ void tm_deadline_values_destroy(struct tm_deadline_values *values)
     tm_free(values);
 }
 
-double tm_deadline_values_step_s(const struct tm_deadline_values *values)
+double tm_deadline_values__step_s(const struct tm_deadline_values *values)
 {
     return fmin(values->slack_step_s, 600);
 }
@@ -220,9 +220,9 @@ static struct tm_deadline_costs costs_in_row(const struct tm_deadline_values *v,
     return costs;
 }
 
-struct tm_deadline_costs tm_deadline_values_costs(const struct tm_deadline_values *values,
-                                                  const struct tm_spells *spells, enum tm_gang_on on, double left_s,
-                                                  double slack_s)
+struct tm_deadline_costs tm_deadline_values__costs(const struct tm_deadline_values *values,
+                                                   const struct tm_spells *spells, enum tm_gang_on on, double left_s,
+                                                   double slack_s)
 {
     double lost_weights[RATES];
     double comes_weights[RATES];

@@ -28,10 +28,10 @@ struct tm_deadline_costs {
 };
 
 /* `slack_s` is the time left less the work left; `on` works (its restart is over). */
-struct tm_deadline_costs tm_deadline_values_costs(const struct tm_deadline_values *values,
-                                                  const struct tm_spells *spells, enum tm_gang_on on, double left_s,
-                                                  double slack_s);
+struct tm_deadline_costs tm_deadline_values__costs(const struct tm_deadline_values *values,
+                                                   const struct tm_spells *spells, enum tm_gang_on on, double left_s,
+                                                   double slack_s);
 /* How much slack one step of waiting takes in the tables: a decision is good for about so long. */
-double tm_deadline_values_step_s(const struct tm_deadline_values *values);
+double tm_deadline_values__step_s(const struct tm_deadline_values *values);
 
 #endif

@@ -24,8 +24,8 @@ struct tm_lookahead {
     double *restart_ms; /* [layouts]: one more restart while migrating */
 };
 
-int tm_lookahead_create(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_lookahead **out,
-                        struct tm_error *e)
+int tm_lookahead__create(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_lookahead **out,
+                         struct tm_error *e)
 {
     struct tm_lookahead *l = tm_calloc(1, sizeof *l);
     if (l == NULL) return tm_error_nomem(e);
@@ -36,7 +36,7 @@ int tm_lookahead_create(const struct tm_layouts *layouts, struct tm_migrations *
     l->ranked = tm_calloc(2 * layouts->count, sizeof *l->ranked);
     l->restart_ms = tm_calloc(layouts->count, sizeof *l->restart_ms);
     if (l->now == NULL || l->next == NULL || l->ranked == NULL || l->restart_ms == NULL) {
-        tm_lookahead_destroy(l);
+        tm_lookahead__destroy(l);
         return tm_error_nomem(e);
     }
     for (size_t i = 0; i < layouts->count; i++)
@@ -45,7 +45,7 @@ int tm_lookahead_create(const struct tm_layouts *layouts, struct tm_migrations *
     return 0;
 }
 
-void tm_lookahead_destroy(struct tm_lookahead *l)
+void tm_lookahead__destroy(struct tm_lookahead *l)
 {
     if (l == NULL) return;
     tm_free(l->now);
@@ -151,8 +151,8 @@ static int best_state(const struct tm_lookahead *l)
     return best;
 }
 
-int tm_lookahead_solve(struct tm_lookahead *l, struct tm_standing start, const struct tm_ahead *steps, size_t count,
-                       int *path, double *samples, struct tm_error *e)
+int tm_lookahead__solve(struct tm_lookahead *l, struct tm_standing start, const struct tm_ahead *steps, size_t count,
+                        int *path, double *samples, struct tm_error *e)
 {
     assert(count > 0);
     size_t states = 2 * l->layouts->count;

@@ -20,9 +20,9 @@ struct tm_ahead {
 
 struct tm_lookahead; /* scratch memory, reused from call to call; holds no state that changes an answer */
 
-int tm_lookahead_create(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_lookahead **out,
-                        struct tm_error *e);
-void tm_lookahead_destroy(struct tm_lookahead *lookahead);
+int tm_lookahead__create(const struct tm_layouts *layouts, struct tm_migrations *migrations, struct tm_lookahead **out,
+                         struct tm_error *e);
+void tm_lookahead__destroy(struct tm_lookahead *lookahead);
 
 /* Where the job stands: its layout, and what is left of a migration under way (0: none). */
 struct tm_standing {
@@ -32,7 +32,7 @@ struct tm_standing {
 
 /* The best layout for each step to path[0..count-1] (NULL: not wanted; path[0] is the decision), the samples it is
  * expected to yield to *samples (NULL: not wanted). */
-int tm_lookahead_solve(struct tm_lookahead *lookahead, struct tm_standing start, const struct tm_ahead *steps,
-                       size_t count, int *path, double *samples, struct tm_error *e);
+int tm_lookahead__solve(struct tm_lookahead *lookahead, struct tm_standing start, const struct tm_ahead *steps,
+                        size_t count, int *path, double *samples, struct tm_error *e);
 
 #endif

@@ -101,7 +101,7 @@ int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts 
     policy->cost = cost;
     policy->options = *options;
     policy->slower = 1;
-    int rc = tm_lookahead_create(layouts, migrations, &policy->lookahead, e);
+    int rc = tm_lookahead__create(layouts, migrations, &policy->lookahead, e);
     policy->candidates = tm_calloc(layouts->count, sizeof *policy->candidates);
     policy->ranked = tm_calloc(layouts->count, sizeof *policy->ranked);
     if (rc == 0 && (policy->candidates == NULL || policy->ranked == NULL)) rc = tm_error_nomem(e);
@@ -118,7 +118,7 @@ void tm_policy_destroy(struct tm_policy *policy)
     if (policy == NULL) return;
     tm_forecaster_destroy(policy->forecaster);
     tm_deadline_values_destroy(policy->values);
-    tm_lookahead_destroy(policy->lookahead);
+    tm_lookahead__destroy(policy->lookahead);
     tm_free(policy->plan);
     tm_free(policy->candidates);
     tm_free(policy->ranked);

@@ -8,7 +8,7 @@ int tm_policy__parcae(struct tm_policy *policy, const struct tm_view *view, stru
 {
     int path[TM_FORECAST_STEPS_MAX + 1];
     size_t count = view->ahead_count <= TM_FORECAST_STEPS_MAX ? view->ahead_count : TM_FORECAST_STEPS_MAX;
-    int rc = tm_lookahead_solve(policy->lookahead, view->standing, view->ahead, count, path, NULL, e);
+    int rc = tm_lookahead__solve(policy->lookahead, view->standing, view->ahead, count, path, NULL, e);
     if (rc == 0) out->layout = path[0];
     return rc;
 }
@@ -21,8 +21,8 @@ int tm_policy__oracle(struct tm_policy *policy, const struct tm_view *view, stru
             return tm_error_nomem(e);
         policy->plan_count = view->ahead_count;
         policy->plan_next = 0;
-        int rc = tm_best_path(policy->layouts, policy->migrations, view->standing, view->ahead, view->ahead_count,
-                              policy->plan, NULL, e);
+        int rc = tm_best__path(policy->layouts, policy->migrations, view->standing, view->ahead, view->ahead_count,
+                               policy->plan, NULL, e);
         if (rc != 0) return rc;
     }
     out->layout = policy->plan[policy->plan_next++];

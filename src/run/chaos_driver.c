@@ -137,7 +137,7 @@ static bool carry_out(struct tm_chaos_driver *d, const struct tm_fault *fault, i
 
 /* ---- life ---- */
 
-void tm_chaos_driver_step(struct tm_chaos_driver *d, int coordinator)
+void tm_chaos_driver__step(struct tm_chaos_driver *d, int coordinator)
 {
     if (d->begun_ms < 0) d->begun_ms = now_ms(d);
     mend(d, false);
@@ -148,7 +148,7 @@ void tm_chaos_driver_step(struct tm_chaos_driver *d, int coordinator)
     }
 }
 
-int64_t tm_chaos_driver_wait_ms(const struct tm_chaos_driver *d)
+int64_t tm_chaos_driver__wait_ms(const struct tm_chaos_driver *d)
 {
     int64_t wait_ms = INT64_MAX;
     if (d->begun_ms < 0) return 0;
@@ -163,12 +163,12 @@ int64_t tm_chaos_driver_wait_ms(const struct tm_chaos_driver *d)
     return wait_ms;
 }
 
-uint64_t tm_chaos_driver_count(const struct tm_chaos_driver *d)
+uint64_t tm_chaos_driver__count(const struct tm_chaos_driver *d)
 {
     return d->count;
 }
 
-bool tm_chaos_driver_said(struct tm_chaos_driver *d, char *out, size_t size)
+bool tm_chaos_driver__said(struct tm_chaos_driver *d, char *out, size_t size)
 {
     if (d->said_count == 0) return false;
     (void)snprintf(out, size, "%s", d->said[d->said_first]);
@@ -177,8 +177,8 @@ bool tm_chaos_driver_said(struct tm_chaos_driver *d, char *out, size_t size)
     return true;
 }
 
-int tm_chaos_driver_create(struct tm_env *env, const struct tm_chaos_options *options, struct tm_cloud *cloud,
-                           const char *dir, struct tm_chaos_driver **out, struct tm_error *e)
+int tm_chaos_driver__create(struct tm_env *env, const struct tm_chaos_options *options, struct tm_cloud *cloud,
+                            const char *dir, struct tm_chaos_driver **out, struct tm_error *e)
 {
     struct tm_chaos_driver *d = tm_calloc(1, sizeof *d);
     if (d == NULL) return tm_error_nomem(e);
@@ -192,7 +192,7 @@ int tm_chaos_driver_create(struct tm_env *env, const struct tm_chaos_options *op
     return 0;
 }
 
-void tm_chaos_driver_destroy(struct tm_chaos_driver *d)
+void tm_chaos_driver__destroy(struct tm_chaos_driver *d)
 {
     if (d == NULL) return;
     mend(d, true);

@@ -24,16 +24,16 @@ struct tm_chaos_options {
 struct tm_chaos_driver;
 
 /* All is borrowed. */
-int tm_chaos_driver_create(struct tm_env *env, const struct tm_chaos_options *options, struct tm_cloud *cloud,
-                           const char *dir, struct tm_chaos_driver **out, struct tm_error *e);
-void tm_chaos_driver_destroy(struct tm_chaos_driver *driver); /* NULL is allowed; mends all */
+int tm_chaos_driver__create(struct tm_env *env, const struct tm_chaos_options *options, struct tm_cloud *cloud,
+                            const char *dir, struct tm_chaos_driver **out, struct tm_error *e);
+void tm_chaos_driver__destroy(struct tm_chaos_driver *driver); /* NULL is allowed; mends all */
 
 /* Does what is due. `coordinator` is its pid, 0: none runs now. */
-void tm_chaos_driver_step(struct tm_chaos_driver *driver, int coordinator);
+void tm_chaos_driver__step(struct tm_chaos_driver *driver, int coordinator);
 /* Until the next is due. */
-int64_t tm_chaos_driver_wait_ms(const struct tm_chaos_driver *driver);
-uint64_t tm_chaos_driver_count(const struct tm_chaos_driver *driver); /* carried out so far */
+int64_t tm_chaos_driver__wait_ms(const struct tm_chaos_driver *driver);
+uint64_t tm_chaos_driver__count(const struct tm_chaos_driver *driver); /* carried out so far */
 /* One that was carried out and not told yet, in words ("kill-worker of instance 3"); false: none. */
-bool tm_chaos_driver_said(struct tm_chaos_driver *driver, char *out, size_t size);
+bool tm_chaos_driver__said(struct tm_chaos_driver *driver, char *out, size_t size);
 
 #endif

@@ -161,7 +161,7 @@ static void list_instances(const struct tm_cloud_driver *d, const struct tm_clou
         out->list[out->count++] = before->list[i];
 }
 
-struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *d)
+struct tm_cloud_account tm_cloud_driver__account(struct tm_cloud_driver *d)
 {
     struct tm_cloud_account account = d->options.before;
     struct tm_cloud_bill bill = d->cloud->bill(d->cloud);
@@ -196,7 +196,7 @@ static void print_account(const struct tm_cloud_account *a, struct tm_text *out)
 
 static void write_account(struct tm_cloud_driver *d)
 {
-    struct tm_cloud_account account = tm_cloud_driver_account(d);
+    struct tm_cloud_account account = tm_cloud_driver__account(d);
     struct tm_text text;
     struct tm_error e;
     tm_text_init(&text, ACCOUNT_BYTES_MAX);
@@ -239,7 +239,7 @@ static void take_event(struct tm_cloud_driver *d, const struct tm_cloud_event *e
         d->event_count--;
     }
     d->events[(d->event_first + d->event_count++) % TM_DRIVER_EVENTS_MAX] = *event;
-    tm_cloud_link_changed(&d->link);
+    tm_cloud_link__changed(&d->link);
     d->account_due = true;
 }
 
@@ -252,7 +252,7 @@ static int take_events(struct tm_cloud_driver *d, struct tm_error *e)
     return rc == -(int)TM_ETIMEOUT ? 0 : rc;
 }
 
-bool tm_cloud_driver_event(struct tm_cloud_driver *d, struct tm_cloud_event *out)
+bool tm_cloud_driver__event(struct tm_cloud_driver *d, struct tm_cloud_event *out)
 {
     if (d->event_count == 0) return false;
     *out = d->events[d->event_first];
@@ -334,7 +334,7 @@ static size_t fill_instances(const struct tm_cloud_driver *d, Tmw__Instance *tol
 static void report(struct tm_cloud_driver *d)
 {
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
-    struct tm_cloud_account account = tm_cloud_driver_account(d); /* settles the bills of instances, too */
+    struct tm_cloud_account account = tm_cloud_driver__account(d); /* settles the bills of instances, too */
     Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
     Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
     if (told != NULL && list != NULL) {
@@ -397,17 +397,17 @@ static void on_message(void *context, const tm_message *message)
     carry_out(d);
 }
 
-const struct tm_cloud_order *tm_cloud_driver_order(const struct tm_cloud_driver *d)
+const struct tm_cloud_order *tm_cloud_driver__order(const struct tm_cloud_driver *d)
 {
     return &d->link.order;
 }
 
-bool tm_cloud_driver_connected(const struct tm_cloud_driver *d)
+bool tm_cloud_driver__connected(const struct tm_cloud_driver *d)
 {
     return d->link.registered;
 }
 
-void tm_cloud_driver_greet(struct tm_cloud_driver *d)
+void tm_cloud_driver__greet(struct tm_cloud_driver *d)
 {
     d->link.registered = false;
     d->link.nonce = 0;
@@ -431,8 +431,8 @@ static void wait_for_anything(struct tm_cloud_driver *d, int64_t timeout_ms, con
     tm_links_wait(d->links, &waiting);
 }
 
-int tm_cloud_driver_step(struct tm_cloud_driver *d, int64_t timeout_ms, const int *handles, size_t handle_count,
-                         struct tm_error *e)
+int tm_cloud_driver__step(struct tm_cloud_driver *d, int64_t timeout_ms, const int *handles, size_t handle_count,
+                          struct tm_error *e)
 {
     int rc = take_events(d, e);
     if (rc != 0) return rc;
@@ -461,13 +461,13 @@ static int settle_record(struct tm_cloud_driver *d, struct tm_error *e)
     Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
     Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
     int rc = told == NULL || list == NULL ? tm_error_nomem(e) : 0;
-    if (rc == 0) rc = tm_run_record_settle(path, d->env->now_ms(d->env), list, fill_instances(d, told, list), e);
+    if (rc == 0) rc = tm_run_record__settle(path, d->env->now_ms(d->env), list, fill_instances(d, told, list), e);
     tm_free(list);
     tm_free(told);
     return rc;
 }
 
-int tm_cloud_driver_close(struct tm_cloud_driver *d, struct tm_error *e)
+int tm_cloud_driver__close(struct tm_cloud_driver *d, struct tm_error *e)
 {
     size_t count = 0;
     int rc = 0;
@@ -483,8 +483,8 @@ int tm_cloud_driver_close(struct tm_cloud_driver *d, struct tm_error *e)
     return rc != 0 ? rc : settled;
 }
 
-int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_options *options,
-                           struct tm_cloud_driver **out, struct tm_error *e)
+int tm_cloud_driver__create(struct tm_env *env, const struct tm_cloud_driver_options *options,
+                            struct tm_cloud_driver **out, struct tm_error *e)
 {
     struct tm_cloud_driver *d = tm_calloc(1, sizeof *d);
     if (d == NULL) return tm_error_nomem(e);
@@ -503,11 +503,11 @@ int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_opti
     if (rc == 0)
         *out = d;
     else
-        tm_cloud_driver_destroy(d);
+        tm_cloud_driver__destroy(d);
     return rc;
 }
 
-void tm_cloud_driver_destroy(struct tm_cloud_driver *d)
+void tm_cloud_driver__destroy(struct tm_cloud_driver *d)
 {
     if (d == NULL) return;
     if (d->links != NULL) write_account(d);

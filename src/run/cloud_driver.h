@@ -2,8 +2,8 @@
  * wire, all the time. It survives the coordinator: without word from it the last order stands.
  *
  *     while (...) {
- *         rc = tm_cloud_driver_step(driver, 100, e);      waits for something to happen, and deals with it
- *         while (tm_cloud_driver_event(driver, &event)) ...     what the cloud did, for whoever watches
+ *         rc = tm_cloud_driver__step(driver, 100, e);      waits for something to happen, and deals with it
+ *         while (tm_cloud_driver__event(driver, &event)) ...     what the cloud did, for whoever watches
  *     }
  *
  * Its account lies in the state folder, so that a run that goes on later goes on with its bill, its numbers of
@@ -54,28 +54,28 @@ struct tm_cloud_driver_options {
 
 struct tm_cloud_driver;
 
-int tm_cloud_driver_create(struct tm_env *env, const struct tm_cloud_driver_options *options,
-                           struct tm_cloud_driver **out, struct tm_error *e);
-void tm_cloud_driver_destroy(struct tm_cloud_driver *driver); /* NULL is allowed; the account is written */
+int tm_cloud_driver__create(struct tm_env *env, const struct tm_cloud_driver_options *options,
+                            struct tm_cloud_driver **out, struct tm_error *e);
+void tm_cloud_driver__destroy(struct tm_cloud_driver *driver); /* NULL is allowed; the account is written */
 
 /* The run is over, and its coordinator has ended: gives back whatever is still there, and puts the end and the bill of
  * every instance into the account and into the record, if there is one. An error is the first thing that did not work;
  * the rest is done. */
-int tm_cloud_driver_close(struct tm_cloud_driver *driver, struct tm_error *e);
+int tm_cloud_driver__close(struct tm_cloud_driver *driver, struct tm_error *e);
 
 /* Waits up to timeout_ms for the cloud, the coordinator or one of `handles`, and deals with all that is there. An error
  * is the cloud's: it cannot go on. */
-int tm_cloud_driver_step(struct tm_cloud_driver *driver, int64_t timeout_ms, const int *handles, size_t handle_count,
-                         struct tm_error *e);
+int tm_cloud_driver__step(struct tm_cloud_driver *driver, int64_t timeout_ms, const int *handles, size_t handle_count,
+                          struct tm_error *e);
 /* The next event since the last call; false: none. Where nobody takes them, the oldest are dropped. */
-bool tm_cloud_driver_event(struct tm_cloud_driver *driver, struct tm_cloud_event *out);
+bool tm_cloud_driver__event(struct tm_cloud_driver *driver, struct tm_cloud_event *out);
 /* The coordinator's last word. */
-const struct tm_cloud_order *tm_cloud_driver_order(const struct tm_cloud_driver *driver);
+const struct tm_cloud_order *tm_cloud_driver__order(const struct tm_cloud_driver *driver);
 /* The coordinator is known to be there and has answered. */
-bool tm_cloud_driver_connected(const struct tm_cloud_driver *driver);
+bool tm_cloud_driver__connected(const struct tm_cloud_driver *driver);
 /* A coordinator was started anew: say hello at once. */
-void tm_cloud_driver_greet(struct tm_cloud_driver *driver);
+void tm_cloud_driver__greet(struct tm_cloud_driver *driver);
 /* With what was before. */
-struct tm_cloud_account tm_cloud_driver_account(struct tm_cloud_driver *driver);
+struct tm_cloud_account tm_cloud_driver__account(struct tm_cloud_driver *driver);
 
 #endif

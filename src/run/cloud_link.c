@@ -20,7 +20,7 @@ void tm_cloud_link_init(struct tm_cloud_link *link, const struct tm_cloud_link_o
     link->coordinator = (struct tm_peer){.role = TM_ROLE_COORDINATOR};
 }
 
-void tm_cloud_link_changed(struct tm_cloud_link *link)
+void tm_cloud_link__changed(struct tm_cloud_link *link)
 {
     link->changed = true;
 }

@@ -47,7 +47,7 @@ struct tm_cloud_link {
 /* The caller owns the struct; there is nothing to free. */
 void tm_cloud_link_init(struct tm_cloud_link *link, const struct tm_cloud_link_options *options);
 /* Something happened: the next report is due at once. */
-void tm_cloud_link_changed(struct tm_cloud_link *link);
+void tm_cloud_link__changed(struct tm_cloud_link *link);
 /* Says hello where it must. Is it time for a report? */
 bool tm_cloud_link_due(struct tm_cloud_link *link, int64_t now_ms, struct tm_outbox *out);
 /* Sends the report; its sequence is set here. */

@@ -62,7 +62,7 @@ static void correct_prediction(struct tm_coordinator *c, struct tm_outbox *out)
 {
     if (c->pace.corrected || predicted_s(c) <= 0 || c->pace.step_count < STEPS_CORRECTING) return;
     double before_s = predicted_s(c) * c->pace.factor;
-    double off = tm_pace_correction(c->pace.step_s, c->pace.step_count, before_s);
+    double off = tm_pace__correction(c->pace.step_s, c->pace.step_count, before_s);
     c->pace.corrected = true;
     c->pace.factor *= off;
     if (off < told_from && off > 1 / told_from) return;

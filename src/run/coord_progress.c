@@ -79,7 +79,7 @@ void tm_coord__progress_tell(struct tm_coordinator *c, int64_t now_ms, bool last
     tm_coord__record_progress(c, newest != NULL && newest->step == c->progress_step ? newest : NULL, out);
 }
 
-void tm_coordinator_last_words(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
+void tm_coordinator__last_words(struct tm_coordinator *c, int64_t now_ms, struct tm_outbox *out)
 {
     if (!tm_coord__ended(c)) tm_coord__progress_tell(c, now_ms, true, out);
 }

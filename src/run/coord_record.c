@@ -322,7 +322,7 @@ static int by_set(const void *a, const void *b)
     return x->set < y->set ? -1 : x->set > y->set;
 }
 
-int tm_coordinator_load_manifest(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
+int tm_coordinator__load_manifest(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     if (event->body_case != TMW__RECORD_EVENT__BODY_SET_WHOLE)
         return tm_error_set(e, TM_EINPUT, "not the manifest of a copy set");

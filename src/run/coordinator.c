@@ -279,7 +279,7 @@ static void end_rebuilding(struct tm_coordinator *c, int64_t now_ms, struct tm_o
     tm_coord__fence(c, now_ms, TM_CHANGED_BEGIN, "record rebuilt from the workers' reports", out);
 }
 
-void tm_coordinator_utc(struct tm_coordinator *c, int64_t utc_ms)
+void tm_coordinator__utc(struct tm_coordinator *c, int64_t utc_ms)
 {
     c->utc_ms = utc_ms;
 }

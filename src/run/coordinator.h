@@ -101,11 +101,12 @@ int tm_coordinator_load(struct tm_coordinator *coordinator, const Tmw__RecordEve
 /* After the last load: does the record say nothing of where the job stands, so that it must be rebuilt? */
 bool tm_coordinator_rebuilds(const struct tm_coordinator *coordinator);
 /* Before begin, where it is so: manifests found beside copies in files, in any order. */
-int tm_coordinator_load_manifest(struct tm_coordinator *coordinator, const Tmw__RecordEvent *event, struct tm_error *e);
+int tm_coordinator__load_manifest(struct tm_coordinator *coordinator, const Tmw__RecordEvent *event,
+                                  struct tm_error *e);
 /* `now_ms` is monotonic, `utc_ms` only goes to the record. */
 void tm_coordinator_begin(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
 /* What the clock on the wall says, for the record; a tick says it too. */
-void tm_coordinator_utc(struct tm_coordinator *coordinator, int64_t utc_ms);
+void tm_coordinator__utc(struct tm_coordinator *coordinator, int64_t utc_ms);
 void tm_coordinator_tick(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
 void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, const tm_message *message,
                             struct tm_outbox *out);
@@ -129,7 +130,7 @@ void tm_coordinator_stop(struct tm_coordinator *coordinator, int64_t now_ms, con
                          struct tm_outbox *out);
 
 /* The program has to end now, and the job goes on later: what was heard since the last event goes into the record. */
-void tm_coordinator_last_words(struct tm_coordinator *coordinator, int64_t now_ms, struct tm_outbox *out);
+void tm_coordinator__last_words(struct tm_coordinator *coordinator, int64_t now_ms, struct tm_outbox *out);
 
 struct tm_step_loss {
     uint64_t step;

@@ -1,6 +1,7 @@
 #include "run/decide.h"
 
-void tm_decide_cut(uint32_t layers, uint32_t stages, uint32_t stage_first[])
+/* Cuts layers into stages as evenly as whole layers allow. */
+static void cut_layers(uint32_t layers, uint32_t stages, uint32_t stage_first[])
 {
     for (uint32_t s = 0; s <= stages; s++)
         stage_first[s] = (uint32_t)((uint64_t)layers * s / stages);
@@ -20,7 +21,7 @@ static void use_all(void *context, const struct tm_run_view *view, struct tm_run
     if (pipelines > view->micro_batches) pipelines = view->micro_batches;
     out->pipelines = pipelines;
     out->stages = stages;
-    tm_decide_cut(view->layers, stages, out->stage_first);
+    cut_layers(view->layers, stages, out->stage_first);
 }
 
 struct tm_decider tm_decider_use_all(struct tm_use_all *rule)

@@ -108,7 +108,4 @@ struct tm_use_all {
 };
 struct tm_decider tm_decider_use_all(struct tm_use_all *rule); /* borrowed */
 
-/* Cuts layers into stages as evenly as whole layers allow. */
-void tm_decide_cut(uint32_t layers, uint32_t stages, uint32_t stage_first[]);
-
 #endif

@@ -85,7 +85,7 @@ static int begin(void *context, struct tm_error *e)
     if (rc != 0) return rc;
     tm_policy_destroy(decider->policy);
     decider->policy = policy;
-    tm_fleet_watch_init(&decider->watch, &learner, (int64_t)(rule->interval_s * 1000));
+    tm_fleet_watch__init(&decider->watch, &learner, (int64_t)(rule->interval_s * 1000));
     decider->answered = false;
     decider->answer = (struct tm_decision){.layout = TM_LAYOUT_PAUSE};
     decider->change_ms = 0;
@@ -283,7 +283,7 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
                    .copy_s = (double)view->copy_ms / 1000 * speed,
                    .every_s = (double)rule->copy_every_ms / 1000 * speed,
                    .every_alone_s = (double)rule->copy_every_alone_ms / 1000 * speed},
-        .losses = tm_fleet_losses_of(&view->cloud, (int64_t)(rule->interval_s * 1000)),
+        .losses = tm_fleet_losses__of(&view->cloud, (int64_t)(rule->interval_s * 1000)),
         .limits = {.workers_min = rule->workers_min > 1 ? rule->workers_min : 1,
                    .workers_max = rule->workers_max,
                    .anchors = rule->anchors,
@@ -381,7 +381,7 @@ static void carry_out(const struct tm_policy_decider *decider, const struct tm_r
 static void learn(struct tm_policy_decider *decider, const struct tm_run_view *view)
 {
     struct tm_error e;
-    if (tm_fleet_watch_update(&decider->watch, &view->cloud, &e) == 0 || decider->warned) return;
+    if (tm_fleet_watch__update(&decider->watch, &view->cloud, &e) == 0 || decider->warned) return;
     tm_log(TM_LOG_WARN, "no forecast: %s", e.text);
     decider->warned = true;
 }

@@ -60,7 +60,7 @@ static size_t cut_text(const char *text, char *memory, char *pieces[], size_t ma
     return count;
 }
 
-void tm_run_job_pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_text *out)
+void tm_run_job__pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_text *out)
 {
     enum { PIECES_MAX = 2 * TM_STATUS_COMMAND_MAX / TM_MESSAGE_STRING_MAX };
     char memory[TM_STATUS_COMMAND_MAX + PIECES_MAX], *pieces[PIECES_MAX];

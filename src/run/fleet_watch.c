@@ -2,7 +2,7 @@
 
 enum { INTERVALS_BACK_MAX = 2000 };
 
-void tm_fleet_watch_init(struct tm_fleet_watch *watch, const struct tm_fleet_learner *learner, int64_t interval_ms)
+void tm_fleet_watch__init(struct tm_fleet_watch *watch, const struct tm_fleet_learner *learner, int64_t interval_ms)
 {
     *watch = (struct tm_fleet_watch){.learner = *learner, .interval_ms = interval_ms};
 }
@@ -69,7 +69,7 @@ static void hear_notices(struct tm_fleet_watch *watch, const struct tm_run_cloud
     }
 }
 
-int tm_fleet_watch_update(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud, struct tm_error *e)
+int tm_fleet_watch__update(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud, struct tm_error *e)
 {
     if (!cloud->known) return 0;
     if (!watch->begun) begin(watch, cloud);
@@ -92,7 +92,7 @@ static bool another_near(const struct tm_run_cloud *cloud, size_t one, int64_t i
     return false;
 }
 
-struct tm_facts_losses tm_fleet_losses_of(const struct tm_run_cloud *cloud, int64_t interval_ms)
+struct tm_facts_losses tm_fleet_losses__of(const struct tm_run_cloud *cloud, int64_t interval_ms)
 {
     double losses = 0, unannounced = 0, together = 0, seconds = 0;
     for (size_t i = 0; i < cloud->instance_count; i++) {

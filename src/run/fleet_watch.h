@@ -27,11 +27,11 @@ struct tm_fleet_watch {
     size_t hint_count;
 };
 
-void tm_fleet_watch_init(struct tm_fleet_watch *watch, const struct tm_fleet_learner *learner, int64_t interval_ms);
+void tm_fleet_watch__init(struct tm_fleet_watch *watch, const struct tm_fleet_learner *learner, int64_t interval_ms);
 /* Every interval that has passed since the last call is observed; notices are passed on once. */
-int tm_fleet_watch_update(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud, struct tm_error *e);
+int tm_fleet_watch__update(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud, struct tm_error *e);
 
 /* From what is seen, and a little of what is usual (tm_facts_losses_of). On-demand instances do not count. */
-struct tm_facts_losses tm_fleet_losses_of(const struct tm_run_cloud *cloud, int64_t interval_ms);
+struct tm_facts_losses tm_fleet_losses__of(const struct tm_run_cloud *cloud, int64_t interval_ms);
 
 #endif

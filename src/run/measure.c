@@ -56,7 +56,7 @@ struct tm_measure {
     double ended_ms; /* the job was told to stop, or is finished; UNKNOWN */
 };
 
-struct tm_measure *tm_measure_create(const struct tm_measure_options *options)
+struct tm_measure *tm_measure__create(const struct tm_measure_options *options)
 {
     struct tm_measure *m = tm_calloc(1, sizeof *m);
     if (m == NULL) return NULL;
@@ -66,7 +66,7 @@ struct tm_measure *tm_measure_create(const struct tm_measure_options *options)
     return m;
 }
 
-void tm_measure_destroy(struct tm_measure *m)
+void tm_measure__destroy(struct tm_measure *m)
 {
     if (m == NULL) return;
     tm_free(m->generations);
@@ -178,7 +178,7 @@ static void take_loss(struct tm_measure *m, int64_t at_ms, const Tmw__LossEvent 
     if (instance != NULL && !event->announced && event->seated) instance->lost_ms = (double)at_ms;
 }
 
-int tm_measure_take(struct tm_measure *m, const Tmw__RecordEvent *event, struct tm_error *e)
+int tm_measure__take(struct tm_measure *m, const Tmw__RecordEvent *event, struct tm_error *e)
 {
     switch (event->body_case) {
     case TMW__RECORD_EVENT__BODY_GENERATION:
@@ -479,7 +479,7 @@ static void watch_instances(const struct tm_measure *m, size_t whole, struct tm_
 
 /* ---- all together ---- */
 
-int tm_measure_cost(const struct tm_measure *m, struct tm_cost *out, struct tm_error *e)
+int tm_measure__cost(const struct tm_measure *m, struct tm_cost *out, struct tm_error *e)
 {
     struct tm_cost cost = {.kind = TM_COST_MEASURED, .rules = m->options.rules, .copy_interval_s = 600};
     struct fit fit;

@@ -31,13 +31,13 @@ struct tm_measure_options {
 
 struct tm_measure;
 
-struct tm_measure *tm_measure_create(const struct tm_measure_options *options); /* NULL: out of memory */
-void tm_measure_destroy(struct tm_measure *measure);                            /* NULL is allowed */
+struct tm_measure *tm_measure__create(const struct tm_measure_options *options); /* NULL: out of memory */
+void tm_measure__destroy(struct tm_measure *measure);                            /* NULL is allowed */
 
 /* Events in the order of the record. -TM_ENOMEM; -TM_ELIMIT: more generations or instances than a run has. */
-int tm_measure_take(struct tm_measure *measure, const Tmw__RecordEvent *event, struct tm_error *e);
+int tm_measure__take(struct tm_measure *measure, const Tmw__RecordEvent *event, struct tm_error *e);
 /* What they say together. -TM_ENONE: not enough happened to say anything, no step was counted or nothing changed. */
-int tm_measure_cost(const struct tm_measure *measure, struct tm_cost *out, struct tm_error *e);
+int tm_measure__cost(const struct tm_measure *measure, struct tm_cost *out, struct tm_error *e);
 
 /* All of that for a record in a file. */
 int tm_measure_record(const char *record, const struct tm_measure_options *options, struct tm_cost *out,

@@ -11,7 +11,7 @@ static int take_event(void *context, uint64_t sequence, const void *data, size_t
     (void)sequence;
     tm_arena_init(&arena, 64 << 20);
     int rc = tm_record_event_unpack(data, length, &arena, &event, e);
-    if (rc == 0) rc = tm_measure_take(context, event, e);
+    if (rc == 0) rc = tm_measure__take(context, event, e);
     tm_arena_deinit(&arena);
     return rc;
 }
@@ -20,12 +20,12 @@ int tm_measure_record(const char *path, const struct tm_measure_options *options
                       struct tm_error *e)
 {
     struct tm_record *record = NULL;
-    struct tm_measure *measure = tm_measure_create(options);
+    struct tm_measure *measure = tm_measure__create(options);
     int rc = measure == NULL ? tm_error_nomem(e) : tm_record_open_read(path, &record, e);
     if (rc == 0) rc = record->each(record, 0, SIZE_MAX, take_event, measure, e);
-    if (rc == 0) rc = tm_measure_cost(measure, out, e);
+    if (rc == 0) rc = tm_measure__cost(measure, out, e);
     tm_record_close(record);
-    tm_measure_destroy(measure);
+    tm_measure__destroy(measure);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "measuring migration costs of %s", path);
 }
 

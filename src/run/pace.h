@@ -6,6 +6,6 @@
 
 /* The factor by which observed steps move the prediction (workload/observed.h): near 1 while there is little evidence.
  * `step_s` is sorted. */
-double tm_pace_correction(double *step_s, size_t count, double predicted_s);
+double tm_pace__correction(double *step_s, size_t count, double predicted_s);
 
 #endif

@@ -285,7 +285,7 @@ static int keep_event(struct tm_run_historian *h, const Tmw__RecordEvent *event)
 int tm_run_historian_take(struct tm_run_historian *h, uint64_t sequence, const Tmw__RecordEvent *event,
                           struct tm_error *e)
 {
-    accrue(h, tm_run_watch_wall_s(h->watch, event->at_ms));
+    accrue(h, tm_run_watch__wall_s(h->watch, event->at_ms));
     int rc = tm_run_watch_take(h->watch, sequence, event, e);
     if (rc != 0) return rc;
     const struct tm_run_status *s = tm_run_watch_status(h->watch);

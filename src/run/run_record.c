@@ -23,8 +23,8 @@ static int unpack_each(void *context, uint64_t sequence, const void *data, size_
     return rc;
 }
 
-int tm_run_record_read(struct tm_record *record, uint64_t after, size_t max, tm_run_each_f each, void *context,
-                       struct tm_error *e)
+int tm_run_record__read(struct tm_record *record, uint64_t after, size_t max, tm_run_each_f each, void *context,
+                        struct tm_error *e)
 {
     struct reader reader = {.each = each, .context = context};
     return record->each(record, after, max, unpack_each, &reader, e);
@@ -35,7 +35,7 @@ int tm_run_record_each(const char *path, uint64_t after, size_t max, tm_run_each
 {
     struct tm_record *record = NULL;
     int rc = tm_record_open_read(path, &record, e);
-    if (rc == 0) rc = tm_run_record_read(record, after, max, each, context, e);
+    if (rc == 0) rc = tm_run_record__read(record, after, max, each, context, e);
     tm_record_close(record);
     return rc;
 }
@@ -89,13 +89,13 @@ static int put_instance(struct tm_record *record, int64_t utc_ms, Tmw__Instance 
     return rc;
 }
 
-int tm_run_record_settle(const char *path, int64_t utc_ms, Tmw__Instance *const *instances, size_t count,
-                         struct tm_error *e)
+int tm_run_record__settle(const char *path, int64_t utc_ms, Tmw__Instance *const *instances, size_t count,
+                          struct tm_error *e)
 {
     struct settling settling = {.instances = instances, .count = count, .settled = tm_calloc(count + 1, sizeof(bool))};
     struct tm_record *record = NULL;
     int rc = settling.settled == NULL ? tm_error_nomem(e) : tm_record_open(path, &record, e);
-    if (rc == 0) rc = tm_run_record_read(record, 0, SIZE_MAX, compare_each, &settling, e);
+    if (rc == 0) rc = tm_run_record__read(record, 0, SIZE_MAX, compare_each, &settling, e);
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (!settling.settled[i]) rc = put_instance(record, utc_ms, instances[i], e);
     if (rc == 0) rc = record->flush(record, true, e);

@@ -425,8 +425,8 @@ static bool read_job(const char *text, uint64_t *out)
     return true;
 }
 
-int tm_run_settings_parse(const char *file, const char *text, size_t length, struct tm_run_settings *settings,
-                          struct tm_error *e)
+int tm_run_settings__parse(const char *file, const char *text, size_t length, struct tm_run_settings *settings,
+                           struct tm_error *e)
 {
     struct extra made = {.job = ""};
     struct tm_node *root = NULL;
@@ -453,7 +453,7 @@ int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_sett
     tm_state_path(dir, TM_STATE_RUN, path);
     tm_text_init(&text, SETTINGS_BYTES_MAX);
     int rc = env->file_read(env, path, &text, e);
-    if (rc == 0) rc = tm_run_settings_parse(path, tm_text_string(&text), text.length, settings, e);
+    if (rc == 0) rc = tm_run_settings__parse(path, tm_text_string(&text), text.length, settings, e);
     tm_text_deinit(&text);
     return rc;
 }

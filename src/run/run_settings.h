@@ -61,8 +61,8 @@ bool tm_run_settings_tls(const struct tm_run_settings *settings);
 
 /* run.yaml: reading gives back what was written. */
 void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_text *out);
-int tm_run_settings_parse(const char *file, const char *text, size_t length, struct tm_run_settings *settings,
-                          struct tm_error *e);
+int tm_run_settings__parse(const char *file, const char *text, size_t length, struct tm_run_settings *settings,
+                           struct tm_error *e);
 /* Of a state folder. */
 int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_error *e);
 

@@ -4,7 +4,7 @@
  *
  *     struct tm_run_watch *watch = tm_run_watch_create();
  *     tm_run_watch_take(watch, sequence, event, e);      for every event, again and again as they come
- *     tm_run_watch_look(watch, &view, utc_ms, e);        while it runs: what no event has said yet
+ *     tm_run_watch__look(watch, &view, utc_ms, e);        while it runs: what no event has said yet
  *     const struct tm_run_status *status = tm_run_watch_status(watch);
  *
  * Counts, exactly:
@@ -183,10 +183,10 @@ void tm_run_watch_destroy(struct tm_run_watch *watch);
 /* Events must come in the order of their sequence; one that was taken before is passed over. */
 int tm_run_watch_take(struct tm_run_watch *watch, uint64_t sequence, const Tmw__RecordEvent *event, struct tm_error *e);
 /* What the coordinator says of now. */
-int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
-                      struct tm_error *e);
+int tm_run_watch__look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
+                       struct tm_error *e);
 /* What the wall's time of the run would be at an event then. */
-double tm_run_watch_wall_s(const struct tm_run_watch *watch, int64_t utc_ms);
+double tm_run_watch__wall_s(const struct tm_run_watch *watch, int64_t utc_ms);
 /* All of it as it stands now; borrowed until the next call with this watch. */
 const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch);
 
@@ -196,7 +196,7 @@ void tm_run_watch_give(struct tm_run_watch *watch, struct tm_run_status *out);
 /* ---- single events ---- */
 
 /* The event that says what the job is, packed for the record; appended to `out`. */
-void tm_run_job_pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_text *out);
+void tm_run_job__pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_text *out);
 
 /* Is it for machines only (progress, prices, bills so far)? */
 bool tm_run_event_quiet(const Tmw__RecordEvent *event);

@@ -26,15 +26,15 @@ struct tm_run_hook {
 
 struct tm_record;
 /* Events of a record that is open. */
-int tm_run_record_read(struct tm_record *record, uint64_t after, size_t max, tm_run_each_f each, void *context,
-                       struct tm_error *e);
+int tm_run_record__read(struct tm_record *record, uint64_t after, size_t max, tm_run_each_f each, void *context,
+                        struct tm_error *e);
 /* The same from a record that no coordinator has open: -TM_EBUSY where one has, -TM_ENOTFOUND where there is none. */
 int tm_run_record_each(const char *path, uint64_t after, size_t max, tm_run_each_f each, void *context,
                        struct tm_error *e);
 int tm_run_record_watch(const char *path, struct tm_run_watch *watch, struct tm_error *e);
 /* Puts down what a record that no coordinator has open does not know of these instances: that they were there, their
  * end, the rest of their bill. What has ended in the record does not come back. */
-int tm_run_record_settle(const char *path, int64_t utc_ms, Tmw__Instance *const *instances, size_t count,
-                         struct tm_error *e);
+int tm_run_record__settle(const char *path, int64_t utc_ms, Tmw__Instance *const *instances, size_t count,
+                          struct tm_error *e);
 
 #endif

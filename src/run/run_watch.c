@@ -523,7 +523,7 @@ static int64_t passed_ms(const struct tm_run_watch *watch, int64_t at_ms)
     return passes ? at_ms - watch->event_utc_ms : 0;
 }
 
-double tm_run_watch_wall_s(const struct tm_run_watch *watch, int64_t utc_ms)
+double tm_run_watch__wall_s(const struct tm_run_watch *watch, int64_t utc_ms)
 {
     return (double)(watch->wall_ms + passed_ms(watch, utc_ms)) / 1000;
 }
@@ -564,8 +564,8 @@ int tm_run_watch_take(struct tm_run_watch *watch, uint64_t sequence, const Tmw__
 
 /* ---- now ---- */
 
-int tm_run_watch_look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
-                      struct tm_error *e)
+int tm_run_watch__look(struct tm_run_watch *watch, const struct tm_coordinator_view *view, int64_t utc_ms,
+                       struct tm_error *e)
 {
     struct tm_run_status *s = &watch->status;
     s->live = true;

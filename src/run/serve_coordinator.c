@@ -117,7 +117,7 @@ static void revive(struct service *s)
     s->coordinator = NULL;
     s->revived = true; /* a failed job is tried again once, not each time */
     s->failed = make_coordinator(s, &s->error);
-    if (s->failed == 0) s->failed = tm_run_record_read(s->record, 0, SIZE_MAX, reload_event, s, &s->error);
+    if (s->failed == 0) s->failed = tm_run_record__read(s->record, 0, SIZE_MAX, reload_event, s, &s->error);
     if (s->failed != 0) return;
     s->stopping = 0; /* it is told again */
     s->stuck = false;
@@ -216,7 +216,7 @@ static void on_message(void *context, const tm_message *message)
 {
     struct service *s = context;
     if (s->failed != 0) return;
-    tm_coordinator_utc(s->coordinator, s->env->now_ms(s->env));
+    tm_coordinator__utc(s->coordinator, s->env->now_ms(s->env));
     tm_coordinator_receive(s->coordinator, now_ms(s), message, &s->out);
     carry_out(s);
     s->heard = true;
@@ -226,7 +226,7 @@ static void on_lost(void *context, const struct tm_peer *peer)
 {
     struct service *s = context;
     if (s->failed != 0) return;
-    tm_coordinator_utc(s->coordinator, s->env->now_ms(s->env));
+    tm_coordinator__utc(s->coordinator, s->env->now_ms(s->env));
     tm_coordinator_disconnected(s->coordinator, now_ms(s), peer, &s->out);
     carry_out(s);
     s->heard = true;
@@ -254,8 +254,8 @@ static const struct tm_run_status *tap_status(struct tm_run_tap *tap)
     struct service *s = tap->self;
     struct tm_coordinator_view view = tm_coordinator_look(s->coordinator);
     uint64_t seen = tm_run_watch_status(s->watch)->sequence;
-    if (tm_run_record_read(s->record, seen, SIZE_MAX, watch_event, s->watch, NULL) != 0 ||
-        tm_run_watch_look(s->watch, &view, s->env->now_ms(s->env), NULL) != 0)
+    if (tm_run_record__read(s->record, seen, SIZE_MAX, watch_event, s->watch, NULL) != 0 ||
+        tm_run_watch__look(s->watch, &view, s->env->now_ms(s->env), NULL) != 0)
         return NULL;
     return tm_run_watch_status(s->watch);
 }
@@ -264,7 +264,7 @@ static int tap_events(struct tm_run_tap *tap, uint64_t after, size_t max, tm_run
                       struct tm_error *e)
 {
     struct service *s = tap->self;
-    return tm_run_record_read(s->record, after, max, each, context, e);
+    return tm_run_record__read(s->record, after, max, each, context, e);
 }
 
 static void tap_stop(struct tm_run_tap *tap, bool now)
@@ -290,7 +290,7 @@ static void tell_job(struct service *s)
     struct tm_text text;
     if (job == NULL) return;
     tm_text_init(&text, TM_MESSAGE_BYTES_MAX);
-    tm_run_job_pack(job, s->env->now_ms(s->env), &text);
+    tm_run_job__pack(job, s->env->now_ms(s->env), &text);
     s->failed = tm_text_status(&text, &s->error);
     if (s->failed == 0) (void)put_event(s, text.data, text.length, false);
     tm_text_deinit(&text);
@@ -363,7 +363,7 @@ static int start(struct service *s, struct tm_error *e)
     if (rc == 0) rc = open_copies(s, &claim, e);
     if (rc == 0) rc = tm_record_open(s->given->record, &s->record, e);
     if (rc == 0) s->record->tell(s->record, on_news, s->links);
-    if (rc == 0) rc = tm_run_record_read(s->record, 0, SIZE_MAX, load_event, s, e);
+    if (rc == 0) rc = tm_run_record__read(s->record, 0, SIZE_MAX, load_event, s, e);
     if (rc == 0) rc = tm_set_manifests_mend(&s->manifests, e);
     if (rc != 0) return rc;
     tm_links_on_lost(s->links, on_lost, s);
@@ -471,7 +471,7 @@ int tm_coordinator_serve(struct tm_env *env, struct tm_coordinator_service *serv
     if (rc == 0) {
         loop(&s);
         if (s.failed == 0) {
-            tm_coordinator_last_words(s.coordinator, now_ms(&s), &s.out);
+            tm_coordinator__last_words(s.coordinator, now_ms(&s), &s.out);
             carry_out(&s);
         }
         if (s.failed == 0) end_record(&s);

@@ -117,7 +117,7 @@ static int load_manifest(void *context, const struct tm_sealed_set *set, struct 
     Tmw__RecordEvent *event = NULL;
     tm_arena_init(&arena, 64 << 20);
     int rc = tm_record_event_unpack(set->manifest, set->length, &arena, &event, &own);
-    if (rc == 0) rc = tm_coordinator_load_manifest(loading->coordinator, event, &own);
+    if (rc == 0) rc = tm_coordinator__load_manifest(loading->coordinator, event, &own);
     tm_arena_deinit(&arena);
     if (rc == -(int)TM_ENOMEM) return tm_error_nomem(e);
     if (rc != 0) tm_log(TM_LOG_WARN, "skipping %s: %s", set->where, own.text);

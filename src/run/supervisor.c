@@ -66,7 +66,7 @@ static int start_coordinator(struct tm_supervisor *s, struct tm_error *e)
     s->starts++;
     s->started_ms = now_ms(s);
     s->passed_on = 0;
-    tm_cloud_driver_greet(s->driver);
+    tm_cloud_driver__greet(s->driver);
     return 0;
 }
 
@@ -130,7 +130,7 @@ static int watch_coordinator(struct tm_supervisor *s, struct tm_error *e)
     if (s->stops > 1 && (s->pid == 0 || now_ms(s) >= s->end_at_ms)) s->ended = true;
     if (s->pid == 0 && !s->ended && now_ms(s) >= s->start_at_ms) return start_coordinator(s, e);
     /* One that was started after the stop was asked for has to hear of it, too: once it listens. */
-    while (s->pid != 0 && s->passed_on < s->stops && tm_cloud_driver_connected(s->driver)) {
+    while (s->pid != 0 && s->passed_on < s->stops && tm_cloud_driver__connected(s->driver)) {
         (void)s->env->process_signal(s->env, s->pid, SIGTERM, NULL);
         s->passed_on++;
     }
@@ -164,7 +164,7 @@ static void watch_fleet(struct tm_supervisor *s)
 {
     struct tm_cloud_event event;
     bool changed = false;
-    while (tm_cloud_driver_event(s->driver, &event))
+    while (tm_cloud_driver__event(s->driver, &event))
         changed = changed || event.kind == TM_CLOUD_ARRIVED || event.kind == TM_CLOUD_LOST;
     if (s->options.restart_all && changed) end_workers(s);
 }
@@ -177,13 +177,13 @@ int tm_supervisor_step(struct tm_supervisor *s, int64_t timeout_ms, struct tm_er
     if (rc != 0 || s->ended) return rc;
     if (s->chaos != NULL && s->stops == 0) {
         /* Not before somebody can be hit: a coordinator that nobody has joined is no test of anything. */
-        if (tm_cloud_driver_order(s->driver)->job_state != TM_JOB_STARTING) tm_chaos_driver_step(s->chaos, s->pid);
-        int64_t wait_ms = tm_chaos_driver_wait_ms(s->chaos);
+        if (tm_cloud_driver__order(s->driver)->job_state != TM_JOB_STARTING) tm_chaos_driver__step(s->chaos, s->pid);
+        int64_t wait_ms = tm_chaos_driver__wait_ms(s->chaos);
         if (wait_ms > 0 && wait_ms < timeout_ms) timeout_ms = wait_ms;
     }
     if (s->pid == 0 && s->start_at_ms - now_ms(s) < timeout_ms)
         timeout_ms = s->start_at_ms > now_ms(s) ? s->start_at_ms - now_ms(s) : 0;
-    rc = tm_cloud_driver_step(s->driver, timeout_ms, &s->handle, s->handle >= 0 ? 1 : 0, e);
+    rc = tm_cloud_driver__step(s->driver, timeout_ms, &s->handle, s->handle >= 0 ? 1 : 0, e);
     watch_fleet(s);
     return rc;
 }
@@ -193,13 +193,13 @@ bool tm_supervisor_ended(const struct tm_supervisor *s)
     return s->ended;
 }
 
-struct tm_supervisor_view tm_supervisor_look(const struct tm_supervisor *s)
+struct tm_supervisor_view tm_supervisor__look(const struct tm_supervisor *s)
 {
     return (struct tm_supervisor_view){.coordinator_pid = s->pid,
                                        .coordinator_starts = s->starts,
-                                       .connected = tm_cloud_driver_connected(s->driver),
-                                       .order = tm_cloud_driver_order(s->driver),
-                                       .faults = s->chaos != NULL ? tm_chaos_driver_count(s->chaos) : 0};
+                                       .connected = tm_cloud_driver__connected(s->driver),
+                                       .order = tm_cloud_driver__order(s->driver),
+                                       .faults = s->chaos != NULL ? tm_chaos_driver__count(s->chaos) : 0};
 }
 
 int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options *options, struct tm_supervisor **out,
@@ -216,9 +216,9 @@ int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options 
     int rc = env->file_remove(env, path, e);
     log_path(s, path);
     if (rc == 0) rc = env->file_write_private(env, path, "", 0, e); /* makes the folder, too */
-    if (rc == 0) rc = tm_cloud_driver_create(env, &options->driver, &s->driver, e);
+    if (rc == 0) rc = tm_cloud_driver__create(env, &options->driver, &s->driver, e);
     if (rc == 0 && options->chaos != NULL)
-        rc = tm_chaos_driver_create(env, options->chaos, s->cloud, options->driver.dir, &s->chaos, e);
+        rc = tm_chaos_driver__create(env, options->chaos, s->cloud, options->driver.dir, &s->chaos, e);
     if (rc == 0) rc = start_coordinator(s, e);
     if (rc == 0)
         *out = s;
@@ -243,14 +243,14 @@ int tm_supervisor_close(struct tm_supervisor *s, struct tm_error *e)
 {
     end_coordinator(s);
     s->ended = true;
-    return tm_cloud_driver_close(s->driver, e);
+    return tm_cloud_driver__close(s->driver, e);
 }
 
 void tm_supervisor_destroy(struct tm_supervisor *s)
 {
     if (s == NULL) return;
-    tm_chaos_driver_destroy(s->chaos);
+    tm_chaos_driver__destroy(s->chaos);
     end_coordinator(s);
-    tm_cloud_driver_destroy(s->driver);
+    tm_cloud_driver__destroy(s->driver);
     tm_free(s);
 }

@@ -34,7 +34,7 @@ struct tm_supervisor;
 int tm_supervisor_create(struct tm_env *env, const struct tm_supervisor_options *options, struct tm_supervisor **out,
                          struct tm_error *e);
 /* The run is over: ends the coordinator, if it still runs, gives all instances back and closes the books
- * (tm_cloud_driver_close). Nothing but destroy may follow. */
+ * (tm_cloud_driver__close). Nothing but destroy may follow. */
 int tm_supervisor_close(struct tm_supervisor *supervisor, struct tm_error *e);
 /* Ends the coordinator, if it runs; the cloud is the caller's. NULL is allowed. */
 void tm_supervisor_destroy(struct tm_supervisor *supervisor);
@@ -52,6 +52,6 @@ struct tm_supervisor_view {
     const struct tm_cloud_order *order;
     uint64_t faults; /* that chaos has carried out */
 };
-struct tm_supervisor_view tm_supervisor_look(const struct tm_supervisor *supervisor);
+struct tm_supervisor_view tm_supervisor__look(const struct tm_supervisor *supervisor);
 
 #endif

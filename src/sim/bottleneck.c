@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-const struct tm_bottleneck_options tm_bottleneck_default = {.threshold = 0.067, .warmup_s = 30, .needed = 12};
+const struct tm_bottleneck_options tm_bottleneck__default = {.threshold = 0.067, .warmup_s = 30, .needed = 12};
 
 static const double servers_busy = 0.75; /* share of the ceiling from which they are the likely cause */
 
@@ -28,7 +28,7 @@ void tm_bottleneck_init(struct tm_bottleneck *bottleneck, const struct tm_bottle
     *bottleneck = (struct tm_bottleneck){.options = *options};
 }
 
-void tm_bottleneck_reset(struct tm_bottleneck *bottleneck)
+void tm_bottleneck__reset(struct tm_bottleneck *bottleneck)
 {
     bottleneck->seen = 0;
 }

@@ -27,7 +27,7 @@ struct tm_bottleneck_options {
     double warmup_s;  /* observations before this are not counted; CM-DARE's is 30 */
     int needed; /* of the last TM_BOTTLENECK_WINDOW observations: this many must be slow; and as many must be there */
 };
-extern const struct tm_bottleneck_options tm_bottleneck_default; /* 0.067, 30 s, 12 */
+extern const struct tm_bottleneck_options tm_bottleneck__default; /* 0.067, 30 s, 12 */
 
 struct tm_bottleneck_observation {
     double time_s; /* since the job or its generation started; ascending */
@@ -49,7 +49,7 @@ struct tm_bottleneck {
 
 void tm_bottleneck_init(struct tm_bottleneck *bottleneck, const struct tm_bottleneck_options *options);
 /* The fleet or the prediction has changed: what was seen is forgotten. */
-void tm_bottleneck_reset(struct tm_bottleneck *bottleneck);
+void tm_bottleneck__reset(struct tm_bottleneck *bottleneck);
 
 struct tm_bottleneck_verdict {
     enum tm_bottleneck_cause cause;

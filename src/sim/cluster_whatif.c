@@ -30,12 +30,12 @@ const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS] = {
     {"P100", 0.551, 1.84, 67.3, {0.0492, 0, 0.0443, 0.0098, 0.0026, 0.0026}, 1},
     {"V100", 0.861, 2.86, 70.9, {0.3188, 0.0319, 0, 0, 0.0038, 0.0038}, 1},
 };
-const double tm_cluster_server_usd_h = 0.143;
+static const double server_usd_h = 0.143; /* a parameter server, always on demand */
 
 /* Speeds: resnet32 from the study's runs on one server; the others from CM-DARE, V100 in the ratio of resnet32.
  * Ceilings: fitted to CM-DARE's clusters of 1 to 8 workers with one and two servers; resnet32 with one to the study's.
  */
-const struct tm_cluster_model tm_cluster_models[] = {
+const struct tm_cluster_model tm_cluster__models[] = {
     {"resnet15", {9.45, 24.6, 30.0}, {98, 276}, 75.6},
     {"resnet32", {4.5456, 11.8125, 14.430}, {41, 77}, 78.7},
     {"shake-small", {2.55, 6.90, 8.43}, {27.6, 35.4}, 89.1},
@@ -50,7 +50,7 @@ int tm_cluster_model_find(const char *name, const struct tm_cluster_model **out,
 {
     char names[128] = "";
     size_t used = 0;
-    for (const struct tm_cluster_model *model = tm_cluster_models; model->name != NULL; model++) {
+    for (const struct tm_cluster_model *model = tm_cluster__models; model->name != NULL; model++) {
         if (strcasecmp(model->name, name) == 0) {
             *out = model;
             return 0;
@@ -190,7 +190,7 @@ double tm_cluster_ceiling(const struct tm_cluster_model *model, int servers)
 }
 
 /* Typical round trips between Google's regions, by the first two parts of their names. */
-double tm_cluster_round_trip_s(const char *a, const char *b)
+double tm_cluster__round_trip_s(const char *a, const char *b)
 {
     static const char *const places[] = {"us-east", "us-central", "us-west", "europe", "asia"};
     static const double ms[5][5] = {{0, 32, 65, 95, 180},
@@ -213,7 +213,7 @@ static double worker_speed(const struct tm_cluster_model *model, const struct tm
     const struct tm_cluster_worker *worker = &cluster->workers[i];
     double alone = model->steps_per_s[worker->gpu];
     if (cluster->servers == 0) return alone;
-    double trip_s = tm_cluster_round_trip_s(cluster->workers[0].region, worker->region);
+    double trip_s = tm_cluster__round_trip_s(cluster->workers[0].region, worker->region);
     return 1 / (1 / alone + exchange_s + round_trips_per_step * trip_s);
 }
 
@@ -235,7 +235,7 @@ double tm_cluster_sum_of_speeds(const struct tm_cluster_model *model, const stru
     return sum;
 }
 
-double tm_cluster_replacement_s(double overhead_s, double remaining_steps, double v0, double v1)
+double tm_cluster__replacement_s(double overhead_s, double remaining_steps, double v0, double v1)
 {
     return overhead_s + (remaining_steps - overhead_s * v0) / v1;
 }
@@ -512,7 +512,7 @@ int tm_cluster_run(const struct tm_cluster_job *job, const struct tm_cluster *cl
         out->with_count[run->revocations < 2 ? run->revocations : 2]++;
         if (!ended) continue;
         values[finished] = run->now_h;
-        double servers_usd = run->now_h * cluster->servers * tm_cluster_server_usd_h;
+        double servers_usd = run->now_h * cluster->servers * server_usd_h;
         double uptime_usd = run->uptime_usd + servers_usd;
         values[(size_t)runs + finished] =
             job->lost_billed == TM_LOST_UPTIME ? uptime_usd : to_end_usd(run) + servers_usd;

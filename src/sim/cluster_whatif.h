@@ -31,7 +31,6 @@ struct tm_cluster_gpu_facts {
     double first_hour_layout;     /* of the first hour's losses, t^layout have come by the age of t hours */
 };
 extern const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS];
-extern const double tm_cluster_server_usd_h; /* a parameter server, always on demand */
 
 struct tm_cluster_model {
     const char *name;
@@ -40,7 +39,7 @@ struct tm_cluster_model {
     double join_s;     /* from a new VM that is up to its first step */
 };
 /* NULL-named at the end: resnet15, resnet32, shake-small, shake-big. */
-extern const struct tm_cluster_model tm_cluster_models[];
+extern const struct tm_cluster_model tm_cluster__models[];
 /* -TM_EUSAGE with the names there are. */
 int tm_cluster_model_find(const char *name, const struct tm_cluster_model **out, struct tm_error *e);
 
@@ -71,11 +70,11 @@ double tm_cluster_sum_of_speeds(const struct tm_cluster_model *model, const stru
 /* Ceiling of a number of servers: known for one and two, grown by the same factor for each doubling. */
 double tm_cluster_ceiling(const struct tm_cluster_model *model, int servers);
 /* Time to the end if a replacement joins after overhead_s, the rest going on meanwhile: O + (R - O v0) / v1. */
-double tm_cluster_replacement_s(double overhead_s, double remaining_steps, double v0, double v1);
+double tm_cluster__replacement_s(double overhead_s, double remaining_steps, double v0, double v1);
 /* Seconds to write a checkpoint of a size to cloud storage. */
 double tm_cluster_checkpoint_s(double megabytes);
 /* Round trip between two regions, in seconds; 0 for the same one. */
-double tm_cluster_round_trip_s(const char *a, const char *b);
+double tm_cluster__round_trip_s(const char *a, const char *b);
 
 /* ---- a job ---- */
 

@@ -10,12 +10,12 @@ static double lead_s(const struct tm_cost *cost, double notice_s)
     return cost->measured.leaves && cost->measured.leave_s < notice_s ? notice_s - cost->measured.leave_s : 0;
 }
 
-bool tm_in_use_differs(const struct tm_cost *cost, double notice_s)
+bool tm_in_use__differs(const struct tm_cost *cost, double notice_s)
 {
     return cost->kind == TM_COST_MEASURED && (cost->measured.join_s > 0 || lead_s(cost, notice_s) > 0);
 }
 
-double tm_in_use_notice_s(const struct tm_cost *cost, double notice_s)
+double tm_in_use__notice_s(const struct tm_cost *cost, double notice_s)
 {
     if (cost->kind != TM_COST_MEASURED || !cost->measured.leaves) return notice_s;
     return cost->measured.leave_s < notice_s ? cost->measured.leave_s : 0;
@@ -92,8 +92,8 @@ static void merge(struct tm_trace *out)
     out->event_count = kept;
 }
 
-int tm_in_use_trace(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
-                    struct tm_trace *out, struct tm_error *e)
+int tm_in_use__trace(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
+                     struct tm_trace *out, struct tm_error *e)
 {
     struct tm_trace made = *trace;
     made.events = NULL;
@@ -109,13 +109,13 @@ int tm_in_use_trace(const struct tm_trace *trace, const struct tm_cost *cost, in
     return 0;
 }
 
-struct tm_paid tm_paid_begin(const struct tm_trace *trace, int64_t from_ms)
+struct tm_paid tm_paid__begin(const struct tm_trace *trace, int64_t from_ms)
 {
     return (struct tm_paid){.trace = trace, .price_usd_h = NAN, .time_ms = (double)from_ms};
 }
 
-void tm_paid_advance(struct tm_paid *paid, double to_ms, int most, double spot_usd_h, double *out_usd,
-                     double *out_hours)
+void tm_paid__advance(struct tm_paid *paid, double to_ms, int most, double spot_usd_h, double *out_usd,
+                      double *out_hours)
 {
     *out_usd = *out_hours = 0;
     while (paid->time_ms < to_ms || paid->next < paid->trace->event_count) {

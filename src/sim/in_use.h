@@ -7,16 +7,16 @@
 #include "market/trace.h"
 
 /* Is there a difference? */
-bool tm_in_use_differs(const struct tm_cost *cost, double notice_s);
+bool tm_in_use__differs(const struct tm_cost *cost, double notice_s);
 
 /* The trace from from_ms on with arrivals later by what joining takes and losses earlier by what is left of the notice
  * when the instance is left; prices and all before stay. What is lost before it has joined never joins. `out` must be
  * initialised; it is filled only on success. */
-int tm_in_use_trace(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
-                    struct tm_trace *out, struct tm_error *e);
+int tm_in_use__trace(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
+                     struct tm_trace *out, struct tm_error *e);
 
 /* How long before a change its loss is known: what of the notice is not used up; 0: losses come unannounced. */
-double tm_in_use_notice_s(const struct tm_cost *cost, double notice_s);
+double tm_in_use__notice_s(const struct tm_cost *cost, double notice_s);
 
 /* What is paid: a walk over the trace from time to time, each call beginning where the last ended. */
 struct tm_paid {
@@ -26,9 +26,9 @@ struct tm_paid {
     double price_usd_h; /* NaN: not in the trace so far */
     double time_ms;
 };
-struct tm_paid tm_paid_begin(const struct tm_trace *trace, int64_t from_ms);
+struct tm_paid tm_paid__begin(const struct tm_trace *trace, int64_t from_ms);
 /* Up to a time: dollars and instance-hours, of at most `most` instances; `spot_usd_h` where the trace has no price. */
-void tm_paid_advance(struct tm_paid *paid, double to_ms, int most, double spot_usd_h, double *out_usd,
-                     double *out_hours);
+void tm_paid__advance(struct tm_paid *paid, double to_ms, int most, double spot_usd_h, double *out_usd,
+                      double *out_hours);
 
 #endif

@@ -85,8 +85,8 @@ static void measure_durations(struct tm_moments *m, double end_s, double to_s)
     }
 }
 
-int tm_moments_init(struct tm_moments *m, const struct tm_trace *trace, int64_t from_ms, int64_t to_ms,
-                    int64_t interval_ms, int beyond, struct tm_error *e)
+int tm_moments__init(struct tm_moments *m, const struct tm_trace *trace, int64_t from_ms, int64_t to_ms,
+                     int64_t interval_ms, int beyond, struct tm_error *e)
 {
     memset(m, 0, sizeof *m);
     int64_t end_ms = to_ms + interval_ms * beyond;
@@ -96,11 +96,11 @@ int tm_moments_init(struct tm_moments *m, const struct tm_trace *trace, int64_t 
     if (rc == 0)
         measure_durations(m, (double)(end_ms - from_ms) / 1000, (double)(to_ms - from_ms) / 1000);
     else
-        tm_moments_deinit(m);
+        tm_moments__deinit(m);
     return rc;
 }
 
-void tm_moments_deinit(struct tm_moments *m)
+void tm_moments__deinit(struct tm_moments *m)
 {
     tm_free(m->list);
     tm_free(m->ahead);

@@ -23,10 +23,10 @@ struct tm_moments {
 };
 
 /* The first moment is from_ms, when the whole fleet arrives. Times are exact to the millisecond. -TM_ELIMIT: more than
- * TM_LOOKAHEAD_STEPS_MAX moments. tm_moments_deinit frees. */
-int tm_moments_init(struct tm_moments *moments, const struct tm_trace *trace, int64_t from_ms, int64_t to_ms,
-                    int64_t interval_ms, int beyond, struct tm_error *e);
-void tm_moments_deinit(struct tm_moments *moments);
+ * TM_LOOKAHEAD_STEPS_MAX moments. tm_moments__deinit frees. */
+int tm_moments__init(struct tm_moments *moments, const struct tm_trace *trace, int64_t from_ms, int64_t to_ms,
+                     int64_t interval_ms, int beyond, struct tm_error *e);
+void tm_moments__deinit(struct tm_moments *moments);
 
 /* Where a trace ends for a simulation: its last record holds for one interval. */
 int64_t tm_moments_end_ms(const struct tm_trace *trace, int64_t interval_ms);

@@ -141,7 +141,7 @@ static void bill(struct tm_sim__run *run, const struct tm_moment *moment)
     double spot_hours = hours * (run->now.after - on_demand), spot_usd = spot_usd_h * spot_hours;
     if (run->differs) {
         double end_ms = (double)run->options->from_ms + run->now_s * 1000 + hours * 3.6e6;
-        tm_paid_advance(&run->paid, end_ms, spot_room(run), run->options->spot_usd_h, &spot_usd, &spot_hours);
+        tm_paid__advance(&run->paid, end_ms, spot_room(run), run->options->spot_usd_h, &spot_usd, &spot_hours);
     }
     double ordered_hours = hours_after(run, run->paid_from_s, hours);
     double on_demand_hours =
@@ -423,8 +423,8 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
         run->workers_max = run->options->workers_max;
     run->spot_max = run->workers_max - (run->options->anchors_train ? run->options->anchors : 0);
     run->gang = tm_facts_gang(run->options->workers_min, run->workers_max, run->options->deadline_s > 0);
-    int rc = tm_moments_init(&run->moments, run->trace, run->options->from_ms, run->options->to_ms, run->interval_ms,
-                             run->options->horizon, e);
+    int rc = tm_moments__init(&run->moments, run->trace, run->options->from_ms, run->options->to_ms, run->interval_ms,
+                              run->options->horizon, e);
     if (rc == 0) rc = check_fleet(run, e);
     if (rc == 0 && run->info->on_demand) fix_fleet(run);
     const struct tm_sim_job *known = run->job->believed != NULL ? run->job->believed : run->job;
@@ -440,7 +440,7 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
         rc = step(run, i, e);
     if (rc == 0) sum_up(run);
     tm_policy_destroy(run->policy);
-    tm_moments_deinit(&run->moments);
+    tm_moments__deinit(&run->moments);
     return rc;
 }
 
@@ -450,11 +450,11 @@ static int use_trace(struct tm_sim__run *run, struct tm_error *e)
     const struct tm_cost *cost = run->job->cost;
     if (run->info->free || run->info->on_demand || cost->kind != TM_COST_MEASURED) return 0;
     run->used = *run->options;
-    run->used.notice_s = tm_in_use_notice_s(cost, run->options->notice_s);
-    if (tm_in_use_differs(cost, run->options->notice_s)) {
-        int rc = tm_in_use_trace(run->trace, cost, run->options->from_ms, run->options->notice_s, &run->in_use, e);
+    run->used.notice_s = tm_in_use__notice_s(cost, run->options->notice_s);
+    if (tm_in_use__differs(cost, run->options->notice_s)) {
+        int rc = tm_in_use__trace(run->trace, cost, run->options->from_ms, run->options->notice_s, &run->in_use, e);
         if (rc != 0) return rc;
-        run->paid = tm_paid_begin(run->trace, run->options->from_ms);
+        run->paid = tm_paid__begin(run->trace, run->options->from_ms);
         run->trace = &run->in_use;
         run->differs = true;
     }

@@ -33,7 +33,7 @@ static void greet(const struct tm_link_proof *proof, struct tm_text *out)
     tm_text_append(out, (const char *)proof->own, sizeof proof->own);
 }
 
-void tm_link_proof_begin(struct tm_link_proof *proof, struct tm_env *env, bool listens, struct tm_text *out)
+void tm_link_proof__begin(struct tm_link_proof *proof, struct tm_env *env, bool listens, struct tm_text *out)
 {
     assert(env != NULL && out != NULL);
     *proof = (struct tm_link_proof){.listens = listens};
@@ -44,7 +44,7 @@ void tm_link_proof_begin(struct tm_link_proof *proof, struct tm_env *env, bool l
     if (!listens) greet(proof, out);
 }
 
-size_t tm_link_proof_needs(const struct tm_link_proof *proof)
+size_t tm_link_proof__needs(const struct tm_link_proof *proof)
 {
     if (proof->proven) return 0;
     if (!proof->listens) return TM_LINK_PROOF_NEEDS_MAX;
@@ -62,8 +62,8 @@ static int prove(const struct tm_link_proof *proof, const char *token, const voi
     return 0;
 }
 
-int tm_link_proof_take(struct tm_link_proof *proof, const char *token, const void *channel, size_t channel_length,
-                       const void *bytes, struct tm_text *out)
+int tm_link_proof__take(struct tm_link_proof *proof, const char *token, const void *channel, size_t channel_length,
+                        const void *bytes, struct tm_text *out)
 {
     assert(!proof->proven && token[0] != '\0' && bytes != NULL && out != NULL);
     const uint8_t *at = bytes;

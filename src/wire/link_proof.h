@@ -29,12 +29,12 @@ struct tm_link_proof {
 };
 
 /* Appends what is to be sent first. */
-void tm_link_proof_begin(struct tm_link_proof *proof, struct tm_env *env, bool listens, struct tm_text *out);
+void tm_link_proof__begin(struct tm_link_proof *proof, struct tm_env *env, bool listens, struct tm_text *out);
 /* How many bytes of the other end are needed next; 0: it is proven. */
-size_t tm_link_proof_needs(const struct tm_link_proof *proof);
+size_t tm_link_proof__needs(const struct tm_link_proof *proof);
 /* Takes so many, and appends the answer. -TM_EPEER: the other end does not know the token, or is no end of this
  * channel; -TM_EINPUT: it does not speak our protocol. Then nothing is answered: close. */
-int tm_link_proof_take(struct tm_link_proof *proof, const char *token, const void *channel, size_t channel_length,
-                       const void *bytes, struct tm_text *out);
+int tm_link_proof__take(struct tm_link_proof *proof, const char *token, const void *channel, size_t channel_length,
+                        const void *bytes, struct tm_text *out);
 
 #endif

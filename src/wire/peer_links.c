@@ -190,7 +190,7 @@ static void begin_proof(struct tm_links *links, struct link *link, bool server)
 {
     struct tm_text words;
     tm_text_init(&words, TM_LINK_PROOF_NEEDS_MAX);
-    tm_link_proof_begin(&link->proof, links->env, server, &words);
+    tm_link_proof__begin(&link->proof, links->env, server, &words);
     if (tm_text_status(&words, NULL) != 0) link->broken = true;
     if (words.length > 0) put_bytes(link, words.data, words.length);
     tm_text_deinit(&words);
@@ -401,7 +401,7 @@ static size_t channel_of(const struct tm_links *links, const struct link *link, 
 {
     if (link->tls != NULL) {
         static_assert(TM_TLS_BINDING_BYTES <= TM_ADDRESS_MAX, "a channel's name has room");
-        return tm_tls_session_binding(link->tls, (uint8_t *)out) == 0 ? (size_t)TM_TLS_BINDING_BYTES : 0;
+        return tm_tls_session__binding(link->tls, (uint8_t *)out) == 0 ? (size_t)TM_TLS_BINDING_BYTES : 0;
     }
     return (size_t)snprintf(out, TM_ADDRESS_MAX, "%s", link->proof.listens ? links->address : link->address);
 }
@@ -414,12 +414,12 @@ static void take_proof(struct tm_links *links, struct link *link)
     struct tm_text answer;
     size_t done = 0;
     tm_text_init(&answer, TM_LINK_PROOF_NEEDS_MAX);
-    for (size_t needs; !link->broken && (needs = tm_link_proof_needs(&link->proof)) > 0;) {
+    for (size_t needs; !link->broken && (needs = tm_link_proof__needs(&link->proof)) > 0;) {
         if (link->in.length - done < needs) break;
         size_t length = channel_of(links, link, channel);
         int rc = length == 0
                      ? -(int)TM_EPEER
-                     : tm_link_proof_take(&link->proof, links->token, channel, length, link->in.data + done, &answer);
+                     : tm_link_proof__take(&link->proof, links->token, channel, length, link->in.data + done, &answer);
         if (rc == 0) rc = tm_text_status(&answer, NULL);
         if (rc == -(int)TM_EPEER)
             break_link(links, link,
@@ -449,7 +449,7 @@ static void receive(struct tm_links *links, struct link *link)
         size_t got = 0;
         size_t most = sizeof links->chunk;
         struct tm_error e;
-        if (!link->proof.proven && link->tls == NULL) most = tm_link_proof_needs(&link->proof) - link->in.length;
+        if (!link->proof.proven && link->tls == NULL) most = tm_link_proof__needs(&link->proof) - link->in.length;
         int rc = links->env->net_receive(links->env, link->handle, links->chunk, most, &got, &e);
         if (rc == -(int)TM_EBUSY) return;
         if (rc != 0 || got == 0) {

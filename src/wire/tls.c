@@ -306,7 +306,7 @@ int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t
     return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? 0 : -(int)TM_EPEER;
 }
 
-int tm_tls_session_binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES])
+int tm_tls_session__binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES])
 {
     static const char label[] = "EXPORTER-tidemill-link";
     int rc = SSL_export_keying_material(session->ssl, out, TM_TLS_BINDING_BYTES, label, strlen(label), NULL, 0, 0);

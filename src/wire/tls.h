@@ -46,6 +46,6 @@ void tm_tls_session_output(struct tm_tls_session *session, struct tm_text *out);
 int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t length, struct tm_text *plain);
 
 /* A value that only the two ends of this session have, the same for both; once the handshake is done. */
-int tm_tls_session_binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES]);
+int tm_tls_session__binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES]);
 
 #endif

@@ -37,7 +37,7 @@ void tm_layer_places_stage(struct tm_layer_places *p, uint32_t layer, struct tm_
     p->unsettled = true;
 }
 
-void tm_layer_places_drop(struct tm_layer_places *p, uint32_t layer)
+void tm_layer_places__drop(struct tm_layer_places *p, uint32_t layer)
 {
     assert(layer < p->count);
     struct tm_layer_place *place = &p->places[layer];
@@ -47,13 +47,13 @@ void tm_layer_places_drop(struct tm_layer_places *p, uint32_t layer)
     p->unsettled = true;
 }
 
-bool tm_layer_places_has(const struct tm_layer_places *p, uint32_t layer)
+bool tm_layer_places__has(const struct tm_layer_places *p, uint32_t layer)
 {
     assert(layer < p->count);
     return p->places[layer].staged != NULL || p->places[layer].memory != NULL;
 }
 
-const void *tm_layer_places_view(const struct tm_layer_places *p, uint32_t layer)
+const void *tm_layer_places__view(const struct tm_layer_places *p, uint32_t layer)
 {
     assert(layer < p->count);
     const struct tm_layer_place *place = &p->places[layer];
@@ -61,11 +61,11 @@ const void *tm_layer_places_view(const struct tm_layer_places *p, uint32_t layer
     return p->engine.read_layer == NULL ? place->memory : NULL;
 }
 
-int tm_layer_places_read(const struct tm_layer_places *p, uint32_t layer, void *out, uint64_t size)
+int tm_layer_places__read(const struct tm_layer_places *p, uint32_t layer, void *out, uint64_t size)
 {
     assert(layer < p->count && out != NULL);
-    const void *seen = tm_layer_places_view(p, layer);
-    if (!tm_layer_places_has(p, layer)) return -(int)TM_EINTERNAL;
+    const void *seen = tm_layer_places__view(p, layer);
+    if (!tm_layer_places__has(p, layer)) return -(int)TM_EINTERNAL;
     if (seen == NULL) return p->engine.read_layer(p->engine.context, layer, out, size) == 0 ? 0 : -(int)TM_EINTERNAL;
     memcpy(out, seen, size);
     return 0;

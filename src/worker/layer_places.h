@@ -40,14 +40,14 @@ void tm_layer_places_deinit(struct tm_layer_places *p);
 
 /* Takes over the caller's share. */
 void tm_layer_places_stage(struct tm_layer_places *p, uint32_t layer, struct tm_block *block);
-void tm_layer_places_drop(struct tm_layer_places *p, uint32_t layer);
+void tm_layer_places__drop(struct tm_layer_places *p, uint32_t layer);
 /* Is it here, staged or in its place? */
-bool tm_layer_places_has(const struct tm_layer_places *p, uint32_t layer);
+bool tm_layer_places__has(const struct tm_layer_places *p, uint32_t layer);
 
 /* The layer's bytes where they lie, while the lock is held; NULL: only the engine can read them. */
-const void *tm_layer_places_view(const struct tm_layer_places *p, uint32_t layer);
+const void *tm_layer_places__view(const struct tm_layer_places *p, uint32_t layer);
 /* A copy of them. -TM_EINTERNAL: it is not here, or the engine cannot read it. */
-int tm_layer_places_read(const struct tm_layer_places *p, uint32_t layer, void *out, uint64_t size);
+int tm_layer_places__read(const struct tm_layer_places *p, uint32_t layer, void *out, uint64_t size);
 
 /* By the engine's thread. More may be staged meanwhile (`unsettled`). -TM_ENOMEM: the engine has no room; what was
  * staged still is. */

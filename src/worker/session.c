@@ -80,13 +80,13 @@ static uint64_t engine_bytes(void *context, uint32_t layer)
 static int engine_export(void *context, uint32_t layer, void *out, uint64_t size)
 {
     struct tidemill *t = context;
-    return tm_layer_places_read(&t->layers, layer, out, size);
+    return tm_layer_places__read(&t->layers, layer, out, size);
 }
 
 static const void *engine_view(void *context, uint32_t layer)
 {
     struct tidemill *t = context;
-    return tm_layer_places_view(&t->layers, layer);
+    return tm_layer_places__view(&t->layers, layer);
 }
 
 /* Takes over the caller's share. */
@@ -121,7 +121,7 @@ static int engine_init(void *context, uint32_t layer)
 static void engine_drop(void *context, uint32_t layer)
 {
     struct tidemill *t = context;
-    tm_layer_places_drop(&t->layers, layer);
+    tm_layer_places__drop(&t->layers, layer);
     (void)pthread_cond_broadcast(&t->changed); /* a spare's engine gives it up now, not when it is seated again */
 }
 
@@ -218,7 +218,7 @@ static int64_t now_ms(struct tidemill *t)
 static void send_action(struct tidemill *t, const struct tm_action *action)
 {
     const char *address = t->coordinator;
-    if (action->to.role == TM_ROLE_WORKER) address = tm_worker_address(t->worker, action->to.id);
+    if (action->to.role == TM_ROLE_WORKER) address = tm_worker__address(t->worker, action->to.id);
     tm_links_send(t->links, &action->to, address, tm_outbox_data(&t->out, action), action->length);
 }
 
@@ -501,7 +501,7 @@ static void keep_result(struct tidemill *t)
     for (uint32_t l = 0; l < TM_LAYERS_MAX; l++) {
         uint64_t step = 0;
         if (tm_worker_holds(t->worker, l, &step) && step == last) continue;
-        if (tm_layer_places_has(&t->layers, l)) engine_drop(t, l);
+        if (tm_layer_places__has(&t->layers, l)) engine_drop(t, l);
     }
     while (t->layers.unsettled && tm_layer_places_settle(&t->layers) == 0)
         continue;
@@ -602,7 +602,7 @@ void tidemill_report_loss(tidemill *t, uint64_t step, double loss)
 void tidemill_failed(tidemill *t, const char *reason)
 {
     (void)pthread_mutex_lock(&t->lock);
-    tm_worker_failed(t->worker, now_ms(t), reason == NULL ? "" : reason, &t->out);
+    tm_worker__failed(t->worker, now_ms(t), reason == NULL ? "" : reason, &t->out);
     follow_up_elsewhere(t);
     (void)pthread_mutex_unlock(&t->lock);
 }

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static void heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
+
 enum { SENT_RING = 64, HEARTBEAT_FIRST_MS = 500, SILENT_HEARTBEATS = 6, SOON_MS = 5 };
 
 struct tm_worker *tm_worker_create(const struct tm_worker_options *options, const struct tm_worker_engine *engine)
@@ -170,7 +172,7 @@ static void on_welcome(struct tm_worker *w, int64_t now_ms, const tm_message *me
     w->orphan_ms = welcome->orphan_ms;
     w->registered = true;
     w->acked_sequence = w->sequence; /* silence is counted anew */
-    tm_worker__heartbeat(w, now_ms, out);
+    heartbeat(w, now_ms, out);
 }
 
 /* ---- heartbeats ---- */
@@ -212,7 +214,7 @@ void tm_worker_loss(struct tm_worker *w, uint64_t step, double loss)
     w->losses[w->loss_count++] = (struct told_loss){.step = step, .loss = loss};
 }
 
-void tm_worker_failed(struct tm_worker *w, int64_t now_ms, const char *reason, struct tm_outbox *out)
+void tm_worker__failed(struct tm_worker *w, int64_t now_ms, const char *reason, struct tm_outbox *out)
 {
     assert(reason != NULL);
     if (w->failure[0] != '\0') return;
@@ -223,10 +225,10 @@ void tm_worker_failed(struct tm_worker *w, int64_t now_ms, const char *reason, s
                    count == 0 || w->failure_lines.text[count - 1][0] == '\0' ? "no reason given"
                                                                              : w->failure_lines.text[count - 1]);
     if (count == 1) w->failure_lines.count = 0;
-    if (w->registered) tm_worker__heartbeat(w, now_ms, out);
+    if (w->registered) heartbeat(w, now_ms, out);
 }
 
-void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
+static void heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
 {
     assert(w->registered);
     assert(w->sequence >= w->acked_sequence);
@@ -316,7 +318,7 @@ void tm_worker_tick(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
     if (!w->registered && (w->hello_ms == NEVER_MS || now_ms - w->hello_ms >= w->options.resend_ms))
         say_hello(w, now_ms, out);
     bool due = w->heartbeat_ms == NEVER_MS || now_ms - w->heartbeat_ms >= w->heartbeat_every_ms;
-    if (w->registered && (due || w->heartbeat_now)) tm_worker__heartbeat(w, now_ms, out);
+    if (w->registered && (due || w->heartbeat_now)) heartbeat(w, now_ms, out);
     if (w->phase == TM_WORKER_READY && due) tm_worker__say_ready(w, out);
     tm_worker__resend_prepared(w, now_ms, out);
     tm_worker__fetch_pump(w, now_ms, out);
@@ -394,7 +396,7 @@ static void from_worker(struct tm_worker *w, int64_t now_ms, const tm_message *m
 void tm_worker__say_now(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out)
 {
     if (!w->heartbeat_now || !w->registered || w->phase == TM_WORKER_STOPPED) return;
-    if (now_ms - w->heartbeat_ms >= SOON_MS) tm_worker__heartbeat(w, now_ms, out);
+    if (now_ms - w->heartbeat_ms >= SOON_MS) heartbeat(w, now_ms, out);
 }
 
 static void receive(struct tm_worker *w, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
@@ -445,7 +447,7 @@ struct tm_worker_view tm_worker_look(const struct tm_worker *w, int64_t now_ms)
     return view;
 }
 
-const char *tm_worker_address(const struct tm_worker *w, uint64_t id)
+const char *tm_worker__address(const struct tm_worker *w, uint64_t id)
 {
     const struct tm_member *member = tm_roster_find(&w->roster, id);
     if (member != NULL) return member->address;

@@ -118,7 +118,7 @@ struct tm_block_pool *tm_worker_blocks(struct tm_worker *worker);
 /* The loss of a step, for the coordinator's view; before tm_worker_applied of that step. Finite. */
 void tm_worker_loss(struct tm_worker *worker, uint64_t step, double loss);
 /* The job itself is wrong: the coordinator is told with every heartbeat until it stops us. */
-void tm_worker_failed(struct tm_worker *worker, int64_t now_ms, const char *reason, struct tm_outbox *out);
+void tm_worker__failed(struct tm_worker *worker, int64_t now_ms, const char *reason, struct tm_outbox *out);
 
 /* A view for programs and checkers; borrowed, valid until the next event. */
 struct tm_worker_view {
@@ -138,7 +138,7 @@ struct tm_worker_view {
 };
 struct tm_worker_view tm_worker_look(const struct tm_worker *worker, int64_t now_ms);
 /* Where a peer is reached, as the coordinator told; NULL: not known. */
-const char *tm_worker_address(const struct tm_worker *worker, uint64_t id);
+const char *tm_worker__address(const struct tm_worker *worker, uint64_t id);
 /* Does it hold the layer's state, and of which step? */
 bool tm_worker_holds(const struct tm_worker *worker, uint32_t layer, uint64_t *out_step);
 

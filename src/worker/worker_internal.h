@@ -246,7 +246,6 @@ bool tm_worker__leased(const struct tm_worker *w, int64_t now_ms);
 uint64_t tm_worker__applied_ago_ms(const struct tm_worker *w, int64_t now_ms);
 bool tm_worker__may_work(const struct tm_worker *w, int64_t now_ms);
 void tm_worker__say_now(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
-void tm_worker__heartbeat(struct tm_worker *w, int64_t now_ms, struct tm_outbox *out);
 
 /* worker_check.c */
 bool tm_worker__may_enter(enum tm_worker_phase from, enum tm_worker_phase to);

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tm_cluster_print(&again, &twice);
         assert(strcmp(tm_text_string(&once), tm_text_string(&twice)) == 0);
         struct tm_cluster_job job = {
-            .model = &tm_cluster_models[1], .steps = 1000, .revocations = -1, .runs = 2, .replace = size % 2 == 0};
+            .model = &tm_cluster__models[1], .steps = 1000, .revocations = -1, .runs = 2, .replace = size % 2 == 0};
         struct tm_cluster_outcome outcome;
         assert(tm_cluster_run(&job, &cluster, &outcome, &e) == 0);
         assert(outcome.lost == 1 || outcome.time_h.mean > 0);

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_text_init(&text, 1 << 20);
     struct tm_csv *csv = tm_alloc(sizeof *csv);
     assert(csv != NULL);
-    if (tm_content_unpack("fuzz", (const char *)data, size, &text, &e) == 0) {
+    if (tm_content__unpack("fuzz", (const char *)data, size, &text, &e) == 0) {
         tm_csv_init(csv, "fuzz", tm_text_string(&text), text.length);
         csv->comments = size % 2 == 0;
         int rc;

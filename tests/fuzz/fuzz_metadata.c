@@ -19,11 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_text_init(&out, 16384);
     if (tm_http_read_request(bytes, length, &head, NULL) == 0) {
         assert(head.length <= length && head.target.length > 0);
-        struct tm_metadata_answer answer = tm_metadata_respond(&known, &head, &tokens, 5, false, random, &out);
+        struct tm_metadata_answer answer = tm_metadata__respond(&known, &head, &tokens, 5, false, random, &out);
         assert(answer.hold_ms >= 0 && answer.hold_ms <= TM_METADATA_HOLD_MAX_MS);
-        if (answer.hold_ms > 0) answer = tm_metadata_respond(&known, &head, &tokens, 5, true, random, &out);
+        if (answer.hold_ms > 0) answer = tm_metadata__respond(&known, &head, &tokens, 5, true, random, &out);
         assert(answer.hold_ms == 0);
-        assert(tm_http_read_response(tm_text_string(&out), out.length, &answered, NULL) == 0);
+        assert(tm_http__read_response(tm_text_string(&out), out.length, &answered, NULL) == 0);
     }
     tm_text_deinit(&out);
     assert(tm_alloc_live() == 0);

@@ -11,9 +11,9 @@ static void read_bodies(const char *bytes, size_t length)
     int64_t gone = 0;
     bool preempted = false;
     struct tm_notice word;
-    (void)tm_notice_parse_aws_action(bytes, length, &gone, NULL);
-    (void)tm_notice_parse_gcp_preempted(bytes, length, &preempted, NULL);
-    (void)tm_notice_parse_azure(bytes, length, 0, &word, NULL);
+    (void)tm_notice__parse_aws_action(bytes, length, &gone, NULL);
+    (void)tm_notice__parse_gcp_preempted(bytes, length, &preempted, NULL);
+    (void)tm_notice__parse_azure(bytes, length, 0, &word, NULL);
 }
 
 /* A reader asks; these bytes are what it gets, three times over. */

@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tm_safetensors file;
     struct tm_error e;
-    if (tm_safetensors_parse("fuzz", data, size, &file, &e) == 0) {
+    if (tm_safetensors__parse("fuzz", data, size, &file, &e) == 0) {
         check_inside(&file, data, size);
         round_trip(&file);
         tm_safetensors__close(&file);

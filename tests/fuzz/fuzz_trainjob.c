@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tm_train_job job;
     struct tm_error e;
     tm_arena_init(&arena, 16 << 20);
-    if (tm_train_job_parse("fuzz", (const char *)data, size, &arena, &job, &e) == 0) {
+    if (tm_train_job__parse("fuzz", (const char *)data, size, &arena, &job, &e) == 0) {
         assert(tm_network__check(&job.network, &e) == 0);
         assert(job.micro_batch > 0 && job.batch % job.micro_batch == 0 && job.steps > 0);
         assert(tm_network__parameters(&job.network) > 0);

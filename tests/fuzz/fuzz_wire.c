@@ -62,9 +62,9 @@ static void check_proof(const uint8_t *data, size_t size, bool listens)
     struct tm_text out;
     int rc = 0;
     tm_text_init(&out, 256);
-    tm_link_proof_begin(&proof, &env, listens, &out);
-    for (size_t needs; rc == 0 && (needs = tm_link_proof_needs(&proof)) > 0 && needs <= size;) {
-        rc = tm_link_proof_take(&proof, "secret", "c", 1, data, &out);
+    tm_link_proof__begin(&proof, &env, listens, &out);
+    for (size_t needs; rc == 0 && (needs = tm_link_proof__needs(&proof)) > 0 && needs <= size;) {
+        rc = tm_link_proof__take(&proof, "secret", "c", 1, data, &out);
         data += needs;
         size -= needs;
     }

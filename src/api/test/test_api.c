@@ -20,7 +20,7 @@ static int64_t ask(struct sample_tap *t, const char *request, bool waited, struc
     assert_row(tm_http_read_request(request, strlen(request), &head, NULL) == 0, "\"%s\"", request);
     struct tm_http_request asked = {.head = &head, .now_ms = 1000, .waited = waited};
     tm_text_clear(out);
-    return tm_api_answer(&t->tap, CREDENTIAL, &asked, out);
+    return tm_api__answer(&t->tap, CREDENTIAL, &asked, out);
 }
 
 static void test_answers(void **state)
@@ -194,14 +194,14 @@ static void test_metrics(void **state)
     struct tm_text out;
     sample_tap_init(&t, 0);
     tm_text_init(&out, 1 << 20);
-    tm_metrics_write(sample_tap_status(&t.tap), &out);
+    tm_metrics__write(sample_tap_status(&t.tap), &out);
     for (size_t i = 0; i < TM_COUNT(lines); i++)
         assert_row(strstr(tm_text_string(&out), lines[i]) != NULL, "%s", lines[i]);
     assert_null(strstr(tm_text_string(&out), "nan"));
     /* Nothing is known yet: what is unknown is left out. */
     struct tm_run_watch *watch = tm_run_watch_create();
     tm_text_clear(&out);
-    tm_metrics_write(tm_run_watch_status(watch), &out);
+    tm_metrics__write(tm_run_watch_status(watch), &out);
     assert_null(strstr(tm_text_string(&out), "tidemill_training_loss"));
     assert_null(strstr(tm_text_string(&out), "tidemill_on_demand_dollars"));
     assert_null(strstr(tm_text_string(&out), "nan"));

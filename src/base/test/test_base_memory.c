@@ -158,7 +158,7 @@ static int refuse_json_once(const char *text)
     struct tm_node *root = NULL;
     json_t *tree = NULL;
     tm_arena_init(&arena, 1 << 20);
-    int rc = refused(tm_doc_parse_json("f", text, strlen(text), &arena, &root, NULL), TM_EINPUT);
+    int rc = refused(tm_doc__parse_json("f", text, strlen(text), &arena, &root, NULL), TM_EINPUT);
     if (rc == 0) rc = refused(tm_json_load("f", text, strlen(text), &tree, NULL), TM_EINPUT);
     tm_arena_deinit(&arena);
     return rc;
@@ -251,7 +251,7 @@ static int unpack_once(const char *data, size_t length)
 {
     struct tm_text out;
     tm_text_init(&out, 100);
-    int rc = refused(tm_content_unpack("f", data, length, &out, NULL), TM_EINPUT);
+    int rc = refused(tm_content__unpack("f", data, length, &out, NULL), TM_EINPUT);
     tm_text_deinit(&out);
     return rc;
 }

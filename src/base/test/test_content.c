@@ -32,7 +32,7 @@ static char *pack(const char *data, size_t length, size_t *out_length)
 static int unpack(const char *data, size_t length, size_t limit, struct tm_text *out, struct tm_error *e)
 {
     tm_text_init(out, limit);
-    return tm_content_unpack("f.csv", data, length, out, e);
+    return tm_content__unpack("f.csv", data, length, out, e);
 }
 
 static void test_plain_bytes(void **state)
@@ -84,7 +84,7 @@ static void test_gzip_is_unpacked_behind_what_is_there(void **state)
     struct tm_text out;
     tm_text_init(&out, 1000);
     tm_text_puts(&out, "old:");
-    assert_int_equal(tm_content_unpack("f", twice, 2 * length, &out, NULL), 0);
+    assert_int_equal(tm_content__unpack("f", twice, 2 * length, &out, NULL), 0);
     assert_string_equal(tm_text_string(&out), "old:hello\nhello\n");
     tm_text_deinit(&out);
     free(twice);

@@ -9,11 +9,11 @@
 
 struct taken {
     int count;
-    enum tm_log_level level;
+    enum tm_log__level level;
     char line[2048];
 };
 
-static void take(void *context, enum tm_log_level level, const char *line)
+static void take(void *context, enum tm_log__level level, const char *line)
 {
     struct taken *taken = context;
     taken->count++;

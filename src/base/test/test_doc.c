@@ -214,13 +214,13 @@ static void test_depth(void **state)
         {tm_doc_parse_yaml, "[", "", 100000, TM_ELIMIT, "nested more than 32 levels deep"},
         {tm_doc_parse_yaml, "{", "", 100000, TM_EINPUT, "a key must be plain text"},
         {tm_doc_parse_yaml, "- ", "", 100000, TM_ELIMIT, "nested more than 32 levels deep"},
-        {tm_doc_parse_json, "[", "]", 32, TM_OK, ""},
-        {tm_doc_parse_json, "[", "]", 33, TM_ELIMIT, "f: nested more than 32 levels deep"},
-        {tm_doc_parse_json, "{\"a\":", "}", 32, TM_OK, ""},
-        {tm_doc_parse_json, "{\"a\":", "}", 33, TM_ELIMIT, "f: nested more than 32 levels deep"},
-        {tm_doc_parse_json, "[", "]", 65, TM_ELIMIT, "f:1: nested more than 64 levels deep"},
-        {tm_doc_parse_json, "[", "", 100000, TM_ELIMIT, "f:1: nested more than 64 levels deep"},
-        {tm_doc_parse_json, "[\n", "]", 100000, TM_ELIMIT, "f:65: nested more than 64 levels deep"},
+        {tm_doc__parse_json, "[", "]", 32, TM_OK, ""},
+        {tm_doc__parse_json, "[", "]", 33, TM_ELIMIT, "f: nested more than 32 levels deep"},
+        {tm_doc__parse_json, "{\"a\":", "}", 32, TM_OK, ""},
+        {tm_doc__parse_json, "{\"a\":", "}", 33, TM_ELIMIT, "f: nested more than 32 levels deep"},
+        {tm_doc__parse_json, "[", "]", 65, TM_ELIMIT, "f:1: nested more than 64 levels deep"},
+        {tm_doc__parse_json, "[", "", 100000, TM_ELIMIT, "f:1: nested more than 64 levels deep"},
+        {tm_doc__parse_json, "[\n", "]", 100000, TM_ELIMIT, "f:65: nested more than 64 levels deep"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_text got;
@@ -235,7 +235,7 @@ static void test_depth(void **state)
 static void test_number_of_values(void **state)
 {
     (void)state;
-    static const parse_f parsers[] = {tm_doc_parse_yaml, tm_doc_parse_json};
+    static const parse_f parsers[] = {tm_doc_parse_yaml, tm_doc__parse_json};
     for (size_t i = 0; i < TM_COUNT(parsers); i++) {
         for (int over = 0; over < 2; over++) { /* the list is a value too */
             struct tm_text text;
@@ -265,7 +265,7 @@ static void test_json_trees(void **state)
         {"[9223372036854775807, -0.1, 1e3]", "@1:1=[@1:2=9223372036854775807, @1:23=-0.1, @1:29=1000]"},
         {"[\"\\u00e4]{[\\\"\"]", "@1:1=[@1:2=\"ä]{[\"\"]"},
     };
-    check_rows(tm_doc_parse_json, rows, TM_COUNT(rows));
+    check_rows(tm_doc__parse_json, rows, TM_COUNT(rows));
 }
 
 static void test_json_refusals(void **state)
@@ -283,11 +283,11 @@ static void test_json_refusals(void **state)
         {"[99999999999999999999]", "!f:1:21: not JSON: too big integer near '99999999999999999999'"},
         {"[\"\xFF\"]", "!f:1:2: not JSON: unable to decode byte 0xff near '\"'"},
     };
-    check_rows(tm_doc_parse_json, rows, TM_COUNT(rows));
+    check_rows(tm_doc__parse_json, rows, TM_COUNT(rows));
     struct tm_text got;
-    assert_int_equal(parse(tm_doc_parse_json, "[\"\\u0000\"]", 10, &got), -(int)TM_EINPUT);
+    assert_int_equal(parse(tm_doc__parse_json, "[\"\\u0000\"]", 10, &got), -(int)TM_EINPUT);
     tm_text_deinit(&got);
-    assert_int_equal(parse(tm_doc_parse_json, "[1]\0", 4, &got), -(int)TM_EINPUT);
+    assert_int_equal(parse(tm_doc__parse_json, "[1]\0", 4, &got), -(int)TM_EINPUT);
     tm_text_deinit(&got);
 }
 
@@ -340,14 +340,14 @@ static void test_without_memory(void **state)
     (void)state;
     static const char text[] = "{\"name\": [1, 2.5, \"a text so long that a buffer has to grow\", true], \"b\": {}}";
     TM_FAIL_EACH_ALLOC(rc = load_once(text));
-    TM_FAIL_EACH_ALLOC(rc = parse_once(tm_doc_parse_json, text));
+    TM_FAIL_EACH_ALLOC(rc = parse_once(tm_doc__parse_json, text));
     TM_FAIL_EACH_ALLOC(rc = parse_once(tm_doc_parse_yaml, text));
 }
 
 static void test_an_arena_too_small(void **state)
 {
     (void)state;
-    static const parse_f parsers[] = {tm_doc_parse_yaml, tm_doc_parse_json};
+    static const parse_f parsers[] = {tm_doc_parse_yaml, tm_doc__parse_json};
     for (size_t i = 0; i < TM_COUNT(parsers); i++) {
         for (size_t limit = 0; limit < 900; limit += 50) {
             struct tm_arena arena;

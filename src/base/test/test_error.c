@@ -89,17 +89,17 @@ static void test_every_code_has_a_row(void **state)
 {
     (void)state;
     for (int code = 0; code < TM_CODE_COUNT; code++) {
-        const char *name = tm_code_name((enum tm_code)code);
+        const char *name = tm_code__name((enum tm_code)code);
         int status = tm_code_exit_status((enum tm_code)code);
         assert_row(strncmp(name, "TM_", 3) == 0, "code %d: name %s", code, name);
-        assert_row(strlen(tm_code_remedy((enum tm_code)code)) > 0, "%s: no remedy", name);
+        assert_row(strlen(tm_code__remedy((enum tm_code)code)) > 0, "%s: no remedy", name);
         assert_row(code == TM_OK ? status == 0 : status >= 1 && status <= 3, "%s: status %d", name, status);
     }
-    assert_string_equal(tm_code_name(TM_ENONE), "TM_ENONE");
+    assert_string_equal(tm_code__name(TM_ENONE), "TM_ENONE");
     assert_int_equal(tm_code_exit_status(TM_ENONE), 3);
     assert_int_equal(tm_code_exit_status(TM_EINPUT), 2);
-    assert_string_equal(tm_code_name(TM_CODE_COUNT), "TM_E?");
-    assert_string_equal(tm_code_remedy(TM_CODE_COUNT), "report a bug");
+    assert_string_equal(tm_code__name(TM_CODE_COUNT), "TM_E?");
+    assert_string_equal(tm_code__remedy(TM_CODE_COUNT), "report a bug");
     assert_int_equal(tm_code_exit_status(TM_CODE_COUNT), 1);
 }
 

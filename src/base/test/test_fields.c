@@ -180,7 +180,7 @@ static void test_json_has_places_too(void **state)
     struct tm_error e = {0};
     struct job job = {0};
     tm_arena_init(&arena, 1 << 20);
-    assert_int_equal(tm_doc_parse_json("job.json", json, sizeof json - 1, &arena, &root, &e), 0);
+    assert_int_equal(tm_doc__parse_json("job.json", json, sizeof json - 1, &arena, &root, &e), 0);
     assert_int_equal(tm_fields_read("job.json", root, job_fields, &arena, &job, &e), -(int)TM_EINPUT);
     assert_error_has(e, "job.json:1:24: nodes: expected whole number from 1 to 1000, got \"many\"");
     tm_arena_deinit(&arena);

@@ -88,9 +88,9 @@ static void test_bodies(void **state)
         struct tm_text body;
         size_t length = strlen(rows[i].bytes);
         tm_text_init(&body, 65536);
-        assert_int_equal(tm_http_read_response(rows[i].bytes, length, &head, NULL), 0);
+        assert_int_equal(tm_http__read_response(rows[i].bytes, length, &head, NULL), 0);
         int rc =
-            tm_http_read_body(&head, rows[i].bytes + head.length, length - head.length, rows[i].closed, &body, NULL);
+            tm_http__read_body(&head, rows[i].bytes + head.length, length - head.length, rows[i].closed, &body, NULL);
         assert_row(rc == rows[i].rc, "row %zu: %d", i, rc);
         if (rc == 0) assert_row_string(rows[i].bytes, tm_text_string(&body), rows[i].body);
         tm_text_deinit(&body);

@@ -8,11 +8,11 @@
 
 struct taken {
     int count;
-    enum tm_log_level level;
+    enum tm_log__level level;
     char line[4096];
 };
 
-static void take(void *context, enum tm_log_level level, const char *line)
+static void take(void *context, enum tm_log__level level, const char *line)
 {
     struct taken *taken = context;
     taken->count++;
@@ -31,7 +31,7 @@ static int to_the_start(void **state)
 static void test_the_first_level_is_warn(void **state)
 {
     (void)state;
-    assert_int_equal(tm_log_level(), TM_LOG_WARN);
+    assert_int_equal(tm_log__level(), TM_LOG_WARN);
 }
 
 static void test_levels_above_are_dropped(void **state)
@@ -40,11 +40,11 @@ static void test_levels_above_are_dropped(void **state)
     struct taken taken = {0};
     tm_log_set_sink(take, &taken);
     for (int set = TM_LOG_ERROR; set <= TM_LOG_DEBUG; set++) {
-        tm_log_set_level((enum tm_log_level)set);
-        assert_int_equal(tm_log_level(), set);
+        tm_log_set_level((enum tm_log__level)set);
+        assert_int_equal(tm_log__level(), set);
         for (int level = TM_LOG_ERROR; level <= TM_LOG_DEBUG; level++) {
             taken.count = 0;
-            tm_log((enum tm_log_level)level, "x");
+            tm_log((enum tm_log__level)level, "x");
             assert_row(taken.count == (level <= set), "level %d at %d: %d lines", level, set, taken.count);
             assert_row(taken.count == 0 || (int)taken.level == level, "level %d at %d: wrong level", level, set);
         }
@@ -81,7 +81,7 @@ static void test_names(void **state)
     (void)state;
     static const char *const names[] = {"error", "warning", "info", "debug"};
     for (int level = TM_LOG_ERROR; level <= TM_LOG_DEBUG; level++)
-        assert_row_string(names[level], tm_log_level_name((enum tm_log_level)level), names[level]);
+        assert_row_string(names[level], tm_log_level_name((enum tm_log__level)level), names[level]);
 }
 
 static void test_without_a_sink_lines_go_to_standard_error(void **state)

@@ -233,9 +233,9 @@ static void test_sums_and_products(void **state)
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         int64_t out = 0;
-        bool add_ok = tm_number_add(rows[i].a, rows[i].b, &out);
+        bool add_ok = tm_number__add(rows[i].a, rows[i].b, &out);
         assert_row(add_ok == rows[i].add_ok && (!add_ok || out - rows[i].b == rows[i].a), "row %zu: sum", i);
-        bool mul_ok = tm_number_mul(rows[i].a, rows[i].b, &out);
+        bool mul_ok = tm_number__mul(rows[i].a, rows[i].b, &out);
         assert_row(mul_ok == rows[i].mul_ok, "row %zu: product", i);
         assert_row(!mul_ok || rows[i].b == 0 || out / rows[i].b == rows[i].a, "row %zu: %lld", i, (long long)out);
     }

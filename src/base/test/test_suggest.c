@@ -26,8 +26,8 @@ static void test_distance(void **state)
         {"a", "z", 1},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        size_t there = tm_suggest_distance(rows[i].a, rows[i].b);
-        size_t back = tm_suggest_distance(rows[i].b, rows[i].a);
+        size_t there = tm_suggest__distance(rows[i].a, rows[i].b);
+        size_t back = tm_suggest__distance(rows[i].b, rows[i].a);
         assert_row(there == rows[i].distance, "\"%s\" to \"%s\": %zu", rows[i].a, rows[i].b, there);
         assert_row(back == there, "\"%s\" to \"%s\": %zu there, %zu back", rows[i].a, rows[i].b, there, back);
     }
@@ -39,12 +39,12 @@ static void test_long_names_are_far(void **state)
     char name[65];
     memset(name, 'x', sizeof name);
     name[63] = '\0';
-    assert_int_equal(tm_suggest_distance(name, name), 0);
-    assert_int_equal(tm_suggest_distance(name, ""), 63);
+    assert_int_equal(tm_suggest__distance(name, name), 0);
+    assert_int_equal(tm_suggest__distance(name, ""), 63);
     name[63] = 'x';
     name[64] = '\0';
-    assert_true(tm_suggest_distance(name, name) == SIZE_MAX);
-    assert_true(tm_suggest_distance("x", name) == SIZE_MAX);
+    assert_true(tm_suggest__distance(name, name) == SIZE_MAX);
+    assert_true(tm_suggest__distance("x", name) == SIZE_MAX);
 }
 
 static void test_offer(void **state)

@@ -172,7 +172,7 @@ static void test_put_cut(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_text out;
         tm_text_init(&out, 100);
-        tm_term_put_cut(&(struct tm_term){.utf8 = rows[i].utf8}, &out, rows[i].text, rows[i].columns);
+        tm_term__put_cut(&(struct tm_term){.utf8 = rows[i].utf8}, &out, rows[i].text, rows[i].columns);
         assert_row_string(rows[i].text, tm_text_string(&out), rows[i].want);
         assert_row(tm_term_columns(tm_text_string(&out)) <= rows[i].columns, "\"%s\": too wide", rows[i].text);
         tm_text_deinit(&out);
@@ -212,7 +212,7 @@ static int put_once(void)
     struct tm_text out;
     tm_text_init(&out, 10000);
     tm_term_put(&term, &out, TM_RED, "x");
-    tm_term_put_cut(&term, &out, "a long text that is cut", 10);
+    tm_term__put_cut(&term, &out, "a long text that is cut", 10);
     tm_term_put_safe(&out, "\033x", 2);
     int rc = tm_text_status(&out, NULL);
     tm_text_deinit(&out);

@@ -202,9 +202,9 @@ static void test_names_and_examples(void **state)
     (void)state;
     static const char *const names[] = {"duration", "money", "bytes", "rate"};
     for (int kind = D; kind <= R; kind++) {
-        const char *example = tm_unit_example((enum tm_unit_kind)kind);
+        const char *example = tm_unit__example((enum tm_unit_kind)kind);
         int64_t value = 0;
-        assert_row_string(names[kind], tm_unit_name((enum tm_unit_kind)kind), names[kind]);
+        assert_row_string(names[kind], tm_unit__name((enum tm_unit_kind)kind), names[kind]);
         int rc = tm_unit_parse((enum tm_unit_kind)kind, example, strlen(example), &value, NULL);
         assert_row(rc == 0 && value > 0, "example \"%s\" cannot be read", example);
     }

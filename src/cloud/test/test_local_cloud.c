@@ -76,7 +76,7 @@ static void play(struct setup *s, int64_t until_ms, struct tm_text *out)
         int rc = cloud->next(cloud, left_ms < 0 ? 0 : (int64_t)left_ms, &event, &e);
         if (rc == -(int)TM_ETIMEOUT) break;
         assert_row(rc == 0, "%s", e.text);
-        tm_text_printf(out, "%s %d @%lld%s\n", tm_cloud_event_kind_name(event.kind), (int)event.instance,
+        tm_text_printf(out, "%s %d @%lld%s\n", tm_cloud_event__kind_name(event.kind), (int)event.instance,
                        (long long)event.time_ms / 1000, event.kind == TM_CLOUD_LOST && !event.announced ? " !" : "");
         assert_row(tm_cloud_find(cloud, event.instance) != NULL, "an event of nobody");
     }

@@ -18,7 +18,7 @@ static int64_t ask(const char *request, bool waited, struct tm_text *out)
     const uint64_t random[2] = {1, 2};
     assert_row(tm_http_read_request(request, strlen(request), &head, NULL) == 0, "\"%s\"", request);
     tm_text_init(out, 16384);
-    return tm_metadata_respond(&known, &head, &tokens, 1000, waited, random, out).hold_ms;
+    return tm_metadata__respond(&known, &head, &tokens, 1000, waited, random, out).hold_ms;
 }
 
 #define TOKEN     "00000000000000010000000000000002"
@@ -106,12 +106,12 @@ static void test_dates(void **state)
     char text[40];
     int64_t back = 0;
     for (int64_t ms = 0; ms < 4102444800000; ms += 86400000LL * 11 + 3661000) {
-        tm_http_date_print(ms, text);
-        assert_row(tm_http_date_parse(text, strlen(text), &back) && back == ms, "%s", text);
+        tm_http_date__print(ms, text);
+        assert_row(tm_http_date__parse(text, strlen(text), &back) && back == ms, "%s", text);
     }
-    assert_false(tm_http_date_parse("Mon, 19 Foo 2016 18:29:47 GMT", 29, &back));
-    assert_false(tm_http_date_parse("Mon, 32 Sep 2016 18:29:47 GMT", 29, &back));
-    assert_false(tm_http_date_parse("soon", 4, &back));
+    assert_false(tm_http_date__parse("Mon, 19 Foo 2016 18:29:47 GMT", 29, &back));
+    assert_false(tm_http_date__parse("Mon, 32 Sep 2016 18:29:47 GMT", 29, &back));
+    assert_false(tm_http_date__parse("soon", 4, &back));
 }
 
 /* ---- the server and bad clients ---- */
@@ -120,7 +120,7 @@ static void test_the_server_bears_bad_clients(void **state)
 {
     (void)state;
     struct tm_env *env = tm_env_virtual_create(1);
-    struct tm_metadata_server *server = tm_metadata_server_create(env);
+    struct tm_metadata_server *server = tm_metadata_server__create(env);
     struct tm_error e;
     char bound[TM_ADDRESS_MAX];
     char answer[256];
@@ -128,24 +128,24 @@ static void test_the_server_bears_bad_clients(void **state)
     int idle[2 * TM_METADATA_CONNECTIONS_EACH];
     int good = 0;
     size_t count = 0;
-    assert_int_equal(tm_metadata_server_open(server, "127.0.0.1", &known, bound, &endpoint, &e), 0);
+    assert_int_equal(tm_metadata_server__open(server, "127.0.0.1", &known, bound, &endpoint, &e), 0);
     for (size_t i = 0; i < TM_COUNT(idle); i++) /* more than it takes, all silent or half a request */
         assert_int_equal(env->net_connect(env, bound, &idle[i], &e), 0);
     assert_int_equal(env->net_send(env, idle[0], "GET / HT", 8, &count, &e), 0);
     assert_int_equal(env->net_send(env, idle[1], "nonsense\r\n\r\n", 12, &count, &e), 0);
     assert_int_equal(env->net_connect(env, bound, &good, &e), 0);
     assert_int_equal(env->net_send(env, good, AZURE, strlen(AZURE), &count, &e), 0);
-    tm_metadata_server_serve(server);
+    tm_metadata_server__serve(server);
     assert_int_equal(env->net_receive(env, idle[1], answer, sizeof answer, &count, &e), 0);
     assert_row(strncmp(answer, "HTTP/1.1 400 ", 13) == 0, "%.20s", answer);
     for (int i = 0; i < 6; i++) { /* their patience ends: its turn comes */
         tm_env_virtual_advance(env, 5000);
-        tm_metadata_server_serve(server);
-        tm_metadata_server_serve(server);
+        tm_metadata_server__serve(server);
+        tm_metadata_server__serve(server);
     }
     assert_int_equal(env->net_receive(env, good, answer, sizeof answer, &count, &e), 0);
     assert_row(strncmp(answer, "HTTP/1.1 200 ", 13) == 0, "%.20s", answer);
-    tm_metadata_server_destroy(server);
+    tm_metadata_server__destroy(server);
     tm_env_virtual_destroy(env);
 }
 

@@ -24,9 +24,9 @@ static void connect_pair(struct pair *p, struct tm_env *env, enum tm_notice_clou
 {
     struct tm_error e;
     *p = (struct pair){.env = env, .known = {.id = 17, .zone = "us-east-1a", .type = "p3.2xlarge", .version = 1}};
-    p->server = tm_metadata_server_create(env);
+    p->server = tm_metadata_server__create(env);
     assert_non_null(p->server);
-    assert_row(tm_metadata_server_open(p->server, "127.0.0.1", &p->known, p->address, &p->endpoint, &e) == 0, "%s",
+    assert_row(tm_metadata_server__open(p->server, "127.0.0.1", &p->known, p->address, &p->endpoint, &e) == 0, "%s",
                e.text);
     struct tm_notice_options options = {.cloud = cloud, .address = p->address, .poll_ms = 100, .gcp_left_ms = 30000};
     assert_int_equal(tm_notice_reader_create(env, &options, &p->reader, &e), 0);
@@ -35,7 +35,7 @@ static void connect_pair(struct pair *p, struct tm_env *env, enum tm_notice_clou
 static void drop_pair(struct pair *p)
 {
     tm_notice_reader_destroy(p->reader);
-    tm_metadata_server_destroy(p->server);
+    tm_metadata_server__destroy(p->server);
 }
 
 /* Serves and reads for a while; 0 when the word changed. */
@@ -48,9 +48,9 @@ static int run_pair(struct pair *p, int64_t ms, struct tm_notice *out)
         bool ready[240];
         int64_t wait_ms = 0;
         if (tm_notice_reader_step(p->reader, out, NULL) == 0) return 0;
-        tm_metadata_server_serve(p->server);
+        tm_metadata_server__serve(p->server);
         if (tm_notice_reader_step(p->reader, out, NULL) == 0) return 0;
-        size_t count = tm_metadata_server_watch(p->server, handles, 200, &wait_ms);
+        size_t count = tm_metadata_server__watch(p->server, handles, 200, &wait_ms);
         int handle = tm_notice_reader_handle(p->reader);
         if (handle >= 0) handles[count++] = handle;
         int64_t due_ms = tm_notice_reader_wait_ms(p->reader);
@@ -69,7 +69,7 @@ static void hear_a_notice(struct tm_env *env, int64_t quiet_ms)
         connect_pair(&p, env, (enum tm_notice_cloud)cloud);
         const char *name = cloud_names[cloud];
         assert_row(run_pair(&p, quiet_ms, &word) == -(int)TM_ETIMEOUT, "%s: a word from nothing", name);
-        struct tm_notice_health health = tm_notice_reader_health(p.reader);
+        struct tm_notice_health health = tm_notice_reader__health(p.reader);
         assert_row(health.answers > 0 && health.failures == 0, "%s: %s", name, health.last);
         if (cloud == TM_NOTICE_AWS) {
             p.known.hinted = true;
@@ -116,7 +116,7 @@ static void test_a_long_poll_is_one_connection(void **state)
     struct tm_notice word = {0};
     connect_pair(&p, env, TM_NOTICE_GCP);
     assert_int_equal(run_pair(&p, 600000, &word), -(int)TM_ETIMEOUT);
-    struct tm_notice_health health = tm_notice_reader_health(p.reader);
+    struct tm_notice_health health = tm_notice_reader__health(p.reader);
     assert_in_range(health.answers, 30, 60); /* two each half minute, not one each 100 ms */
     p.known.noticed = true;
     p.known.version++;
@@ -138,21 +138,21 @@ static void test_tokens_run_out(void **state)
     connect_pair(&p, env, TM_NOTICE_AWS);
     assert_int_equal(run_pair(&p, 1000, &word), -(int)TM_ETIMEOUT);
     /* The endpoint forgets its tokens, as one does that restarts: 401, a new token, and on. */
-    tm_metadata_server_close(p.server, p.endpoint);
+    tm_metadata_server__close(p.server, p.endpoint);
     char bound[TM_ADDRESS_MAX];
-    assert_int_equal(tm_metadata_server_open(p.server, "127.0.0.1", &p.known, bound, &p.endpoint, &e), 0);
-    tm_metadata_server_close(p.server, p.endpoint);
+    assert_int_equal(tm_metadata_server__open(p.server, "127.0.0.1", &p.known, bound, &p.endpoint, &e), 0);
+    tm_metadata_server__close(p.server, p.endpoint);
     p.known.noticed = true;
     p.known.loss_utc_ms = env->now_ms(env) / 1000 * 1000 + 120000;
     assert_int_equal(run_pair(&p, 3000, &word), -(int)TM_ETIMEOUT); /* refused meanwhile */
-    assert_true(tm_notice_reader_health(p.reader).failures > 0);
-    assert_string_not_equal(tm_notice_reader_health(p.reader).last, "");
+    assert_true(tm_notice_reader__health(p.reader).failures > 0);
+    assert_string_not_equal(tm_notice_reader__health(p.reader).last, "");
     drop_pair(&p);
     connect_pair(&p, env, TM_NOTICE_AWS);
     assert_int_equal(run_pair(&p, 1000, &word), -(int)TM_ETIMEOUT);
     tm_env_virtual_advance(env, (int64_t)7 * 3600 * 1000); /* past any token's life */
     assert_int_equal(run_pair(&p, 1000, &word), -(int)TM_ETIMEOUT);
-    assert_int_equal(tm_notice_reader_health(p.reader).failures, 0);
+    assert_int_equal(tm_notice_reader__health(p.reader).failures, 0);
     p.known.noticed = true;
     p.known.loss_utc_ms = env->now_ms(env) / 1000 * 1000 + 120000;
     assert_int_equal(run_pair(&p, 3000, &word), 0);
@@ -229,7 +229,7 @@ static void test_hostile_servers(void **state)
                            cloud_names[cloud]);
                 tm_env_virtual_advance(env, 10);
             }
-            struct tm_notice_health health = tm_notice_reader_health(reader);
+            struct tm_notice_health health = tm_notice_reader__health(reader);
             /* tried again, and not too often: pauses double from 250 ms to 5 s */
             assert_row(health.failures >= 5 && health.failures < 30, "%s, %s: %d failures in a minute", rows[i].name,
                        cloud_names[cloud], (int)health.failures);
@@ -247,34 +247,34 @@ static void test_answers(void **state)
     bool preempted = false;
     struct tm_notice word = {0};
     static const char action[] = "{\"action\": \"terminate\", \"time\": \"2017-09-18T08:22:00Z\"}";
-    assert_int_equal(tm_notice_parse_aws_action(action, strlen(action), &gone, &e), 0);
+    assert_int_equal(tm_notice__parse_aws_action(action, strlen(action), &gone, &e), 0);
     assert_int_equal(gone, 1505722920000);
     static const char *const wrong[] = {
         "", "[]", "{}", "null", "{\"action\":1,\"time\":2}", "{\"action\":\"stop\",\"time\":\"soon\"}"};
     for (size_t i = 0; i < TM_COUNT(wrong); i++)
-        assert_row(tm_notice_parse_aws_action(wrong[i], strlen(wrong[i]), &gone, &e) < 0, "\"%s\"", wrong[i]);
-    assert_int_equal(tm_notice_parse_gcp_preempted("TRUE\n", 5, &preempted, &e), 0);
+        assert_row(tm_notice__parse_aws_action(wrong[i], strlen(wrong[i]), &gone, &e) < 0, "\"%s\"", wrong[i]);
+    assert_int_equal(tm_notice__parse_gcp_preempted("TRUE\n", 5, &preempted, &e), 0);
     assert_true(preempted);
-    assert_int_equal(tm_notice_parse_gcp_preempted("MAYBE", 5, &preempted, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_notice__parse_gcp_preempted("MAYBE", 5, &preempted, &e), -(int)TM_EINPUT);
     /* as in Azure's documentation */
     static const char azure[] =
         "{\"DocumentIncarnation\":1,\"Events\":[{\"EventId\":\"602d9444-d2cd-49c7-8624-8643e7171297\",\"EventType\":"
         "\"Preempt\",\"ResourceType\":\"VirtualMachine\",\"Resources\":[\"FrontEnd_IN_0\"],\"EventStatus\":"
         "\"Scheduled\",\"NotBefore\":\"Mon, 19 Sep 2016 18:29:47 GMT\"}]}";
-    assert_int_equal(tm_notice_parse_azure(azure, strlen(azure), 5, &word, &e), 0);
+    assert_int_equal(tm_notice__parse_azure(azure, strlen(azure), 5, &word, &e), 0);
     assert_true(word.going && !word.hinted);
     assert_int_equal(word.gone_utc_ms, 1474309787000);
     static const char started[] =
         "{\"Events\":[{\"EventType\":\"Preempt\",\"EventStatus\":\"Started\",\"NotBefore\":\"\"}]}";
-    assert_int_equal(tm_notice_parse_azure(started, strlen(started), 5, &word, &e), 0);
+    assert_int_equal(tm_notice__parse_azure(started, strlen(started), 5, &word, &e), 0);
     assert_int_equal(word.gone_utc_ms, 5);
     static const char reboot[] = "{\"Events\":[{\"EventType\":\"Reboot\"}]}";
-    assert_int_equal(tm_notice_parse_azure(reboot, strlen(reboot), 5, &word, &e), 0);
+    assert_int_equal(tm_notice__parse_azure(reboot, strlen(reboot), 5, &word, &e), 0);
     assert_true(word.hinted && !word.going);
     static const char *const not_events[] = {"", "{}", "{\"Events\":3}", "{\"Events\":[3]}",
                                              "{\"Events\":[{\"EventType\":\"Preempt\",\"NotBefore\":\"later\"}]}"};
     for (size_t i = 0; i < TM_COUNT(not_events); i++)
-        assert_row(tm_notice_parse_azure(not_events[i], strlen(not_events[i]), 5, &word, &e) < 0, "\"%s\"",
+        assert_row(tm_notice__parse_azure(not_events[i], strlen(not_events[i]), 5, &word, &e) < 0, "\"%s\"",
                    not_events[i]);
 }
 

@@ -345,7 +345,7 @@ static void test_jobs_that_cannot_be(void **state)
         struct tm_train_job job;
         struct tm_error e = {0};
         tm_arena_init(&arena, 1 << 20);
-        int rc = tm_train_job_parse("j", rows[i].text, strlen(rows[i].text), &arena, &job, &e);
+        int rc = tm_train_job__parse("j", rows[i].text, strlen(rows[i].text), &arena, &job, &e);
         assert_row(rc == -(int)TM_EINPUT, "row %zu: %d", i, rc);
         assert_error_has(e, rows[i].words);
         tm_arena_deinit(&arena);
@@ -355,7 +355,7 @@ static void test_jobs_that_cannot_be(void **state)
         struct tm_arena arena;
         struct tm_train_job job;
         tm_arena_init(&arena, 1 << 20);
-        rc = tm_train_job_parse("j", good, strlen(good), &arena, &job, NULL);
+        rc = tm_train_job__parse("j", good, strlen(good), &arena, &job, NULL);
         tm_arena_deinit(&arena);
     });
 }

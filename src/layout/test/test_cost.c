@@ -350,8 +350,8 @@ static void test_shipped_figures(void **state)
         assert_int_equal(tm_cost_load(env, "paper", rows[i].model, &job->cost, &e), 0);
         test_model(job, 50, true);
         assert_int_equal(tm_layouts_init(&job->layouts, &job->model, &job->cost.rules, 32, NULL, NULL, &e), 0);
-        double add = tm_cost_group_ms(&job->cost.paper.group_add, 4, 8);
-        double remove_ms = tm_cost_group_ms(&job->cost.paper.group_remove, 4, 8);
+        double add = tm_cost__group_ms(&job->cost.paper.group_add, 4, 8);
+        double remove_ms = tm_cost__group_ms(&job->cost.paper.group_remove, 4, 8);
         double restart = tm_cost_restart_ms(&job->cost, &job->layouts, tm_layouts_find(&job->layouts, 2, 8), true);
         assert_row(close_to(add, rows[i].add_4x8, 1e-9), "%s: add %g", rows[i].model, add);
         assert_row(close_to(remove_ms, rows[i].remove_4x8, 1e-9), "%s: remove %g", rows[i].model, remove_ms);
@@ -370,10 +370,10 @@ static void test_transfers(void **state)
     struct tm_paper_cost paper = {.point_bytes = {10, 20, 100}, .point_us = {1000, 2000, 4000}, .point_count = 3};
     static const double rows[][2] = {{0, 1}, {5, 1}, {10, 1}, {15, 1.5}, {20, 2}, {60, 3}, {100, 4}, {250, 10}};
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        double got = tm_cost_transfer_ms(&paper, rows[i][0]);
+        double got = tm_cost__transfer_ms(&paper, rows[i][0]);
         assert_row(close_to(got, rows[i][1], 1e-12), "%g bytes: %g ms, want %g", rows[i][0], got, rows[i][1]);
     }
-    assert_true(tm_cost_transfer_ms(&(struct tm_paper_cost){.point_count = 0}, 5) == 0);
+    assert_true(tm_cost__transfer_ms(&(struct tm_paper_cost){.point_count = 0}, 5) == 0);
 }
 
 static void test_groups_step_with_pipelines(void **state)
@@ -383,7 +383,7 @@ static void test_groups_step_with_pipelines(void **state)
         .base_ms = 35, .pipelines_1_ms = 1000, .pipelines_6_ms = 1500, .pipelines_12_ms = 2000};
     static const int rows[][2] = {{1, 1035}, {5, 1035}, {6, 1535}, {11, 1535}, {12, 2035}, {40, 2035}};
     for (size_t i = 0; i < TM_COUNT(rows); i++)
-        assert_row(tm_cost_group_ms(&group, rows[i][0], 3) == rows[i][1], "%d pipelines", rows[i][0]);
+        assert_row(tm_cost__group_ms(&group, rows[i][0], 3) == rows[i][1], "%d pipelines", rows[i][0]);
 }
 
 /* Where the table has no row: a base, and so much for each layer of the largest stage. */

@@ -69,7 +69,7 @@ static void check_all_subsets(struct outcomes *counted, struct outcomes *subsets
     counted->stages = subsets->stages = stages;
     char row[64];
     (void)snprintf(row, sizeof row, "%dx%d + %d, %d lost", pipelines, stages, spares, lost);
-    assert_row(tm_losses_each(pipelines, stages, spares, lost, add_counted, counted), "%s: drawn", row);
+    assert_row(tm_losses__each(pipelines, stages, spares, lost, add_counted, counted), "%s: drawn", row);
     each_subset(pipelines * stages + spares, lost, add_subset, subsets);
     assert_row(counted->count == subsets->count, "%s: %zu outcomes, want %zu", row, counted->count, subsets->count);
     assert_row(fabs(counted->sum - 1) < 1e-12, "%s: probabilities sum to %.17g", row, counted->sum);
@@ -82,7 +82,7 @@ static void check_all_subsets(struct outcomes *counted, struct outcomes *subsets
         double want = kept_share(subsets, stages, keep), still_kept[TM_LAYOUT_STAGES_MAX + 1];
         double got = tm_losses_keep_probability(pipelines, stages, spares, lost, keep);
         assert_row(fabs(got - want) < 1e-12, "%s: keeping %d: %.17g, want %.17g", row, keep, got, want);
-        tm_losses_kept(pipelines, stages, spares, lost, keep, still_kept);
+        tm_losses__kept(pipelines, stages, spares, lost, keep, still_kept);
         for (int s = 0; s <= stages; s++) {
             want = kept_share(subsets, s, keep);
             assert_row(fabs(still_kept[s] - want) < 1e-12, "%s: %d stages keeping %d: %.17g, want %.17g", row, s, keep,
@@ -156,9 +156,9 @@ static void test_drawn_is_repeatable_and_close(void **state)
         struct drawn first = {
             rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, rows[i].keep, 0, 0, 0, 0, 0};
         struct drawn again = first;
-        assert_row(!tm_losses_each(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, add_drawn, &first),
+        assert_row(!tm_losses__each(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, add_drawn, &first),
                    "row %zu: counted", i);
-        (void)tm_losses_each(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, add_drawn, &again);
+        (void)tm_losses__each(rows[i].pipelines, rows[i].stages, rows[i].spares, rows[i].lost, add_drawn, &again);
         assert_row(first.digest == again.digest, "row %zu: not the same twice", i);
         assert_row(first.visits == TM_LOSSES_DRAWN, "row %zu: %zu draws", i, first.visits);
         assert_row(fabs(first.sum - 1) < 1e-9, "row %zu: probabilities sum to %.17g", i, first.sum);

@@ -79,7 +79,7 @@ static void add_outcome(void *context, const bool *gone)
     int from = tm_layouts_find(&mean->job->layouts, mean->from[0], mean->from[1]);
     mean->count++;
     for (size_t to = 0; to < mean->job->layouts.count && to < 64; to++) {
-        double ms = tm_migration_ms(mean->job->migrations, from, &left, mean->lost, (int)to);
+        double ms = tm_migration__ms(mean->job->migrations, from, &left, mean->lost, (int)to);
         mean->sum[to] += ms;
         mean->square[to] += ms * ms;
         if (mean->count == 1 || ms < mean->least[to]) mean->least[to] = ms;
@@ -245,7 +245,7 @@ static void test_outcomes_by_hand(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_survivors left = {.stages = 3, .left = {rows[i].left[0], rows[i].left[1], rows[i].left[2]}};
         int to = tm_layouts_find(&job->layouts, rows[i].to_pipelines, rows[i].to_stages);
-        double got = tm_migration_ms(job->migrations, from, &left, rows[i].lost, to);
+        double got = tm_migration__ms(job->migrations, from, &left, rows[i].lost, to);
         assert_row(close_to(got, rows[i].want, 1e-12), "%s: %.9g, want %.9g", rows[i].name, got, rows[i].want);
     }
     job_drop(job);
@@ -264,7 +264,7 @@ static void test_a_lost_stage_is_read_from_the_store(void **state)
             int from = tm_layouts_find(&job->layouts, froms[i][0], froms[i][1]);
             double least = 1500 + tm_layouts_stage_bytes(&job->layouts, froms[i][1], stage) * 8 / 4e5;
             for (size_t to = 1; to < job->layouts.count; to++) {
-                double got = tm_migration_ms(job->migrations, from, &left, froms[i][0], (int)to);
+                double got = tm_migration__ms(job->migrations, from, &left, froms[i][0], (int)to);
                 assert_row(got >= least, "%s, stage %d: %g below %g", place_of(job, froms[i], froms[i][0], to), stage,
                            got, least);
             }
@@ -282,11 +282,11 @@ static void test_fewer_survivors_never_cost_less(void **state)
         struct tm_survivors left = {.stages = 3, .left = {code & 3, code >> 2 & 3, code >> 4 & 3}};
         int lost = 9 - left.left[0] - left.left[1] - left.left[2];
         for (int to = tm_layouts_find(&job->layouts, 1, 3); to <= tm_layouts_find(&job->layouts, 4, 3); to++) {
-            double here = tm_migration_ms(job->migrations, from, &left, lost, to);
+            double here = tm_migration__ms(job->migrations, from, &left, lost, to);
             for (int s = 0; s < 3; s++) {
                 struct tm_survivors fewer = left;
                 if (fewer.left[s]-- == 0) continue;
-                double there = tm_migration_ms(job->migrations, from, &fewer, lost + 1, to);
+                double there = tm_migration__ms(job->migrations, from, &fewer, lost + 1, to);
                 assert_row(there >= here - 1e-9, "%d %d %d less one of %d: %g below %g", left.left[0], left.left[1],
                            left.left[2], s, there, here);
             }
@@ -384,7 +384,7 @@ static void test_another_cut_is_as_defined(void **state)
         double restart_ms =
             tm_cost_restart_ms(&job->cost, &job->layouts, to, target->instances > old->instances - lost);
         double want = plain_new_cut_ms(job, &left, target->stages, target->pipelines) + restart_ms;
-        double got = tm_migration_ms(job->migrations, from, &left, lost, to);
+        double got = tm_migration__ms(job->migrations, from, &left, lost, to);
         assert_row(got == want, "%dx%d, %d lost, to %dx%d: %.17g, want %.17g", old->pipelines, old->stages, lost,
                    target->pipelines, target->stages, got, want);
         double least = tm_migrations_least_ms(job->migrations, from, lost, to);
@@ -410,13 +410,13 @@ static void test_rows_stay(void **state)
             assert_non_null(row);
         }
     assert_true(rows > 1500);
-    assert_int_equal(tm_migrations_count(job->migrations), rows);
+    assert_int_equal(tm_migrations__count(job->migrations), rows);
     assert_true(tm_migrations_bytes(job->migrations) >= bytes + (rows - 1) * job->layouts.count * sizeof(double));
     assert_ptr_equal(tm_migrations_row(job->migrations, 60, 1, 1), first);
     assert_true(first[2] == kept);
     const double *pause = tm_migrations_row(job->migrations, 5, TM_LAYOUT_PAUSE, 2);
     assert_ptr_equal(tm_migrations_row(job->migrations, 50, TM_LAYOUT_PAUSE, 0), pause); /* nothing to lose: one row */
-    assert_int_equal(tm_migrations_count(job->migrations), rows + 1);
+    assert_int_equal(tm_migrations__count(job->migrations), rows + 1);
     job_drop(job);
 }
 

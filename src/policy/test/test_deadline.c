@@ -176,7 +176,7 @@ static void test_values_against_monte_carlo(void **state)
             }
         }
         struct tm_deadline_costs costs =
-            tm_deadline_values_costs(values, &learned, TM_GANG_NOTHING, terms.work_s, terms.deadline_s - terms.work_s);
+            tm_deadline_values__costs(values, &learned, TM_GANG_NOTHING, terms.work_s, terms.deadline_s - terms.work_s);
         assert_row(fabs(costs.spot_usd / mean[0] - 1) < 0.04, "up %g h, down %g h: paid %g, tables say %g",
                    markets[m].up_h, markets[m].down_h, mean[0], costs.spot_usd);
         assert_row(mean[0] <= 1.005 * fmin(mean[1], mean[2]), "up %g h, down %g h: %g, greedy %g, uniform %g",
@@ -215,12 +215,12 @@ static void test_odd_terms(void **state)
         tm_spells_observe(&spells, 0, true);
         tm_spells_observe(&spells, 100, false);
         for (int on = 0; on < 3; on += 2) {
-            struct tm_deadline_costs costs = tm_deadline_values_costs(values, &spells, (enum tm_gang_on)on,
-                                                                      odd[i].work_s, odd[i].deadline_s - odd[i].work_s);
+            struct tm_deadline_costs costs = tm_deadline_values__costs(
+                values, &spells, (enum tm_gang_on)on, odd[i].work_s, odd[i].deadline_s - odd[i].work_s);
             assert_row(isfinite(costs.on_demand_usd) && !isnan(costs.wait_usd) && !isnan(costs.spot_usd),
                        "terms %zu: %g %g %g", i, costs.wait_usd, costs.spot_usd, costs.on_demand_usd);
         }
-        assert_true(tm_deadline_values_step_s(values) > 0);
+        assert_true(tm_deadline_values__step_s(values) > 0);
         tm_deadline_values_destroy(values);
     }
 }

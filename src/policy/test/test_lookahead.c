@@ -97,7 +97,7 @@ static void check_problem(struct test_job *job, struct tm_lookahead *lookahead, 
     int path[STEPS_MAX];
     double samples = -1;
     struct tm_error e = {0};
-    assert_int_equal(tm_lookahead_solve(lookahead, start, steps, count, path, &samples, &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, start, steps, count, path, &samples, &e), 0);
     struct place at = {start.layout, start.migrating_ms, 0};
     for (size_t i = 0; i < count; i++)
         at = take_step(job, at, &steps[i], path[i]);
@@ -115,7 +115,7 @@ static void check_problem(struct test_job *job, struct tm_lookahead *lookahead, 
     double best = -1;
     search.may_pause = true;
     walk(&search, 0, (struct place){start.layout, start.migrating_ms, 0});
-    assert_int_equal(tm_best_path(&job->layouts, job->migrations, start, steps, count, path, &best, &e), 0);
+    assert_int_equal(tm_best__path(&job->layouts, job->migrations, start, steps, count, path, &best, &e), 0);
     at = (struct place){start.layout, start.migrating_ms, 0};
     for (size_t i = 0; i < count; i++)
         at = take_step(job, at, &steps[i], path[i]);
@@ -133,10 +133,10 @@ static void test_all_sequences(void **state)
         struct tm_lookahead *lookahead;
         struct tm_error e = {0};
         struct tm_random random = tm_random_make(21, c);
-        assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
+        assert_int_equal(tm_lookahead__create(&job->layouts, job->migrations, &lookahead, &e), 0);
         for (int i = 0; i < 150; i++)
             check_problem(job, lookahead, &random, i, &tally);
-        tm_lookahead_destroy(lookahead);
+        tm_lookahead__destroy(lookahead);
         job_drop(job);
     }
     print_message("%d problems equal; of %d with migrations carried over, %d equal, the worst %.2f%% below\n",
@@ -175,16 +175,16 @@ static void test_ties(void **state)
         static const struct tm_ahead steps[] = {{60, 4, 0, 4}, {60, 4, 0, 4}};
         int path[2];
         double samples;
-        assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
+        assert_int_equal(tm_lookahead__create(&job->layouts, job->migrations, &lookahead, &e), 0);
         struct tm_standing start = {tm_layouts_find(&job->layouts, rows[i].from_pipelines, rows[i].from_stages), 0};
-        assert_int_equal(tm_lookahead_solve(lookahead, start, steps, 2, path, &samples, &e), 0);
+        assert_int_equal(tm_lookahead__solve(lookahead, start, steps, 2, path, &samples, &e), 0);
         char got[64];
         (void)snprintf(got, sizeof got, "%dx%d %dx%d", job->layouts.list[path[0]].pipelines,
                        job->layouts.list[path[0]].stages, job->layouts.list[path[1]].pipelines,
                        job->layouts.list[path[1]].stages);
         assert_row(strcmp(got, rows[i].want) == 0, "row %zu: %s, want %s", i, got, rows[i].want);
         assert_row(samples == 2 * 60 * 20, "row %zu: %g", i, samples);
-        tm_lookahead_destroy(lookahead);
+        tm_lookahead__destroy(lookahead);
         job_drop(job);
     }
 }
@@ -198,7 +198,7 @@ static void test_what_is_left_of_a_migration(void **state)
     struct test_job *job = job_make(7, false, COST("30", "110"), 1, test_speed); /* one layout only: no choice */
     struct tm_lookahead *lookahead;
     struct tm_error e = {0};
-    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead__create(&job->layouts, job->migrations, &lookahead, &e), 0);
     double speed = job->layouts.list[1].samples_per_s;
     double restart_s = tm_migrations_restart_ms(job->migrations, 1) / 1000;
     double again_s = tm_migrations_row(job->migrations, 1, 1, 1)[1] / 1000;
@@ -218,11 +218,11 @@ static void test_what_is_left_of_a_migration(void **state)
         struct tm_ahead step = {rows[i].duration_s, 1, rows[i].lost, 1};
         double samples = -1;
         assert_int_equal(
-            tm_lookahead_solve(lookahead, (struct tm_standing){1, rows[i].migrating_ms}, &step, 1, NULL, &samples, &e),
+            tm_lookahead__solve(lookahead, (struct tm_standing){1, rows[i].migrating_ms}, &step, 1, NULL, &samples, &e),
             0);
         assert_row(close_to(samples, rows[i].want, 1e-12), "%s: %g, want %g", rows[i].name, samples, rows[i].want);
     }
-    tm_lookahead_destroy(lookahead);
+    tm_lookahead__destroy(lookahead);
     job_drop(job);
 }
 
@@ -237,23 +237,23 @@ static void test_the_pause(void **state)
                  4, test_speed);
     struct tm_lookahead *lookahead;
     struct tm_error e = {0};
-    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead__create(&job->layouts, job->migrations, &lookahead, &e), 0);
     static const struct tm_ahead steps[] = {{60, 3, 3, 0}, {60, 0, 0, 2}, {60, 2, 0, 3}, {60, 3, 2, 1}, {60, 1, 0, 4}};
     int path[5], want[] = {0, 0, tm_layouts_find(&job->layouts, 1, 3), 0, tm_layouts_find(&job->layouts, 1, 4)};
     double samples;
-    assert_int_equal(tm_lookahead_solve(lookahead, (struct tm_standing){want[2], 0}, steps, 5, path, &samples, &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, (struct tm_standing){want[2], 0}, steps, 5, path, &samples, &e), 0);
     for (int i = 0; i < 5; i++)
         assert_row(path[i] == want[i], "step %d: shape %d, want %d", i, path[i], want[i]);
     assert_true(samples > 0);
-    tm_lookahead_destroy(lookahead);
+    tm_lookahead__destroy(lookahead);
     job_drop(job);
     job = job_make(7, false, free_cost, 0, test_speed); /* no instances at all, ever */
-    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
-    assert_int_equal(tm_lookahead_solve(lookahead, (struct tm_standing){0, 0}, &(struct tm_ahead){60, 0, 0, 0}, 1, path,
-                                        &samples, &e),
+    assert_int_equal(tm_lookahead__create(&job->layouts, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, (struct tm_standing){0, 0}, &(struct tm_ahead){60, 0, 0, 0}, 1,
+                                         path, &samples, &e),
                      0);
     assert_true(path[0] == TM_LAYOUT_PAUSE && samples == 0);
-    tm_lookahead_destroy(lookahead);
+    tm_lookahead__destroy(lookahead);
     job_drop(job);
 }
 
@@ -268,16 +268,16 @@ static void test_calls_do_not_disturb_each_other(void **state)
     struct tm_random random = tm_random_make(3, 1);
     static struct tm_ahead steps[LONG];
     static int path[LONG], again[LONG];
-    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead__create(&job->layouts, job->migrations, &lookahead, &e), 0);
     struct tm_standing start = random_problem(job, &random, steps, LONG);
     double first[2], second[2];
-    assert_int_equal(tm_lookahead_solve(lookahead, start, steps, 3, path, &first[0], &e), 0);
-    assert_int_equal(tm_lookahead_solve(lookahead, start, steps, LONG, path, &first[1], &e), 0);
-    assert_int_equal(tm_lookahead_solve(lookahead, start, steps, 3, again, &second[0], &e), 0);
-    assert_int_equal(tm_lookahead_solve(lookahead, start, steps, LONG, again, &second[1], &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, start, steps, 3, path, &first[0], &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, start, steps, LONG, path, &first[1], &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, start, steps, 3, again, &second[0], &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, start, steps, LONG, again, &second[1], &e), 0);
     assert_true(first[0] == second[0] && first[1] == second[1]);
     assert_memory_equal(path, again, sizeof path);
-    tm_lookahead_destroy(lookahead);
+    tm_lookahead__destroy(lookahead);
     job_drop(job);
 }
 
@@ -290,13 +290,14 @@ static int solve_once(struct test_job *job, const struct tm_ahead *steps, size_t
     struct tm_error e;
     int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
     if (rc != 0) return rc;
-    rc = tm_lookahead_create(&job->layouts, migrations, &lookahead, &e);
+    rc = tm_lookahead__create(&job->layouts, migrations, &lookahead, &e);
     if (rc == 0) {
-        rc = tm_lookahead_solve(lookahead, (struct tm_standing){1, 0}, steps, count, NULL, NULL, &e);
-        tm_lookahead_destroy(lookahead);
+        rc = tm_lookahead__solve(lookahead, (struct tm_standing){1, 0}, steps, count, NULL, NULL, &e);
+        tm_lookahead__destroy(lookahead);
     }
     int path[2];
-    if (rc == 0) rc = tm_best_path(&job->layouts, migrations, (struct tm_standing){1, 0}, steps, count, path, NULL, &e);
+    if (rc == 0)
+        rc = tm_best__path(&job->layouts, migrations, (struct tm_standing){1, 0}, steps, count, path, NULL, &e);
     tm_migrations_destroy(migrations);
     return rc;
 }
@@ -307,7 +308,7 @@ static void test_without_memory(void **state)
     struct test_job *job = job_make(7, false, COST("30", "110"), INSTANCES, test_speed);
     static const struct tm_ahead steps[] = {{60, 6, 2, 4}, {60, 4, 0, 6}};
     TM_FAIL_EACH_ALLOC({ rc = solve_once(job, steps, 2); });
-    tm_lookahead_destroy(NULL);
+    tm_lookahead__destroy(NULL);
     job_drop(job);
 }
 
@@ -318,11 +319,11 @@ static void test_too_long(void **state)
     struct tm_lookahead *lookahead;
     struct tm_error e = {0};
     struct tm_ahead step = {60, 6, 0, 6};
-    assert_int_equal(tm_lookahead_create(&job->layouts, job->migrations, &lookahead, &e), 0);
-    assert_int_equal(tm_lookahead_solve(lookahead, (struct tm_standing){1, 0}, &step, (size_t)1 << 30, NULL, NULL, &e),
+    assert_int_equal(tm_lookahead__create(&job->layouts, job->migrations, &lookahead, &e), 0);
+    assert_int_equal(tm_lookahead__solve(lookahead, (struct tm_standing){1, 0}, &step, (size_t)1 << 30, NULL, NULL, &e),
                      -TM_ELIMIT); /* refused before the steps are read */
     assert_error_has(e, "too long");
-    tm_lookahead_destroy(lookahead);
+    tm_lookahead__destroy(lookahead);
     job_drop(job);
 }
 

@@ -98,7 +98,7 @@ static void report(struct pair *p, Tmw__Instance *instance, int times)
     body.n_instances = 1;
     body.spot_microusd_h = 900000;
     body.bill_microusd = instance->bill_microusd;
-    tm_cloud_link_changed(&p->link);
+    tm_cloud_link__changed(&p->link);
     assert_true(tm_cloud_link_due(&p->link, p->now_ms, &p->from_link));
     tm_cloud_link_report(&p->link, p->now_ms, &body, &p->from_link);
     deliver(p, times);

@@ -49,7 +49,7 @@ static void watch_init(struct tm_fleet_watch *watch, struct told *told)
 {
     struct tm_fleet_learner learner = {.context = told, .observe = observe, .hint = hint};
     memset(told, 0, sizeof *told);
-    tm_fleet_watch_init(watch, &learner, MINUTE_MS);
+    tm_fleet_watch__init(watch, &learner, MINUTE_MS);
 }
 
 /* What the simulator would tell the policy at the same counts. */
@@ -81,16 +81,16 @@ static void test_same_as_simulated(void **state)
             cloud.instance_count++;
         }
         cloud.instances = seen;
-        assert_int_equal(tm_fleet_watch_update(&watch, &cloud, &e), 0);
+        assert_int_equal(tm_fleet_watch__update(&watch, &cloud, &e), 0);
     }
     cloud.now_ms = 16 * MINUTE_MS;
     cloud.instances = list;
     cloud.instance_count = TM_COUNT(list);
-    assert_int_equal(tm_fleet_watch_update(&watch, &cloud, &e), 0);
+    assert_int_equal(tm_fleet_watch__update(&watch, &cloud, &e), 0);
     assert_int_equal(watch.observations, TM_COUNT(minutes));
     struct tm_fleet_watch again; /* a coordinator that was restarted has the list alone */
     watch_init(&again, &told[1]);
-    assert_int_equal(tm_fleet_watch_update(&again, &cloud, &e), 0);
+    assert_int_equal(tm_fleet_watch__update(&again, &cloud, &e), 0);
     for (int k = 0; k < 2; k++) {
         assert_int_equal(told[k].count, TM_COUNT(minutes));
         for (size_t i = 0; i < TM_COUNT(minutes); i++)
@@ -112,12 +112,12 @@ static void test_notice(void **state)
     struct told told;
     struct tm_error e;
     watch_init(&watch, &told);
-    assert_int_equal(tm_fleet_watch_update(&watch, &cloud, &e), 0);
+    assert_int_equal(tm_fleet_watch__update(&watch, &cloud, &e), 0);
     assert_int_equal(told.hints, 0);
     list[1].announced = true;
     list[1].notice_left_ms = 30000;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(tm_fleet_watch_update(&watch, &cloud, &e), 0);
+        assert_int_equal(tm_fleet_watch__update(&watch, &cloud, &e), 0);
     assert_int_equal(watch.hint_count, 1);
     assert_int_equal(told.hints, 1);
     assert_true(told.hint_s == 120); /* the cloud's time */
@@ -127,7 +127,7 @@ static void test_losses(void **state)
 {
     (void)state;
     struct tm_run_cloud cloud = {.known = true, .now_ms = 600 * MINUTE_MS};
-    struct tm_facts_losses none = tm_fleet_losses_of(&cloud, MINUTE_MS);
+    struct tm_facts_losses none = tm_fleet_losses__of(&cloud, MINUTE_MS);
     assert_true(none.lost_per_s > 0 && none.lost_per_s < 1.0 / 3600); /* what is usual */
     Tmw__Instance list[MOST];
     for (int i = 0; i < MOST; i++) /* ten hours each; every second one is lost in the fifth, pairs together */
@@ -136,7 +136,7 @@ static void test_losses(void **state)
     list[1].released = true; /* given back: no loss */
     cloud.instances = list;
     cloud.instance_count = MOST;
-    struct tm_facts_losses losses = tm_fleet_losses_of(&cloud, MINUTE_MS);
+    struct tm_facts_losses losses = tm_fleet_losses__of(&cloud, MINUTE_MS);
     double hours = 0;
     for (int i = 0; i < MOST; i++)
         hours += (double)(list[i].end_ms == 0 ? cloud.now_ms : list[i].end_ms) / 3.6e6;

@@ -25,14 +25,14 @@ static struct tm_measure *measure_new(void)
                                          .notice_wall_s = NOTICE_S,
                                          .layer_bytes = layer_bytes,
                                          .rules = {.stages_min = 1, .stages_max = 4, .pipelines_min = 1}};
-    return tm_measure_create(&options);
+    return tm_measure__create(&options);
 }
 
 static void feed(struct tm_measure *m, const struct samples *s)
 {
     struct tm_error e = {0};
     for (size_t i = 0; i < s->count; i++)
-        if (tm_measure_take(m, s->events[i], &e) != 0) fail_msg("%s", e.text);
+        if (tm_measure__take(m, s->events[i], &e) != 0) fail_msg("%s", e.text);
 }
 
 static void near(const char *name, double got, double want, double share)
@@ -197,7 +197,7 @@ static void test_known_costs_come_back(void **state)
     samples_init(&s);
     make_run(&s);
     feed(m, &s);
-    assert_row(tm_measure_cost(m, &cost, &e) == 0, "%s", e.text);
+    assert_row(tm_measure__cost(m, &cost, &e) == 0, "%s", e.text);
     near("speed", cost.measured.speed, SPEED, 0);
     near("reform_ms", cost.measured.reform_ms / SPEED, reform_ms, 0.02);
     near("reform_per_instance_ms", cost.measured.reform_per_instance_ms / SPEED, per_instance_ms, 0.05);
@@ -222,7 +222,7 @@ static void test_known_costs_come_back(void **state)
     near("read again", again.measured.reform_ms, cost.measured.reform_ms, 1e-5);
     near("read again", again.steps[2].step_ms, cost.steps[2].step_ms, 1e-5);
     tm_text_deinit(&text);
-    tm_measure_destroy(m);
+    tm_measure__destroy(m);
     samples_deinit(&s);
 }
 
@@ -241,8 +241,8 @@ static void test_whatever_is_missing(void **state)
             struct tm_error e = {0};
             struct tm_text text;
             for (size_t i = 0; i < s.count; i++)
-                if (tail == 0 ? i != skip : i < skip) assert_int_equal(tm_measure_take(m, s.events[i], &e), 0);
-            int rc = tm_measure_cost(m, &cost, &e);
+                if (tail == 0 ? i != skip : i < skip) assert_int_equal(tm_measure__take(m, s.events[i], &e), 0);
+            int rc = tm_measure__cost(m, &cost, &e);
             tm_text_init(&text, 1 << 16);
             if (rc == 0) {
                 tm_cost_print(&cost, "m", &text);
@@ -254,7 +254,7 @@ static void test_whatever_is_missing(void **state)
                 refused++;
             }
             tm_text_deinit(&text);
-            tm_measure_destroy(m);
+            tm_measure__destroy(m);
         }
     }
     assert_true(made > 0 && refused > 0);
@@ -272,11 +272,11 @@ static void test_a_small_run(void **state)
     samples_init(&s);
     samples_small_run(&s, true);
     feed(m, &s);
-    assert_row(tm_measure_cost(m, &cost, &e) == 0, "%s", e.text);
+    assert_row(tm_measure__cost(m, &cost, &e) == 0, "%s", e.text);
     near("step of 2x2", cost.steps[0].step_ms / SPEED, 100, 0.3);
     near("step of 1x2", cost.steps[1].step_ms / SPEED, 200, 0.3);
     assert_true(cost.measured.reform_ms >= 0 && cost.measured.link_bit_s > 0);
-    tm_measure_destroy(m);
+    tm_measure__destroy(m);
     samples_deinit(&s);
 }
 
@@ -286,7 +286,7 @@ static void test_refusals(void **state)
     struct tm_cost cost;
     struct tm_error e = {0};
     struct tm_measure *m = measure_new();
-    assert_int_equal(tm_measure_cost(m, &cost, &e), -TM_ENONE);
+    assert_int_equal(tm_measure__cost(m, &cost, &e), -TM_ENONE);
     assert_non_null(strstr(e.text, "no generation"));
     struct samples s;
     samples_init(&s);
@@ -298,9 +298,9 @@ static void test_refusals(void **state)
         add_progress(&s, step, NAN, 1000);
     }
     feed(m, &s);
-    assert_int_equal(tm_measure_cost(m, &cost, &e), -TM_ENONE);
+    assert_int_equal(tm_measure__cost(m, &cost, &e), -TM_ENONE);
     assert_non_null(strstr(e.text, "never changed"));
-    tm_measure_destroy(m);
+    tm_measure__destroy(m);
     samples_deinit(&s);
 }
 
@@ -351,9 +351,9 @@ static int take_all(const struct samples *s)
     struct tm_measure *m = measure_new();
     int rc = m == NULL ? -TM_ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < s->count; i++)
-        rc = tm_measure_take(m, s->events[i], NULL);
-    if (rc == 0) rc = tm_measure_cost(m, &cost, NULL);
-    tm_measure_destroy(m);
+        rc = tm_measure__take(m, s->events[i], NULL);
+    if (rc == 0) rc = tm_measure__cost(m, &cost, NULL);
+    tm_measure__destroy(m);
     return rc;
 }
 

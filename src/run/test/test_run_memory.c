@@ -114,7 +114,7 @@ static void test_load(void **state)
             tm_arena_init(&arena, 1 << 20);
             rc = tm_record_event_unpack(r.disk.data + at + TM_FRAME_HEADER, (size_t)size, &arena, &event, NULL);
             if (rc == 0 && event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE)
-                rc = tm_coordinator_load_manifest(c, event, NULL);
+                rc = tm_coordinator__load_manifest(c, event, NULL);
             else if (rc == 0)
                 rc = tm_coordinator_load(c, event, NULL);
             tm_arena_deinit(&arena);

@@ -205,13 +205,13 @@ static void comes_back(const char *job)
     tm_text_init(&again, 1 << 16);
     tm_run_settings_print(&s, &text);
     tm_run_settings_init(&back);
-    assert_row(tm_run_settings_parse("run.yaml", tm_text_string(&text), text.length, &back, &e) == 0, "%s", e.text);
+    assert_row(tm_run_settings__parse("run.yaml", tm_text_string(&text), text.length, &back, &e) == 0, "%s", e.text);
     tm_run_settings_print(&back, &again);
     assert_string_equal(tm_text_string(&text), tm_text_string(&again));
     assert_true(back.job == s.job && tm_run_restarts_all(&back) && back.chaos == 7 && back.link_bit_s == 1500000);
     assert_int_equal(back.fleet.from_ms, s.fleet.from_ms);
     assert_true(back.fleet.pools.count == s.fleet.pools.count && back.fleet.limit == s.fleet.limit);
-    assert_int_equal(tm_run_settings_parse("run.yaml", "name: a\n", 8, &back, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_run_settings__parse("run.yaml", "name: a\n", 8, &back, &e), -(int)TM_EINPUT);
     tm_text_deinit(&text);
     tm_text_deinit(&again);
     tm_run_settings_deinit(&s);

@@ -223,7 +223,7 @@ static void test_the_pace(void **state)
     near(tm_run_watch_status(watch)->steps_s, 8);
     struct tm_coordinator_view view = {
         .phase = TM_COORDINATOR_RUNNING, .applied = 180, .waiting = "", .failure = "", .state = TM_JOB_TRAINING};
-    assert_int_equal(tm_run_watch_look(watch, &view, s.at_ms + 22000, NULL), 0); /* nothing new: it stands */
+    assert_int_equal(tm_run_watch__look(watch, &view, s.at_ms + 22000, NULL), 0); /* nothing new: it stands */
     assert_true(tm_run_watch_status(watch)->steps_s < 3);
     tm_run_watch_destroy(watch);
     samples_deinit(&s);
@@ -260,7 +260,7 @@ static void test_looking(void **state)
                                        .instances = &instance,
                                        .instance_count = 1};
     int64_t now_ms = s.at_ms + 1000;
-    assert_int_equal(tm_run_watch_look(watch, &view, now_ms, NULL), 0);
+    assert_int_equal(tm_run_watch__look(watch, &view, now_ms, NULL), 0);
     const struct tm_run_status *got = tm_run_watch_status(watch);
     assert_true(got->live);
     assert_int_equal(got->committed, 66);
@@ -277,8 +277,8 @@ static void test_looking(void **state)
     view.phase = TM_COORDINATOR_COLLECTING;
     view.state = TM_JOB_WAITING;
     view.waiting = "more workers";
-    assert_int_equal(tm_run_watch_look(watch, &view, now_ms + 1000, NULL), 0);
-    assert_int_equal(tm_run_watch_look(watch, &view, now_ms + 3000, NULL), 0);
+    assert_int_equal(tm_run_watch__look(watch, &view, now_ms + 1000, NULL), 0);
+    assert_int_equal(tm_run_watch__look(watch, &view, now_ms + 3000, NULL), 0);
     got = tm_run_watch_status(watch);
     assert_int_equal(got->state, TM_JOB_WAITING);
     assert_string_equal(got->reason, "more workers");
@@ -448,7 +448,7 @@ static void test_a_long_command(void **state)
     struct tm_run_watch *watch = NULL;
     tm_text_init(&packed, 1 << 16);
     tm_arena_init(&arena, 1 << 20);
-    tm_run_job_pack(&job, SAMPLES_BEGIN_MS, &packed);
+    tm_run_job__pack(&job, SAMPLES_BEGIN_MS, &packed);
     assert_row(tm_record_event_unpack(packed.data, packed.length, &arena, &event, &e) == 0, "%s", e.text);
     assert_true(event->job->n_command > 10);
     watch = tm_run_watch_create();
@@ -658,9 +658,9 @@ static void test_settling(void **state)
         told[i].released = true;
         list[i] = &told[i];
     }
-    TM_FAIL_EACH_ALLOC(rc = tm_run_record_settle(path, 50, list, 4, &e));
+    TM_FAIL_EACH_ALLOC(rc = tm_run_record__settle(path, 50, list, 4, &e));
     assert_int_equal(last_of(path), 5); /* 1 and 4 are new */
-    assert_row(tm_run_record_settle(path, 60, list, 4, &e) == 0, "%s", e.text);
+    assert_row(tm_run_record__settle(path, 60, list, 4, &e) == 0, "%s", e.text);
     assert_int_equal(last_of(path), 5);
     struct tm_run_watch *watch = tm_run_watch_create();
     assert_row(tm_run_record_watch(path, watch, &e) == 0, "%s", e.text);

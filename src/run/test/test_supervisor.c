@@ -135,7 +135,7 @@ static void drive(struct world *w, struct tm_cloud_driver *driver, int64_t ms)
 {
     struct tm_error e;
     for (int64_t end_ms = now_ms(w) + ms; now_ms(w) < end_ms;) {
-        assert_row(tm_cloud_driver_step(driver, 20, NULL, 0, &e) == 0, "%s", e.text);
+        assert_row(tm_cloud_driver__step(driver, 20, NULL, 0, &e) == 0, "%s", e.text);
         tend_coordinator(w);
     }
 }
@@ -151,16 +151,16 @@ static void what_is_ordered_is_rented(void **state)
     struct tm_cloud_event event;
     (void)state;
     set_up(&w, trace_text);
-    assert_row(tm_cloud_driver_create(w.env, &w.driver, &driver, &e) == 0, "%s", e.text);
+    assert_row(tm_cloud_driver__create(w.env, &w.driver, &driver, &e) == 0, "%s", e.text);
     drive(&w, driver, 1000);
     assert_int_equal(count_here(&w), 0); /* nobody has ordered anything */
-    assert_false(tm_cloud_driver_connected(driver));
+    assert_false(tm_cloud_driver__connected(driver));
     start_coordinator(&w);
     drive(&w, driver, 3000);
-    assert_true(tm_cloud_driver_connected(driver));
-    assert_int_equal(tm_cloud_driver_order(driver)->want_spot, 4);
+    assert_true(tm_cloud_driver__connected(driver));
+    assert_int_equal(tm_cloud_driver__order(driver)->want_spot, 4);
     assert_int_equal(count_here(&w), 3); /* all that the trace gives */
-    assert_true(tm_cloud_driver_event(driver, &event));
+    assert_true(tm_cloud_driver__event(driver, &event));
     assert_int_equal(event.kind, TM_CLOUD_ARRIVED);
     assert_int_equal(event.instance, 5); /* numbers go on where an earlier run stopped */
     /* The coordinator is gone: the order stands, and what is lost is lost. */
@@ -181,7 +181,7 @@ static void what_is_ordered_is_rented(void **state)
     }
     assert_int_equal(ended, 1);
     assert_int_equal(view.spot_microusd_h, 3600000);
-    tm_cloud_driver_destroy(driver);
+    tm_cloud_driver__destroy(driver);
     tear_down(&w);
 }
 
@@ -197,19 +197,19 @@ static void the_account_goes_on(void **state)
     assert_int_equal(tm_cloud_account_read(w.env, "/s", &before, &e), 0);
     assert_true(before.time_ms == 0 && before.instance == 0);
     start_coordinator(&w);
-    assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
+    assert_int_equal(tm_cloud_driver__create(w.env, &w.driver, &driver, &e), 0);
     drive(&w, driver, 12000);
-    struct tm_cloud_account now = tm_cloud_driver_account(driver);
-    tm_cloud_driver_destroy(driver);
+    struct tm_cloud_account now = tm_cloud_driver__account(driver);
+    tm_cloud_driver__destroy(driver);
     assert_row(tm_cloud_account_read(w.env, "/s", &before, &e) == 0, "%s", e.text);
     assert_int_equal(before.instance, 7);
     assert_true(before.time_ms == now.time_ms);
     double usd = before.bill.usd[TM_INSTANCE_SPOT];
     assert_true(usd > 0.3 && usd < 0.4); /* three for 110 to 120 s at a tenth of a cent a second */
     w.driver.before = before;
-    assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
-    assert_true(tm_cloud_driver_account(driver).bill.usd[TM_INSTANCE_SPOT] >= 2 * usd);
-    tm_cloud_driver_destroy(driver);
+    assert_int_equal(tm_cloud_driver__create(w.env, &w.driver, &driver, &e), 0);
+    assert_true(tm_cloud_driver__account(driver).bill.usd[TM_INSTANCE_SPOT] >= 2 * usd);
+    tm_cloud_driver__destroy(driver);
     assert_int_equal(tm_state_write(w.env, "/s", TM_STATE_ACCOUNT, "tidemill-account 1 x", &e), 0);
     assert_int_equal(tm_cloud_account_read(w.env, "/s", &before, &e), -(int)TM_EINPUT);
     tear_down(&w);
@@ -233,12 +233,12 @@ static void ends_are_told_later(void **state)
     (void)state;
     set_up(&w, trace_text);
     start_coordinator(&w);
-    assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
+    assert_int_equal(tm_cloud_driver__create(w.env, &w.driver, &driver, &e), 0);
     drive(&w, driver, 5000);
     stop_coordinator(&w);
     drive(&w, driver, 28000); /* one is lost */
     assert_int_equal(count_here(&w), 2);
-    tm_cloud_driver_destroy(driver); /* as if killed: nothing is given back */
+    tm_cloud_driver__destroy(driver); /* as if killed: nothing is given back */
     assert_row(tm_cloud_account_read(w.env, "/s", &account, &e) == 0, "%s", e.text);
     assert_int_equal(account.count, 3);
     size_t ended = 0;
@@ -247,10 +247,10 @@ static void ends_are_told_later(void **state)
     assert_int_equal(ended, 1);
     w.driver.before = account;
     w.driver.before.instance = 7;
-    assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
-    assert_row(tm_cloud_driver_close(driver, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_cloud_driver__create(w.env, &w.driver, &driver, &e), 0);
+    assert_row(tm_cloud_driver__close(driver, &e) == 0, "%s", e.text);
     assert_int_equal(count_here(&w), 0);
-    tm_cloud_driver_destroy(driver);
+    tm_cloud_driver__destroy(driver);
     assert_row(tm_cloud_account_read(w.env, "/s", &account, &e) == 0, "%s", e.text);
     for (size_t i = 0; i < account.count; i++)
         assert_row(account.list[i].end_ms != 0, "instance %llu is there", (unsigned long long)account.list[i].id);
@@ -286,20 +286,20 @@ static void a_killed_coordinator_is_started_again(void **state)
     assert_row(tm_supervisor_create(w.env, &options, &supervisor, &e) == 0, "%s", e.text);
     start_coordinator(&w);
     supervise(&w, supervisor, 6000);
-    struct tm_supervisor_view view = tm_supervisor_look(supervisor);
+    struct tm_supervisor_view view = tm_supervisor__look(supervisor);
     assert_true(view.connected && view.coordinator_pid > 0);
     assert_string_equal(tm_env_virtual_process_variable(w.env, view.coordinator_pid, "TIDEMILL_RUN_MARK"),
                         "00000000000000aa");
     for (int kills = 0; kills < 10; kills++) { /* a signal is no fault of its own: it is never given up */
-        tm_env_virtual_exit(w.env, tm_supervisor_look(supervisor).coordinator_pid, 128 + SIGKILL);
+        tm_env_virtual_exit(w.env, tm_supervisor__look(supervisor).coordinator_pid, 128 + SIGKILL);
         supervise(&w, supervisor, 5000);
-        assert_row(tm_supervisor_look(supervisor).coordinator_starts == kills + 2, "after kill %d", kills);
+        assert_row(tm_supervisor__look(supervisor).coordinator_starts == kills + 2, "after kill %d", kills);
     }
     assert_int_equal(count_here(&w), 3);
     /* A stop is passed on; at the end of the coordinator all is over. */
     tm_supervisor_stop(supervisor);
     supervise(&w, supervisor, 1000);
-    view = tm_supervisor_look(supervisor);
+    view = tm_supervisor__look(supervisor);
     assert_int_equal(tm_env_virtual_last_signal(w.env, view.coordinator_pid), SIGTERM);
     tm_env_virtual_exit(w.env, view.coordinator_pid, 0);
     supervise(&w, supervisor, 1000);
@@ -321,7 +321,7 @@ static void one_that_cannot_start_is_an_error(void **state)
     assert_int_equal(w.env->file_write(w.env, "/s/logs/coordinator.log", words, strlen(words), &e), 0);
     int rc = 0;
     for (int i = 0; i < 10000 && rc == 0; i++) {
-        int pid = tm_supervisor_look(supervisor).coordinator_pid;
+        int pid = tm_supervisor__look(supervisor).coordinator_pid;
         if (pid != 0) tm_env_virtual_exit(w.env, pid, 1);
         rc = tm_supervisor_step(supervisor, 20, &e);
     }
@@ -374,25 +374,25 @@ static void every_kind_of_fault_is_carried_out(void **state)
         char words[96];
         set_up(&w, "tidemill-trace 1\nend: 1000s\nnodes: 1\n\n0 +1\n");
         start_coordinator(&w);
-        assert_int_equal(tm_cloud_driver_create(w.env, &w.driver, &driver, &e), 0);
+        assert_int_equal(tm_cloud_driver__create(w.env, &w.driver, &driver, &e), 0);
         drive(&w, driver, 2000);
         int worker = add_worker(&w, 5);
         int agent = tm_cloud_find(w.cloud, 5)->pid;
         struct tm_chaos_options options = {.chaos = {.seed = 3, .mean_ms = 1000, .lasting_ms = 500}, .faults_max = 1};
         options.chaos.weights[rows[i].kind] = 1;
-        assert_int_equal(tm_chaos_driver_create(w.env, &options, w.cloud, "/s", &chaos, &e), 0);
-        for (int k = 0; k < 2000 && tm_chaos_driver_count(chaos) == 0; k++) {
-            tm_chaos_driver_step(chaos, 0);
+        assert_int_equal(tm_chaos_driver__create(w.env, &options, w.cloud, "/s", &chaos, &e), 0);
+        for (int k = 0; k < 2000 && tm_chaos_driver__count(chaos) == 0; k++) {
+            tm_chaos_driver__step(chaos, 0);
             tm_env_virtual_advance(w.env, 1);
         }
         int target = rows[i].of_worker ? worker : agent;
-        assert_row(tm_chaos_driver_count(chaos) == 1, "row %zu", i);
+        assert_row(tm_chaos_driver__count(chaos) == 1, "row %zu", i);
         assert_row(tm_env_virtual_last_signal(w.env, target) == rows[i].signal, "row %zu", i);
-        assert_row(tm_chaos_driver_said(chaos, words, sizeof words), "row %zu", i);
+        assert_row(tm_chaos_driver__said(chaos, words, sizeof words), "row %zu", i);
         assert_row(strstr(words, tm_fault_kind_name(rows[i].kind)) != NULL, "row %zu: %s", i, words);
-        tm_chaos_driver_destroy(chaos); /* mends what lasts */
+        tm_chaos_driver__destroy(chaos); /* mends what lasts */
         assert_row(tm_env_virtual_last_signal(w.env, target) == rows[i].afterwards, "row %zu", i);
-        tm_cloud_driver_destroy(driver);
+        tm_cloud_driver__destroy(driver);
         tear_down(&w);
     }
 }
@@ -407,14 +407,14 @@ static void what_cannot_be_done_is_passed_over(void **state)
     set_up(&w, trace_text);
     struct tm_chaos_options options = {.chaos = {.seed = 3, .mean_ms = 100, .lasting_ms = 500}};
     options.chaos.weights[TM_FAULT_CUT_LINK] = 1;
-    assert_int_equal(tm_chaos_driver_create(w.env, &options, w.cloud, "/s", &chaos, &e), 0);
+    assert_int_equal(tm_chaos_driver__create(w.env, &options, w.cloud, "/s", &chaos, &e), 0);
     for (int k = 0; k < 1000; k++) {
-        tm_chaos_driver_step(chaos, 0);
-        assert_true(tm_chaos_driver_wait_ms(chaos) > 0);
+        tm_chaos_driver__step(chaos, 0);
+        assert_true(tm_chaos_driver__wait_ms(chaos) > 0);
         tm_env_virtual_advance(w.env, 1);
     }
-    assert_int_equal(tm_chaos_driver_count(chaos), 0);
-    tm_chaos_driver_destroy(chaos);
+    assert_int_equal(tm_chaos_driver__count(chaos), 0);
+    tm_chaos_driver__destroy(chaos);
     tear_down(&w);
 }
 

@@ -41,7 +41,7 @@ static void test_causes(void **state)
     };
     for (size_t r = 0; r < TM_COUNT(rows); r++) {
         struct tm_bottleneck b;
-        tm_bottleneck_init(&b, &tm_bottleneck_default);
+        tm_bottleneck_init(&b, &tm_bottleneck__default);
         struct tm_bottleneck_observation like = {.predicted_steps_s = 10,
                                                  .server_share = rows[r].server_share,
                                                  .worker_ratio = rows[r].ratio,
@@ -62,7 +62,7 @@ static void test_patience(void **state)
     (void)state;
     struct tm_bottleneck b;
     struct tm_bottleneck_observation like = {.predicted_steps_s = 10};
-    tm_bottleneck_init(&b, &tm_bottleneck_default);
+    tm_bottleneck_init(&b, &tm_bottleneck__default);
     assert_int_equal(feed(&b, 0, 30, 5, like).cause, TM_BOTTLENECK_NONE);
     assert_int_equal(feed(&b, 30, 11, 5, like).cause, TM_BOTTLENECK_NONE);
     assert_int_equal(feed(&b, 41, 1, 5, like).cause, TM_BOTTLENECK_INPUT);
@@ -70,7 +70,7 @@ static void test_patience(void **state)
     assert_int_equal(feed(&b, 43, 1, 5, like).cause, TM_BOTTLENECK_INPUT);
     assert_int_equal(feed(&b, 44, 16, 10, like).cause, TM_BOTTLENECK_NONE);
     assert_int_equal(feed(&b, 60, 11, 5, like).cause, TM_BOTTLENECK_NONE);
-    tm_bottleneck_reset(&b);
+    tm_bottleneck__reset(&b);
     assert_int_equal(feed(&b, 71, 11, 5, like).cause, TM_BOTTLENECK_NONE);
     assert_int_equal(feed(&b, 82, 1, 5, like).cause, TM_BOTTLENECK_INPUT);
 }
@@ -79,7 +79,7 @@ static void test_no_numbers(void **state)
 {
     (void)state;
     struct tm_bottleneck b;
-    tm_bottleneck_init(&b, &tm_bottleneck_default);
+    tm_bottleneck_init(&b, &tm_bottleneck__default);
     struct tm_bottleneck_observation like = {.predicted_steps_s = 0};
     assert_int_equal(feed(&b, 30, 40, 0, like).cause, TM_BOTTLENECK_NONE);
     like.predicted_steps_s = NAN;

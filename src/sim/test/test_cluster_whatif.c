@@ -148,10 +148,10 @@ static void test_replacement(void **state)
     double v0 = tm_cluster_speed(model, &cluster, present);
     double overhead_s = tm_cluster_gpus[TM_CLUSTER_K80].startup_s + model->join_s;
     /* Whenever the one loss comes, the job is late by the steps that were not made meanwhile. */
-    double late_s = tm_cluster_replacement_s(overhead_s, 64000, v0, v1) - 64000 / v1;
+    double late_s = tm_cluster__replacement_s(overhead_s, 64000, v0, v1) - 64000 / v1;
     struct tm_cluster_outcome got = run("2x K80", 1, 1, true);
     assert_true(near(got.time_h.p50 * 3600 - 64000 / v1, late_s, 1e-6));
-    assert_true(near(tm_cluster_replacement_s(100, 1000, 2, 4), 300, 1e-12)); /* 100 + (1000 - 200) / 4 */
+    assert_true(near(tm_cluster__replacement_s(100, 1000, 2, 4), 300, 1e-12)); /* 100 + (1000 - 200) / 4 */
 }
 
 static void test_chief(void **state)
@@ -210,8 +210,8 @@ static void test_regions(void **state)
     assert_true(near(one_off.time_h.mean / near_by.time_h.mean, 1.10, 0.06));
     assert_true(near(two_off.time_h.mean / near_by.time_h.mean, 1.25, 0.08));
     assert_true(near(spread.time_h.mean / near_by.time_h.mean, 1.31, 0.08));
-    assert_true(tm_cluster_round_trip_s("us-east1", "us-east1") == 0);
-    assert_true(tm_cluster_round_trip_s("mars", "us-east1") > 0);
+    assert_true(tm_cluster__round_trip_s("us-east1", "us-east1") == 0);
+    assert_true(tm_cluster__round_trip_s("mars", "us-east1") > 0);
 }
 
 static void test_words(void **state)
@@ -252,7 +252,7 @@ static void test_words(void **state)
 static int run_quietly(void)
 {
     static struct tm_cluster cluster;
-    struct tm_cluster_job job = {.steps = 1000, .runs = 3, .revocations = -1, .model = &tm_cluster_models[0]};
+    struct tm_cluster_job job = {.steps = 1000, .runs = 3, .revocations = -1, .model = &tm_cluster__models[0]};
     struct tm_cluster_outcome outcome;
     struct tm_cluster_advice advice;
     int rc = tm_cluster_parse("2x K80", &cluster, NULL);

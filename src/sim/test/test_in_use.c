@@ -48,7 +48,7 @@ static void test_shifted_traces(void **state)
         size_t used = 0;
         trace_of(rows[i].trace, &trace);
         tm_trace_init(&out);
-        assert_int_equal(tm_in_use_trace(&trace, &cost, rows[i].from_ms * 1000, 30, &out, NULL), 0);
+        assert_int_equal(tm_in_use__trace(&trace, &cost, rows[i].from_ms * 1000, 30, &out, NULL), 0);
         for (size_t k = 0; k < out.event_count; k++) {
             const struct tm_trace_event *event = &out.events[k];
             used += (size_t)snprintf(got + used, sizeof got - used, "%s%g", k > 0 ? " " : "",
@@ -69,16 +69,16 @@ static void test_what_is_paid(void **state)
     double usd, hours, usd_sum = 0, hours_sum = 0;
     trace_of("end: 3600s\n\n0 +4\n900 -2\n1800 +8\n", &trace);
     trace.events[1].price_usd_h = 2; /* from then on */
-    struct tm_paid paid = tm_paid_begin(&trace, 0);
-    tm_paid_advance(&paid, 1350000, 6, 1, &usd, &hours); /* 4 x 0.25 h at 1, 2 x 0.125 h at 2 */
+    struct tm_paid paid = tm_paid__begin(&trace, 0);
+    tm_paid__advance(&paid, 1350000, 6, 1, &usd, &hours); /* 4 x 0.25 h at 1, 2 x 0.125 h at 2 */
     assert_true(close_to(hours, 1.25, 1e-12) && close_to(usd, 1.5, 1e-12));
-    tm_paid_advance(&paid, 3600000, 6, 1, &usd, &hours); /* 2 x 0.125 h, then 6 of 10 x 0.5 h, at 2 */
+    tm_paid__advance(&paid, 3600000, 6, 1, &usd, &hours); /* 2 x 0.125 h, then 6 of 10 x 0.5 h, at 2 */
     assert_true(close_to(hours, 3.25, 1e-12) && close_to(usd, 6.5, 1e-12));
     for (int parts = 1; parts <= 7; parts++) { /* however it is cut */
-        paid = tm_paid_begin(&trace, 450000);
+        paid = tm_paid__begin(&trace, 450000);
         usd_sum = hours_sum = 0;
         for (int i = 1; i <= parts; i++) {
-            tm_paid_advance(&paid, 450000 + 3150000.0 * i / parts, 6, 1, &usd, &hours);
+            tm_paid__advance(&paid, 450000 + 3150000.0 * i / parts, 6, 1, &usd, &hours);
             usd_sum += usd;
             hours_sum += hours;
         }
@@ -135,7 +135,7 @@ static void test_without_memory(void **state)
     trace_of("end: 300s\n\n0 +2\n100 +2\n140 -3\n", &trace);
     TM_FAIL_EACH_ALLOC({
         tm_trace_init(&out);
-        rc = tm_in_use_trace(&trace, &cost, 0, 30, &out, NULL);
+        rc = tm_in_use__trace(&trace, &cost, 0, 30, &out, NULL);
         tm_trace_deinit(&out);
     });
     tm_trace_deinit(&trace);

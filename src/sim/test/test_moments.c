@@ -74,8 +74,8 @@ static void test_moments_of_traces(void **state)
         struct tm_error e = {0};
         char got[512];
         trace_of(rows[i].trace, &trace);
-        int rc = tm_moments_init(&moments, &trace, rows[i].from_s * 1000, rows[i].to_s * 1000,
-                                 rows[i].interval_s * 1000, rows[i].beyond, &e);
+        int rc = tm_moments__init(&moments, &trace, rows[i].from_s * 1000, rows[i].to_s * 1000,
+                                  rows[i].interval_s * 1000, rows[i].beyond, &e);
         assert_row(rc == 0, "%s: %s", rows[i].name, e.text);
         show(&moments, got, sizeof got);
         assert_row_string(rows[i].name, got, rows[i].want);
@@ -83,7 +83,7 @@ static void test_moments_of_traces(void **state)
         for (size_t k = 0; k < moments.count; k++)
             sum += moments.ahead[k].duration_s;
         assert_row(fabs(sum - (rows[i].to_s - rows[i].from_s)) < 1e-9, "%s: %g s in all", rows[i].name, sum);
-        tm_moments_deinit(&moments);
+        tm_moments__deinit(&moments);
         tm_trace_deinit(&trace);
     }
 }
@@ -97,7 +97,7 @@ static void test_prices(void **state)
     struct tm_error e = {0};
     double price;
     trace_of(HEAD "end: 240s\n\n0 +4\n60 $0.5\n100 -1 $0.7\n", &trace);
-    assert_int_equal(tm_moments_init(&moments, &trace, 0, 240000, 60000, 0, &e), 0);
+    assert_int_equal(tm_moments__init(&moments, &trace, 0, 240000, 60000, 0, &e), 0);
     static const double want[] = {NAN, 0.5, 0.7, 0.7, 0.7}; /* at 0, 60, 100, 120, 180 s */
     assert_int_equal(moments.count, TM_COUNT(want));
     for (size_t i = 0; i < TM_COUNT(want); i++)
@@ -109,7 +109,7 @@ static void test_prices(void **state)
     assert_int_equal(tm_moments_count_at(&trace, 100000, &price), 3);
     assert_true(price == 0.7);
     assert_int_equal(tm_moments_count_at(&trace, 0, NULL), 4);
-    tm_moments_deinit(&moments);
+    tm_moments__deinit(&moments);
     tm_trace_deinit(&trace);
 }
 
@@ -120,12 +120,12 @@ static void test_limits(void **state)
     struct tm_moments moments;
     struct tm_error e = {0};
     trace_of(HEAD "end: 300000s\n\n0 +4\n", &trace);
-    assert_int_equal(tm_moments_init(&moments, &trace, 0, 300000000, 1000, 0, &e), -TM_ELIMIT);
+    assert_int_equal(tm_moments__init(&moments, &trace, 0, 300000000, 1000, 0, &e), -TM_ELIMIT);
     assert_error_has(e, "--interval");
     assert_null(moments.list);
     TM_FAIL_EACH_ALLOC({
-        rc = tm_moments_init(&moments, &trace, 0, 30000000, 60000, 3, &e);
-        tm_moments_deinit(&moments);
+        rc = tm_moments__init(&moments, &trace, 0, 30000000, 60000, 3, &e);
+        tm_moments__deinit(&moments);
     });
     tm_trace_deinit(&trace);
 }

@@ -17,8 +17,8 @@ static void open_ends(struct ends *ends)
     assert_non_null(ends->env);
     tm_text_init(&ends->to_listens, 256);
     tm_text_init(&ends->to_connects, 256);
-    tm_link_proof_begin(&ends->connects, ends->env, false, &ends->to_listens);
-    tm_link_proof_begin(&ends->listens, ends->env, true, &ends->to_connects);
+    tm_link_proof__begin(&ends->connects, ends->env, false, &ends->to_listens);
+    tm_link_proof__begin(&ends->listens, ends->env, true, &ends->to_connects);
 }
 
 static void close_ends(struct ends *ends)
@@ -32,8 +32,8 @@ static void close_ends(struct ends *ends)
 static int give(struct tm_link_proof *to, const char *token, const char *channel, struct tm_text *from,
                 struct tm_text *answer)
 {
-    assert_int_equal(from->length, tm_link_proof_needs(to));
-    int rc = tm_link_proof_take(to, token, channel, strlen(channel), from->data, answer);
+    assert_int_equal(from->length, tm_link_proof__needs(to));
+    int rc = tm_link_proof__take(to, token, channel, strlen(channel), from->data, answer);
     from->length = 0;
     return rc;
 }
@@ -61,7 +61,7 @@ static void test_both(void **state)
         if (rows[i].good) {
             rc = give(&ends.listens, rows[i].token_b, rows[i].channel_b, &ends.to_listens, &ends.to_connects);
             assert_row(rc == 0 && ends.listens.proven, "%s", rows[i].what);
-            assert_int_equal(tm_link_proof_needs(&ends.listens), 0);
+            assert_int_equal(tm_link_proof__needs(&ends.listens), 0);
         } else { /* and it gives nothing that could be used elsewhere */
             assert_row(ends.to_listens.length == 0, "%s", rows[i].what);
         }
@@ -82,14 +82,14 @@ static void test_replay_and_mirror(void **state)
     memcpy(proof, first.to_listens.data, sizeof proof);
     open_ends(&second);
     second.env->random_u64(second.env);
-    tm_link_proof_begin(&second.listens, second.env, true, &second.to_connects);
+    tm_link_proof__begin(&second.listens, second.env, true, &second.to_connects);
     assert_int_equal(give(&second.listens, "s", "c", &second.to_listens, &second.to_connects), 0);
     tm_text_init(&nothing, 256);
-    assert_int_equal(tm_link_proof_take(&second.listens, "s", "c", 1, proof, &nothing), -(int)TM_EPEER);
+    assert_int_equal(tm_link_proof__take(&second.listens, "s", "c", 1, proof, &nothing), -(int)TM_EPEER);
     assert_false(second.listens.proven);
     /* the listener's own proof, sent back to it as if it were ours */
     const char *own = second.to_connects.data + TM_LINK_MAGIC_BYTES + TM_LINK_NONCE_BYTES;
-    assert_int_equal(tm_link_proof_take(&second.listens, "s", "c", 1, own, &nothing), -(int)TM_EPEER);
+    assert_int_equal(tm_link_proof__take(&second.listens, "s", "c", 1, own, &nothing), -(int)TM_EPEER);
     assert_int_equal(nothing.length, 0);
     tm_text_deinit(&nothing);
     close_ends(&first);
@@ -104,7 +104,7 @@ static void test_other_protocols(void **state)
     open_ends(&ends);
     tm_text_init(&words, 256);
     tm_text_puts(&words, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n      ");
-    words.length = tm_link_proof_needs(&ends.listens);
+    words.length = tm_link_proof__needs(&ends.listens);
     assert_int_equal(give(&ends.listens, "s", "c", &words, &ends.to_connects), -(int)TM_EINPUT);
     assert_int_equal(ends.to_connects.length, 0);
     tm_text_deinit(&words);

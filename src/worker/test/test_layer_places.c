@@ -92,8 +92,8 @@ static struct tm_block *block_of(struct rig *rig, int value)
 static void assert_reads(struct rig *rig, uint32_t layer, int value)
 {
     uint8_t out[SIZE] = {0};
-    assert_true(tm_layer_places_has(&rig->places, layer));
-    assert_int_equal(tm_layer_places_read(&rig->places, layer, out, SIZE), 0);
+    assert_true(tm_layer_places__has(&rig->places, layer));
+    assert_int_equal(tm_layer_places__read(&rig->places, layer, out, SIZE), 0);
     for (size_t i = 0; i < SIZE; i++)
         assert_int_equal(out[i], value);
 }
@@ -106,7 +106,7 @@ static void test_in_its_place(void **state)
         struct rig rig;
         uint8_t out[SIZE];
         open_rig(&rig, (enum kind)kind);
-        assert_int_equal(tm_layer_places_read(&rig.places, 1, out, SIZE), -(int)TM_EINTERNAL);
+        assert_int_equal(tm_layer_places__read(&rig.places, 1, out, SIZE), -(int)TM_EINTERNAL);
         struct tm_block *shared = block_of(&rig, 7);
         tm_layer_places_stage(&rig.places, 0, block_of(&rig, 5));
         tm_layer_places_stage(&rig.places, 2, tm_block_share(shared));
@@ -123,11 +123,11 @@ static void test_in_its_place(void **state)
         }
         assert_false(tm_block_is_shared(shared));
         assert_int_equal(rig.engine.drops, 0);
-        tm_layer_places_drop(&rig.places, 0);
-        tm_layer_places_drop(&rig.places, 1); /* was never there */
+        tm_layer_places__drop(&rig.places, 0);
+        tm_layer_places__drop(&rig.places, 1); /* was never there */
         assert_int_equal(tm_layer_places_settle(&rig.places), 0);
         assert_int_equal(rig.engine.drops, 1);
-        assert_false(tm_layer_places_has(&rig.places, 0));
+        assert_false(tm_layer_places__has(&rig.places, 0));
         tm_block_release(shared);
         close_rig(&rig);
     }
@@ -147,7 +147,7 @@ static void test_given_or_copied(void **state)
     while (rig.places.unsettled)
         assert_int_equal(tm_layer_places_settle(&rig.places), 0);
     assert_ptr_equal(rig.engine.taken[0], bytes);
-    assert_ptr_equal(tm_layer_places_view(&rig.places, 0), bytes);
+    assert_ptr_equal(tm_layer_places__view(&rig.places, 0), bytes);
     assert_ptr_not_equal(rig.engine.taken[1], shared->data);
     memset(rig.engine.taken[1], 3, SIZE); /* a step */
     assert_int_equal(shared->data[0], 2);
@@ -209,7 +209,7 @@ static void *restage(void *argument)
     for (int i = 0; i < 200; i++) {
         (void)pthread_mutex_lock(&rig->lock);
         struct tm_block *block = block_of(rig, i);
-        if (i % 3 == 0) tm_layer_places_drop(&rig->places, 0);
+        if (i % 3 == 0) tm_layer_places__drop(&rig->places, 0);
         tm_layer_places_stage(&rig->places, 0, tm_block_share(block));
         (void)pthread_mutex_unlock(&rig->lock);
         tm_block_release(block); /* at any time: shared when the engine looks, or not */

@@ -218,7 +218,7 @@ static void test_follows(void **state)
     follower(&r);
     assert_int_equal(asked(&r)->step, 0);
     assert_int_equal(mailbox_to(&r.box, KIND(FOLLOW_REQUEST), 0).id, 2);
-    assert_string_equal(tm_worker_address(r.worker, 2), "127.0.0.1:7");
+    assert_string_equal(tm_worker__address(r.worker, 2), "127.0.0.1:7");
     for (uint64_t offset = 0; offset < RIG_BYTES; offset += RIG_CHUNK) {
         give(&r, 5, false, offset, false);
         give(&r, 5, false, offset, false); /* twice */

@@ -592,8 +592,8 @@ static void test_losses_and_failure(void **state)
         assert_true(beat->losses[0]->loss == 2.5 && beat->losses[1]->step == 2);
     }
     rig_ack(&r, 3, 0);
-    tm_worker_failed(r.worker, r.now_ms, "the loss is not a number", &r.box.out);
-    tm_worker_failed(r.worker, r.now_ms, "a second word", &r.box.out);
+    tm_worker__failed(r.worker, r.now_ms, "the loss is not a number", &r.box.out);
+    tm_worker__failed(r.worker, r.now_ms, "a second word", &r.box.out);
     mailbox_clear(&r.box);
     rig_tick(&r, 800);
     const Tmw__Heartbeat *beat = mailbox_find(&r.box, KIND(HEARTBEAT), 0)->heartbeat;
