@@ -31,7 +31,7 @@ static int fingerprint_of(struct tm_env *env, const char *path, const struct tm_
     struct tm_job job;
     tm_job_init(&job);
     int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0) rc = tm_run_fingerprint(env, &job, settings, arena, out, e);
+    if (rc == 0) rc = tm_run__fingerprint(env, &job, settings, arena, out, e);
     tm_job_deinit(&job);
     return rc;
 }
@@ -111,10 +111,10 @@ static int make_files(struct tm_env *env, const struct tm_coordinator_request *r
 static int make_certificates(struct tm_env *env, int64_t instances, const char *dir, struct tm_error *e)
 {
     struct tm_run_tls tls;
-    int rc = tm_run_tls_make(env, dir, &tls, e);
+    int rc = tm_run_tls__make(env, dir, &tls, e);
     for (int64_t i = 1; rc == 0 && i <= instances; i++)
-        rc = tm_run_tls_issue(&tls, (uint64_t)i, e);
-    tm_run_tls_deinit(&tls);
+        rc = tm_run_tls__issue(&tls, (uint64_t)i, e);
+    tm_run_tls__deinit(&tls);
     return rc;
 }
 

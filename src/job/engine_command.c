@@ -111,7 +111,7 @@ static int tell_fingerprint(struct tm_env *env, const struct tm_job *job, const 
 {
     struct tm_text text;
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run_fingerprint(env, job, settings, arena, &text, e);
+    int rc = tm_run__fingerprint(env, job, settings, arena, &text, e);
     if (rc == 0 && setenv("TIDEMILL_FINGERPRINT", tm_text_string(&text), 1) != 0) rc = tm_error_nomem(e);
     tm_text_deinit(&text);
     return rc;

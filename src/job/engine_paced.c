@@ -122,7 +122,7 @@ static int train_paced(struct tm_env *env, const struct tm_job *job, const struc
         return tm_error_set(e, TM_EUSAGE, "%s", error);
     struct tm_text fingerprint;
     tm_text_init(&fingerprint, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run_fingerprint(env, job, settings, arena, &fingerprint, e);
+    int rc = tm_run__fingerprint(env, job, settings, arena, &fingerprint, e);
     library.fingerprint = tm_text_string(&fingerprint);
     if (rc == 0) rc = tm_paced_worker(env, &library, &paced, e);
     tm_text_deinit(&fingerprint);
@@ -147,9 +147,9 @@ static int train(struct tm_env *env, const struct tm_job *job, const struct tm_r
                                                .instance = settings->fleet.instance,
                                                .batch = work.batch,
                                                .instances_max = (int)settings->fleet.limit};
-        rc = tm_job_speed_init(env, &request, &pace.speed, e);
+        rc = tm_job_speed__init(env, &request, &pace.speed, e);
         if (rc == 0) rc = train_paced(env, job, settings, &work, &pace, arena, e);
-        tm_job_speed_deinit(&pace.speed);
+        tm_job_speed__deinit(&pace.speed);
     }
     tm_catalog_deinit(&pace.catalog);
     tm_model_deinit(&pace.model);

@@ -123,7 +123,7 @@ static int judge_planned(struct tm_env *env, const char *path, const struct tm_r
     struct tm_fleet_layouts layouts;
     *out_known = false;
     if (planned == NULL) return tm_error_nomem(e);
-    int rc = tm_planned_fleet_init(env, path, settings, planned, out_known, e);
+    int rc = tm_planned_fleet__init(env, path, settings, planned, out_known, e);
     if (rc == 0 && *out_known) {
         rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
         if (rc == 0) {
@@ -136,7 +136,7 @@ static int judge_planned(struct tm_env *env, const char *path, const struct tm_r
             tm_fleet_layouts_deinit(&layouts);
         }
     }
-    tm_planned_fleet_deinit(planned);
+    tm_planned_fleet__deinit(planned);
     tm_free(planned);
     return rc;
 }
@@ -145,7 +145,7 @@ static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_s
                       struct tm_run_plan *out, struct tm_error *e)
 {
     struct tm_run_layouts layouts;
-    int rc = tm_run_layouts_init(env, dir, settings, &out->work, &layouts, e);
+    int rc = tm_run_layouts__init(env, dir, settings, &out->work, &layouts, e);
     if (rc != 0) return rc;
     out->costs_measured = layouts.measured;
     out->speed_unknown = layouts.speed_unknown;
@@ -156,7 +156,7 @@ static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_s
         if (rc == 0) rc = expect_here(env, "on-demand", true, settings, &layouts, out, &out->on_demand, e);
         if (rc == 0) rc = expect_here(env, "checkpoint", true, settings, &layouts, out, &out->restart, e);
     }
-    tm_run_layouts_deinit(&layouts);
+    tm_run_layouts__deinit(&layouts);
     return rc;
 }
 
@@ -181,9 +181,9 @@ static int load_work(struct tm_env *env, const char *path, struct tm_run_setting
     struct tm_job job;
     tm_job_init(&job);
     int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0) rc = tm_run_work_load(env, &job, settings, arena, out, e);
+    if (rc == 0) rc = tm_run_work__load(env, &job, settings, arena, out, e);
     if (rc == 0 && settings->step_core_s <= 0)
-        rc = tm_run_work_measure(env, &job, settings, arena, &settings->step_core_s, e);
+        rc = tm_run_work__measure(env, &job, settings, arena, &settings->step_core_s, e);
     tm_job_deinit(&job);
     return rc;
 }

@@ -235,9 +235,9 @@ static int tell_fingerprint(struct agent *a, struct tm_agent_options *out, struc
     tm_run_settings_init(&settings);
     tm_job_init(&job);
     if (a->r.job != NULL) rc = tm_job_file_load(a->env, a->r.job, &job, &settings, e);
-    if (rc == 0 && a->r.job != NULL) rc = tm_run_fingerprint(a->env, &job, &settings, a->arena, &text, e);
+    if (rc == 0 && a->r.job != NULL) rc = tm_run__fingerprint(a->env, &job, &settings, a->arena, &text, e);
     for (size_t i = 0; i < a->r.word_count; i++)
-        tm_run_fingerprint_word(a->env, "", a->r.words[i], &text);
+        tm_run_fingerprint__word(a->env, "", a->r.words[i], &text);
     if (rc == 0) rc = tm_text_status(&text, e);
     if (rc == 0) out->fingerprint = tm_arena_strdup(a->arena, tm_text_string(&text));
     if (rc == 0 && out->fingerprint == NULL) rc = tm_error_nomem(e);

@@ -98,7 +98,7 @@ static int load(struct tm_env *env, const char *path, struct tm_arena *arena, st
     return rc;
 }
 
-int tm_job_changes(struct tm_env *env, const char *own, const char *given, struct tm_text *out, struct tm_error *e)
+int tm_job__changes(struct tm_env *env, const char *own, const char *given, struct tm_text *out, struct tm_error *e)
 {
     struct tm_arena arena;
     struct tm_node *first = NULL;

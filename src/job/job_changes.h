@@ -7,6 +7,6 @@
 
 /* One line a key: "  fleet.limit: 4, not 6 as job.yaml says". `own` is the file that counts, `given` the other one.
  * Nothing is appended where they say the same, whatever their layout and comments. */
-int tm_job_changes(struct tm_env *env, const char *own, const char *given, struct tm_text *out, struct tm_error *e);
+int tm_job__changes(struct tm_env *env, const char *own, const char *given, struct tm_text *out, struct tm_error *e);
 
 #endif

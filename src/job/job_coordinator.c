@@ -173,10 +173,10 @@ static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struc
     struct tm_run_job told;
     struct tm_coordinator_service service;
     struct tm_policy_decider *decider = NULL;
-    int rc = tm_run_work_load(env, &place->job, settings, arena, &work, e);
-    if (rc == 0) rc = tm_run_fingerprint(env, &place->job, settings, arena, &place->fingerprint, e);
+    int rc = tm_run_work__load(env, &place->job, settings, arena, &work, e);
+    if (rc == 0) rc = tm_run__fingerprint(env, &place->job, settings, arena, &place->fingerprint, e);
     if (rc == 0) rc = tm_state_token(env, job->dir, place->token, e);
-    if (rc == 0) rc = tm_run_layouts_init(env, job->dir, settings, &work, &layouts, e);
+    if (rc == 0) rc = tm_run_layouts__init(env, job->dir, settings, &work, &layouts, e);
     if (rc != 0) return rc;
     rc = make_decider(settings, &work, &layouts, &decider, e);
     if (rc == 0) {
@@ -188,7 +188,7 @@ static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struc
         job->unrecorded = rc == 0 && service.unrecorded;
     }
     tm_policy_decider_destroy(decider);
-    tm_run_layouts_deinit(&layouts);
+    tm_run_layouts__deinit(&layouts);
     return rc;
 }
 

@@ -18,22 +18,22 @@ const struct tm_job_engine *tm_job_engine_of(const struct tm_run_settings *setti
     return engines[settings->engine];
 }
 
-int tm_run_work_load(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
+int tm_run_work__load(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                      struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
 {
     return tm_job_engine_of(settings)->load(env, job, settings, arena, out, e);
 }
 
-int tm_run_work_measure(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                        struct tm_arena *arena, double *out_core_s, struct tm_error *e)
+int tm_run_work__measure(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                         struct tm_arena *arena, double *out_core_s, struct tm_error *e)
 {
     const struct tm_job_engine *engine = tm_job_engine_of(settings);
     *out_core_s = 0;
     return engine->measure != NULL ? engine->measure(env, job, settings, arena, out_core_s, e) : 0;
 }
 
-int tm_run_fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                       struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
+int tm_run__fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                        struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
 {
     int rc = tm_job_engine_of(settings)->fingerprint(env, job, settings, arena, out, e);
     return rc == 0 ? tm_text_status(out, e) : rc;

@@ -37,8 +37,8 @@ static int predict(struct tm_env *env, const struct tm_job_speed_request *reques
     return rc;
 }
 
-int tm_job_speed_init(struct tm_env *env, const struct tm_job_speed_request *request, struct tm_job_speed *out,
-                      struct tm_error *e)
+int tm_job_speed__init(struct tm_env *env, const struct tm_job_speed_request *request, struct tm_job_speed *out,
+                       struct tm_error *e)
 {
     const struct tm_model *model = request->model;
     memset(out, 0, sizeof *out);
@@ -58,13 +58,13 @@ int tm_job_speed_init(struct tm_env *env, const struct tm_job_speed_request *req
     return predict(env, request, out, e);
 }
 
-void tm_job_speed_deinit(struct tm_job_speed *speed)
+void tm_job_speed__deinit(struct tm_job_speed *speed)
 {
     tm_knowledge_deinit(&speed->knowledge);
 }
 
-int tm_job_layouts_make(const struct tm_model *model, const struct tm_cost *cost, int instances_max,
-                        tm_layout_speed speed, void *context, struct tm_layouts *out, struct tm_error *e)
+int tm_job_layouts__make(const struct tm_model *model, const struct tm_cost *cost, int instances_max,
+                         tm_layout_speed speed, void *context, struct tm_layouts *out, struct tm_error *e)
 {
     struct tm_speed_measured measured = {.speed = speed, .context = context, .cost = cost};
     if (cost->step_count == 0) return tm_layouts_init(out, model, &cost->rules, instances_max, speed, context, e);
@@ -90,11 +90,11 @@ int tm_job_layouts_init(struct tm_env *env, const struct tm_job_layouts_request 
                                         .batch = request->batch,
                                         .instances_max = request->instances_max,
                                         .source = request->source};
-    rc = tm_job_speed_init(env, &fast, &speed, e);
+    rc = tm_job_speed__init(env, &fast, &speed, e);
     if (rc == 0)
-        rc = tm_job_layouts_make(&out->model, &out->cost, request->instances_max, speed.speed, speed.context,
-                                 &out->layouts, e);
-    tm_job_speed_deinit(&speed);
+        rc = tm_job_layouts__make(&out->model, &out->cost, request->instances_max, speed.speed, speed.context,
+                                  &out->layouts, e);
+    tm_job_speed__deinit(&speed);
     return rc;
 }
 

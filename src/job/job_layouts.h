@@ -25,9 +25,9 @@ struct tm_job_speed_request {
 };
 
 /* All is borrowed; `out` is to be freed after any call. */
-int tm_job_speed_init(struct tm_env *env, const struct tm_job_speed_request *request, struct tm_job_speed *out,
-                      struct tm_error *e);
-void tm_job_speed_deinit(struct tm_job_speed *speed);
+int tm_job_speed__init(struct tm_env *env, const struct tm_job_speed_request *request, struct tm_job_speed *out,
+                       struct tm_error *e);
+void tm_job_speed__deinit(struct tm_job_speed *speed);
 
 struct tm_job_layouts {
     struct tm_model model;
@@ -53,7 +53,7 @@ int tm_job_layouts_init(struct tm_env *env, const struct tm_job_layouts_request 
 void tm_job_layouts_deinit(struct tm_job_layouts *job);
 
 /* The layouts alone, for a model and a cost that are there. */
-int tm_job_layouts_make(const struct tm_model *model, const struct tm_cost *cost, int instances_max,
-                        tm_layout_speed speed, void *context, struct tm_layouts *out, struct tm_error *e);
+int tm_job_layouts__make(const struct tm_model *model, const struct tm_cost *cost, int instances_max,
+                         tm_layout_speed speed, void *context, struct tm_layouts *out, struct tm_error *e);
 
 #endif

@@ -21,10 +21,10 @@ void tm_job_simulation_init(struct tm_job_simulation *simulation)
 
 void tm_job_simulation_deinit(struct tm_job_simulation *simulation)
 {
-    tm_run_layouts_deinit(&simulation->here);
+    tm_run_layouts__deinit(&simulation->here);
     if (simulation->layouts != NULL && simulation->layouts == &simulation->predicted.layouts)
         tm_fleet_layouts_deinit(&simulation->predicted);
-    if (simulation->planned != NULL) tm_planned_fleet_deinit(simulation->planned);
+    if (simulation->planned != NULL) tm_planned_fleet__deinit(simulation->planned);
     tm_free(simulation->planned);
     tm_run_plan_deinit(&simulation->plan);
     tm_run_settings_deinit(&simulation->settings);
@@ -116,7 +116,7 @@ static int make_layouts(struct tm_env *env, const char *path, const char *dir, s
 {
     const struct tm_run_settings *settings = &simulation->settings;
     if (!simulation->plan.planned) {
-        int rc = tm_run_layouts_init(env, dir, settings, &simulation->plan.work, &simulation->here, e);
+        int rc = tm_run_layouts__init(env, dir, settings, &simulation->plan.work, &simulation->here, e);
         if (rc != 0) return rc;
         simulation->layouts = &simulation->here.job.layouts;
         simulation->cost = &simulation->here.job.cost;
@@ -125,7 +125,7 @@ static int make_layouts(struct tm_env *env, const char *path, const char *dir, s
     bool known = false;
     struct tm_planned_fleet *planned = simulation->planned = tm_calloc(1, sizeof *planned);
     if (planned == NULL) return tm_error_nomem(e);
-    int rc = tm_planned_fleet_init(env, path, settings, planned, &known, e);
+    int rc = tm_planned_fleet__init(env, path, settings, planned, &known, e);
     if (rc == 0)
         rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &simulation->predicted, e);
     if (rc != 0) return rc;

@@ -75,7 +75,7 @@ static int open_cloud(struct tm_launch *launch, struct tm_error *e)
                                        .no_losses = settings->no_losses,
                                        .netns = settings->netns,
                                        .link_bits_per_s = settings->link_bit_s,
-                                       .prepare = tm_run_settings_tls(settings) ? tm_run_tls_issue : NULL,
+                                       .prepare = tm_run_settings_tls(settings) ? tm_run_tls__issue : NULL,
                                        .context = &launch->tls};
     name_instances(fleet, &options);
     rc = tm_local_cloud_create(launch->env, &options, &launch->cloud, e);
@@ -163,8 +163,8 @@ void tm_launch_destroy(struct tm_launch *launch)
     if (launch == NULL) return;
     assert(launch->supervisor == NULL && launch->cloud == NULL); /* closed */
     const char *dir = launch->request.dir;
-    tm_run_tls_deinit(&launch->tls);
-    if (launch->owned && tm_run_settings_tls(launch->request.settings)) tm_run_tls_remove(dir);
+    tm_run_tls__deinit(&launch->tls);
+    if (launch->owned && tm_run_settings_tls(launch->request.settings)) tm_run_tls__remove(dir);
     if (launch->owned) tm_state_disown(launch->env, dir, &launch->owner);
     tm_trace_deinit(&launch->trace);
     tm_free(launch);
@@ -279,7 +279,7 @@ static void keep_costs(struct tm_launch *launch)
 {
     const struct tm_launch_request *request = &launch->request;
     struct tm_error e;
-    int rc = tm_run_costs_save(launch->env, request->dir, request->settings, &request->plan->work, &e);
+    int rc = tm_run_costs__save(launch->env, request->dir, request->settings, &request->plan->work, &e);
     if (rc != 0 && rc != -(int)TM_ENONE)
         tm_log(TM_LOG_WARN, "the measured migration costs could not be stored: %s", e.text);
 }

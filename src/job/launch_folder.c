@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-bool tm_launch__is_there(struct tm_env *env, const char *dir, enum tm_state_file file)
+static bool is_there(struct tm_env *env, const char *dir, enum tm_state_file file)
 {
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, file, path);
@@ -27,7 +27,7 @@ bool tm_launch_has_work(struct tm_env *env, const char *dir)
     char path[TM_STATE_PATH_MAX];
     uint64_t set = 0;
     tm_state_path(dir, TM_STATE_COPIES, path);
-    return tm_launch__is_there(env, dir, TM_STATE_RECORD) || tm_copy_store_newest(env, path, &set, NULL) == 0;
+    return is_there(env, dir, TM_STATE_RECORD) || tm_copy_store_newest(env, path, &set, NULL) == 0;
 }
 
 /* How the run that is there ended; TM_JOB_TRAINING: it did not, or nobody knows. */
@@ -35,7 +35,7 @@ static enum tm_job_state state_there(struct tm_env *env, const char *dir)
 {
     char record[TM_STATE_PATH_MAX];
     enum tm_job_state state = TM_JOB_TRAINING;
-    struct tm_run_watch *watch = tm_launch__is_there(env, dir, TM_STATE_SUMMARY) ? tm_run_watch_create() : NULL;
+    struct tm_run_watch *watch = is_there(env, dir, TM_STATE_SUMMARY) ? tm_run_watch_create() : NULL;
     tm_state_path(dir, TM_STATE_RECORD, record);
     if (watch != NULL && tm_run_record_watch(record, watch, NULL) == 0) state = tm_run_watch_status(watch)->state;
     tm_run_watch_destroy(watch);
@@ -83,7 +83,7 @@ static int compare_jobs(struct tm_env *env, const char *dir, const char *path, s
     struct tm_text changes;
     tm_state_path(dir, TM_STATE_JOB, own);
     tm_text_init(&changes, 1 << 19);
-    int rc = tm_job_changes(env, own, path, &changes, e);
+    int rc = tm_job__changes(env, own, path, &changes, e);
     if (rc == 0 && changes.length > 0)
         tm_text_printf(
             out,
@@ -98,8 +98,8 @@ static int compare_jobs(struct tm_env *env, const char *dir, const char *path, s
 int tm_launch_resume(struct tm_env *env, const char *dir, const char *path, struct tm_run_settings *settings,
                      struct tm_text *changes, struct tm_error *e)
 {
-    bool job = tm_launch__is_there(env, dir, TM_STATE_JOB);
-    bool run = tm_launch__is_there(env, dir, TM_STATE_RUN);
+    bool job = is_there(env, dir, TM_STATE_JOB);
+    bool run = is_there(env, dir, TM_STATE_RUN);
     if (!tm_launch_has_work(env, dir))
         return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to resume; leave out --resume", dir);
     if (path == NULL && !(job && run))
@@ -187,15 +187,15 @@ int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e)
     launch->owned = true;
     if (leftovers > 0) tm_log(TM_LOG_WARN, "ending %d processes left over from an earlier run", leftovers);
     if (!request->resumed) clear_folder(request->dir);
-    if (!tm_launch__is_there(env, request->dir, TM_STATE_JOB)) rc = copy_job(launch, e);
+    if (!is_there(env, request->dir, TM_STATE_JOB)) rc = copy_job(launch, e);
     if (rc == 0) rc = tm_state_token(env, request->dir, launch->token, e);
     if (rc == 0) rc = tm_token_job(launch->token, &request->settings->job, e);
     if (rc == 0) rc = write_settings(launch, e);
     if (rc == 0) rc = check_copies(launch, e);
     if (rc == 0 && tm_run_settings_tls(request->settings)) /* new each time: all who use them are started anew */
-        rc = tm_run_tls_make(env, request->dir, &launch->tls, e);
+        rc = tm_run_tls__make(env, request->dir, &launch->tls, e);
     if (rc == 0 && !request->resumed && !request->plan->speed_unknown)
-        rc = tm_run_predictions_save(env, request->dir, request->plan, e);
+        rc = tm_run_predictions__save(env, request->dir, request->plan, e);
     if (rc == 0) rc = tm_cloud_account_read(env, request->dir, &launch->account, e);
     return rc;
 }

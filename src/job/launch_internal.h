@@ -32,7 +32,6 @@ struct tm_launch {
     char advertise[TM_ADDRESS_MAX]; /* "": where it listens */
 };
 
-bool tm_launch__is_there(struct tm_env *env, const char *dir, enum tm_state_file file);
 /* Takes the folder and puts down what all processes of the run read. */
 int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e);
 

@@ -187,8 +187,8 @@ static int fill(struct tm_env *env, const char *path, const struct tm_job *job, 
     return fill_losses(env, &settings->fleet, out, e);
 }
 
-int tm_planned_fleet_init(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
-                          struct tm_planned_fleet *out, bool *out_known, struct tm_error *e)
+int tm_planned_fleet__init(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                           struct tm_planned_fleet *out, bool *out_known, struct tm_error *e)
 {
     struct tm_arena arena;
     struct tm_job job;
@@ -210,7 +210,7 @@ int tm_planned_fleet_init(struct tm_env *env, const char *path, const struct tm_
     return rc;
 }
 
-void tm_planned_fleet_deinit(struct tm_planned_fleet *planned)
+void tm_planned_fleet__deinit(struct tm_planned_fleet *planned)
 {
     tm_trace_deinit(&planned->trace);
     tm_knowledge_deinit(&planned->knowledge);

@@ -23,9 +23,9 @@ struct tm_planned_fleet {
 /* `out` is large: give it its own allocation; it is to be freed after any call. -TM_EINPUT: an instance type that the
  * catalogue has not got, or a fleet that cannot be judged; *out_known false: the job has no pools, or neither model nor
  * profile, so that nothing can be predicted. `path` is the job file. */
-int tm_planned_fleet_init(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
-                          struct tm_planned_fleet *out, bool *out_known, struct tm_error *e);
-void tm_planned_fleet_deinit(struct tm_planned_fleet *planned);
+int tm_planned_fleet__init(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
+                           struct tm_planned_fleet *out, bool *out_known, struct tm_error *e);
+void tm_planned_fleet__deinit(struct tm_planned_fleet *planned);
 
 /* What is known of step times, for the planner. */
 void tm_knowledge_supply(const struct tm_knowledge *knowledge, struct tm_supply_request *out);

@@ -10,15 +10,15 @@ static double layer_bytes(void *context, uint32_t layer)
     return layer < job->model.layer_count ? job->model.layers[layer].params * job->layouts.bytes_per_param : 0;
 }
 
-int tm_run_costs_save(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
-                      const struct tm_run_work *work, struct tm_error *e)
+int tm_run_costs__save(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                       const struct tm_run_work *work, struct tm_error *e)
 {
     const struct tm_job_fleet *fleet = &settings->fleet;
     struct tm_run_layouts layouts;
     struct tm_cost cost;
     char record[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_RECORD, record);
-    int rc = tm_run_layouts_init(env, dir, settings, work, &layouts, e);
+    int rc = tm_run_layouts__init(env, dir, settings, work, &layouts, e);
     if (rc != 0) return rc;
     double notice_ms =
         fleet->notice_wall_ms > 0 ? (double)fleet->notice_wall_ms : (double)fleet->notice_ms / fleet->speed;
@@ -31,6 +31,6 @@ int tm_run_costs_save(struct tm_env *env, const char *dir, const struct tm_run_s
                                          .on_demand_start_s = (double)fleet->on_demand_start_ms / 1000};
     rc = tm_measure_record(record, &options, &cost, e);
     if (rc == 0) rc = tm_measure_save(env, dir, layouts.job.model.name, &cost, e);
-    tm_run_layouts_deinit(&layouts);
+    tm_run_layouts__deinit(&layouts);
     return rc;
 }

@@ -6,7 +6,7 @@
 
 /* From the record in the state folder `dir` to measured.tmcost there and in the data folder. -TM_ENONE: too little
  * happened to say anything; what an earlier run has measured stays. */
-int tm_run_costs_save(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
-                      const struct tm_run_work *work, struct tm_error *e);
+int tm_run_costs__save(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                       const struct tm_run_work *work, struct tm_error *e);
 
 #endif

@@ -20,7 +20,7 @@ static bool is_script(const char *word)
     return false;
 }
 
-void tm_run_fingerprint_word(struct tm_env *env, const char *folder, const char *word, struct tm_text *out)
+void tm_run_fingerprint__word(struct tm_env *env, const char *folder, const char *word, struct tm_text *out)
 {
     char path[PATH_BYTES];
     char name[WORD_BYTES];
@@ -45,7 +45,7 @@ static void put_scripts(struct tm_env *env, const char *folder, const char *comm
         if (length > 0 && length < sizeof word) {
             memcpy(word, at, length);
             word[length] = '\0';
-            tm_run_fingerprint_word(env, folder, word, out);
+            tm_run_fingerprint__word(env, folder, word, out);
         }
         at += length + (at[length] != '\0');
     }

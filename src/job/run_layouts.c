@@ -98,7 +98,7 @@ int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_ru
     if (rc != 0) return rc;
     out->speed_unknown = !(settings->step_core_s > 0);
     set_rules(settings, &job->cost.rules);
-    return tm_job_layouts_make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->layouts, e);
+    return tm_job_layouts__make(&job->model, &job->cost, (int)fleet->limit, speed_here, &pace, &job->layouts, e);
 }
 
 /* Layouts of the paced engine: as fast as profiled or predicted, whatever this machine is. */
@@ -122,18 +122,18 @@ int tm_run_layouts__predicted(struct tm_env *env, const char *dir, const struct 
                                                .instance = fleet->instance,
                                                .batch = work->batch,
                                                .instances_max = (int)fleet->limit};
-        rc = tm_job_speed_init(env, &request, &speed, e);
+        rc = tm_job_speed__init(env, &request, &speed, e);
         if (rc == 0)
-            rc = tm_job_layouts_make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,
-                                     &job->layouts, e);
-        tm_job_speed_deinit(&speed);
+            rc = tm_job_layouts__make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,
+                                      &job->layouts, e);
+        tm_job_speed__deinit(&speed);
     }
     tm_catalog_deinit(&catalog);
     return rc;
 }
 
-int tm_run_layouts_init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
-                        const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
+int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                         const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
     const struct tm_layouts *layouts = &out->job.layouts;
     int64_t limit = settings->fleet.limit;
@@ -145,11 +145,11 @@ int tm_run_layouts_init(struct tm_env *env, const char *dir, const struct tm_run
                           "fleet.stages_min",
                           (long long)limit);
     if (rc == 0) rc = tm_migrations_create(layouts, &out->job.cost, &out->migrations, e);
-    if (rc != 0) tm_run_layouts_deinit(out);
+    if (rc != 0) tm_run_layouts__deinit(out);
     return rc;
 }
 
-void tm_run_layouts_deinit(struct tm_run_layouts *layouts)
+void tm_run_layouts__deinit(struct tm_run_layouts *layouts)
 {
     tm_migrations_destroy(layouts->migrations);
     tm_job_layouts_deinit(&layouts->job);

@@ -15,8 +15,8 @@ struct tm_run_layouts {
 };
 
 /* `dir` is the state folder. `out` is filled on success. */
-int tm_run_layouts_init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
-                        const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e);
-void tm_run_layouts_deinit(struct tm_run_layouts *layouts);
+int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                         const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e);
+void tm_run_layouts__deinit(struct tm_run_layouts *layouts);
 
 #endif

@@ -21,7 +21,7 @@ static void write_one(struct tm_jsonout *json, const char *key, const struct tm_
     tm_jsonout_end(json);
 }
 
-int tm_run_predictions_save(struct tm_env *env, const char *dir, const struct tm_run_plan *plan, struct tm_error *e)
+int tm_run_predictions__save(struct tm_env *env, const char *dir, const struct tm_run_plan *plan, struct tm_error *e)
 {
     struct tm_text text;
     struct tm_jsonout json;

@@ -13,7 +13,7 @@ struct tm_run_predictions {
     struct tm_run_predicted restart;
     struct tm_run_predicted on_demand;
 };
-int tm_run_predictions_save(struct tm_env *env, const char *dir, const struct tm_run_plan *plan, struct tm_error *e);
+int tm_run_predictions__save(struct tm_env *env, const char *dir, const struct tm_run_plan *plan, struct tm_error *e);
 int tm_run_predictions_load(struct tm_env *env, const char *dir, struct tm_run_predictions *out, struct tm_error *e);
 
 /* Writes the report to `path` (NULL: report.html of the folder). -TM_EBUSY: a coordinator has the record open. */

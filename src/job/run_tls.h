@@ -13,12 +13,12 @@ struct tm_run_tls {
 };
 
 /* A new authority, and what the coordinator and the cloud's program need; what was there goes, and is worth nothing any
- * more. `out` needs tm_run_tls_deinit also where it fails. */
-int tm_run_tls_make(struct tm_env *env, const char *dir, struct tm_run_tls *out, struct tm_error *e);
-void tm_run_tls_deinit(struct tm_run_tls *tls);
+ * more. `out` needs tm_run_tls__deinit also where it fails. */
+int tm_run_tls__make(struct tm_env *env, const char *dir, struct tm_run_tls *out, struct tm_error *e);
+void tm_run_tls__deinit(struct tm_run_tls *tls);
 /* For the instance of that number; `tls` is a struct tm_run_tls. */
-int tm_run_tls_issue(void *tls, uint64_t instance, struct tm_error *e);
+int tm_run_tls__issue(void *tls, uint64_t instance, struct tm_error *e);
 /* Removes the folder. */
-void tm_run_tls_remove(const char *dir);
+void tm_run_tls__remove(const char *dir);
 
 #endif

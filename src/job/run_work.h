@@ -22,11 +22,11 @@ struct tm_run_work {
 };
 
 /* What the job says, for the settings' engine. Errors name file, line and key. */
-int tm_run_work_load(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e);
+int tm_run_work__load(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                      struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e);
 /* Core-seconds of one step, measured here and now: a micro-batch is trained a few times. 0 where nothing can be
  * measured. */
-int tm_run_work_measure(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                        struct tm_arena *arena, double *out_core_s, struct tm_error *e);
+int tm_run_work__measure(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
+                         struct tm_arena *arena, double *out_core_s, struct tm_error *e);
 
 #endif

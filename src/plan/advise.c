@@ -28,7 +28,7 @@ static int search_again(const struct tm_fleet_judge *judge, const struct tm_supp
     int rc = tm_plan_solve(supply, &again, scratch, e);
     if (rc != 0 || judge == NULL || scratch->count == 0) return rc;
     rc = tm_fleet_judge_answer(judge, request, &scratch->answers[0], e);
-    if (rc == 0 && !tm_plan_holds(request, &scratch->answers[0].expectation)) scratch->count = 0;
+    if (rc == 0 && !tm_plan__holds(request, &scratch->answers[0].expectation)) scratch->count = 0;
     return rc;
 }
 

@@ -103,7 +103,7 @@ static double least_events(const struct branch *branch, double loss_per_s)
 
 static double away(const struct branch *branch, double loss_per_s)
 {
-    return branch->search->losses ? tm_expect_away(&branch->search->request->job, loss_per_s) : 0;
+    return branch->search->losses ? tm_expect__away(&branch->search->request->job, loss_per_s) : 0;
 }
 
 /* What may be spent an hour in a box. */
@@ -129,7 +129,7 @@ static bool can_be_on_time(const struct branch *branch, double time_s)
     if (isinf(request->job.deadline_s)) return true;
     if (!branch->search->losses) return time_s <= request->job.deadline_s;
     double sigma = smallest_spread(branch->search->supply) * (1 - request->job.startup_s / time_s);
-    return tm_expect_chance(time_s, sqrt(log1p(sigma * sigma)), request->job.deadline_s) >= request->min_probability;
+    return tm_expect__chance(time_s, sqrt(log1p(sigma * sigma)), request->job.deadline_s) >= request->min_probability;
 }
 
 static double bound_of(const struct branch *branch, double least_s, double least_usd_h)
@@ -148,7 +148,7 @@ static double quick_price(const struct branch *branch, const struct box *box)
     double rate = 0;
     for (size_t i = 0; i < region->count; i++) {
         const struct tm_plan_pool *pool = &supply->pools[region->first + i];
-        if (pool->type != type) rate = tm_plan_type_rate(&supply->types[pool->type], box->low, box->high);
+        if (pool->type != type) rate = tm_plan_type__rate(&supply->types[pool->type], box->low, box->high);
         type = pool->type;
         if (rate <= 0) continue;
         if (box->spot && !isnan(pool->spot_usd_h))
@@ -195,7 +195,7 @@ static void gather_pools(struct branch *branch, const struct box *box)
                 branch->pools[at - 1].on_demand_usd_h = pool->on_demand_usd_h;
             continue;
         }
-        double rate = tm_plan_type_rate(type, box->low, box->high);
+        double rate = tm_plan_type__rate(type, box->low, box->high);
         if (rate <= 0) continue;
         branch->offers[at] = pool;
         branch->pools[branch->pool_count++] =
@@ -373,7 +373,7 @@ static int solve_box(struct branch *branch, struct box *box, struct tm_error *e)
     build_program(branch, box, &program);
     box->solved = true;
     branch->search->out->programs++;
-    int rc = tm_mix_solve(&program.mix, PROGRAM_GAP, branch->counts, program.anchor_counts, &solution, e);
+    int rc = tm_mix__solve(&program.mix, PROGRAM_GAP, branch->counts, program.anchor_counts, &solution, e);
     if (rc != 0) return rc;
     if (solution.feasible) box->least_usd_h = fmax(box->least_usd_h, solution.bound_usd_h);
     double bound = bound_of(branch, least_time(branch, box), box->least_usd_h);
@@ -536,18 +536,18 @@ int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request
     struct tm_mix_solution solution = {0};
     int rc = branch_init(&branch, &search, e);
     if (rc == 0) build_program(&branch, &box, &program);
-    if (rc == 0) rc = tm_mix_solve(&program.mix, 0, branch.counts, program.anchor_counts, &solution, e);
-    struct tm_milp *milp = rc == 0 ? tm_mix_program(&program.mix) : NULL;
+    if (rc == 0) rc = tm_mix__solve(&program.mix, 0, branch.counts, program.anchor_counts, &solution, e);
+    struct tm_milp *milp = rc == 0 ? tm_mix__program(&program.mix) : NULL;
     if (rc == 0 && milp == NULL) rc = tm_error_nomem(e);
     if (rc == 0) {
         tm_jsonout_object(json, NULL);
         tm_jsonout_bool(json, "feasible", solution.feasible);
         tm_jsonout_number(json, "objective", solution.usd_h);
         tm_jsonout_number(json, "bound", solution.bound_usd_h);
-        tm_milp_json(milp, "program", json);
+        tm_milp__json(milp, "program", json);
         tm_jsonout_end(json);
     }
-    tm_milp_destroy(milp);
+    tm_milp__destroy(milp);
     branch_deinit(&branch);
     return rc;
 }

@@ -12,7 +12,7 @@ static const struct {
     int instances;
 } saturation[] = {{0.3, 2}, {1.7, 12}, {5, 16}, {10, 20}, {12.5, 24}, {15, 24}, {25, 28}, {30, 32}};
 
-int tm_deepvm_saturation(double gbps)
+int tm_deepvm__saturation(double gbps)
 {
     for (size_t i = 0; i < sizeof saturation / sizeof *saturation; i++) {
         if (saturation[i].gbps == gbps) return saturation[i].instances;
@@ -128,7 +128,7 @@ static int search_tiering(const struct tm_deepvm_data *data, const struct tm_dee
             const struct tm_deepvm_instance *remote = &data->instances[w];
             if (has_gpu(remote) || remote->memory_gib < request->checkpoint_size * request->buffer) continue;
             double gbps = fmin(gpu->network_gbps, remote->network_gbps);
-            int instances = tm_deepvm_saturation(gbps);
+            int instances = tm_deepvm__saturation(gbps);
             if (instances == 0)
                 return tm_error_set(e, TM_EINPUT,
                                     "%s with %s: DeepVM's table has no entry for %g Gbit/s; it knows 0.3, 1.7, 5, 10, "

@@ -50,8 +50,8 @@ struct tm_deepvm_data {
 void tm_deepvm_data_init(struct tm_deepvm_data *data);
 void tm_deepvm_data_deinit(struct tm_deepvm_data *data);
 int tm_deepvm_data_load(struct tm_env *env, const char *path, struct tm_deepvm_data *data, struct tm_error *e);
-int tm_deepvm_data_parse(const char *file, const char *text, size_t length, struct tm_deepvm_data *data,
-                         struct tm_error *e);
+int tm_deepvm_data__parse(const char *file, const char *text, size_t length, struct tm_deepvm_data *data,
+                          struct tm_error *e);
 
 enum tm_deepvm_planner { TM_DEEPVM, TM_DEEPVM_NOSCALE, TM_DEEPVM_COST_FIRST, TM_DEEPVM_PERF_FIRST };
 enum tm_deepvm_architecture { TM_DEEPVM_BEST, TM_DEEPVM_TIERING, TM_DEEPVM_SINGLE_ANCHOR };
@@ -89,7 +89,7 @@ int tm_deepvm_ours(const struct tm_deepvm_data *data, const struct tm_deepvm_req
                    struct tm_deepvm_answer answers[TM_DEEPVM_TOP_MAX], size_t *out_count, struct tm_error *e);
 
 /* GPU instances that one remote can take, by the slower link of the two; 0: the released table does not say. */
-int tm_deepvm_saturation(double gbps);
+int tm_deepvm__saturation(double gbps);
 
 /* K(n) of an instance type. */
 double tm_deepvm_scaling(const struct tm_deepvm_instance *gpu, int n);

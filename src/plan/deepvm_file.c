@@ -165,8 +165,8 @@ static int take_row(struct reader *reader)
     return reader->table == TABLE_QUOTAS ? take_quota(reader) : take_instance(reader);
 }
 
-int tm_deepvm_data_parse(const char *file, const char *text, size_t length, struct tm_deepvm_data *data,
-                         struct tm_error *e)
+int tm_deepvm_data__parse(const char *file, const char *text, size_t length, struct tm_deepvm_data *data,
+                          struct tm_error *e)
 {
     struct tm_csv *csv = tm_alloc(sizeof *csv);
     if (csv == NULL) return tm_error_nomem(e);
@@ -189,7 +189,7 @@ int tm_deepvm_data_load(struct tm_env *env, const char *path, struct tm_deepvm_d
     struct tm_text text;
     tm_text_init(&text, FILE_BYTES_MAX);
     int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_deepvm_data_parse(path, tm_text_string(&text), text.length, data, e);
+    if (rc == 0) rc = tm_deepvm_data__parse(path, tm_text_string(&text), text.length, data, e);
     tm_text_deinit(&text);
     return rc;
 }

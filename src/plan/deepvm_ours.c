@@ -96,7 +96,7 @@ static void consider_count(const struct tm_deepvm_data *data, const struct tm_de
     for (size_t w = 0; w < data->instance_count && request->architecture != TM_DEEPVM_SINGLE_ANCHOR; w++) {
         const struct tm_deepvm_instance *remote = &data->instances[w];
         if (is_gpu(remote) || remote->memory_gib < request->checkpoint_size * request->buffer) continue;
-        int each = tm_deepvm_saturation(fmin(gpu->network_gbps, remote->network_gbps));
+        int each = tm_deepvm__saturation(fmin(gpu->network_gbps, remote->network_gbps));
         if (each == 0) continue;
         cluster.architecture = TM_DEEPVM_TIERING;
         cluster.anchor = remote;

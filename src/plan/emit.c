@@ -24,7 +24,8 @@ static bool is_plain(const char *text)
     return true;
 }
 
-void tm_emit_yaml_text(const char *text, struct tm_text *out)
+/* A text as a YAML scalar: plain where that is safe, else in double quotes. */
+static void yaml_text(const char *text, struct tm_text *out)
 {
     if (is_plain(text)) {
         tm_text_puts(out, text);
@@ -36,7 +37,7 @@ void tm_emit_yaml_text(const char *text, struct tm_text *out)
 static void put_key(struct tm_text *out, const char *key, const char *text)
 {
     tm_text_printf(out, "%s: ", key);
-    tm_emit_yaml_text(text, out);
+    yaml_text(text, out);
     tm_text_putc(out, '\n');
 }
 
@@ -66,9 +67,9 @@ static void put_envs(struct tm_text *out, const struct tm_job *job)
     tm_text_puts(out, "envs:\n");
     for (size_t i = 0; i < job->envs.count; i++) {
         tm_text_puts(out, "  ");
-        tm_emit_yaml_text(job->envs.items[i].name, out);
+        yaml_text(job->envs.items[i].name, out);
         tm_text_puts(out, ": ");
-        tm_emit_yaml_text(job->envs.items[i].text, out);
+        yaml_text(job->envs.items[i].text, out);
         tm_text_putc(out, '\n');
     }
 }
@@ -113,7 +114,7 @@ static void put_machine(const struct tm_instance_type *instance, struct tm_text 
     tm_text_init(&host, 1024);
     tm_text_append(&host, instance->name, plus == NULL ? strlen(instance->name) : (size_t)(plus - instance->name));
     tm_text_puts(out, "  instance_type: ");
-    tm_emit_yaml_text(tm_text_string(&host), out);
+    yaml_text(tm_text_string(&host), out);
     tm_text_putc(out, '\n');
     if (plus != NULL) tm_text_printf(out, "  accelerators: \"%s:%g\"\n", instance->gpu, instance->gpus);
     tm_text_deinit(&host);

@@ -34,7 +34,4 @@ void tm_emit_skypilot(const struct tm_emit *emit, struct tm_text *out);
  * what was known of preemptions: simulate and run take it as it is. */
 int tm_emit_job(const struct tm_emit *emit, struct tm_text *out, struct tm_error *e);
 
-/* A text as a YAML scalar: plain where that is safe, else in double quotes. */
-void tm_emit_yaml_text(const char *text, struct tm_text *out);
-
 #endif

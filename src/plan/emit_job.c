@@ -147,7 +147,7 @@ static int put_pools(struct document *d, const struct tm_emit *emit, struct tm_n
         const struct tm_plan_part *part = &chosen->parts[i];
         struct pool pool = {part->instance, part->offer, TM_POOL_SPOT, TM_POOL_TRAINS, part->spot, 0};
         if (emit->trace == NULL)
-            pool.mean_life_ms = llround(1000 / tm_supply_loss_rate(&emit->request->supply, part->offer));
+            pool.mean_life_ms = llround(1000 / tm_supply__loss_rate(&emit->request->supply, part->offer));
         if (part->spot > 0) rc = put_pool(d, list, &pool, e);
         pool = (struct pool){part->instance, part->offer, TM_POOL_ON_DEMAND, TM_POOL_TRAINS, part->on_demand, 0};
         if (rc == 0 && part->on_demand > 0) rc = put_pool(d, list, &pool, e);

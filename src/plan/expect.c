@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-double tm_expect_band_rate(int band)
+double tm_expect__band_rate(int band)
 {
     static const double middles[] = {0.025, 0.075, 0.125, 0.175, 0.30};
     if (band < 0 || band > 4) return NAN;
@@ -40,14 +40,14 @@ struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace)
     return out;
 }
 
-double tm_expect_away(const struct tm_expect_job *job, double loss_per_s)
+double tm_expect__away(const struct tm_expect_job *job, double loss_per_s)
 {
     double missing = loss_per_s * ((1 - job->burst_share) * job->replace_s + job->burst_share * job->outage_s);
     return missing / (1 + missing);
 }
 
-void tm_expect_add_pool(const struct tm_expect_job *job, int instances, int spot, double loss_per_s,
-                        struct tm_expect_losses *losses)
+void tm_expect__add_pool(const struct tm_expect_job *job, int instances, int spot, double loss_per_s,
+                         struct tm_expect_losses *losses)
 {
     if (spot < 1 || !(loss_per_s > 0)) return;
     double share = (double)spot / instances;
@@ -55,7 +55,7 @@ void tm_expect_add_pool(const struct tm_expect_job *job, int instances, int spot
     losses->rate += spot * loss_per_s;
     losses->single += single;
     losses->single_away = job->replace_s / instances;
-    losses->away += tm_expect_away(job, loss_per_s) * share;
+    losses->away += tm_expect__away(job, loss_per_s) * share;
     if (!(job->burst_share > 0)) return;
     double rate = job->burst_share * loss_per_s / job->burst_size;
     double hits = spot == 1 ? job->burst_size : 1 - pow(1 - job->burst_size, spot); /* that it takes one at all */
@@ -70,7 +70,7 @@ static double normal_below(double z)
     return 0.5 * erfc(-z / sqrt(2));
 }
 
-double tm_expect_chance(double mean, double sigma, double limit)
+double tm_expect__chance(double mean, double sigma, double limit)
 {
     if (!isfinite(limit)) return 1;
     if (sigma < 1e-9) return mean <= limit;
@@ -89,7 +89,7 @@ static double sure_z(double p)
     return p == 0.95 || p == 0 ? 1.6448536269514722 : tm_normal_quantile(p);
 }
 
-struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet)
+struct tm_expectation tm__expect(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet)
 {
     const struct tm_expect_losses *losses = &fleet->losses;
     double events = losses->single + losses->burst;
@@ -112,6 +112,6 @@ struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm
                                    .usd_h = fleet->usd_h,
                                    .losses = losses->rate * time_s,
                                    .checkpoint_interval_s = interval_s,
-                                   .p_deadline = tm_expect_chance(time_s, sigma, job->deadline_s),
+                                   .p_deadline = tm_expect__chance(time_s, sigma, job->deadline_s),
                                    .sure_s = time_s * exp(sure_z(job->sure) * sigma - sigma * sigma / 2)};
 }

@@ -46,8 +46,8 @@ struct tm_expect_losses {
 };
 
 /* Adds a pool of `spot` instances of a fleet of `instances`, each lost at `loss_per_s`. */
-void tm_expect_add_pool(const struct tm_expect_job *job, int instances, int spot, double loss_per_s,
-                        struct tm_expect_losses *losses);
+void tm_expect__add_pool(const struct tm_expect_job *job, int instances, int spot, double loss_per_s,
+                         struct tm_expect_losses *losses);
 
 struct tm_expect_fleet {
     struct tm_estimate samples_per_s; /* p10 below, p90 above the mean */
@@ -67,15 +67,15 @@ struct tm_expectation {
     double sure_usd; /* that is enough with the same probability; 0: not known (the closed form does not say) */
 };
 
-struct tm_expectation tm_expect(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet);
+struct tm_expectation tm__expect(const struct tm_expect_job *job, const struct tm_expect_fleet *fleet);
 
 /* The chance that something with this mean and standard deviation of the log is at most `limit`. */
-double tm_expect_chance(double mean, double sigma, double limit);
+double tm_expect__chance(double mean, double sigma, double limit);
 
 /* A rate of loss per second from the share of capacity that is taken back in a month, by AWS's bands 0..4: the middle
  * of the band (2.5, 7.5, 12.5, 17.5 %; 30 % for the open one) as a chance over 30 days. NaN for a band that is not
  * known. */
-double tm_expect_band_rate(int band);
+double tm_expect__band_rate(int band);
 
 /* How instances are lost in a trace: the rate of one, the share that went two or more at a time, the mean share of the
  * instances then there that such an event took, and how long it takes until one that is gone is replaced: as long as
@@ -89,6 +89,6 @@ struct tm_expect_trace {
 struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace);
 
 /* The share of the time that a spot instance is missing. */
-double tm_expect_away(const struct tm_expect_job *job, double loss_per_s);
+double tm_expect__away(const struct tm_expect_job *job, double loss_per_s);
 
 #endif

@@ -153,7 +153,7 @@ int tm_fleet_judge_answer(const struct tm_fleet_judge *judge, const struct tm_pl
     return 0;
 }
 
-bool tm_plan_holds(const struct tm_plan_request *request, const struct tm_expectation *expectation)
+bool tm_plan__holds(const struct tm_plan_request *request, const struct tm_expectation *expectation)
 {
     return expectation->finishes && expectation->cost_usd.mean <= request->budget_usd &&
            (isinf(request->job.deadline_s) || expectation->p_deadline >= request->min_probability - 1e-9);
@@ -198,7 +198,7 @@ static int hear(struct hearing *hearing, const struct tm_plan_result *result, si
         *answer = result->answers[i];
         int rc = tm_fleet_judge_answer(hearing->judge, hearing->request, answer, e);
         if (rc != 0) return rc;
-        bool holds = tm_plan_holds(hearing->request, &answer->expectation);
+        bool holds = tm_plan__holds(hearing->request, &answer->expectation);
         if (hearing->count == 0) hearing->first_holds = holds;
         hearing->count++;
         hearing->holding += holds;
@@ -238,7 +238,7 @@ static void take(const struct hearing *hearing, struct tm_plan_result *out)
     for (size_t i = 0; i < hearing->count; i++) {
         const struct tm_plan_answer *answer = &hearing->list[i];
         const struct tm_expectation *judged = &answer->expectation;
-        if (!tm_plan_holds(request, judged)) continue;
+        if (!tm_plan__holds(request, judged)) continue;
         size_t at = out->count < request->top ? out->count++ : out->count;
         if (at == request->top && !is_better(request, judged, &out->answers[--at].expectation)) continue;
         for (; at > 0 && is_better(request, judged, &out->answers[at - 1].expectation); at--)

@@ -51,7 +51,7 @@ int tm_fleet_judge_answer(const struct tm_fleet_judge *judge, const struct tm_pl
                           struct tm_plan_answer *answer, struct tm_error *e);
 
 /* Do deadline and budget hold, by what the judge said? */
-bool tm_plan_holds(const struct tm_plan_request *request, const struct tm_expectation *expectation);
+bool tm_plan__holds(const struct tm_plan_request *request, const struct tm_expectation *expectation);
 
 /* tm_plan_search_in, then judged: `out` has the answers that hold, best first, and the other planner's are judged
  * alike. Where the closed form's answers do not hold, or it has none, it is asked again with tighter or looser limits.

@@ -50,7 +50,7 @@ static int types_of(const struct tm_catalog *catalog, const struct tm_supply_req
         if (at == TM_FLEET_GROUPS_MAX)
             return tm_error_set(e, TM_ELIMIT, "more than %d instance types in a fleet", TM_FLEET_GROUPS_MAX);
         if (at == count) {
-            if (!tm_supply_type(catalog, request, part->instance, &types[at]))
+            if (!tm_supply__type(catalog, request, part->instance, &types[at]))
                 return tm_error_set(
                     e, TM_EINPUT, "no step can be predicted on %s: the catalogue has no figures of its GPU or network",
                     part->instance->name);
@@ -86,7 +86,7 @@ int64_t tm_fleet_judge__life_ms(const struct tm_fleet_judge *judge, const struct
                                 const struct tm_plan_fleet *fleet, size_t part)
 {
     if (judge->lives_ms != NULL && judge->lives_ms[part] > 0) return judge->lives_ms[part];
-    double rate = tm_supply_loss_rate(&request->supply, fleet->parts[part].offer);
+    double rate = tm_supply__loss_rate(&request->supply, fleet->parts[part].offer);
     return rate > 0 ? llround(1000 / rate) : 0;
 }
 
@@ -99,7 +99,7 @@ static void fill_cost(const struct tm_fleet_judge *judge, const struct tm_plan_r
     for (size_t i = 0; i < fleet->part_count; i++) {
         int64_t life_ms = tm_fleet_judge__life_ms(judge, request, fleet, i);
         if (life_ms > 0)
-            tm_expect_add_pool(job, trainers(fleet), fleet->parts[i].spot, 1000.0 / (double)life_ms, &losses);
+            tm_expect__add_pool(job, trainers(fleet), fleet->parts[i].spot, 1000.0 / (double)life_ms, &losses);
     }
     double events = losses.single + losses.burst;
     memset(out, 0, sizeof *out);

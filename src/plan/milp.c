@@ -39,12 +39,12 @@ struct tm_milp {
     int rc; /* of building */
 };
 
-struct tm_milp *tm_milp_create(void)
+struct tm_milp *tm_milp__create(void)
 {
     return tm_calloc(1, sizeof(struct tm_milp));
 }
 
-void tm_milp_destroy(struct tm_milp *milp)
+void tm_milp__destroy(struct tm_milp *milp)
 {
     if (milp == NULL) return;
     tm_free(milp->columns);
@@ -61,7 +61,7 @@ static bool grow(struct tm_milp *milp, void **array, size_t *capacity, size_t co
     return rc == 0;
 }
 
-int tm_milp_column(struct tm_milp *milp, double cost, double lower, double upper, bool integer)
+int tm_milp__column(struct tm_milp *milp, double cost, double lower, double upper, bool integer)
 {
     void *array = milp->columns;
     bool room =
@@ -72,7 +72,7 @@ int tm_milp_column(struct tm_milp *milp, double cost, double lower, double upper
     return (int)milp->column_count++;
 }
 
-int tm_milp_row(struct tm_milp *milp, double lower, double upper)
+int tm_milp__row(struct tm_milp *milp, double lower, double upper)
 {
     void *array = milp->rows;
     bool room = grow(milp, &array, &milp->row_capacity, milp->row_count, sizeof *milp->rows, TM_MILP_COLUMNS_MAX);
@@ -82,7 +82,7 @@ int tm_milp_row(struct tm_milp *milp, double lower, double upper)
     return (int)milp->row_count++;
 }
 
-void tm_milp_put(struct tm_milp *milp, int row, int column, double value)
+void tm_milp__put(struct tm_milp *milp, int row, int column, double value)
 {
     if (value == 0) return;
     void *array = milp->entries;
@@ -231,7 +231,7 @@ static int run_solver(const struct tm_milp *milp, const struct loaded *loaded, d
     return rc;
 }
 
-int tm_milp_solve(const struct tm_milp *milp, double gap, struct tm_milp_solution *out, struct tm_error *e)
+int tm_milp__solve(const struct tm_milp *milp, double gap, struct tm_milp_solution *out, struct tm_error *e)
 {
     struct loaded loaded;
     if (milp->rc == -(int)TM_ELIMIT)
@@ -249,7 +249,7 @@ int tm_milp_solve(const struct tm_milp *milp, double gap, struct tm_milp_solutio
     return rc;
 }
 
-void tm_milp_solution_deinit(struct tm_milp_solution *solution)
+void tm_milp_solution__deinit(struct tm_milp_solution *solution)
 {
     tm_free(solution->values);
     *solution = (struct tm_milp_solution){0};
@@ -265,7 +265,7 @@ static void put_bound(struct tm_jsonout *json, double bound)
         tm_jsonout_null(json, NULL);
 }
 
-void tm_milp_json(const struct tm_milp *milp, const char *key, struct tm_jsonout *json)
+void tm_milp__json(const struct tm_milp *milp, const char *key, struct tm_jsonout *json)
 {
     static const char *const lists[] = {"cost", "lower", "upper", "integer"};
     tm_jsonout_object(json, key);

@@ -70,10 +70,10 @@ struct tm_mix_solution {
 };
 
 /* To a relative gap. `counts` has room for every pool, `anchors` for every anchor. */
-int tm_mix_solve(const struct tm_mix *mix, double gap, struct tm_mix_counts *counts, int *anchors,
-                 struct tm_mix_solution *out, struct tm_error *e);
+int tm_mix__solve(const struct tm_mix *mix, double gap, struct tm_mix_counts *counts, int *anchors,
+                  struct tm_mix_solution *out, struct tm_error *e);
 
 /* The integer program itself; the caller destroys it. NULL: no memory. */
-struct tm_milp *tm_mix_program(const struct tm_mix *mix);
+struct tm_milp *tm_mix__program(const struct tm_mix *mix);
 
 #endif

@@ -39,7 +39,7 @@ static int judge_running(const struct tm_supply *supply, const struct tm_replan_
     out->factor = 1;
     if (state->observed != NULL && state->observed->count > 0)
         out->factor = tm_observed_correct(state->observed, &out->running.prediction);
-    return tm_plan_weigh(supply, &running, &out->running, e);
+    return tm_plan__weigh(supply, &running, &out->running, e);
 }
 
 static bool still_holds(const struct tm_plan_request *left, const struct tm_expectation *expectation)

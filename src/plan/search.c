@@ -53,7 +53,8 @@ bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_ins
            strcasecmp(quota->name, instance->cloud) == 0;
 }
 
-int tm_search__quota(const struct tm_search *search, const struct tm_plan_pool *pool, int markets)
+/* The least number of instances that quotas allow of a pool on the markets; request's max_instances where none does. */
+static int quota_of(const struct tm_search *search, const struct tm_plan_pool *pool, int markets)
 {
     const struct tm_plan_request *request = search->request;
     const struct tm_instance_type *instance = search->supply->types[pool->type].instance;
@@ -150,17 +151,17 @@ static struct tm_expectation weigh(const struct tm_supply_request *supply, const
     for (size_t i = 0; losses && i < fleet->part_count; i++) {
         const struct tm_plan_part *part = &fleet->parts[i];
         if (part->spot > 0)
-            tm_expect_add_pool(&request->job, instances, part->spot, tm_supply_loss_rate(supply, part->offer),
-                               &expect.losses);
+            tm_expect__add_pool(&request->job, instances, part->spot, tm_supply__loss_rate(supply, part->offer),
+                                &expect.losses);
     }
     double events = expect.losses.single + expect.losses.burst;
     double interval_s = events > 0 ? sqrt(2 * request->job.checkpoint_s / events) : INFINITY;
     *out_anchors = losses ? find_anchors(request, region, interval_s, fleet) : 0;
     expect.usd_h = price_of(fleet);
-    return tm_expect(&request->job, &expect);
+    return tm__expect(&request->job, &expect);
 }
 
-double tm_search__value(const struct tm_search *search, const struct tm_expectation *expectation)
+static double value_of(const struct tm_search *search, const struct tm_expectation *expectation)
 {
     return search->request->objective == TM_PLAN_CHEAPEST ? expectation->cost_usd.mean : expectation->time_s.mean;
 }
@@ -168,7 +169,7 @@ double tm_search__value(const struct tm_search *search, const struct tm_expectat
 double tm_search__best(const struct tm_search *search)
 {
     if (search->out->count == 0) return INFINITY;
-    return tm_search__value(search, &search->out->answers[0].expectation);
+    return value_of(search, &search->out->answers[0].expectation);
 }
 
 /* Srift takes its prediction at its word: on time is on time. */
@@ -183,8 +184,8 @@ static bool meets_deadline(const struct tm_search *search, const struct tm_expec
 /* Is it better in value, or as good for less money or in less time? */
 static bool is_better(const struct tm_search *search, const struct tm_expectation *a, const struct tm_expectation *b)
 {
-    double x = tm_search__value(search, a);
-    double y = tm_search__value(search, b);
+    double x = value_of(search, a);
+    double y = value_of(search, b);
     if (fabs(x - y) > 1e-9 * y) return x < y;
     return a->cost_usd.mean + a->time_s.mean * 1e-9 < b->cost_usd.mean + b->time_s.mean * 1e-9;
 }
@@ -284,9 +285,9 @@ static struct choice choice_of(const struct tm_search *search, const struct tm_p
                             .type = &search->supply->types[pools[0].type],
                             .pools = pools,
                             .count = count,
-                            .spot_max = tm_search__quota(search, &pools[0], TM_MIX_SPOT),
-                            .on_demand_max = tm_search__quota(search, &pools[0], TM_MIX_ON_DEMAND),
-                            .max = tm_search__quota(search, &pools[0], TM_MIX_SPOT | TM_MIX_ON_DEMAND)};
+                            .spot_max = quota_of(search, &pools[0], TM_MIX_SPOT),
+                            .on_demand_max = quota_of(search, &pools[0], TM_MIX_ON_DEMAND),
+                            .max = quota_of(search, &pools[0], TM_MIX_SPOT | TM_MIX_ON_DEMAND)};
     for (size_t i = 0; i < count; i++) {
         if (!isnan(pools[i].spot_usd_h)) choice.zones = i + 1;
         if (!isnan(pools[i].on_demand_usd_h)) choice.on_demand = &pools[i];
@@ -344,10 +345,10 @@ static double value_to_beat(const struct tm_search *search, const struct tm_plan
         bool alone = true;
         for (size_t k = 0; k < fleet->part_count; k++)
             alone = alone && fleet->parts[k].instance == type->instance;
-        if (alone) return tm_search__value(search, &out->answers[i].expectation);
+        if (alone) return value_of(search, &out->answers[i].expectation);
     }
     if (out->count < search->request->top) return INFINITY;
-    return tm_search__value(search, &out->answers[out->count - 1].expectation);
+    return value_of(search, &out->answers[out->count - 1].expectation);
 }
 
 static void search_type(struct tm_search *search, const struct choice *choice)
@@ -439,11 +440,11 @@ int tm_plan_judge(const struct tm_supply *supply, const struct tm_plan_request *
 {
     int rc = predict_fleet(supply, &request->supply, &answer->fleet, &answer->prediction, e);
     if (rc != 0) return rc;
-    return tm_plan_weigh(supply, request, answer, e);
+    return tm_plan__weigh(supply, request, answer, e);
 }
 
-int tm_plan_weigh(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
-                  struct tm_error *e)
+int tm_plan__weigh(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
+                   struct tm_error *e)
 {
     const struct tm_plan_region *region = region_of(supply, &answer->fleet);
     if (region == NULL) return tm_error_set(e, TM_EINPUT, "the fleet is not in any region that may be used");
@@ -489,7 +490,7 @@ int tm_plan_make_supply(const struct tm_catalog *catalog, const struct tm_plan_r
     wanted.spot = request->market != TM_PLAN_ON_DEMAND_ONLY;
     wanted.on_demand = request->market != TM_PLAN_SPOT_ONLY;
     wanted.anchor_gib = tm_search__anchor_gib(request);
-    return tm_supply_make(catalog, &wanted, supply, e);
+    return tm_supply__make(catalog, &wanted, supply, e);
 }
 
 int tm_plan_solve(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_result *out,
@@ -516,7 +517,7 @@ static void adopt(const struct tm_supply *supply, const struct tm_plan_request *
         const struct tm_plan_answer *answer = &other->answers[i];
         const struct tm_expectation *judged = &answer->expectation;
         if (!judged->finishes || judged->usd_h > request->max_usd_h || judged->cost_usd.mean > request->budget_usd ||
-            !meets_deadline(&search, judged) || tm_search__value(&search, judged) >= tm_search__best(&search))
+            !meets_deadline(&search, judged) || value_of(&search, judged) >= tm_search__best(&search))
             continue;
         struct tm_plan_answer copy = *answer;
         keep(&search, &copy.fleet, judged, copy.anchors);
@@ -540,8 +541,8 @@ int tm_plan_search_in(const struct tm_supply *supply, const struct tm_plan_reque
     return rc;
 }
 
-int tm_plan_search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
-                   struct tm_plan_result *other, struct tm_error *e)
+int tm_plan__search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
+                    struct tm_plan_result *other, struct tm_error *e)
 {
     struct tm_supply supply;
     tm_supply_init(&supply);

@@ -88,8 +88,8 @@ int tm_plan_on_demand_instances(const struct tm_plan_fleet *fleet);
 
 /* Large results: give them their own allocation. 0 also if nothing was found (count 0). `other`, if not NULL, gets what
  * the other planner would answer: predictions, the dear part, are made once for both. */
-int tm_plan_search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
-                   struct tm_plan_result *other, struct tm_error *e);
+int tm_plan__search(const struct tm_catalog *catalog, const struct tm_plan_request *request, struct tm_plan_result *out,
+                    struct tm_plan_result *other, struct tm_error *e);
 
 /* The same on a supply that was made for this request, or for one that differs in limits and objective alone;
  * tm_plan_solve for one planner. */
@@ -105,11 +105,11 @@ int tm_plan_judge(const struct tm_supply *supply, const struct tm_plan_request *
                   struct tm_error *e);
 
 /* The same for a prediction that stands in the answer already, corrected perhaps by what was observed. */
-int tm_plan_weigh(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
-                  struct tm_error *e);
+int tm_plan__weigh(const struct tm_supply *supply, const struct tm_plan_request *request, struct tm_plan_answer *answer,
+                   struct tm_error *e);
 
 /* The integer program behind an answer (the least price an hour for its throughput in its region), with what our solver
- * says of it, as one JSON document for other solvers: {"feasible","objective","bound","program"} (tm_milp_json). */
+ * says of it, as one JSON document for other solvers: {"feasible","objective","bound","program"} (tm_milp__json). */
 int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request *request,
                     const struct tm_plan_answer *answer, struct tm_jsonout *json, struct tm_error *e);
 

@@ -11,14 +11,11 @@ struct tm_search {
     struct tm_plan_result *out;
 };
 
-double tm_search__value(const struct tm_search *search, const struct tm_expectation *expectation);
 /* The value of the best answer so far; infinite where there is none. */
 double tm_search__best(const struct tm_search *search);
 /* Weighs a fleet whose parts are set and keeps it where it belongs. */
 void tm_search__consider(struct tm_search *search, const struct tm_plan_region *region, struct tm_plan_fleet *fleet,
                          const struct tm_plan_rate *rate);
-/* The least number of instances that quotas allow of a pool on the markets; request's max_instances where none does. */
-int tm_search__quota(const struct tm_search *search, const struct tm_plan_pool *pool, int markets);
 /* Do the fleet's counts satisfy every quota? */
 bool tm_search__within_quotas(const struct tm_search *search, const struct tm_plan_fleet *fleet);
 /* What the copies of the state need of anchors together, for a checkpoint interval: bit/s and GiB. */

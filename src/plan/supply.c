@@ -173,7 +173,7 @@ static double instances_for(const struct tm_plan_type *type, double samples_per_
     return instances * samples_per_s / reached;
 }
 
-double tm_plan_type_rate(const struct tm_plan_type *type, double low, double high)
+double tm_plan_type__rate(const struct tm_plan_type *type, double low, double high)
 {
     if (type->rate_count == 0) return 0;
     const struct tm_plan_rate *last = &type->rates[type->rate_count - 1];
@@ -203,10 +203,10 @@ const char *tm_plan_maker(const struct tm_instance_type *instance)
     return "nvidia";
 }
 
-double tm_supply_loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer)
+double tm_supply__loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer)
 {
     if (!isnan(request->loss_per_s)) return request->loss_per_s;
-    double rate = tm_expect_band_rate(offer->band);
+    double rate = tm_expect__band_rate(offer->band);
     return isnan(rate) ? request->default_loss_per_s : rate;
 }
 
@@ -222,7 +222,7 @@ static int add_pool(const struct tm_supply_request *request, const struct tm_off
                                 .type = type,
                                 .spot_usd_h = usable_price(request->spot, offer->spot_usd_h),
                                 .on_demand_usd_h = usable_price(request->on_demand, offer->on_demand_usd_h),
-                                .loss_per_s = tm_supply_loss_rate(request, offer)};
+                                .loss_per_s = tm_supply__loss_rate(request, offer)};
     if (isnan(pool.spot_usd_h) && isnan(pool.on_demand_usd_h)) return 0;
     void *pools = supply->pools;
     int rc = tm_grow(&pools, &supply->pool_capacity, supply->pool_count + 1, sizeof pool, TM_CATALOG_ROWS_MAX);
@@ -377,8 +377,8 @@ static const size_t NOT_SEEN = SIZE_MAX;
 static const size_t NO_PRICE = SIZE_MAX - 1; /* as yet */
 static const size_t NO_USE = SIZE_MAX - 2;
 
-bool tm_supply_type(const struct tm_catalog *catalog, const struct tm_supply_request *request,
-                    const struct tm_instance_type *instance, struct tm_plan_type *out)
+bool tm_supply__type(const struct tm_catalog *catalog, const struct tm_supply_request *request,
+                     const struct tm_instance_type *instance, struct tm_plan_type *out)
 {
     struct tm_supply_types seen = {0};
     *out = (struct tm_plan_type){.instance = instance, .slowdown = 1};
@@ -426,8 +426,8 @@ static int take_offer(const struct tm_supply_request *request, const struct tm_o
     return rc == 0 && *type != NO_USE ? add_pool(request, offer, *type, supply, e) : rc;
 }
 
-int tm_supply_make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
-                   struct tm_error *e)
+int tm_supply__make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
+                    struct tm_error *e)
 {
     size_t *type_of = tm_alloc((catalog->instance_count + 1) * sizeof *type_of);
     int rc = type_of != NULL ? 0 : tm_error_nomem(e);

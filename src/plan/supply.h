@@ -100,19 +100,19 @@ struct tm_supply_request {
 void tm_supply_init(struct tm_supply *supply);
 void tm_supply_deinit(struct tm_supply *supply);
 /* `supply` must be initialised; catalogue and request must outlive it. */
-int tm_supply_make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
-                   struct tm_error *e);
+int tm_supply__make(const struct tm_catalog *catalog, const struct tm_supply_request *request, struct tm_supply *supply,
+                    struct tm_error *e);
 
 /* A type alone, without rates; false: its GPU or its network is not known, so nothing can be predicted. */
-bool tm_supply_type(const struct tm_catalog *catalog, const struct tm_supply_request *request,
-                    const struct tm_instance_type *instance, struct tm_plan_type *out);
+bool tm_supply__type(const struct tm_catalog *catalog, const struct tm_supply_request *request,
+                     const struct tm_instance_type *instance, struct tm_plan_type *out);
 
 /* Whose accelerator an instance has: "nvidia", "amd", "aws" (Trainium), "google", "intel". Those of different makers do
  * not train together. */
 const char *tm_plan_maker(const struct tm_instance_type *instance);
 
 /* How often one spot instance of an offer is lost. */
-double tm_supply_loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer);
+double tm_supply__loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer);
 
 /* Peak figures of a GPU of the catalogue, as prediction wants them. */
 struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu);
@@ -124,7 +124,7 @@ enum tm_precision tm_plan_precision(const struct tm_gpu_figures *gpu, int asked)
 
 /* The most that one instance of a type gives in a fleet of its own type whose throughput lies between the two; 0 where
  * such fleets do not exist. Fleets between two counts are taken to lie on the line between them. */
-double tm_plan_type_rate(const struct tm_plan_type *type, double low, double high);
+double tm_plan_type__rate(const struct tm_plan_type *type, double low, double high);
 
 /* What the predictor is asked for a fleet of these types; `groups` has room for `count`. */
 struct tm_predict_request tm_supply_predict_request(const struct tm_supply_request *request,

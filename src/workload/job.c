@@ -45,10 +45,11 @@ static const struct tm_field resource_fields[] = {
     {.key = NULL},
 };
 
-const char *const tm_job_engine_names[] = {"gpt", "paced", NULL};
-const char *const tm_job_cloud_names[] = {"local", NULL};
+static const char *const engine_names[] = {"gpt", "paced", NULL};
+static const char *const cloud_names[] = {"local", NULL};
 
-const struct tm_field tm_job_fields[] = {
+/* `envs` and `quotas`, which are maps of the user's own names, are not in it. */
+static const struct tm_field job_fields[] = {
     {.key = "name", .type = TM_FIELD_STRING, .offset = offsetof(struct tm_job, name), .doc = "name of the job"},
     {.key = "resources",
      .type = TM_FIELD_MAP,
@@ -186,12 +187,12 @@ const struct tm_field tm_job_fields[] = {
     {.key = "engine",
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_job, engine),
-     .choices = tm_job_engine_names,
+     .choices = engine_names,
      .doc = "engine of a run: gpt (built in) or paced (takes as long as training would, but trains nothing)"},
     {.key = "cloud",
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_job, cloud),
-     .choices = tm_job_cloud_names,
+     .choices = cloud_names,
      .doc = "the cloud that a run rents from: local"},
     {.key = "policy",
      .type = TM_FIELD_STRING,
@@ -424,7 +425,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
         if (rc == 0) rc = check_envs(file, &fresh.envs, e);
         if (rc == 0) rc = check_quotas(file, &fresh.quotas, e);
     }
-    if (rc == 0) rc = tm_fields_read(file, root, tm_job_fields, &fresh.arena, &fresh, e);
+    if (rc == 0) rc = tm_fields_read(file, root, job_fields, &fresh.arena, &fresh, e);
     if (rc == 0) rc = check_spot(file, &fresh, e);
     if (fresh.steps == 0 && fresh.samples > 0 && fresh.batch > 0)
         fresh.steps = (fresh.samples + fresh.batch - 1) / fresh.batch;

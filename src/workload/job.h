@@ -74,8 +74,8 @@ struct tm_job {
     int64_t checkpoint_interval_ms;
     struct tm_strings anchors; /* a count and an instance type, as plan writes them */
     /* of a run */
-    int engine; /* of tm_job_engine_names; TM_FLEET_UNSAID */
-    int cloud;  /* of tm_job_cloud_names */
+    int engine; /* TM_JOB_ENGINE_GPT, ...; TM_FLEET_UNSAID */
+    int cloud;  /* 0: local */
     const char *policy;
     int64_t max_failures;    /* TM_FLEET_UNSAID */
     int64_t layers;          /* of a job that `run` trains */
@@ -105,10 +105,6 @@ bool tm_job_says(const struct tm_job *job, const char *key);
 int tm_job_wrong(const struct tm_job *job, const char *key, struct tm_error *e, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The table of keys, for manuals: `envs` and `quotas`, which are maps of the user's own names, are not in it. */
-extern const struct tm_field tm_job_fields[];
 enum { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED }; /* values of the key engine */
-extern const char *const tm_job_engine_names[];
-extern const char *const tm_job_cloud_names[];
 
 #endif

@@ -256,7 +256,8 @@ const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, s
     return fleet->pools.items;
 }
 
-int64_t tm_job_fleet_count(const struct tm_job_fleet *fleet, enum tm_pool_market market, enum tm_pool_role role)
+/* How many instances its pools have of a market and a role. */
+static int64_t pool_instances(const struct tm_job_fleet *fleet, enum tm_pool_market market, enum tm_pool_role role)
 {
     int64_t sum = 0;
     size_t count = 0;
@@ -268,7 +269,7 @@ int64_t tm_job_fleet_count(const struct tm_job_fleet *fleet, enum tm_pool_market
 
 int64_t tm_job_fleet_spot_max(const struct tm_job_fleet *fleet)
 {
-    return fleet->pools.count > 0 ? tm_job_fleet_count(fleet, TM_POOL_SPOT, TM_POOL_TRAINS) : fleet->limit;
+    return fleet->pools.count > 0 ? pool_instances(fleet, TM_POOL_SPOT, TM_POOL_TRAINS) : fleet->limit;
 }
 
 bool tm_job_losses_said(const struct tm_job_losses *losses)
@@ -348,8 +349,8 @@ static const char *training_type(const struct tm_job_fleet *fleet)
 
 static int settle_market(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
 {
-    int64_t trains = tm_job_fleet_count(fleet, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
-    int64_t keep = tm_job_fleet_count(fleet, TM_POOL_ON_DEMAND, TM_POOL_KEEPS_COPIES);
+    int64_t trains = pool_instances(fleet, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
+    int64_t keep = pool_instances(fleet, TM_POOL_ON_DEMAND, TM_POOL_KEEPS_COPIES);
     int role = trains > 0 || keep == 0 ? TM_POOL_TRAINS : TM_POOL_KEEPS_COPIES;
     int rc = settle_number(&fleet->on_demand, 0, trains + keep, place, "on_demand", e);
     if (rc == 0 && trains + keep > 0)

@@ -72,8 +72,6 @@ struct tm_job_fleet tm_job_fleet_unsaid(void);
 
 /* The pools of a fleet; count 0: it has none. */
 const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count);
-/* How many instances its pools have of a market and a role. */
-int64_t tm_job_fleet_count(const struct tm_job_fleet *fleet, enum tm_pool_market market, enum tm_pool_role role);
 /* How many spot instances there can be at a time: those of its pools, else the limit. */
 int64_t tm_job_fleet_spot_max(const struct tm_job_fleet *fleet);
 /* Does the file say anything of preemptions? */

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tm_error e;
     size_t count = 0;
     tm_deepvm_data_init(&set);
-    if (tm_deepvm_data_parse("fuzz", (const char *)data, size, &set, &e) == 0) {
+    if (tm_deepvm_data__parse("fuzz", (const char *)data, size, &set, &e) == 0) {
         for (enum tm_deepvm_planner planner = TM_DEEPVM; planner <= TM_DEEPVM_PERF_FIRST; planner++) {
             struct tm_deepvm_request request = {
                 .planner = planner, .max_usd_h = 3, .buffer = 0.5, .checkpoint_size = 2, .top = 3};

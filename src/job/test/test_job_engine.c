@@ -32,7 +32,7 @@ static int load(struct tm_env *env, const char *text, struct tm_run_settings *se
     int rc = env->file_write(env, "job.yaml", text, strlen(text), e);
     if (rc == 0) rc = tm_job_load(env, "job.yaml", &job, e);
     if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/f", settings, e);
-    if (rc == 0) rc = tm_run_work_load(env, &job, settings, arena, out, e);
+    if (rc == 0) rc = tm_run_work__load(env, &job, settings, arena, out, e);
     tm_job_deinit(&job);
     return rc;
 }
@@ -70,10 +70,10 @@ static void test_work(void **state)
         assert_row(rows[i].layers == 0 || (work.layers == rows[i].layers && work.batch == rows[i].batch &&
                                            work.micro_batches == rows[i].micro_batches),
                    "%s: %u layers, %u micro-batches", rows[i].name, work.layers, work.micro_batches);
-        assert_row(tm_run_layouts_init(env, "/state", &settings, &work, &layouts, &e) == 0, "%s: %s", rows[i].name,
+        assert_row(tm_run_layouts__init(env, "/state", &settings, &work, &layouts, &e) == 0, "%s: %s", rows[i].name,
                    e.text);
         assert_row(layouts.job.model.layer_count == work.layers, "%s", rows[i].name);
-        tm_run_layouts_deinit(&layouts);
+        tm_run_layouts__deinit(&layouts);
         tm_arena_deinit(&arena);
         tm_run_settings_deinit(&settings);
         TM_FAIL_EACH_ALLOC({

@@ -19,7 +19,7 @@ static int judge(const char *path, bool *known, struct tm_judged *out, struct tm
     tm_run_settings_init(&settings);
     int rc = tm_job_file_settings(tm_env_real(), path, &settings, e);
     if (rc == 0) {
-        rc = tm_planned_fleet_init(tm_env_real(), path, &settings, planned, known, e);
+        rc = tm_planned_fleet__init(tm_env_real(), path, &settings, planned, known, e);
         if (rc == 0 && *known) {
             rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
             if (rc == 0) {
@@ -29,7 +29,7 @@ static int judge(const char *path, bool *known, struct tm_judged *out, struct tm
             }
             *fleet = planned->fleet;
         }
-        tm_planned_fleet_deinit(planned);
+        tm_planned_fleet__deinit(planned);
     }
     tm_run_settings_deinit(&settings);
     tm_free(planned);

@@ -26,7 +26,7 @@ static int fingerprint(struct tm_env *env, const char *path, struct tm_fingerpri
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
     int rc = tm_job_load(env, path, &job, NULL);
     if (rc == 0) rc = tm_run_settings_of_job(&job, path, "/f", &settings, NULL);
-    if (rc == 0) rc = tm_run_fingerprint(env, &job, &settings, &arena, &text, NULL);
+    if (rc == 0) rc = tm_run__fingerprint(env, &job, &settings, &arena, &text, NULL);
     *out = (struct tm_fingerprint){.count = 0};
     if (rc == 0) tm_fingerprint_add_lines(out, tm_text_string(&text));
     tm_text_deinit(&text);

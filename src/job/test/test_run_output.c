@@ -66,10 +66,10 @@ static void test_changes(void **state)
     (void)snprintf(given, sizeof given, "%s/given", dir.path);
     put(&dir, "own", "name: a\nsteps: 5\nfleet: {limit: 4, speed: 60}\nanchors: [1x a]\n");
     put(&dir, "given", "# the same\nfleet:\n  speed: 60\n  limit: 4\nsteps: 5\nname: a\nanchors: [1x a]\n");
-    assert_row(tm_job_changes(tm_env_real(), own, given, &out, &e) == 0, "%s", e.text);
+    assert_row(tm_job__changes(tm_env_real(), own, given, &out, &e) == 0, "%s", e.text);
     assert_string_equal(tm_text_string(&out), "");
     put(&dir, "given", "steps: 6\nname: a\nfleet: {limit: 4, seed: 2}\nanchors: [1x b]\n");
-    assert_int_equal(tm_job_changes(tm_env_real(), own, given, &out, &e), 0);
+    assert_int_equal(tm_job__changes(tm_env_real(), own, given, &out, &e), 0);
     const char *const says[] = {"  steps: 5, not 6 as ", "  fleet.speed: 60, not nothing as ",
                                 "  fleet.seed: nothing, not 2 as ", "  anchors: [...], not [...] as "};
     for (size_t i = 0; i < sizeof says / sizeof *says; i++)
@@ -77,7 +77,7 @@ static void test_changes(void **state)
     TM_FAIL_EACH_ALLOC({
         struct tm_text text;
         tm_text_init(&text, 1 << 20);
-        rc = tm_job_changes(tm_env_real(), own, given, &text, NULL);
+        rc = tm_job__changes(tm_env_real(), own, given, &text, NULL);
         tm_text_deinit(&text);
     });
     tm_text_deinit(&out);

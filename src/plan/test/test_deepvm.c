@@ -269,7 +269,7 @@ static void test_bad_files(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_error e = {0};
         tm_deepvm_data_init(data);
-        int rc = tm_deepvm_data_parse("f", rows[i].text, strlen(rows[i].text), data, &e);
+        int rc = tm_deepvm_data__parse("f", rows[i].text, strlen(rows[i].text), data, &e);
         assert_row(rc == -TM_EINPUT, "row %zu: got %d", i, rc);
         assert_row(strstr(e.text, rows[i].words) != NULL, "row %zu: \"%s\"", i, e.text);
         tm_deepvm_data_deinit(data);
@@ -286,7 +286,7 @@ static void test_bad_requests(void **state)
     struct tm_error e = {0};
     size_t count = 9;
     tm_deepvm_data_init(data);
-    assert_int_equal(tm_deepvm_data_parse("f", text, strlen(text), data, &e), 0);
+    assert_int_equal(tm_deepvm_data__parse("f", text, strlen(text), data, &e), 0);
     struct tm_deepvm_request request = {.max_usd_h = 3, .top = 3};
     assert_int_equal(tm_deepvm_plan(data, &request, answers, &count, &e), -TM_EINPUT);
     assert_error_has(e, "no entry for 7 Gbit/s");
@@ -306,7 +306,7 @@ static int parse_once(void)
     static const char text[] = HEAD TABLE GPU CPU;
     static struct tm_deepvm_data data;
     tm_deepvm_data_init(&data);
-    int rc = tm_deepvm_data_parse("f", text, strlen(text), &data, NULL);
+    int rc = tm_deepvm_data__parse("f", text, strlen(text), &data, NULL);
     tm_deepvm_data_deinit(&data);
     return rc;
 }

@@ -21,7 +21,7 @@ static struct tm_expect_job job_of(double hours_of_work)
 static struct tm_expect_fleet fleet_of(const struct tm_expect_job *job, int spot, int on_demand, double life_h)
 {
     struct tm_expect_fleet fleet = {.samples_per_s = {100, 90, 111.1111111111111}, .usd_h = spot + 3.0 * on_demand};
-    tm_expect_add_pool(job, spot + on_demand, spot, 1 / (life_h * 3600), &fleet.losses);
+    tm_expect__add_pool(job, spot + on_demand, spot, 1 / (life_h * 3600), &fleet.losses);
     return fleet;
 }
 
@@ -30,7 +30,7 @@ static void test_without_losses(void **state)
     (void)state;
     struct tm_expect_job job = job_of(10);
     struct tm_expect_fleet fleet = fleet_of(&job, 0, 4, 1);
-    struct tm_expectation got = tm_expect(&job, &fleet);
+    struct tm_expectation got = tm__expect(&job, &fleet);
     assert_true(got.finishes && got.losses == 0 && isinf(got.checkpoint_interval_s) && got.p_deadline == 1);
     assert_true(fabs(got.time_s.mean - (120 + 36000)) < 1e-6);
     assert_true(fabs(got.cost_usd.mean - 36120.0 / 3600 * 12) < 1e-9);
@@ -72,7 +72,7 @@ static void test_against_monte_carlo(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_expect_job job = job_of(10);
         struct tm_expect_fleet fleet = fleet_of(&job, rows[i].spot, 0, rows[i].life_h);
-        struct tm_expectation got = tm_expect(&job, &fleet);
+        struct tm_expectation got = tm__expect(&job, &fleet);
         double sum = 0;
         enum { TRIALS = 400 };
         for (int k = 0; k < TRIALS; k++)
@@ -89,7 +89,7 @@ static void test_interval_is_near_the_best(void **state)
     (void)state;
     struct tm_expect_job job = job_of(10);
     struct tm_expect_fleet fleet = fleet_of(&job, 8, 0, 10);
-    double interval_s = tm_expect(&job, &fleet).checkpoint_interval_s;
+    double interval_s = tm__expect(&job, &fleet).checkpoint_interval_s;
     double sums[3] = {0};
     for (int k = 0; k < 3; k++) {
         struct tm_random random = tm_random_make(5, 0);
@@ -104,19 +104,19 @@ static void test_deadline_and_edges(void **state)
     (void)state;
     struct tm_expect_job job = job_of(10);
     struct tm_expect_fleet fleet = fleet_of(&job, 8, 0, 24);
-    double mean_s = tm_expect(&job, &fleet).time_s.mean;
+    double mean_s = tm__expect(&job, &fleet).time_s.mean;
     double before = 0;
     for (double share = 0.5; share < 2; share += 0.1) {
         job.deadline_s = mean_s * share;
-        double p = tm_expect(&job, &fleet).p_deadline;
+        double p = tm__expect(&job, &fleet).p_deadline;
         assert_row(p >= before && p >= 0 && p <= 1, "at %.1f of the mean: %.3f after %.3f", share, p, before);
         before = p;
     }
     assert_true(before > 0.99);
     fleet = fleet_of(&job, 8, 0, 1 / 3600.0); /* an instance lives a second */
-    assert_false(tm_expect(&job, &fleet).finishes);
+    assert_false(tm__expect(&job, &fleet).finishes);
     fleet.samples_per_s.mean = 0;
-    assert_false(tm_expect(&job, &fleet).finishes);
+    assert_false(tm__expect(&job, &fleet).finishes);
 }
 
 /* A fleet in `pools` equal pools, of which bursts take half at a time. */
@@ -124,7 +124,7 @@ static struct tm_expect_fleet spread_fleet(const struct tm_expect_job *job, int 
 {
     struct tm_expect_fleet fleet = {.samples_per_s = {100, 99, 101.01}, .usd_h = instances};
     for (int i = 0; i < pools; i++)
-        tm_expect_add_pool(job, instances, instances / pools, 1 / (12 * 3600.0), &fleet.losses);
+        tm_expect__add_pool(job, instances, instances / pools, 1 / (12 * 3600.0), &fleet.losses);
     return fleet;
 }
 
@@ -168,7 +168,7 @@ static void test_bursts_against_monte_carlo(void **state)
     struct tm_random random = tm_random_make(7, 0);
     for (int pools = 1; pools <= 4; pools *= 2) {
         struct tm_expect_fleet fleet = spread_fleet(&job, 8, pools);
-        struct tm_expectation got = tm_expect(&job, &fleet);
+        struct tm_expectation got = tm__expect(&job, &fleet);
         enum { TRIALS = 3000 };
         double sum = 0;
         double squares = 0;
@@ -195,10 +195,10 @@ static void test_spreading_is_surer(void **state)
     struct tm_expect_job job = burst_job();
     struct tm_expect_fleet one = spread_fleet(&job, 8, 1);
     double before = 0;
-    job.deadline_s = tm_expect(&job, &one).time_s.mean * 1.15;
+    job.deadline_s = tm__expect(&job, &one).time_s.mean * 1.15;
     for (int pools = 1; pools <= 4; pools *= 2) {
         struct tm_expect_fleet fleet = spread_fleet(&job, 8, pools);
-        double p = tm_expect(&job, &fleet).p_deadline;
+        double p = tm__expect(&job, &fleet).p_deadline;
         assert_row(p > before, "%d pools: %.4f after %.4f", pools, p, before);
         before = p;
     }
@@ -213,8 +213,8 @@ static void test_sure_time(void **state)
         struct tm_expect_job job = job_of(10);
         struct tm_expect_fleet fleet = fleet_of(&job, 8, 0, 24);
         job.sure = sures[i];
-        job.deadline_s = tm_expect(&job, &fleet).sure_s;
-        assert_row(fabs(tm_expect(&job, &fleet).p_deadline - sures[i]) < 1e-6, "%g", sures[i]);
+        job.deadline_s = tm__expect(&job, &fleet).sure_s;
+        assert_row(fabs(tm__expect(&job, &fleet).p_deadline - sures[i]) < 1e-6, "%g", sures[i]);
     }
 }
 
@@ -240,12 +240,12 @@ static void test_bands(void **state)
     (void)state;
     double before = 0;
     for (int band = 0; band <= 4; band++) {
-        double rate = tm_expect_band_rate(band);
+        double rate = tm_expect__band_rate(band);
         assert_row(rate > before, "band %d: %g after %g", band, rate, before);
         before = rate;
     }
-    assert_true(fabs(1 - exp(-tm_expect_band_rate(0) * 30 * 86400) - 0.025) < 1e-12);
-    assert_true(isnan(tm_expect_band_rate(-1)) && isnan(tm_expect_band_rate(5)));
+    assert_true(fabs(1 - exp(-tm_expect__band_rate(0) * 30 * 86400) - 0.025) < 1e-12);
+    assert_true(isnan(tm_expect__band_rate(-1)) && isnan(tm_expect__band_rate(5)));
 }
 
 TM_TEST_MAIN(TM_TEST(test_without_losses), TM_TEST(test_against_monte_carlo), TM_TEST(test_interval_is_near_the_best),

@@ -195,7 +195,7 @@ static void test_answers_are_the_judges(void **state)
         assert_row(result->count > 0, "%g h: nothing found", deadlines_h[i]);
         for (size_t k = 0; k < result->count; k++) {
             struct tm_plan_answer *answer = &result->answers[k], again = *answer;
-            assert_row(tm_plan_holds(&f->request, &answer->expectation), "%g h: %zu", deadlines_h[i], k);
+            assert_row(tm_plan__holds(&f->request, &answer->expectation), "%g h: %zu", deadlines_h[i], k);
             judge_as(f, "tidemill", &again);
             assert_memory_equal(&again.expectation, &answer->expectation, sizeof again.expectation);
             assert_row(k == 0 || answer->expectation.cost_usd.mean >= answer[-1].expectation.cost_usd.mean,

@@ -148,7 +148,7 @@ static void test_equals_trying_all(void **state)
         int anchors[ANCHORS];
         make_problem(&random, &p);
         double want = try_all(&p, all, 0, INSTANCES);
-        assert_row(tm_mix_solve(&p.mix, 0, counts, anchors, &solution, &e) == 0, "problem %d: %s", i, e.text);
+        assert_row(tm_mix__solve(&p.mix, 0, counts, anchors, &solution, &e) == 0, "problem %d: %s", i, e.text);
         assert_row(solution.feasible == isfinite(want), "problem %d: %s, want %g", i,
                    solution.feasible ? "feasible" : "not", want);
         if (!solution.feasible) continue;
@@ -171,23 +171,23 @@ static void test_equals_trying_all(void **state)
 static void test_program_by_hand(void **state)
 {
     (void)state;
-    struct tm_milp *milp = tm_milp_create();
+    struct tm_milp *milp = tm_milp__create();
     struct tm_milp_solution solution;
     assert_non_null(milp);
-    int x = tm_milp_column(milp, 1, 0, INFINITY, true); /* x + 2 y, x + y >= 3.5, y <= 1.2 */
-    int y = tm_milp_column(milp, 2, 0, 1.2, false);
-    int row = tm_milp_row(milp, 3.5, INFINITY);
-    tm_milp_put(milp, row, x, 1);
-    tm_milp_put(milp, row, y, 1);
-    assert_int_equal(tm_milp_solve(milp, 0, &solution, NULL), 0);
+    int x = tm_milp__column(milp, 1, 0, INFINITY, true); /* x + 2 y, x + y >= 3.5, y <= 1.2 */
+    int y = tm_milp__column(milp, 2, 0, 1.2, false);
+    int row = tm_milp__row(milp, 3.5, INFINITY);
+    tm_milp__put(milp, row, x, 1);
+    tm_milp__put(milp, row, y, 1);
+    assert_int_equal(tm_milp__solve(milp, 0, &solution, NULL), 0);
     assert_true(solution.feasible && fabs(solution.objective - 4) < 1e-9 && fabs(solution.values[x] - 4) < 1e-9);
-    tm_milp_solution_deinit(&solution);
-    int below = tm_milp_row(milp, -INFINITY, 2); /* and x <= 2: nothing is left */
-    tm_milp_put(milp, below, x, 1);
-    assert_int_equal(tm_milp_solve(milp, 0, &solution, NULL), 0);
+    tm_milp_solution__deinit(&solution);
+    int below = tm_milp__row(milp, -INFINITY, 2); /* and x <= 2: nothing is left */
+    tm_milp__put(milp, below, x, 1);
+    assert_int_equal(tm_milp__solve(milp, 0, &solution, NULL), 0);
     assert_false(solution.feasible);
-    tm_milp_solution_deinit(&solution);
-    tm_milp_destroy(milp);
+    tm_milp_solution__deinit(&solution);
+    tm_milp__destroy(milp);
 }
 
 static int build_and_solve(void)
@@ -199,7 +199,7 @@ static int build_and_solve(void)
     int anchors[ANCHORS];
     make_problem(&random, &p);
     p.mix.samples_per_s = 2;
-    return tm_mix_solve(&p.mix, 0.01, counts, anchors, &solution, NULL);
+    return tm_mix__solve(&p.mix, 0.01, counts, anchors, &solution, NULL);
 }
 
 static void test_without_memory(void **state)

@@ -118,7 +118,7 @@ static double weigh(struct fixture *f, const struct hand *hand)
         groups[at].instances += here;
         slow = slow || strcmp(instance->gpu, "Slow") == 0;
         fleet.usd_h += hand->spot[i] * offer->spot_usd_h + hand->on_demand[i] * offer->on_demand_usd_h;
-        tm_expect_add_pool(&f->request.job, instances, hand->spot[i], f->request.supply.loss_per_s, &fleet.losses);
+        tm_expect__add_pool(&f->request.job, instances, hand->spot[i], f->request.supply.loss_per_s, &fleet.losses);
     }
     struct tm_predict_request predict = {.model = &f->model,
                                          .groups = groups,
@@ -130,7 +130,7 @@ static double weigh(struct fixture *f, const struct hand *hand)
     struct tm_prediction prediction;
     if (count == 0 || tm_predict(&predict, &prediction, NULL) != 0) return INFINITY;
     fleet.samples_per_s = tm_estimate_around(prediction.samples_per_s, tm_estimate_spread(&prediction.step_s));
-    struct tm_expectation got = tm_expect(&f->request.job, &fleet);
+    struct tm_expectation got = tm__expect(&f->request.job, &fleet);
     if (got.p_deadline < f->request.min_probability && isfinite(f->request.job.deadline_s)) return INFINITY;
     if (got.usd_h > f->request.max_usd_h || got.cost_usd.mean > f->request.budget_usd) return INFINITY;
     return f->request.objective == TM_PLAN_CHEAPEST ? got.cost_usd.mean : got.time_s.mean;
@@ -178,7 +178,7 @@ static void test_equals_brute_force(void **state)
         f->request.budget_usd = rows[i].budget;
         f->request.max_usd_h = rows[i].hourly;
         f->request.supply.loss_per_s = 1 / (rows[i].life_h * 3600);
-        assert_row(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i, e.text);
         double want = brute_force(f);
         assert_row((f->result.count > 0) == isfinite(want), "row %zu: %zu answers, want %g", i, f->result.count, want);
         if (f->result.count == 0) continue;
@@ -187,7 +187,7 @@ static void test_equals_brute_force(void **state)
         /* Mixes, which the hand does not try here, may be better still. */
         assert_row(value < want * (1 + 1e-9), "row %zu: %g, want %g", i, value, want);
         f->request.programs_max = 0;
-        assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e), 0);
+        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), 0);
         f->request.programs_max = 25;
         got = &f->result.answers[0].expectation;
         value = rows[i].objective == TM_PLAN_CHEAPEST ? got->cost_usd.mean : got->time_s.mean;
@@ -249,7 +249,7 @@ static void test_mixes_against_brute_force(void **state)
         f->request.quotas[2] = (struct tm_plan_quota){"fast.8", 3, rows[i].fast8};
         f->request.quotas[3] = (struct tm_plan_quota){"Slow", 3, 0};
         f->request.quota_count = 4;
-        assert_row(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i, e.text);
         double want = brute_mixes(f, rows[i].fast2, rows[i].fast, rows[i].fast8, 6);
         assert_row((f->result.count > 0) == isfinite(want), "row %zu: want %g", i, want);
         if (f->result.count == 0) continue;
@@ -280,7 +280,7 @@ static void test_spreads_over_zones(void **state)
     f->request.quota_count = 1;
     for (double hours = 20; hours < 60; hours += 1) {
         f->request.job.deadline_s = hours * 3600;
-        assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
         if (f->result.count > 0) spread = spread || f->result.answers[0].fleet.part_count == 2;
     }
     assert_true(spread);
@@ -291,7 +291,7 @@ static void test_anchors(void **state)
 {
     struct fixture *f = *state;
     f->request.state_bytes = 20.0 * (1 << 30);
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++) {
         const struct tm_plan_answer *answer = &f->result.answers[i];
         double gib = answer->fleet.anchor_instances * 16.0;
@@ -307,7 +307,7 @@ static void test_anchors(void **state)
         assert_true(answer->anchors >= answer->fleet.anchor_instances && answer->anchors > 0);
     }
     f->request.state_bytes = 0;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     assert_int_equal(f->result.answers[0].fleet.anchor_instances, 0);
 }
 
@@ -325,7 +325,7 @@ static void test_quotas(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         f->request.quotas[0] = (struct tm_plan_quota){rows[i].name, rows[i].markets, rows[i].limit};
         f->request.quota_count = 1;
-        assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
         assert_row(f->result.count > 0 || i == 7, "%s: nothing", rows[i].name);
         for (size_t k = 0; k < f->result.count; k++) {
             int counted = 0;
@@ -344,17 +344,17 @@ static void test_quotas(void **state)
 static void test_order_and_kinds(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
     assert_true(f->result.count >= 3); /* one for each type with a GPU and a known network, and mixes */
     for (size_t i = 1; i < f->result.count; i++)
         assert_true(f->result.answers[i - 1].expectation.cost_usd.mean <=
                     f->result.answers[i].expectation.cost_usd.mean);
     f->request.market = TM_PLAN_ON_DEMAND_ONLY;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++)
         assert_int_equal(tm_plan_spot_instances(&f->result.answers[i].fleet), 0);
     f->request.market = TM_PLAN_SPOT_ONLY;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++)
         assert_int_equal(tm_plan_on_demand_instances(&f->result.answers[i].fleet), 0);
 }
@@ -377,7 +377,7 @@ static void test_never_worse_than_srift(void **state)
         f->request.supply.loss_per_s = 1 / (life_h * 3600);
         f->request.job.deadline_s = fastest ? INFINITY : limit * 3600;
         f->request.budget_usd = fastest ? limit * 10 : INFINITY;
-        assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
+        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
         if (f->other.count == 0) continue;
         const struct tm_expectation *theirs = &f->other.answers[0].expectation;
         bool theirs_holds = theirs->finishes && theirs->p_deadline >= f->request.min_probability &&
@@ -401,12 +401,12 @@ static void test_nothing_found(void **state)
     struct fixture *f = *state;
     f->request.budget_usd = 0.5;
     f->request.job.deadline_s = 10 * 3600;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     assert_int_equal(f->result.count, 0);
     double needed = f->result.budget_needed_usd;
     assert_true(isfinite(needed) && needed > 0.5);
     f->request.budget_usd = needed * 1.0001; /* the relaxation that was named is enough */
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
     assert_true(f->result.count > 0);
 }
 
@@ -441,7 +441,7 @@ static void search_text(struct fixture *f, const char *text, size_t length)
     tm_catalog_init(&f->catalog);
     int rc = tm_catalog_parse(&f->catalog, "c", text, length, false, &e);
     if (rc == 0) rc = tm_catalog_finish(&f->catalog, &e);
-    if (rc == 0) rc = tm_plan_search(&f->catalog, &f->request, &f->result, &f->other, &e);
+    if (rc == 0) rc = tm_plan__search(&f->catalog, &f->request, &f->result, &f->other, &e);
     assert_row(rc == 0, "%s", e.text);
 }
 
@@ -492,16 +492,16 @@ static void test_bad_requests(void **state)
     struct tm_error e = {0};
     struct tm_plan_request good = f->request;
     f->request.top = 0;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
     f->request = good;
     f->request.job.samples = 0;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
     f->request = good;
     f->request.job.deadline_s = -1;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
     f->request = good;
     f->request.max_instances = 0;
-    assert_int_equal(tm_plan_search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
 }
 
 static void test_without_memory(void **state)
@@ -509,7 +509,7 @@ static void test_without_memory(void **state)
     struct fixture *f = *state;
     f->request.max_instances = 1;
     f->request.programs_max = 1;
-    TM_FAIL_EACH_ALLOC(rc = tm_plan_search(&f->catalog, &f->request, &f->result, NULL, NULL));
+    TM_FAIL_EACH_ALLOC(rc = tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL));
 }
 
 #define FIXTURE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
