@@ -44,7 +44,8 @@ static void limits_are_looked_at(void **state)
     } rows[] = {
         {"", 3600, 2, true, NAN, "policy tidemill: about 1h and $2.00"},
         {"deadline: 2h\nbudget: 5\n", 3600, 2, true, 1,
-         "policy tidemill: about 1h and $2.00; the deadline of 2h is met with a chance of 100%; within the budget of "
+         "policy tidemill: about 1h and $2.00; the probability of meeting the deadline of 2h is 100%; within the "
+         "budget of "
          "$5.00"},
         {"deadline: 30m\n", 3600, 2, false, 0,
          "the deadline of 30m is met with a chance of 0%, not 95%; 1h can be met; on-demand would do: about 30m and "
