@@ -245,6 +245,7 @@ void tm_coordinator_begin(struct tm_coordinator *c, int64_t now_ms, int64_t utc_
         c->known[i].heard_ms = now_ms + c->options.lease_ms;
     if (c->options.retry) tm_coord__try_again(c, out);
     begin(c, now_ms, out);
+    c->entered = true; /* also where its first fence has to wait for the record: it collects what others have fenced */
     tm_coord__check(c, now_ms);
 }
 
