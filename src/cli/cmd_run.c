@@ -29,6 +29,7 @@ const struct tm_option tm_run_command_options[] = {
      .help = "print the fleet, what it is expected to take and cost, and whether deadline and budget can be met; then "
              "end"},
     {.name = "yes", .letter = 'y', .help = "do not ask; required if the input is not a terminal"},
+    {.name = "anyway", .help = "run even if the deadline or the budget cannot be met"},
     {.name = "resume", .help = "resume a run that was stopped or killed, on any layout"},
     {.name = "again", .help = "start over: delete the run in the state folder, with its weights and copies"},
     {.name = "trace", .value = "TRACE", .help = "the trace to replay: a file, or hadp, hasp, ladp, lasp"},
@@ -392,10 +393,11 @@ static int check_folder(const struct run *run, struct tm_error *e)
 
 static int ask(const struct run *run, struct tm_error *e)
 {
-    bool until_end = tm_given(run->cli, "until-end");                   /* it need not finish */
-    bool feasible = run->verdict.feasible || run->resumed || until_end; /* what is left of a run may take less */
+    bool anyway = tm_given(run->cli, "anyway") || tm_given(run->cli, "until-end"); /* it need not finish */
+    bool feasible = run->verdict.feasible || run->resumed || anyway; /* what is left of a run may take less */
     if (!feasible && !is_asked(run))
-        return tm_error_set(e, TM_ENONE, "%s; nothing was rented: change deadline or budget in the job file",
+        return tm_error_set(e, TM_ENONE,
+                            "%s; nothing was rented: change deadline or budget in the job file, or pass --anyway",
                             run->verdict.why);
     if (!feasible)
         return is_yes("Proceed anyway?", false) ? 0

@@ -59,11 +59,18 @@ static void add_row(struct tm_verdict *out, const struct tm_run_expectation *exp
                                                        .chosen = chosen};
 }
 
+/* Nobody asked for an end: a job that trains longer than is simulated breaks no promise. */
+static bool has_limits(const struct tm_run_settings *settings)
+{
+    return settings->deadline_ms > 0 || settings->budget_usd_millionths > 0;
+}
+
 /* Does it finish, on time and within the budget? */
 static bool meets_deadline(const struct tm_run_settings *settings, const struct tm_expected *row)
 {
     if (isnan(row->time_s.mean)) return true; /* nothing is known against it */
-    return isfinite(row->time_s.mean) && (isnan(row->p_deadline) || row->p_deadline >= settings->probability - 1e-9);
+    if (!isfinite(row->time_s.mean)) return !has_limits(settings);
+    return (isnan(row->p_deadline) || row->p_deadline >= settings->probability - 1e-9);
 }
 
 static bool keeps_budget(const struct tm_run_settings *settings, const struct tm_expected *row)
@@ -92,6 +99,10 @@ static void say_good(const struct tm_run_settings *settings, const struct tm_exp
     char deadline[TM_UNITS_TEXT_MAX];
     if (isnan(row->time_s.mean)) {
         tm_text_puts(out, "no time is predicted: what a step of run: takes is not known before it runs");
+        return;
+    }
+    if (!isfinite(row->time_s.mean)) {
+        tm_text_printf(out, "policy %s: it is not finished within the time that is simulated", row->policy);
         return;
     }
     tm_text_printf(out, "policy %s: about %s and $%.2f", row->policy, duration(row->time_s.mean, time),
@@ -148,7 +159,7 @@ static void say_cheaper(const struct tm_run_settings *settings, const struct tm_
     for (size_t i = 1; i < verdict->row_count; i++) {
         const struct tm_expected *row = &verdict->rows[i];
         if (!meets_deadline(settings, row) || !keeps_budget(settings, row)) continue;
-        if (row->bill_usd.mean < NOTABLY * chosen->bill_usd.mean)
+        if (isfinite(row->time_s.mean) && row->bill_usd.mean < NOTABLY * chosen->bill_usd.mean)
             tm_text_printf(out, "; policy %s would cost less: about %s and $%.2f", row->policy,
                            duration(row->time_s.mean, time), row->bill_usd.mean);
     }
