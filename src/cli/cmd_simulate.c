@@ -429,8 +429,7 @@ static int write_report(struct tm_cli *cli, const struct request *request, const
 /* Options override what the file says, but for what the job is made of. */
 static int check_options(struct tm_cli *cli, struct tm_error *e)
 {
-    static const char *const fixed[] = {"model",       "samples", "batch",   "profile",
-                                        "profile-gpu", "cost",    "believe", "format"};
+    static const char *const fixed[] = {"model", "samples", "batch", "profile", "profile-gpu", "format"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         if (tm_given(cli, fixed[i]))
             return tm_error_set(e, TM_EUSAGE, "--%s: the job file says it; change it there", fixed[i]);
@@ -443,8 +442,8 @@ static int read_job_options(struct tm_cli *cli, struct tm_run_settings *settings
     double spot = -1, on_demand = -1;
     int rc = check_options(cli, e);
     if (tm_given(cli, "trace")) fleet->trace = tm_given_text(cli, "trace");
+    settings->costs = tm_given_text(cli, "cost");
     if (rc == 0) rc = tm_given_duration(cli, "from", &fleet->from_ms, e);
-    if (rc == 0) rc = tm_given_duration(cli, "to", &fleet->to_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "notice", &fleet->notice_ms, e);
     if (rc == 0) rc = tm_given_time_span(cli, "deadline", &settings->deadline_ms, e);
     if (rc == 0) rc = tm_given_number(cli, "speed", 1e-3, 1e6, &fleet->speed, e);
@@ -469,6 +468,11 @@ static int prepare_job(struct tm_cli *cli, struct request *request, struct tm_er
     int rc = tm_job_simulation_read(cli->env, path, job, e);
     if (rc == 0) rc = read_job_options(cli, &job->settings, e);
     if (rc == 0) rc = tm_job_simulation_make(cli->env, path, &cli->arena, job, e);
+    if (rc == 0 && tm_given(cli, "believe"))
+        rc = tm_job_simulation_believe(cli->env, tm_given_text(cli, "believe"), job, e);
+    int64_t to_ms = job->options.to_ms;
+    if (rc == 0) rc = tm_given_duration(cli, "to", &to_ms, e);
+    if (to_ms < job->options.to_ms) job->options.to_ms = to_ms;
     if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
     if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, job->settings.policy, e);
     if (rc == 0) rc = tm_cmd_each_value(cli, "seed", request, add_seed, e);
@@ -481,6 +485,10 @@ static int prepare_job(struct tm_cli *cli, struct request *request, struct tm_er
         (struct tm_sweep_trace){.name = job->trace, .trace = &job->plan.trace, .options = job->options};
     request->models[request->model_count++] =
         (struct tm_sweep_model){.name = job->settings.name, .layouts = job->layouts, .cost = job->cost};
+    if (tm_given(cli, "believe")) {
+        request->models[request->model_count - 1].believed_layouts = &job->believed.job.layouts;
+        request->models[request->model_count - 1].believed_cost = &job->believed.job.cost;
+    }
     return 0;
 }
 

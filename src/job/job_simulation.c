@@ -22,6 +22,7 @@ void tm_job_simulation_init(struct tm_job_simulation *simulation)
 void tm_job_simulation_deinit(struct tm_job_simulation *simulation)
 {
     tm_run_layouts__deinit(&simulation->here);
+    tm_run_layouts__deinit(&simulation->believed);
     if (simulation->layouts != NULL && simulation->layouts == &simulation->predicted.layouts)
         tm_fleet_layouts_deinit(&simulation->predicted);
     if (simulation->planned != NULL) tm_planned_fleet__deinit(simulation->planned);
@@ -151,4 +152,12 @@ int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena
     simulation->trace = settings->fleet.trace[0] != '\0' ? settings->fleet.trace : "drawn";
     set_options(simulation);
     return 0;
+}
+
+int tm_job_simulation_believe(struct tm_env *env, const char *costs, struct tm_job_simulation *simulation,
+                              struct tm_error *e)
+{
+    struct tm_run_settings believed = simulation->settings; /* borrows */
+    believed.costs = costs;
+    return tm_run_layouts__init(env, "", &believed, &simulation->plan.work, &simulation->believed, e);
 }

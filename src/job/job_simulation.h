@@ -18,6 +18,7 @@ struct tm_job_simulation {
     struct tm_run_plan plan; /* its trace is the one to simulate */
     struct tm_verdict verdict;
     struct tm_run_layouts here;       /* as this machine has them ... */
+    struct tm_run_layouts believed;   /* as the policy sees them; none: it knows the real ones */
     struct tm_planned_fleet *planned; /* ... or as predicted for the fleet's instance type; NULL: not so */
     struct tm_fleet_layouts predicted;
     const struct tm_layouts *layouts; /* one of both */
@@ -36,6 +37,9 @@ bool tm_job_simulation_is_job(struct tm_env *env, const char *path);
 
 int tm_job_simulation_read(struct tm_env *env, const char *path, struct tm_job_simulation *simulation,
                            struct tm_error *e);
+/* What the policy believes migrations to cost, as it did in a run that had measured nothing yet. After make. */
+int tm_job_simulation_believe(struct tm_env *env, const char *costs, struct tm_job_simulation *simulation,
+                              struct tm_error *e);
 /* -TM_ENONE: no layout can train it. -TM_EINPUT also where nothing can be predicted: a command without a model. */
 int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena *arena,
                            struct tm_job_simulation *simulation, struct tm_error *e);

@@ -64,8 +64,8 @@ static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_se
 {
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_COST, path);
-    *out_measured = env->file_exists(env, path);
-    const char *typical = tm_job_engine_of(settings)->costs;
+    *out_measured = settings->costs == NULL && env->file_exists(env, path);
+    const char *typical = settings->costs != NULL ? settings->costs : tm_job_engine_of(settings)->costs;
     int rc = tm_cost_load(env, *out_measured ? path : typical, model, out, e);
     if (rc == 0) tm_cost_change_speed(out, settings->fleet.speed);
     return rc;

@@ -21,6 +21,7 @@ struct tm_run_settings {
     const char *folder; /* of the job file as given, absolute: what the file names is meant from there */
     int engine;         /* enum tm_run_engine */
     const char *policy;
+    const char *costs;             /* of migrations: a name or a file, borrowed; NULL: as measured, else the engine's */
     struct tm_job_fleet fleet;     /* everything in it is said */
     int64_t copy_every_ms;         /* on the wall; 0: the policy decides */
     int64_t deadline_ms;           /* in the trace's time; 0: none */
