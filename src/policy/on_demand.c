@@ -30,10 +30,19 @@ static int fewest_for(const struct tm_layouts *layouts, double spot, double samp
 {
     int most = layouts->instances_max;
     for (int more = 0; more < most; more++) {
-        int instances = (int)spot + more < most ? (int)spot + more : most;
+        int instances = (int)lround(spot) + more < most ? (int)lround(spot) + more : most;
         if (layouts->list[layouts->best[instances]].samples_per_s >= samples_per_s) return more;
     }
     return most;
+}
+
+/* Late even with all instances as soon as they can be there, those that are here training until then. */
+static bool is_hopeless(const struct tm_layouts *layouts, const struct tm_view *view)
+{
+    double most = layouts->list[layouts->best[layouts->instances_max]].samples_per_s;
+    double now = layouts->list[layouts->best[view->after]].samples_per_s;
+    double wait_s = view->on_demand > 0 ? 0 : fmin(view->start_s, view->seconds_left);
+    return view->samples_left > now * wait_s + most * (view->seconds_left - wait_s);
 }
 
 int tm_policy__on_demand_needed(const struct tm_layouts *layouts, const struct tm_view *view)
@@ -42,9 +51,7 @@ int tm_policy__on_demand_needed(const struct tm_layouts *layouts, const struct t
     double full = layouts->list[layouts->best[layouts->instances_max]].samples_per_s * (1 - safety);
     double left_s = view->seconds_left - view->start_s - view->interval_s;
     double slack_s = left_s - view->interval_s - (full > 0 ? view->samples_left / full : 0);
-    double most_s = view->seconds_left - (view->on_demand > 0 ? 0 : view->start_s);
-    bool hopeless = view->samples_left > layouts->list[layouts->best[layouts->instances_max]].samples_per_s * most_s;
-    if (hopeless) return 0; /* late in any case: spend no more than it takes */
+    if (is_hopeless(layouts, view)) return 0; /* late in any case: spend no more than it takes */
     if (slack_s <= 0) return layouts->instances_max;
     double needed = view->samples_left / left_s, spot = spot_to_come(view);
     bool much = slack_s > much_slack * left_s, little = slack_s < little_slack * left_s;

@@ -123,6 +123,8 @@ static void show_event(struct tm_sim__run *run, size_t moment, struct tm_facts *
 
 static void show_pools(const struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
 {
+    const struct tm_sim_job *job = run->job;
+    const struct tm_cost *known = job->believed != NULL ? job->believed->cost : job->cost; /* to the policy */
     double spot_usd_h = run->moments.list[moment].price_usd_h;
     int on_demand = run->info->on_demand ? run->now.after : run->on_demand, spot = run->now.after - on_demand;
     int room = run->workers_max - on_demand < run->spot_max ? run->workers_max - on_demand : run->spot_max;
@@ -134,21 +136,21 @@ static void show_pools(const struct tm_sim__run *run, size_t moment, struct tm_f
                                        .here = spot,
                                        .ordered = paid > spot ? (int)paid - spot : 0,
                                        .offered = in_trace > spot ? in_trace - spot : 0,
-                                       .start_s = run->job->cost->measured.join_s};
+                                       .start_s = known->measured.join_s};
     facts->pools[1] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                        .role = TM_POOL_TRAINS,
                                        .price_usd_h = run->options->on_demand_usd_h,
                                        .here = on_demand,
                                        .ordered = run->ordered,
                                        .offered = -1,
-                                       .start_s = run->job->cost->start_s};
+                                       .start_s = known->start_s};
     facts->pools[2] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                        .role = TM_POOL_KEEPS_COPIES,
                                        .price_usd_h = run->options->on_demand_usd_h,
                                        .here = run->kept ? run->keeping : 0,
                                        .ordered = run->kept ? 0 : run->keeping,
                                        .offered = -1,
-                                       .start_s = run->job->cost->start_s};
+                                       .start_s = known->start_s};
     facts->pool_count = run->options->anchors > 0 && !run->options->anchors_train ? 3 : 2;
 }
 
