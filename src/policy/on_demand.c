@@ -14,12 +14,13 @@ static const double little_slack = 0.1;
 static const double safety = 0.05;           /* of the full fleet's throughput: starts, pauses, the last step */
 static const double margin = 0.02;           /* beyond what is needed, when slack is little */
 static const double give_back = 0.05;        /* beyond what is needed, before one is given back */
+static const double nearly_sure = 0.1;       /* an instance that the forecast doubts less than this counts as there */
 static const double usual_efficiency = 0.92; /* share of the best throughput, until there is some to measure */
 
-/* Spot instances to count on: the mean of the forecast's last step, or what is there. */
+/* Spot instances to count on: the mean of the forecast's last step, or what is there or about to be. */
 static double spot_to_come(const struct tm_view *view)
 {
-    int spot = view->after - view->on_demand;
+    int spot = view->after - view->on_demand + view->spot_ordered;
     if (view->forecast == NULL || view->forecast->horizon < 1) return spot;
     double mean = view->forecast->steps[view->forecast->horizon - 1].mean;
     return mean < spot ? mean : spot;
@@ -28,9 +29,9 @@ static double spot_to_come(const struct tm_view *view)
 /* The fewest on-demand instances with which the fleet reaches a rate; all that fit if none does. */
 static int fewest_for(const struct tm_layouts *layouts, double spot, double samples_per_s)
 {
-    int most = layouts->instances_max;
+    int most = layouts->instances_max, counted = (int)(spot + nearly_sure);
     for (int more = 0; more < most; more++) {
-        int instances = (int)lround(spot) + more < most ? (int)lround(spot) + more : most;
+        int instances = counted + more < most ? counted + more : most;
         if (layouts->list[layouts->best[instances]].samples_per_s >= samples_per_s) return more;
     }
     return most;

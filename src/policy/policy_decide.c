@@ -94,6 +94,7 @@ static int make_view(struct tm_policy *policy, const struct tm_facts *facts, str
                              .forecast_from = policy->observed,
                              .on_demand = on_demand < facts->after ? on_demand : facts->after,
                              .ordered = tm_facts__ordered(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS),
+                             .spot_ordered = tm_facts__ordered(facts, TM_POOL_SPOT, TM_POOL_TRAINS),
                              .start_s = policy->cost->start_s,
                              .has_deadline = facts->limits.has_deadline,
                              .samples_left = facts->progress.samples_left * policy->slower,

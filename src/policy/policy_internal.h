@@ -22,6 +22,7 @@ struct tm_view {
     int observed;                       /* intervals that the forecast has learned from */
     int on_demand;                      /* of `after`, on-demand instances */
     int ordered;                        /* on-demand instances on their way */
+    int spot_ordered;                   /* spot ones */
     double start_s;                     /* how long they take */
     bool has_deadline;
     double samples_left; /* at the predicted speeds: where steps take longer than predicted, more */

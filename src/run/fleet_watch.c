@@ -33,8 +33,10 @@ static struct change at_time(const struct tm_run_cloud *cloud, int64_t time_ms, 
 
 static int observe(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud, struct tm_error *e)
 {
-    struct change change = at_time(cloud, watch->next_ms, watch->next_ms - watch->interval_ms);
     bool first = watch->observations == 0;
+    /* At first the fleet only gathers: from that a forecast would learn of arrivals that never come again. */
+    int64_t gathered_ms = first ? watch->interval_ms / 2 : 0;
+    struct change change = at_time(cloud, watch->next_ms + gathered_ms, watch->next_ms - watch->interval_ms);
     int rc = watch->learner.observe(watch->learner.context, change.count, first ? 0 : change.arrived,
                                     first ? 0 : change.lost, e);
     if (rc != 0) return rc;
@@ -50,7 +52,7 @@ static void begin(struct tm_fleet_watch *watch, const struct tm_run_cloud *cloud
     for (size_t i = 0; i < cloud->instance_count; i++)
         if (cloud->instances[i].spot && cloud->instances[i].start_ms < first_ms)
             first_ms = cloud->instances[i].start_ms;
-    if (first_ms == INT64_MAX) return;
+    if (first_ms == INT64_MAX || cloud->now_ms < first_ms + watch->interval_ms / 2) return;
     int64_t back_ms = watch->interval_ms * INTERVALS_BACK_MAX;
     watch->next_ms = cloud->now_ms - first_ms > back_ms ? cloud->now_ms - back_ms : first_ms;
     watch->begun = true;
