@@ -527,6 +527,7 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     request->objective = plan->objective == TM_PLAN_FASTEST ? TM_PLAN_FASTEST : TM_PLAN_CHEAPEST;
     request->market = (enum tm_plan_market)market;
     request->job.sure = request->min_probability;
+    request->workers_min = (int)plan->job.fleet.workers_min;
     if (anchors == 1) request->state_bytes = 0;
     return rc;
 }

@@ -15,9 +15,27 @@ static const double MEASURED_SPREAD = 0.1; /* steps that were measured a moment 
 
 /* ---- prices ---- */
 
+/* The type of the pools that keep copies; NULL: there are none, or they train too. */
+static const char *keeper_type(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].role == TM_POOL_KEEPS_COPIES) return pools[i].instance;
+    return NULL;
+}
+
+/* On demand, of the type that trains; NaN: nobody sells it so. */
+static void find_training_price(const struct tm_catalog *catalog, const char *instance, double *out_usd_h)
+{
+    double spot_usd_h = 0;
+    *out_usd_h = NAN;
+    if (tm_knowledge_prices(catalog, instance, "", &spot_usd_h, out_usd_h, NULL) != 0) *out_usd_h = NAN;
+}
+
 /* What neither the job nor the trace says is the catalogue's, of the instance type that the job or the trace names. */
 static int find_prices(struct tm_env *env, const struct tm_trace *trace, struct tm_run_settings *settings,
-                       struct tm_error *e)
+                       double *out_trains_usd_h, struct tm_error *e)
 {
     struct tm_job_fleet *fleet = &settings->fleet;
     struct tm_catalog catalog;
@@ -29,6 +47,11 @@ static int find_prices(struct tm_env *env, const struct tm_trace *trace, struct 
     if (fleet->instance == NULL) return tm_error_nomem(e);
     tm_catalog_init(&catalog);
     int rc = tm_catalog_load(env, &catalog, e);
+    const char *keeper = keeper_type(fleet);
+    double free_usd_h = 0; /* nobody asks what a keeper costs on spot */
+    if (rc == 0 && keeper != NULL && isnan(on_demand))
+        rc = tm_knowledge_prices(&catalog, keeper, "name the price of its pool in the job", &free_usd_h, &on_demand, e);
+    if (rc == 0 && keeper != NULL) find_training_price(&catalog, fleet->instance, out_trains_usd_h);
     if (rc == 0)
         rc = tm_knowledge_prices(&catalog, fleet->instance,
                                  "give fleet.spot_price and fleet.on_demand_price in the job", &spot, &on_demand, e);
@@ -188,6 +211,16 @@ static int load_work(struct tm_env *env, const char *path, struct tm_run_setting
     return rc;
 }
 
+/* What the coordinator of a run would find: that no layout suits the fleet's own limits (memory, stages). */
+static int check_layouts(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                         const struct tm_run_work *work, struct tm_error *e)
+{
+    struct tm_run_layouts layouts;
+    int rc = tm_run_layouts__init(env, dir, settings, work, &layouts, e);
+    if (rc == 0) tm_run_layouts__deinit(&layouts);
+    return rc;
+}
+
 int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_plan *out, struct tm_error *e)
 {
@@ -197,10 +230,11 @@ int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, stru
     int rc = load_work(env, path, settings, arena, &out->work, e);
     if (rc == 0) rc = tm_run_trace(env, settings, &out->trace, e);
     if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->fleet.limit, e);
-    if (rc == 0) rc = find_prices(env, &out->trace, settings, e);
+    if (rc == 0) rc = find_prices(env, &out->trace, settings, &out->trains_usd_h, e);
     settings->cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (rc == 0) rc = judge_planned(env, path, settings, out, &known, e);
     out->planned = known;
+    if (rc == 0 && known) rc = check_layouts(env, dir, settings, &out->work, e);
     if (rc == 0 && !known) rc = judge_here(env, dir, settings, out, e);
     return rc;
 }

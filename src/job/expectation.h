@@ -32,6 +32,7 @@ struct tm_run_plan {
     struct tm_run_expectation on_demand; /* a full fleet on demand */
     struct tm_run_expectation restart;   /* by checkpoint-restart */
     struct tm_run_expectation unlimited; /* the chosen one without a budget, where that stops it; else policy NULL */
+    double trains_usd_h;                 /* on demand, beside instances that keep copies; NaN: not known */
     bool planned;                        /* judged as a planned fleet */
     bool costs_measured;                 /* by an earlier run */
     bool speed_unknown;                  /* of the job's own command: nothing is expected, all of the above is 0 */

@@ -60,8 +60,9 @@ int tm_job_simulation_read(struct tm_env *env, const char *path, struct tm_job_s
                            struct tm_error *e)
 {
     int rc = tm_job_file_settings(env, path, &simulation->settings, e);
-    if (rc == 0) rc = tm_job_file_check_engine(env, path, &simulation->settings, e);
-    return rc == -(int)TM_EINPUT && simulation->settings.name != NULL ? 0 : rc; /* nothing is trained here */
+    if (rc != 0) return rc;
+    rc = tm_job_file_check_engine(env, path, &simulation->settings, e);
+    return rc == -(int)TM_EINPUT ? 0 : rc; /* nothing is trained here */
 }
 
 /* On-demand instances that train are there from the beginning, as the judge has them: they are of the trace. */
@@ -109,6 +110,13 @@ static void set_options(struct tm_job_simulation *simulation)
                                                   .anchors_train = fleet->on_demand_trains != 0,
                                                   .workers_min = (int)fleet->workers_min,
                                                   .live = true};
+    /* Keepers of another type have their own price, and in a run nothing is bought beside them. */
+    bool keepers = fleet->pools.count > 0 && fleet->on_demand > 0 && fleet->on_demand_trains == 0;
+    if (!keepers) return;
+    simulation->options.anchors = 0;
+    simulation->options.buys_nothing = true;
+    simulation->options.beside_usd_h = (double)fleet->on_demand * simulation->options.on_demand_usd_h;
+    simulation->options.on_demand_usd_h = isnan(simulation->plan.trains_usd_h) ? 0 : simulation->plan.trains_usd_h;
 }
 
 /* The layouts that the verdict was made with. */

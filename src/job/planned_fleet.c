@@ -133,6 +133,7 @@ static void fill_job(const struct tm_job *job, const struct tm_run_settings *set
         settings->budget_usd_millionths > 0 ? (double)settings->budget_usd_millionths / 1e6 : INFINITY;
     request->max_usd_h = INFINITY;
     request->min_probability = job->probability > 0 ? job->probability : 0.95;
+    request->workers_min = (int)job->fleet.workers_min;
     bool spot = job->market != NULL && strcmp(job->market, "spot") == 0;
     request->market = spot ? TM_PLAN_SPOT_ONLY : TM_PLAN_MIXED;
 }

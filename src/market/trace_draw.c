@@ -85,8 +85,10 @@ static int draw_bursts(const struct tm_draw *draw, size_t pool, struct changes *
     struct tm_random random = tm_random_make(draw->seed + (uint64_t)draw->number, pool << 32 | STREAM_BURSTS);
     double at_ms = 0;
     int rc = 0;
-    while (rc == 0 && (at_ms += exponential_ms(&random, mean_ms)) < (double)draw->length_ms)
+    while (rc == 0 && (at_ms += exponential_ms(&random, mean_ms)) < (double)draw->length_ms) {
         rc = add_change(out, (int64_t)at_ms, pool, 0, e);
+        at_ms += (double)losses->outage_ms; /* a zone that is short does not run short again */
+    }
     return rc;
 }
 

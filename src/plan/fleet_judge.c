@@ -112,10 +112,13 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
         .on_demand_usd_h = isnan(price) ? 0 : price,
         .samples_total = job->samples,
         .budget_usd = isfinite(request->budget_usd) ? request->budget_usd * training_share(&pools) : 0,
+        .workers_min = request->workers_min > 1 ? request->workers_min : 0,
         .live = true};
-    /* Where nothing may be bought on demand, a policy cannot do anything about a deadline. */
+    /* Where nothing may be bought on demand, a policy cannot do anything about a deadline; nor, in a run, where the
+     * on-demand instances are there to keep copies. */
     if (isfinite(job->deadline_s)) ask.deadline_s = job->deadline_s;
-    if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY) ask.options.deadline_s = ask.deadline_s;
+    if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY && fleet->anchor_instances == 0)
+        ask.options.deadline_s = ask.deadline_s;
     return tm_judge_job(&ask, out, e);
 }
 

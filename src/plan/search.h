@@ -41,6 +41,7 @@ struct tm_plan_request {
     double max_usd_h;   /* infinite: none */
     int max_instances;
     double min_probability; /* to meet the deadline */
+    int workers_min;        /* below so many instances the job waits; 0 or 1: it never does */
     struct tm_plan_quota quotas[TM_PLAN_QUOTAS_MAX];
     size_t quota_count;
     size_t top;

@@ -123,7 +123,7 @@ static uint64_t candidate(struct tm_coordinator *c, uint64_t below)
 
 uint64_t tm_coord__best_base(struct tm_coordinator *c)
 {
-    uint64_t step = UINT64_MAX;
+    uint64_t step = c->options.steps + 1; /* what lies behind the job's end is nobody's */
     bool skip = TM_PLANTED(durable_ignored);
     while ((step = candidate(c, step)) > 0) {
         struct layer_sources sources = {.set = 0};

@@ -155,7 +155,8 @@ void tm_coord__adopt_sets(struct tm_coordinator *c, struct tm_outbox *out)
         const struct known *k = &c->known[i];
         for (size_t p = 0; k->reported == c->generation && p < k->copy_count; p++) {
             const struct copy_held *held = &k->copies[p];
-            bool recorded = held->step <= after || c->set_count == SETS_MAX;
+            bool recorded = held->step <= after || c->set_count == SETS_MAX || held->set == 0;
+            recorded = recorded || held->set > c->newest_set || held->step > c->options.steps; /* no number of ours */
             for (size_t s = 0; c->sets != NULL && s < c->set_count; s++)
                 recorded = recorded || c->sets[s].set >= held->set;
             size_t count = 0;

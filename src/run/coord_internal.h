@@ -530,4 +530,10 @@ void tm_coord__record_instance(struct tm_coordinator *c, const Tmw__Instance *in
 void tm_coord__record_price(struct tm_coordinator *c, struct tm_outbox *out);
 void tm_coord__note(struct tm_coordinator *c, const char *what, uint64_t worker, uint64_t value, struct tm_outbox *out);
 
+/* The upper half of a number is its epoch, and there is always a next one: whoever names the last is no friend. */
+static inline bool tm_coord__can_be_generation(uint64_t number)
+{
+    return number >> 32 < UINT32_MAX;
+}
+
 #endif

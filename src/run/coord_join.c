@@ -242,6 +242,8 @@ void tm_coord__on_heartbeat(struct tm_coordinator *c, int64_t now_ms, const tm_m
     const Tmw__Heartbeat *body = message->heartbeat;
     struct known *k = tm_coord__find(c, TM_ROLE_WORKER, message->from_id);
     if (k == NULL || message->from_role != TM_ROLE_WORKER) return;
+    if (!tm_coord__can_be_generation(body->generation) || body->applied > c->options.steps)
+        return; /* nothing that we ever said */
     k->heard_ms = now_ms;
     k->cut_ms = 0;
     if (body->generation > c->highest_seen) c->highest_seen = body->generation;

@@ -87,6 +87,7 @@ void tm_coordinator__last_words(struct tm_coordinator *c, int64_t now_ms, struct
 void tm_coord__fail(struct tm_coordinator *c, int64_t now_ms, const struct why_failed *why, struct tm_outbox *out)
 {
     if (tm_coord__ended(c)) return;
+    tm_coord__copy_abandon(c, now_ms, out);
     (void)snprintf(c->failure, sizeof c->failure, "%s", why->reason);
     tm_coord__record_failed(c, why, out);
     tm_coord__enter(c, TM_COORDINATOR_FAILED, now_ms);

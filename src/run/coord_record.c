@@ -299,6 +299,12 @@ static int load_set(struct tm_coordinator *c, const Tmw__CopySet *body, struct t
                                                 .took_ms = body->took_ms,
                                                 .parts = parts,
                                                 .part_count = body->n_parts};
+    /* A coordinator that was killed while it rebuilt its record has put down the same sets before. */
+    for (size_t i = c->set_count - 1; i > 0 && c->sets[i - 1].set > c->sets[i].set; i--) {
+        struct copy_set later = c->sets[i - 1];
+        c->sets[i - 1] = c->sets[i];
+        c->sets[i] = later;
+    }
     if (body->set > c->newest_set) c->newest_set = body->set;
     if (body->generation > c->highest_seen) c->highest_seen = body->generation;
     return 0;
@@ -324,7 +330,9 @@ static int by_set(const void *a, const void *b)
 
 int tm_coordinator__load_manifest(struct tm_coordinator *c, const Tmw__RecordEvent *event, struct tm_error *e)
 {
-    if (event->body_case != TMW__RECORD_EVENT__BODY_SET_WHOLE)
+    bool whole = event->body_case == TMW__RECORD_EVENT__BODY_SET_WHOLE;
+    if (!whole || event->set_whole->set == 0 || event->set_whole->set >= UINT64_MAX / 2 ||
+        !tm_coord__can_be_generation(event->set_whole->generation))
         return tm_error_set(e, TM_EINPUT, "not the manifest of a copy set");
     int rc = load_set(c, event->set_whole, e);
     if (rc == 0) qsort(c->sets, c->set_count, sizeof *c->sets, by_set);

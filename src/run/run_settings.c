@@ -141,6 +141,34 @@ static int take_pools(const struct tm_job *job, const char *path, struct tm_aren
     return rc;
 }
 
+/* Where no fleet was planned, what the job says of one counts: a type, how many, on demand. What leaves a choice is for
+ * `plan`: here it would be replaced without a word. */
+static int take_resources(const struct tm_job *job, const char *path, struct tm_arena *arena,
+                          struct tm_job_fleet *fleet, struct tm_error *e)
+{
+    const struct tm_strings *types = &job->resources.instance_type;
+    bool spot_only = job->resources.use_spot != NULL && strcmp(job->resources.use_spot, "false") != 0;
+    bool on_demand = (job->market != NULL && strcmp(job->market, "on-demand") == 0) ||
+                     (job->resources.use_spot != NULL && !spot_only);
+    if (fleet->pools.count > 0) return 0;
+    if (fleet->instance == NULL && types->count == 1) {
+        fleet->instance = tm_arena_strdup(arena, types->items[0]);
+        if (fleet->instance == NULL) return tm_error_nomem(e);
+    }
+    if (fleet->instance == NULL && (types->count > 1 || job->resources.accelerators.count > 0))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: resources: which instance type? tidemill plan %s --emit job chooses one, or name "
+                            "fleet.instance",
+                            path, path);
+    int64_t asked = job->num_instances > 0 ? job->num_instances : job->max_instances;
+    if (fleet->limit == 0 && asked > 0) fleet->limit = asked;
+    if (on_demand && fleet->on_demand == 0 && job->anchors.count == 0) {
+        fleet->on_demand = fleet->limit > 0 ? fleet->limit : LIMIT;
+        if (fleet->on_demand_trains == TM_FLEET_UNSAID) fleet->on_demand_trains = 1;
+    }
+    return 0;
+}
+
 int tm_run_settings_of_job(const struct tm_job *job, const char *path, const char *folder,
                            struct tm_run_settings *settings, struct tm_error *e)
 {
@@ -152,7 +180,8 @@ int tm_run_settings_of_job(const struct tm_job *job, const char *path, const cha
     if (job->fleet.trace != NULL && fleet.trace == NULL) return tm_error_nomem(e);
     if (fleet.instance != NULL) fleet.instance = tm_arena_strdup(arena, fleet.instance);
     if (job->fleet.instance != NULL && fleet.instance == NULL) return tm_error_nomem(e);
-    int rc = take_pools(job, path, arena, &fleet, e);
+    int rc = take_resources(job, path, arena, &fleet, e);
+    if (rc == 0) rc = take_pools(job, path, arena, &fleet, e);
     if (rc == 0) rc = take_anchors(job, path, &fleet, e);
     if (rc != 0) return rc;
     fill_fleet(&fleet);

@@ -109,8 +109,14 @@ static int reload_event(void *context, uint64_t sequence, const Tmw__RecordEvent
 
 /* An event that had to be in the record is not: what was to follow it must not happen. The state machine goes back to
  * what the record says, as after a restart; whoever is here joins again within moments, and trains on. */
+static void release(struct service *s, uint64_t durable);
+
 static void revive(struct service *s)
 {
+    struct tm_record_news news;
+    (void)s->record->look(s->record, &news, NULL);
+    release(s, news.durable); /* what waited for what lasts may go */
+    if (s->failed != 0) return;
     tm_outbox_clear(&s->out);
     tm_action_queue_clear(&s->queue);
     tm_coordinator_destroy(s->coordinator);
@@ -118,6 +124,8 @@ static void revive(struct service *s)
     s->revived = true; /* a failed job is tried again once, not each time */
     s->failed = make_coordinator(s, &s->error);
     if (s->failed == 0) s->failed = tm_run_record__read(s->record, 0, SIZE_MAX, reload_event, s, &s->error);
+    if (s->failed == 0 && tm_coordinator_rebuilds(s->coordinator))
+        s->failed = tm_set_manifests_load(&s->manifests, s->coordinator, &s->error);
     if (s->failed != 0) return;
     s->stopping = 0; /* it is told again */
     s->stuck = false;

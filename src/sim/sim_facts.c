@@ -161,10 +161,11 @@ static void show_limits(const struct tm_sim__run *run, struct tm_facts_limits *l
                                        .workers_max = run->workers_max,
                                        .anchors = run->info->on_demand || run->info->free ? 0 : options->anchors,
                                        .anchors_train = options->anchors_train,
-                                       .has_deadline = options->deadline_s > 0 && options->samples_total > 0,
+                                       .has_deadline = options->deadline_s > 0 && options->samples_total > 0 &&
+                                                       !options->buys_nothing,
                                        .seconds_left = options->deadline_s - run->now_s,
                                        .budget_usd = options->budget_usd,
-                                       .bill_usd = run->out->bill_usd};
+                                       .bill_usd = run->out->bill_usd + options->beside_usd_h * run->now_s / 3600};
 }
 
 /* Copies are made as the policy says where a run's figures are given, else as often as the cost file says. */

@@ -375,6 +375,7 @@ static void sum_up(struct tm_sim__run *run)
     if (!isnan(out->stopped_at_s)) until_s = out->stopped_at_s;
     if (!isnan(out->finished_at_s)) until_s = out->finished_at_s;
     out->samples_per_s = until_s > 0 ? out->samples / until_s : 0;
+    if (!run->info->on_demand) out->bill_usd += run->options->beside_usd_h * until_s / 3600;
     out->usd_per_million_samples = out->samples > 0 ? out->bill_usd / out->samples * 1e6 : NAN;
     out->deadline_met =
         run->options->deadline_s > 0 && !isnan(out->finished_at_s) && out->finished_at_s <= run->options->deadline_s;

@@ -22,6 +22,8 @@ struct tm_sim_options {
     double on_demand_usd_h;
     double samples_total; /* of the job; 0: trains to the end of the trace */
     double deadline_s;    /* 0: none */
+    double beside_usd_h;  /* of instances that only keep copies and are billed apart, as long as the job runs */
+    bool buys_nothing;    /* the deadline only counts: no on-demand instances are bought for it */
     double budget_usd;    /* 0: none; the job stops when it is used up */
     int anchors;          /* on-demand instances that hold copies, paid from their grant; 0: none */
     bool anchors_train;   /* they train too, in place of spot ones; else they come on top */
