@@ -189,8 +189,9 @@ static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const
     char name[64];
     int instances = 0;
     (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), text);
-    if (sscanf(part, " %d x %63s", &instances, name) != 2 &&
-        sscanf(part, " %dx%63s", &instances, name) != 2) /* NOLINT */
+    bool read = sscanf(part, " %d x %63s", &instances, name) == 2 || /* NOLINT(cert-err34-c): checked below */
+                sscanf(part, " %dx%63s", &instances, name) == 2;     /* NOLINT(cert-err34-c) */
+    if (!read)
         return tm_error_set(e, TM_EUSAGE,
                             "--fleet: expected COUNTx TYPE, got \"%.60s\"; write for example \"8x p3.2xlarge\"", part);
     if (instances < 1 || instances > 100000)
