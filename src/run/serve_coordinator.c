@@ -38,6 +38,7 @@ struct service {
     bool alone;
     struct tm_run_watch *watch;
     struct tm_run_tap tap;
+    uint64_t durable;  /* the last event that lasts: a later one may go with the process, and its number come again */
     int64_t hooked_ms; /* when the hook was last served */
     uint64_t hooked_sequence;
     int stop_asked; /* by the tap: 1 in order, 2 at once */
@@ -75,7 +76,7 @@ static void note(struct service *s, const char *what)
     if (tm_text_status(&packed, NULL) == 0)
         (void)s->record->append(s->record, packed.data, packed.length, false, NULL, NULL);
     tm_text_deinit(&packed);
-    s->tap.sequence = s->record->last(s->record);
+    s->tap.sequence = s->durable;
 }
 
 /* The note is what is tried to be written until there is room. */
@@ -115,6 +116,7 @@ static void revive(struct service *s)
 {
     struct tm_record_news news;
     (void)s->record->look(s->record, &news, NULL);
+    s->durable = news.durable;
     release(s, news.durable); /* what waited for what lasts may go */
     if (s->failed != 0) return;
     tm_outbox_clear(&s->out);
@@ -192,7 +194,7 @@ static void carry_out(struct service *s)
     }
     if (s->failed == 0) s->failed = tm_outbox_status(&s->out, &s->error);
     tm_outbox_clear(&s->out);
-    s->tap.sequence = s->record->last(s->record);
+    s->tap.sequence = s->durable;
 }
 
 /* What has become of the record since we looked: what waited for it goes out, or must never. */
@@ -205,13 +207,14 @@ static void heed_record(struct service *s)
         s->failed = rc;
         return;
     }
+    s->durable = news.durable;
     if (news.taken_back) {
         revive(s);
         return;
     }
     set_stuck(s, rc != 0);
     release(s, news.durable);
-    s->tap.sequence = s->record->last(s->record);
+    s->tap.sequence = s->durable;
 }
 
 /* By the record's thread. */
@@ -272,6 +275,9 @@ static int tap_events(struct tm_run_tap *tap, uint64_t after, size_t max, tm_run
                       struct tm_error *e)
 {
     struct service *s = tap->self;
+    uint64_t more = s->durable > after ? s->durable - after : 0; /* who follows must not be told what may not last */
+    if (max > more) max = (size_t)more;
+    if (max == 0) return 0;
     return tm_run_record__read(s->record, after, max, each, context, e);
 }
 
