@@ -84,19 +84,40 @@ static bool is_stopped(const struct tm_run_settings *settings, const struct tm_r
     return settings->budget_usd_millionths > 0 && isinf(chosen->time_s.mean);
 }
 
+struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings, const struct tm_run_work *work,
+                                          const struct tm_layouts *layouts, struct tm_trace *trace)
+{
+    const struct tm_job_fleet *fleet = &settings->fleet;
+    double samples = (double)work->steps * (double)work->batch;
+    double alone_s = samples / fmax(1e-9, layouts->list[layouts->best[1]].samples_per_s);
+    double notice_wall_s = (double)fleet->notice_wall_ms / 1000;
+    trace->end_ms += (int64_t)fmin(isfinite(alone_s) ? 4000 * alone_s : 0, EXTRA_H_MAX * 3600e3);
+    return (struct tm_sim_options){.from_ms = trace->begin_ms,
+                                   .to_ms = tm_moments_end_ms(trace, INTERVAL_S * 1000),
+                                   .interval_s = INTERVAL_S,
+                                   .horizon = HORIZON,
+                                   .notice_s = notice_wall_s > 0 ? notice_wall_s * fleet->speed
+                                                                 : (double)fleet->notice_ms / 1000,
+                                   .seed = (uint64_t)fleet->seed,
+                                   .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
+                                   .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
+                                   .samples_total = samples,
+                                   .deadline_s = (double)settings->deadline_ms / 1000,
+                                   .budget_usd = (double)settings->budget_usd_millionths / 1e6,
+                                   .anchors = (int)fleet->on_demand,
+                                   .anchors_train = fleet->on_demand_trains != 0,
+                                   .workers_min = (int)fleet->workers_min,
+                                   .live = true};
+}
+
 /* On the trace that the local cloud will replay. */
 static int expect_here(struct tm_env *env, const char *policy, bool limited, const struct tm_run_settings *settings,
                        const struct tm_run_layouts *layouts, const struct tm_run_plan *plan,
                        struct tm_run_expectation *out, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
     struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &layouts->job.cost, NULL};
     struct tm_trace longer = plan->trace; /* borrows: after its end what there is stays */
     struct tm_judged judged;
-    double samples = (double)plan->work.steps * (double)plan->work.batch;
-    double alone_s = samples / fmax(1e-9, layouts->job.layouts.list[layouts->job.layouts.best[1]].samples_per_s);
-    double slow_s = isfinite(alone_s) ? 4 * alone_s : 0;
-    longer.end_ms += (int64_t)fmin(slow_s * 1000, EXTRA_H_MAX * 3600e3);
     struct tm_judge judge = {.env = env,
                              .job = &job,
                              .policy = tm_policy_find(policy),
@@ -104,23 +125,8 @@ static int expect_here(struct tm_env *env, const char *policy, bool limited, con
                              .step_spread = settings->step_core_s > 0 ? MEASURED_SPREAD : 0,
                              .probability = settings->probability,
                              .runs = settings->step_core_s > 0 ? TM_JUDGE_RUNS : 1};
-    judge.options = (struct tm_sim_options){.from_ms = longer.begin_ms,
-                                            .to_ms = tm_moments_end_ms(&longer, INTERVAL_S * 1000),
-                                            .interval_s = INTERVAL_S,
-                                            .horizon = HORIZON,
-                                            .notice_s = fleet->notice_wall_ms > 0
-                                                            ? (double)fleet->notice_wall_ms / 1000 * fleet->speed
-                                                            : (double)fleet->notice_ms / 1000,
-                                            .seed = (uint64_t)fleet->seed,
-                                            .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
-                                            .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
-                                            .samples_total = samples,
-                                            .deadline_s = (double)settings->deadline_ms / 1000,
-                                            .budget_usd = limited ? (double)settings->budget_usd_millionths / 1e6 : 0,
-                                            .anchors = (int)fleet->on_demand,
-                                            .anchors_train = fleet->on_demand_trains != 0,
-                                            .workers_min = (int)fleet->workers_min,
-                                            .live = true};
+    judge.options = tm_run__sim_options(settings, &plan->work, &layouts->job.layouts, &longer);
+    if (!limited) judge.options.budget_usd = 0;
     int rc = tm_judge_job(&judge, &judged, e);
     if (rc == 0) take(policy, &judged, out);
     return rc;

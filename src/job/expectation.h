@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "job/run_layouts.h"
 #include "market/trace.h"
+#include "sim/simulate.h"
 #include "workload/estimate.h"
 
 /* One way to run the job. */
@@ -43,5 +44,9 @@ struct tm_run_plan {
 int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, struct tm_run_settings *settings,
                      struct tm_arena *arena, struct tm_run_plan *out, struct tm_error *e);
 void tm_run_plan_deinit(struct tm_run_plan *plan);
+
+/* How the whole job is simulated through a trace, which is made longer: after its end, what there is stays. */
+struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings, const struct tm_run_work *work,
+                                          const struct tm_layouts *layouts, struct tm_trace *trace);
 
 #endif

@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { INTERVAL_S = 60, HORIZON = 12, EXTRA_H_MAX = 200 };
-
 void tm_job_simulation_init(struct tm_job_simulation *simulation)
 {
     *simulation = (struct tm_job_simulation){.trace = ""};
@@ -88,28 +86,9 @@ static void set_options(struct tm_job_simulation *simulation)
 {
     const struct tm_run_settings *settings = &simulation->settings;
     const struct tm_job_fleet *fleet = &settings->fleet;
-    const struct tm_layouts *layouts = simulation->layouts;
-    struct tm_trace *trace = &simulation->plan.trace;
-    double samples = (double)simulation->plan.work.steps * (double)simulation->plan.work.batch;
-    double alone_s = samples / fmax(1e-9, layouts->list[layouts->best[1]].samples_per_s);
-    trace->end_ms += (int64_t)fmin(isfinite(alone_s) ? 4000 * alone_s : 0, EXTRA_H_MAX * 3600e3);
-    simulation->options = (struct tm_sim_options){.from_ms = trace->begin_ms,
-                                                  .to_ms = tm_moments_end_ms(trace, INTERVAL_S * 1000),
-                                                  .interval_s = INTERVAL_S,
-                                                  .horizon = HORIZON,
-                                                  .notice_s = fleet->notice_wall_ms > 0
-                                                                  ? (double)fleet->notice_wall_ms / 1000 * fleet->speed
-                                                                  : (double)fleet->notice_ms / 1000,
-                                                  .seed = (uint64_t)fleet->seed,
-                                                  .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
-                                                  .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
-                                                  .samples_total = samples,
-                                                  .deadline_s = (double)settings->deadline_ms / 1000,
-                                                  .budget_usd = (double)settings->budget_usd_millionths / 1e6,
-                                                  .anchors = simulation->drawn_on_demand ? 0 : (int)fleet->on_demand,
-                                                  .anchors_train = fleet->on_demand_trains != 0,
-                                                  .workers_min = (int)fleet->workers_min,
-                                                  .live = true};
+    simulation->options =
+        tm_run__sim_options(settings, &simulation->plan.work, simulation->layouts, &simulation->plan.trace);
+    if (simulation->drawn_on_demand) simulation->options.anchors = 0;
     /* Keepers of another type have their own price, and in a run nothing is bought beside them. */
     bool keepers = fleet->pools.count > 0 && fleet->on_demand > 0 && fleet->on_demand_trains == 0;
     if (!keepers) return;

@@ -147,9 +147,9 @@ static int take_resources(const struct tm_job *job, const char *path, struct tm_
                           struct tm_job_fleet *fleet, struct tm_error *e)
 {
     const struct tm_strings *types = &job->resources.instance_type;
-    bool spot_only = job->resources.use_spot != NULL && strcmp(job->resources.use_spot, "false") != 0;
+    const char *use_spot = job->resources.use_spot;
     bool on_demand = (job->market != NULL && strcmp(job->market, "on-demand") == 0) ||
-                     (job->resources.use_spot != NULL && !spot_only);
+                     (use_spot != NULL && strcmp(use_spot, "false") == 0);
     if (fleet->pools.count > 0) return 0;
     if (fleet->instance == NULL && types->count == 1) {
         fleet->instance = tm_arena_strdup(arena, types->items[0]);
@@ -220,7 +220,7 @@ static int check_policy(const char *name, const char *place, struct tm_error *e)
     if (tm_policy_find(name) != NULL)
         return tm_error_set(e, TM_EINPUT,
                             "%s: policy: \"%s\" can be simulated but not run; use tidemill, parcae, parcae-notice, "
-                            "reactive and checkpoint can",
+                            "reactive or checkpoint",
                             place, name);
     return tm_error_set(e, TM_EINPUT, "%s: policy: unknown policy \"%.40s\"%s%s%s", place, name,
                         suggest.best != NULL ? "; did you mean " : "", suggest.best != NULL ? suggest.best : "",
