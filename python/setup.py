@@ -1,4 +1,4 @@
-"""Puts libtidemill.so into the wheel. Where it comes from, in this order:
+"""Puts libtidemill.so into the wheel, and the program where it lies beside it. Where they come from, in this order:
 
 1. TIDEMILL_LIBRARY, a path
 2. build/release of the source tree around this folder (make)
@@ -59,6 +59,9 @@ class BuildWithLibrary(build_py):
             return
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(found, place)
+        program = found.parent / "tidemill"
+        if program.is_file():
+            shutil.copy(program, place.parent / "tidemill-program")
 
 
 class WithLibrary(Distribution):

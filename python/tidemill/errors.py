@@ -1,12 +1,12 @@
-"""What can go wrong, as exceptions."""
+"""Tidemill's exceptions."""
 
 
 class TidemillError(Exception):
-    """The root of all of ours."""
+    """Base class of Tidemill's exceptions."""
 
 
 class UsageError(TidemillError):
-    """The script or its settings are wrong; the text says what to change."""
+    """The script or its settings are wrong; the message says what to change."""
 
 
 class LibraryMissing(TidemillError):

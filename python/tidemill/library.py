@@ -1,4 +1,4 @@
-"""libtidemill by ctypes: the structs of include/tidemill.h and the functions, nothing more."""
+"""libtidemill through ctypes: the structs and functions of include/tidemill.h, nothing more."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ class Norm(ctypes.Structure):
 
 
 class Abi(ctypes.Structure):
-    """What tidemill_abi says: a number that grows when meanings change, and the sizes of the structs."""
+    """What tidemill_abi returns: a number that grows when meanings change, and the sizes of the structs."""
 
     _fields_ = [(name, ctypes.c_uint32) for name in ("number", "options", "engine", "peer", "work", "norm")]
 
 
 def _installed() -> List[str]:
-    """Where the system's loader or pkg-config knows one."""
+    """Libraries that the system's loader or pkg-config finds."""
     system = ctypes.util.find_library("tidemill")
     if system:
         return [system]
@@ -160,7 +160,7 @@ def _declare(lib: ctypes.CDLL) -> None:
 
 
 def check_abi(lib: ctypes.CDLL, path: str) -> None:
-    """Refuses a library whose structs are not those of this file."""
+    """Refuses a library whose structs differ from those in this file."""
     if not hasattr(lib, "tidemill_abi"):
         raise LibraryMissing(f"{path} is older than this package: build and install both from one source")
     lib.tidemill_abi.restype = Abi
@@ -180,7 +180,7 @@ _loaded: Optional[ctypes.CDLL] = None
 
 
 def load() -> ctypes.CDLL:
-    """The library, checked; loaded once."""
+    """Loads the library once and checks it."""
     global _loaded
     if _loaded is not None:
         return _loaded

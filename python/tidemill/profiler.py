@@ -6,16 +6,15 @@
             if profile.done:
                 break
 
-or, without a changed line, `tidemill profile -- python train.py`. What is written is a profile as in tidemill-profile(5),
-which `tidemill predict` and `tidemill plan` read.
+or, without changing a line, `tidemill profile -- python train.py`. Both write a profile (tidemill-profile(5)) that
+`tidemill predict` and `tidemill plan` read.
 
-A few tens of iterations are looked at. Most are only timed as a whole; some carry hooks (layers, gradients), as many as
-cost no more than a small share of the time, two at least; one, before the timing starts, is counted: operations, values
-moved and kept. The split of a step comes from the
-iterations with hooks, its length from those without, so that hooks do not lengthen what is reported. Nothing that is
-computed changes: the weights have the same bits with and without a profile.
+A few dozen iterations are observed. Most are only timed as a whole. Some run with hooks on layers and gradients: at least
+two, and no more than cost a small share of the time. One, before the timing starts, counts operations, values moved and
+values kept. The split of a step comes from the iterations with hooks, its length from those without, so hooks do not
+lengthen the reported time. Results do not change: the weights have the same bits with and without a profile.
 
-This file stands alone: the program carries a copy that it starts in other people's environments.
+This file depends on no other: the program carries a copy and runs it in the user's environment.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ DDP_BUCKET_BYTES = 25 << 20
 
 
 class ProfileError(RuntimeError):
-    """The job cannot be profiled; the text says why and what to do."""
+    """The job cannot be profiled; the message says why and what to do."""
 
 
 def check_torch() -> Any:
-    """Torch, if it is there and new enough."""
+    """Returns torch if it is installed and new enough."""
     try:
         import torch
     except ImportError as error:
@@ -61,7 +60,7 @@ def check_torch() -> Any:
 
 
 class Layer:
-    """A part of the model that a pipeline could be cut at: a block, or a module that stands alone."""
+    """A part of the model at which a pipeline can be cut: a block, or a single module."""
 
     def __init__(self, name: str, module: Any, kind: str) -> None:
         self.name = name
@@ -87,7 +86,7 @@ def _is_container(torch: Any, module: Any) -> bool:
 
 
 def _holds_blocks(torch: Any, module: Any) -> bool:
-    """Is there, anywhere below, a list with two blocks of one class side by side?"""
+    """Is there, at any depth, a list with two adjacent blocks of the same class?"""
     for below in module.modules():
         if not _is_container(torch, below):
             continue
@@ -110,7 +109,7 @@ def _kind_of(torch: Any, module: Any) -> str:
 
 
 def _cut(torch: Any, module: Any, prefix: str, is_root: bool) -> Iterator[Layer]:
-    """Layers of a module: the root, lists, and what holds lists of blocks are opened; blocks are not."""
+    """Layers of a module: the root, lists, and modules with lists of blocks are split; blocks are not."""
     children = list(module.named_children())
     opened = is_root or _is_container(torch, module) or _holds_blocks(torch, module)
     if not children or not opened:
@@ -130,7 +129,7 @@ def _unwrap(module: Any) -> Any:
 
 
 def find_layers(torch: Any, roots: Sequence[Any]) -> List[Layer]:
-    """Layers of the models, with the parameters of each counted once; weights seen before make the later one tied."""
+    """Layers of the models. Every parameter is counted once; a layer with weights seen before is tied."""
     layers: List[Layer] = []
     for index, root in enumerate(roots):
         prefix = f"model{index}" if len(roots) > 1 else ""
@@ -182,7 +181,7 @@ def _attention_flops(args: Sequence[Any]) -> float:
 
 
 def _make_counter(torch: Any, profiler: "Profiler") -> Any:
-    """A mode that sees every operation: adds its work to the layer that is running."""
+    """A mode that sees every operation and adds its work to the current layer."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     flop_counter = __import__("torch.utils.flop_counter", fromlist=["flop_counter"])
@@ -230,14 +229,14 @@ def _make_counter(torch: Any, profiler: "Profiler") -> Any:
 
 
 class Clock:
-    """Marks on the timeline of the device: host times, or CUDA events that are read once all is over."""
+    """Marks on the timeline of the device: host times, or CUDA events that are read at the end."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self.torch = torch
         self.cuda = device.type == "cuda"
 
     def mark(self) -> Any:
-        """A moment: of the clock, or of the GPU's stream."""
+        """A point in time: of the clock, or of the GPU's stream."""
         if not self.cuda:
             return time.perf_counter()
         event = self.torch.cuda.Event(enable_timing=True)
@@ -245,12 +244,12 @@ class Clock:
         return event
 
     def settle(self) -> None:
-        """Until the GPU has done what it was given."""
+        """Waits until the GPU is done."""
         if self.cuda:
             self.torch.cuda.synchronize()
 
     def between_ms(self, first: Any, second: Any) -> float:
-        """From one mark to another; settle first."""
+        """The time between two marks; call settle first."""
         return first.elapsed_time(second) if self.cuda else (second - first) * 1e3
 
 
@@ -278,7 +277,7 @@ class Pass:
 
 
 class Profiler:
-    """Watches a training loop from its hooks. Made by `profile` or by the hook of `tidemill profile`."""
+    """Watches a training loop through hooks. Created by `profile` or by the hook of `tidemill profile`."""
 
     def __init__(
         self,
@@ -335,7 +334,7 @@ class Profiler:
     # ---- starting and stopping ----
 
     def start(self) -> None:
-        """Begins to watch: hooks are set."""
+        """Starts watching: sets the hooks."""
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         if self.optimizer is not None:
@@ -349,7 +348,7 @@ class Profiler:
             self._discover()
 
     def stop(self) -> None:
-        """Watches no more: all hooks are gone."""
+        """Stops watching: removes all hooks."""
         self._unhook()
         for handle in self._lasting:
             handle.remove()
@@ -388,7 +387,7 @@ class Profiler:
         self._lasting.append(Restore())
 
     def _discover(self) -> None:
-        """Until the first step ends: which modules are called from outside of any other?"""
+        """Until the first step ends: finds the modules that are called outside any other."""
         module = self.torch.nn.modules.module
         found = self.roots
 
@@ -540,7 +539,7 @@ class Profiler:
             self._merge_layers()
 
     def _merge_layers(self) -> None:
-        """Layers that are not called one by one (compiled) cannot be told apart: one for all."""
+        """Layers that are not called one by one (compiled) cannot be distinguished: makes them one."""
         whole = Layer("model", self.roots[0], "block")
         whole.params = sum(layer.params for layer in self.layers)
         whole.order = 0
@@ -562,11 +561,11 @@ class Profiler:
         return tensor
 
     def running_layer(self) -> Layer:
-        """The layer whose forward pass is under way."""
+        """The layer whose forward pass is running."""
         return self._stack[-1] if self._stack else self.layers[0]
 
     def _hook(self, root_begins: Any, root_ends: Any, begins: Any, ends: Any) -> None:
-        """Roots begin before their layers and end behind them, also where a root is a layer itself."""
+        """Roots begin before their layers and end after them, even if a root is a layer itself."""
         for root in self.roots:
             self._handles.append(root.register_forward_pre_hook(root_begins, with_kwargs=True))
         for layer in self.layers:
@@ -679,7 +678,7 @@ class Profiler:
     # ---- results ----
 
     def result(self) -> Dict[str, Any]:
-        """All that was measured, as plain numbers. Raises ProfileError when too little was."""
+        """All measurements, as plain numbers. Raises ProfileError if there are too few."""
         if self.failure is not None:
             raise ProfileError(self.failure)
         if len(self._samples) < 2 or len(self._plain) < 4:
@@ -870,7 +869,7 @@ class Profiler:
     # ---- the file ----
 
     def write(self, path: Optional[str] = None) -> str:
-        """Writes the profile; returns where. Replaces the whole file or leaves it as it was."""
+        """Writes the profile and returns its path. Replaces the whole file, or leaves it unchanged on failure."""
         target = path or self.path
         if target is None:
             raise ProfileError("no path to write the profile to")
@@ -905,7 +904,7 @@ def _unique(names: Sequence[str]) -> List[str]:
 
 
 def ddp_buckets(gradients: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The buckets that DistributedDataParallel makes of gradients in this order: whole tensors, closed at a limit."""
+    """The buckets that DistributedDataParallel makes of gradients in this order: whole tensors up to a size limit."""
     buckets: List[Dict[str, Any]] = []
     limit = DDP_FIRST_BUCKET_BYTES
     size, ready, tensors = 0, 0.0, 0
@@ -939,7 +938,7 @@ LAYER_COLUMNS = (
 
 
 def print_profile(result: Dict[str, Any], source: str) -> str:
-    """The file form, tidemill-profile(5)."""
+    """The file format, tidemill-profile(5)."""
     network = result["network"]
     lines = ["tidemill-profile 1", f"source: {source}", ""]
     lines += ["[network]", "network,optimizer_states,input"]
@@ -967,8 +966,8 @@ def profile(
 ) -> Iterator[Profiler]:
     """Profiles the training loop inside the `with` block, and writes `path` (None: nothing) when it ends.
 
-    `batch` says how many samples a micro-batch has, where the first dimension of the model's input does not. The loop
-    may go on when `done` is true; hooks are gone by then.
+    `batch` is the number of samples of a micro-batch, if the first dimension of the model's input is not. The loop may
+    continue when `done` is true; the hooks are removed by then.
     """
     profiler = Profiler(model, optimizer, iterations=iterations, path=path, name=name, batch=batch)
     profiler.start()
@@ -981,8 +980,8 @@ def profile(
 
 
 def watch_process() -> None:
-    """The hook of `tidemill profile`: watches whatever this process trains, as the environment says; torch must be
-    imported. Ends the process when enough was seen, unless TIDEMILL_PROFILE_KEEP is set."""
+    """The hook of `tidemill profile`: watches what this process trains, as set in the environment; torch must be
+    imported. Ends the process when enough was measured, unless TIDEMILL_PROFILE_KEEP is set."""
     path = os.environ["TIDEMILL_PROFILE_OUT"]
     keep = os.environ.get("TIDEMILL_PROFILE_KEEP") == "1"
     batch = os.environ.get("TIDEMILL_PROFILE_BATCH")
@@ -1028,7 +1027,7 @@ def watch_process() -> None:
 
 
 def _end_process() -> None:
-    """Ends without what the script would do at its end: half a training run must not overwrite its checkpoint."""
+    """Ends the process at once: the script must not overwrite its checkpoint with a partial training run."""
     import multiprocessing
 
     for child in multiprocessing.active_children():

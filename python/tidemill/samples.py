@@ -1,7 +1,7 @@
-"""Which sample comes when: a keyed permutation of the data set for every epoch.
+"""The order of samples: a keyed permutation of the data set for every epoch.
 
 The same function as src/engine/sample_order.c: sample i of a job is item permute(i mod n) of epoch i / n, so every item
-is used exactly once per epoch whatever the layout, and any place in the order is found without walking to it.
+is used exactly once per epoch in any layout, and any position in the order is computed directly.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _scramble(seed: int, epoch: int, half: int, x: int) -> int:
 
 
 def sample_item(seed: int, count: int, index: int) -> int:
-    """The item of the data set that sample `index` of the job is; count > 0."""
+    """The item of the data set at position `index` of the job; count > 0."""
     half = 1
     while half < 32 and (1 << (2 * half)) < count:
         half += 1
@@ -55,7 +55,7 @@ def micro_batch_items(seed: int, count: int, batch: int, micro_batch: int, step:
 
 
 def key_of(seed: int, step: int, number: int, purpose: int) -> int:
-    """A 63-bit seed for (seed, step, micro-batch), apart for each purpose."""
+    """A 63-bit seed for (seed, step, micro-batch), different for each purpose."""
     counter = (step & _MASK32, (step >> 32) & _MASK32, number & _MASK32, 0x70790000 + purpose)
     bits = philox(counter, (seed & _MASK32, (seed >> 32) & _MASK32))
     return (bits[0] | bits[1] << 32) & 0x7FFFFFFFFFFFFFFF

@@ -1,6 +1,6 @@
-"""Taking part in a job: `Session` joins a coordinator, `Alone` plays one for a single process.
+"""Taking part in a job: `Session` joins a coordinator, `Alone` replaces it for a single process.
 
-Both give the same `Work` to an engine, so a script need not know which of them it has.
+Both give an engine the same `Work`, so a script need not know which of them it uses.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ APPLY = library.APPLY
 
 
 class Engine(Protocol):
-    """What a trainer gives (include/tidemill.h). Layers are numbered from 0; addresses are those of memory."""
+    """What a trainer provides (include/tidemill.h). Layers are numbered from 0; addresses are memory addresses."""
 
     def layer_bytes(self, layer: int) -> int:
-        """How many bytes the layer's state takes, always."""
+        """The size of the layer's state in bytes; it never changes."""
 
     def init_layer(self, layer: int, address: int, size: int) -> None:
-        """Writes the state that the layer begins with to memory."""
+        """Writes the layer's initial state to memory."""
 
     def read_layer(self, layer: int, address: int, size: int) -> None:
-        """Writes the state that the layer has now to memory."""
+        """Writes the layer's current state to memory."""
 
     def write_layer(self, layer: int, address: int, size: int) -> None:
-        """Takes the layer's state from memory."""
+        """Reads the layer's state from memory."""
 
     def drop_layer(self, layer: int) -> None:
         """The layer is no longer held here."""
@@ -42,7 +42,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Peer:
-    """A worker of the generation: where it sits, and where its library and its engine are reached."""
+    """A worker of the generation: its place in the layout, and the addresses of its library and its engine."""
 
     instance: int
     pipeline: int
@@ -53,7 +53,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to do: compute a step over the share of micro-batches, or apply it."""
+    """One piece of work: compute a step over this worker's micro-batches, or apply it."""
 
     kind: int
     generation: int
@@ -72,15 +72,15 @@ class Work:
 
 
 def under_agent(variables: Mapping[str, str]) -> bool:
-    """Was this process started by an agent, to be one worker of many?"""
+    """Was this process started by an agent, as one worker of many?"""
     return bool(variables.get("TIDEMILL_COORDINATOR"))
 
 
 class Session:
-    """A worker's seat in a job. One thread, the engine's, calls everything but `cancelled`."""
+    """A worker's place in a job. Only the engine's thread may call it, except for `cancelled`."""
 
     def __init__(self, engine: Engine, endpoint: str, kernel_class: str) -> None:
-        """Joins the job that the agent's variables name. endpoint: where the engines of peers reach ours."""
+        """Joins the job named in the agent's environment variables. endpoint: where the engines of peers reach ours."""
         self._lib = library.load()
         self._engine = engine
         self._error: Optional[BaseException] = None
@@ -106,7 +106,7 @@ class Session:
         self._work = library.Work()
 
     def _guard(self, function: Any, on_error: Any) -> Any:
-        """Exceptions cannot cross C: they are kept and raised by the next call of `next`."""
+        """Exceptions cannot pass through C: they are kept, and the next call of `next` raises them."""
 
         def call(*words: Any) -> Any:
             try:
@@ -118,7 +118,7 @@ class Session:
         return call
 
     def next(self) -> Optional[Work]:
-        """Waits for the next thing to do; None when the job is finished."""
+        """Waits for the next piece of work; None when the job is finished."""
         status = self._lib.tidemill_next(self._handle, ctypes.byref(self._work))
         if self._error is not None:
             error, self._error = self._error, None
@@ -137,11 +137,11 @@ class Session:
                     w.last_layer, w.first_micro_batch, w.last_micro_batch, peers, tuple(w.stage_first[: w.stages + 1]))
 
     def cancelled(self) -> bool:
-        """Has the step under way been given up? Any thread."""
+        """Was the current step cancelled? Callable from any thread."""
         return self._closed or self._lib.tidemill_cancelled(self._handle) != 0
 
     def held(self, step: int, norms: Mapping[int, float]) -> bool:
-        """The step's reduced gradients are here. False: it was given up meanwhile."""
+        """The step's reduced gradients are here. False: the step was cancelled in the meantime."""
         table = (library.Norm * len(norms))(*[(layer, value) for layer, value in norms.items()])
         status = self._lib.tidemill_held(self._handle, step, table, len(norms))
         if status < 0:
@@ -149,19 +149,19 @@ class Session:
         return status == 0
 
     def applied(self, step: int) -> None:
-        """The step's update is done: the layers are those of this step."""
+        """The step was applied: the layers now have the state of this step."""
         self._lib.tidemill_applied(self._handle, step)
 
     def report_loss(self, step: int, loss: float) -> None:
-        """For the record, the live view and metrics."""
+        """Reports a loss for the record, the live view and the metrics."""
         self._lib.tidemill_report_loss(self._handle, step, loss)
 
     def failed(self, reason: str) -> None:
-        """The job itself is wrong: recorded, everybody is stopped, nothing is tried again."""
+        """The job itself is wrong: this is recorded, all workers stop, and nothing is retried."""
         self._lib.tidemill_failed(self._handle, reason.encode(errors="replace"))
 
     def wait_for_end(self, seconds: float) -> None:
-        """After `failed`: until the coordinator knows, but not for ever."""
+        """After `failed`: waits, at most `seconds`, until the coordinator has stopped the job."""
         waiter = threading.Thread(target=lambda: self._lib.tidemill_next(self._handle, ctypes.byref(library.Work())),
                                   daemon=True)
         waiter.start()
@@ -170,7 +170,7 @@ class Session:
             self._closed = True  # the handle stays with the thread; the process is about to end
 
     def waiting_for(self, instance: int) -> None:
-        """Says which instance the others wait for, or 0: a hint for who looks for slow ones."""
+        """Reports the instance that the others wait for, or 0: a hint for finding slow instances."""
         self._lib.tidemill_waiting_for(self._handle, instance)
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class Session:
 
 
 class Alone:
-    """One worker with all of the work: what a script gets that no agent has started."""
+    """A single worker with all of the work, for scripts that were not started by an agent."""
 
     def __init__(self, engine: Engine, steps: int, layers: int, micro_batches: int, first_step: int = 1) -> None:
         self._steps, self._layers, self._micro_batches = steps, layers, micro_batches
@@ -198,7 +198,7 @@ class Alone:
                     (Peer(1, 0, 0, "", ""),), (0, self._layers))
 
     def cancelled(self) -> bool:
-        """Nobody cancels."""
+        """Nothing is ever cancelled."""
         return False
 
     def held(self, step: int, norms: Mapping[int, float]) -> bool:
@@ -216,7 +216,7 @@ class Alone:
         self.losses[step] = loss
 
     def failed(self, reason: str) -> None:
-        """There is nobody to tell."""
+        """There is no coordinator to tell."""
         pass
 
     def wait_for_end(self, seconds: float) -> None:
@@ -233,9 +233,9 @@ class Alone:
 
 
 def stay_with_agent(variables: Mapping[str, str] = os.environ) -> None:
-    """A worker must not outlive its agent, and must die of a signal while it waits in C.
+    """Ends this worker when its agent ends, and lets signals end it while it waits in C.
 
-    The agent may be gone already, or a shell may stand between: so it is watched by its pid, which it has told."""
+    The agent may already be gone, or a shell may run in between, so the agent's pid (given in the environment) is watched."""
     agent = variables.get("TIDEMILL_AGENT_PID", "")
     if sys.platform.startswith("linux"):
         parent_death_signal = 1
@@ -254,7 +254,7 @@ def stay_with_agent(variables: Mapping[str, str] = os.environ) -> None:
 
 
 def _end_with(handle: int) -> None:
-    """Until that process has ended; then this one, and all that the agent has started with it."""
+    """Waits until that process ends; then ends this one and its process group."""
     watch = select.poll()
     watch.register(handle, select.POLLIN)
     watch.poll()

@@ -1,6 +1,6 @@
-"""What `tidemill profile` puts in front of a Python program, as sitecustomize: the profiler starts once torch is imported.
+"""The sitecustomize of `tidemill profile`: starts the profiler as soon as the program imports torch.
 
-Other processes are left alone: those that never import torch, and ranks other than 0.
+Processes that never import torch, and ranks other than 0, are not profiled.
 """
 
 import os
@@ -21,7 +21,7 @@ def _go_on():
 
 
 def _leave_nothing():
-    """Python has kept a compiled copy of this file in a folder that is to be removed."""
+    """Removes the compiled copy of this file, because its folder is temporary."""
     try:
         os.remove(__cached__)
         os.rmdir(os.path.dirname(__cached__))
@@ -46,7 +46,7 @@ def _start(here):
 
 
 class _Finder:
-    """Finds torch as the others do, and starts the profiler behind its import."""
+    """Finds torch as the other finders do, and starts the profiler after its import."""
 
     def __init__(self, here):
         self.here = here

@@ -94,9 +94,16 @@ def test_accelerate_optimizer(build, folder):
     optimizer = torch.optim.AdamW(model.parameters(), 0.01)
     schedule = lr_scheduler.StepLR(optimizer, 2)
     prepared, prepared_optimizer, prepared_schedule = Accelerator(cpu=True).prepare(model, optimizer, schedule)
-    refused(lambda: job().attach(prepared, prepared_optimizer), "accelerate.optimizer.AcceleratedOptimizer", "AdamW")
-    refused(lambda: job().attach(prepared, optimizer, prepared_schedule), "AcceleratedScheduler", "plain scheduler")
-    assert optimizer.param_groups[0]["params"]
+    j = job()
+    j.attach(prepared, prepared_optimizer, prepared_schedule)
+    before = copy.deepcopy(model.state_dict())
+    for x, y in j.batches(data()):
+        j.backward(F.cross_entropy(prepared(x), y))
+        prepared_optimizer.step()
+        prepared_schedule.step()
+        prepared_optimizer.zero_grad()
+    assert j.done() and abs(optimizer.param_groups[0]["lr"] - 1e-5) < 1e-12
+    assert not any(torch.equal(before[k], v) for k, v in model.state_dict().items())
     other = lr_scheduler.StepLR(torch.optim.SGD(net().parameters(), 0.1), 2)
     refused(lambda: job().attach(model, torch.optim.SGD(model.parameters(), 0.1), other), "StepLR", "another optimizer")
 
@@ -207,17 +214,29 @@ def test_settings_of_groups(build, folder):
         good(j, model, optimizer, x, y)
 
     for determinism in BOTH:
-        refused(lambda: loop(by_counter, determinism=determinism), "'lr'", "group 0", "LambdaLR", "attach")
+        refused(lambda: loop(by_counter, determinism=determinism), "'lr'", "group 0", "LambdaLR", "job.committed_step")
 
-    def change(key, value):
-        def body(j, model, optimizer, x, y):
-            good(j, model, optimizer, x, y)
-            optimizer.param_groups[0][key] = value
-        return body
+    def by_step(j, model, optimizer, x, y):
+        optimizer.param_groups[0].update(lr=0.1 / (1 + j.committed_step), weight_decay=0.5, mine=1)
+        good(j, model, optimizer, x, y)
 
-    refused(lambda: loop(change("momentum", 0.5)), "'momentum'", "from 0 to 0.5")
-    refused(lambda: loop(change("mine", 1)), "'mine'", "from nothing to 1")
-    loop(change("lr", 0.1))  # what it was
+    assert loop(by_step)[2].param_groups[0]["lr"] == 0.1 / 6
+
+    def late(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 0.01
+
+    refused(lambda: loop(late), "'lr'", "from 0.1 to 0.01", "after optimizer.step()", "step.number")
+
+    def after(j, model, optimizer, x, y):
+        if not j._callbacks:
+            j.after_step(lambda step, loss: optimizer.param_groups[0].update(lr=0.01))
+        good(j, model, optimizer, x, y)
+
+    refused(lambda: loop(after), "'lr'", "between two steps", "job.on_commit")
+    refused(lambda: loop(by_step, attach=lambda o: {"scheduler": lr_scheduler.StepLR(o, 2)}), "parameter group 0",
+            "a schedule is attached")
 
     def in_place(j, model, optimizer, x, y):
         good(j, model, optimizer, x, y)
@@ -232,9 +251,10 @@ def test_settings_of_groups(build, folder):
         good(j, model, optimizer, x, y)
         made[0].step()
 
-    refused(lambda: loop(own_schedule), "parameter group 0", "attach")
+    refused(lambda: loop(own_schedule), "parameter group 0", "attach a schedule")
     loop(good, attach=lambda o: {"scheduler": SWALR(o, swa_lr=0.05, anneal_epochs=3)})
-    refused(lambda: loop(lambda j, m, o, x, y: (good(j, m, o, x, y), SWALR(o, swa_lr=0.05))), "group 0", "attach")
+    refused(lambda: loop(lambda j, m, o, x, y: (good(j, m, o, x, y), o.step(), SWALR(o, swa_lr=0.05))), "group 0",
+            "after optimizer.step()")
 
     def of_an_epoch(j, model, optimizer, x, y):
         good(j, model, optimizer, x, y)
@@ -352,27 +372,32 @@ def test_backward_of_torch(build, folder):
         good(j, model, optimizer, x, y)
 
     def late(j, model, optimizer, x, y):
-        step = j.step()
-        step.backward(F.cross_entropy(model(x), y))
+        good(j, model, optimizer, x, y)
+        j.backward(F.cross_entropy(model(x), y))
 
     def clip(j, model, optimizer, x, y):
         with j.step() as step:
             step.backward(F.cross_entropy(model(x), y))
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(model[0].parameters(), 1.0)
 
     def clip_after(j, model, optimizer, x, y):
         good(j, model, optimizer, x, y)
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, norm_type=1.0)
 
     def value(j, model, optimizer, x, y):
         with j.step() as step:
             step.backward(F.cross_entropy(model(x), y))
             nn.utils.clip_grad_value_(model.parameters(), 1e-3)
 
-    rows = [(kept, ["loss.backward()", "step.backward(loss)"]), (also, ["outside of step.backward"]),
+    def closure(j, model, optimizer, x, y):
+        good(j, model, optimizer, x, y)
+        optimizer.step(lambda: None)
+
+    rows = [(kept, ["check_guards.py:", "F.cross_entropy(model(x), y).backward()`", "write job.backward(loss)"]),
+            (also, ["check_guards.py:", "outside of job.backward"]), (closure, ["step(closure)"]),
             (twice, ["twice", "add the losses"]), (none, ["without step.backward(loss)"]), (again, ["has had its step"]),
-            (late, ["inside `with job.step()"]), (clip, ["clip_grad_norm_", "clip=MAX_NORM"]),
-            (clip_after, ["clip_grad_norm_", "clip=MAX_NORM"]), (value, ["outside of step.backward", "clip=MAX_NORM"])]
+            (late, ["twice"]), (clip, ["clip_grad_norm_", "all parameters"]),
+            (clip_after, ["clip_grad_norm_", "2-norm"]), (value, ["outside of job.backward", "clip=MAX_NORM"])]
     for body, words in rows:
         for determinism in BOTH:
             refused(lambda: loop(body, determinism=determinism), *words)
@@ -386,7 +411,12 @@ def test_backward_of_torch(build, folder):
             optimizer.zero_grad()
         model.zero_grad()
 
+    def without_with(j, model, optimizer, x, y):
+        j.backward(F.cross_entropy(model(x), y))
+
     ends = [loop(body, determinism=d)[1].state_dict() for d in BOTH for body in (good, tidy)]
+    bare = loop(without_with)[1].state_dict()
+    assert all(torch.equal(ends[0][k], bare[k]) for k in bare)
     assert all(torch.equal(ends[0][k], ends[1][k]) and torch.equal(ends[2][k], ends[3][k]) for k in ends[0])
     model = net()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # outside of a loop it is torch's
@@ -402,7 +432,7 @@ def test_state_beside_the_model(build, folder):
         good(j, model, optimizer, x, y)
         averages[0].update_parameters(model)
 
-    refused(lambda: loop(swa), "AveragedModel", "job.save")
+    refused(lambda: loop(swa), "AveragedModel", "state={")
     averages[0].update_parameters(net())  # outside of a loop it is torch's
 
     def shadow(make, blend):
@@ -440,6 +470,7 @@ def test_state_beside_the_model(build, folder):
             refused(lambda: loop(shadow(make, blend), determinism=determinism), name, "changes while the job trains")
             loop(shadow(make, nothing), determinism=determinism)  # a frozen teacher is right
     loop(shadow(lambda m: m.state_dict(), nothing))  # the model's own tensors
+    loop(shadow(lambda m: [torch.full_like(p, math.nan) for p in m.parameters()], nothing))  # NaN is not unlike itself
 
     other = nn.Linear(6, 3)
     second = torch.optim.SGD(other.parameters(), 0.1)
@@ -470,7 +501,7 @@ def test_state_beside_the_model(build, folder):
 
         return body
 
-    refused(lambda: loop(scaled(True)), "GradScaler", "bfloat16")
+    refused(lambda: loop(scaled(True)), "GradScaler", "scaler=scaler")
     loop(scaled(False))
 
 
@@ -532,7 +563,7 @@ def test_loops_of_others(build, folder):
         assert j.done()
 
     mnist(False)
-    refused(lambda: mnist(True), "'lr'", "Attach a schedule")
+    refused(lambda: mnist(True), "'lr'", "after optimizer.step()")
 
 
 def test_who_is_main(build, folder):
@@ -549,7 +580,7 @@ def test_who_is_main(build, folder):
     one = Job("127.0.0.1", 1, 1, 1, 1, "fast", 1, None, "gloo", 1.0)
     try:
         for name in ("rank", "world_size", "is_main"):
-            refused(lambda: getattr(one, name), f"job.{name}", "before the loop")
+            refused(lambda: getattr(one, name), f"job.{name}", "before job.attach", "job.on_main")
         assert "RANK" not in os.environ and "WORLD_SIZE" not in os.environ
     finally:
         one._over = True

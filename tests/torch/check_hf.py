@@ -47,8 +47,13 @@ def test_hf_trainer_kill(build, folder):
         c.await_end()
         c.await_(lambda: any("weights " in c.log(n) for n in (2, 3)), 60, "the final weights")
         ended = next(c.log(n) for n in (2, 3) if "weights " in c.log(n))
-        if weights(ended) != weights(alone(folder)):
+        undisturbed = alone(folder)
+        if weights(ended) != weights(undisturbed):
             raise Trouble(f"other weights than the undisturbed run\n{c.tail()}")
+        logged = {line for n in (1, 2, 3) for line in c.log(n).splitlines() if line.startswith("logged ")}
+        expected = {line for line in undisturbed.splitlines() if line.startswith("logged ")}
+        if not logged or not logged <= expected:
+            raise Trouble(f"other losses were logged: {sorted(logged - expected)}")
 
 
 def test_hf_trainer_alone(build, folder):
@@ -91,6 +96,81 @@ def test_hf_like_plain_loop(build, folder):
         torch.testing.assert_close(trainer.model.state_dict()[name], tensor, rtol=1e-3, atol=1e-4)
 
 
+def after(function, plan=None):
+    """What it returns, through kills where there is a plan."""
+    from check_patterns import train as through
+
+    return through(lambda _: need_transformers() or function(), plan)
+
+
+def plan(steps=14):
+    return {"kills": {3, 8, 12}, "given_up": {5: 2, 9: 1}}
+
+
+def test_hf_evaluation(build, folder):
+    """Evaluation while it trains, early stopping, the best model at the end, checkpoints that are few: through kills, too."""
+    need_transformers()
+    from train_hf import hash_of, train
+    from transformers import EarlyStoppingCallback
+
+    def once(name, **more):
+        out = folder / name
+        trainer, _ = train(str(out), max_steps=14, eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2,
+                           save_total_limit=2, metric_for_best_model="eval_loss", logging_steps=3,
+                           greater_is_better=True,  # it falls: so the first is the best, and it stops early
+                           more=[EarlyStoppingCallback(2)], **more)
+        return trainer
+
+    for name, more in (("last", {}), ("best", {"load_best_model_at_end": True})):
+        first = once(f"{name}-alone", **more)
+        assert first.state.global_step < 14 and first.state.best_global_step < first.state.global_step, first.state
+        assert len(list((folder / f"{name}-alone").glob("checkpoint-*"))) == 2
+        second = after(lambda: once(f"{name}-killed", **more), plan())
+        assert hash_of(first.model) == hash_of(second.model)
+        assert (first.state.best_metric, first.state.global_step) == (second.state.best_metric, second.state.global_step)
+
+
+def test_hf_logged_losses(build, folder):
+    """As Trainer logs them: means of what came since the last log, the same with and without kills."""
+    need_transformers()
+    from train_hf import train
+
+    def once():
+        trainer, watch = train(str(folder), max_steps=14, logging_steps=4, neftune_noise_alpha=5.0)
+        return dict(watch.logged), trainer.train_loss
+
+    expected, total = once()
+    logged, again = after(once, plan())
+    assert sorted(expected) == [4, 8, 12] and logged and all(expected[s] == logged[s] for s in logged), (expected, logged)
+    assert total == again
+
+
+def test_hf_resume(build, folder):
+    """From a checkpoint of plain Trainer: weights, optimizer, schedule and the steps that are left."""
+    need_transformers()
+    from train_hf import arguments, make, Tokens, train
+    from transformers import Trainer
+
+    args = arguments(str(folder / "plain"), max_steps=12, save_strategy="steps", save_steps=6)
+    Trainer(model=make(), args=args, train_dataset=Tokens()).train()
+    trainer, watch = train(str(folder / "plain"), resume=str(folder / "plain" / "checkpoint-6"), max_steps=12)
+    assert watch.steps == list(range(7, 13))
+    assert {int(s["step"]) for s in trainer.optimizer.state.values()} == {12}
+    trainer, watch = train(str(folder / "plain"), resume=True, max_steps=14)  # the last one
+    assert watch.steps == [13, 14]
+
+
+def test_hf_float16(build, folder):
+    """A loss scale that begins too large, and is part of the state."""
+    need_transformers()
+    from train_hf import hash_of, train
+
+    first, _ = train(str(folder / "a"), max_steps=14, fp16=True)
+    second = after(lambda: train(str(folder / "b"), max_steps=14, fp16=True)[0], plan())
+    assert hash_of(first.model) == hash_of(second.model)
+    assert first.job._scale.state_dict() == second.job._scale.state_dict()
+
+
 def test_hf_refused(build, folder):
     """What would break a promise is refused by its name."""
     need_transformers()
@@ -98,9 +178,8 @@ def test_hf_refused(build, folder):
     from tidemill.torch.hf import layers_of
     from train_hf import train
 
-    for arguments in ({"eval_strategy": "steps"}, {"auto_find_batch_size": True}, {"neftune_noise_alpha": 5.0},
-                      {"save_strategy": "best", "metric_for_best_model": "loss"}, {"torch_compile": True}, {"data_seed": 4},
-                      {"save_total_limit": 2}, {"logging_strategy": "epoch"}, {"ddp_timeout": 60}):
+    for arguments in ({"eval_on_start": True}, {"auto_find_batch_size": True}, {"torch_compile": True}, {"data_seed": 4},
+                      {"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "steps"}, {"ddp_timeout": 60}):
         name = next(iter(arguments))
         try:
             train(str(folder), **arguments)
@@ -157,11 +236,11 @@ def test_hf_code_that_is_not_called(build, folder):
             return super().training_step(*words)
 
     class Epochs(TrainerCallback):
-        def on_epoch_end(self, args, state, control, **_):
+        def on_step_begin(self, args, state, control, **_):
             pass
 
     args = TrainingArguments(output_dir=str(folder), use_cpu=True, report_to=[])
-    for kind, callbacks, name in ((Own, [], "Own.training_step"), (ElasticTrainer, [Epochs()], "Epochs.on_epoch_end")):
+    for kind, callbacks, name in ((Own, [], "Own.training_step"), (ElasticTrainer, [Epochs()], "Epochs.on_step_begin")):
         try:
             kind(model=make(), args=args, train_dataset=Tokens(), callbacks=callbacks)
         except UsageError as error:
@@ -244,3 +323,7 @@ def test_hf_layers(build, folder):
         first, last = (dict(pipeline.layer(n).named_parameters())[name] for n, name in tied[0])
         assert torch.equal(first, last)
         torch.testing.assert_close(first, whole.get_input_embeddings().weight, rtol=1e-3, atol=1e-5)
+
+
+for _test in (test_hf_evaluation, test_hf_resume, test_hf_float16):
+    _test.slow = True

@@ -182,9 +182,10 @@ def test_refusals(build, folder):
             return iter([])
 
     j.attach(model, optimizer)
-    refused(lambda: next(j.batches(Stream())), "Stream", "map-style")
+    refused(lambda: next(j.batches(Stream())), "no items")
+    refused(lambda: next(j.batches(7)), "int", "map-style")
     refused(lambda: next(j.batches(TensorDataset(torch.zeros(0, 6)))), "empty")
-    refused(lambda: list(j.batches(data())), "with job.step()")
+    refused(lambda: list(j.batches(data())), "job.backward(loss) was not called")
     refused(lambda: j.step(), "inside the loop")
     norm = nn.Sequential(nn.Linear(6, 3), nn.SyncBatchNorm(3))
     refused(lambda: job().attach(norm, torch.optim.SGD(norm.parameters(), 0.1)), "SyncBatchNorm", "1")

@@ -37,6 +37,12 @@ def test_wheel(build, folder):
     done = load(python, folder)
     if done.returncode or "site-packages/tidemill/libtidemill.so" not in done.stdout:
         raise Trouble(done.stdout + done.stderr)
+    for words in ([str(python), "-m", "tidemill"], [str(python.parent / "tidemill")]):
+        told = subprocess.run([*words, "--version"], capture_output=True, text=True, cwd=folder, env={"PATH": "/usr/bin:/bin"})
+        if told.returncode or not told.stdout.startswith("tidemill "):
+            raise Trouble(f"{words}: {told.stdout}{told.stderr}")
+    told = subprocess.run([str(python), "-c", "import tidemill.torch"], capture_output=True, text=True, cwd=folder)
+    assert told.returncode and "pip install 'tidemill[torch]'" in told.stderr, told.stderr
 
 
 def test_wheel_without_library(build, folder):

@@ -27,12 +27,18 @@ class Watch(TrainerCallback):
     """Says what was applied; steps beyond the gate's go slowly, so that the test can get a word in."""
 
     def __init__(self, gate):
-        self.gate, self.steps, self.trainer = Gate(gate), [], None
+        self.gate, self.steps, self.trainer, self.logged = Gate(gate), [], None, []
 
     def on_step_end(self, args, state, control, **_):
         self.steps.append(state.global_step)
         print(f"applied {state.global_step} of {self.trainer.job.world_size}", flush=True)
         self.gate.wait(state.global_step, lambda: False)
+
+
+    def on_log(self, args, state, control, logs, **_):
+        if "loss" in logs:
+            self.logged.append((state.global_step, logs["loss"]))
+            print(f"logged {state.global_step} {logs['loss']:.9f}", flush=True)
 
 
 def make(dropout=0.1):
@@ -41,17 +47,20 @@ def make(dropout=0.1):
                                       eos_token_id=0, embd_pdrop=dropout, attn_pdrop=dropout, resid_pdrop=dropout))
 
 
-def train(out, gate=None, dropout=0.1, **arguments):
-    """(trainer, watch) after the training."""
-    args = TrainingArguments(**{**dict(
+def arguments(out, **more):
+    return TrainingArguments(**{**dict(
         output_dir=out, max_steps=STEPS, per_device_train_batch_size=4, gradient_accumulation_steps=4, seed=3,
         learning_rate=1e-3, lr_scheduler_type="cosine", warmup_steps=4, logging_steps=10, save_strategy="no", use_cpu=True,
-        report_to=[], disable_tqdm=True), **arguments})
+        report_to=[], disable_tqdm=True), **more})
+
+
+def train(out, gate=None, dropout=0.1, resume=None, more=(), **words):
+    """(trainer, watch) after the training."""
     watch = Watch(gate)
-    trainer = ElasticTrainer(model=make(dropout), args=args, train_dataset=Tokens(), eval_dataset=Tokens(),
-                             callbacks=[watch], determinism="bitwise")
+    trainer = ElasticTrainer(model=make(dropout), args=arguments(out, **words), train_dataset=Tokens(), eval_dataset=Tokens(),
+                             callbacks=[watch, *more], determinism="bitwise")
     watch.trainer = trainer
-    trainer.train()
+    trainer.train_loss = trainer.train(resume_from_checkpoint=resume).training_loss
     return trainer, watch
 
 

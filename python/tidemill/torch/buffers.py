@@ -1,8 +1,8 @@
 """Buffers that training changes: running statistics of BatchNorm, merged in the order of micro-batches.
 
 In training mode BatchNorm does not read its running statistics, it only updates them. So each micro-batch updates a
-scratch that starts from zero; the scratches of all micro-batches are exchanged, and the committed statistics become, in the
-order of the micro-batches, what one worker alone would have made of them. Any other buffer must stand still.
+scratch that starts from zero; the scratches of all micro-batches are exchanged and merged, in the order of the
+micro-batches, into what one worker alone would have computed. Any other buffer must not change.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RunningStatistics:
     _active = False
 
     def renew(self) -> None:
-        """A new group: what the old one still does must not reach us."""
+        """A new group: what the old one still does must not change our buffers."""
         self._table = torch.zeros(self._micro_batches, self._width)
 
     def begin(self) -> None:
@@ -78,7 +78,7 @@ class RunningStatistics:
             var.zero_()
 
     def end_micro_batch(self, number: int) -> None:
-        """Keeps what this micro-batch made of them."""
+        """Keeps the statistics of this micro-batch."""
         self._active = False
         self._check()
         at = 0
@@ -100,7 +100,7 @@ class RunningStatistics:
                     "register it with persistent=False and leave it alone in training")
 
     def exchange(self, group: Group) -> None:
-        """All micro-batches' statistics come to every worker: each row has one author, the others add zero."""
+        """Sends the statistics of all micro-batches to every worker: each row comes from one worker, the others add zero."""
         if self._width:
             group.wait(group.all_reduce(self._table))
 

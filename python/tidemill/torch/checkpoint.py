@@ -1,11 +1,12 @@
-"""Checkpoints that others read: safetensors with an index as Hugging Face writes it, and torch.distributed.checkpoint.
+"""Checkpoints that other tools read: safetensors with an index like Hugging Face's, and torch.distributed.checkpoint.
 
     model-00001-of-00003.safetensors ...   parameters and buffers, by their names in the model
     model.safetensors.index.json           which tensor is in which file
     optimizer-00001-of-00003.safetensors   the optimizer's tensors, "PARAMETER:KEY"
-    tidemill.json                          step, learning rates, schedule, and what is no tensor
+    state.safetensors                      tensors of attached state, "NAME.KEY"
+    tidemill.json                          step, learning rates, schedule, and everything that is not a tensor
 
-Every file is written to a new name, synced and renamed; tidemill.json comes last, so a folder that has it is whole.
+Every file is written to a new name, synced and renamed; tidemill.json comes last, so a folder that has it is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import torch
 from torch import nn
 
 from tidemill.errors import UsageError
-from tidemill.torch.state import Layer, ModelState, from_plain, to_plain
+from tidemill.torch.plain import from_plain, to_plain
+from tidemill.torch.state import Layer, ModelState
 
 PathLike = Union[str, "os.PathLike[str]"]
 _FORMAT = 1
@@ -43,7 +45,7 @@ def _safetensors() -> Any:
 
 
 def shard_name(kind: str, number: int, count: int) -> str:
-    """The file of one layer of so many."""
+    """The file name of one layer of `count`."""
     return f"{kind}-{number + 1:05d}-of-{count:05d}.safetensors"
 
 
@@ -92,12 +94,15 @@ def save(state: ModelState, step: int, folder: PathLike) -> None:
         write_layer(path, layer, count)
     numbers = {p.name: {k: to_plain(s[k], p.name) for k in p.numbers if k in s}
                for p in state.params for s in [state.optimizer.state.get(p.tensor) or {}] if s}
+    if state.extras.tensors:
+        extras = {path: t.cpu().contiguous().clone() for path, t in state.extras.tensors.items()}
+        _write(path / "state.safetensors", _safetensors().save(extras, metadata={"format": "pt"}))
     names = [row for layer in state.layers for row in layer_names(layer)]
     write_index(path, names, count, {"step": step, "shared": state.shared_notes(), "numbers": numbers})
 
 
 def read_tensors(folder: PathLike, kind: str) -> Dict[str, torch.Tensor]:
-    """All tensors of a kind ("model", "optimizer"); the model's also from checkpoints that others wrote."""
+    """All tensors of a kind ("model", "optimizer"); for the model also from checkpoints of other tools."""
     path = Path(folder)
     store = _safetensors()
     files = sorted(path.glob(f"{kind}*.safetensors"))
@@ -117,7 +122,7 @@ def read_tensors(folder: PathLike, kind: str) -> Dict[str, torch.Tensor]:
 
 
 def load(state: ModelState, folder: PathLike) -> int:
-    """Fills model, optimizer and schedule; returns the step that they are of."""
+    """Fills model, optimizer and schedule; returns their step."""
     path = Path(folder)
     notes_file = path / "tidemill.json"
     if not notes_file.exists():
@@ -144,6 +149,8 @@ def load(state: ModelState, folder: PathLike) -> int:
                     state.optimizer.state[p.tensor] = kept
             for b in layer.buffers:
                 b.tensor().copy_(tensors[b.name])
+    if state.extras.tensors:
+        state.extras.arrived = read_tensors(path, "state")
     state.load_shared_notes(notes["shared"])
     return int(notes["step"])
 
@@ -152,7 +159,7 @@ def load(state: ModelState, folder: PathLike) -> int:
 
 
 def export_dcp(folder: PathLike, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """As torch.distributed.checkpoint writes it, for trainers that resume from there."""
+    """Writes the format of torch.distributed.checkpoint, for trainers that resume from it."""
     from torch.distributed import checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict
 

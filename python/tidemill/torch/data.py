@@ -1,20 +1,81 @@
-"""Micro-batches of a map-style data set, in the job's order, with random numbers keyed by what they are for."""
+"""Micro-batches in the job's order, with random numbers keyed by purpose.
+
+A map-style data set is asked for the items of a micro-batch (MicroBatches). A stream (IterableDataset) is read in its order by
+every worker, which uses the items of its own micro-batches and passes over the others (Stream): which item is which sample of
+the job follows from its place in the stream, so each is used once, whoever is lost."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler,
+                              default_collate)
 
 from tidemill import samples
 from tidemill.errors import UsageError
 from tidemill.torch.seeds import seed_all
 
-_DATA = 1  # a purpose of random numbers
+_DATA, _ORDER, _STREAM = 1, 3, 4  # purposes of random numbers
+_EPOCHS_KEPT = 2  # orders of a sampler
+
+
+class Source(Protocol):
+    """Where micro-batches come from."""
+
+    count: Optional[int]  # items of an epoch; None: not known
+
+    def begin(self, share: Sequence[int]) -> None:
+        """A new generation: another share."""
+
+    def restart(self) -> None:
+        """The step is done again."""
+
+    def get(self, step: int, number: int) -> Any:
+        """A micro-batch of this worker's share, collated."""
+
+    def close(self) -> None:
+        """Ends what loads."""
+
+
+def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any, shuffle: bool) -> Source:
+    """For what `Job.batches` was given."""
+    if isinstance(dataset, DataLoader):
+        loader = dataset
+        _check_loader(loader, job.micro_batch)
+        dataset, collate, workers = loader.dataset, collate or loader.collate_fn, workers or loader.num_workers
+        if not isinstance(dataset, IterableDataset):
+            plain = type(loader.sampler) is RandomSampler and not loader.sampler.replacement and (
+                len(loader.sampler) == len(loader.dataset))  # type: ignore[arg-type]
+            shuffle = shuffle and type(loader.sampler) is not SequentialSampler
+            sampler = sampler or (None if plain or not shuffle else loader.sampler)
+    if isinstance(dataset, IterableDataset) or (hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")):
+        if workers or sampler is not None:
+            raise UsageError(f"{type(dataset).__name__} is a stream, which is read in its order by the worker itself: leave "
+                             "workers, num_workers and sampler out")
+        return Stream(dataset, collate, job)
+    return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle)
+
+
+def _check_loader(loader: DataLoader, micro_batch: int) -> None:
+    if loader.batch_size is None or type(loader.batch_sampler).__name__ != "BatchSampler":
+        raise UsageError("the DataLoader has a batch_sampler of its own, or batch_size=None: Tidemill makes the batches, so give "
+                         "job.batches the data set, with a sampler= for the order of items")
+    if loader.batch_size != micro_batch:
+        raise UsageError(f"the DataLoader's batch_size is {loader.batch_size}, the job's micro_batch {micro_batch}: the loop gets "
+                         "micro-batches, so make them the same")
+
+
+def _check_sampler(sampler: Any) -> None:
+    if isinstance(sampler, DistributedSampler) and sampler.num_replicas != 1:
+        raise UsageError("a DistributedSampler shares items out by rank, which is Tidemill's part here: leave it out, or give the "
+                         "sampler of a single process")
+    if not hasattr(sampler, "__iter__") or not hasattr(sampler, "__len__"):
+        raise UsageError(f"the sampler (a {type(sampler).__name__}) has no length: an epoch must have one")
 
 
 class _Keyed(Dataset):
-    """The data set, asked by (key, item): augmentation draws the same numbers wherever an item is loaded."""
+    """The data set, indexed by (key, item): augmentation draws the same numbers on any worker."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -40,14 +101,18 @@ class _Order:
 
 
 class MicroBatches:
-    """Loads what is asked for; with processes that load ahead, as long as it is asked for in order."""
+    """Loads micro-batches; as long as they are requested in order, worker processes load ahead."""
 
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], workers: int, seed: int, batch: int,
-                 micro_batch: int, steps: int) -> None:
-        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-            raise UsageError(f"{type(dataset).__name__} is not a map-style data set (with __len__ and __getitem__): "
-                             "Tidemill has to name the samples of a step, whoever computes them")
-        self.count = len(dataset)
+                 micro_batch: int, steps: int, sampler: Any = None, shuffle: bool = True) -> None:
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            raise UsageError(f"{type(dataset).__name__} is neither a map-style data set (with __len__ and __getitem__) nor a "
+                             "stream (with __iter__): Tidemill has to name the samples of a step, whoever computes them")
+        if sampler is not None:
+            _check_sampler(sampler)
+        self.count: int = len(dataset) if sampler is None else len(sampler)
+        self._sampler, self._shuffle = sampler, shuffle
+        self._orders: Dict[int, List[int]] = {}
         if self.count == 0:
             raise UsageError("the data set is empty")
         self._dataset = _Keyed(dataset)
@@ -60,17 +125,46 @@ class MicroBatches:
 
     def places(self, step: int, number: int) -> List[Tuple[int, int]]:
         """(key of its random numbers, item) of each sample of a micro-batch."""
-        items = samples.micro_batch_items(self._seed, self.count, self._batch, self._micro_batch, step, number)
         first = number * self._micro_batch
+        if self._sampler is None and self._shuffle:
+            items = samples.micro_batch_items(self._seed, self.count, self._batch, self._micro_batch, step, number)
+        else:
+            start = (step - 1) * self._batch + first
+            items = [self._item(start + j) for j in range(self._micro_batch)]
         return [(samples.key_of(self._seed, step, first + j, _DATA), item) for j, item in enumerate(items)]
 
+    def _item(self, index: int) -> int:
+        if self._sampler is None:
+            return index % self.count
+        epoch = index // self.count
+        if epoch not in self._orders:
+            while len(self._orders) >= _EPOCHS_KEPT:
+                self._orders.pop(next(iter(self._orders)))
+            self._orders[epoch] = self._order(epoch)
+        return self._orders[epoch][index % self.count]
+
+    def _order(self, epoch: int) -> List[int]:
+        """The sampler's own, with random numbers of this epoch, whatever it gave before."""
+        key = samples.key_of(self._seed, epoch, 0, _ORDER)
+        if callable(getattr(self._sampler, "set_epoch", None)):
+            self._sampler.set_epoch(epoch)
+        generator = getattr(self._sampler, "generator", None)
+        if generator is not None:
+            generator.manual_seed(key)
+        seed_all(key)
+        order = [int(i) for i in self._sampler]
+        if len(order) != self.count:
+            raise UsageError(f"the sampler gave {len(order)} items in epoch {epoch}, and said {self.count} (its length): every "
+                             "epoch must have as many")
+        return order
+
     def begin(self, share: Sequence[int]) -> None:
-        """A new generation: another share."""
+        """A new generation: this worker's share changes."""
         self.share = share
         self.restart()
 
     def restart(self) -> None:
-        """What was loaded ahead is thrown away."""
+        """Drops what was loaded ahead."""
         self._ahead = None
         self._expected = None
 
@@ -88,5 +182,65 @@ class MicroBatches:
         return out
 
     def close(self) -> None:
-        """Ends the processes that load."""
+        """Ends the loading processes."""
         self._ahead = None
+
+
+class Stream:
+    """An IterableDataset, read by place. A worker that joins passes over what was used before it came."""
+
+    count: Optional[int] = None
+
+    def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], job: Any) -> None:
+        self._dataset, self._collate = dataset, collate or default_collate
+        self._seed, self._batch, self._micro_batch = job.seed, job.batch, job.micro_batch
+        self._iterator: Optional[Iterator[Any]] = None
+        self._items: Deque[Any] = deque()  # of this step, from place `_first` on
+        self._first = 0
+        self._epoch = 0
+        self._empty = True
+
+    def begin(self, share: Sequence[int]) -> None:
+        """Any share will do."""
+
+    def restart(self) -> None:
+        """The items of the step are still here."""
+
+    def get(self, step: int, number: int) -> Any:
+        """As Source.get."""
+        start = (step - 1) * self._batch
+        if start < self._first:  # never in a job: steps do not go back
+            self._iterator, self._first, self._epoch = None, 0, 0
+            self._items.clear()
+        while self._first < start:
+            if not self._items:
+                self._read()
+            self._items.popleft()
+            self._first += 1
+        at = number * self._micro_batch
+        while len(self._items) < at + self._micro_batch:
+            self._read()
+        return self._collate([self._items[at + j] for j in range(self._micro_batch)])
+
+    def _read(self) -> None:
+        """The next item, with random numbers of its place."""
+        place = self._first + len(self._items)
+        while True:
+            if self._iterator is None:
+                if callable(getattr(self._dataset, "set_epoch", None)):
+                    self._dataset.set_epoch(self._epoch)
+                seed_all(samples.key_of(self._seed, self._epoch, 0, _STREAM))
+                self._iterator, self._empty = iter(self._dataset), True
+            seed_all(samples.key_of(self._seed, place, 0, _DATA))
+            try:
+                self._items.append(next(self._iterator))
+                self._empty = False
+                return
+            except StopIteration:
+                if self._empty:
+                    raise UsageError("the stream has no items") from None
+                self._iterator, self._epoch = None, self._epoch + 1
+
+    def close(self) -> None:
+        """As Source.close."""
+        self._iterator = None

@@ -26,7 +26,7 @@ def start(addends: int) -> int:
 
 
 def fits(largest: float, scale: int, addends: int) -> bool:
-    """Does the sum of so many gradients, each at most this large, fit 32 bits at this scale?"""
+    """Does the sum of `addends` gradients, each at most `largest`, fit into 32 bits at this scale?"""
     return math.ldexp(largest, scale) < limit(addends) - 0.5
 
 

@@ -1,11 +1,11 @@
-"""A process group a generation, whose operations can be given up at once.
+"""One process group per generation, whose operations can be cancelled at once.
 
-gloo waits for its peers until a timeout, and nothing makes it stop before. So nobody waits in it: operations run in
-gloo's own threads, we wait for their futures and look meanwhile whether the step was cancelled. A group that is given up
-goes to a thread that waits for its end; its buffers belong to it alone, so that what it still does harms nobody.
+gloo waits for its peers until a timeout, and nothing stops it earlier. So we never wait inside gloo: operations run in its
+own threads, and we wait for their futures while checking whether the step was cancelled. A cancelled group is handed to a
+thread that waits for its end; its buffers belong to it alone, so what it still does has no effect.
 
-NCCL's operations are the GPU's: we look whether they are done, and a group that is given up is aborted. What is in the
-CPU's memory (losses, statistics) goes over the GPU and back.
+NCCL's operations run on the GPU: we poll until they are done, and a cancelled group is aborted. Data in CPU memory
+(losses, statistics) is copied to the GPU and back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POLL_NCCL_S = 0.0002
 
 
 class StepCancelled(TidemillError):
-    """The step was abandoned, or a peer was lost: the next generation will do it again."""
+    """The step was cancelled, or a peer is gone: the next generation will redo it."""
 
 
 class Home:
@@ -56,13 +56,13 @@ _given_up: List[threading.Thread] = []
 
 
 def given_up() -> bool:
-    """Does anything that was given up still run? Then the process must end without waiting for it."""
+    """Does a cancelled group still run? Then the process must end without waiting for it."""
     _given_up[:] = [t for t in _given_up if t.is_alive()]
     return bool(_given_up)
 
 
 def _bury(things: Sequence[Any]) -> None:
-    """Destroying a group waits for its operations: elsewhere."""
+    """Destroys a group in another thread, because that waits for its operations."""
     kept = list(things)
 
     def wait() -> None:
@@ -80,7 +80,7 @@ def _bury(things: Sequence[Any]) -> None:
 
 
 class _OverGpu:
-    """An operation on a copy in the GPU's memory, for NCCL; the result goes back to where it came from."""
+    """An operation on a copy in GPU memory, for NCCL; the result is copied back."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor, self.copy, self.work = tensor, tensor.cuda(), None
@@ -90,7 +90,7 @@ class _OverGpu:
 
 
 class Group:
-    """The members of a generation that exchange tensors; gloo needs no group for a single one."""
+    """The workers of a generation that exchange tensors; with gloo a single one needs no group."""
 
     def __init__(self, rank: int, size: int, cancelled: Callable[[], bool]) -> None:
         self.rank, self.size = rank, size
@@ -101,8 +101,8 @@ class Group:
         self._nccl = False
 
     def connect(self, name: str, host: str, meeting: Tuple[str, int], backend: str, timeout_s: float) -> None:
-        """Meets the others at the first one's store. NCCL is tried by one alone, too: what is wrong with it is better
-        known now than when a second worker comes."""
+        """Meets the others at the store of the first worker. NCCL is tried even by a single worker: a broken setup should
+        show now, not when a second worker arrives."""
         self._nccl = backend == "nccl"
         if self.size == 1 and not self._nccl:
             return
@@ -131,7 +131,7 @@ class Group:
         self._group = result[0]
 
     def all_reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM) -> Any:
-        """Begins to add up `tensor` over all members, in place. Wait for the result."""
+        """Starts summing `tensor` over all workers, in place. Use `wait` for the result."""
         if self._group is None:
             return None
         options = dist.AllreduceOptions()
@@ -143,12 +143,12 @@ class Group:
         return self._begin(self._group.allreduce, [tensor], options)
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Any:
-        """Begins to send to a member. Wait for it before the tensor changes."""
+        """Starts sending to a worker. Use `wait` before the tensor changes."""
         assert self._group is not None
         return self._begin(self._group.send, [tensor], to, tag)
 
     def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Any:
-        """Begins to receive from a member, into the tensor."""
+        """Starts receiving from a worker into the tensor."""
         assert self._group is not None
         return self._begin(self._group.recv, [tensor], source, tag)
 
@@ -163,7 +163,7 @@ class Group:
         return work
 
     def wait(self, work: Any) -> None:
-        """Until it is done; StepCancelled when the step is given up or a peer is lost."""
+        """Waits until it is done; StepCancelled if the step is cancelled or a peer is gone."""
         if work is None:
             return
         if self._nccl:
@@ -212,10 +212,10 @@ class Group:
     def _break(self, error: Optional[BaseException]) -> StepCancelled:
         self._broken = True
         self.close()
-        return StepCancelled("the step was abandoned" if error is None else f"a peer is lost: {error}")
+        return StepCancelled("the step was cancelled" if error is None else f"a peer is gone: {error}")
 
     def close(self) -> None:
-        """Gives the group up, whatever it does."""
+        """Drops the group, whatever it is doing."""
         if self._group is not None and self._nccl:
             _abort(self._group)
         elif self._group is not None:
@@ -224,7 +224,7 @@ class Group:
 
 
 def _abort(group: Any) -> None:
-    """Ends NCCL's kernels, also those that wait for a peer that is gone; elsewhere, for it may take its time."""
+    """Aborts NCCL's kernels, even those that wait for a peer that is gone; in another thread, because it may take long."""
 
     def end() -> None:
         try:

@@ -1,16 +1,17 @@
-"""What a script must not do in Tidemill's loop, refused by its name instead of trained wrongly without a word.
+"""What a script must not do in Tidemill's loop: refused by name instead of silently training the wrong thing.
 
-A worker that joins, or a step that is done again, knows the attached model, optimizer and schedule, and nothing else. So
-whatever changes these from elsewhere, or keeps state beside them, is an error here. Per step it costs a walk over the
-parameters' version counters and the optimizer's settings.
+A worker that joins, and a step that is redone, know only the attached model, optimizer and schedule. So code that changes
+these from elsewhere, or keeps state beside them, is an error. The cost per step is a pass over the parameters' version
+counters and the optimizer's settings.
 
-What cannot be seen: tensors and numbers that the script keeps for itself in a form that nobody would expect, changes through
-`.data`, and functions of schedules that look at something else than the step (doc/pytorch.md).
+What cannot be detected: tensors and numbers that the script keeps in an unusual form, changes through `.data`, and schedule
+functions that depend on something other than the step (doc/pytorch.md).
 """
 
 from __future__ import annotations
 
 import gc
+import linecache
 import sys
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -41,7 +42,7 @@ def _kinds(thing: Any) -> Set[str]:
 
 
 def check_model(model: nn.Module) -> None:
-    """Wrappers that exchange or shard by themselves, and tensors whose bytes are not here."""
+    """Refuses wrappers that exchange or shard by themselves, and tensors whose bytes are elsewhere."""
     for name, module in model.named_modules():
         for kind in sorted(_kinds(module) & set(_WRAPPERS)):
             what = f"its part {name} is" if name else "it is"
@@ -67,15 +68,59 @@ def _check_tensor(name: str, tensor: torch.Tensor) -> None:
         raise UsageError(f"{name} is a tensor of layout {tensor.layout}: use dense ones")
 
 
+_SHELLS = {  # wrappers that add nothing to a step which Tidemill does not do itself: (module, class, where the plain one is)
+    "AcceleratedOptimizer": ("accelerate", "optimizer"),
+    "LightningOptimizer": ("lightning", "_optimizer"),
+    "AcceleratedScheduler": ("accelerate", "scheduler"),
+}
+
+
+def _inside(thing: Any) -> Any:
+    package, where = _SHELLS.get(type(thing).__name__, ("", ""))
+    if not package or not type(thing).__module__.startswith((package, "pytorch_" + package)):
+        return None
+    return getattr(thing, where, None)
+
+
+def plain_optimizer(optimizer: Any) -> Any:
+    """Without the shells of Accelerate and Lightning, whose steps then do what the plain one's do: nothing, in the loop."""
+    inner = _inside(optimizer)
+    if inner is not None and getattr(optimizer, "scaler", None) is not None:
+        raise UsageError("the optimizer was prepared by an Accelerator with mixed_precision=\"fp16\", which steps it by a scaler of "
+                         "its own: use \"bf16\", or autocast and a GradScaler with attach(..., scaler=scaler)")
+    return optimizer if inner is None else plain_optimizer(inner)
+
+
+def plain_scheduler(scheduler: Any) -> Any:
+    """As plain_optimizer. Accelerate's counts steps beside the plain one's: it no longer does."""
+    inner = _inside(scheduler)
+    if inner is None:
+        return scheduler
+    scheduler.step = lambda *words, **named: None
+    return plain_scheduler(inner)
+
+
+def divisor_of(loss: torch.Tensor) -> Optional[float]:
+    """What the last operation has divided the loss by, where it was a number."""
+    last = loss.grad_fn
+    kind = type(last).__name__
+    if kind not in ("DivBackward0", "MulBackward0"):
+        return None
+    other = getattr(last, "_saved_other", None)
+    if not isinstance(other, torch.Tensor) or other.numel() != 1 or other.device.type != "cpu" or other.requires_grad:
+        return None
+    value = float(other)
+    return value if kind == "DivBackward0" else round(1.0 / value, 9) if value else None
+
+
 def check_optimizer(optimizer: Any) -> None:
-    """Its own step must be what changes its own parameter groups: no wrapper around another one."""
+    """Refuses wrappers: the optimizer's own step must change its own parameter groups."""
     kind = type(optimizer)
     inner = wrapped_in(optimizer, torch.optim.Optimizer)
     if inner is not None or any(isinstance(getattr(kind, key, None), property) for key in ("param_groups", "state")):
         what = f" around {type(inner).__name__}" if inner is not None else ""
         raise UsageError(f"the optimizer is a {kind.__module__}.{kind.__name__}, a wrapper{what} whose steps Tidemill cannot "
-                         "take over: attach the plain torch.optim.Optimizer that it was given (for Accelerate: the one "
-                         "before accelerator.prepare)")
+                         "take over: attach the plain torch.optim.Optimizer that it was given")
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UsageError(f"attach(model, optimizer): the optimizer is a {kind.__name__}; combine several into one with "
                          "parameter groups")
@@ -87,7 +132,7 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def check_hooks(optimizer: Any) -> None:
-    """Hooks on steps keep state that no other worker has."""
+    """Refuses hooks on steps: they may keep state that no other worker has."""
     for key in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
         for hook in getattr(optimizer, key, None) or ():
             hook = getattr(optimizer, key)[hook]
@@ -100,7 +145,7 @@ def check_hooks(optimizer: Any) -> None:
 
 
 def check_scheduler(scheduler: Any, optimizer: Any) -> None:
-    """A schedule of steps, of this optimizer, and not a wrapper around one."""
+    """Refuses schedules that do not count steps, are of another optimizer, or wrap another schedule."""
     if scheduler is None:
         return
     name = type(scheduler).__name__
@@ -133,7 +178,7 @@ def wrapped_in(thing: Any, kind: type) -> Any:
 
 
 def _settings(optimizer: Any) -> List[Dict[str, Any]]:
-    """All that the parameter groups say; tensors by object and version, so that no GPU is waited for."""
+    """All settings of the parameter groups; tensors by object and version, to avoid waiting for a GPU."""
     return [{k: (v, v._version) if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
             for group in optimizer.param_groups]
 
@@ -149,7 +194,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class Watch:
-    """Over one model and its optimizer: between steps only a restore may change them."""
+    """Watches one model and its optimizer: between steps only a restore may change them."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
@@ -162,10 +207,15 @@ class Watch:
         self._flags = [t.requires_grad for t in self._tensors]
         self._members = _members(state.optimizer)
         self._optimizer_state = state.optimizer.state
+        self._follows = False
         self.remember()
 
+    def follow_settings(self) -> None:
+        """Settings that are no tensors are looked after by LoopSettings."""
+        self._follows = True
+
     def remember(self) -> None:
-        """What there is now is right: a step was committed, or state came from elsewhere."""
+        """Accepts the current state: a step was committed, or state came from another worker."""
         self._versions = self._now()
         self._known = _settings(self._state.optimizer)
 
@@ -177,7 +227,7 @@ class Watch:
         return now
 
     def check(self) -> None:
-        """Before a step is applied: nobody else has changed anything since the one before it."""
+        """Before a step is applied: checks that nothing else has changed since the last one."""
         if self._state.optimizer.state is not self._optimizer_state:
             raise UsageError("the optimizer's state was replaced (optimizer.load_state_dict) after attach: load it before, or "
                              "begin from a checkpoint with attach(..., start=FOLDER)")
@@ -206,13 +256,16 @@ class Watch:
                              "parameters before; a part that is trained later gets a schedule that begins with a rate of 0")
         for number, (new, old) in enumerate(zip(_settings(optimizer), self._known)):
             for key in [*old, *(k for k in new if k not in old)]:
+                if self._follows and not any(isinstance(v, tuple) and v and isinstance(v[0], torch.Tensor)
+                                             for v in (new.get(key), old.get(key))):
+                    continue
                 if key not in new or key not in old or not _same(new[key], old[key]):
                     raise UsageError(_settings_text(number, key, old.get(key), new.get(key)))
 
     # -- the first update --
 
     def before_update(self) -> None:
-        """An optimizer that does not move what it is given would train nothing, and finish."""
+        """Keeps values to compare: an optimizer that changes nothing would train nothing, and finish."""
         self._before = []
         if self._moved or self._steps >= _FIRST_STEPS:
             return
@@ -226,7 +279,7 @@ class Watch:
                     self._before.append((param, param.detach().clone()))
 
     def after_update(self) -> None:
-        """What had a gradient has moved."""
+        """Checks that parameters with a gradient have changed."""
         if not self._before:
             return
         self._moved = any(not torch.equal(param, before) for param, before in self._before)
@@ -252,7 +305,7 @@ def _settings_text(number: int, key: str, old: Any, new: Any) -> str:
         return "nothing" if value is None else str(float(value)) if isinstance(value, torch.Tensor) else repr(value)
 
     return (f"{key!r} of the optimizer's parameter group {number} was changed from {show(old)} to {show(new)} outside of the "
-            "attached schedule: a counter of the loop is not the job's step once a worker was lost or has joined. Attach a "
+            "attached schedule: a counter of the loop is not the job's step once a worker has left or joined. Attach a "
             "schedule instead, such as LambdaLR(optimizer, lambda step: get_lr(step) / base_lr) of "
             "torch.optim.lr_scheduler (attach(model, optimizer, scheduler)), and do not touch param_groups in the loop")
 
@@ -261,36 +314,36 @@ def _settings_text(number: int, key: str, old: Any, new: Any) -> str:
 
 
 class Copies:
-    """Looks once for copies of the model that change while it trains: averages of weights (EMA), teachers."""
+    """Looks once for copies of the model that change during training: averages of weights (EMA), teachers."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
         self._found: List[Tuple[str, Any, List[Tuple[int, torch.Tensor]]]] = []
         self._steps = 0
 
-    def after_step(self) -> None:
-        """A step was applied."""
+    def after_step(self, sums: Any) -> None:
+        """A step was applied. sums: of gradients, which are like the model and ours."""
         self._steps += 1
         if self._steps == _LOOK_AT:
-            self._look()
+            self._look(sums)
         elif self._steps in _COMPARE_AT:
             for name, tensors, before in self._found:
                 if any(_differs(tensors, index, value) for index, value in before):
                     raise UsageError(
                         f"{name} is like the model and changes while the job trains (an average of weights, a teacher): such "
-                        "state is not part of the job, and a worker that joins would begin it anew. Average checkpoints of "
-                        "job.save after the training, or train without it")
+                        "state is not part of the job, and a worker that joins would begin it anew. Attach it (attach(..., "
+                        "state={NAME: thing}) with state_dict and load_state_dict), and change it in job.on_commit")
             if self._steps == _COMPARE_AT[-1]:
                 self._found = []
 
-    def _look(self) -> None:
+    def _look(self, sums: Any) -> None:
         params = [p.tensor for unit in self._state.units for p in unit.params]
         if not params:
             return
         ours = {id(m) for m in self._state.model.modules()}
         kinds = [(p.shape, p.dtype, p.layout) for p in params]
         places = {p.untyped_storage().data_ptr() for p in params}  # views of the model's own tensors, and our sums
-        places |= {p.grad.untyped_storage().data_ptr() for p in params if p.grad is not None}
+        places |= {*self._state.extras.storages(), *sums.storages()}
         names = [p.name for unit in self._state.units for p in unit.params]
         for kind, name, read in _alike(gc.get_objects(), ours, len(params), names):
             tensors = [t for t in read() if type(t) in (torch.Tensor, nn.Parameter) and t.device.type != "meta"]
@@ -333,7 +386,9 @@ def _differs(read: Callable[[], Any], index: int, before: torch.Tensor) -> bool:
         now = read()[index]
     except (IndexError, KeyError):
         return False
-    return isinstance(now, torch.Tensor) and now.shape == before.shape and not torch.equal(now.detach(), before)
+    if not isinstance(now, torch.Tensor) or now.shape != before.shape or torch.equal(now.detach(), before):
+        return False
+    return not torch.allclose(now.detach(), before, rtol=0.0, atol=0.0, equal_nan=True)  # memory that nobody has filled is NaN
 
 
 # ---- what torch offers, and is wrong inside the loop ----
@@ -358,8 +413,17 @@ def own(optimizer: Any) -> None:
     _ours.add(optimizer)
 
 
+def _current() -> Any:
+    """The job whose loop runs, or None."""
+    for reference in reversed(_in_loop):
+        job = reference()
+        if job is not None:
+            return job
+    return None
+
+
 def _running() -> bool:
-    return any(r() is not None for r in _in_loop)
+    return _current() is not None
 
 
 def _on_step(optimizer: Any, *_: Any) -> None:
@@ -397,18 +461,90 @@ def _install() -> None:
     from torch.optim.swa_utils import AveragedModel
 
     register_optimizer_step_pre_hook(_on_step)
-    _refusing(AveragedModel, "update_parameters",
-              "torch.optim.swa_utils.AveragedModel is updated in the job's loop: the average is not part of the job's state, "
-              "and a worker that joins would begin it anew. Average checkpoints of job.save after the training, or train "
-              "without it")
-    scaled = ("GradScaler is used in the job's loop: its scale depends on what was measured, and Tidemill adds gradients up "
-              "as they are. Use bfloat16 (torch.autocast), which needs no scaling")
+    _follow_averages(AveragedModel)
+    scaled = ("GradScaler is used in the job's loop and was not attached: say attach(..., scaler=scaler), and its scale becomes "
+              "part of the job's state; its calls in the loop may stay")
     for name in ("scale", "unscale_", "step"):
         _refusing(GradScaler, name, scaled, lambda scaler, *_: scaler.is_enabled())
-    clipped = ("clip_grad_norm_ in the job's loop would clip the gradient of a micro-batch, not of the batch: say "
-               "attach(..., clip=MAX_NORM), and leave it out")
-    for name in ("_clip_grads_with_norm_", "clip_grads_with_norm_"):
-        _refusing(clip_grad, name, clipped)
+    _follow_clips(clip_grad)
+    _watch_backward()
 
 
-__all__ = ["Copies", "Watch", "check_model", "check_optimizer", "check_scheduler", "enter", "leave", "own"]
+def _follow_averages(kind: Any) -> None:
+    """update_parameters of an attached average: once a step, when the weights have moved."""
+    before = kind.update_parameters
+
+    def update_parameters(self: Any, model: nn.Module) -> None:
+        job = _current()
+        if job is None or job._committing:
+            before(self, model)
+            return
+        extras = getattr(job._state, "extras", None)
+        if extras is None or not extras.holds(self):
+            raise UsageError("torch.optim.swa_utils.AveragedModel is updated in the job's loop and was not attached: say "
+                             "attach(..., state={\"ema\": ema}), and it becomes part of the job's state")
+        job._settings.updates[extras.name_of(self)] = lambda: before(self, model)
+
+    kind.update_parameters = update_parameters
+
+
+def _follow_clips(module: Any) -> None:
+    """clip_grad_norm_ in the loop: the norm of the whole batch is clipped when the step is applied."""
+    norm_type: List[float] = [2.0]
+    norm_before, clip_before = getattr(module, "_get_total_norm", None), getattr(module, "_clip_grads_with_norm_", None)
+    if norm_before is None or clip_before is None:
+        return
+
+    def total_norm(tensors: Any, kind: float = 2.0, *words: Any, **named: Any) -> Any:
+        job = _current()
+        norm_type[0] = float(kind)
+        if job is None or job._step is None or not hasattr(job, "_settings"):
+            return norm_before(tensors, kind, *words, **named)
+        return torch.tensor(0.0 if job.last_norm is None else job.last_norm)
+
+    def clip(parameters: Any, max_norm: float, norm: Any, *words: Any, **named: Any) -> None:
+        job = _current()
+        if job is None or job._step is None or not hasattr(job, "_settings"):
+            clip_before(parameters, max_norm, norm, *words, **named)
+            return
+        given = {id(parameters)} if isinstance(parameters, torch.Tensor) else {id(p) for p in parameters}
+        trained = {id(p.tensor) for p in job._state.params if p.tensor.requires_grad}
+        if norm_type[0] != 2.0 or not trained <= given or job._clip not in (None, float(max_norm)):
+            raise UsageError("clip_grad_norm_ in the job's loop clips the gradient of the whole batch, when the step is applied: "
+                             "give it all parameters of the model and the 2-norm, and the same norm as attach(..., clip=MAX_NORM) "
+                             "where that is said too")
+        job._settings.clip = float(max_norm)
+
+    module._get_total_norm, module._clip_grads_with_norm_ = total_norm, clip
+
+
+def _watch_backward() -> None:
+    """loss.backward() that was left in the loop, by its line."""
+    before = torch.Tensor.backward
+
+    def backward(self: torch.Tensor, *words: Any, **named: Any) -> None:
+        before(self, *words, **named)
+        job = _current()
+        if job is None or job._in_backward or job._step is None or job._sums is None or not job._sums.altered():
+            return
+        raise UsageError(f"{_line_of_script()}: loss.backward() in the job's loop, outside of job.backward(loss): write "
+                         "job.backward(loss) there, once a micro-batch, so that the loss and the gradient are known as this "
+                         "micro-batch's")
+
+    torch.Tensor.backward = backward  # type: ignore[method-assign]
+
+
+def _line_of_script() -> str:
+    """The innermost line that is no library's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("torch", "tidemill", "accelerate", "lightning", "pytorch_lightning", "transformers"):
+            break
+        frame = frame.f_back
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}: `{text}`" if text else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+__all__ = ["Copies", "Watch", "check_model", "check_optimizer", "check_scheduler", "divisor_of", "enter", "leave", "own",
+           "plain_optimizer", "plain_scheduler"]

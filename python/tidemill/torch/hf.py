@@ -1,14 +1,14 @@
-"""Hugging Face: the Trainer on machines that come and go, and its models as lists of layers for pipelines.
+"""Hugging Face: the Trainer on instances that come and go, and its models as lists of layers for pipelines.
 
     from tidemill.torch.hf import ElasticTrainer            # instead of transformers.Trainer; import it at the top
 
     trainer = ElasticTrainer(model=model, args=args, train_dataset=data, determinism="bitwise")
     trainer.train()
 
-A TrainerCallback can watch a loop, but not change who computes which samples, nor give a step up and do it again. So
-ElasticTrainer brings a loop of its own (tidemill.torch.Job) in place of Trainer's. What it takes from Trainer: data
-collator, `compute_loss`, optimizer and schedule, bf16, gradient checkpointing, label smoothing, clipping, logs, saving, and
-callbacks. What it cannot keep its word on it refuses, with the argument's name.
+A TrainerCallback can watch a loop, but it cannot change which worker computes which samples, nor cancel and redo a step. So
+ElasticTrainer replaces Trainer's loop with its own (tidemill.torch.Job). It uses Trainer's data collator, `compute_loss`,
+optimizer and schedule, bf16 and fp16, gradient checkpointing, label smoothing, clipping, evaluation, early stopping, logs,
+saving, and callbacks. Arguments that it cannot honour are refused by name.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import json
 import math
 import os
+import warnings
+from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 import torch
@@ -27,18 +30,28 @@ from tidemill.errors import UsageError
 from tidemill.session import under_agent
 from tidemill.torch.job import Job, init
 
-if under_agent(os.environ):  # accelerate would make a process group of these, and wait for others that do not come
-    for _name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        os.environ.pop(_name, None)
+
+
+def _hide_ranks() -> None:
+    """Accelerate would make a process group of these, and wait for others that do not come."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+
+
+if under_agent(os.environ):
+    _hide_ranks()
 
 try:
     import transformers
     from transformers import Trainer
-    from transformers.trainer_utils import TrainOutput
+    from transformers.integrations.neftune import activate_neftune, deactivate_neftune
+    from transformers.trainer_callback import ExportableState
+    from transformers.trainer_utils import TrainOutput, get_last_checkpoint, rotate_checkpoints
 except ImportError as error:
     raise UsageError("tidemill.torch.hf needs the package transformers: pip install 'transformers[torch]'") from error
 
 OLDEST_TRANSFORMERS = 5
+_MARK = "tidemill-job"  # in checkpoints of a job: which
 
 
 # Arguments whose promise is kept, or that mean nothing in any Trainer of one process; with how. All others may only have
@@ -49,14 +62,17 @@ _KEPT = {
         "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "optim", "optim_args",
         "optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
     "how a micro-batch is computed": (
-        "label_smoothing_factor", "bf16", "tf32", "gradient_checkpointing", "gradient_checkpointing_kwargs", "use_cache",
+        "label_smoothing_factor", "bf16", "fp16", "neftune_noise_alpha", "tf32", "gradient_checkpointing",
+        "gradient_checkpointing_kwargs", "use_cache",
         "label_names", "use_cpu", "seed", "full_determinism", "local_rank"),
     "data": ("dataloader_num_workers", "remove_unused_columns"),
     "logs, by the worker that is main": (
         "output_dir", "logging_strategy", "logging_steps", "logging_first_step", "log_level", "disable_tqdm", "report_to",
         "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"),
-    "saving for from_pretrained, by the worker that is main": ("save_strategy", "save_steps"),
-    "evaluate and predict after train()": (
+    "saving for from_pretrained, by the worker that is main": (
+        "save_strategy", "save_steps", "save_total_limit"),
+    "evaluation, by every worker, and what follows from it": (
+        "metric_for_best_model", "greater_is_better", "load_best_model_at_end",
         "eval_strategy", "eval_steps", "eval_delay", "per_device_eval_batch_size", "prediction_loss_only",
         "eval_do_concat_batches", "eval_use_gather_object", "eval_accumulation_steps", "include_for_metrics",
         "batch_eval_metrics"),
@@ -71,27 +87,23 @@ _KEPT = {
 
 # Why, and what to do instead, where there is more to say than that it is not done.
 _WHY = {
-    "fp16": "its loss scale depends on what was measured: use bf16=True",
     "deepspeed": "it shards by itself",
     "fsdp": "it shards by itself",
-    "load_best_model_at_end": "there are no evaluations while it trains",
-    "eval_on_start": "there are no evaluations while it trains",
+    "eval_on_start": "evaluate before train(), on every worker",
     "auto_find_batch_size": "the batch is the job's, and stays",
     "torch_compile": "the model would not be compiled",
-    "neftune_noise_alpha": "no noise would be added to the embeddings: add it in a forward hook of the model's embeddings",
     "push_to_hub": "every worker would push: call trainer.push_to_hub() after train(), where trainer.is_main",
-    "save_total_limit": "no checkpoint is deleted",
     "data_seed": "the order of samples is drawn from seed",
     "train_sampling_strategy": "every item is used once per epoch, in an order drawn from seed",
     "dataloader_drop_last": "a step's batch is always whole, and goes on into the next epoch",
-    "resume_from_checkpoint": "a job resumes by itself, from its last committed step",
+    "resume_from_checkpoint": "say it to train(resume_from_checkpoint=...); a job itself resumes from its last committed step",
 }
-_STRATEGIES = {"eval_strategy": ("no",), "logging_strategy": ("no", "steps"), "save_strategy": ("no", "steps")}
+_STRATEGIES = {"eval_strategy": ("no", "steps", "epoch"), "logging_strategy": ("no", "steps", "epoch"),
+               "save_strategy": ("no", "steps", "epoch", "best")}
 _MEASURED = ("reduce_lr_on_plateau", "greedy")
 _OVERRIDDEN = ("training_step", "get_train_dataloader", "_get_train_sampler", "get_batch_samples", "_inner_training_loop",
                "compute_loss_context_manager", "autocast_smart_context_manager", "_save_checkpoint")
-_NOT_CALLED = ("on_epoch_begin", "on_epoch_end", "on_step_begin", "on_substep_end", "on_pre_optimizer_step",
-               "on_optimizer_step")
+_NOT_CALLED = ("on_epoch_begin", "on_step_begin", "on_substep_end", "on_pre_optimizer_step", "on_optimizer_step")
 
 
 def _text(value: Any) -> str:
@@ -99,14 +111,12 @@ def _text(value: Any) -> str:
 
 
 def _refuse(args: Any) -> None:
-    """Arguments whose promise this loop would break, or that it does not know."""
+    """Refuses arguments that this loop cannot honour or does not know."""
     kept = {name for names in _KEPT.values() for name in names}
     for name, allowed in _STRATEGIES.items():
         if _text(getattr(args, name)) not in allowed:
-            what = "evaluate after train(), on the worker that is_main" if name == "eval_strategy" else (
-                f"steps are all that is counted: use {' or '.join(allowed)}")
             raise UsageError(f"TrainingArguments({name}={_text(getattr(args, name))!r}) cannot be used with ElasticTrainer: "
-                             f"{what}")
+                             f"use {' or '.join(allowed)}")
     if _text(args.lr_scheduler_type) in _MEASURED:
         raise UsageError(f"TrainingArguments(lr_scheduler_type={_text(args.lr_scheduler_type)!r}) cannot be used with "
                          "ElasticTrainer: it depends on what was measured, not on the step")
@@ -119,7 +129,7 @@ def _refuse(args: Any) -> None:
 
 
 def _refuse_code(trainer: Any) -> None:
-    """Methods and callbacks of the user's that this loop would never call."""
+    """Refuses the user's methods and callbacks that this loop would never call."""
     for name in _OVERRIDDEN:
         if getattr(type(trainer), name, None) is not getattr(Trainer, name, None):
             raise UsageError(f"{type(trainer).__name__}.{name} would never be called: ElasticTrainer has a loop of its own. "
@@ -131,16 +141,77 @@ def _refuse_code(trainer: Any) -> None:
         for name in _NOT_CALLED:
             if getattr(kind, name, None) is not getattr(transformers.TrainerCallback, name, None):
                 raise UsageError(f"{kind.__name__}.{name} would never be called: ElasticTrainer calls on_train_begin, "
-                                 "on_step_end, on_log, on_save and on_train_end")
+                                 "on_step_end, on_epoch_end, on_evaluate, on_log, on_save and on_train_end")
+
+
+def _length(dataset: Any) -> Optional[int]:
+    try:
+        return len(dataset)
+    except TypeError:
+        return None
+
+
+class _Progress:
+    """What Trainer counts, as part of the job's state: sums of losses, the best metric, and what callbacks keep."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._sums = {"since": 0.0, "steps since": 0, "total": 0.0, "steps": 0}
+        self._loaded: Optional[Dict[str, Any]] = None
+
+    def add(self, loss: float) -> None:
+        """A step."""
+        if math.isfinite(loss):  # a step that the loss scale has skipped has none
+            self._sums["since"] += loss
+            self._sums["total"] += loss
+        self._sums["steps since"] += 1
+        self._sums["steps"] += 1
+
+    def mean_since_log(self) -> float:
+        """As Trainer logs it."""
+        mean = self._sums["since"] / max(1, self._sums["steps since"])
+        self._sums.update({"since": 0.0, "steps since": 0})
+        return mean
+
+    def mean(self) -> float:
+        """Of the whole job."""
+        return self._sums["total"] / self._sums["steps"] if self._sums["steps"] else math.nan
+
+    def _callbacks(self) -> Dict[str, Any]:
+        found = enumerate(self._trainer.callback_handler.callbacks)
+        return {f"{number} {type(c).__name__}": c for number, c in found if isinstance(c, ExportableState)}
+
+    def state_dict(self) -> Dict[str, Any]:
+        """All of it."""
+        state = self._trainer.state
+        return {"sums": dict(self._sums), "best": [state.best_metric, state.best_global_step],
+                "callbacks": {name: dict(c.state()["attributes"]) for name, c in self._callbacks().items()}}
+
+    def load_state_dict(self, told: Dict[str, Any]) -> None:
+        """What state_dict gave."""
+        self._sums = dict(told["sums"])
+        self._loaded = told
+        self.restore()
+
+    def restore(self) -> None:
+        """The trainer and its callbacks, as they were told."""
+        if self._loaded is None:
+            return
+        told, self._loaded = self._loaded, None if self._trainer._begun else self._loaded
+        self._trainer.state.best_metric, self._trainer.state.best_global_step = told["best"]
+        for name, callback in self._callbacks().items():
+            for key, value in told["callbacks"].get(name, {}).items():
+                setattr(callback, key, value)
 
 
 class ElasticTrainer(Trainer):
     """transformers.Trainer whose workers may come and go.
 
-    The batch of a step is per_device_train_batch_size x gradient_accumulation_steps whatever the number of workers: what
-    one process alone would do. Each micro-batch (per_device_train_batch_size samples) has its own mean loss; a step's
+    The batch of a step is per_device_train_batch_size x gradient_accumulation_steps for any number of workers, as in
+    a single process. Each micro-batch (per_device_train_batch_size samples) has its own mean loss; a step's
     gradient is the mean over its micro-batches. Every item is used once per epoch, in an order drawn from args.seed. The model
-    must begin alike on every worker: from_pretrained, or transformers.set_seed before it is made, or model_init.
+    must start with the same weights on every worker: use from_pretrained, model_init, or transformers.set_seed before it is
+    created.
     """
 
     def __init__(self, *words: Any, determinism: Optional[str] = None, threads: Optional[int] = None,
@@ -156,6 +227,7 @@ class ElasticTrainer(Trainer):
         _refuse_code(self)
         self._settings = {"determinism": determinism, "threads": threads, "backend": backend}
         self.job: Optional[Job] = None
+        self._begun = False
 
     job: Optional[Job] = None
 
@@ -176,58 +248,97 @@ class ElasticTrainer(Trainer):
         return self.is_main
 
     def is_local_process_zero(self) -> bool:
-        """The same: a worker is alone in its place."""
+        """The same as is_world_process_zero: each worker is its own node."""
         return self.is_world_process_zero()
 
     def train(self, resume_from_checkpoint: Any = None, **named: Any) -> TrainOutput:
-        """Trains to the end. A job resumes by itself, from the last committed step: there is nothing to say."""
-        if resume_from_checkpoint:
-            raise UsageError("resume_from_checkpoint: a job resumes by itself, from its last committed step; to begin with "
-                             "other weights load them into the model first")
+        """Trains to the end. A job resumes by itself, from the last committed step, so checkpoints of its own are passed over
+        here; resume_from_checkpoint is for one of another job, or of transformers.Trainer: weights, optimizer, schedule and the
+        number of steps come from it, the order of samples starts over."""
         if named:
             raise UsageError(f"ElasticTrainer.train takes no {', '.join(sorted(named))}")
         if self.job is not None:
             raise UsageError("train() is called twice: a job is trained once")
         args, dataset = self.args, self.train_dataset
-        if dataset is None or not hasattr(dataset, "__len__"):
-            raise UsageError("ElasticTrainer needs a train_dataset with a length: Tidemill names the samples of a step")
         batch = args.per_device_train_batch_size * args.gradient_accumulation_steps
-        steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * len(dataset) / batch)
+        count = _length(dataset)
+        if dataset is None or (count is None and args.max_steps <= 0):
+            raise UsageError("ElasticTrainer needs a train_dataset with a length, or max_steps")
+        steps = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * (count or 0) / batch)
         if self.model_init is not None:
             transformers.set_seed(args.seed)
             self.model = self.call_model_init()
             self._move_model_to_device(self.model, args.device)
-        job = init(steps=steps, batch=batch, micro_batch=args.per_device_train_batch_size, seed=args.seed,
-                              **self._settings)
+        folder = self._checkpoint_of_others(resume_from_checkpoint)
+        before = 0 if folder is None else self._load_weights(folder, steps)
+        job = init(steps=steps - before, batch=batch, micro_batch=args.per_device_train_batch_size, seed=args.seed,
+                   **self._settings)
         model = self.model
         if args.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
+        if self.neftune_noise_alpha is not None:
+            self.neftune_hook_handle = activate_neftune(model, self.neftune_noise_alpha, self.accelerator)
         self.create_optimizer_and_scheduler(num_training_steps=steps)
-        job.attach(model, self.optimizer, self.lr_scheduler, clip=args.max_grad_norm or None)
+        if folder is not None:
+            self._load_optimizer(folder)
+        self._progress = _Progress(self)
+        scaler = torch.amp.GradScaler(args.device.type) if args.fp16 else None
+        job.on_commit(self._on_commit)
+        job.after_step(self._after_step)
+        job.attach(model, self.optimizer, self.lr_scheduler, clip=args.max_grad_norm or None, scaler=scaler,
+                   state={"trainer": self._progress})
         self.job = job
-        self._begin(steps, batch, len(dataset))
+        self._begin(steps, before, batch, count)
+        self.is_in_train = True
         self._loop(job, model, dataset)
+        self.is_in_train = False
         return self._end(job)
 
-    def _begin(self, steps: int, batch: int, count: int) -> None:
+    # ---- checkpoints to begin from ----
+
+    def _checkpoint_of_others(self, given: Any) -> Optional[Path]:
+        """None: there is none, or it is this job's own."""
+        if not given:
+            return None
+        found = get_last_checkpoint(self.args.output_dir) if given is True else str(given)
+        if found is None:
+            raise UsageError(f"resume_from_checkpoint: there is no checkpoint in {self.args.output_dir}")
+        mark = Path(found) / _MARK
+        if under_agent(os.environ) and mark.exists() and mark.read_text() == os.environ.get("TIDEMILL_JOB", ""):
+            return None
+        return Path(found)
+
+    def _load_weights(self, folder: Path, steps: int) -> int:
+        """Returns the step that they are of."""
+        self._load_from_checkpoint(str(folder))
+        notes = folder / "trainer_state.json"
+        before = int(json.loads(notes.read_text())["global_step"]) if notes.exists() else 0
+        if before >= steps:
+            raise UsageError(f"{folder} is of step {before}, and the training has {steps}: there is nothing left to train")
+        return before
+
+    def _load_optimizer(self, folder: Path) -> None:
+        for name, thing in (("optimizer.pt", self.optimizer), ("scheduler.pt", self.lr_scheduler)):
+            if (folder / name).exists():
+                thing.load_state_dict(torch.load(folder / name, map_location="cpu", weights_only=True))
+
+    def _begin(self, steps: int, before: int, batch: int, count: Optional[int]) -> None:
         state, handler = self.state, self.callback_handler
-        state.max_steps, state.num_train_epochs = steps, math.ceil(steps * batch / count)
+        state.max_steps = steps
+        state.num_train_epochs = math.ceil(steps * batch / count) if count else 1
         state.train_batch_size = self.args.per_device_train_batch_size
         state.compute_steps(self.args, steps)
         handler.model, handler.optimizer, handler.lr_scheduler = self.model, self.optimizer, self.lr_scheduler
-        self._samples_a_step, self._samples_an_epoch = batch, count
-        self._losses: List[float] = []
-        self._logged = 0
+        self._before, self._samples_a_step, self._samples_an_epoch = before, batch, count
         self._begun = False
-        assert self.job is not None
-        self.job.after_step(self._after_step)
 
     def _say_begin(self, job: Job) -> None:
-        """When it is known who is main."""
+        """Logs the beginning, once it is known which worker is main."""
         if not self._begun:
             self._begun = True
             self.state.is_world_process_zero = self.state.is_local_process_zero = job.is_main
             self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
+            self._progress.restore()  # what callbacks begin with is not what a worker that joins has
 
     def _loop(self, job: Job, model: nn.Module, dataset: Any) -> None:
         model.train()
@@ -244,42 +355,94 @@ class ElasticTrainer(Trainer):
                 step.backward(loss)
 
     def _casting(self) -> ContextManager[Any]:
-        if not self.args.bf16:
+        if not self.args.bf16 and not self.args.fp16:
             return contextlib.nullcontext()
-        return torch.autocast(self.args.device.type, dtype=torch.bfloat16)
+        return torch.autocast(self.args.device.type, dtype=torch.bfloat16 if self.args.bf16 else torch.float16)
 
-    def _after_step(self, step: int, loss: Optional[float]) -> None:
-        """Trainer's callbacks, on every worker; what is written is written by one."""
+    def _on_commit(self, step: int, loss: float) -> None:
+        """What Trainer does after a step, on every worker: what follows from it is part of the step."""
         job, args, state = self.job, self.args, self.state
         assert job is not None
-        state.global_step = step
-        state.epoch = step * self._samples_a_step / self._samples_an_epoch
+        state.global_step = self._before + step
+        count, batch = self._samples_an_epoch, self._samples_a_step
+        state.epoch = state.global_step * batch / count if count else state.global_step / state.max_steps
         state.is_world_process_zero = state.is_local_process_zero = job.is_main
-        if loss is not None:
-            self._losses.append(loss)
+        self._progress.add(loss)
         self.control = self.callback_handler.on_step_end(args, state, self.control)
-        if self.control.should_training_stop and step < job.steps:
-            raise UsageError(f"a callback wants to stop at step {step}: a job's steps are said when it starts, so that no "
-                             "worker stops alone. Set max_steps, or stop it with `tidemill stop`")
-        if self.control.should_log and job.is_main:
-            recent = self._losses[self._logged:]
-            self.log({"loss": sum(recent) / max(1, len(recent)), "learning_rate": self._get_learning_rate(),
-                      "generation": job.generation, "workers": job.world_size})
+        if step == job.steps or (count and state.global_step * batch // count > (state.global_step - 1) * batch // count):
+            self.control = self.callback_handler.on_epoch_end(args, state, self.control)
         if self.control.should_log:
-            self.control.should_log, self._logged = False, len(self._losses)
-        if self.control.should_save and job.is_main:
-            self.save_model(os.path.join(args.output_dir, f"checkpoint-{step}"))
-            self.control = self.callback_handler.on_save(args, state, self.control)
+            self._log_step(job)
+        if self.control.should_evaluate:
+            self._evaluate_now()
+        if self.control.should_training_stop and step < job.steps:
+            job.stop()
+
+    def _log_step(self, job: Job) -> None:
+        mean = self._progress.mean_since_log()
+        self.control.should_log = False
+        if job.is_main:
+            row = {"loss": mean, "learning_rate": self._get_learning_rate(), "generation": job.generation,
+                   "workers": job.world_size}
+            if job.last_norm is not None:
+                row["grad_norm"] = job.last_norm
+            self.log(row)
+
+    def _evaluate_now(self) -> None:
+        """By every worker, of the same weights: all know what came out, and decide alike."""
+        self.control.should_evaluate = False
+        metrics = self._evaluate(None, None)
+        best = self._determine_best_metric(metrics=metrics, trial=None)
+        if _text(self.args.save_strategy) == "best":
+            self.control.should_save = best
+        self.model.train()
+
+    def _after_step(self, step: int, loss: Optional[float]) -> None:
+        """What is written is written by one."""
+        if not self.control.should_save:
+            return
         self.control.should_save = False
+        assert self.job is not None
+        if self.job.is_main:
+            folder = os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}")
+            self.save_model(folder)
+            if not self.args.save_only_model:
+                torch.save(self.optimizer.state_dict(), os.path.join(folder, "optimizer.pt"))
+                torch.save(self.lr_scheduler.state_dict(), os.path.join(folder, "scheduler.pt"))
+            self.state.save_to_json(os.path.join(folder, "trainer_state.json"))
+            (Path(folder) / _MARK).write_text(os.environ.get("TIDEMILL_JOB", ""))
+            self.control = self.callback_handler.on_save(self.args, self.state, self.control)
+            rotate_checkpoints(self.args.output_dir, self.args.save_total_limit, self._best_folder())
+
+    def _best_folder(self) -> Optional[str]:
+        step = self.state.best_global_step
+        folder = None if step is None else os.path.join(self.args.output_dir, f"checkpoint-{step}")
+        return folder if folder is not None and os.path.isdir(folder) else None
 
     def _end(self, job: Job) -> TrainOutput:
         has_result = job.done()
+        _hide_ranks()
         self._say_begin(job)  # it may have come too late for a step
+        if self.neftune_noise_alpha is not None:
+            deactivate_neftune(self.model, self.neftune_hook_handle, self.accelerator)
         self.state.is_world_process_zero = self.state.is_local_process_zero = job.is_main
+        self.state.global_step = self._before + job.committed_step
+        if self.args.load_best_model_at_end and has_result:
+            self._take_best()
         self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
-        mean = sum(self._losses) / len(self._losses) if self._losses else math.nan
+        mean = self._progress.mean()
         metrics: Dict[str, float] = {"train_loss": mean, "generation": job.generation, "has_result": float(has_result)}
-        return TrainOutput(job.committed_step, mean, metrics)
+        return TrainOutput(self.state.global_step, mean, metrics)
+
+    def _take_best(self) -> None:
+        folder = self._best_folder()
+        if folder is None:
+            warnings.warn(f"load_best_model_at_end: the checkpoint of step {self.state.best_global_step} is not in "
+                          f"{self.args.output_dir} (another worker has written it): the model is that of the last step. Use a "
+                          "folder that all workers see", stacklevel=2)
+            return
+        self.state.best_model_checkpoint = folder
+        self._load_best_model()
 
     def _get_learning_rate(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])
@@ -339,7 +502,7 @@ class _Block(nn.Module):
 
 
 def _apart(module: nn.Module) -> nn.Module:
-    """A copy with weights of its own: in a pipeline a tied weight lives at both ends."""
+    """A copy with its own weights: in a pipeline a tied weight exists at both ends."""
     return copy.deepcopy(module)
 
 
@@ -386,7 +549,7 @@ def layers_of(model: nn.Module) -> Tuple[List[nn.Module], Ties]:
 
 
 def token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross entropy a token; targets as wide as the logits (already shifted), -100 where there is nothing to learn."""
+    """Cross entropy per token; targets as wide as the logits (already shifted), -100 at positions to ignore."""
     return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 

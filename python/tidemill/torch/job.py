@@ -4,25 +4,26 @@
     model, optimizer, scheduler = ...
     job.attach(model, optimizer, scheduler)
     for inputs, targets in job.batches(dataset):
-        with job.step() as step:
-            loss = loss_function(model(inputs), targets)
-            step.backward(loss)                                               # instead of loss.backward()
+        loss = loss_function(model(inputs), targets)
+        job.backward(loss)                                                    # instead of loss.backward()
     job.done()
 
-The loop runs once per micro-batch. Which ones this worker gets, when the optimizer steps and what happens when a machine is
-lost is Tidemill's part: `optimizer.step()`, `optimizer.zero_grad()` and `scheduler.step()` of the loop may stay and do
-nothing. Started by an agent the script is one worker of many; started by hand it is alone, and the same.
+The loop runs once per micro-batch. Tidemill decides which micro-batches this worker gets, when the optimizer steps, and what
+happens after a preemption: `optimizer.step()`, `optimizer.zero_grad()` and `scheduler.step()` may stay in the loop and do
+nothing. Started by an agent, the script is one worker of many; started by hand it trains alone, with the same result.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 import torch
 from torch import nn
@@ -32,21 +33,26 @@ from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
 from tidemill.torch import checkpoint, fixed_point, guards
 from tidemill.torch.buffers import RunningStatistics
-from tidemill.torch.data import MicroBatches
+from tidemill.torch.data import Source, open_source
+from tidemill.torch.extras import Extras
 from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
-from tidemill.torch.seeds import seed_all
+from tidemill.torch.logs import Sink, StepLog
+from tidemill.torch.scaling import LossScale
+from tidemill.torch.seeds import kept_random_numbers, seed_all
+from tidemill.torch.settings import LoopSettings
 from tidemill.torch.state import ModelState
 from tidemill.torch.sums import FixedSums, FloatSums, Redo
 
 _COMPUTE = 2  # a purpose of random numbers
 _LAYERS_ALONE = 8
 _FAIL_WAIT_S = 5.0
+_EPOCH_ENDS = object()  # from the loop's generator, in a loop over job.epochs
 
 OLDEST_TORCH = (2, 6)
 
 
 def check_torch() -> None:
-    """Refuses versions without what we use; newer ones than tested are tried."""
+    """Refuses versions that are too old; versions newer than those tested are tried."""
     version = tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in torch.__version__.split(".")[:2])
     if version < OLDEST_TORCH:
         raise UsageError(f"tidemill.torch needs torch {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or newer (tested with 2.11 and "
@@ -54,7 +60,7 @@ def check_torch() -> None:
 
 
 def _setting(name: str, given: Any, variables: Any, convert: Callable[[str], Any], default: Any = None) -> Any:
-    """The job's word, which an agent tells, or the script's; where both speak they must agree."""
+    """The value from the job's file (given by an agent) or from the script; if both give one they must agree."""
     text = variables.get(name)
     if text in (None, ""):
         return default if given is None else given
@@ -91,19 +97,19 @@ def _determinism(text: str) -> str:
 def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: Optional[int] = None,
          seed: Optional[int] = None, determinism: Optional[str] = None, threads: Optional[int] = None,
          backend: Optional[str] = None, timeout_s: float = 120.0) -> "Job":
-    """Begins a job, before the model is made: the model's first weights come from `seed`.
+    """Begins a job. Call it before the model is created: the model's initial weights come from `seed`.
 
     steps         optimizer updates in total
-    batch         samples of a step, whatever the number of workers
-    micro_batch   samples that are computed at once; divides the batch, and is fixed for the life of the job
-    determinism   "bitwise": the same weights to the bit whatever happens to the workers, and those of the script alone;
+    batch         samples per step, for any number of workers
+    micro_batch   samples computed at once; divides the batch, and stays fixed for the whole job
+    determinism   "bitwise": the same weights to the bit through any preemptions, equal to those of the script alone;
                   "fast" (default): floats are added as DistributedDataParallel does
-    threads       of torch, on each worker; 1 for bitwise unless said otherwise
-    backend       "gloo" (default) or "nccl" (one GPU a worker)
-    timeout_s     after which a silent exchange between workers fails
+    threads       of torch, on each worker; default 1 for bitwise
+    backend       "gloo" (default) or "nccl" (one GPU per worker)
+    timeout_s     how long an exchange between workers may be silent before it fails
 
-    Under an agent the job's own figures (its YAML file) are used; a script that says otherwise is refused. Alone, the
-    script's are all that there is: what it does not say has its default, whatever the job's file says.
+    Under an agent the values of the job's YAML file are used, and a script that gives different ones is refused. Alone,
+    only the script's values and the defaults are used; the job's file is not read.
     """
     check_torch()
     variables = os.environ
@@ -122,7 +128,7 @@ def init(steps: Optional[int] = None, batch: Optional[int] = None, micro_batch: 
 
 
 class Job:
-    """One worker's view of a job. Made by `init`. host: where peers reach this worker; None: it is alone."""
+    """One worker's view of a job. Created by `init`. host: where peers reach this worker; None: it is alone."""
 
     def __init__(self, host: Optional[str], steps: Optional[int], batch: Optional[int], micro_batch: Optional[int],
                  seed: int, determinism: str, layers: int, threads: Optional[int], backend: str,
@@ -148,8 +154,19 @@ class Job:
         self._sums: Union[FixedSums, FloatSums, None] = None
         self._clip: Optional[float] = None
         self._step: Optional[Step] = None
-        self._losses = torch.zeros(self.micro_batches, dtype=torch.float64)
+        self._renew_table()
         self._callbacks: List[Callable[[int, Optional[float]], None]] = []
+        self._commit_callbacks: List[Callable[[int, float], None]] = []
+        self._main_callbacks: List[Callable[[], None]] = []
+        self._logs: List[Any] = []
+        self._pending: Any = None  # work that was asked for before the loop
+        self._loop: Optional[Iterator[Any]] = None
+        self._epoch: Optional[int] = None  # in a loop over job.epochs
+        self._fresh, self._probe = True, "unknown"
+        self._scale: Optional[LossScale] = None
+        self._stop = _Stop()
+        self._committing = self._in_backward = self._told_main = False
+        self.last_norm: Optional[float] = None  # of the whole gradient, where it is clipped
         self._over = False
         self.committed_step = 0
         self.last_loss: Optional[float] = None  # of that step; None where this worker got its state from others
@@ -170,34 +187,59 @@ class Job:
     # ---- attaching ----
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None, *,
-               clip: Optional[float] = None, start: Union[str, "os.PathLike[str]", None] = None) -> None:
-        """Puts model, optimizer and schedule under Tidemill's care; the worker then joins the job.
+               clip: Optional[float] = None, clip_value: Optional[float] = None, scaler: Any = None,
+               state: Optional[Mapping[str, Any]] = None, schedule: str = "step",
+               start: Union[str, "os.PathLike[str]", None] = None) -> None:
+        """Hands model, optimizer and schedule to Tidemill; the worker then joins the job.
 
-        The schedule steps once per committed step. clip: the largest norm of the whole gradient
-        (torch.nn.utils.clip_grad_norm_ over the global batch). start: a checkpoint of `save` to begin from, the same on
-        every worker; the job's steps count from there anew.
+        clip         the largest norm of the whole gradient (torch.nn.utils.clip_grad_norm_ over the global batch)
+        clip_value   the largest element of the gradient (clip_grad_value_)
+        scaler       a torch.amp.GradScaler, for float16: its calls in the loop may stay
+        state        {name: thing}: whatever else the training keeps (an average of weights, a counter) and has state_dict and
+                     load_state_dict; it is moved, copied and restored with the model. Change it in `on_commit`
+        schedule     "step": the scheduler steps once per committed step; "epoch": with the last step of each epoch
+        start        a checkpoint of `save` to begin from, the same on every worker; the job's steps count from 1 again
         """
         if self._state is not None:
             raise UsageError("attach is called twice: a job has one model and one optimizer")
-        scale = fixed_point.start(self.micro_batches) if self.bitwise else None
-        state = ModelState(model, optimizer, scheduler, scale)
+        if schedule not in ("step", "epoch"):
+            raise UsageError(f"attach(schedule={schedule!r}): it is \"step\" or \"epoch\"")
+        optimizer, scheduler = guards.plain_optimizer(optimizer), guards.plain_scheduler(scheduler)
+        first_scale = fixed_point.start(self.micro_batches) if self.bitwise else None
+        extras = Extras(state or {})
+        extras.add("stop", self._stop)
+        if scaler is not None and scaler.is_enabled():
+            self._scale = LossScale(scaler)
+            extras.add("loss scale", self._scale)
+        self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start)
+        self._clip_value, self._schedule = clip_value, schedule
+
+    def _attach(self, state: ModelState, clip: Optional[float], start: Any) -> None:
+        model, optimizer, scheduler = state.model, state.optimizer, state.scheduler
         state.cut(self._layer_count)
         if start is not None:
             checkpoint.load(state, start)
+            self._stop.at = 0  # of the job that was saved
+            state.extras.commit()
             state.cut(self._layer_count)  # what is there now is the beginning
             state.watch.remember()
         self._state, self._copies = state, guards.Copies(state)
         self._clip = clip
+        state.watch.follow_settings()
+        self._settings = LoopSettings(optimizer, scheduler)
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._take_over(optimizer, scheduler)
         digest = "" if self._host is None else self._state.digest()
         self._join(self._state, digest, len(self._state.layers), self._state.device)
 
     def _take_over(self, optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
-        """The loop's own steps do nothing any more: Tidemill steps when a step is committed."""
+        """Disables the loop's own steps: Tidemill steps when a step is committed."""
 
         def wait(closure: Any = None) -> None:
-            return None
+            if closure is not None:
+                raise UsageError("optimizer.step(closure) in the job's loop: compute the loss in the loop, and call "
+                                 "job.backward(loss)")
+            self._settings.at_update()
 
         wait._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers look for it, and warn
         self._optimizer_step = optimizer.step
@@ -209,7 +251,7 @@ class Job:
             scheduler.__class__ = type(kind.__name__, (kind,), {"step": _no_step})
 
     def _join(self, engine: Any, digest: str, layers: int, device: torch.device) -> None:
-        """Takes part from now on; alone where no agent has started this process."""
+        """Joins the job; runs alone if no agent has started this process."""
         if self._host is None:
             self._session = Alone(engine, self.steps, layers, self.micro_batches)
             return
@@ -222,25 +264,106 @@ class Job:
 
     # ---- the loop ----
 
-    def batches(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]] = None, *,
-                workers: int = 0) -> Iterator[Any]:
-        """This worker's micro-batches, one after the other, until the job is finished.
+    def batches(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]] = None, *, workers: int = 0,
+                sampler: Any = None, shuffle: bool = True) -> Iterator[Any]:
+        """Yields this worker's micro-batches, one after another, until the job is finished (in a loop over `epochs`: the epoch).
 
-        dataset: map-style (with __len__ and __getitem__). Every item is used once per epoch, in an order drawn from the
-        seed. workers: processes that load data, 0 for none.
+        dataset   map-style (with __len__ and __getitem__): every item is used once per epoch, in an order drawn from the seed;
+                  or an IterableDataset, whose items are counted: every one is used once, by one worker;
+                  or a DataLoader of one of them, whose collate_fn, num_workers, sampler and shuffle are then used
+        workers   processes that load data, 0 for none
+        sampler   the order of items of an epoch, such as WeightedRandomSampler: asked anew for every epoch, with random numbers
+                  drawn from the job's seed
+        shuffle   False: items come in their own order
         """
         if self._state is None or self._session is None:
             raise UsageError("call attach(model, optimizer) before batches(dataset)")
-        source = MicroBatches(dataset, collate, workers, self.seed, self.batch, self.micro_batch, self.steps)
-        guards.enter(self)
+        if self._loop is None:
+            source = open_source(self, dataset, collate, workers, sampler, shuffle)
+            self._items = source.count
+            if self._schedule == "epoch" and self._items is None:
+                raise UsageError("attach(schedule=\"epoch\"): a stream has no length, so its epochs have no last step: use a "
+                                 "schedule of steps")
+            self._loop = self._guarded(self._run(source))
+            self._source = source
+            guards.enter(self)
+        left = True
         try:
-            yield from self._guarded(self._run(source))
+            for batch in self._loop:
+                if batch is _EPOCH_ENDS:
+                    left = False
+                    return
+                yield batch
+            left = False
+            self._end_loop()
         finally:
-            guards.leave(self)
-            source.close()
+            if left:
+                self._end_loop()
+
+    def _end_loop(self) -> None:
+        guards.leave(self)
+        self._source.close()
+        if self._epoch is None:
+            self._loop = None
+
+    def epochs(self, dataset: Any) -> Iterator[int]:
+        """Numbers of epochs, from 0, for scripts that do something between them:
+
+            for epoch in job.epochs(dataset):
+                for inputs, targets in job.batches(dataset): ...
+
+        A worker that joins begins with the epoch that the job is in."""
+        if self._state is None or self._session is None:
+            raise UsageError("call attach(model, optimizer) before epochs(dataset)")
+        count = len(getattr(dataset, "dataset", dataset))
+        self._items = count
+        work = self._peek()
+        while not self._over and work is not None:
+            self._epoch = (max(work.step, self.committed_step + 1) - 1) * self.batch // count
+            before = self._epoch
+            yield self._epoch
+            if self._over:
+                return
+            if self._loop is None:
+                raise UsageError("an epoch ended without a loop over job.batches(dataset)")
+            if (self._next_step - 1) * self.batch // count == before:
+                raise UsageError("the loop over job.batches(dataset) was left early: let it end by itself")
+            work = self._asked
+
+    def _peek(self) -> Optional[Work]:
+        """The first thing to do, kept for the loop."""
+        assert self._session is not None
+        if self._pending is None:
+            self._pending = [self._session.next()]
+        work: Optional[Work] = self._pending[0]
+        if work is None:
+            self._over = True
+            self._refresh_result()
+        else:
+            assert self._state is not None
+            self._take_state(work)
+        return work
+
+    def _take_state(self, work: Work) -> None:
+        """Model and settings are those of the last committed step."""
+        assert self._state is not None
+        self.committed_step = self._next_step = work.step
+        self.committed_step -= 1
+        self._asked = work
+        if self._state.refresh(work.step - 1):
+            self._settings.remember()
+        if self._stop.at:
+            self.committed_step = self._stop.at
+
+    def _next(self) -> Optional[Work]:
+        assert self._session is not None
+        if self._pending is not None:
+            work, self._pending = self._pending[0], None
+            return work
+        return self._session.next()
 
     def _guarded(self, loop: Iterator[Any]) -> Iterator[Any]:
-        """Whatever is wrong with the job ends it, for all workers."""
+        """An error in the job's own code ends the job on all workers."""
         try:
             yield from loop
         except (JobFailed, Refused):
@@ -252,11 +375,11 @@ class Job:
             self._fail(error)
             raise
 
-    def _run(self, source: MicroBatches) -> Iterator[Any]:
+    def _run(self, source: Source) -> Iterator[Any]:
         session = self._session
         assert session is not None and self._state is not None
         while True:
-            work = session.next()
+            work = self._next()
             if work is None:
                 break
             if work.kind == APPLY:
@@ -269,106 +392,210 @@ class Job:
         self._over = True
         self._refresh_result()
 
-    def _compute(self, work: Work, source: MicroBatches) -> Iterator[Any]:
+    def _compute(self, work: Work, source: Source) -> Iterator[Any]:
         session, state = self._session, self._state
         assert session is not None and state is not None
         if work.stages != 1:
             raise UsageError(f"the layout has {work.stages} stages: a model in the user's own loop is not cut. Set the "
                              "job's layout to one stage, or use tidemill.torch.Pipeline")
-        state.refresh(work.step - 1)
+        self._take_state(work)
+        if self._stop.at:  # what is left is passed over
+            self._sit_down(work)
+            session.held(work.step, {layer.number: 0.0 for layer in state.layers})
+            return
         if work.generation != self.generation or self._group is None:
             self._new_generation(work, source)
+        self._say_main()
+        if self._epoch is not None and (work.step - 1) * self.batch // (self._items or 1) > self._epoch:
+            guards.leave(self)
+            yield _EPOCH_ENDS
+            guards.enter(self)
         sums, group = self._sums, self._group
         assert sums is not None and group is not None
+        self._settings.begin_step()
         sums.begin(group)
         while True:
-            self._losses.zero_()
+            self._table.zero_()
             self._statistics.begin()
             for number in range(work.first_micro_batch, work.last_micro_batch):
-                batch = source.get(work.step, number)
-                seed_all(samples.key_of(self.seed, work.step, number, _COMPUTE))
-                self._step = Step(self, work.step, number, number + 1 == work.last_micro_batch)
-                yield batch
-                self._end_of(self._step)
+                yield from self._micro_batch(work, number, source)
                 if session.cancelled():
                     raise StepCancelled("the step was abandoned")
             try:
-                norms = self._exchange(group, sums)
+                norms = self._exchange(group, sums, work.step)
                 break
             except Redo:
                 assert isinstance(sums, FixedSums)
                 sums.begin_again()
                 source.restart()
+        self._fresh = False
         session.held(work.step, norms)
+
+    def _micro_batch(self, work: Work, number: int, source: Source) -> Iterator[Any]:
+        """One micro-batch for the loop. The first time that the loop sets something (LoopSettings) it comes twice, to see that
+        the same is set again: a counter of the loop would not."""
+        first = number == work.first_micro_batch
+        trial = first and self._probe == "due"
+        quiet = trial or (self._fresh and self._probe == "unknown")  # nothing is sent yet, so it can be done again
+        yield from self._give(work, number, source, number + 1 == work.last_micro_batch and not quiet)
+        mark = self._settings.end()
+        if mark and self._probe == "unknown":
+            self._probe = "due"
+            trial = first and quiet
+        if trial:
+            assert self._sums is not None and self._group is not None
+            self._probe = "done"
+            self._sums.begin(self._group)
+            self._statistics.begin()
+            source.restart()
+            yield from self._give(work, number, source, number + 1 == work.last_micro_batch)
+            again = self._settings.end()
+            self._settings.probed(mark, again)
+        self._marks[number] = mark
+
+    def _give(self, work: Work, number: int, source: Source, last: bool) -> Iterator[Any]:
+        batch = source.get(work.step, number)
+        seed_all(samples.key_of(self.seed, work.step, number, _COMPUTE))
+        self._settings.begin()
+        self._step = Step(self, work.step, number, last)
+        self._step.begin()
+        yield batch
+        self._end_of(self._step)
 
     def _end_of(self, step: "Step") -> None:
         self._step = None
         if step.state == "cancelled":
             raise StepCancelled("the step was abandoned")
+        if step.state == "open":
+            step.end()
         if step.state != "done":
-            raise UsageError("a batch was taken without a step: write `with job.step() as step:` around the forward and "
-                             "backward pass of every batch")
+            raise UsageError("a batch was taken and job.backward(loss) was not called for it: every micro-batch has its loss, "
+                             "and job.backward(loss) stands where loss.backward() was")
         step.check_gradients()
 
-    def _exchange(self, group: Group, sums: Any) -> Dict[int, float]:
-        norms = sums.finish()
+    def _exchange(self, group: Group, sums: Any, step: int) -> Dict[int, float]:
+        if self._settings.clip is not None or self._clip is not None:
+            sums.with_norms = True
+        sums.may_overflow = self._scale is not None
+        norms: Dict[int, float] = sums.finish()
         self._statistics.exchange(group)
-        self._exchange_losses(group)
+        group.wait(group.all_reduce(self._table))
+        self._settings.agree(step, [int(mark) for mark in self._marks.tolist()])
+        if not sums.overflow:
+            self._check_losses()
         return norms
 
     def _exchange_losses(self, group: Group) -> None:
         group.wait(group.all_reduce(self._losses))
+        self._check_losses()
+
+    def _check_losses(self) -> None:
         if not bool(torch.isfinite(self._losses).all()):
             bad = int(torch.nonzero(~torch.isfinite(self._losses))[0])
             raise JobFailed(f"the loss is not finite in micro-batch {bad}: lower the learning rate, clip, or look at the "
                             "data of this step")
 
+    def _renew_table(self) -> None:
+        """A row of losses and one of what the loop has set (LoopSettings), a column for each micro-batch: each cell has one
+        author, the others add zero."""
+        self._table = torch.zeros(2, self.micro_batches, dtype=torch.float64)
+        self._losses, self._marks = self._table[0], self._table[1]
+
     def _apply(self, work: Work) -> None:
         state, session, sums = self._state, self._session, self._sums
-        assert state is not None and session is not None and sums is not None
+        assert state is not None and session is not None
+        if self._stop.at:
+            state.commit(work.step)
+            session.applied(work.step)
+            return
+        assert sums is not None
         factor = self._clip_factor(work)
         state.watch.check()
-        sums.hand_over(factor)
-        state.watch.before_update()
-        self._optimizer_step()
-        state.watch.after_update()
-        if state.scheduler is not None:
+        state.extras.check()
+        overflow = sums.overflow
+        if not overflow:
+            self._update(state, sums, factor)
+        if self._scale is not None:
+            self._scale.update(overflow, work.step)
+        if state.scheduler is not None and self._schedule_is_due(work.step):
             self._scheduler_step()
         sums.commit()
         self._statistics.commit()
+        self._change_extras(work.step)
         state.commit(work.step)
-        self._copies.after_step()
+        self._settings.remember()
+        self._copies.after_step(sums)
         self._committed(work)
 
+    def _update(self, state: ModelState, sums: Any, factor: float) -> None:
+        sums.hand_over(factor if self._scale is None else factor / self._scale.scale)
+        if self._clip_value is not None:
+            grads = [p.tensor.grad for p in state.params if p.tensor.grad is not None]
+            torch._foreach_clamp_min_(grads, -self._clip_value)
+            torch._foreach_clamp_max_(grads, self._clip_value)
+        state.watch.before_update()
+        self._optimizer_step()
+        state.watch.after_update()
+
+    _clip_value: Optional[float] = None
+    _schedule = "step"
+    _items: Optional[int] = None
+
+    def _schedule_is_due(self, step: int) -> bool:
+        if self._schedule == "step":
+            return True
+        count = self._items or 1
+        return step * self.batch // count > (step - 1) * self.batch // count
+
+    def _change_extras(self, step: int) -> None:
+        """What the script does once a step, as part of it."""
+        self._committing = True
+        try:
+            for update in self._settings.updates.values():
+                update()
+            for callback in self._commit_callbacks:
+                callback(step, self._mean_loss())
+            if self._stop.wanted:
+                self._stop.at = step
+        finally:
+            self._committing = False
+
+    def _mean_loss(self) -> float:
+        return float(self._losses.sum()) / self.micro_batches
+
     def _clip_factor(self, work: Work) -> float:
-        if self._clip is None:
+        clip = self._clip if self._state is None or self._settings.clip is None else self._settings.clip
+        if clip is None:
             return 1.0
-        norm = math.sqrt(work.norm)
+        norm = math.sqrt(work.norm) / (1.0 if self._scale is None else self._scale.scale)
+        self.last_norm = norm
         if not math.isfinite(norm):
             raise JobFailed(f"the gradient of step {work.step} is not finite: lower the learning rate, clip, or look at "
                             "the data of this step")
-        return min(1.0, self._clip / (norm + 1e-6))
+        return min(1.0, clip / (norm + 1e-6))
 
     def _committed(self, work: Work) -> None:
         assert self._session is not None
-        loss = float(self._losses.sum()) / self.micro_batches
+        loss = self._mean_loss()
         self.committed_step, self.last_loss = work.step, loss
-        if self._rank == 0:
+        self._next_step = work.step + 1
+        if self._rank == 0 and math.isfinite(loss):
             self._session.report_loss(work.step, loss)
         self._session.applied(work.step)
+        self._log(work.step, loss)
         for callback in self._callbacks:
             callback(work.step, loss)
 
     # ---- generations ----
 
-    def _new_generation(self, work: Work, source: MicroBatches) -> None:
+    def _new_generation(self, work: Work, source: Source) -> None:
         assert self._state is not None and self._session is not None
         meeting = self._seat(work)
         if self._group is not None:
             self._group.close()
         if self._sums is not None:
             self._sums.close()
-        self._losses = torch.zeros(self.micro_batches, dtype=torch.float64)
+        self._renew_table()
         self._statistics.renew()
         if self.bitwise:
             self._sums = FixedSums(self._state.layers, self.micro_batches)
@@ -379,13 +606,18 @@ class Job:
         self._group = self._meet(f"generation-{work.generation}", self._rank, self._world_size, meeting)
 
     def _seat(self, work: Work) -> Any:
-        """Learns who is who; returns where to meet."""
-        members = sorted(work.peers, key=lambda p: (p.stage, p.pipeline))
-        self._rank = next(i for i, p in enumerate(members) if (p.stage, p.pipeline) == (work.stage, work.pipeline))
-        self._world_size, self.generation, self._seat_known = len(members), work.generation, True
+        """Learns rank and peers; returns where to meet."""
+        members = self._sit_down(work)
+        self.generation = work.generation
         meeting = self._check_members(members)
         self._set_variables(meeting)
         return meeting
+
+    def _sit_down(self, work: Work) -> List[Peer]:
+        members = sorted(work.peers, key=lambda p: (p.stage, p.pipeline))
+        self._rank = next(i for i, p in enumerate(members) if (p.stage, p.pipeline) == (work.stage, work.pipeline))
+        self._world_size, self._seat_known = len(members), True
+        return members
 
     def _meet(self, name: str, rank: int, size: int, meeting: Any) -> Group:
         assert self._session is not None
@@ -396,7 +628,7 @@ class Job:
         return group
 
     def _check_members(self, members: Sequence[Peer]) -> Any:
-        """Where to meet; and every worker must have begun with the same weights."""
+        """Returns where to meet; checks that every worker started with the same weights."""
         if self._host is None:
             return None
         places = [read_endpoint(p.endpoint) for p in members]
@@ -413,7 +645,7 @@ class Job:
         return places[0][0], places[0][1]
 
     def _set_variables(self, meeting: Any = None) -> None:
-        """What torchrun would set, and the generation."""
+        """Sets the variables that torchrun would set, and the generation."""
         if not self._seat_known:  # rank 0 on every worker would be worse than none
             for name in ("RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"):
                 os.environ.pop(name, None)
@@ -432,9 +664,66 @@ class Job:
         return self._step
 
     def after_step(self, callback: Callable[[int, Optional[float]], None]) -> Callable[[int, Optional[float]], None]:
-        """Calls `callback(step, loss)` after every step that this worker has applied; the loss is the global batch's."""
+        """Calls `callback(step, loss)` after every step that this worker has applied; the loss is that of the global batch."""
         self._callbacks.append(callback)
         return callback
+
+    def on_commit(self, callback: Callable[[int, float], None]) -> Callable[[int, float], None]:
+        """Calls `callback(step, loss)` once a step on every worker, after the optimizer and as a part of the step: the place to
+        change what was attached (an average of weights, a counter, weights that are clamped, learning rates)."""
+        self._commit_callbacks.append(callback)
+        return callback
+
+    @contextlib.contextmanager
+    def evaluation(self) -> Iterator[None]:
+        """For what one worker does in the loop and others do not: random numbers drawn inside leave those of the training as
+        they are, and no gradients are kept. Put the model into eval mode, as always."""
+        with kept_random_numbers(), torch.no_grad():
+            yield
+
+    def stop(self) -> None:
+        """In `on_commit`: the training ends with this step, on every worker (early stopping). The steps that are left are
+        passed over without being computed; `committed_step` stays."""
+        if not self._committing:
+            raise UsageError("job.stop() belongs into a function given to job.on_commit, where all workers decide alike: there it "
+                             "is part of the step")
+        self._stop.wanted = True
+
+    def on_main(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Calls `callback()` once in the worker that is main, before its first step: the place to open what a job has once,
+        such as a run of wandb (id=job.id, resume="allow"). When that worker is preempted, the next main worker calls it."""
+        self._main_callbacks.append(callback)
+        return callback
+
+    def _say_main(self) -> None:
+        if self._rank == 0 and not self._told_main:
+            self._told_main = True
+            for callback in self._main_callbacks:
+                callback()
+
+    def log(self, sink: Sink, **fields: Callable[[], Any]) -> None:
+        """Writes a record of every committed step, once a job: step, loss, lr, generation, workers, and what the given
+        functions return. sink: a file of JSON lines that all workers see, or a function that gets the record."""
+        self._logs.append((StepLog(sink), fields))
+
+    def _log(self, step: int, loss: float) -> None:
+        if not self._logs or self._state is None:
+            return
+        groups = self._state.optimizer.param_groups
+        for log, fields in self._logs:
+            record = {"step": step, "loss": loss, "lr": float(groups[0].get("lr", 0.0)) if groups else 0.0,
+                      "generation": self.generation, "workers": self._world_size}
+            record.update({name: read() for name, read in fields.items()})
+            log.note(record, self._rank == 0)
+
+    @property
+    def id(self) -> str:
+        """Of the job, the same on every worker and after every loss; for trackers that resume a run by a name."""
+        return os.environ.get("TIDEMILL_JOB") or f"alone-{self.seed}"
+
+    def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
+        """Instead of loss.backward(), once a micro-batch: Step.backward of the micro-batch that the loop has."""
+        self.step().backward(loss, scale)
 
     # ---- the end ----
 
@@ -443,39 +732,44 @@ class Job:
         self.has_result = {layer.step for layer in self._state.layers} == {self.steps}
         if self.has_result:
             self._state.refresh(self.steps)
-            if self.committed_step != self.steps:
+            if self.committed_step != (self._stop.at or self.steps):
                 self.last_loss = None
-            self.committed_step = self.steps
+            self.committed_step = self._stop.at or self.steps
 
     has_result = False
 
     def _need_seat(self, name: str) -> None:
-        if not self._seat_known and not self._over:
-            raise UsageError(f"job.{name} is not known before the loop over job.batches(dataset): a worker learns its place "
-                             "with its first step, and gets another one whenever workers come or go. Ask in the loop, in "
-                             "job.after_step or after the loop; what every worker may do needs no question")
+        if self._seat_known or self._over:
+            return
+        if self._session is None or self._state is None:
+            raise UsageError(f"job.{name} is not known before job.attach: a worker learns its place when it joins, and gets another "
+                             "one whenever workers come or go. Ask after attach; what one worker should do for the whole job "
+                             "(wandb.init) belongs into a function given to job.on_main")
+        work = self._peek()
+        if work is not None:
+            self._sit_down(work)
 
     @property
     def rank(self) -> int:
-        """Of this worker in the generation. Known from the first step on; -1 after the loop where it never had a part."""
+        """This worker's rank in the generation. Known from `attach` on; -1 after the loop if it never took part."""
         self._need_seat("rank")
         return self._rank if self._seat_known else -1
 
     @property
     def world_size(self) -> int:
-        """How many workers the generation has. Known from the first step on."""
+        """The number of workers in the generation. Known from `attach` on."""
         self._need_seat("world_size")
         return self._world_size
 
     @property
     def is_main(self) -> bool:
-        """In the loop and in `after_step`: one worker of the generation, the one to print and to save. After the loop: one of
-        those that have the final weights."""
+        """True on one worker of the generation, the one to print and save (in the loop and in `after_step`). After the loop:
+        true on one of those that have the final weights."""
         self._need_seat("is_main")
         return self._seat_known and self._rank == 0 and (self.has_result or not self._over)
 
     def done(self) -> bool:
-        """After the loop: leaves the job. True where this worker has the final weights."""
+        """After the loop: leaves the job. True if this worker has the final weights."""
         if not self._over:
             raise UsageError("job.done() is for after the loop over job.batches(dataset), which was left early")
         if self._session is not None:
@@ -485,14 +779,14 @@ class Job:
         return self.has_result
 
     def save(self, folder: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes a checkpoint (safetensors, tidemill.torch.checkpoint) of the last committed step. In the loop call it
-        from `after_step`; on one worker, such as rank 0."""
+        """Writes a checkpoint (safetensors, tidemill.torch.checkpoint) of the last committed step. In the loop, call it
+        from `after_step`, on one worker, such as the main one."""
         if self._state is None:
             raise UsageError("attach a model before it is saved")
         checkpoint.save(self._state, self.committed_step, folder)
 
     def _fail(self, error: BaseException) -> None:
-        """The user's script is wrong: everybody learns why, and nothing is tried again."""
+        """The user's script is wrong: tells all workers why; nothing is retried."""
         self._failed_exit = True
         if self._over or self._session is None:
             return
@@ -511,7 +805,7 @@ class Job:
         def at_exit() -> None:
             if not self._over and self._session is not None:
                 self._fail(UsageError("the script ended before the job was finished: let the loop over job.batches end "
-                                      "by itself"))
+                                      "by itself; to stop early call job.stop() in job.on_commit"))
             if given_up():
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -520,11 +814,25 @@ class Job:
         sys.excepthook = on_exception
         atexit.register(at_exit)
 
-    _failed_exit = False
+    _failed_exit = _warned = False
+
+
+class _Stop:
+    """Whether the training has ended before its last step, as part of the job's state."""
+
+    at, wanted = 0, False
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The step, or 0."""
+        return {"at": self.at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """What state_dict gave."""
+        self.at = int(state["at"])
 
 
 class Step:
-    """A micro-batch under way."""
+    """A micro-batch in progress."""
 
     def __init__(self, job: Job, number: int, micro_batch: int, last: bool) -> None:
         self.number, self.micro_batch = number, micro_batch
@@ -532,13 +840,16 @@ class Step:
         self._called = False
         self.state = "new"
 
+    def begin(self) -> None:
+        """The micro-batch is given to the loop."""
+        self._job._statistics.begin_micro_batch()
+        self._sums.begin_micro_batch(self._last)
+
     def __enter__(self) -> "Step":
         if self.state != "new":
             raise UsageError("one batch, one `with job.step()`: this batch has had its step")
         self.state = "entered"
         self.check_gradients()
-        self._job._statistics.begin_micro_batch()
-        self._sums.begin_micro_batch(self._last)
         return self
 
     @property
@@ -550,33 +861,51 @@ class Step:
         """Only `backward` may write to gradients."""
         if not self._sums.altered():
             return
-        if self.state == "entered" and not self._called:
-            raise UsageError("loss.backward() was called in the job's loop: write step.backward(loss) instead, so that the "
+        if self.state in ("new", "entered") and not self._called:
+            raise UsageError("loss.backward() was called in the job's loop: write job.backward(loss) instead, so that the "
                              "loss and the gradient are known as this micro-batch's")
-        raise UsageError("the gradients were changed in the job's loop outside of step.backward(loss) (another backward pass, "
+        raise UsageError("the gradients were changed in the job's loop outside of job.backward(loss) (another backward pass, "
                          "clipping, zero_grad(set_to_none=False), scaling): they are sums over micro-batches, and other "
                          "workers have other shares of them. Clip with attach(..., clip=MAX_NORM), change a micro-batch's "
                          "gradient by Tensor.register_hook, and leave the rest to Tidemill")
 
     @property
     def cancelled(self) -> bool:
-        """Was the step given up meanwhile? Long micro-batches may look, and leave the context early."""
+        """Was the step cancelled? Long micro-batches may check this and leave the context early."""
         assert self._job._session is not None
         return self._job._session.cancelled()
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """loss.backward(), and the loss is reported. Once per micro-batch."""
-        if self.state != "entered":
-            raise UsageError("step.backward(loss) belongs inside `with job.step() as step:`")
+    def backward(self, loss: torch.Tensor, scale: float = 1.0) -> None:
+        """Calls loss.backward() and reports the loss. Once per micro-batch. scale: multiplies the loss, for a loop that has
+        divided it by the number of micro-batches."""
+        if self.state not in ("entered", "new"):
+            raise UsageError("job.backward(loss) is called twice for one micro-batch, or after its `with job.step()`: add the "
+                             "losses up and call it once" if self._called else
+                             "step.backward(loss) belongs inside `with job.step() as step:`")
         if self._called:
-            raise UsageError("step.backward is called twice for one micro-batch: add the losses up and call it once")
+            raise UsageError("job.backward(loss) is called twice for one micro-batch: add the losses up and call it once")
         self.check_gradients()
         self._called = True
-        self._job._losses[self.micro_batch] = loss.detach().to(torch.float64)
-        loss.backward()
+        if self.state == "new":
+            self.state = "open"
+        job = self._job
+        if scale != 1.0:
+            loss = loss * scale
+        elif job.micro_batches > 1 and not job._warned and guards.divisor_of(loss) == job.micro_batches:
+            job._warned = True
+            warnings.warn(f"the loss was divided by {job.micro_batches}, the number of micro-batches of a step: Tidemill takes "
+                          "their mean by itself, so the gradient becomes so many times smaller. Leave the division out, or say "
+                          f"job.backward(loss, scale={job.micro_batches})", stacklevel=3)
+        job._losses[self.micro_batch] = loss.detach().to(torch.float64)
+        job._in_backward = True
+        try:
+            (loss if job._scale is None else loss * job._scale.scale).backward()
+        finally:
+            job._in_backward = False
         self._sums.settle()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """The loop is done with this micro-batch."""
         self.check_gradients()
         if not self._called:
             raise UsageError("a step ended without step.backward(loss): every micro-batch has its loss, and "
@@ -590,7 +919,7 @@ class Step:
             self.state = "cancelled"  # it was left early
             return False
         if error is None:
-            self._end()
+            self.end()
             return False
         if isinstance(error, StepCancelled):
             self.state = "cancelled"

@@ -5,9 +5,9 @@
                                        optimizer=lambda layer: torch.optim.AdamW(layer.parameters(), lr=1e-3))
     pipeline.train(dataset)
 
-Each of the list is one of Tidemill's layers (the job's `layers` is their number), with an optimizer and a schedule of its
-own. A layer takes what the one before it gives: a tensor, or a tuple of tensors. Stages are runs of layers; activations
-and their gradients go from stage to stage (one forward, one backward), sums over the pipelines of a stage.
+Each entry of the list is one of Tidemill's layers (the job's `layers` is their number), with its own optimizer and schedule.
+A layer takes what the previous one returns: a tensor, or a tuple of tensors. Stages are consecutive layers. Activations and
+their gradients go from stage to stage (one forward, one backward); gradients are summed over the replicas of a stage.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Tie:
 
 
 class _Stack:
-    """All layers of the job; those that this worker does not hold take no memory where they can be made again."""
+    """All layers of the job; those that this worker does not hold take no memory if they can be created again."""
 
     def __init__(self, job: Job, makers: Sequence[Union[nn.Module, LayerMaker]], optimizer: Any, scheduler: Any,
                  ties: Sequence[Tie], tie_std: float, device: torch.device) -> None:
@@ -111,7 +111,7 @@ class _Stack:
                                  "not merged; use LayerNorm or GroupNorm, or train the model in a loop of your own")
 
     def _begin_alike(self, number: int, module: nn.Module) -> None:
-        """Both ends of a tie begin with the same values: those that the first has, or drawn for the tie."""
+        """Both ends of a tie start with the same values: those of the first, or drawn for the tie."""
         for index, tie in enumerate(self._ties):
             for layer, name in (tie.first, tie.second):
                 if layer != number:
@@ -159,7 +159,7 @@ class _Stack:
         state.init_layer(0, address, size)
 
     def _build_apart(self, layer: int) -> ModelState:
-        """The library's thread asks while the script computes: random numbers are left as they were."""
+        """Called by the library's thread while the script computes, so the state of random numbers is restored."""
         with torch.random.fork_rng(devices=[]):
             return self._build(layer)
 
@@ -229,7 +229,7 @@ def _tuple(value: Any, number: int) -> Tensors:
 
 
 class Pipeline:
-    """A model of layers under Tidemill's care. `train` does the rest."""
+    """A model given as layers. `train` does the rest."""
 
     def __init__(self, job: Job, layers: Sequence[Union[nn.Module, LayerMaker]], loss: Callable[[Any, Any], torch.Tensor],
                  optimizer: Callable[[nn.Module], torch.optim.Optimizer],
@@ -237,10 +237,10 @@ class Pipeline:
                  tied: Sequence[Tuple[Tuple[int, str], Tuple[int, str]]] = (), tie_std: float = 0.02,
                  recompute: bool = False, autocast: Optional[torch.dtype] = None,
                  device: Union[str, torch.device] = "cpu") -> None:
-        """layers: functions that make a layer (drawn from the job's seed, and made only where they are needed), or layers.
+        """layers: functions that create a layer (from the job's seed, and only where it is needed), or layers.
         loss(output, targets): of a micro-batch.  optimizer(layer), scheduler(optimizer): of each layer.
         tied: pairs of ((layer, parameter), (layer, parameter)) that are one weight, drawn with spread tie_std.
-        recompute: activations inside a layer are computed again on the way back instead of being kept.
+        recompute: activations inside a layer are recomputed in the backward pass instead of kept.
         autocast: such as torch.bfloat16, for the computation; parameters stay as they are."""
         if len(layers) == 0 or len(layers) > _LAYERS_MAX:
             raise UsageError(f"a pipeline has 1 to {_LAYERS_MAX} layers, not {len(layers)}")
@@ -270,7 +270,7 @@ class Pipeline:
 
     @property
     def result(self) -> List[int]:
-        """After `train`: the layers whose final state is here."""
+        """After `train`: the layers whose final state this worker holds."""
         return self._stack.held(self._job.steps)
 
     def save(self, folder: Union[str, "os.PathLike[str]"]) -> None:
@@ -340,7 +340,7 @@ class Pipeline:
         session.held(work.step, {number: norms.get(number, 0.0) for number in held})
 
     def _finish(self) -> Dict[int, float]:
-        """Sums over the pipelines; all stages agree on whether everything fitted."""
+        """Sums over the pipelines; all stages agree whether every gradient fitted its scale."""
         assert self._sums is not None
         tied_fit = all([tied.fits() for tied in self._tied])
         flag = torch.zeros(1)
@@ -426,7 +426,7 @@ class Pipeline:
     # ---- computing ----
 
     def rank_of(self, work: Work, stage: int) -> int:
-        """Of the worker of this pipeline at another stage."""
+        """The rank of this pipeline's worker at another stage."""
         return stage * work.pipelines + work.pipeline
 
     def forward(self, work: Work, number: int, inputs: Tensors) -> Tensors:
@@ -453,7 +453,7 @@ class Pipeline:
 
 
 class _Schedule:
-    """One step of this worker: one forward, one backward, after as many forwards as there are stages behind it."""
+    """One step of this worker: as many forwards as stages follow it, then one forward, one backward."""
 
     def __init__(self, owner: Pipeline, work: Work, source: MicroBatches) -> None:
         self._owner, self._work, self._source = owner, work, source

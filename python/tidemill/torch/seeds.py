@@ -1,9 +1,11 @@
-"""Random numbers by what they are for."""
+"""Random numbers keyed by purpose."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
+from typing import Iterator
 
 import torch
 
@@ -17,3 +19,21 @@ def seed_all(key: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(key & 0xFFFFFFFF)
+
+
+@contextlib.contextmanager
+def kept_random_numbers() -> Iterator[None]:
+    """Afterwards all of them go on where they were."""
+    numpy = sys.modules.get("numpy")
+    torch_state, python_state = torch.default_generator.get_state(), random.getstate()
+    numpy_state = numpy.random.get_state() if numpy is not None else None
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(torch_state)
+        random.setstate(python_state)
+        if numpy is not None and numpy_state is not None:
+            numpy.random.set_state(numpy_state)
+        if cuda_states is not None:
+            torch.cuda.set_rng_state_all(cuda_states)

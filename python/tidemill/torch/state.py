@@ -1,11 +1,11 @@
-"""A model, its optimizer and its schedule as Tidemill's layers: runs of bytes of a fixed size.
+"""A model, its optimizer and its schedule as Tidemill's layers: byte strings of fixed size.
 
 A layer is 64 bytes (magic, committed step, length of the notes), the notes (JSON, with room kept behind them), then
 tensors, each aligned to 64 bytes: parameters, buffers, scales of gradients, and the optimizer's state of these parameters.
 What is not a tensor (learning rates, the schedule's counters, numbers that an optimizer keeps) is in the notes.
 
-Tensors stay where the script has put them, on the CPU or a GPU: a layer's bytes are made when somebody asks for them (a
-copy, a peer that fetches), and nothing is copied when a step is applied.
+Tensors stay where the script has put them, on the CPU or a GPU. A layer's bytes are made on request (for a copy, or a peer
+that fetches them); nothing is copied when a step is applied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ctypes
 import hashlib
 import json
 import struct
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -24,6 +24,8 @@ from torch import nn
 
 from tidemill.errors import UsageError
 from tidemill.torch import guards
+from tidemill.torch.extras import Extra, Extras
+from tidemill.torch.plain import Slot, from_plain, slot_for, to_plain
 
 _MAGIC = b"tmtorch1"
 _FIXED = 64
@@ -34,82 +36,7 @@ def _round_up(n: int) -> int:
     return (n + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-# ---- notes: what is not a tensor, as text that is the same wherever it is written ----
-
-
-def to_plain(value: Any, where: str) -> Any:
-    """JSON's kinds, with marks where Python has more."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, torch.Tensor) and value.numel() == 1:
-        return {"#tensor": [str(value.dtype)[6:], value.item()]}
-    if isinstance(value, list):
-        return [to_plain(v, where) for v in value]
-    if isinstance(value, tuple):
-        return {"#tuple": [to_plain(v, where) for v in value]}
-    if isinstance(value, dict):
-        kind = "#counter" if isinstance(value, Counter) else "#dict"
-        items = [[to_plain(k, where), to_plain(v, where)] for k, v in value.items()]
-        return {kind: sorted(items, key=lambda item: json.dumps(item[0]))}
-    raise UsageError(f"{where} keeps a {type(value).__name__}, which cannot be part of the job's state: use numbers, "
-                     "texts, lists and maps of them")
-
-
-def from_plain(value: Any) -> Any:
-    """What `to_plain` was given."""
-    if isinstance(value, list):
-        return [from_plain(v) for v in value]
-    if isinstance(value, dict):
-        kind, content = next(iter(value.items()))
-        if kind == "#tuple":
-            return tuple(from_plain(v) for v in content)
-        if kind == "#tensor":
-            return torch.tensor(content[1], dtype=getattr(torch, content[0]))
-        table = {from_plain(k): from_plain(v) for k, v in content}
-        return Counter(table) if kind == "#counter" else table
-    return value
-
-
 # ---- the layout of a layer ----
-
-
-@dataclass
-class Slot:
-    """A tensor's place in a layer."""
-
-    name: str
-    dtype: torch.dtype
-    shape: Tuple[int, ...]
-    stride: Tuple[int, ...]
-    offset: int = 0
-
-    @property
-    def bytes(self) -> int:
-        """Of the tensor, gaps of its strides included."""
-        extent = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride)) if all(self.shape) else 0
-        return extent * torch.empty(0, dtype=self.dtype).element_size()
-
-
-    def read(self, tensor: Optional[torch.Tensor], address: int) -> None:
-        """Writes the tensor's bytes to memory, where there is one."""
-        if tensor is None:
-            return
-        if tensor.device.type != "cpu" or tensor.stride() != self.stride:
-            host = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
-            tensor = host.copy_(tensor.detach())
-        ctypes.memmove(address + self.offset, tensor.data_ptr(), self.bytes)
-
-    def write(self, tensor: torch.Tensor, address: int) -> None:
-        """Reads the tensor's values from memory."""
-        host = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
-        ctypes.memmove(host.data_ptr(), address + self.offset, self.bytes)
-        with torch.no_grad():
-            tensor.copy_(host)
-
-
-def _slot_for(name: str, tensor: torch.Tensor) -> Slot:
-    like = torch.empty_like(tensor, device="meta", memory_format=torch.preserve_format)
-    return Slot(name, tensor.dtype, tuple(tensor.shape), tuple(like.stride()))
 
 
 @dataclass(eq=False)
@@ -126,7 +53,7 @@ class Param:
 
 @dataclass(eq=False)
 class Buffer:
-    """A buffer of a module, found anew each time: modules may replace it."""
+    """A buffer of a module, looked up each time: modules may replace it."""
 
     name: str
     owner: Tuple[nn.Module, str]
@@ -145,11 +72,12 @@ class Unit:
     name: str
     params: List[Param] = field(default_factory=list)
     buffers: List[Buffer] = field(default_factory=list)
+    extras: List[Extra] = field(default_factory=list)
 
     def weight(self) -> int:
         """Bytes, with the optimizer's state."""
         return sum(p.slot.bytes + sum(s.bytes for s in p.state.values()) for p in self.params) + sum(
-            b.slot.bytes for b in self.buffers)
+            s.slot.bytes for s in (*self.buffers, *self.extras))
 
 
 def _stand_in(optimizer: torch.optim.Optimizer) -> Tuple[Any, List[Tuple[nn.Parameter, nn.Parameter]]]:
@@ -195,15 +123,18 @@ class ModelState:
     """The attached model, optimizer and schedule, as layers. An engine of tidemill.session."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = None,
-                 first_scale: Optional[int] = None) -> None:
-        """first_scale: of every gradient, where they are summed as integers; None: they are not."""
+                 first_scale: Optional[int] = None, extras: Optional[Extras] = None) -> None:
+        """first_scale: of every gradient, where they are summed as integers; None: they are not. extras: state of the
+        script's own."""
         guards.check_model(model)
         if next(model.parameters(), None) is not None:
             guards.check_optimizer(optimizer)
         guards.check_scheduler(scheduler, optimizer)
         self.model, self.optimizer, self.scheduler = model, optimizer, scheduler
         self.first_scale = first_scale
+        self.extras = extras or Extras({})
         self.units = self._gather()
+        self.units += [Unit(extra.slot.name, extras=[extra]) for extra in self.extras.list]
         self.device = self._one_device()
         self.layers: List["Layer"] = []
         self.step = 0
@@ -228,7 +159,7 @@ class ModelState:
                     continue
                 seen.add(id(tensor))
                 name = f"{module_name}.{key}".lstrip(".")
-                unit.buffers.append(Buffer(name, (module, key), _slot_for(name, tensor)))
+                unit.buffers.append(Buffer(name, (module, key), slot_for(name, tensor)))
             if unit.params or unit.buffers:
                 units.append(unit)
         strangers = [p for g in self.optimizer.param_groups for p in g["params"] if id(p) not in seen]
@@ -238,11 +169,11 @@ class ModelState:
         return units
 
     def _describe(self, name: str, param: nn.Parameter, expected: Dict[nn.Parameter, Dict[str, Any]]) -> Param:
-        out = Param(name, param, _slot_for(name, param))
+        out = Param(name, param, slot_for(name, param))
         numbers = []
         for key, value in expected.get(param, {}).items():
             if isinstance(value, torch.Tensor):
-                out.state[key] = _slot_for(f"{name}:{key}", value)
+                out.state[key] = slot_for(f"{name}:{key}", value)
                 out.devices[key] = value.device
             else:
                 numbers.append(key)
@@ -259,7 +190,7 @@ class ModelState:
     # -- layers --
 
     def cut(self, count: int) -> None:
-        """Units become `count` layers of about equal size, in order."""
+        """Groups units into `count` layers of about equal size, in order."""
         total = sum(u.weight() for u in self.units) or 1
         groups: List[List[Unit]] = [[] for _ in range(count)]
         before = 0
@@ -270,7 +201,7 @@ class ModelState:
         self.make_layers(groups)
 
     def make_layers(self, groups: Sequence[Sequence[Unit]], first: int = 0) -> None:
-        """These units become layers, numbered from `first`."""
+        """Makes layers of these units, numbered from `first`."""
         self.layers = [Layer(self, first + number, group) for number, group in enumerate(groups)]
 
     @property
@@ -279,7 +210,7 @@ class ModelState:
         return [p for layer in self.layers for p in layer.params]
 
     def digest(self) -> str:
-        """Of the initial state and the shape of all layers: the same on every worker, or the job makes no sense."""
+        """A digest of the initial state and structure of all layers; it must be equal on every worker."""
         h = hashlib.blake2b(digest_size=8)
         for layer in self.layers:
             h.update(layer.initial)
@@ -294,10 +225,11 @@ class ModelState:
         groups = []
         for group in self.optimizer.param_groups:
             groups.append(to_plain({k: v for k, v in group.items() if k != "params"}, "the optimizer's settings"))
-        return {"schedule": schedule, "groups": groups}
+        return {"schedule": schedule, "groups": groups, "state": self.extras.plain}
 
     def load_shared_notes(self, notes: Any) -> None:
-        """Takes what shared_notes gave."""
+        """Applies the result of shared_notes."""
+        self.extras.load(notes.get("state", {}))
         if self.scheduler is not None and notes["schedule"] is not None:
             self.scheduler.load_state_dict(from_plain(notes["schedule"]))
         for group, saved in zip(self.optimizer.param_groups, notes["groups"]):
@@ -311,15 +243,16 @@ class ModelState:
         return self.layers if held is None else [self.layers[i] for i in held]
 
     def commit(self, step: int, held: Optional[Sequence[int]] = None) -> None:
-        """After an optimizer step: the layers are of this step."""
+        """After an optimizer step: the layers now have this step's state."""
+        self.extras.commit()
         shared = self.shared_notes()
         for layer in self._chosen(held):
             layer.write_notes(step, shared)
         self.step = step
         self.watch.remember()
 
-    def refresh(self, step: int, held: Optional[Sequence[int]] = None) -> None:
-        """Before a step: layers may have come from elsewhere, and be of another step than we remember."""
+    def refresh(self, step: int, held: Optional[Sequence[int]] = None) -> bool:
+        """Before a step: layers may have come from other workers and have another step's state. Returns whether they have."""
         layers = self._chosen(held)
         moved = self.step != step
         if layers and moved:
@@ -330,6 +263,7 @@ class ModelState:
         self.step = step
         if moved:
             self.watch.remember()
+        return moved
 
     # -- the engine's side of tidemill.session --
 
@@ -362,11 +296,12 @@ class Layer:
         self.owner, self.number, self.units = owner, number, list(units)
         self.params = [p for u in self.units for p in u.params]
         self.buffers = [b for u in self.units for b in u.buffers]
+        self.extras = [e for u in self.units for e in u.extras]
         self.trained = [p for p in self.params if p.tensor.requires_grad]
         self.scales: Optional[torch.Tensor] = None
         if owner.first_scale is not None:
             self.scales = torch.full((max(1, len(self.trained)),), owner.first_scale, dtype=torch.int32)
-            self._scale_slot = _slot_for("scales", self.scales)
+            self._scale_slot = slot_for("scales", self.scales)
         self._place()
         self.step = 0  # committed; -1: this layer is not held
         self.write_notes(0, owner.shared_notes())
@@ -379,6 +314,7 @@ class Layer:
     def _slots(self) -> Iterator[Slot]:
         yield from (p.slot for p in self.params)
         yield from (b.slot for b in self.buffers)
+        yield from (e.slot for e in self.extras)
         if self.scales is not None:
             yield self._scale_slot
         yield from (s for p in self.params for s in p.state.values())
@@ -429,8 +365,8 @@ class Layer:
         """The layer is of this step, with these settings."""
         text = json.dumps({"shared": shared, "own": self._own_notes()}, separators=(",", ":")).encode()
         if len(text) > self.notes_bytes:
-            raise UsageError(f"the schedule's and the optimizer's settings have grown to {len(text)} bytes; layer "
-                             f"{self.number} has room for {self.notes_bytes}: attach them with all they will have")
+            raise UsageError(f"the settings of schedule and optimizer, and the numbers of attached state, have grown to {len(text)} bytes; "
+                             f"layer {self.number} has room for {self.notes_bytes}: attach them with all they will have")
         head = struct.pack("<8sQQ", _MAGIC, step, len(text)).ljust(_FIXED, b"\0") + text
         self._head = head.ljust(_FIXED + self.notes_bytes, b"\0")
         self.step = step
@@ -454,6 +390,8 @@ class Layer:
                 slot.read(state.get(key), address)
         for b in self.buffers:
             b.slot.read(b.tensor(), address)
+        for e in self.extras:
+            e.read(address)
         if self.scales is not None:
             self._scale_slot.read(self.scales, address)
 
@@ -465,6 +403,8 @@ class Layer:
             p.slot.write(p.tensor, address)
         for b in self.buffers:
             b.slot.write(b.tensor(), address)
+        for e in self.extras:
+            e.write(address)
         if self.scales is not None:
             self._scale_slot.write(self.scales, address)
         self._write_state(notes["own"], address)

@@ -1,7 +1,7 @@
-"""Gradients of a step: gathered over this worker's micro-batches, added up over the workers, handed to the optimizer.
+"""Gradients of a step: summed over this worker's micro-batches, then over the workers, then given to the optimizer.
 
 FloatSums ("fast") adds floats in buckets while the last micro-batch still goes backward, as DistributedDataParallel does.
-FixedSums ("bitwise") turns each micro-batch's gradient into integers, whose sum has no order.
+FixedSums ("bitwise") converts each micro-batch's gradient to integers, whose sum does not depend on the order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIRST_BUCKET_BYTES = 1 << 20
 
 
 def check_float32(params: Sequence[Param]) -> None:
-    """Integer sums are of float32 gradients."""
+    """Integer sums need float32 gradients."""
     for p in params:
         if p.tensor.dtype != torch.float32:
             raise UsageError(f"determinism: bitwise needs parameters in float32; {p.name} is {p.tensor.dtype}: use "
@@ -30,7 +30,7 @@ def check_float32(params: Sequence[Param]) -> None:
 
 
 def check_finite(p: Param, largest: float) -> None:
-    """A gradient that is not finite ends the job, by the parameter's name."""
+    """A gradient that is not finite ends the job; the error names the parameter."""
     if not math.isfinite(largest):
         raise JobFailed(f"the gradient of {p.name} is not finite: lower the learning rate, clip, or look at the data of "
                         "this step")
@@ -41,7 +41,7 @@ class Redo(Exception):
 
 
 def squares_by_layer(layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) -> Dict[int, float]:
-    """Sums of squares, a layer; the order is fixed, so the bits are the same on every replica."""
+    """Sums of squares per layer; the order is fixed, so the bits are the same on every replica."""
     out: Dict[int, float] = {}
     for layer in layers:
         tensors = [grads[id(p)] for p in layer.trained if id(p) in grads]
@@ -51,6 +51,15 @@ def squares_by_layer(layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) ->
         norms = torch.stack([n.double() for n in torch._foreach_norm(tensors, 2)])
         out[layer.number] = float((norms * norms).sum())
     return out
+
+
+def _squares_or_overflow(sums: Any, layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) -> Dict[int, float]:
+    """Squares too large for a float are an overflow like any other, where there is a loss scale."""
+    squares = squares_by_layer(layers, grads)
+    if sums.may_overflow and not all(math.isfinite(s) for s in squares.values()):
+        sums.overflow = True
+        return {layer.number: 0.0 for layer in layers}
+    return squares
 
 
 def _scales(layer: Layer) -> torch.Tensor:
@@ -79,7 +88,8 @@ class FloatSums:
     def __init__(self, layers: Sequence[Layer], micro_batches: int, with_norms: bool,
                  without: Collection[int] = ()) -> None:
         """without: ids of parameters that are added up elsewhere."""
-        self._layers, self._micro_batches, self._with_norms = layers, micro_batches, with_norms
+        self._layers, self._micro_batches, self.with_norms = layers, micro_batches, with_norms
+        self.may_overflow = self.overflow = False  # a loss scale takes care of it
         params = [p for layer in layers for p in layer.trained if id(p) not in without]
         self._buckets = [_Bucket(group) for group in self._group(list(reversed(params)))]
         self._place: Dict[int, Tuple[_Bucket, int]] = {}
@@ -112,7 +122,7 @@ class FloatSums:
             hook.remove()
 
     def begin(self, group: Group) -> None:
-        """A step begins: from zero, and into the buckets."""
+        """Begins a step: gradients start from zero, in the buckets."""
         self._group_now, self._last, self._next = group, False, 0
         for bucket in self._buckets:
             bucket.flat.zero_()
@@ -126,11 +136,11 @@ class FloatSums:
         self._last = last
 
     def settle(self) -> None:
-        """What is in the sums now is right."""
+        """Accepts the current sums."""
         self._seen = sum(bucket.flat._version for bucket in self._buckets)
 
     def altered(self) -> bool:
-        """Has anybody written to the gradients since they were right? (Views share the buffer's counter.)"""
+        """Has anything written to the gradients since `settle`? (Views share the buffer's counter.)"""
         return self._seen != sum(bucket.flat._version for bucket in self._buckets)
 
     def _ready(self, tensor: torch.Tensor) -> None:
@@ -146,7 +156,7 @@ class FloatSums:
             self._launch()
 
     def _launch(self) -> None:
-        """In the same order on every worker."""
+        """Starts the next sum, in the same order on every worker."""
         bucket = self._buckets[self._next]
         self._next += 1
         bucket.flat.mul_(1.0 / self._micro_batches)
@@ -157,7 +167,7 @@ class FloatSums:
         pass
 
     def finish(self, _: Callable[[bool], bool] = bool) -> Dict[int, float]:
-        """Waits for all sums; the layers' shares of the squared norm. Floats always fit."""
+        """Waits for all sums; returns the layers' shares of the squared norm. Floats always fit."""
         while self._next < len(self._buckets):
             self._launch()
         for bucket in self._buckets:
@@ -165,10 +175,11 @@ class FloatSums:
                 assert self._group_now is not None
                 self._group_now.wait(bucket.work)
                 bucket.work = None
-        if not self._with_norms:
+        self.overflow = self.may_overflow and not all(bool(torch.isfinite(b.flat).all()) for b in self._buckets)
+        if not self.with_norms or self.overflow:
             return {layer.number: 0.0 for layer in self._layers}
         grads = {id(p): view for b in self._buckets for p, view in zip(b.params, b.views)}
-        return squares_by_layer(self._layers, grads)
+        return _squares_or_overflow(self, self._layers, grads)
 
     def hand_over(self, factor: float) -> None:
         """Gradients for the optimizer, times the clip factor."""
@@ -177,6 +188,10 @@ class FloatSums:
                 bucket.flat.mul_(factor)
             for p, view in zip(bucket.params, bucket.views):
                 p.tensor.grad = view
+
+    def storages(self) -> List[int]:
+        """Where the sums are."""
+        return [bucket.flat.untyped_storage().data_ptr() for bucket in self._buckets]
 
     def commit(self) -> None:
         pass
@@ -207,6 +222,8 @@ class FixedSums:
         self._scales: List[int] = []
         self._seen = -1
         self._group_now: Optional[Group] = None
+        self.may_overflow = self.overflow = False
+        self.with_norms = True
 
     def close(self) -> None:
         pass
@@ -253,8 +270,12 @@ class FixedSums:
         """The layers' shares of the squared norm. Redo, if a gradient did not fit here or, as `agree` says, anywhere."""
         group = self._group_now
         assert group is not None
+        torch.nan_to_num_(self._largest, nan=math.inf, posinf=math.inf)  # a maximum may drop NaN
         group.wait(group.all_reduce(self._largest, dist.ReduceOp.MAX))
         largest = self._largest.tolist()
+        self.overflow = self.may_overflow and not all(math.isfinite(g) for g in largest)
+        if self.overflow:
+            return {layer.number: 0.0 for layer in self._layers}
         for p, g in zip(self._params, largest):
             check_finite(p, g)
         fits = [fixed_point.fits(g, s, self._addends) for g, s in zip(largest, self._scales)]
@@ -266,7 +287,7 @@ class FixedSums:
         self._floats.copy_(self._sums)
         if self._params:
             torch._foreach_mul_(self._views, [math.ldexp(1.0, -s) / self._addends for s in self._scales])
-        return squares_by_layer(self._layers, {id(p): v for p, v in zip(self._params, self._views)})
+        return _squares_or_overflow(self, self._layers, {id(p): v for p, v in zip(self._params, self._views)})
 
     def hand_over(self, factor: float) -> None:
         if factor != 1.0:
@@ -274,16 +295,20 @@ class FixedSums:
         for p, view in zip(self._params, self._views):
             p.tensor.grad = view
 
+    def storages(self) -> List[int]:
+        """As FloatSums.storages."""
+        return [self._floats.untyped_storage().data_ptr()]
+
     def commit(self) -> None:
-        """The scales of the next step, into the layers."""
+        """Stores the scales of the next step in the layers."""
         for (layer, index), g, s in zip(self._places, self._largest.tolist(), self._scales):
             _scales(layer)[index] = fixed_point.following(g, s, self._addends)
 
 
 class TiedSums:
-    """One weight that two layers share, each with a copy of its own: the gradient of both ends, over all pipelines.
+    """One weight that two layers share, each with its own copy: sums the gradient of both ends over all pipelines.
 
-    Both copies begin alike and get the same gradient and the same update, so they stay alike."""
+    Both copies start equal and get the same gradient and the same update, so they stay equal."""
 
     def __init__(self, ends: Sequence[Tuple[Layer, Param]], first_end: int, micro_batches: int, bitwise: bool) -> None:
         """ends: those that this worker holds. first_end: the layer whose share of the norm has it."""

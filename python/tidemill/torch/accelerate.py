@@ -1,0 +1,134 @@
+"""Hugging Face Accelerate: the same loop, with two changed lines.
+
+    from tidemill.torch.accelerate import Accelerator                 # instead of accelerate's
+
+    accelerator = Accelerator(steps=1000, batch=64, gradient_accumulation_steps=4)      # before the model is made
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+    for epoch in range(epochs):
+        for inputs, targets in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward(loss_function(model(inputs), targets))
+                accelerator.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step(); scheduler.step(); optimizer.zero_grad()
+
+`prepare` attaches model, optimizer and schedule, and the first DataLoader that it is given becomes the job's; its batch_size is
+a micro-batch: batch / gradient_accumulation_steps. Workers come and go underneath, and every worker counts as a process of its
+own for Accelerate: `gather` has nothing to gather.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Iterator, Mapping, Optional
+
+import torch
+from torch.utils.data import DataLoader
+
+from tidemill.errors import UsageError
+from tidemill.session import under_agent
+from tidemill.torch.job import Job, init
+
+try:
+    import accelerate
+    from accelerate.utils import send_to_device
+except ImportError as error:
+    raise UsageError("tidemill.torch.accelerate needs the package accelerate: pip install accelerate") from error
+
+
+def _hide_ranks() -> None:
+    """Accelerate would make a process group of these, and wait for others that do not come."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+
+
+class Accelerator(accelerate.Accelerator):
+    """accelerate.Accelerator whose workers may come and go."""
+
+    def __init__(self, *words: Any, steps: Optional[int] = None, batch: Optional[int] = None, seed: Optional[int] = None,
+                 determinism: Optional[str] = None, state: Optional[Mapping[str, Any]] = None, schedule: str = "step",
+                 **named: Any) -> None:
+        """steps, batch, seed, determinism: as for tidemill.torch.init. state, schedule: as for Job.attach. The rest is
+        accelerate's."""
+        if under_agent(os.environ):
+            _hide_ranks()
+        super().__init__(*words, **named)
+        if self.mixed_precision == "fp16":
+            raise UsageError("Accelerator(mixed_precision=\"fp16\") steps the optimizer by a scaler of its own: use \"bf16\", or "
+                             "autocast and a GradScaler with job.attach(..., scaler=scaler)")
+        if self.num_processes != 1:
+            raise UsageError("Accelerator counts several processes: start the script with python or tidemill run, not with "
+                             "accelerate launch")
+        share = None if batch is None else batch // self.gradient_accumulation_steps
+        self.job: Job = init(steps=steps, batch=batch, micro_batch=share, seed=seed, determinism=determinism)
+        self._extras, self._schedule, self._attached = state, schedule, False
+
+    def prepare(self, *things: Any, **named: Any) -> Any:
+        """As Accelerator.prepare; the call that has the model and the optimizer attaches them."""
+        loader = next((t for t in things if isinstance(t, DataLoader)), None) if not self._attached else None
+        prepared = [self._loader(t) if t is loader else super(Accelerator, self).prepare(t, **named) for t in things]
+        model = next((t for t in things if isinstance(t, torch.nn.Module)), None)
+        optimizer = next((t for t in things if isinstance(t, torch.optim.Optimizer)), None)
+        if model is not None and optimizer is not None and not self._attached:
+            schedules = [t for t in things if isinstance(t, torch.optim.lr_scheduler.LRScheduler)]
+            self._attached = True
+            attached = prepared[things.index(model)]
+            self.job.attach(attached, optimizer, schedules[0] if schedules else None, state=self._extras, schedule=self._schedule)
+        return prepared[0] if len(prepared) == 1 else tuple(prepared)
+
+    def _loader(self, loader: DataLoader) -> "_Loader":
+        return _Loader(self, loader)
+
+    def backward(self, loss: torch.Tensor, **named: Any) -> None:
+        """job.backward(loss)."""
+        if named:
+            raise UsageError(f"accelerator.backward takes no {', '.join(sorted(named))} here")
+        self.job.backward(loss)
+
+    @contextlib.contextmanager
+    def accumulate(self, *models: Any) -> Iterator[None]:
+        """Nothing: every micro-batch counts, and Tidemill knows when a step is complete."""
+        yield
+
+    @property
+    def is_main_process(self) -> bool:
+        """One worker of the job, from `prepare` on; before it, none where there are others."""
+        if not self._attached:
+            return not under_agent(os.environ)
+        return self.job.is_main
+
+    is_local_main_process = is_main_process
+
+    def print(self, *words: Any, **named: Any) -> None:
+        """By one worker."""
+        if self.is_main_process:
+            print(*words, **named)
+
+    def end_training(self) -> None:
+        """As Accelerator.end_training, and the worker leaves the job."""
+        super().end_training()
+        self.job.done()
+
+
+class _Loader:
+    """The training data, an epoch at a time."""
+
+    def __init__(self, owner: Accelerator, loader: DataLoader) -> None:
+        self._owner, self._plain = owner, loader
+        self._epochs: Optional[Iterator[int]] = None
+        self.dataset, self.batch_size = loader.dataset, loader.batch_size
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+    def __iter__(self) -> Iterator[Any]:
+        job = self._owner.job
+        if self._epochs is None:
+            self._epochs = job.epochs(self._plain)
+        if next(self._epochs, None) is None:
+            return
+        for batch in job.batches(self._plain):
+            yield send_to_device(batch, self._owner.device)
+
+
+__all__ = ["Accelerator"]

@@ -1,0 +1,163 @@
+"""Scripts of others, unchanged beside the checkout (../shared/foreign), ported here by named edits: trained alone and through
+kills, to the same weights. doc/pytorch-port.md shows these edits."""
+import os
+import subprocess
+import sys
+
+import torch
+
+from cluster import ROOT, Cluster, Skipped, Trouble, python
+
+FOREIGN = ROOT.parent / "shared" / "foreign"
+
+NANOGPT = {
+    "the package": ("import torch\n", "import torch\nimport tidemill.torch\n"),
+    "the job, before the model": (
+        "torch.manual_seed(1337 + seed_offset)\n",
+        "job = tidemill.torch.init(steps=max_iters, batch=batch_size * gradient_accumulation_steps, micro_batch=batch_size,\n"
+        "                          seed=1337, determinism='bitwise')\n"),
+    "attach": ("# training loop\nX, Y = get_batch('train') # fetch the very first batch\n",
+               "# training loop\njob.attach(model, optimizer)\n"),
+    "the loop": ("while True:\n", "for _ in job.batches(range(1 << 30)):\n    iter_num, X_Y = job.committed_step, get_batch('train')\n"),
+    "one of them evaluates": ("    if iter_num % eval_interval == 0 and master_process:\n        losses = estimate_loss()\n",
+                              "    if iter_num % eval_interval == 0 and job.step().micro_batch == 0:\n"
+                              "        with job.evaluation():\n            losses = estimate_loss()\n"),
+    "a micro-batch at a time": ("    for micro_step in range(gradient_accumulation_steps):\n",
+                                "    for X, Y in [X_Y]:\n"),
+    "no batch ahead": ("        X, Y = get_batch('train')\n        # backward", "        # backward"),
+    "backward": ("        scaler.scale(loss).backward()\n",
+                 "        job.backward(scaler.scale(loss), scale=gradient_accumulation_steps)\n"),
+}
+NANOGPT_TEST = {  # for the test alone
+    "what the test reads": ("job.attach(model, optimizer)\n",
+                            "job.attach(model, optimizer)\nimport watch; watch.follow(job)\n"),
+    "small steps": ("    lr = get_lr(iter_num)", "    watch.wait(job)\n    lr = get_lr(iter_num)"),
+    "the result": ("if ddp:\n    destroy_process_group()\n", "if job.done():\n    watch.save(model)\n"),
+}
+MNIST = {
+    "the package": ("import torch\n", "import torch\nimport tidemill.torch\n"),
+    "the loop": ("enumerate(train_loader):\n        data, target = data.to(device), target.to(device)\n        optimizer.zero_grad()",
+                 "enumerate(job.batches(train_loader)):\n        data, target = data.to(device), target.to(device)\n"
+                 "        optimizer.zero_grad()"),
+    "backward": ("        loss.backward()\n", "        job.backward(loss)\n"),
+    "the job is everybody's": ("def main():\n", "def main():\n    global job\n"),
+    "batches are micro-batches": ("train_kwargs = {'batch_size': args.batch_size}", "train_kwargs = {'batch_size': args.batch_size // 4}"),
+    "the job, before the model": (
+        "    model = Net().to(device)\n",
+        "    job = tidemill.torch.init(steps=args.epochs * len(dataset1) // args.batch_size, batch=args.batch_size,\n"
+        "                              micro_batch=args.batch_size // 4, seed=args.seed, determinism='bitwise')\n"
+        "    model = Net().to(device)\n"),
+    "attach": ("    for epoch in range(1, args.epochs + 1):\n",
+               "    job.attach(model, optimizer, scheduler, schedule='epoch')\n    for epoch in job.epochs(train_loader):\n"),
+}
+MNIST_TEST = {
+    "what the test reads": ("schedule='epoch')\n", "schedule='epoch')\n    import watch; watch.follow(job)\n"),
+    "small steps": ("        optimizer.zero_grad()\n", "        optimizer.zero_grad()\n        import watch; watch.wait(job)\n"),
+    "the result": ("    if args.save_model:\n", "    if job.done():\n        watch.save(model)\n    if args.save_model:\n"),
+}
+WATCH = '''
+import os, sys, torch
+sys.path.insert(0, {tests!r})
+from train_small import Gate
+gate = Gate(os.environ.get("TEST_GATE"))
+def follow(job):
+    job.after_step(lambda step, loss: print(f"applied {{step}} of {{job.world_size}} loss {{loss}}", flush=True))
+def wait(job):
+    gate.wait(job.committed_step + 1, lambda: job.step().cancelled)
+def save(model):
+    torch.save(model.state_dict(), os.environ["TEST_OUT"] + "-" + os.environ.get("TIDEMILL_INSTANCE_ID", "0"))
+'''
+TORCHVISION = '''
+import torch
+class transforms:
+    Compose = staticmethod(lambda parts: None)
+    ToTensor = staticmethod(lambda: None)
+    Normalize = staticmethod(lambda *_: None)
+class datasets:
+    class MNIST(torch.utils.data.Dataset):
+        def __init__(self, root, train=True, download=False, transform=None):
+            self.count = 96 if train else 16
+        def __len__(self):
+            return self.count
+        def __getitem__(self, i):
+            g = torch.Generator().manual_seed(i)
+            return torch.randn(1, 28, 28, generator=g), i % 10
+'''
+
+
+def port(source, *edits):
+    """The text with every edit made once."""
+    text = source.read_text()
+    for table in edits:
+        for name, (before, after) in table.items():
+            if text.count(before) != 1:
+                raise Trouble(f"{source.name}: the edit {name!r} fits {text.count(before)} places")
+            text = text.replace(before, after)
+    return text
+
+
+def changed(edits):
+    """Lines that a port adds or changes."""
+    return sum(len([line for line in after.splitlines() if line not in before.splitlines()]) for before, after in edits.values())
+
+
+def both_ways(build, folder, script, words, steps):
+    """Alone, and on two workers of which one is killed and comes back, and one is gone with its agent."""
+    (folder / "watch.py").write_text(WATCH.format(tests=str(ROOT / "tests" / "torch")))
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMILL_") or k == "TIDEMILL_LIBRARY"}
+    variables["TEST_OUT"] = str(folder / "alone")
+    done = subprocess.run([sys.executable, script, *words], cwd=folder, env=variables, capture_output=True, text=True)
+    if done.returncode:
+        raise Trouble(done.stdout[-2000:] + done.stderr[-3000:])
+    command = ["/bin/sh", "-c", f"cd {folder} && exec {python()} {script} {' '.join(words)}"]
+    with Cluster(build, folder / "cluster", command, steps, micro_batches=4,
+                 variables={"TEST_OUT": str(folder / "out"), "TEST_GATE": str(folder / "cluster" / "gate"),
+                            "TIDEMILL_DETERMINISM": "bitwise"}) as c:
+        c.start_agent(1)
+        c.start_agent(2)
+        c.await_step(2, 2)
+        c.kill_worker(1)
+        c.await_step(c.newest()[0] + 1, 1)
+        c.kill_instance(2)
+        c.start_agent(3)
+        c.await_end()
+        c.await_(lambda: len(list(folder.glob("out-*"))) > 0, 30, "the final weights")
+        alone, other = torch.load(folder / "alone-0"), torch.load(next(folder.glob("out-*")))
+        for key, value in alone.items():
+            if not torch.equal(value, other[key]):
+                raise Trouble(f"{script}: {key} is another after kills\n{c.tail()}")
+
+
+def need_foreign():
+    if not (FOREIGN / "nanoGPT" / "train.py").exists():
+        raise Skipped("../shared/foreign is not there")
+
+
+def test_nanogpt(build, folder):
+    need_foreign()
+    import numpy
+
+    source = FOREIGN / "nanoGPT"
+    (folder / "train.py").write_text(port(source / "train.py", NANOGPT, NANOGPT_TEST))
+    for name in ("model.py", "configurator.py"):
+        (folder / name).write_text((source / name).read_text())
+    (folder / "data" / "tiny").mkdir(parents=True)
+    for name in ("train.bin", "val.bin"):
+        (numpy.arange(4000, dtype=numpy.uint16) * 7 % 61).tofile(folder / "data" / "tiny" / name)
+    words = ["--dataset=tiny", "--device=cpu", "--compile=False", "--eval_interval=5", "--eval_iters=2", "--log_interval=1",
+             "--block_size=16", "--batch_size=2", "--n_layer=2", "--n_head=2", "--n_embd=16", "--max_iters=16",
+             "--lr_decay_iters=16", "--warmup_iters=4", "--dropout=0.1", "--gradient_accumulation_steps=4", "--dtype=float32"]
+    both_ways(build, folder, "train.py", words, 16)
+    assert changed(NANOGPT) == 11, changed(NANOGPT)  # as doc/pytorch-port.md says
+
+
+def test_mnist(build, folder):
+    need_foreign()
+    (folder / "train.py").write_text(port(FOREIGN / "mnist" / "main.py", MNIST, MNIST_TEST))
+    (folder / "torchvision.py").write_text(TORCHVISION)
+    both_ways(build, folder, "train.py", ["--epochs=2", "--batch-size=8", "--no-accel"], 24)
+    assert changed(MNIST) == 9, changed(MNIST)
+
+
+for _test in (test_nanogpt, test_mnist):
+    _test.slow = True

@@ -1,0 +1,866 @@
+"""What training scripts do, each as a small script: PATTERNS has its verdict (kept, or what the refusal says) and its code.
+
+A script is given a job and returns what must come out alike however often it was killed. patterns.py NAME OUT [--gate FILE]
+runs one as a worker (tests/torch_full)."""
+import argparse
+import os
+import random
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import lr_scheduler
+from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler
+
+import tidemill.torch
+
+STEPS, BATCH, MICRO = 14, 8, 2
+PATTERNS = {}
+GATE = None  # of train_small, where the script is a worker
+
+
+def pattern(verdict="kept"):
+    """Registers a script. verdict: "kept", or a tuple of what the refusal says."""
+    def take(function):
+        PATTERNS[function.__name__] = (verdict, function)
+        return function
+    return take
+
+
+class Points(Dataset):
+    def __init__(self, noise=0.0, count=40):
+        self.noise, self.count = noise, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        x = torch.randn(6, generator=torch.Generator().manual_seed(i))
+        return x + self.noise * torch.randn(6), int(x.sum() > 0) + int(x[0] > 1)
+
+
+def net(*more):
+    return nn.Sequential(nn.Linear(6, 12), nn.Tanh(), *more, nn.Linear(12, 3))
+
+
+def sgd(model, **words):
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.1, **words})
+
+
+def state(model, **more):
+    return {**{k: v.detach().clone() for k, v in model.state_dict().items()}, **more}
+
+
+def loop(job, model, body, dataset=None, **words):
+    """The loop that all of them have."""
+    for number, (x, y) in enumerate(job.batches(dataset or Points(), **words)):
+        if GATE is not None:
+            GATE.wait(job.committed_step + 1, lambda: job.step().cancelled)
+        body(number, x, y)
+    assert job.done()
+
+
+def simple(job, model, optimizer, scheduler=None, dataset=None, words=None, **attach):
+    """Attach, and the plainest of bodies."""
+    job.attach(model, optimizer, scheduler, **attach)
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y)), dataset, **(words or {}))
+    return state(model, lr=torch.tensor(float(optimizer.param_groups[0]["lr"])))
+
+
+# ---- optimizers and schedules ----
+
+@pattern()
+def plain_loop(job):
+    model = net()
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def calls_of_the_loop_left_in(job):
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    schedule = lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    job.attach(model, optimizer, schedule)
+
+    def body(n, x, y):
+        optimizer.zero_grad()
+        with job.step() as step:
+            step.backward(F.cross_entropy(model(x), y))
+        optimizer.step()
+        schedule.step()
+        model.zero_grad()
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def one_cycle(job):
+    model = net()
+    optimizer = sgd(model, momentum=0.9)
+    return simple(job, model, optimizer, lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=STEPS + 1))
+
+
+@pattern()
+def warmup_then_decay(job):
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    parts = [lr_scheduler.LinearLR(optimizer, 0.1, total_iters=4), lr_scheduler.ExponentialLR(optimizer, 0.9)]
+    return simple(job, model, optimizer, lr_scheduler.SequentialLR(optimizer, parts, [4]))
+
+
+@pattern()
+def schedule_of_epochs(job):
+    model = net()
+    optimizer = torch.optim.Adadelta(model.parameters(), 1.0)
+    return simple(job, model, optimizer, lr_scheduler.StepLR(optimizer, 1, 0.7), schedule="epoch")
+
+
+@pattern()
+def groups_without_decay(job):
+    model = net(nn.LayerNorm(12))
+    decay = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0, "lr": 0.02}], 0.01)
+    return simple(job, model, optimizer)
+
+
+@pattern()
+def rate_by_step(job):
+    """nanoGPT's loop, by the job's step."""
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * (1 + job.committed_step) / STEPS
+        job.backward(F.cross_entropy(model(x), y))
+        optimizer.step()
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern(("'lr'", "counter", "job.committed_step"))
+def rate_by_counter(job):
+    """nanoGPT's loop, by a counter of its own."""
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * (1 + n // 4) / STEPS
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+
+
+@pattern()
+def rate_times_a_factor(job):
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        optimizer.param_groups[0]["lr"] *= 0.9
+
+    loop(job, model, body)
+    assert abs(optimizer.param_groups[0]["lr"] - 0.1 * 0.9**STEPS) < 1e-9
+    return state(model)
+
+
+@pattern()
+def momentum_and_decay_by_step(job):
+    model = net()
+    optimizer = sgd(model, momentum=0.5)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        if job.committed_step >= 5:
+            optimizer.param_groups[0].update(momentum=0.9, weight_decay=0.01)
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern(("ReduceLROnPlateau",))
+def plateau_as_schedule(job):
+    model = net()
+    optimizer = sgd(model)
+    return simple(job, model, optimizer, lr_scheduler.ReduceLROnPlateau(optimizer))
+
+
+@pattern()
+def plateau_on_commit(job):
+    model = net()
+    optimizer = sgd(model)
+    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, factor=0.5)
+    job.on_commit(lambda step, loss: plateau.step(loss))
+    return simple(job, model, optimizer, state={"plateau": plateau})
+
+
+@pattern(("another optimizer",))
+def two_optimizers(job):
+    model, other = net(), nn.Linear(6, 3)
+    optimizer, second = sgd(model), sgd(other)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        F.cross_entropy(other(x), y).backward()
+        second.step()
+
+    loop(job, model, body)
+
+
+@pattern(("LBFGS",))
+def lbfgs(job):
+    model = net()
+    return simple(job, model, torch.optim.LBFGS(model.parameters()))
+
+
+@pattern(("step(closure)",))
+def closures(job):
+    model = net()
+    optimizer = sgd(model)
+    job.attach(model, optimizer)
+    loop(job, model, lambda n, x, y: optimizer.step(lambda: F.cross_entropy(model(x), y)))
+
+
+@pattern(("Lookahead", "plain torch.optim.Optimizer"))
+def wrapped_by_lookahead(job):
+    class Lookahead(torch.optim.Optimizer):
+        def __init__(self, base):
+            self.base = base
+            self.param_groups, self.state, self.defaults = base.param_groups, base.state, base.defaults
+
+    model = net()
+    return simple(job, model, Lookahead(sgd(model)))
+
+
+@pattern()
+def prepared_by_accelerate(job):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        os.environ.pop(name, None)
+    from accelerate import Accelerator
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    model, optimizer, schedule = Accelerator(cpu=True).prepare(model, optimizer, lr_scheduler.StepLR(optimizer, 5))
+    job.attach(model, optimizer, schedule)
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+
+    loop(job, model, body)
+    return state(model)
+
+
+# ---- gradients ----
+
+@pattern(("patterns.py:", ".backward()", "write job.backward(loss)"))
+def backward_of_torch(job):
+    model = net()
+    job.attach(model, sgd(model))
+    loop(job, model, lambda n, x, y: F.cross_entropy(model(x), y).backward())
+
+
+@pattern(("twice",))
+def two_backwards(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        job.backward(model(x).square().mean())
+
+    loop(job, model, body)
+
+
+@pattern()
+def sum_of_losses(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        out = model(x)
+        job.backward(F.cross_entropy(out, y, label_smoothing=0.1) + 0.01 * sum(p.square().sum() for p in model.parameters()))
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def clip_in_the_loop(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def clip_attached(job):
+    model = net()
+    return simple(job, model, sgd(model), clip=0.1)
+
+
+@pattern()
+def clip_by_step(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        if job.committed_step >= 4:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern(("gradients were changed", "attach(..., clip"))
+def clip_value_in_the_loop(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        nn.utils.clip_grad_value_(model.parameters(), 1e-3)
+
+    loop(job, model, body)
+
+
+@pattern()
+def clip_value_attached(job):
+    model = net()
+    return simple(job, model, sgd(model), clip_value=0.01)
+
+
+@pattern()
+def divided_and_scaled(job):
+    model = net()
+    job.attach(model, sgd(model))
+    loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y) / 4, scale=4))
+    return state(model)
+
+
+@pattern()
+def divided_by_micro_batches(job):
+    """Warned of, once."""
+    model = net()
+    job.attach(model, sgd(model))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        loop(job, model, lambda n, x, y: job.backward(F.cross_entropy(model(x), y) / 4))
+    said = [str(w.message) for w in told if "number of micro-batches" in str(w.message)]
+    assert len(said) == 1 and "scale=4" in said[0], said
+    return state(model)
+
+
+@pattern()
+def hooks_on_tensors(job):
+    model = net()
+    model[0].weight.register_hook(lambda g: g * 0.5)
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def gradient_penalty(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        x = x.clone().requires_grad_(True)
+        loss = F.cross_entropy(model(x), y)
+        penalty = torch.autograd.grad(loss, x, create_graph=True)[0].square().sum()
+        job.backward(loss + 0.1 * penalty)
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def autocast_bfloat16(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = F.cross_entropy(model(x), y)
+        job.backward(loss)
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def float16_with_a_scaler(job):
+    """The scale begins too large, so the first steps are skipped."""
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=4)
+    job.attach(model, optimizer, scaler=scaler, clip=1.0)
+
+    def body(n, x, y):
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = F.cross_entropy(model(x), y)
+        job.backward(scaler.scale(loss))
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+
+    loop(job, model, body)
+    assert 0 < job._scale.skipped < STEPS and scaler.get_scale() != 2.0**24, job._scale.state_dict()
+    return state(model, scale=torch.tensor(scaler.get_scale()), skipped=torch.tensor(job._scale.skipped))
+
+
+@pattern(("GradScaler", "scaler=scaler"))
+def scaler_not_attached(job):
+    model = net()
+    scaler = torch.amp.GradScaler("cpu")
+    job.attach(model, sgd(model))
+    loop(job, model, lambda n, x, y: job.backward(scaler.scale(F.cross_entropy(model(x), y))))
+
+
+@pattern()
+def scaler_not_enabled(job):
+    model = net()
+    optimizer = sgd(model)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    job.attach(model, optimizer)
+
+    def body(n, x, y):
+        job.backward(scaler.scale(F.cross_entropy(model(x), y)))
+        scaler.step(optimizer)
+        scaler.update()
+
+    loop(job, model, body)
+    return state(model)
+
+
+# ---- models ----
+
+@pattern()
+def batch_norm(job):
+    model = net(nn.BatchNorm1d(12))
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def dropout(job):
+    model = net(nn.Dropout(0.3))
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def tied_weights(job):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.out = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False), nn.Linear(6, 3)
+            self.b.weight = self.a.weight
+
+        def forward(self, x):
+            return self.out(torch.tanh(self.b(torch.tanh(self.a(x)))))
+
+    model = Tied()
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def frozen_backbone(job):
+    model = net()
+    model[0].requires_grad_(False)
+    return simple(job, model, torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1))
+
+
+@pattern()
+def activation_checkpointing(job):
+    from torch.utils.checkpoint import checkpoint
+    model = net(nn.Dropout(0.2))
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model[2:](checkpoint(model[:2], x, use_reentrant=False)), y))
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def weight_norm(job):
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 12)), nn.Tanh(), nn.Linear(12, 3))
+    return simple(job, model, sgd(model))
+
+
+@pattern(("buffer", "changes while the model trains"))
+def spectral_norm(job):
+    model = nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(6, 12)), nn.Tanh(), nn.Linear(12, 3))
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def compiled(job):
+    model = torch.compile(net(), backend="eager")
+    return simple(job, model, sgd(model))
+
+
+@pattern(("DataParallel", "plain model"))
+def data_parallel(job):
+    model = nn.DataParallel(net())
+    return simple(job, model, sgd(model))
+
+
+@pattern(("outside of the attached optimizer's step",))
+def clamped_in_the_loop(job):
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        with torch.no_grad():
+            model[0].weight.clamp_(-0.1, 0.1)
+
+    loop(job, model, body)
+
+
+@pattern()
+def clamped_on_commit(job):
+    model = net()
+
+    @job.on_commit
+    def clamp(step, loss):
+        with torch.no_grad():
+            model[0].weight.clamp_(-0.1, 0.1)
+
+    out = simple(job, model, sgd(model))
+    assert float(model[0].weight.detach().abs().max()) < 0.1001
+    return out
+
+
+# ---- state beside the model ----
+
+@pattern()
+def averaged_model(job):
+    model = net()
+    ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    job.attach(model, sgd(model), state={"ema": ema})
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        ema.update_parameters(model)
+
+    loop(job, model, body)
+    assert int(ema.n_averaged) == STEPS
+    return state(model, **{f"ema {k}": v.clone() for k, v in ema.state_dict().items()})
+
+
+@pattern(("AveragedModel", "state={"))
+def averaged_model_not_attached(job):
+    model = net()
+    ema = AveragedModel(model)
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        ema.update_parameters(model)
+
+    loop(job, model, body)
+
+
+@pattern()
+def stochastic_weight_averaging(job):
+    model = net()
+    optimizer = sgd(model)
+    average = AveragedModel(model)
+    job.attach(model, optimizer, SWALR(optimizer, swa_lr=0.05, anneal_epochs=3), state={"swa": average})
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        if job.committed_step >= 6:
+            average.update_parameters(model)
+
+    loop(job, model, body)
+    assert int(average.n_averaged) == STEPS - 6
+    return state(model, **{f"swa {k}": v.clone() for k, v in average.state_dict().items()})
+
+
+class Shadow:
+    """An average of one's own, as many repositories have it."""
+
+    def __init__(self, model):
+        self.shadow = {k: v.detach().clone() for k, v in model.named_parameters()}
+        self.count = 0
+
+    def update(self, model):
+        self.count += 1
+        for k, v in model.named_parameters():
+            self.shadow[k].data.mul_(0.9).add_(v.data, alpha=0.1)
+
+    def state_dict(self):
+        return {"shadow": self.shadow, "count": self.count}
+
+    def load_state_dict(self, told):
+        self.shadow, self.count = dict(told["shadow"]), told["count"]
+
+
+@pattern()
+def average_of_ones_own(job):
+    model = net()
+    ema = Shadow(model)
+    job.on_commit(lambda step, loss: ema.update(model))
+    out = simple(job, model, sgd(model), state={"ema": ema})
+    assert ema.count == STEPS
+    return {**out, **{f"ema {k}": v.clone() for k, v in ema.shadow.items()}}
+
+
+@pattern(("state['ema", "job.on_commit"))
+def average_changed_in_the_loop(job):
+    model = net()
+    ema = Shadow(model)
+    job.attach(model, sgd(model), state={"ema": ema})
+
+    def body(n, x, y):
+        job.backward(F.cross_entropy(model(x), y))
+        ema.update(model)
+
+    loop(job, model, body)
+
+
+@pattern(("changes while the job trains", "state={"))
+def average_not_attached(job):
+    model = net()
+    ema = Shadow(model)
+
+    def update(step, loss):
+        ema.update(model)
+
+    job.after_step(update)
+    return simple(job, model, sgd(model))
+
+
+class Counters:
+    def __init__(self):
+        self.best, self.history, self.seen = float("inf"), [0.0] * STEPS, torch.zeros(3, dtype=torch.int64)
+
+    def state_dict(self):
+        return {"best": self.best, "history": list(self.history), "seen": self.seen}
+
+    def load_state_dict(self, told):
+        self.best, self.history, self.seen = told["best"], list(told["history"]), told["seen"].clone()
+
+
+@pattern()
+def counters_and_the_best_loss(job):
+    model, kept = net(), Counters()
+
+    @job.on_commit
+    def count(step, loss):
+        kept.best = min(kept.best, loss)
+        kept.history[step - 1] = loss
+        kept.seen[step % 3] += 1
+
+    out = simple(job, model, sgd(model), state={"counters": kept})
+    assert all(kept.history) and kept.best == min(kept.history) and int(kept.seen.sum()) == STEPS
+    return {**out, "history": torch.tensor(kept.history), "seen": kept.seen.clone()}
+
+
+@pattern()
+def early_stopping(job):
+    model, kept = net(), Counters()
+
+    @job.on_commit
+    def stop(step, loss):
+        kept.best = min(kept.best, loss)
+        kept.seen[0] = int(kept.seen[0]) + 1 if loss > kept.best else 0
+        if int(kept.seen[0]) >= 2 or step == 11:
+            job.stop()
+
+    out = simple(job, model, sgd(model), state={"counters": kept})
+    assert 2 < job.committed_step < STEPS, job.committed_step
+    return {**out, "step": torch.tensor(job.committed_step)}
+
+
+@pattern(("no state_dict()",))
+def state_without_state_dict(job):
+    model = net()
+    return simple(job, model, sgd(model), state={"best": 3.0})
+
+
+# ---- data ----
+
+@pattern()
+def augmentation(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=Points(0.1))
+
+
+@pattern()
+def mixup_in_the_loop(job):
+    import numpy
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        share = float(numpy.random.beta(0.4, 0.4)) * random.random()
+        order = torch.randperm(len(x))
+        out = model(share * x + (1 - share) * x[order])
+        job.backward(share * F.cross_entropy(out, y) + (1 - share) * F.cross_entropy(out, y[order]))
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern()
+def collate_of_ones_own(job):
+    model = net()
+
+    def collate(rows):
+        return torch.stack([x for x, _ in rows]) * 2, torch.tensor([y for _, y in rows])
+
+    return simple(job, model, sgd(model), words={"collate": collate})
+
+
+@pattern()
+def data_loader_shuffled(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), batch_size=MICRO, shuffle=True, pin_memory=False))
+
+
+@pattern()
+def data_loader_in_order(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), batch_size=MICRO))
+
+
+@pattern(("batch_size is 5", "micro_batch 2"))
+def data_loader_of_another_size(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), batch_size=5))
+
+
+@pattern()
+def weighted_sampler(job):
+    model = net()
+    sampler = WeightedRandomSampler([1.0 + i % 3 for i in range(40)], 30, generator=torch.Generator())
+    return simple(job, model, sgd(model), dataset=DataLoader(Points(), batch_size=MICRO, sampler=sampler))
+
+
+class Lines(IterableDataset):
+    """A stream that shuffles in a buffer and draws noise."""
+
+    def __iter__(self):
+        for i in range(30):
+            x = torch.randn(6, generator=torch.Generator().manual_seed(i)) + 0.1 * torch.randn(6)
+            yield x, int(x.sum() > 0)
+
+
+@pattern()
+def iterable_data_set(job):
+    model = net()
+    return simple(job, model, sgd(model), dataset=Lines())
+
+
+@pattern()
+def loop_over_epochs(job):
+    """Something between epochs, a schedule of epochs, an evaluation."""
+    model, data = net(nn.Dropout(0.2)), Points()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 1, 0.7)
+    job.attach(model, optimizer, schedule, schedule="epoch")
+    seen = []
+    for epoch in job.epochs(data):
+        model.train()
+        for x, y in job.batches(data):
+            if GATE is not None:
+                GATE.wait(job.committed_step + 1, lambda: job.step().cancelled)
+            job.backward(F.cross_entropy(model(x), y))
+        model.eval()
+        with torch.no_grad():
+            F.cross_entropy(model(torch.randn(4, 6)), torch.tensor([0, 1, 2, 0]))
+        schedule.step()
+        seen.append(epoch)
+    assert job.done() and seen and seen[-1] == (STEPS - 1) * BATCH // 40 and seen == sorted(set(seen)), seen
+    return state(model)
+
+
+@pattern()
+def evaluation_in_after_step(job):
+    model = net(nn.Dropout(0.2), nn.BatchNorm1d(12))
+
+    @job.after_step
+    def look(step, loss):
+        model.eval()
+        with torch.no_grad():
+            model(torch.randn(4, 6))
+        model.train()
+
+    return simple(job, model, sgd(model))
+
+
+@pattern()
+def evaluation_by_one_worker(job):
+    model = net(nn.Dropout(0.3))
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        if job.is_main and job.committed_step % 3 == 0 and job.step().micro_batch == 0:
+            with job.evaluation():
+                model.eval()
+                model(torch.randn(4, 6))
+                model.train()
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+    return state(model)
+
+
+@pattern(("outside of the attached optimizer's step",))
+def embedding_with_max_norm(job):
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows, self.out = nn.Embedding(3, 5, max_norm=0.1), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.out(self.rows((x[:, 0] > 0).long()))
+
+    model = Rows()
+    return simple(job, model, sgd(model))
+
+
+def begin(**words):
+    return tidemill.torch.init(**{**dict(steps=STEPS, batch=BATCH, micro_batch=MICRO, seed=5, determinism="bitwise"), **words})
+
+
+def main():
+    global GATE
+    from train_small import Gate
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("out")
+    parser.add_argument("--gate")
+    words = parser.parse_args()
+    GATE = Gate(words.gate)
+    job = begin()
+    job.after_step(lambda step, loss: print(f"applied {step} of {job.world_size} loss {loss}", flush=True))
+    result = PATTERNS[words.name][1](job)
+    if job.has_result:
+        torch.save(result, f"{words.out}-{os.environ.get('TIDEMILL_INSTANCE_ID', '0')}")
+
+
+if __name__ == "__main__":
+    main()
