@@ -1,13 +1,13 @@
-/* libtidemill: how an engine (any trainer) takes part in a Tidemill job. C ABI; no type of the engine, none of
- * Tidemill's insides.
+/* libtidemill: how an engine (any trainer) takes part in a Tidemill job. A C ABI that shows no types of the engine and
+ * none of Tidemill's internals.
  *
- * The engine's thread does what it is told, one thing after the other:
+ * The engine's thread does one piece of work after another:
  *
  *     tidemill *t = tidemill_open(&options, &engine, error, sizeof error);
  *     struct tidemill_work work;
  *     while (tidemill_next(t, &work) == 0) {
  *         if (work.kind == TIDEMILL_STEP) {          compute and reduce the gradients of work.step over work's share
- *             ... poll tidemill_cancelled(t) now and then (or be told by `cancelled`), and give up ...
+ *             ... poll tidemill_cancelled(t) now and then (or implement `cancelled`), and stop if it is set ...
  *             tidemill_held(t, work.step, norms, count);
  *         } else if (work.kind == TIDEMILL_APPLY) {  apply them; work.norm is the sum of squares over all layers
  *             tidemill_applied(t, work.step);
@@ -16,8 +16,8 @@
  *     tidemill_close(t);
  *
  * Meanwhile a thread of the library joins, keeps the lease, votes on steps, moves layers between workers and makes
- * copies. It reads a layer's memory whenever no step is being applied, and never writes to it: what was fetched is put
- * into the engine's memory, or given to it, inside tidemill_next, by the engine's own thread. */
+ * copies. It may read a layer's memory whenever no step is being applied, and never writes to it: fetched layers are
+ * put into the engine's memory, or handed to it, inside tidemill_next, by the engine's own thread. */
 #ifndef TIDEMILL_H
 #define TIDEMILL_H
 
@@ -32,8 +32,8 @@ extern "C" {
 
 typedef struct tidemill tidemill;
 
-/* Set `size` to sizeof(struct tidemill_options): fields may be added at the end, and are as if 0 where a program does
- * not know them. Texts are copied. */
+/* Set `size` to sizeof(struct tidemill_options): fields may be added at the end, and count as 0 for programs that do
+ * not know them. Strings are copied. */
 struct tidemill_options {
     size_t size;
     const char *coordinator; /* HOST:PORT */
@@ -44,21 +44,21 @@ struct tidemill_options {
     const char *copy_folder; /* for copies in files; NULL: none */
     uint64_t job;
     uint64_t instance;    /* this machine's number, > 0 */
-    uint64_t incarnation; /* of this process; 0: drawn */
+    uint64_t incarnation; /* of this process; 0: random */
     int anchor;
     uint64_t copy_bytes_max; /* memory for copies of others' layers; 0: 1 GiB */
-    const char *endpoint;    /* where the engines of peers reach ours; any text of less than 108 bytes; NULL: none */
+    const char *endpoint;    /* where the engines of peers reach ours; any string of less than 108 bytes; NULL: none */
     const char *token_file;
-    /* What this worker would train: lines "name=value" (a learning rate, a hash of the data). A worker that differs in
-     * one from the job is refused, and told in which. NULL: nothing is compared. */
+    /* What this worker would train: lines "name=value" (a learning rate, a hash of the data). A worker that differs
+     * from the job in one of them is refused and told which. NULL: nothing is compared. */
     const char *fingerprint;
 };
 
 struct tidemill_engine {
     void *context;
-    /* How many bytes a layer's whole state has. Any thread. */
+    /* The size of a layer's whole state in bytes. Any thread. */
     uint64_t (*layer_bytes)(void *context, uint32_t layer);
-    /* Writes the layer's state as of before the first step, a pure function of the job. Any thread. Not 0: failed. */
+    /* Writes the layer's state before the first step, a pure function of the job. Any thread. Not 0: failed. */
     int (*init_layer)(void *context, uint32_t layer, void *out, uint64_t bytes);
     /* Where the engine keeps the layer, NULL: no memory. Called by the engine's thread, inside tidemill_next; the
      * memory must stay until drop_layer, also called there. */
@@ -69,23 +69,23 @@ struct tidemill_engine {
      * write_layer by the engine's, inside tidemill_next. */
     int (*read_layer)(void *context, uint32_t layer, void *out, uint64_t bytes);
     int (*write_layer)(void *context, uint32_t layer, const void *data, uint64_t bytes);
-    /* The step under way was given up (tidemill_cancelled says so, too): ends whatever the computation waits for, and
-     * does not wait itself. By the library's thread, which no call of the library may be made from; NULL: none. */
+    /* The current step was cancelled (tidemill_cancelled is set, too): ends what the computation is waiting for,
+     * without waiting itself. Called by the library's thread; it must not call the library. NULL: none. */
     void (*cancelled)(void *context);
-    /* For layers to be taken over while they are trained: whoever is to get one applies the gradients of the steps that
-     * others do meanwhile. All three or none (layers then move while all wait). The reduced gradients of a layer are a
-     * run of bytes: at most this many (any thread); read between tidemill_held and the APPLY of that step, by any
-     * thread; and advance_layer does to a layer's state, given as bytes, what APPLY does to it: a pure function, to the
-     * same bits, by the library's thread. Not 0: failed. */
+    /* To move layers while they are trained: the worker that will get one applies the gradients of the steps that the
+     * others do meanwhile. Give all three or none (layers then move while all wait). gradient_bytes: the most bytes
+     * that the reduced gradients of a layer take (any thread). read_gradient: called between tidemill_held and the
+     * APPLY of that step, by any thread. advance_layer does to a layer's state, given as bytes, what APPLY does: a pure
+     * function, to the same bits, called by the library's thread. Not 0: failed. */
     uint64_t (*gradient_bytes)(void *context, uint32_t layer);
     int (*read_gradient)(void *context, uint32_t layer, void *out, uint64_t bytes);
     int (*advance_layer)(void *context, uint32_t layer, uint64_t step, double norm, void *state, uint64_t state_bytes,
                          const void *gradient, uint64_t gradient_bytes);
-    /* Instead of layer_memory, which is not called then: the layer is in `memory`, on a page of its own (or comes there
-     * before tidemill_next returns), and the engine keeps it there, so that what was read from a disk or came from a
-     * peer is not copied once more. By the engine's thread, inside tidemill_next. The engine reads and writes it until
-     * the layer is given anew (in other memory), is dropped, or tidemill_close; it is the library's to free. Not 0: no
-     * room for what else the layer needs. */
+    /* Instead of layer_memory, which is then not called: the layer is in `memory`, page-aligned (or will be before
+     * tidemill_next returns), and the engine keeps it there, so that what was read from a disk or came from a peer is
+     * not copied again. Called by the engine's thread, inside tidemill_next. The engine reads and writes it until the
+     * layer is given again (in other memory), is dropped, or tidemill_close; the library frees it. Not 0: not enough
+     * memory for what else the layer needs. */
     int (*take_layer)(void *context, uint32_t layer, void *memory, uint64_t bytes);
 };
 
@@ -95,7 +95,7 @@ struct tidemill_peer {
     uint64_t instance;
     uint32_t pipeline;
     uint32_t stage;
-    const char *address;  /* of its library; texts are valid until the next tidemill_next */
+    const char *address;  /* of its library; strings are valid until the next tidemill_next */
     const char *endpoint; /* of its engine, as it gave it; "": none */
 };
 
@@ -123,7 +123,7 @@ struct tidemill_norm {
     double sum; /* of squares of the layer's reduced gradient */
 };
 
-/* For bindings that no compiler checks: a number that grows when meanings change, and the sizes of the structs. */
+/* For bindings without a compiler's checks: a number that grows when meanings change, and the sizes of the structs. */
 enum { TIDEMILL_ABI = 1 };
 struct tidemill_abi {
     uint32_t number;
@@ -135,9 +135,9 @@ struct tidemill_abi {
 };
 TIDEMILL_API struct tidemill_abi tidemill_abi(void);
 
-/* Options of a worker that an agent has started, from its variables: TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE,
+/* Options of a worker that an agent has started, from the environment: TIDEMILL_COORDINATOR, TIDEMILL_TOKEN_FILE,
  * TIDEMILL_JOB, TIDEMILL_INSTANCE_ID, TIDEMILL_INCARNATION, TIDEMILL_HOST (listen), TIDEMILL_COPIES (copy_folder),
- * TIDEMILL_TLS (tls_folder), TIDEMILL_ANCHOR (1: anchor), TIDEMILL_FINGERPRINT. Texts are borrowed from them. Not 0:
+ * TIDEMILL_TLS (tls_folder), TIDEMILL_ANCHOR (1: anchor), TIDEMILL_FINGERPRINT. Strings are borrowed. Not 0:
  * `error` says which is missing or wrong. kernel_class and endpoint are the engine's to set. */
 TIDEMILL_API int tidemill_options_from_environment(struct tidemill_options *out, char *error, size_t error_size);
 /* NULL: failed, and `error` says why. */
@@ -145,23 +145,23 @@ TIDEMILL_API tidemill *tidemill_open(const struct tidemill_options *options, con
                                      char *error, size_t error_size);
 TIDEMILL_API void tidemill_close(tidemill *t);
 
-/* Waits for the next thing to do: 0 and `out`, 1 when the job is finished, negative when we were refused or the job
- * has failed. */
+/* Waits for the next piece of work: 0 and `out`, 1 when the job is finished, negative if this worker was refused or the
+ * job has failed. */
 TIDEMILL_API int tidemill_next(tidemill *t, struct tidemill_work *out);
-/* Has the step under way been given up? Cheap. */
+/* Was the current step cancelled? Cheap. */
 TIDEMILL_API int tidemill_cancelled(tidemill *t);
-/* The step's reduced gradients are held: 0, or 1 if the step was given up meanwhile. */
+/* The step's reduced gradients are held: 0, or 1 if the step was cancelled in the meantime. */
 TIDEMILL_API int tidemill_held(tidemill *t, uint64_t step, const struct tidemill_norm *norms, size_t count);
 TIDEMILL_API int tidemill_applied(tidemill *t, uint64_t step);
-/* The loss of a step, for the user's eyes; before tidemill_applied of that step, by any worker that knows it. Numbers
+/* Reports the loss of a step to the user; before tidemill_applied of that step, by any worker that knows it. Numbers
  * that are not finite are not passed on. */
 TIDEMILL_API void tidemill_report_loss(tidemill *t, uint64_t step, double loss);
-/* The job itself is wrong (an exception in the user's code, a loss that is no number), and would go wrong again: it is
- * recorded, everybody is stopped and nothing is tried again. tidemill_next then returns a negative number. */
+/* The job itself is wrong (an exception in the user's code, a loss that is not a number) and would fail again: this is
+ * recorded, all workers stop and nothing is retried. tidemill_next then returns a negative number. */
 TIDEMILL_API void tidemill_failed(tidemill *t, const char *reason);
-/* Why tidemill_next said that it is over; "" before. Valid until tidemill_close. */
+/* Why tidemill_next returned other than 0; "" before. Valid until tidemill_close. */
 TIDEMILL_API const char *tidemill_reason(const tidemill *t);
-/* The computation lacks data of this peer (0: of none); lets the coordinator find a cut link. */
+/* The computation waits for data of this peer (0: of none). Lets the coordinator find a cut link. */
 TIDEMILL_API void tidemill_waiting_for(tidemill *t, uint64_t instance);
 
 #ifdef __cplusplus

@@ -4,11 +4,13 @@
 #include "api/api_server.h"
 #include "base/alloc.h"
 #include "base/doc.h"
+#include "run/find_run.h"
+#include "run/run_tap.h"
 #include "run/state_folder.h"
 
 #include <string.h>
 
-enum { STEP_LIMIT_MS = 2000, TRIES = 5 };
+enum { STEP_LIMIT_MS = 2000, TRIES = 5, ANSWER_MS = 3000 };
 
 struct tm_api_client {
     struct tm_env *env;
@@ -112,4 +114,28 @@ int tm_api_status_step(struct tm_api_client *client, struct tm_run_status *out, 
     if (rc != -(int)TM_EBUSY) tm_http_call_hang_up(call);
     tm_text_deinit(&body);
     return rc;
+}
+
+/* ---- a run ---- */
+
+int tm_api_run_status(struct tm_env *env, const char *state_dir, struct tm_run_status *out, struct tm_error *e)
+{
+    struct tm_error asking = {.text = ""};
+    struct tm_api_client *client = tm_api_client_create(env, state_dir);
+    if (client == NULL) return tm_error_nomem(e);
+    int rc = tm_api_status(client, ANSWER_MS, out, &asking);
+    tm_api_client_destroy(client);
+    if (rc == 0) return 0;
+    rc = tm_run_record_status(state_dir, out, e);
+    if (rc == -(int)TM_EBUSY) /* a coordinator has the record, but does not answer */
+        return tm_error_set(e, TM_EBUSY, "the coordinator does not answer (%s); try again", asking.text);
+    return rc;
+}
+
+const char *tm_api_away_note(struct tm_env *env, const char *state_dir, const struct tm_run_status *status)
+{
+    if (status->live || status->state == TM_JOB_FINISHED || status->state == TM_JOB_FAILED) return "";
+    if (tm_run_is_owned(env, state_dir))
+        return "the coordinator does not answer; training continues without it for a while";
+    return "not running; resume it with tidemill run --resume";
 }

@@ -14,7 +14,7 @@ struct tm_api_server;
 
 /* Listens, and writes the file. The caller owns the result. */
 int tm_api_server_create(struct tm_env *env, const char *state_dir, struct tm_api_server **out, struct tm_error *e);
-/* Answers whoever waits, as well as can be, and removes the file. NULL is allowed. */
+/* Answers waiting clients, best effort, and removes the file. NULL is allowed. */
 void tm_api_server_destroy(struct tm_api_server *server);
 struct tm_run_hook tm_api_server_hook(struct tm_api_server *server);
 

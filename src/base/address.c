@@ -96,6 +96,14 @@ bool tm_address_is_loopback(const char *address)
     return tm_address_split(address, host, port, NULL) == 0 && host_is_loopback(host);
 }
 
+bool tm_host_is_address(const char *host)
+{
+    char plain[TM_ADDRESS_MAX];
+    struct in_addr four;
+    if (!without_brackets(host, plain)) return false;
+    return inet_pton(AF_INET, plain, &four) == 1 || is_ipv6(plain, strlen(plain));
+}
+
 bool tm_host_is_any(const char *host)
 {
     char plain[TM_ADDRESS_MAX];

@@ -16,6 +16,8 @@ void tm_address_of_host(const char *given, const char *port, char out[TM_ADDRESS
 
 /* Reached from this machine alone: 127.0.0.0/8, ::1, localhost. Anything that cannot be read is not. */
 bool tm_address_is_loopback(const char *address);
+/* An IP address, not a name; "fe80::1%eth0" is one. */
+bool tm_host_is_address(const char *host);
 /* Every address of this machine (0.0.0.0, ::): to listen on, not to be reached by. */
 bool tm_host_is_any(const char *host);
 

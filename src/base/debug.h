@@ -1,4 +1,4 @@
-/* What a room does, line by line, for whoever looks for a bug: off unless it is asked for.
+/* What a room does, line by line, for finding bugs: off unless it is asked for.
  *
  *     TIDEMILL_DEBUG=wire,run tidemill run job.yaml     (or "all")
  *
@@ -14,7 +14,8 @@
 #include <stdatomic.h>
 
 #define TM_DEBUG_ROOMS(X)                                                                                              \
-    X(WIRE, "wire") X(STORE, "store") X(WORKER, "worker") X(ENGINE, "engine") X(CLOUD, "cloud") X(RUN, "run")
+    X(WIRE, "wire")                                                                                                    \
+    X(STORE, "store") X(WORKER, "worker") X(ENGINE, "engine") X(CLOUD, "cloud") X(RUN, "run") X(SIM, "sim")
 
 enum tm_debug_room {
 #define TM_DEBUG_ENUM(name, word) TM_DEBUG_##name,

@@ -290,16 +290,21 @@ static void take_addresses(struct attempt *a, const struct addrinfo *found)
     }
 }
 
+static void why_no_address(int failed, int errno_value, char out[256])
+{
+    const char *words = failed == EAI_SYSTEM ? strerror(errno_value)
+                        : failed == 0        ? "it has no address"
+                                             : gai_strerror(failed);
+    (void)snprintf(out, 256, "the name cannot be resolved: %.200s", words);
+}
+
 static void take_lookup(struct attempt *a, int failed, int errno_value, const struct addrinfo *found)
 {
     char why[256];
     if (failed == 0) take_addresses(a, found);
     a->state = CONNECTING;
     if (a->address_count > 0) return;
-    const char *words = failed == EAI_SYSTEM ? strerror(errno_value)
-                        : failed == 0        ? "it has no address"
-                                             : gai_strerror(failed);
-    (void)snprintf(why, sizeof why, "the name cannot be resolved: %.200s", words);
+    why_no_address(failed, errno_value, why);
     fail(a, why);
 }
 
@@ -335,7 +340,7 @@ static void *look_up_all(void *nothing)
 /* ---- beginning ---- */
 
 /* Signals are for the program's own threads. */
-static bool start_thread(void *(*run)(void *))
+static bool start_thread(void *(*run)(void *), void *argument)
 {
     pthread_attr_t detached;
     pthread_t thread;
@@ -345,7 +350,7 @@ static bool start_thread(void *(*run)(void *))
     (void)sigfillset(&every);
     (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     (void)pthread_sigmask(SIG_SETMASK, &every, &before);
-    bool started = pthread_create(&thread, &detached, run, NULL) == 0;
+    bool started = pthread_create(&thread, &detached, run, argument) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)pthread_attr_destroy(&detached);
     return started;
@@ -355,9 +360,9 @@ static bool have_threads(const struct attempt *a)
 {
     if (all.wake < 0) all.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (all.wake < 0) return false;
-    if (a->state == NAME_ASKED && all.lookups < LOOKUPS_MAX && start_thread(look_up_all)) all.lookups++;
+    if (a->state == NAME_ASKED && all.lookups < LOOKUPS_MAX && start_thread(look_up_all, NULL)) all.lookups++;
     if (a->state == NAME_ASKED && all.lookups == 0) return false;
-    if (!all.tended) all.tended = start_thread(tend_all);
+    if (!all.tended) all.tended = start_thread(tend_all, NULL);
     wake_tender();
     return all.tended;
 }
@@ -440,6 +445,101 @@ int tm_env__net_connect(struct tm_env *env, const char *address, int *out_handle
     return tm_error_set(e, TM_EPEER, "connecting to %s: %s", address, strerror(failed));
 }
 
+/* ---- names to listen on ---- */
+
+/* Shared by who waits and the thread that asks: the last of them frees it. */
+struct lookup {
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    bool done;
+    bool left; /* nobody waits any more */
+    int failed;
+    int errno_value;
+    struct addrinfo *found;
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+};
+
+static void free_lookup(struct lookup *l)
+{
+    if (l->found != NULL) freeaddrinfo(l->found);
+    (void)pthread_cond_destroy(&l->answered);
+    (void)pthread_mutex_destroy(&l->lock);
+    tm_free(l);
+}
+
+static void *look_up_one(void *given)
+{
+    struct lookup *l = given;
+    struct addrinfo *found = NULL;
+    int failed = tm_env__connecting.look_up(l->host, l->port, &found);
+    int errno_value = errno;
+    (void)pthread_mutex_lock(&l->lock);
+    l->done = true;
+    l->failed = failed;
+    l->errno_value = errno_value;
+    l->found = found;
+    (void)pthread_cond_signal(&l->answered);
+    bool left = l->left;
+    (void)pthread_mutex_unlock(&l->lock);
+    if (left) free_lookup(l);
+    return NULL;
+}
+
+static struct lookup *new_lookup(const char *host, const char *port)
+{
+    pthread_condattr_t attributes;
+    struct lookup *l = tm_calloc(1, sizeof *l);
+    if (l == NULL) return NULL;
+    (void)snprintf(l->host, sizeof l->host, "%s", host);
+    (void)snprintf(l->port, sizeof l->port, "%s", port);
+    (void)pthread_mutex_init(&l->lock, NULL);
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&l->answered, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    return l;
+}
+
+/* With the lock. */
+static void await_answer(struct lookup *l)
+{
+    int64_t until_ms = now_ms() + tm_env__connecting.limit_ms;
+    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000};
+    int waited = 0;
+    while (!l->done && waited == 0)
+        waited = pthread_cond_timedwait(&l->answered, &l->lock, &until);
+}
+
+int tm_env__look_up(const char *host, const char *port, struct addrinfo **out, struct tm_error *e)
+{
+    struct lookup *l = new_lookup(host, port);
+    if (l == NULL) return tm_error_nomem(e);
+    if (!start_thread(look_up_one, l)) {
+        free_lookup(l);
+        return tm_error_set(e, TM_ENOMEM, "out of threads");
+    }
+    (void)pthread_mutex_lock(&l->lock);
+    await_answer(l);
+    bool done = l->done;
+    int rc = 0;
+    if (!done) {
+        l->left = true;
+        rc = tm_error_set(e, TM_EPEER, "the name could not be resolved within %g s",
+                          (double)tm_env__connecting.limit_ms / 1000);
+    } else if (l->failed != 0 || l->found == NULL) {
+        char why[256];
+        why_no_address(l->failed, l->errno_value, why);
+        rc = tm_error_set(e, TM_EPEER, "%s", why);
+    } else {
+        *out = l->found;
+        l->found = NULL;
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    if (done) free_lookup(l);
+    return rc;
+}
+
 /* ---- what the owner does with the handle ---- */
 
 static struct attempt *by_handle(int handle)
@@ -472,6 +572,7 @@ void tm_env__connect_stop(int handle)
     (void)pthread_mutex_lock(&all.lock);
     struct attempt *a = by_handle(handle);
     if (a != NULL) a->stopped = true;
+    if (a != NULL && a->state == CONNECTED) (void)shutdown(a->connected, SHUT_RDWR); /* it is not yet in its place */
     wake_tender();
     (void)pthread_mutex_unlock(&all.lock);
 }

@@ -82,6 +82,34 @@ int tm_env__open_to_read(const char *path, struct stat *status, int *out, struct
     return rc;
 }
 
+int tm_env__file_read_at(struct tm_env *env, const char *path, int64_t offset, void *buffer, size_t room,
+                         size_t *out_length, int64_t *out_size, struct tm_error *e)
+{
+    (void)env;
+    struct stat status = {.st_size = 0};
+    size_t length = 0;
+    int fd = -1;
+    int rc = tm_env__open_to_read(path, &status, &fd, e);
+    if (rc != 0) return rc;
+    for (ssize_t got = 1; rc == 0 && got != 0 && length < room;) {
+        got = pread(fd, (char *)buffer + length, room - length, (off_t)(offset + (int64_t)length));
+        if (got < 0 && errno != EINTR) rc = tm_error_errno(e, errno, "%s", path);
+        if (got > 0) length += (size_t)got;
+    }
+    (void)close(fd);
+    if (rc != 0) return rc;
+    *out_length = length;
+    *out_size = (int64_t)status.st_size;
+    return 0;
+}
+
+bool tm_env__file_is_link(struct tm_env *env, const char *path)
+{
+    (void)env;
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISLNK(status.st_mode);
+}
+
 /* ---- locks ---- */
 
 int tm_env__file_lock(struct tm_env *env, const char *path, int *out_handle, struct tm_error *e)
@@ -122,4 +150,10 @@ int tm_env__folder_each(struct tm_env *env, const char *path, tm_name_f take, vo
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) rc = take(context, entry->d_name, e);
     (void)closedir(folder);
     return rc;
+}
+
+int tm_env__folder_make(struct tm_env *env, const char *path, struct tm_error *e)
+{
+    (void)env;
+    return mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : tm_error_errno(e, errno, "%s", path);
 }

@@ -31,6 +31,10 @@ int tm_env__read_all(int fd, const char *path, const struct stat *status, char *
 int tm_env__file_lock(struct tm_env *env, const char *path, int *out_handle, struct tm_error *e);
 void tm_env__file_unlock(struct tm_env *env, int handle);
 int tm_env__folder_each(struct tm_env *env, const char *path, tm_name_f take, void *context, struct tm_error *e);
+int tm_env__folder_make(struct tm_env *env, const char *path, struct tm_error *e);
+int tm_env__file_read_at(struct tm_env *env, const char *path, int64_t offset, void *buffer, size_t room,
+                         size_t *out_length, int64_t *out_size, struct tm_error *e);
+bool tm_env__file_is_link(struct tm_env *env, const char *path);
 
 /* env_net.c; see env.h. */
 int tm_env__net_listen(struct tm_env *env, const char *address, int *out_handle, char bound[TM_ADDRESS_MAX],
@@ -56,8 +60,10 @@ int tm_env__net_connect(struct tm_env *env, const char *address, int *out_handle
 /* The handle of a connection that was being made becomes the connection: 0. -TM_EBUSY: it is still being made;
  * -TM_EPEER: it could not be; -TM_ENOTFOUND: the handle is none of these. */
 int tm_env__connect_settle(int handle, struct tm_error *e);
-void tm_env__connect_stop(int handle);  /* what is still being made fails */
+void tm_env__connect_stop(int handle);  /* what is still being made fails; what was made is shut down */
 void tm_env__connect_close(int handle); /* its owner closes the handle */
+/* The addresses of a name, for the caller to free; waits at most TM_CONNECT_LIMIT_MS. -TM_EPEER: there are none. */
+int tm_env__look_up(const char *host, const char *port, struct addrinfo **out, struct tm_error *e);
 /* getaddrinfo and TM_CONNECT_LIMIT_MS; tests put their own in their place. */
 extern struct tm_env__connecting {
     int (*look_up)(const char *host, const char *port, struct addrinfo **out);
@@ -70,6 +76,7 @@ int tm_env__process_start_with(struct tm_env *env, const struct tm_process_optio
 int tm_env__process_signal_group(struct tm_env *env, int group, int signal_number, struct tm_error *e);
 int tm_env__process_handle(struct tm_env *env, int pid, int *out_handle, struct tm_error *e);
 int tm_env__process_self(struct tm_env *env);
+void tm_env__process_end_together(struct tm_env *env);
 int tm_env__process_started(struct tm_env *env, int pid, int64_t *out_start, struct tm_error *e);
 int tm_env__process_end_marked(struct tm_env *env, const char *mark, int *out_count, struct tm_error *e);
 int tm_env__process_limit_files(struct tm_env *env, int pid, int64_t bytes, struct tm_error *e);

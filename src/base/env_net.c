@@ -99,14 +99,13 @@ int tm_env__net_listen(struct tm_env *env, const char *address, int *out_handle,
     if (strncmp(address, "unix:", 5) == 0) return unix_listen(address + 5, out_handle, bound, e);
     int rc = tm_address_split(address, host, port, e);
     if (rc != 0) return rc;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
-    int failed = getaddrinfo(host, port, &hints, &found);
-    if (failed != 0)
-        return tm_error_set(e, TM_EPEER, "listening on %s: the name cannot be resolved: %s", address,
-                            gai_strerror(failed));
+    const char *literal = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host; /* this name needs nobody to be asked */
+    if (getaddrinfo(literal, port, &hints, &found) != 0) rc = tm_env__look_up(host, port, &found, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "listening on %s", address);
     int fd = -1;
-    failed = EADDRNOTAVAIL;
+    int failed = EADDRNOTAVAIL;
     for (const struct addrinfo *one = found; one != NULL && failed != 0; one = one->ai_next)
         failed = listen_on(one, &fd);
     freeaddrinfo(found);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -86,6 +87,7 @@ static int set_attributes(posix_spawnattr_t *attributes, const struct tm_process
 static int set_files(posix_spawn_file_actions_t *files, const struct tm_process_options *options, int into)
 {
     int failed = options->group ? posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0) : 0;
+    if (failed == 0 && options->folder != NULL) failed = posix_spawn_file_actions_addchdir_np(files, options->folder);
     if (failed != 0 || (options->output == NULL && into < 0)) return failed;
     failed = into >= 0
                  ? posix_spawn_file_actions_adddup2(files, into, 1)
@@ -143,6 +145,8 @@ int tm_env__process_start_with(struct tm_env *env, const struct tm_process_optio
     if (failed != 0 && ends[0] >= 0) (void)close(ends[0]);
     /* A folder of PATH that may not be read hides that the program is in none of them. */
     if (failed == EACCES && strchr(options->argv[0], '/') == NULL) failed = ENOENT;
+    if (failed != 0 && options->folder != NULL && access(options->folder, X_OK) != 0)
+        return tm_error_errno(e, errno, "starting %s in %s", options->argv[0], options->folder);
     if (failed != 0) return tm_error_errno(e, failed, "starting %s", options->argv[0]);
     if (options->captured != NULL) *options->captured = ends[0];
     *out_pid = pid;
@@ -186,6 +190,20 @@ int tm_env__process_self(struct tm_env *env)
 {
     (void)env;
     return (int)getpid();
+}
+
+static void end_group(int number)
+{
+    (void)number;
+    (void)kill(0, SIGKILL);
+}
+
+void tm_env__process_end_together(struct tm_env *env)
+{
+    (void)env;
+    struct sigaction action = {.sa_handler = end_group};
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 /* The file's first bytes; 0 where it cannot be read. */

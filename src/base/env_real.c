@@ -39,6 +39,14 @@ static int64_t real_monotonic_ns(struct tm_env *env)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static int64_t real_processor_ns(struct tm_env *env)
+{
+    (void)env;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static void real_sleep_ms(struct tm_env *env, int64_t ms)
 {
     (void)env;
@@ -307,6 +315,7 @@ struct tm_env *tm_env_real(void)
     static struct tm_env env = {
         .now_ms = real_now_ms,
         .monotonic_ns = real_monotonic_ns,
+        .processor_ns = real_processor_ns,
         .sleep_ms = real_sleep_ms,
         .random_u64 = real_random_u64,
         .variable = real_variable,
@@ -319,12 +328,15 @@ struct tm_env *tm_env_real(void)
         .file_write_blocks = tm_env__file_write_blocks,
         .file_read_blocks = tm_env__file_read_blocks,
         .file_remove = real_file_remove,
+        .file_read_at = tm_env__file_read_at,
         .file_exists = real_file_exists,
+        .file_is_link = tm_env__file_is_link,
         .file_map = real_file_map,
         .file_unmap = real_file_unmap,
         .file_lock = tm_env__file_lock,
         .file_unlock = tm_env__file_unlock,
         .folder_each = tm_env__folder_each,
+        .folder_make = tm_env__folder_make,
         .net_listen = tm_env__net_listen,
         .net_connect = tm_env__net_connect,
         .net_accept = tm_env__net_accept,
@@ -343,6 +355,7 @@ struct tm_env *tm_env_real(void)
         .process_signal_group = tm_env__process_signal_group,
         .process_handle = tm_env__process_handle,
         .process_self = tm_env__process_self,
+        .process_end_together = tm_env__process_end_together,
         .process_started = tm_env__process_started,
         .process_end_marked = tm_env__process_end_marked,
         .process_limit_files = tm_env__process_limit_files,

@@ -97,6 +97,12 @@ static int64_t virtual_monotonic_ns(struct tm_env *env)
     return world_of(env)->now_ns;
 }
 
+/* Whatever happens here takes time because it was work. */
+static int64_t virtual_processor_ns(struct tm_env *env)
+{
+    return world_of(env)->now_ns;
+}
+
 void tm_env_virtual_advance(struct tm_env *env, int64_t ms)
 {
     world_of(env)->now_ns += ms * 1000000;
@@ -340,6 +346,39 @@ static int virtual_folder_each(struct tm_env *env, const char *path, tm_name_f t
     }
     (void)pthread_mutex_unlock(&world->files_lock);
     return rc == 0 && seen == 0 ? tm_error_errno(e, ENOENT, "%s", path) : rc;
+}
+
+static int virtual_folder_make(struct tm_env *env, const char *path, struct tm_error *e)
+{
+    (void)env;
+    (void)path;
+    (void)e;
+    return 0;
+}
+
+static int virtual_file_read_at(struct tm_env *env, const char *path, int64_t offset, void *buffer, size_t room,
+                                size_t *out_length, int64_t *out_size, struct tm_error *e)
+{
+    struct world *world = world_of(env);
+    (void)pthread_mutex_lock(&world->files_lock);
+    struct entry *file = find_entry(world->files, world->file_count, path);
+    if (file != NULL) {
+        size_t size = file->content.length;
+        size_t left = offset < (int64_t)size ? size - (size_t)offset : 0;
+        *out_length = left < room ? left : room;
+        *out_size = (int64_t)size;
+        if (*out_length > 0) memcpy(buffer, file->content.data + offset, *out_length);
+    }
+    (void)pthread_mutex_unlock(&world->files_lock);
+    return file != NULL ? 0 : tm_error_errno(e, ENOENT, "%s", path);
+}
+
+/* There are none here. */
+static bool virtual_file_is_link(struct tm_env *env, const char *path)
+{
+    (void)env;
+    (void)path;
+    return false;
 }
 
 static bool virtual_file_exists(struct tm_env *env, const char *path)
@@ -804,6 +843,11 @@ static int virtual_process_handle(struct tm_env *env, int pid, int *out_handle, 
     return rc;
 }
 
+static void virtual_process_end_together(struct tm_env *env)
+{
+    (void)env; /* processes end when the test says so */
+}
+
 static int virtual_process_self(struct tm_env *env)
 {
     (void)env;
@@ -890,6 +934,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .random_u64 = virtual_random_u64,
         .variable = virtual_variable,
         .set_variable = virtual_set_variable,
+        .processor_ns = virtual_processor_ns,
         .file_read = virtual_file_read,
         .file_write = virtual_file_write,
         .file_write_private = virtual_file_write_private,
@@ -898,12 +943,15 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .file_write_blocks = virtual_file_write_blocks,
         .file_read_blocks = virtual_file_read_blocks,
         .file_remove = virtual_file_remove,
+        .file_read_at = virtual_file_read_at,
         .file_exists = virtual_file_exists,
+        .file_is_link = virtual_file_is_link,
         .file_map = virtual_file_map,
         .file_unmap = virtual_file_unmap,
         .file_lock = virtual_file_lock,
         .file_unlock = virtual_file_unlock,
         .folder_each = virtual_folder_each,
+        .folder_make = virtual_folder_make,
         .net_listen = virtual_net_listen,
         .net_connect = virtual_net_connect,
         .net_accept = virtual_net_accept,
@@ -922,6 +970,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .process_signal_group = virtual_process_signal_group,
         .process_handle = virtual_process_handle,
         .process_self = virtual_process_self,
+        .process_end_together = virtual_process_end_together,
         .process_started = virtual_process_started,
         .process_end_marked = virtual_process_end_marked,
         .process_limit_files = virtual_process_limit_files,

@@ -16,9 +16,9 @@ void tm_env_virtual_destroy(struct tm_env *env); /* NULL is allowed */
 void tm_env_virtual_advance(struct tm_env *env, int64_t ms);
 int tm_env_virtual_set_variable(struct tm_env *env, const char *name, const char *value); /* NULL removes it */
 void tm_env_virtual_fail_write_at(struct tm_env *env, long n); /* the n-th file_write from now fails: disk full */
-/* Connections take so long to be made, from now on; 0: none at all, as at the beginning. */
+/* From now on connections take this long to be made; 0: no time, as at the beginning. */
 void tm_env_virtual_set_connect_ms(struct tm_env *env, int64_t ms);
-/* Whoever connects to the address hears nothing until the limit. */
+/* Connections to the address get no answer until the limit. */
 void tm_env_virtual_never_answer(struct tm_env *env, const char *address);
 unsigned tm_env_virtual__file_mode(struct tm_env *env, const char *path); /* 0: no such file */
 size_t tm_env_virtual_handles(struct tm_env *env);       /* that are open: listeners, ends of connections, processes */

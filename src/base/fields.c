@@ -63,7 +63,9 @@ void tm_field_expected(const struct tm_field *field, struct tm_text *out)
         for (size_t i = 0; field->choices[i] != NULL; i++)
             tm_text_printf(out, "%s%s", i > 0 ? ", " : "", field->choices[i]);
     }
-    if ((field->type == TM_FIELD_INTEGER || field->type == TM_FIELD_NUMBER) && has_bounds(field))
+    if (field->type == TM_FIELD_INTEGER && has_bounds(field))
+        tm_text_printf(out, " from %.0f to %.0f", field->min, field->max);
+    if (field->type == TM_FIELD_NUMBER && has_bounds(field))
         tm_text_printf(out, " from %g to %g", field->min, field->max);
 }
 
@@ -168,7 +170,7 @@ static bool read_scalar(const struct tm_field *field, const char *text, void *me
     case TM_FIELD_CHOICE:
         return read_choice(field, text, member);
     case TM_FIELD_INTEGER:
-        if (!tm_number_i64(text, length, &integer) || !in_bounds(field, (double)integer)) return false;
+        if (!tm_number_whole(text, length, &integer) || !in_bounds(field, (double)integer)) return false;
         *(int64_t *)member = integer;
         return true;
     case TM_FIELD_NUMBER:
@@ -206,6 +208,9 @@ static int read_maps(struct place *place, const struct tm_node *node, const stru
 {
     char where[900];
     if (node->kind != TM_NODE_LIST) return wrong(place, field, node, e);
+    if (node->count == 0)
+        return tm_error_set(e, TM_EINPUT, "%s: the list is empty; write at least one item, or leave %s out",
+                            print_place(place, where, sizeof where), field->key);
     if (node->count > TM_FIELD_MAPS_MAX)
         return tm_error_set(e, TM_ELIMIT, "%s: %zu items, but at most %d are read; write fewer",
                             print_place(place, where, sizeof where), node->count, TM_FIELD_MAPS_MAX);
@@ -231,6 +236,24 @@ static int read_maps(struct place *place, const struct tm_node *node, const stru
     return 0;
 }
 
+/* Durations, money, sizes and rates: what is below the least is not taken for "not said". */
+static int check_least(const struct place *place, const struct tm_node *node, const struct tm_field *field,
+                       const void *member, struct tm_error *e)
+{
+    enum tm_unit_kind kind = TM_UNIT_DURATION;
+    char least[TM_UNITS_TEXT_MAX];
+    char where[900];
+    int64_t value = 0;
+    if (!unit_of(field->type, &kind) || !(field->min > 0)) return 0;
+    memcpy(&value, member, sizeof value);
+    if ((double)value >= field->min) return 0;
+    bool any = field->min <= 1;
+    return tm_error_set(e, TM_EINPUT, "%s: must be %s%s, got \"%.60s\"; write for example %s, or leave it out",
+                        print_place(place, where, sizeof where), any ? "more than 0" : "at least ",
+                        any ? "" : tm_unit_print_exact(kind, (int64_t)field->min, least), node->text,
+                        example_of(field));
+}
+
 static int read_value(struct place *place, const struct tm_node *node, const struct tm_field *field,
                       struct tm_arena *arena, char *target, struct tm_error *e)
 {
@@ -246,7 +269,8 @@ static int read_value(struct place *place, const struct tm_node *node, const str
         *(const char **)member = node->text;
         return 0;
     }
-    return read_scalar(field, node->text, member) ? 0 : wrong(place, field, node, e);
+    if (!read_scalar(field, node->text, member)) return wrong(place, field, node, e);
+    return check_least(place, node, field, member, e);
 }
 
 static int unknown_key(const struct place *place, const struct tm_node *child, const struct tm_field *fields,

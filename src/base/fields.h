@@ -28,7 +28,7 @@ enum tm_field_type {
     TM_FIELD_CHOICE,   /* int: index into `choices` */
     TM_FIELD_STRINGS,  /* struct tm_strings: a list, or one string alone */
     TM_FIELD_MAP,      /* a struct of its own, described by `fields` */
-    TM_FIELD_MAPS,     /* struct tm_maps: a list of such structs, each of `size` bytes, at most TM_FIELD_MAPS_MAX */
+    TM_FIELD_MAPS,     /* struct tm_maps: a list of such structs, each of `size` bytes, 1 to TM_FIELD_MAPS_MAX */
 };
 
 enum { TM_FIELD_MAPS_MAX = 1000 };
@@ -48,7 +48,8 @@ struct tm_field {
     enum tm_field_type type;
     size_t offset; /* of the member in the struct that is filled */
     bool required;
-    double min; /* numbers; min == max == 0: no bounds */
+    double
+        min; /* numbers; min == max == 0: no bounds. Of durations, money, bytes and rates: the least, in their unit */
     double max;
     const char *const *choices;    /* TM_FIELD_CHOICE: NULL-terminated */
     const struct tm_field *fields; /* TM_FIELD_MAP, TM_FIELD_MAPS */

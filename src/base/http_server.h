@@ -4,7 +4,7 @@
  * Bounded: connections in all and for each listener, one head each (http.h) and five seconds to send it, one answer a
  * connection and five seconds to take it. A request may be held until something changes (a long poll).
  *
- * Nobody can shut others out by connections that say nothing: where there is no room for a new one, the oldest whose
+ * Connections that send nothing cannot shut others out: where there is no room for a new one, the oldest whose
  * request is not whole is closed; who has asked is never closed for others. */
 #ifndef TM_BASE_HTTP_SERVER_H
 #define TM_BASE_HTTP_SERVER_H
@@ -51,7 +51,7 @@ void tm_http_server_close(struct tm_http_server *server, int number); /* its con
 /* Does what can be done now, without waiting. */
 void tm_http_server_serve(struct tm_http_server *server);
 /* What to wait for: appends handles, and gives the wait in ms after which to serve at the latest (INT64_MAX: none).
- * Whoever changes *version serves at once. */
+ * After changing *version, serve at once. */
 size_t tm_http_server_watch(const struct tm_http_server *server, int *handles, size_t max, int64_t *out_wait_ms);
 
 #endif

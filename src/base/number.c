@@ -129,3 +129,14 @@ bool tm_number_scaled(const char *text, size_t length, int64_t unit, int64_t *ou
     }
     return tm_number__add(whole, (halves + 1) / 2, out);
 }
+
+bool tm_number_whole(const char *text, size_t length, int64_t *out)
+{
+    double number = 0;
+    if (tm_number_i64(text, length, out)) return true;
+    bool has_exponent = memchr(text, 'e', length) != NULL || memchr(text, 'E', length) != NULL;
+    if (!has_exponent || !tm_number_double(text, length, &number)) return false;
+    if (number != floor(number) || fabs(number) > 9e15) return false; /* a double holds these exactly */
+    *out = (int64_t)number;
+    return true;
+}

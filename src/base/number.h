@@ -13,6 +13,8 @@
 /* True and *out set if the `length` bytes are one decimal number, and nothing else. Blanks are not skipped. */
 bool tm_number_i64(const char *text, size_t length, int64_t *out);
 bool tm_number_double(const char *text, size_t length, double *out);
+/* A whole number, also as people write large ones: 1e8, 2.5e6. */
+bool tm_number_whole(const char *text, size_t length, int64_t *out);
 
 /* The shortest decimal text that reads back as exactly `value`; "0" for -0; not for NaN or infinity.
  * Returns `buffer`. */

@@ -23,6 +23,7 @@
     X(full_disk_fatal, "a full disk counts as one that stays unusable")                                                \
     X(fetch_unchecked, "fetched bytes are not compared with their hash")                                               \
     X(wrong_version, "a copy is read from the state that the optimizer writes")                                        \
+    X(put_unchecked, "a copy that could not be stored counts as stored")                                               \
     X(set_torn, "a copy set is called whole when one part is missing")                                                 \
     X(drop_only_set, "the newest whole set is dropped before the next one is whole")                                   \
     X(set_renamed, "a restarted coordinator gives a copy set the number of one that was given up")                     \
@@ -30,6 +31,7 @@
     X(manifest_untried, "a manifest that could not be written is not tried again")                                     \
     X(durable_ignored, "a roll-back takes an older set than the newest")                                               \
     X(record_unsynced, "a generation takes effect before it is in the record")                                         \
+    X(record_unawaited, "what follows an event of the record leaves before the disk has the event")                    \
     X(hello_unproven, "a hello is taken for proven")                                                                   \
     X(strangers_served, "layers are given to whoever asks")                                                            \
     X(link_unproven, "a link is taken for proven")                                                                     \

@@ -2,6 +2,7 @@
 
 #include "base/number.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -187,6 +188,12 @@ const char *tm_unit_print(enum tm_unit_kind kind, int64_t value, char buffer[TM_
         break;
     }
     return buffer;
+}
+
+const char *tm_unit_print_limit(double seconds, char buffer[TM_UNITS_TEXT_MAX])
+{
+    double unit_s = seconds > 86400 - 60 ? 3600 : seconds > 3600 - 1 ? 60 : seconds > 60 - 0.1 ? 1 : 0.1;
+    return tm_unit_print(TM_UNIT_DURATION, llround(ceil(seconds / unit_s - 1e-9) * unit_s * 1000), buffer);
 }
 
 const char *tm_unit_print_exact(enum tm_unit_kind kind, int64_t value, char buffer[TM_UNITS_TEXT_MAX])

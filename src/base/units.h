@@ -28,6 +28,9 @@ const char *tm_unit_print(enum tm_unit_kind kind, int64_t value, char buffer[TM_
  */
 const char *tm_unit_print_exact(enum tm_unit_kind kind, int64_t value, char buffer[TM_UNITS_TEXT_MAX]);
 
+/* Seconds, rounded up to what tm_unit_print shows of them: who takes it for a limit has enough. */
+const char *tm_unit_print_limit(double seconds, char buffer[TM_UNITS_TEXT_MAX]);
+
 const char *tm_unit__name(enum tm_unit_kind kind);    /* "duration" */
 const char *tm_unit__example(enum tm_unit_kind kind); /* "6h" */
 

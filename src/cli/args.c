@@ -232,7 +232,7 @@ int tm_given_integer(const struct tm_cli *cli, const char *name, int64_t min, in
 {
     const char *text = tm_given_text(cli, name);
     if (text == NULL) return 0;
-    if (tm_number_i64(text, strlen(text), out) && *out >= min && *out <= max) return 0;
+    if (tm_number_whole(text, strlen(text), out) && *out >= min && *out <= max) return 0;
     return tm_error_set(e, TM_EUSAGE, "--%s: expected a whole number from %lld to %lld, got \"%.40s\"", name,
                         (long long)min, (long long)max, text);
 }

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "market/catalog.h"
 #include "market/import.h"
+#include "market/offer_choice.h"
 #include "market/price_history.h"
 
 #include <math.h>
@@ -19,7 +20,6 @@
 
 enum { ROWS_SHOWN = 40 };
 
-enum sort_key { SORT_PRICE, SORT_FLOPS, SORT_FLOPP, SORT_NAME };
 static const char *const sort_names[] = {"price", "flops", "flopp", "name", NULL};
 static const char *const price_names[] = {"best", "spot", "on-demand", NULL};
 
@@ -52,64 +52,36 @@ const struct tm_option tm_catalog_list_options[] = {
 
 /* ---- choosing ---- */
 
-struct filter {
-    double min_gpus;
-    double max_gpus;
-    double min_vcpus;
-    double min_memory;
-    double min_gpu_memory;
-    double min_network;
-    double max_price;
-    int price; /* enum tm_price_kind */
-    int precision;
-    int sort;
-    int64_t limit; /* 0: none given */
-    bool reverse;
-    bool all;
-};
-
-struct row {
-    const struct tm_offer *offer;
-    const struct tm_instance_type *instance;
-    double price;
-    bool spot; /* price is the spot price */
-    double tflops;
-    double flopp;
-    int precision;
-};
-
-struct rows {
-    struct row *rows;
-    size_t count;
-    size_t matching; /* before --limit */
-};
-
-static int read_filter(const struct tm_cli *cli, struct filter *filter, struct tm_error *e)
+static int read_filter(const struct tm_cli *cli, struct tm_offer_filter *filter, struct tm_error *e)
 {
-    *filter = (struct filter){.max_gpus = INFINITY,
-                              .max_price = INFINITY,
-                              .price = TM_PRICE_SPOT_OR_ON_DEMAND,
-                              .precision = cli->settings.precision,
-                              .sort = SORT_FLOPP,
-                              .reverse = tm_given(cli, "reverse"),
-                              .all = tm_given(cli, "all") || cli->json};
+    int64_t limit = 0;
+    int price = TM_PRICE_SPOT_OR_ON_DEMAND;
+    int order = TM_OFFERS_BY_FLOPP;
+    *filter = (struct tm_offer_filter){.max_gpus = INFINITY,
+                                       .max_price_usd_h = INFINITY,
+                                       .precision = cli->settings.precision,
+                                       .reverse = tm_given(cli, "reverse"),
+                                       .all = tm_given(cli, "all") || cli->json};
     int rc = tm_given_number(cli, "min-gpus", 0, 1e6, &filter->min_gpus, e);
     if (rc == 0) rc = tm_given_number(cli, "max-gpus", 0, 1e6, &filter->max_gpus, e);
     if (rc == 0) rc = tm_given_number(cli, "min-vcpus", 0, 1e6, &filter->min_vcpus, e);
-    if (rc == 0) rc = tm_given_number(cli, "min-memory", 0, 1e9, &filter->min_memory, e);
-    if (rc == 0) rc = tm_given_number(cli, "min-gpu-memory", 0, 1e6, &filter->min_gpu_memory, e);
-    if (rc == 0) rc = tm_given_number(cli, "min-network", 0, 1e9, &filter->min_network, e);
-    if (rc == 0) rc = tm_given_number(cli, "max-price", 0, 1e9, &filter->max_price, e);
-    if (rc == 0) rc = tm_given_integer(cli, "limit", 1, 1000000, &filter->limit, e);
-    if (rc == 0) rc = tm_given_choice(cli, "price", &filter->price, e);
+    if (rc == 0) rc = tm_given_number(cli, "min-memory", 0, 1e9, &filter->min_memory_gib, e);
+    if (rc == 0) rc = tm_given_number(cli, "min-gpu-memory", 0, 1e6, &filter->min_gpu_memory_gib, e);
+    if (rc == 0) rc = tm_given_number(cli, "min-network", 0, 1e9, &filter->min_network_gbps, e);
+    if (rc == 0) rc = tm_given_number(cli, "max-price", 0, 1e9, &filter->max_price_usd_h, e);
+    if (rc == 0) rc = tm_given_integer(cli, "limit", 1, 1000000, &limit, e);
+    if (rc == 0) rc = tm_given_choice(cli, "price", &price, e);
     if (rc == 0) rc = tm_given_choice(cli, "precision", &filter->precision, e);
-    if (rc == 0) rc = tm_given_choice(cli, "sort", &filter->sort, e);
+    if (rc == 0) rc = tm_given_choice(cli, "sort", &order, e);
     if (rc == 0 && tm_given(cli, "spot") && tm_given(cli, "on-demand"))
         rc = tm_error_set(e, TM_EUSAGE, "--spot and --on-demand cannot be used together");
     if (rc == 0 && tm_given(cli, "price") && (tm_given(cli, "spot") || tm_given(cli, "on-demand")))
         rc = tm_error_set(e, TM_EUSAGE, "--price cannot be used with --spot or --on-demand: give one of them");
-    if (tm_given(cli, "spot")) filter->price = TM_PRICE_SPOT;
-    if (tm_given(cli, "on-demand")) filter->price = TM_PRICE_ON_DEMAND;
+    if (tm_given(cli, "spot")) price = TM_PRICE_SPOT;
+    if (tm_given(cli, "on-demand")) price = TM_PRICE_ON_DEMAND;
+    filter->price = (enum tm_price_kind)price;
+    filter->order = (enum tm_offer_order)order;
+    filter->limit = (size_t)limit;
     return rc;
 }
 
@@ -139,86 +111,33 @@ bool tm_filter_gpu_matches(const struct tm_cli *cli, const struct tm_catalog *ca
     return false;
 }
 
-static bool matches(const struct tm_cli *cli, const struct tm_catalog *catalog, const struct filter *filter,
-                    const struct row *row)
+/* What the words of the options say. */
+struct words {
+    const struct tm_cli *cli;
+    const struct tm_catalog *catalog;
+};
+
+static bool allows(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer)
 {
-    const struct tm_instance_type *instance = row->instance;
-    return !isnan(row->price) && row->price <= filter->max_price && cloud_matches(cli, instance->cloud) &&
-           tm_given_matches(cli, "region", row->offer->region) && tm_given_matches(cli, "zone", row->offer->zone) &&
-           tm_given_matches(cli, "instance", instance->name) && tm_filter_gpu_matches(cli, catalog, instance->gpu) &&
-           instance->gpus >= filter->min_gpus && instance->gpus <= filter->max_gpus &&
-           !(instance->vcpus < filter->min_vcpus) && !(instance->memory_gib < filter->min_memory) &&
-           (filter->min_gpu_memory == 0 || instance->gpu_memory_gib >= filter->min_gpu_memory) &&
-           (filter->min_network == 0 || instance->network_gbps >= filter->min_network);
+    const struct words *words = context;
+    const struct tm_cli *cli = words->cli;
+    return cloud_matches(cli, instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
+           tm_given_matches(cli, "zone", offer->zone) && tm_given_matches(cli, "instance", instance->name) &&
+           tm_filter_gpu_matches(cli, words->catalog, instance->gpu);
 }
 
-/* Ascending; what is not known goes last. */
-static int compare_numbers(double a, double b)
+static int choose_rows(const struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_offer_filter *filter,
+                       struct tm_offer_rows *out, struct tm_error *e)
 {
-    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
-    return (a > b) - (a < b);
-}
-
-static int compare_rows(const void *a, const void *b, void *context)
-{
-    const struct row *x = a;
-    const struct row *y = b;
-    const struct filter *filter = context;
-    int order = 0;
-    double way = filter->reverse ? -1 : 1; /* what is not known stays last */
-    if (filter->sort == SORT_PRICE) order = compare_numbers(way * x->price, way * y->price);
-    if (filter->sort == SORT_FLOPS) order = compare_numbers(-way * x->tflops, -way * y->tflops);
-    if (filter->sort == SORT_FLOPP) order = compare_numbers(-way * x->flopp, -way * y->flopp);
-    if (filter->sort == SORT_NAME && filter->reverse) order = -strcmp(x->instance->name, y->instance->name);
-    if (order == 0) order = strcmp(x->instance->cloud, y->instance->cloud);
-    if (order == 0) order = strcmp(x->instance->name, y->instance->name);
-    if (order == 0) order = compare_numbers(x->price, y->price);
-    if (order == 0) order = strcmp(x->offer->region, y->offer->region);
-    if (order == 0) order = strcmp(x->offer->zone, y->offer->zone);
-    return order;
-}
-
-/* Keeps the cheapest offer of each instance type; rows must stand by name and price. */
-static size_t keep_cheapest(struct row *rows, size_t count)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (kept > 0 && rows[kept - 1].instance == rows[i].instance) continue;
-        rows[kept++] = rows[i];
-    }
-    return kept;
-}
-
-static int choose_rows(const struct tm_cli *cli, const struct tm_catalog *catalog, struct filter *filter,
-                       struct rows *out, struct tm_error *e)
-{
-    out->rows = tm_calloc(catalog->offer_count + 1, sizeof *out->rows);
-    if (out->rows == NULL) return tm_error_nomem(e);
-    size_t count = 0;
-    for (size_t i = 0; i < catalog->offer_count; i++) {
-        const struct tm_offer *offer = &catalog->offers[i];
-        struct row row = {.offer = offer, .instance = &catalog->instances[offer->instance]};
-        row.price = tm_offer_price(offer, (enum tm_price_kind)filter->price);
-        row.spot = filter->price != TM_PRICE_ON_DEMAND && !isnan(offer->spot_usd_h);
-        if (!matches(cli, catalog, filter, &row)) continue;
-        row.tflops = tm_instance_tflops(catalog, row.instance, filter->precision, &row.precision);
-        row.flopp = tm_flopp(row.tflops, row.price);
-        out->rows[count++] = row;
-    }
-    if (!filter->all) {
-        struct filter by_name = {.sort = SORT_NAME};
-        qsort_r(out->rows, count, sizeof *out->rows, compare_rows, &by_name);
-        count = keep_cheapest(out->rows, count);
-    }
-    qsort_r(out->rows, count, sizeof *out->rows, compare_rows, filter);
-    out->matching = count;
-    out->count = filter->limit > 0 && (size_t)filter->limit < count ? (size_t)filter->limit : count;
-    return 0;
+    struct words words = {cli, catalog};
+    filter->allows = allows;
+    filter->context = &words;
+    return tm_offers_choose(catalog, filter, out, e);
 }
 
 /* ---- showing ---- */
 
-static void put_offer_json(struct tm_jsonout *json, const struct tm_catalog *catalog, const struct row *row)
+static void put_offer_json(struct tm_jsonout *json, const struct tm_catalog *catalog, const struct tm_offer_row *row)
 {
     const struct tm_instance_type *instance = row->instance;
     const struct tm_offer *offer = row->offer;
@@ -245,7 +164,8 @@ static void put_offer_json(struct tm_jsonout *json, const struct tm_catalog *cat
     tm_jsonout_end(json);
 }
 
-static int print_json(struct tm_cli *cli, const struct tm_catalog *catalog, const struct rows *rows, struct tm_error *e)
+static int print_json(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_offer_rows *rows,
+                      struct tm_error *e)
 {
     struct tm_jsonout json;
     tm_jsonout_init(&json, &cli->out);
@@ -260,7 +180,7 @@ static int print_json(struct tm_cli *cli, const struct tm_catalog *catalog, cons
 }
 
 /* "AWS (us-east-1)", as SkyPilot's users know it; with the zone where every offer is listed. */
-static void add_infra(struct tm_table *table, const struct row *row, bool zones)
+static void add_infra(struct tm_table *table, const struct tm_offer_row *row, bool zones)
 {
     bool zone = zones && row->offer->zone[0] != '\0';
     tm_table_add(table, "%s (%s)", tm_cloud_label(row->instance->cloud), zone ? row->offer->zone : row->offer->region);
@@ -282,8 +202,8 @@ static enum tm_color band_color(int band)
     return band < 0 ? TM_DIM : band == 0 ? TM_GREEN : band < 4 ? TM_YELLOW : TM_RED;
 }
 
-static int print_table(struct tm_cli *cli, const struct filter *filter, const struct rows *rows, size_t shown,
-                       struct tm_error *e)
+static int print_table(struct tm_cli *cli, const struct tm_offer_filter *filter, const struct tm_offer_rows *rows,
+                       size_t shown, struct tm_error *e)
 {
     static const struct tm_column columns[] = {
         {"INFRA", TM_LEFT, 0},       {"INSTANCE", TM_LEFT, 0},   {"vCPUs", TM_RIGHT, 5},
@@ -294,7 +214,7 @@ static int print_table(struct tm_cli *cli, const struct filter *filter, const st
     struct tm_table table;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < shown; i++) {
-        const struct row *row = &rows->rows[i];
+        const struct tm_offer_row *row = &rows->rows[i];
         add_infra(&table, row, filter->all);
         tm_table_add(&table, "%s%s", row->instance->name, row->spot ? " [Spot]" : "");
         add_number(&table, row->instance->vcpus, "%g");
@@ -303,7 +223,7 @@ static int print_table(struct tm_cli *cli, const struct filter *filter, const st
             tm_table_add(&table, "%s:%g", row->instance->gpu, row->instance->gpus);
         else
             tm_table_add_colored(&table, TM_DIM, "-");
-        tm_table_add(&table, "%.*f", row->price < 1 ? 4 : 2, row->price);
+        tm_table_add(&table, "%.*f", row->price_usd_h < 1 ? 4 : 2, row->price_usd_h);
         add_number(&table, row->offer->on_demand_usd_h, row->offer->on_demand_usd_h < 1 ? "%.4f" : "%.2f");
         add_number(&table, row->tflops, "%.5g");
         add_number(&table, row->flopp / 1e15, "%.4g");
@@ -315,8 +235,8 @@ static int print_table(struct tm_cli *cli, const struct filter *filter, const st
     return rc;
 }
 
-static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, const struct filter *filter,
-                      const struct rows *rows, struct tm_error *e)
+static int print_list(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_offer_filter *filter,
+                      const struct tm_offer_rows *rows, struct tm_error *e)
 {
     bool cut = filter->limit == 0 && !filter->all && rows->count > ROWS_SHOWN;
     size_t shown = cut ? ROWS_SHOWN : rows->count;
@@ -392,8 +312,8 @@ int tm_filter_check(const struct tm_cli *cli, const struct tm_catalog *catalog, 
 
 static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_error *e)
 {
-    struct filter filter;
-    struct rows rows = {0};
+    struct tm_offer_filter filter;
+    struct tm_offer_rows rows = {0};
     int rc = read_filter(cli, &filter, e);
     if (rc == 0) rc = tm_filter_check(cli, catalog, e);
     if (rc == 0) rc = choose_rows(cli, catalog, &filter, &rows, e);
@@ -401,7 +321,7 @@ static int list(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_
         rc = tm_error_set(e, TM_ENONE, "no offer matches all filters; relax one");
     if (rc == 0) rc = cli->json ? print_json(cli, catalog, &rows, e) : print_list(cli, catalog, &filter, &rows, e);
     if (rc == 0 && rows.count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
-    tm_free(rows.rows);
+    tm_offer_rows_deinit(&rows);
     return rc;
 }
 
@@ -489,7 +409,7 @@ static int put_histories(struct tm_cli *cli, const struct tm_instance_type *inst
 }
 
 /* Each source of the prices shown, once. */
-static void put_price_sources(struct tm_cli *cli, const struct tm_catalog *catalog, const struct rows *rows)
+static void put_price_sources(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_offer_rows *rows)
 {
     tm_text_putc(&cli->out, '\n');
     for (size_t s = 0; s < catalog->source_count; s++) {
@@ -503,15 +423,15 @@ static void put_price_sources(struct tm_cli *cli, const struct tm_catalog *catal
 static int show_instance(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_instance_type *instance,
                          struct tm_error *e)
 {
-    struct filter filter = {.max_gpus = INFINITY,
-                            .max_price = INFINITY,
-                            .precision = cli->settings.precision,
-                            .sort = SORT_PRICE,
-                            .all = true};
+    struct tm_offer_filter filter = {.max_gpus = INFINITY,
+                                     .max_price_usd_h = INFINITY,
+                                     .precision = cli->settings.precision,
+                                     .order = TM_OFFERS_BY_PRICE,
+                                     .all = true};
     int rc = tm_given_choice(cli, "precision", &filter.precision, e);
-    struct rows all = {0};
+    struct tm_offer_rows all = {0};
     if (rc == 0) rc = choose_rows(cli, catalog, &filter, &all, e);
-    struct rows own = {.rows = all.rows};
+    struct tm_offer_rows own = {.rows = all.rows};
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         if (all.rows[i].instance == instance) own.rows[own.count++] = all.rows[i];
     }
@@ -524,13 +444,15 @@ static int show_instance(struct tm_cli *cli, const struct tm_catalog *catalog, c
         put_or_dash(cli, "vCPUs", instance->vcpus, "");
         put_or_dash(cli, "memory", instance->memory_gib, "GiB");
         put_or_dash(cli, "network", instance->network_gbps, "Gbit/s sustained");
+        if (instance->burst_gbps > instance->network_gbps)
+            put_or_dash(cli, "", instance->burst_gbps, "Gbit/s for a while");
         put_gpu(cli, catalog, instance);
         tm_text_printf(&cli->out, "  source      %s\n\n", catalog->sources[instance->source].text);
         rc = print_table(cli, &filter, &own, own.count, e);
         if (rc == 0) put_price_sources(cli, catalog, &own);
         if (rc == 0) rc = put_histories(cli, instance, e);
     }
-    tm_free(all.rows);
+    tm_offer_rows_deinit(&all);
     return rc;
 }
 

@@ -1,8 +1,8 @@
 /* The coordinator of a job: as `tidemill run` starts it and starts it again, in a folder that is there; and as a person
  * does, for machines of one's own. */
+#include "api/api_client.h"
 #include "api/api_server.h"
 #include "cli/commands.h"
-#include "cli/run_folder.h"
 #include "job/coordinator_folder.h"
 #include "job/job_coordinator.h"
 #include "job/job_engine.h"
@@ -105,16 +105,17 @@ static int tell_prepared(struct tm_cli *cli, const struct tm_coordinator_folder 
 /* How it ended, and the weights of the built-in engine as a checkpoint. */
 static int tell_end(struct tm_cli *cli, const char *dir, const struct tm_run_settings *settings, struct tm_error *e)
 {
+    const struct tm_job_engine *engine = tm_job_engine_of(&settings->job);
     struct tm_run_status status;
     char hash[33];
-    int rc = tm_run_status_of(cli, dir, &status, e);
+    int rc = tm_api_run_status(cli->env, dir, &status, e);
     if (rc != 0) return rc;
     bool wrong = status.state == TM_JOB_FAILED || status.gave_up;
     tm_text_printf(&cli->out, "%s at step %" PRIu64 "%s%s\n", tm_job_state_name(status.state), status.committed,
                    wrong ? ": " : "", wrong ? status.reason : "");
     if (wrong) cli->exit_status = 1;
-    if (status.state == TM_JOB_FINISHED && tm_job_engine_of(settings)->weights) {
-        rc = tm_job_result(cli->env, dir, settings, status.committed, &cli->arena, hash, e);
+    if (status.state == TM_JOB_FINISHED && engine->weights) {
+        rc = engine->result(cli->env, &settings->job, dir, status.committed, &cli->arena, hash, e);
         if (rc == 0) tm_text_printf(&cli->out, "weights %s in %s/result\n", hash, dir);
     }
     tm_run_status_deinit(&status);

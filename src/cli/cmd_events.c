@@ -5,6 +5,7 @@
 #include "base/term.h"
 #include "cli/commands.h"
 #include "cli/run_folder.h"
+#include "run/find_run.h"
 #include "run/run_tap.h"
 #include "run/state_folder.h"
 
@@ -169,7 +170,7 @@ static int read_all(struct reading *r, struct tm_api_client *client, struct tm_e
 static int follow(struct reading *r, struct tm_api_client *client, struct tm_error *e)
 {
     bool more = false;
-    while (tm_run_is_owned(r->cli, r->dir)) {
+    while (tm_run_is_owned(r->cli->env, r->dir)) {
         if (ask_once(r, client, WAIT_S, &more, e) != 0) r->cli->env->sleep_ms(r->cli->env, RETRY_MS);
     }
     return read_record(r, e);

@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 #include "base/jsonout.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "base/paths.h"
 #include "base/suggest.h"
@@ -16,6 +17,7 @@
 #include "plan/mix.h"
 #include "plan/pareto.h"
 #include "plan/replan.h"
+#include "plan/rivals.h"
 
 #include <limits.h>
 #include <math.h>
@@ -23,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const planner_names[] = {"tidemill",   "srift",      "deepvm", "deepvm-noscale",
                                             "cost-first", "perf-first", NULL};
@@ -72,7 +76,7 @@ static int print_table(struct tm_cli *cli, const struct tm_deepvm_answer *answer
     static const struct tm_column columns[] = {
         {"RANK", TM_RIGHT, 0},  {"ARCHITECTURE", TM_LEFT, 0}, {"GPU INSTANCES", TM_LEFT, 0},
         {"ANCHOR", TM_LEFT, 0}, {"COST ($/h)", TM_RIGHT, 0},  {"K(n)", TM_RIGHT, 1},
-        {"Z", TM_RIGHT, 2},     {"SCORE", TM_RIGHT, 0}};
+        {"Z", TM_RIGHT, 2},     {"SCORE", TM_RIGHT, 0}}; /* F K n, whatever the planner or the data set */
     struct tm_table table;
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
@@ -90,11 +94,23 @@ static int print_table(struct tm_cli *cli, const struct tm_deepvm_answer *answer
             tm_table_add(&table, "-");
         else
             tm_table_add(&table, "%.4g", answer->z);
-        tm_table_add(&table, "%.6g", answer->score);
+        tm_table_add(&table, "%.6g", answer->gpu->flops * answer->k * answer->gpu_instances);
     }
     int rc = tm_table_print(&table, &cli->term, &cli->out, e);
     tm_table_deinit(&table);
     return rc;
+}
+
+/* Can some remote hold the checkpoint? Only Tiering needs one. */
+static bool has_room(const struct tm_deepvm_data *data, const struct tm_deepvm_request *request)
+{
+    bool room = request->architecture != TM_DEEPVM_TIERING;
+    for (size_t i = 0; i < data->instance_count; i++) {
+        const struct tm_deepvm_instance *one = &data->instances[i];
+        bool gpu = strcmp(one->class_name, "G") == 0 || strcmp(one->class_name, "P") == 0;
+        room = room || (!gpu && one->memory_gib >= request->checkpoint_size * request->buffer);
+    }
+    return room;
 }
 
 static int plan_published(struct tm_cli *cli, struct tm_deepvm_data *data, struct tm_error *e)
@@ -127,6 +143,11 @@ static int plan_published(struct tm_cli *cli, struct tm_deepvm_data *data, struc
         rc = ours ? tm_deepvm_ours(data, &request, objective == TM_PLAN_CHEAPEST, answers, &count, e)
                   : tm_deepvm_plan(data, &request, answers, &count, e);
     if (rc != 0) return rc;
+    if (count == 0 && !cli->json && !has_room(data, &request))
+        return tm_error_set(e, TM_ENONE,
+                            "no instance type without GPU has the %g GiB that a checkpoint of %g needs; lower "
+                            "--checkpoint-size or --buffer, or use --architecture single-anchor",
+                            request.checkpoint_size * request.buffer, request.checkpoint_size);
     if (count == 0 && !cli->json)
         return tm_error_set(e, TM_ENONE, "nothing costs less than $%g per hour; raise --max-hourly", request.max_usd_h);
     if (count == 0) cli->exit_status = tm_code_exit_status(TM_ENONE);
@@ -169,9 +190,25 @@ struct plan {
     struct tm_plan_fleet running; /* of --running */
     struct tm_replan replan;
     struct tm_trace trace; /* of --trace */
+    struct tm_risk risk;
+    double *loss_rates;             /* by offer; owned */
+    struct tm_plan_answer smallest; /* that holds the model, where nothing that is allowed does */
 };
 
 /* ---- the job file: what it says counts as if it had been given as options, where the user gave none ---- */
+
+/* What a job file names lies beside it; what is not there is meant from here, or is no file. */
+static int find_beside(struct tm_cli *cli, const char *name, const char **out, struct tm_error *e)
+{
+    const char *path = cli->arguments[0];
+    const char *slash = strrchr(path, '/');
+    *out = name;
+    if (name == NULL || name[0] == '/' || slash == NULL) return 0;
+    const char *beside = tm_arena_printf(&cli->arena, "%.*s/%s", (int)(slash - path), path, name);
+    if (beside == NULL) return tm_error_nomem(e);
+    if (cli->env->file_exists(cli->env, beside)) *out = beside;
+    return 0;
+}
 
 static int give(struct tm_cli *cli, const char *name, const char *value, struct tm_error *e)
 {
@@ -191,7 +228,6 @@ static int give_integer(struct tm_cli *cli, const char *name, int64_t value, str
 static int give_unit(struct tm_cli *cli, const char *name, enum tm_unit_kind kind, int64_t value, struct tm_error *e)
 {
     char exact[TM_UNITS_TEXT_MAX];
-    if (value == 0) return 0;
     const char *text = tm_arena_strdup(&cli->arena, tm_unit_print_exact(kind, value, exact));
     return text != NULL ? give(cli, name, text, e) : tm_error_nomem(e);
 }
@@ -202,8 +238,16 @@ static int give_job(struct plan *plan, struct tm_error *e)
     const struct tm_job *job = &plan->job;
     int64_t samples = job->samples > 0 ? job->samples : job->steps * job->batch;
     const char *spot = job->resources.use_spot;
-    int rc = give(cli, "model", job->model, e);
-    if (rc == 0) rc = give(cli, "profile", job->profile, e);
+    const char *model = NULL, *profile = NULL;
+    int rc = find_beside(cli, job->model, &model, e);
+    if (rc == 0) rc = find_beside(cli, job->profile, &profile, e);
+    if (rc == 0) rc = give(cli, "model", model, e);
+    if (rc == 0) rc = give(cli, "profile", profile, e);
+    if (rc == 0) rc = give(cli, "network", job->network, e);
+    if (rc == 0) rc = give(cli, "profile-gpu", job->profile_gpu, e);
+    if (rc == 0 && tm_job_refuses_anchors(job)) rc = give(cli, "anchors", "none", e);
+    if (rc == 0 && job->anchors.count > 0 && !tm_job_refuses_anchors(job))
+        tm_log(TM_LOG_WARN, "%s: anchors: plan chooses the anchors itself; those of the job are not kept", job->file);
     if (rc == 0) rc = give(cli, "precision", job->precision, e);
     if (rc == 0) rc = give(cli, "objective", job->objective, e);
     if (rc == 0) rc = give(cli, "market", job->market, e);
@@ -212,10 +256,14 @@ static int give_job(struct plan *plan, struct tm_error *e)
     if (rc == 0) rc = give_integer(cli, "batch", job->batch, e);
     if (rc == 0)
         rc = give_integer(cli, "max-nodes", job->max_instances > 0 ? job->max_instances : job->num_instances, e);
-    if (rc == 0) rc = give_unit(cli, "deadline", TM_UNIT_DURATION, job->deadline_ms, e);
-    if (rc == 0) rc = give_unit(cli, "checkpoint", TM_UNIT_DURATION, job->checkpoint_time_ms, e);
-    if (rc == 0) rc = give_unit(cli, "budget", TM_UNIT_MONEY, job->budget_usd_millionths, e);
-    if (rc == 0) rc = give_unit(cli, "max-hourly", TM_UNIT_MONEY, job->max_hourly_usd_millionths, e);
+    if (rc == 0 && job->deadline_ms > 0) rc = give_unit(cli, "deadline", TM_UNIT_DURATION, job->deadline_ms, e);
+    if (rc == 0 && job->checkpoint_time_ms > 0)
+        rc = give_unit(cli, "checkpoint", TM_UNIT_DURATION, job->checkpoint_time_ms, e);
+    if (rc == 0 && job->restart_time_ms >= 0) rc = give_unit(cli, "restart", TM_UNIT_DURATION, job->restart_time_ms, e);
+    if (rc == 0 && job->budget_usd_millionths > 0)
+        rc = give_unit(cli, "budget", TM_UNIT_MONEY, job->budget_usd_millionths, e);
+    if (rc == 0 && job->max_hourly_usd_millionths > 0)
+        rc = give_unit(cli, "max-hourly", TM_UNIT_MONEY, job->max_hourly_usd_millionths, e);
     if (rc == 0 && job->probability > 0) {
         const char *text = tm_arena_printf(&cli->arena, "%.17g", job->probability);
         rc = text != NULL ? give(cli, "probability", text, e) : tm_error_nomem(e);
@@ -228,18 +276,12 @@ static int give_losses(struct plan *plan, struct tm_error *e)
 {
     struct tm_cli *cli = plan->cli;
     const struct tm_job_fleet *fleet = &plan->job.fleet;
-    const char *path = cli->arguments[0];
-    const char *slash = strrchr(path, '/');
-    const char *trace = tm_given(cli, "mtbf") ? NULL : fleet->trace;
-    if (trace != NULL && trace[0] != '/' && slash != NULL) {
-        const char *beside = tm_arena_printf(&cli->arena, "%.*s/%s", (int)(slash - path), path, trace);
-        if (beside == NULL) return tm_error_nomem(e);
-        if (cli->env->file_exists(cli->env, beside)) trace = beside;
-    }
-    int rc = give(cli, "trace", trace, e);
-    if (rc == 0 && !tm_given(cli, "trace"))
+    const char *trace = NULL;
+    int rc = find_beside(cli, tm_given(cli, "mtbf") ? NULL : fleet->trace, &trace, e);
+    if (rc == 0) rc = give(cli, "trace", trace, e);
+    if (rc == 0 && !tm_given(cli, "trace") && fleet->losses.mean_life_ms > 0)
         rc = give_unit(cli, "mtbf", TM_UNIT_DURATION, fleet->losses.mean_life_ms, e);
-    if (rc == 0 && fleet->losses.outage_ms > 0)
+    if (rc == 0 && fleet->losses.outage_ms >= 0)
         rc = give_unit(cli, "outage", TM_UNIT_DURATION, fleet->losses.outage_ms, e);
     if (rc == 0 && fleet->losses.bursts >= 0) {
         const char *text = tm_arena_printf(&cli->arena, "%.17g", fleet->losses.bursts);
@@ -268,20 +310,6 @@ static bool list_allows(const struct tm_strings *list, const char *text)
     return list->count == 0;
 }
 
-/* Does CLOUD[/REGION[/ZONE]], with "*" for any, mean this offer? */
-static bool infra_allows(const char *infra, const struct tm_instance_type *instance, const struct tm_offer *offer)
-{
-    const char *const parts[] = {instance->cloud, offer->region, offer->zone};
-    const char *at = infra;
-    for (size_t i = 0; i < 3 && *at != '\0'; i++) {
-        size_t length = strcspn(at, "/");
-        bool any = length == 1 && at[0] == '*';
-        if (!any && (strlen(parts[i]) != length || strncasecmp(at, parts[i], length) != 0)) return false;
-        at += length + (at[length] == '/');
-    }
-    return true;
-}
-
 /* NAME or NAME:COUNT. */
 static bool accelerator_allows(const struct tm_catalog *catalog, const char *text,
                                const struct tm_instance_type *instance)
@@ -304,7 +332,7 @@ static bool job_allows(const struct plan *plan, const struct tm_instance_type *i
     bool place = resources->infra.count == 0;
     bool gpu = anchor || resources->accelerators.count == 0;
     for (size_t i = 0; i < resources->infra.count && !place; i++)
-        place = infra_allows(resources->infra.items[i], instance, offer);
+        place = tm_job_infra_means(resources->infra.items[i], instance->cloud, offer->region, offer->zone);
     for (size_t i = 0; i < resources->accelerators.count && !gpu; i++)
         gpu = accelerator_allows(&plan->catalog, resources->accelerators.items[i], instance);
     return place && gpu && list_allows(&resources->cloud, instance->cloud) &&
@@ -322,72 +350,48 @@ static bool is_unasked(const struct plan *plan, const struct tm_instance_type *i
            resources->instance_type.count == 0;
 }
 
+/* What has left the market is planned only where it is named. */
+static bool is_retired(const struct plan *plan, const struct tm_offer *offer)
+{
+    const struct tm_job_resources *resources = &plan->job.resources;
+    bool named = tm_given(plan->cli, "gpu") || tm_given(plan->cli, "instance") || tm_given(plan->cli, "running") ||
+                 resources->accelerators.count > 0 || resources->instance_type.count > 0;
+    return !named && tm_offer_is_retired(&plan->catalog, offer);
+}
+
+static bool zone_matches(const struct tm_cli *cli, const struct tm_offer *offer)
+{
+    const char *given = tm_given_text(cli, "zone");
+    char zone[64];
+    for (const char *at = given; at != NULL && *at != '\0';) {
+        size_t length = strcspn(at, ",");
+        (void)snprintf(zone, sizeof zone, "%.*s", (int)(length < sizeof zone ? length : sizeof zone - 1), at);
+        if (tm_offer_zone_matches(offer, zone)) return true;
+        at += length + (at[length] == ',');
+    }
+    return given == NULL;
+}
+
 static bool is_allowed(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
                        bool anchor)
 {
     const struct plan *plan = context;
     const struct tm_cli *cli = plan->cli;
     if (!anchor && is_unasked(plan, instance)) return false;
+    if (is_retired(plan, offer)) return false;
     if (plan->emits == EMIT_SKYPILOT && !tm_emit_skypilot_has(instance)) return false;
     if (plan->has_job && !job_allows(plan, instance, offer, anchor)) return false;
     return tm_given_matches(cli, "cloud", instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
-           (anchor ||
-            (tm_given_matches(cli, "zone", offer->zone) && tm_given_matches(cli, "instance", instance->name) &&
-             tm_filter_gpu_matches(cli, &plan->catalog, instance->gpu)));
+           (anchor || (zone_matches(cli, offer) && tm_given_matches(cli, "instance", instance->name) &&
+                       tm_filter_gpu_matches(cli, &plan->catalog, instance->gpu)));
 }
 
 /* ---- quotas ---- */
 
-/* Is there anything of this name? */
-static bool quota_is_known(const struct tm_catalog *catalog, const struct tm_plan_quota *quota,
-                           struct tm_suggest *suggest)
-{
-    for (size_t i = 0; i < catalog->offer_count; i++) {
-        const struct tm_offer *offer = &catalog->offers[i];
-        const struct tm_instance_type *instance = &catalog->instances[offer->instance];
-        if (tm_plan_quota_covers(quota, instance, offer)) return true;
-        tm_suggest_offer(suggest, instance->name);
-        tm_suggest_offer(suggest, offer->region);
-    }
-    return false;
-}
-
-/* NAME[:spot|:on-demand]=N */
 static int add_quota(struct plan *plan, const char *text, size_t length, struct tm_error *e)
 {
-    struct tm_plan_request *request = &plan->request;
-    const char *equals = memchr(text, '=', length);
-    int64_t limit = 0;
-    if (equals == NULL || equals == text || !tm_number_i64(equals + 1, length - (size_t)(equals + 1 - text), &limit) ||
-        limit < 0 || limit > 1000000)
-        return tm_error_set(e, TM_EUSAGE,
-                            "--quota: expected NAME=COUNT, got \"%.*s\"; write for example p3.2xlarge=8, "
-                            "us-east-1=32 or V100:spot=16",
-                            (int)(length < 60 ? length : 60), text);
-    if (request->quota_count == TM_PLAN_QUOTAS_MAX)
-        return tm_error_set(e, TM_ELIMIT, "--quota: more than %d of them", TM_PLAN_QUOTAS_MAX);
-    size_t name_length = (size_t)(equals - text);
-    const char *colon = memchr(text, ':', name_length);
-    struct tm_plan_quota quota = {.markets = TM_MIX_SPOT | TM_MIX_ON_DEMAND, .limit = (int)limit};
-    if (colon != NULL) {
-        size_t left = name_length - (size_t)(colon + 1 - text);
-        bool spot = left == 4 && strncmp(colon + 1, "spot", 4) == 0;
-        bool on_demand = left == 9 && strncmp(colon + 1, "on-demand", 9) == 0;
-        if (!spot && !on_demand)
-            return tm_error_set(e, TM_EUSAGE, "--quota: expected :spot or :on-demand after the name, got \"%.*s\"",
-                                (int)(left < 40 ? left : 40), colon + 1);
-        quota.markets = spot ? TM_MIX_SPOT : TM_MIX_ON_DEMAND;
-        name_length = (size_t)(colon - text);
-    }
-    quota.name = tm_arena_strndup(&plan->cli->arena, text, name_length);
-    if (quota.name == NULL) return tm_error_nomem(e);
-    struct tm_suggest suggest = {.word = quota.name};
-    if (!quota_is_known(&plan->catalog, &quota, &suggest))
-        return tm_error_set(e, TM_EUSAGE, "--quota: no instance type, GPU, zone, region or cloud \"%.60s\"%s%s%s",
-                            quota.name, suggest.best != NULL ? "; did you mean " : "",
-                            suggest.best != NULL ? suggest.best : "", suggest.best != NULL ? "?" : "");
-    request->quotas[request->quota_count++] = quota;
-    return 0;
+    int rc = tm_plan_quota_add(&plan->catalog, text, length, &plan->cli->arena, &plan->request, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "--quota");
 }
 
 static int read_quotas(struct plan *plan, struct tm_error *e)
@@ -428,6 +432,19 @@ static int losses_of_trace(struct plan *plan, struct tm_error *e)
     return 0;
 }
 
+/* Where the user says nothing of preemptions: what is known of each offer. */
+static int know_risk(struct plan *plan, struct tm_error *e)
+{
+    struct tm_supply_request *supply = &plan->request.supply;
+    int rc = tm_risk_load(plan->cli->env, &plan->risk, e);
+    if (rc != 0) return rc;
+    supply->risk = &plan->risk;
+    supply->catalog = &plan->catalog;
+    rc = tm_supply_loss_rates(supply, &plan->loss_rates, e);
+    supply->offer_loss_per_s = plan->loss_rates;
+    return rc;
+}
+
 static int read_losses(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
 {
     const struct tm_job_losses *said = &plan->job.fleet.losses;
@@ -435,7 +452,7 @@ static int read_losses(struct tm_cli *cli, struct plan *plan, struct tm_error *e
     struct tm_draw_losses usual = tm_draw_losses_usual();
     int64_t mtbf_ms = 0;
     int64_t outage_ms = usual.outage_ms;
-    request->job.replace_s = (double)(said->replace_ms > 0 ? said->replace_ms : usual.replace_ms) / 1000;
+    request->job.replace_s = (double)(said->replace_ms >= 0 ? said->replace_ms : usual.replace_ms) / 1000;
     request->job.outage_s = (double)outage_ms / 1000;
     request->supply.loss_per_s = NAN;
     request->supply.default_loss_per_s = 1000.0 / TM_DRAW_LIFE_MS; /* where nothing is known */
@@ -449,6 +466,7 @@ static int read_losses(struct tm_cli *cli, struct plan *plan, struct tm_error *e
         rc = tm_error_set(e, TM_EUSAGE, "--mtbf: expected a second or more");
     if (rc == 0 && mtbf_ms > 0) request->supply.loss_per_s = 1000.0 / (double)mtbf_ms;
     if (rc == 0 && tm_given(cli, "trace")) rc = losses_of_trace(plan, e);
+    if (rc == 0 && isnan(request->supply.loss_per_s)) rc = know_risk(plan, e);
     if (rc == 0) rc = tm_given_number(cli, "bursts", 0, 1, &request->job.burst_share, e);
     if (rc == 0) rc = tm_given_duration(cli, "outage", &outage_ms, e);
     if (rc == 0 && tm_given(cli, "outage")) request->job.outage_s = (double)outage_ms / 1000;
@@ -459,10 +477,10 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
 {
     struct tm_plan_request *request = &plan->request;
     int64_t deadline_ms = 0;
-    int64_t restart_ms = 60000;
+    int64_t restart_ms = TM_FLEET_UNSAID;
     int64_t checkpoint_ms = 0;
     int64_t samples = 0;
-    int64_t batch = plan->model.global_batch > 0 ? plan->model.global_batch : 256;
+    int64_t batch = plan->model.global_batch > 0 ? plan->model.global_batch : TM_PLANNED_BATCH;
     int64_t max_instances = 64;
     int64_t top = 8;
     int rc = tm_given_duration(cli, "deadline", &deadline_ms, e);
@@ -477,15 +495,11 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     if (rc == 0 && tm_given(cli, "deadline") && deadline_ms == 0)
         rc = tm_error_set(e, TM_EUSAGE, "--deadline: must be longer than 0s; write for example 12h");
     if (rc != 0) return rc;
-    /* A checkpoint is the weights and the optimizer's state, written at 1 GB/s. */
-    double state_bytes = tm_model_totals(&plan->model).params * 4 * (1 + plan->model.optimizer_states);
-    request->state_bytes = state_bytes;
+    request->state_bytes = tm_planned_times(&plan->model, checkpoint_ms, restart_ms, &request->job);
     request->job.samples = (double)samples;
     request->job.deadline_s = deadline_ms > 0 ? (double)deadline_ms / 1000 : INFINITY;
-    request->job.checkpoint_s = checkpoint_ms > 0 ? (double)checkpoint_ms / 1000 : state_bytes / 1e9;
-    request->job.restart_s = (double)restart_ms / 1000;
-    request->job.rejoin_s = (double)restart_ms / 1000;
-    request->job.startup_s = 180;
+    if (plan->job.fleet.on_demand_start_ms >= 0)
+        request->job.startup_s = (double)plan->job.fleet.on_demand_start_ms / 1000;
     request->supply.batch = (int)batch;
     request->max_instances = (int)max_instances;
     request->top = (size_t)top;
@@ -524,6 +538,8 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     if (rc == 0) rc = tm_given_number(cli, "max-hourly", 0, 1e9, &request->max_usd_h, e);
     if (rc == 0) rc = tm_given_number(cli, "probability", 0.01, 0.9999, &request->min_probability, e);
     if (rc == 0) rc = read_quotas(plan, e);
+    if (rc == 0 && planner >= PLANNER_DEEPVM && !tm_given(cli, "max-hourly"))
+        request->max_usd_h = 3; /* as DeepVM has it */
     request->objective = plan->objective == TM_PLAN_FASTEST ? TM_PLAN_FASTEST : TM_PLAN_CHEAPEST;
     request->market = (enum tm_plan_market)market;
     request->job.sure = request->min_probability;
@@ -608,6 +624,15 @@ static int replan(struct plan *plan, struct tm_error *e)
 
 /* ---- the plan ---- */
 
+/* A file that was given by option is meant from here, wherever the job is written to; names of what ships stay. */
+static const char *name_from_root(const struct plan *plan, const char *given)
+{
+    char real[PATH_MAX];
+    for (size_t i = 0; i < tm_model_shipped_count(); i++)
+        if (strcmp(given, tm_model_shipped_name(i)) == 0) return given;
+    return realpath(given, real) != NULL ? tm_arena_strdup(&plan->cli->arena, real) : given;
+}
+
 /* The keys of a job file that the user's own options override. */
 static int find_keys(const struct plan *plan, struct tm_emit_key *keys, size_t *count, struct tm_error *e)
 {
@@ -616,6 +641,8 @@ static int find_keys(const struct plan *plan, struct tm_emit_key *keys, size_t *
         struct tm_emit_key key;
     } table[] = {{"model", {.key = "model"}},
                  {"profile", {.key = "profile"}},
+                 {"network", {.key = "network"}},
+                 {"profile-gpu", {.key = "profile_gpu"}},
                  {"samples", {.key = "samples"}},
                  {"batch", {.key = "batch"}},
                  {"deadline", {.key = "deadline"}},
@@ -627,6 +654,7 @@ static int find_keys(const struct plan *plan, struct tm_emit_key *keys, size_t *
                  {"probability", {.key = "probability"}},
                  {"precision", {.key = "precision"}},
                  {"checkpoint", {.key = "checkpoint_time"}},
+                 {"restart", {.key = "restart_time"}},
                  {"cloud", {.map = "resources", .key = "cloud", .list = true}},
                  {"region", {.map = "resources", .key = "region", .list = true}},
                  {"zone", {.map = "resources", .key = "zone", .list = true}},
@@ -638,17 +666,26 @@ static int find_keys(const struct plan *plan, struct tm_emit_key *keys, size_t *
         const char *name = cli->given[i].option->name;
         for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
             if (strcmp(name, table[k].option) != 0) continue;
+            bool file = strcmp(name, "model") == 0 || strcmp(name, "profile") == 0;
             keys[*count] = table[k].key;
-            keys[(*count)++].text = cli->given[i].value;
+            keys[*count].text = file ? name_from_root(plan, cli->given[i].value) : cli->given[i].value;
+            if (keys[(*count)++].text == NULL) return tm_error_nomem(e);
+        }
+        if (strcmp(name, "anchors") == 0) {
+            bool none = strcmp(cli->given[i].value, anchor_names[1]) == 0;
+            keys[(*count)++] = (struct tm_emit_key){.key = "anchors", .text = none ? anchor_names[1] : NULL};
         }
         if (strcmp(name, "quota") == 0 && !quotas) keys[(*count)++] = (struct tm_emit_key){.key = "quotas"};
         quotas = quotas || strcmp(name, "quota") == 0;
     }
+    if (!tm_given(cli, "precision") && cli->settings.precision != TM_PRECISION_MIXED &&
+        plan->precision == (int)cli->settings.precision) /* the user's settings are not the job's */
+        keys[(*count)++] = (struct tm_emit_key){.key = "precision", .text = tm_precision_names[plan->precision]};
     for (size_t i = 0; quotas && i < plan->request.quota_count; i++) {
         static const char *const markets[] = {"", ":spot", ":on-demand", ""};
         const struct tm_plan_quota *quota = &plan->request.quotas[i];
         const char *name = tm_arena_printf(&plan->cli->arena, "%s%s", quota->name, markets[quota->markets & 3]);
-        const char *limit = tm_arena_printf(&plan->cli->arena, "%d", quota->limit);
+        const char *limit = tm_arena_printf(&plan->cli->arena, "%d%s", quota->limit, quota->vcpus ? "vcpus" : "");
         if (name == NULL || limit == NULL) return tm_error_nomem(e);
         keys[(*count)++] = (struct tm_emit_key){.map = "quotas", .key = name, .text = limit};
     }
@@ -659,23 +696,35 @@ static int find_keys(const struct plan *plan, struct tm_emit_key *keys, size_t *
 static const char *trace_to_emit(const struct plan *plan)
 {
     const struct tm_cli *cli = plan->cli;
-    char real[PATH_MAX];
     bool own = false;
     for (size_t i = 0; i < plan->own_options; i++)
         own = own || strcmp(cli->given[i].option->name, "trace") == 0;
     if (!own) return tm_given(cli, "trace") ? plan->job.fleet.trace : NULL;
-    const char *given = tm_given_text(cli, "trace");
-    return realpath(given, real) != NULL ? tm_arena_strdup(&plan->cli->arena, real) : given;
+    return name_from_root(plan, tm_given_text(cli, "trace"));
+}
+
+/* The job's folder, where standard output is a file in another one; NULL: it is not. */
+static const char *folder_left(const struct plan *plan)
+{
+    char job[PATH_MAX];
+    char out[PATH_MAX];
+    struct stat s;
+    if (!plan->has_job || fstat(STDOUT_FILENO, &s) != 0 || !S_ISREG(s.st_mode)) return NULL;
+    if (realpath(plan->cli->arguments[0], job) == NULL || realpath("/proc/self/fd/1", out) == NULL) return NULL;
+    *strrchr(job, '/') = *strrchr(out, '/') = '\0'; /* both are absolute */
+    return strcmp(job, out) != 0 ? tm_arena_strdup(&plan->cli->arena, job[0] != '\0' ? job : "/") : NULL;
 }
 
 static int emit(struct plan *plan, struct tm_error *e)
 {
-    struct tm_emit_key keys[TM_OPTIONS_GIVEN_MAX + TM_PLAN_QUOTAS_MAX + 1];
+    struct tm_emit_key keys[TM_OPTIONS_GIVEN_MAX + TM_PLAN_QUOTAS_MAX + 2];
     struct tm_emit what = {.request = &plan->request,
                            .answer = &plan->result.answers[0],
                            .job = plan->has_job ? &plan->job : NULL,
                            .file = plan->has_job ? tm_path_base(plan->cli->arguments[0]) : NULL,
                            .trace = trace_to_emit(plan),
+                           .folder = plan->emits == EMIT_JOB ? folder_left(plan) : NULL,
+                           .env = plan->cli->env,
                            .keys = keys};
     struct tm_jsonout json;
     tm_jsonout_init(&json, &plan->cli->out);
@@ -688,18 +737,17 @@ static int emit(struct plan *plan, struct tm_error *e)
     return rc == 0 ? tm_emit_job(&what, &plan->cli->out, e) : rc;
 }
 
-/* Which judge: what does not come to one fleet that will run is weighed by the closed form alone. */
-static int choose_judge(struct plan *plan, int planner, struct tm_error *e)
+/* Which judge: whether a running fleet should change is weighed by the closed form alone. */
+static int choose_judge(struct plan *plan, struct tm_error *e)
 {
     struct tm_cli *cli = plan->cli;
-    bool weighed = planner == PLANNER_SRIFT || plan->objective == OBJECTIVE_PARETO || tm_given(cli, "running");
-    plan->judge = weighed ? JUDGE_EXPECT : JUDGE_SIMULATE;
+    plan->judge = tm_given(cli, "running") ? JUDGE_EXPECT : JUDGE_SIMULATE;
     int rc = tm_given_choice(cli, "judge", &plan->judge, e);
     if (rc == 0 && plan->judge == JUDGE_REPLAY && !tm_given(cli, "trace"))
         rc = tm_error_set(e, TM_EUSAGE, "--judge replay needs a trace to replay, for example --trace hadp");
-    if (rc == 0 && plan->judge != JUDGE_EXPECT && (plan->objective == OBJECTIVE_PARETO || tm_given(cli, "running")))
-        rc = tm_error_set(e, TM_EUSAGE, "--judge %s judges fleets to choose one; %s takes --judge expect",
-                          judge_names[plan->judge], tm_given(cli, "running") ? "--running" : "--objective pareto");
+    if (rc == 0 && plan->judge != JUDGE_EXPECT && tm_given(cli, "running"))
+        rc = tm_error_set(e, TM_EUSAGE, "--judge %s judges fleets to choose one; --running takes --judge expect",
+                          judge_names[plan->judge]);
     return rc;
 }
 
@@ -709,18 +757,89 @@ static struct tm_fleet_judge judge_of(const struct plan *plan)
                                    .catalog = &plan->catalog,
                                    .trace = tm_given(plan->cli, "trace") ? &plan->trace : NULL,
                                    .policy = plan->job.policy,
+                                   .asked = &plan->job.fleet,
                                    .seed = plan->job.fleet.seed > 0 ? (uint64_t)plan->job.fleet.seed : 1};
 }
 
-static int search(struct plan *plan, struct tm_error *e)
+/* DeepVM's choice for the model on the catalogue, judged as ours are; ours beside it. */
+static int search_published(struct plan *plan, int planner, struct tm_error *e)
 {
+    struct tm_plan_answer *answer = &plan->result.answers[0];
+    struct tm_fleet_judge judge = judge_of(plan);
+    bool found = false;
+    int rc = tm_plan_search_judged(&judge, &plan->supply, &plan->request, &plan->other, NULL, e);
+    if (rc == 0)
+        rc = tm_plan_rival(&plan->supply, &plan->request, (enum tm_deepvm_planner)(planner - PLANNER_DEEPVM), answer,
+                           &found, e);
+    if (rc != 0 || !found) return rc;
+    struct tm_plan_fleet chosen = answer->fleet;
+    rc = tm_plan_judge(&plan->supply, &plan->request, answer, e);
+    answer->fleet = chosen; /* with the remotes that it has, not those that we would give it */
+    answer->anchors = chosen.anchor_instances + tm_plan_on_demand_instances(&chosen);
+    answer->expectation.usd_h =
+        chosen.anchor_instances > 0 ? chosen.anchor_instances * chosen.anchor.offer->on_demand_usd_h : 0;
+    for (size_t i = 0; i < chosen.part_count; i++) {
+        const struct tm_plan_part *part = &chosen.parts[i];
+        if (part->spot > 0) answer->expectation.usd_h += part->spot * part->offer->spot_usd_h;
+        if (part->on_demand > 0) answer->expectation.usd_h += part->on_demand * part->offer->on_demand_usd_h;
+    }
+    if (rc == 0) rc = tm_fleet_judge_answer(&judge, &plan->request, answer, e);
+    plan->result.bound = plan->result.gap = NAN;
+    plan->result.fleets = plan->other.fleets;
+    plan->result.count = rc == 0;
+    return rc;
+}
+
+static int search(struct plan *plan, int planner, struct tm_error *e)
+{
+    if (planner >= PLANNER_DEEPVM) return search_published(plan, planner, e);
     if (tm_given(plan->cli, "running")) return replan(plan, e);
-    if (plan->objective == OBJECTIVE_PARETO) return tm_plan_pareto(&plan->supply, &plan->request, &plan->result, e);
-    if (plan->judge != JUDGE_EXPECT) {
-        struct tm_fleet_judge judge = judge_of(plan);
+    struct tm_fleet_judge judge = judge_of(plan);
+    bool judged = plan->judge != JUDGE_EXPECT;
+    if (plan->objective == OBJECTIVE_PARETO)
+        return tm_plan_pareto(judged ? &judge : NULL, &plan->supply, &plan->request, &plan->result, e);
+    if (judged) {
         return tm_plan_search_judged(&judge, &plan->supply, &plan->request, &plan->result, &plan->other, e);
     }
     return tm_plan_search_in(&plan->supply, &plan->request, &plan->result, &plan->other, e);
+}
+
+/* Of all offers, whatever is allowed, the smallest that holds the model: least GPU memory, then the cheapest. */
+static int find_smallest(struct plan *plan, bool *found, struct tm_error *e)
+{
+    struct tm_plan_request open = plan->request;
+    struct tm_supply supply;
+    double least_gib = INFINITY;
+    double least_usd_h = INFINITY;
+    *found = false;
+    open.supply.allowed = NULL;
+    open.market = TM_PLAN_MIXED;
+    open.max_instances = 8;
+    tm_supply_init(&supply);
+    int rc = tm_plan_make_supply(&plan->catalog, &open, &supply, e);
+    for (size_t i = 0; rc == 0 && i < supply.pool_count; i++) {
+        const struct tm_plan_pool *pool = &supply.pools[i];
+        const struct tm_plan_type *type = &supply.types[pool->type];
+        double gib = type->group.gpu.memory_gib * type->instance->gpus * type->rates[0].instances;
+        double usd_h = pool->offer->on_demand_usd_h * type->rates[0].instances;
+        bool usual =
+            strcmp(tm_plan_maker(type->instance), "nvidia") == 0 && !tm_offer_is_retired(&plan->catalog, pool->offer);
+        if (!usual || gib > least_gib || !(gib < least_gib || usd_h < least_usd_h)) continue;
+        least_gib = gib;
+        least_usd_h = usd_h;
+        *found = true;
+        plan->smallest.fleet = (struct tm_plan_fleet){.part_count = 1};
+        plan->smallest.fleet.parts[0] = (struct tm_plan_part){type->instance, pool->offer, 0, type->rates[0].instances};
+    }
+    tm_supply_deinit(&supply);
+    return rc;
+}
+
+/* Was some zone given by a name of AWS's that offers have ids for? */
+static bool are_zones_by_region(const struct plan *plan)
+{
+    const struct tm_offer *offer = plan->result.count > 0 ? plan->result.answers[0].fleet.parts[0].offer : NULL;
+    return tm_given(plan->cli, "zone") && offer != NULL && !tm_given_matches(plan->cli, "zone", offer->zone);
 }
 
 static const char *judge_words(const struct plan *plan)
@@ -736,13 +855,18 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
     int rc = 0;
     struct tm_plan_report report = {.planner = planner_names[planner],
                                     .other_planner =
-                                        planner_names[planner == PLANNER_SRIFT ? PLANNER_TIDEMILL : PLANNER_SRIFT],
+                                        planner_names[planner == PLANNER_TIDEMILL ? PLANNER_SRIFT : PLANNER_TIDEMILL],
                                     .objective = objective_names[plan->objective],
                                     .request = &plan->request,
                                     .result = &plan->result,
                                     .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
                                     .supply = &plan->supply,
                                     .for_skypilot = plan->emits == EMIT_SKYPILOT,
+                                    .batch_from = tm_given(cli, "batch")         ? "as you said"
+                                                  : plan->model.global_batch > 0 ? "the model's"
+                                                                                 : "assumed: --batch sets it",
+                                    .zones_by_region = are_zones_by_region(plan),
+                                    .published = planner >= PLANNER_DEEPVM,
                                     .judge = judge_words(plan),
                                     .simulated = plan->judge != JUDGE_EXPECT};
     if (tm_given(cli, "running")) report.running = &plan->replan;
@@ -751,11 +875,14 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
     } else if (plan->result.count == 0) {
         rc = tm_plan_relax(&plan->catalog, &plan->supply, &plan->request, &plan->result, &plan->relax, e);
         report.relax = &plan->relax;
+        bool found = false;
+        if (rc == 0 && plan->supply.pool_count == 0 && plan->supply.seen.unfit > 0) rc = find_smallest(plan, &found, e);
+        if (found) report.smallest = &plan->smallest;
         if (rc == 0 && (!cli->json || plan->emits != EMIT_NOTHING)) return tm_plan_report_nothing(&report, e);
         cli->exit_status = tm_code_exit_status(TM_ENONE);
     } else if (plan->emits != EMIT_NOTHING) {
         return emit(plan, e);
-    } else if (plan->objective != OBJECTIVE_PARETO) {
+    } else if (plan->objective != OBJECTIVE_PARETO && planner < PLANNER_DEEPVM) {
         struct tm_fleet_judge judge = judge_of(plan);
         rc = tm_plan_advise(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->supply, &plan->request, &plan->result,
                             &plan->advice, e);
@@ -775,6 +902,10 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
                           "give a model: tidemill plan --model gpt2-1.5b --samples 1000000 --deadline 24h, or a "
                           "profile of your job: --profile FILE (tidemill profile)");
     if (rc == 0) rc = tm_catalog_load(cli->env, &plan->catalog, e);
+    if (rc == 0) {
+        tm_catalog_assume_network(&plan->catalog);
+        tm_catalog_doubt_prices(&plan->catalog);
+    }
     struct tm_knowledge_source source = tm_cmd_source(cli); /* options, and what the job file said as such */
     if (rc == 0) rc = tm_knowledge_read(cli->env, &source, &plan->knowledge, e);
     if (rc == 0) rc = tm_knowledge_model(cli->env, &source, &plan->knowledge, &plan->model, e);
@@ -785,9 +916,9 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
     if (rc == 0)
         rc = tm_knowledge_learn(cli->env, &source, &plan->catalog, &plan->model, plan->precision, &plan->knowledge, e);
     if (rc == 0) rc = read_request(cli, plan, planner, e);
-    if (rc == 0) rc = choose_judge(plan, planner, e);
+    if (rc == 0) rc = choose_judge(plan, e);
     if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
-    if (rc == 0) rc = search(plan, e);
+    if (rc == 0) rc = search(plan, planner, e);
     return rc == 0 ? report(plan, planner, e) : rc;
 }
 
@@ -798,9 +929,6 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
     int rc = tm_given_choice(cli, "planner", &planner, e);
     if (rc != 0) return rc;
     if (tm_given(cli, "instances")) return plan_from_file(cli, e);
-    if (planner >= PLANNER_DEEPVM)
-        return tm_error_set(e, TM_EUSAGE, "--planner %s needs --instances FILE, for example data/deepvm-aws.tmdeepvm",
-                            planner_names[planner]);
     struct plan *plan = tm_calloc(1, sizeof *plan);
     if (plan == NULL) return tm_error_nomem(e);
     plan->cli = cli;
@@ -810,7 +938,10 @@ int tm_cmd_plan(struct tm_cli *cli, struct tm_error *e)
     tm_knowledge_init(&plan->knowledge);
     tm_supply_init(&plan->supply);
     tm_trace_init(&plan->trace);
+    tm_risk_init(&plan->risk);
     rc = plan_model(cli, plan, planner, e);
+    tm_free(plan->loss_rates);
+    tm_risk_deinit(&plan->risk);
     tm_trace_deinit(&plan->trace);
     tm_supply_deinit(&plan->supply);
     tm_knowledge_deinit(&plan->knowledge);
@@ -843,8 +974,8 @@ const struct tm_option tm_plan_options[] = {
     {.name = "gpu", .value = "NAME,...", .help = "only these GPUs; Trainium and the like only if named here"},
     {.name = "quota",
      .value = "NAME=N,...",
-     .help =
-         "at most N instances of a type, GPU, zone, region or cloud; NAME:spot=N and NAME:on-demand=N for one market"},
+     .help = "at most N instances of a type, family, GPU, zone, region or cloud, or of both (us-east-1/p), or N vCPUs "
+             "(Nvcpus); NAME:spot=N and NAME:on-demand=N for one market"},
     {.name = "anchors",
      .value = "NAME",
      .help = "none: copies of the state go to a store instead of to on-demand instances",
@@ -855,7 +986,9 @@ const struct tm_option tm_plan_options[] = {
      .help = "profile of this job from tidemill profile, instead of --model; or measured steps to learn from"},
     {.name = "network", .value = "NAME", .help = "which network of the profile, if it has several"},
     {.name = "profile-gpu", .value = "NAME", .help = "GPU of the profile, if the file does not say"},
-    {.name = "mtbf", .value = "DURATION", .help = "mean life of a spot instance (from interruption bands, or 24h)"},
+    {.name = "mtbf",
+     .value = "DURATION",
+     .help = "mean life of every spot instance (else what is known of each; see tidemill study)"},
     {.name = "trace", .value = "FILE", .help = "take preemptions, bursts and outages from this trace"},
     {.name = "bursts", .value = "SHARE", .help = "share of preemptions that come in bursts (from the trace, or 0.5)"},
     {.name = "outage",
@@ -883,7 +1016,7 @@ const struct tm_option tm_plan_options[] = {
     {.name = "planner", .value = "NAME", .help = "which planner (tidemill)", .choices = planner_names},
     {.name = "instances",
      .value = "FILE",
-     .help = "for DeepVM's planners: instance types with quotas and scaling curves"},
+     .help = "for DeepVM's planners, instead of --model: instance types with quotas and scaling curves"},
     {.name = "architecture",
      .value = "NAME",
      .help = "DeepVM: one search only, or the best of both",

@@ -5,6 +5,7 @@
 #include "base/table.h"
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
+#include "job/described_fleet.h"
 #include "market/catalog.h"
 #include "workload/evaluate.h"
 #include "workload/observed.h"
@@ -168,64 +169,9 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
 
 /* ---- predict ---- */
 
-/* A fleet such as "8x p3.2xlarge, 2x g5.xlarge", with what the catalogue knows of it. */
-struct fleet {
-    struct tm_fleet_group groups[TM_FLEET_GROUPS_MAX];
-    size_t group_count;
-    char names[TM_FLEET_GROUPS_MAX][64];
-    double on_demand_usd_h; /* of all; NaN: some price is not known */
-    double spot_usd_h;
-};
-
 static bool allows_cloud(const void *context, const char *cloud)
 {
     return tm_given_matches(context, "cloud", cloud);
-}
-
-static int add_group(struct tm_cli *cli, const struct tm_catalog *catalog, const char *text, size_t length,
-                     struct fleet *fleet, struct tm_error *e)
-{
-    char part[128];
-    char name[64];
-    int instances = 0;
-    (void)snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), text);
-    bool read = sscanf(part, " %d x %63s", &instances, name) == 2 || /* NOLINT(cert-err34-c): checked below */
-                sscanf(part, " %dx%63s", &instances, name) == 2;     /* NOLINT(cert-err34-c) */
-    if (!read)
-        return tm_error_set(e, TM_EUSAGE,
-                            "--fleet: expected COUNTx TYPE, got \"%.60s\"; write for example \"8x p3.2xlarge\"", part);
-    if (instances < 1 || instances > 100000)
-        return tm_error_set(e, TM_EUSAGE, "--fleet: expected from 1 to 100000 of %s", name);
-    if (fleet->group_count == TM_FLEET_GROUPS_MAX)
-        return tm_error_set(e, TM_ELIMIT, "--fleet: more than %d instance types", TM_FLEET_GROUPS_MAX);
-    const struct tm_instance_type *instance = NULL;
-    int rc = tm_knowledge_instance(catalog, name, allows_cloud, cli, &instance, e);
-    if (rc != 0) return tm_error_wrap(e, rc, "--fleet");
-    struct tm_fleet_group *group = &fleet->groups[fleet->group_count];
-    if (instance->gpus < 1) return tm_error_set(e, TM_EUSAGE, "--fleet: %s has no GPU", instance->name);
-    rc = tm_knowledge_group(catalog, instance, group, e);
-    if (rc != 0) return rc;
-    (void)snprintf(fleet->names[fleet->group_count], sizeof fleet->names[0], "%s", instance->name);
-    group->instance = fleet->names[fleet->group_count];
-    group->instances = instances;
-    fleet->on_demand_usd_h += instances * tm_catalog_cheapest(catalog, instance, TM_PRICE_ON_DEMAND);
-    fleet->spot_usd_h += instances * tm_catalog_cheapest(catalog, instance, TM_PRICE_SPOT);
-    fleet->group_count++;
-    return 0;
-}
-
-static int read_fleet(struct tm_cli *cli, const struct tm_catalog *catalog, const char *text, struct fleet *fleet,
-                      struct tm_error *e)
-{
-    *fleet = (struct fleet){0};
-    for (const char *at = text; *at != '\0';) {
-        size_t length = strcspn(at, ",+");
-        int rc = add_group(cli, catalog, at, length, fleet, e);
-        if (rc != 0) return rc;
-        at += length + (at[length] != '\0');
-    }
-    return fleet->group_count > 0 ? 0
-                                  : tm_error_set(e, TM_EUSAGE, "--fleet: empty; write for example \"8x p3.2xlarge\"");
 }
 
 static int read_layout(const char *text, struct tm_predict_request *request, struct tm_error *e)
@@ -244,27 +190,22 @@ static int read_layout(const char *text, struct tm_predict_request *request, str
     return 0;
 }
 
-/* What mixed means on this fleet: the same on all of it. */
-static enum tm_precision resolve_precision(const struct fleet *fleet, int asked)
+static bool needs_own_engine(const struct tm_prediction *p)
 {
-    if (asked != TM_PRECISION_MIXED) return (enum tm_precision)asked;
-    static const enum tm_precision order[] = {TM_BF16, TM_FP16, TM_FP32};
-    for (size_t p = 0; p < 2; p++) {
-        bool all = true;
-        for (size_t g = 0; g < fleet->group_count; g++)
-            all = all && fleet->groups[g].gpu.flops[order[p]] > 0;
-        if (all) return order[p];
-    }
-    return TM_FP32;
+    return p->zero > 0 || p->tensor > 1;
 }
 
-static double usd_per_million(double usd_h, double samples_per_s)
+static const char *way_name(const struct tm_prediction *p)
 {
-    return usd_h / 3600 / samples_per_s * 1e6;
+    if (p->tensor > 1) return "tensor";
+    if (p->zero > 0) return "sharded";
+    return p->stages > 1 ? "pipeline" : "data";
 }
 
-static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction *p, const struct fleet *fleet,
-                                  enum tm_precision precision, double correction)
+/* `smallest`: what would hold a model that does not fit; NULL: it fits. */
+static void print_prediction_json(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
+                                  const struct tm_described_fleet *fleet, enum tm_precision precision, int batch,
+                                  double correction, const char *smallest)
 {
     struct tm_jsonout json;
     tm_jsonout_init(&json, &cli->out);
@@ -274,6 +215,7 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction
     tm_jsonout_number(&json, "p10", p->step_s.p10);
     tm_jsonout_number(&json, "p90", p->step_s.p90);
     tm_jsonout_end(&json);
+    tm_jsonout_number(&json, "sustained_step_s", p->sustained_s);
     tm_jsonout_number(&json, "samples_per_s", p->samples_per_s);
     tm_jsonout_object(&json, "breakdown");
     tm_jsonout_number(&json, "compute_s", p->compute_s);
@@ -287,8 +229,17 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction
     tm_jsonout_end(&json);
     tm_jsonout_integer(&json, "micro_batch", p->micro_batch);
     tm_jsonout_integer(&json, "micro_batches", p->micro_batches);
+    tm_jsonout_integer(&json, "global_batch", batch);
+    tm_jsonout_string(&json, "input", model->input);
     tm_jsonout_string(&json, "precision", tm_precision_names[precision]);
     tm_jsonout_bool(&json, "recompute", p->recompute);
+    tm_jsonout_object(&json, "parallel");
+    tm_jsonout_string(&json, "way", way_name(p));
+    tm_jsonout_integer(&json, "zero", p->zero);
+    tm_jsonout_integer(&json, "tensor", p->tensor > 1 ? p->tensor : 1);
+    tm_jsonout_bool(&json, "own_engine", needs_own_engine(p));
+    tm_jsonout_end(&json);
+    if (smallest != NULL) tm_jsonout_string(&json, "smallest_that_fits", smallest[0] != '\0' ? smallest : NULL);
     tm_jsonout_list(&json, "memory_gib");
     for (int s = 0; s < p->stages; s++)
         tm_jsonout_number(&json, NULL, p->memory_gib[s]);
@@ -297,8 +248,8 @@ static void print_prediction_json(struct tm_cli *cli, const struct tm_prediction
     tm_jsonout_bool(&json, "fits", p->fits);
     tm_jsonout_string(&json, "limit", p->limit);
     tm_jsonout_object(&json, "usd_per_million_samples");
-    tm_jsonout_number(&json, "on_demand", usd_per_million(fleet->on_demand_usd_h, p->samples_per_s));
-    tm_jsonout_number(&json, "spot", usd_per_million(fleet->spot_usd_h, p->samples_per_s));
+    tm_jsonout_number(&json, "on_demand", tm_usd_per_million(fleet->on_demand_usd_h, p->samples_per_s));
+    tm_jsonout_number(&json, "spot", tm_usd_per_million(fleet->spot_usd_h, p->samples_per_s));
     tm_jsonout_end(&json);
     tm_jsonout_end(&json);
 }
@@ -317,8 +268,22 @@ static int correct(struct tm_cli *cli, struct tm_prediction *prediction, double 
     return rc;
 }
 
+static void print_way(struct tm_text *out, const struct tm_prediction *p)
+{
+    static const char *const sharded[] = {"", "optimizer states sharded (ZeRO 1)",
+                                          "optimizer states and gradients sharded (ZeRO 2)",
+                                          "weights sharded, too (ZeRO 3, FSDP)"};
+    tm_text_puts(out, "  parallel     ");
+    if (p->tensor > 1)
+        tm_text_printf(out, "%d GPUs of an instance compute a stage together (tensor parallel)", p->tensor);
+    if (p->tensor > 1 && p->pipelines > 1) tm_text_puts(out, ", ");
+    if (p->pipelines > 1 || p->tensor <= 1) tm_text_puts(out, p->stages > 1 ? "pipelines" : "data parallel");
+    if (p->zero > 0) tm_text_printf(out, ", %s", sharded[p->zero]);
+    tm_text_puts(out, needs_own_engine(p) ? "; needs an engine of your own\n" : "\n");
+}
+
 static void print_prediction(struct tm_cli *cli, const struct tm_model *model, const struct tm_prediction *p,
-                             const struct fleet *fleet, enum tm_precision precision, int batch)
+                             const struct tm_described_fleet *fleet, enum tm_precision precision, int batch)
 {
     struct tm_text *out = &cli->out;
     tm_term_put(&cli->term, out, TM_BOLD, model->name);
@@ -326,9 +291,14 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
         tm_text_printf(out, "%s%d x %s (%s)", g == 0 ? " on " : " + ", fleet->groups[g].instances,
                        fleet->groups[g].instance, fleet->groups[g].gpu.name);
     tm_text_printf(out, ", %s, global batch %d\n\n", tm_precision_names[precision], batch);
-    tm_text_printf(out, "  layout       %d pipelines x %d stages, %d micro-batches of %d%s\n", p->pipelines, p->stages,
-                   p->micro_batches, p->micro_batch, p->recompute ? ", activations recomputed" : "");
+    tm_text_printf(out, "  input        %s\n", model->input);
+    tm_text_printf(out, "  layout       %d pipelines x %d stages, %d micro-batches of %d, activations %s\n",
+                   p->pipelines, p->stages, p->micro_batches, p->micro_batch, p->recompute ? "recomputed" : "kept");
+    print_way(out, p);
     tm_text_printf(out, "  step         %.4g s (80%%: %.4g - %.4g)\n", p->step_s.mean, p->step_s.p10, p->step_s.p90);
+    if (p->sustained_s > 1.02 * p->step_s.mean)
+        tm_text_printf(out, "  in the end   %.4g s, once the links' burst is used up (%s)\n", p->sustained_s,
+                       "they send more than their baseline");
     tm_text_printf(out, "  throughput   %.4g samples/s\n", p->samples_per_s);
     tm_text_printf(out,
                    "  of a step    compute %.0f%%, exposed communication %.0f%%, bubble %.0f%%, optimizer %.0f%%\n",
@@ -341,14 +311,15 @@ static void print_prediction(struct tm_cli *cli, const struct tm_model *model, c
     tm_text_printf(out, "%s of %.0f GiB a GPU\n", p->stages > 8 ? ", ..." : "", p->memory_limit_gib);
     if (!isnan(fleet->on_demand_usd_h))
         tm_text_printf(out, "  on-demand    $%.2f/h, $%.4g per million samples\n", fleet->on_demand_usd_h,
-                       usd_per_million(fleet->on_demand_usd_h, p->samples_per_s));
+                       tm_usd_per_million(fleet->on_demand_usd_h, p->samples_per_s));
     if (!isnan(fleet->spot_usd_h))
         tm_text_printf(out, "  spot         $%.2f/h, $%.4g per million samples\n", fleet->spot_usd_h,
-                       usd_per_million(fleet->spot_usd_h, p->samples_per_s));
+                       tm_usd_per_million(fleet->spot_usd_h, p->samples_per_s));
 }
 
 /* Probed links of the granted instances, if any, instead of what the catalogue says. */
-static int use_links(struct tm_cli *cli, struct fleet *fleet, struct tm_comm_model *comm, struct tm_error *e)
+static int use_links(struct tm_cli *cli, struct tm_described_fleet *fleet, struct tm_comm_model *comm,
+                     struct tm_error *e)
 {
     const char *path = tm_given_text(cli, "links");
     struct tm_probed_links links;
@@ -360,18 +331,17 @@ static int use_links(struct tm_cli *cli, struct fleet *fleet, struct tm_comm_mod
 
 /* Fleet, batch and layout as asked for. */
 static int read_request(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
-                        struct fleet *fleet, struct tm_predict_request *request, struct tm_error *e)
+                        struct tm_described_fleet *fleet, struct tm_predict_request *request, struct tm_error *e)
 {
     int64_t batch = model->global_batch;
-    int64_t micro_batch = 0;
-    int rc = read_fleet(cli, catalog, tm_given_text(cli, "fleet"), fleet, e);
-    if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
+    int64_t micro_batch = model->micro_batch;
+    int rc = tm_described_fleet_parse(catalog, tm_given_text(cli, "fleet"), allows_cloud, cli, fleet, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "--fleet");
+    rc = tm_given_integer(cli, "batch", 1, 1 << 30, &batch, e);
     if (rc == 0) rc = tm_given_integer(cli, "micro-batch", 1, 1 << 30, &micro_batch, e);
     if (rc == 0 && tm_given(cli, "layout")) rc = read_layout(tm_given_text(cli, "layout"), request, e);
-    if (batch == 0) { /* 8 samples a GPU: enough to keep it busy */
-        for (size_t g = 0; rc == 0 && g < fleet->group_count; g++)
-            batch += 8 * (int64_t)fleet->groups[g].instances * fleet->groups[g].gpus_per_node;
-    }
+    if (micro_batch > batch && !tm_given(cli, "micro-batch")) micro_batch = 0;
+    if (batch == 0) batch = tm_described_fleet_batch(fleet);
     request->groups = fleet->groups;
     request->group_count = fleet->group_count;
     request->batch = (int)batch;
@@ -387,34 +357,53 @@ struct tm_knowledge_source tm_cmd_source(const struct tm_cli *cli)
                                         .network = tm_given_text(cli, "network")};
 }
 
+static const char *const parallel_names[] = {"any", "data", "sharded", "tensor", NULL};
+
+/* Beside data parallel and pipelines; a layout that was asked for is one of those. */
+static int read_ways(struct tm_cli *cli, struct tm_predict_request *request, struct tm_error *e)
+{
+    static const unsigned ways[] = {TM_WAY_SHARDED | TM_WAY_TENSOR, 0, TM_WAY_SHARDED, TM_WAY_TENSOR};
+    int choice = 0;
+    int rc = tm_given_choice(cli, "parallel", &choice, e);
+    if (rc == 0 && choice > 1 && request->stages > 0)
+        return tm_error_set(e, TM_EUSAGE, "--parallel %s finds its own layout; leave --layout out",
+                            parallel_names[choice]);
+    if (rc == 0) request->ways = ways[choice];
+    return rc;
+}
+
 static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
                       struct tm_knowledge *knowledge, struct tm_error *e)
 {
-    struct fleet fleet;
+    struct tm_described_fleet fleet;
     struct tm_prediction prediction = {.fits = false};
-    struct tm_predict_request request = {.model = model, .compute = &knowledge->compute, .comm = &knowledge->comm};
+    struct tm_predict_request request = {.model = model, .burst = true};
     double correction = 1;
     struct tm_knowledge_source source = tm_cmd_source(cli);
     int asked = tm_knowledge_precision(&source, knowledge, model, cli->settings.precision);
     int rc = read_request(cli, catalog, model, &fleet, &request, e);
     if (rc == 0) rc = tm_given_choice(cli, "precision", &asked, e);
-    request.precision = rc == 0 ? resolve_precision(&fleet, asked) : TM_FP32;
+    if (rc == 0) rc = read_ways(cli, &request, e);
+    request.precision = rc == 0 ? tm_described_fleet_precision(&fleet, asked) : TM_FP32;
     if (rc == 0) rc = tm_knowledge_learn(cli->env, &source, catalog, model, (int)request.precision, knowledge, e);
-    request.measured_batches = knowledge->batches;
-    request.measured_ms = knowledge->ms;
-    request.gradients = knowledge->gradients;
-    request.gradient_count = knowledge->gradient_count;
-    bool same_gpu = rc == 0 && strcmp(knowledge->gpu, fleet.groups[0].gpu.name) == 0; /* else they say little here */
-    request.measured_count = same_gpu ? knowledge->count : 0;
+    if (rc == 0) tm_described_fleet_knowledge(&fleet, knowledge, &request);
     if (rc == 0) rc = use_links(cli, &fleet, &knowledge->comm, e);
     if (rc == 0) rc = tm_predict(&request, &prediction, e);
     if (rc == 0) rc = correct(cli, &prediction, &correction, e);
+    char smallest[192] = "";
+    if (rc == -(int)TM_ENONE)
+        tm_described_fleet_smallest(catalog, &request, allows_cloud, cli, smallest, sizeof smallest);
+    if (rc == -(int)TM_ENONE && !cli->json && smallest[0] != '\0') {
+        char text[sizeof e->text];
+        (void)snprintf(text, sizeof text, "%s", e->text);
+        return tm_error_set(e, TM_ENONE, "%s; the smallest that holds it: %s", text, smallest);
+    }
     if (rc == -(int)TM_ENONE && cli->json) { /* the document says that and why it does not fit */
-        print_prediction_json(cli, &prediction, &fleet, request.precision, correction);
+        print_prediction_json(cli, model, &prediction, &fleet, request.precision, request.batch, correction, smallest);
         cli->exit_status = tm_code_exit_status(TM_ENONE);
         rc = 0;
     } else if (rc == 0 && cli->json) {
-        print_prediction_json(cli, &prediction, &fleet, request.precision, correction);
+        print_prediction_json(cli, model, &prediction, &fleet, request.precision, request.batch, correction, NULL);
     } else if (rc == 0) {
         print_prediction(cli, model, &prediction, &fleet, request.precision, request.batch);
         if (tm_given(cli, "observed"))
@@ -520,8 +509,16 @@ const struct tm_option tm_predict_options[] = {
      .value = "LIST",
      .help = "instances, for example \"8x p3.2xlarge\" or \"4x g5.xlarge, 2x g4dn.xlarge\""},
     {.name = "batch", .value = "N", .help = "global batch (the model's own, or 8 per GPU)"},
-    {.name = "micro-batch", .value = "N", .help = "samples that go through a pipeline at once (the best power of 2)"},
+    {.name = "micro-batch",
+     .value = "N",
+     .help = "samples that go through a pipeline at once (the model's own, or the best power of 2)"},
     {.name = "layout", .value = "DxP", .help = "D pipelines of P stages, or best"},
+    {.name = "parallel",
+     .value = "NAME",
+     .help =
+         "ways to try: data parallel and pipelines (data), sharded data parallel, too (sharded), tensor parallel, too "
+         "(tensor), or any (without --layout)",
+     .choices = parallel_names},
     {.name = "precision", .value = "NAME", .help = "number format of training", .choices = tm_precision_names},
     {.name = "profile",
      .value = "FILE",

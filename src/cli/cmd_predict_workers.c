@@ -4,8 +4,8 @@
 #include "base/table.h"
 #include "cli/commands.h"
 #include "cli/knowledge_source.h"
+#include "job/replica_job.h"
 #include "workload/probed_links.h"
-#include "workload/replica.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,16 +20,12 @@ struct cell {
 };
 
 struct asked {
-    struct tm_replica_request request;
+    struct tm_replica_job job;
     int workers[LIST_MAX];
     size_t worker_count;
     double mbit[LIST_MAX];
     size_t mbit_count;
     int64_t batch; /* global; 0: each worker as profiled */
-    struct tm_model model;
-    struct tm_network layers;
-    struct tm_gpu_figures figures;
-    struct tm_comm_model comm;
     struct cell cells[ASKED_MAX];
     size_t count;
 };
@@ -81,7 +77,7 @@ static int read_links(struct tm_cli *cli, struct asked *asked, struct tm_error *
         if (rc != 0) return rc;
         asked->mbit[0] = links.rate_bit_s / 1e6;
         asked->mbit_count = 1;
-        tm_comm_probed(links.latency_ms, links.spread, &asked->comm);
+        tm_comm_probed(links.latency_ms, links.spread, &asked->job.comm);
     }
     if (rc == 0 && several && asked->mbit_count == 0)
         rc = tm_error_set(e, TM_EUSAGE,
@@ -89,71 +85,23 @@ static int read_links(struct tm_cli *cli, struct asked *asked, struct tm_error *
     return rc;
 }
 
-/* The step that the job was profiled with: of --precision, where that is given. */
-static const struct tm_profile_step *find_step(const struct tm_profile *profile, const char *network, int precision)
-{
-    const struct tm_profile_step *best = NULL;
-    for (size_t i = 0; i < profile->step_count; i++) {
-        const struct tm_profile_step *step = &profile->steps[i];
-        if (strcmp(step->network, network) != 0) continue;
-        if (precision != TM_PRECISION_MIXED && (int)step->precision != precision) continue;
-        if (best == NULL || step->micro_batch > best->micro_batch) best = step;
-    }
-    return best;
-}
-
 static int read_job(struct tm_cli *cli, const struct tm_catalog *catalog, struct tm_knowledge *knowledge,
                     struct asked *asked, struct tm_error *e)
 {
     struct tm_knowledge_source source = tm_cmd_source(cli);
-    const char *path = source.profile;
-    struct tm_replica_request *request = &asked->request;
     int precision = TM_PRECISION_MIXED;
     int64_t micro_batch = 0;
     int64_t per_host = 1;
-    if (path == NULL) return tm_error_set(e, TM_EUSAGE, "--workers needs a --profile of the job (tidemill profile)");
-    int rc = tm_profile_choose(&knowledge->profile, path, tm_given_text(cli, "network"), &request->network, e);
-    if (rc == 0) rc = tm_given_choice(cli, "precision", &precision, e);
+    if (source.profile == NULL)
+        return tm_error_set(e, TM_EUSAGE, "--workers needs a --profile of the job (tidemill profile)");
+    int rc = tm_given_choice(cli, "precision", &precision, e);
     if (rc == 0) rc = tm_given_integer(cli, "batch", 1, 1 << 30, &asked->batch, e);
     if (rc == 0) rc = tm_given_integer(cli, "micro-batch", 1, 1 << 30, &micro_batch, e);
     if (rc == 0) rc = tm_given_integer(cli, "per-host", 1, 1024, &per_host, e);
-    if (rc != 0) return rc;
-    const struct tm_profile_step *step = find_step(&knowledge->profile, request->network, precision);
-    if (step == NULL)
-        return tm_error_set(e, TM_EINPUT, "%s: no steps of %s%s%s", path, request->network,
-                            precision == TM_PRECISION_MIXED ? "" : " in ",
-                            precision == TM_PRECISION_MIXED ? "" : tm_precision_names[precision]);
-    rc = tm_profile_model(&knowledge->profile, path, request->network, &asked->model, e);
-    if (rc == 0) rc = tm_knowledge_learn(cli->env, &source, catalog, &asked->model, (int)step->precision, knowledge, e);
-    if (rc != 0) return rc;
-    asked->layers = tm_network_of(asked->model.layers, asked->model.layer_count);
-    bool known =
-        tm_knowledge_gpu(catalog, step->gpu[0] != '\0' ? step->gpu : knowledge->gpu, &asked->figures, NULL) == 0;
-    bool host = strcmp(step->gpu, "cpu") == 0; /* collectives load the processors that train */
-    asked->comm = knowledge->profile.run_count > 0 || !host ? knowledge->comm : tm_comm_hosts();
-    request->profile = &knowledge->profile;
-    request->gpu = step->gpu;
-    request->precision = step->precision;
-    request->figures = known ? &asked->figures : NULL;
-    request->layers = &asked->layers;
-    request->compute = &knowledge->compute;
-    request->comm = &asked->comm;
-    request->batch = (int)micro_batch;
-    request->per_host = (int)per_host;
-    return 0;
-}
-
-/* A worker's share of the global batch, in micro-batches of the size that was asked for, or else in one. */
-static int share_batch(const struct asked *asked, int workers, struct tm_replica_request *request, struct tm_error *e)
-{
-    if (asked->batch == 0) return 0;
-    if (asked->batch < workers)
-        return tm_error_set(e, TM_EUSAGE, "--batch: %lld samples are too few for %d workers", (long long)asked->batch,
-                            workers);
-    int64_t each = (asked->batch + workers - 1) / workers;
-    if (request->batch == 0) request->batch = (int)each;
-    request->micro_batches = (int)((each + request->batch - 1) / request->batch);
-    return 0;
+    if (rc == 0) rc = tm_replica_job_init(cli->env, &source, catalog, precision, knowledge, &asked->job, e);
+    asked->job.request.batch = (int)micro_batch;
+    asked->job.request.per_host = (int)per_host;
+    return rc;
 }
 
 static int predict_cells(struct asked *asked, struct tm_error *e)
@@ -161,14 +109,15 @@ static int predict_cells(struct asked *asked, struct tm_error *e)
     for (size_t w = 0; w < asked->worker_count; w++) {
         size_t links = asked->workers[w] > 1 ? asked->mbit_count : 1;
         for (size_t m = 0; m < links; m++) {
-            struct tm_replica_request request = asked->request;
+            struct tm_replica_request request = asked->job.request;
             struct cell cell = {.workers = asked->workers[w], .mbit = asked->workers[w] > 1 ? asked->mbit[m] : NAN};
             if (asked->count == ASKED_MAX)
                 return tm_error_set(e, TM_ELIMIT, "more than %d rows; use fewer workers or bandwidths", ASKED_MAX);
             request.workers = cell.workers;
             request.rate_bit_s = cell.mbit * 1e6;
-            int rc = share_batch(asked, cell.workers, &request, e);
-            if (rc == 0) rc = tm_replica_predict(&request, &cell.prediction, e);
+            int rc = asked->batch > 0 ? tm_replica_share_batch(asked->batch, &request, e) : 0;
+            if (rc != 0) return tm_error_wrap(e, rc, "--batch");
+            rc = tm_replica_predict(&request, &cell.prediction, e);
             if (rc != 0) return rc;
             asked->cells[asked->count++] = cell;
         }
@@ -181,9 +130,9 @@ static void print_json(struct tm_cli *cli, const struct asked *asked)
     struct tm_jsonout json;
     tm_jsonout_init(&json, &cli->out);
     tm_jsonout_object(&json, NULL);
-    tm_jsonout_string(&json, "network", asked->request.network);
-    tm_jsonout_string(&json, "device", asked->request.gpu);
-    tm_jsonout_string(&json, "precision", tm_precision_names[asked->request.precision]);
+    tm_jsonout_string(&json, "network", asked->job.request.network);
+    tm_jsonout_string(&json, "device", asked->job.request.gpu);
+    tm_jsonout_string(&json, "precision", tm_precision_names[asked->job.request.precision]);
     tm_jsonout_list(&json, "predictions");
     for (size_t i = 0; i < asked->count; i++) {
         const struct cell *cell = &asked->cells[i];
@@ -228,9 +177,9 @@ static int print_table(struct tm_cli *cli, const struct asked *asked, struct tm_
                                                {"REST", TM_RIGHT, 2},
                                                {"SAMPLES/S", TM_RIGHT, 0}};
     struct tm_table table;
-    tm_term_put(&cli->term, &cli->out, TM_BOLD, asked->request.network);
-    tm_text_printf(&cli->out, " on workers like the one profiled (%s, %s)\n\n", asked->request.gpu,
-                   tm_precision_names[asked->request.precision]);
+    tm_term_put(&cli->term, &cli->out, TM_BOLD, asked->job.request.network);
+    tm_text_printf(&cli->out, " on workers like the one profiled (%s, %s)\n\n", asked->job.request.gpu,
+                   tm_precision_names[asked->job.request.precision]);
     tm_table_init(&table, columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < asked->count; i++) {
         const struct cell *cell = &asked->cells[i];
@@ -269,7 +218,6 @@ int tm_predict_workers(struct tm_cli *cli, const struct tm_catalog *catalog, str
     *asked = (struct asked){.count = 0};
     if (tm_given(cli, "fleet") || tm_given(cli, "layout"))
         return tm_error_set(e, TM_EUSAGE, "--workers are like the one profiled: leave out --fleet and --layout");
-    tm_model_init(&asked->model);
     int rc = read_workers(cli, asked, e);
     if (rc == 0) rc = read_job(cli, catalog, knowledge, asked, e);
     if (rc == 0) rc = read_links(cli, asked, e);
@@ -278,6 +226,6 @@ int tm_predict_workers(struct tm_cli *cli, const struct tm_catalog *catalog, str
         print_json(cli, asked);
     else if (rc == 0)
         rc = print_table(cli, asked, e);
-    tm_model_deinit(&asked->model);
+    tm_replica_job_deinit(&asked->job);
     return rc;
 }

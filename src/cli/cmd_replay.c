@@ -85,7 +85,6 @@ static void write_result(struct tm_cli *cli, const struct tm_decided_again *resu
     tm_jsonout_integer(&json, "decisions", (int64_t)result->decisions);
     tm_jsonout_integer(&json, "different", (int64_t)result->different);
     write_first(&json, result, policy);
-    tm_jsonout_integer(&json, "not_judged", (int64_t)result->unknown);
     tm_jsonout_end(&json);
 }
 

@@ -103,11 +103,11 @@ static void show(const struct run *run, const struct tm_text *text)
 /* A trace that is given by option is meant from here. */
 static int read_trace_option(struct run *run, struct tm_error *e)
 {
-    struct tm_job_fleet *fleet = &run->settings.fleet;
+    struct tm_job_fleet *fleet = &run->settings.job.fleet;
     const char *trace = tm_given_text(run->cli, "trace");
     char real[PATH_MAX];
     bool found = trace != NULL && realpath(trace, real) != NULL;
-    if (trace != NULL) fleet->trace = tm_arena_strdup(&run->settings.arena, found ? real : trace);
+    if (trace != NULL) fleet->trace = tm_arena_strdup(&run->settings.job.arena, found ? real : trace);
     return fleet->trace == NULL ? tm_error_nomem(e) : 0;
 }
 
@@ -134,7 +134,7 @@ static int keep_text(struct run *run, const char *option, const char **out, stru
 {
     const char *given = tm_given_text(run->cli, option);
     if (given == NULL) return 0;
-    *out = tm_arena_strdup(&run->settings.arena, given);
+    *out = tm_arena_strdup(&run->settings.job.arena, given);
     return *out == NULL ? tm_error_nomem(e) : 0;
 }
 
@@ -142,7 +142,7 @@ static int read_options(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
     struct tm_run_settings *s = &run->settings;
-    struct tm_job_fleet *fleet = &s->fleet;
+    struct tm_job_fleet *fleet = &s->job.fleet;
     int rc = read_trace_option(run, e);
     if (rc == 0) rc = tm_given_duration(cli, "from", &fleet->from_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "to", &fleet->to_ms, e);
@@ -151,6 +151,7 @@ static int read_options(struct run *run, struct tm_error *e)
         rc = tm_error_set(e, TM_EUSAGE, "--limit: fleet.pools says how many instances there are; change it there");
     if (rc == 0) rc = tm_given_integer(cli, "limit", 1, TM_LOCAL_INSTANCES_MAX, &fleet->limit, e);
     if (rc == 0) rc = tm_given_duration(cli, "notice", &fleet->notice_ms, e);
+    if (tm_given(cli, "notice")) fleet->notice_wall_ms = 0; /* the file's */
     if (rc == 0) rc = tm_given_duration(cli, "notice-wall", &fleet->notice_wall_ms, e);
     if (rc == 0) rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &fleet->seed, e);
     if (rc == 0) rc = tm_given_integer(cli, "chaos", 0, INT64_MAX, &s->chaos, e);
@@ -161,9 +162,9 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc != 0) return rc;
     static const struct tm_field link = {.key = "link", .type = TM_FIELD_RATE};
     if (tm_given(cli, "link"))
-        rc = tm_field_read_text("--link", tm_given_text(cli, "link"), &link, &s->arena, &s->link_bit_s, e);
-    if (tm_given(cli, "policy")) s->policy = tm_arena_strdup(&s->arena, tm_given_text(cli, "policy"));
-    if (rc == 0 && s->policy == NULL) rc = tm_error_nomem(e);
+        rc = tm_field_read_text("--link", tm_given_text(cli, "link"), &link, &s->job.arena, &s->link_bit_s, e);
+    if (tm_given(cli, "policy")) s->job.policy = tm_arena_strdup(&s->job.arena, tm_given_text(cli, "policy"));
+    if (rc == 0 && s->job.policy == NULL) rc = tm_error_nomem(e);
     if (rc != 0) return rc;
     if (tm_given(cli, "no-preemptions")) s->no_losses = true;
     if (tm_given(cli, "netns")) s->netns = true;
@@ -179,7 +180,7 @@ static int read_options(struct run *run, struct tm_error *e)
 
 static int find_state(struct run *run, struct tm_error *e)
 {
-    return tm_launch_find_dir(run->cli->env, tm_given_text(run->cli, "state"), run->settings.name, &run->cli->arena,
+    return tm_launch_find_dir(run->cli->env, tm_given_text(run->cli, "state"), run->settings.job.name, &run->cli->arena,
                               &run->dir, e);
 }
 
@@ -187,7 +188,7 @@ static int find_state(struct run *run, struct tm_error *e)
 static int read_resumed(struct run *run, struct tm_error *e)
 {
     if (run->path != NULL) { /* only to find the folder */
-        int rc = tm_job_file_settings(run->cli->env, run->path, &run->settings, e);
+        int rc = tm_job_file_load(run->cli->env, run->path, &run->settings, e);
         if (rc != 0) return rc;
     } else if (!tm_given(run->cli, "state")) {
         return tm_error_set(e, TM_EUSAGE, "which run? give its job file, or --state DIR");
@@ -196,7 +197,7 @@ static int read_resumed(struct run *run, struct tm_error *e)
     if (rc != 0) return rc;
     struct tm_text changes;
     tm_text_init(&changes, 1 << 20);
-    rc = tm_launch_resume(run->cli->env, run->dir, run->path, &run->settings, &changes, e);
+    rc = tm_launch_resume(run->cli->env, run->dir, &run->settings, &changes, e);
     if (rc == 0 && changes.length > 0) show(run, &changes);
     tm_text_deinit(&changes);
     run->resumed = rc == 0;
@@ -210,7 +211,7 @@ static int read_request(struct run *run, struct tm_error *e)
     if (cli->argument_count > 1 || (cli->argument_count == 0 && !resume))
         return tm_error_set(e, TM_EUSAGE, "give one job file: tidemill run JOB.yaml");
     run->path = cli->argument_count > 0 ? cli->arguments[0] : NULL;
-    int rc = resume ? read_resumed(run, e) : tm_job_file_settings(run->cli->env, run->path, &run->settings, e);
+    int rc = resume ? read_resumed(run, e) : tm_job_file_load(run->cli->env, run->path, &run->settings, e);
     if (rc == 0) rc = read_options(run, e);
     if (rc == 0 && !resume) rc = find_state(run, e);
     return rc;
@@ -232,7 +233,7 @@ static void open_view(struct run *run)
     if (cli->quiet) return;
     struct tm_term term = cli->json ? tm_term_detect(cli->env, STDERR_FILENO, TM_COLOR_NEVER) : cli->term;
     run->view = tm_live_view_of_run(cli->env, term, run->dir, cli->json ? write_aside : NULL, NULL);
-    run->output = tm_run_output_create(run->dir);
+    run->output = tm_run_output_create(cli->env, run->dir);
 }
 
 static void show_output(struct run *run, bool last)
@@ -292,8 +293,7 @@ static int finish(struct run *run, struct tm_error *e)
 static int launch(struct run *run, struct tm_error *e)
 {
     struct tm_text call; /* so that whoever reads the record can do it again */
-    struct tm_launch_request request = {.path = run->path,
-                                        .dir = run->dir,
+    struct tm_launch_request request = {.dir = run->dir,
                                         .resumed = run->resumed,
                                         .settings = &run->settings,
                                         .plan = &run->plan,
@@ -321,15 +321,12 @@ static int launch(struct run *run, struct tm_error *e)
 static int make_verdict(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
-    char path[TM_STATE_PATH_MAX];
-    tm_state_path(run->dir, TM_STATE_JOB, path);
-    bool own = run->resumed && run->cli->env->file_exists(run->cli->env, path);
-    int rc = tm_run_plan_make(cli->env, own ? path : run->path, run->dir, &run->settings, &cli->arena, &run->plan, e);
-    if (rc == 0) return tm_verdict_make(&run->settings, &run->plan, run->refused, &cli->arena, &run->verdict, e);
+    int rc = tm_run_plan_make(cli->env, run->dir, &run->settings, &cli->arena, &run->plan, e);
+    if (rc == 0) return tm_verdict_make(&run->settings.job, &run->plan, run->refused, &cli->arena, &run->verdict, e);
     if (rc != -(int)TM_ENONE || !tm_given(cli, "dry-run") || !cli->json) return rc;
     const char *why = tm_arena_strdup(&cli->arena, e->text);
     if (why == NULL) return tm_error_nomem(e);
-    tm_verdict_never(&run->settings, why, &run->verdict);
+    tm_verdict_never(&run->settings.job, why, &run->verdict);
     return 0;
 }
 
@@ -345,7 +342,7 @@ static int show_plan(struct run *run, struct tm_error *e)
     tm_text_init(&text, 1 << 20);
     int rc = tm_run_table_print(&run->cli->term, &run->settings, &run->plan, &run->verdict, run->dir, &text, e);
     if (run->verdict.feasible || tm_given(run->cli, "dry-run") || is_asked(run))
-        tm_text_printf(&text, "%s%s\n", run->verdict.feasible ? "" : "cannot be met: ", run->verdict.why);
+        tm_text_printf(&text, "%s%s\n", run->verdict.feasible ? "" : "not feasible: ", run->verdict.why);
     if (rc == 0) rc = tm_text_status(&text, e);
     if (rc == 0 && tm_given(run->cli, "dry-run"))
         tm_text_puts(&run->cli->out, tm_text_string(&text));
@@ -363,7 +360,7 @@ static int print_dry(struct run *run, struct tm_error *e)
     if (!run->verdict.feasible) cli->exit_status = tm_code_exit_status(TM_ENONE);
     if (!cli->json) return show_plan(run, e);
     tm_jsonout_init(&json, &cli->out);
-    tm_run_verdict_json(run->settings.name, &run->verdict, &json);
+    tm_run_verdict_json(run->settings.job.name, &run->verdict, &json);
     return 0;
 }
 
@@ -416,8 +413,7 @@ static int find_program(struct run *run, struct tm_error *e)
     return run->program == NULL ? tm_error_nomem(e) : 0;
 }
 
-/* What the cloud is not, or nobody trains, is said by name before anything is rented; a dry run shows the rest, too. */
-/* Whether a dry run goes on although something was refused: what was, it says with the rest. */
+/* A dry run goes on although something was refused: it says that with the rest. */
 static int note_refusal(struct run *run, int rc, struct tm_error *e)
 {
     if (rc != -(int)TM_EINPUT || !tm_given(run->cli, "dry-run")) return rc;
@@ -427,12 +423,13 @@ static int note_refusal(struct run *run, int rc, struct tm_error *e)
     return run->refused == NULL ? tm_error_nomem(e) : 0;
 }
 
+/* What the cloud is not, or nobody trains, is said by name before anything is rented. */
 static int check_possible(struct run *run, struct tm_error *e)
 {
     const char *place = run->path != NULL ? run->path : run->dir;
-    int rc = note_refusal(run, tm_job_fleet_check_local(&run->settings.fleet, place, e), e);
-    if (rc == 0 && !run->resumed)
-        rc = note_refusal(run, tm_job_file_check_engine(run->cli->env, run->path, &run->settings, e), e);
+    int rc = tm_job_fleet_check_local(&run->settings.job.fleet, place, e);
+    if (!tm_job_fleet_has_choices(&run->settings.job.fleet)) rc = note_refusal(run, rc, e);
+    if (rc == 0 && !run->resumed) rc = note_refusal(run, tm_job_file_check_engine(&run->settings.job, e), e);
     return rc;
 }
 

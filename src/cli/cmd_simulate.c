@@ -83,6 +83,13 @@ static int add_policy(struct tm_cli *cli, void *context, const char *name, struc
         tm_suggest_offer(&suggest, info->name);
         if (strcmp(name, "all") != 0 && strcmp(name, info->name) != 0) continue;
         if (strcmp(name, "all") == 0 && !can_look(info, request->options.horizon)) continue;
+        bool choices = request->job != NULL && request->job->pools != NULL;
+        if (strcmp(name, "all") == 0 && (choices ? info->choice == TM_CHOICE_NONE : info->choice_only)) continue;
+        if (info->choice_only && !choices)
+            return tm_error_set(e, TM_EUSAGE,
+                                "--policy: %s chooses among pools: give a job file whose fleet.pools have a trace or a "
+                                "limit each",
+                                info->name);
         bool there = false;
         for (size_t i = 0; i < request->policy_count; i++)
             there = there || request->policies[i] == info;
@@ -240,6 +247,20 @@ static int add_model(struct tm_cli *cli, void *context, const char *name, struct
 
 /* ---- answers ---- */
 
+static void put_pools_json(struct tm_jsonout *json, const struct tm_sim_result *r, const struct tm_sim_pools *pools)
+{
+    tm_jsonout_integer(json, "moves", r->moves);
+    tm_jsonout_list(json, "pools");
+    for (int i = 0; i < pools->count; i++) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "pool", pools->list[i].name);
+        tm_jsonout_number(json, "instance_hours", r->pools[i].instance_hours);
+        tm_jsonout_number(json, "bill_usd", r->pools[i].bill_usd);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
 static void put_run_json(struct tm_jsonout *json, const struct tm_sweep_run *run, const struct tm_sim_options *options)
 {
     const struct tm_sim_result *r = &run->result;
@@ -271,6 +292,7 @@ static void put_run_json(struct tm_jsonout *json, const struct tm_sweep_run *run
     tm_jsonout_number(json, "max", r->decision_us_max);
     tm_jsonout_number(json, "tables_ms", r->tables_ms);
     tm_jsonout_end(json);
+    if (options->pools != NULL) put_pools_json(json, r, options->pools);
     tm_jsonout_end(json);
 }
 
@@ -283,7 +305,7 @@ static void print_json(struct tm_cli *cli, const struct request *request, const 
     for (size_t i = 0; i < count; i++)
         put_run_json(&json, &runs[i], &request->options);
     tm_jsonout_end(&json);
-    if (request->job != NULL) tm_run_expected_json(&request->job->verdict, &json);
+    if (request->job != NULL && request->job->pools == NULL) tm_run_expected_json(&request->job->verdict, &json);
     tm_jsonout_end(&json);
 }
 
@@ -438,22 +460,23 @@ static int check_options(struct tm_cli *cli, struct tm_error *e)
 
 static int read_job_options(struct tm_cli *cli, struct tm_run_settings *settings, struct tm_error *e)
 {
-    struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_job_fleet *fleet = &settings->job.fleet;
     double spot = -1, on_demand = -1;
     int rc = check_options(cli, e);
     if (tm_given(cli, "trace")) fleet->trace = tm_given_text(cli, "trace");
     settings->costs = tm_given_text(cli, "cost");
     if (rc == 0) rc = tm_given_duration(cli, "from", &fleet->from_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "notice", &fleet->notice_ms, e);
-    if (rc == 0) rc = tm_given_time_span(cli, "deadline", &settings->deadline_ms, e);
+    if (tm_given(cli, "notice")) fleet->notice_wall_ms = 0;
+    if (rc == 0) rc = tm_given_time_span(cli, "deadline", &settings->job.deadline_ms, e);
     if (rc == 0) rc = tm_given_number(cli, "speed", 1e-3, 1e6, &fleet->speed, e);
     if (rc == 0) rc = tm_given_number(cli, "spot-price", 0, 1e6, &spot, e);
     if (rc == 0) rc = tm_given_number(cli, "on-demand-price", 0, 1e6, &on_demand, e);
     if (rc == 0 && tm_given(cli, "instance") && fleet->pools.count > 0)
         rc = tm_error_set(e, TM_EUSAGE, "--instance: fleet.pools says it; change it there");
     if (tm_given(cli, "instance")) fleet->instance = tm_given_text(cli, "instance");
-    if (spot >= 0) fleet->spot_usd_h_millionths = llround(spot * 1e6);
-    if (on_demand >= 0) fleet->on_demand_usd_h_millionths = llround(on_demand * 1e6);
+    if (rc == 0 && spot >= 0) tm_job_fleet_set_price(fleet, TM_POOL_SPOT, llround(spot * 1e6));
+    if (rc == 0 && on_demand >= 0) tm_job_fleet_set_price(fleet, TM_POOL_ON_DEMAND, llround(on_demand * 1e6));
     return rc;
 }
 
@@ -467,14 +490,14 @@ static int prepare_job(struct tm_cli *cli, struct request *request, struct tm_er
     request->job = job;
     int rc = tm_job_simulation_read(cli->env, path, job, e);
     if (rc == 0) rc = read_job_options(cli, &job->settings, e);
-    if (rc == 0) rc = tm_job_simulation_make(cli->env, path, &cli->arena, job, e);
+    if (rc == 0) rc = tm_job_simulation_make(cli->env, &cli->arena, job, e);
     if (rc == 0 && tm_given(cli, "believe"))
         rc = tm_job_simulation_believe(cli->env, tm_given_text(cli, "believe"), job, e);
     int64_t to_ms = job->options.to_ms;
     if (rc == 0) rc = tm_given_duration(cli, "to", &to_ms, e);
     if (to_ms < job->options.to_ms) job->options.to_ms = to_ms;
     if (rc == 0) rc = tm_cmd_each_value(cli, "policy", request, add_policy, e);
-    if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, job->settings.policy, e);
+    if (rc == 0 && request->policy_count == 0) rc = add_policy(cli, request, job->settings.job.policy, e);
     if (rc == 0) rc = tm_cmd_each_value(cli, "seed", request, add_seed, e);
     if (rc != 0) return rc;
     if (request->seed_count == 0) request->seeds[request->seed_count++] = job->options.seed;
@@ -482,9 +505,11 @@ static int prepare_job(struct tm_cli *cli, struct request *request, struct tm_er
     if (tm_given(cli, "horizon")) job->options.horizon = request->options.horizon;
     request->options = job->options;
     request->traces[request->trace_count++] =
-        (struct tm_sweep_trace){.name = job->trace, .trace = &job->plan.trace, .options = job->options};
+        (struct tm_sweep_trace){.name = job->trace,
+                                .trace = job->pools != NULL ? &job->pools->times : &job->plan.trace,
+                                .options = job->options};
     request->models[request->model_count++] =
-        (struct tm_sweep_model){.name = job->settings.name, .layouts = job->layouts, .cost = job->cost};
+        (struct tm_sweep_model){.name = job->settings.job.name, .layouts = job->layouts, .cost = job->cost};
     if (tm_given(cli, "believe")) {
         request->models[request->model_count - 1].believed_layouts = &job->believed.job.layouts;
         request->models[request->model_count - 1].believed_cost = &job->believed.job.cost;

@@ -1,8 +1,10 @@
+#include "api/api_client.h"
 #include "base/jsonout.h"
 #include "cli/commands.h"
 #include "cli/live_view.h"
 #include "cli/run_folder.h"
 #include "cli/run_picture.h"
+#include "run/find_run.h"
 
 enum { STEP_MS = 50, EVENTS_SHOWN = 10 };
 
@@ -20,11 +22,11 @@ static int follow(struct tm_cli *cli, const char *dir, struct tm_error *e)
     struct tm_run_status last;
     struct tm_live_view *view = tm_live_view_of_run(cli->env, cli->term, dir, NULL, NULL);
     if (view == NULL) return tm_error_nomem(e);
-    while (tm_run_is_owned(cli, dir)) {
+    while (tm_run_is_owned(cli->env, dir)) {
         tm_live_view_step(view);
         cli->env->sleep_ms(cli->env, STEP_MS);
     }
-    int rc = tm_run_status_of(cli, dir, &last, e);
+    int rc = tm_api_run_status(cli->env, dir, &last, e);
     if (rc == 0) {
         tm_live_view_finish(view, &last);
         tm_run_status_deinit(&last);
@@ -43,14 +45,14 @@ int tm_cmd_status(struct tm_cli *cli, struct tm_error *e)
         return tm_error_set(e, TM_EUSAGE,
                             "--follow draws for a terminal; programs can use: tidemill events --follow --json");
     if (tm_given(cli, "follow")) return follow(cli, dir, e);
-    rc = tm_run_status_of(cli, dir, &status, e);
+    rc = tm_api_run_status(cli->env, dir, &status, e);
     if (rc != 0) return rc;
     if (cli->json) {
         struct tm_jsonout json;
         tm_jsonout_init(&json, &cli->out);
         tm_run_status_write(&status, &json);
     } else {
-        struct tm_picture_options options = {.events = EVENTS_SHOWN, .note = tm_run_away_note(cli, dir, &status)};
+        struct tm_picture_options options = {.events = EVENTS_SHOWN, .note = tm_api_away_note(cli->env, dir, &status)};
         tm_run_picture(&status, &cli->term, &options, &cli->out);
     }
     tm_run_status_deinit(&status);

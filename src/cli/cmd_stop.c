@@ -2,6 +2,7 @@
 #include "base/jsonout.h"
 #include "cli/commands.h"
 #include "cli/run_folder.h"
+#include "run/find_run.h"
 
 #include <inttypes.h>
 
@@ -19,7 +20,7 @@ const struct tm_option tm_stop_command_options[] = {
 static int await_end(struct tm_cli *cli, const char *dir, struct tm_error *e)
 {
     int64_t end_ms = cli->env->monotonic_ns(cli->env) / 1000000 + PATIENCE_MS;
-    while (tm_run_is_owned(cli, dir)) {
+    while (tm_run_is_owned(cli->env, dir)) {
         if (cli->env->monotonic_ns(cli->env) / 1000000 > end_ms)
             return tm_error_set(e, TM_ETIMEOUT,
                                 "it was told to stop %d s ago, but is still running; see: tidemill status",
@@ -66,11 +67,11 @@ int tm_cmd_stop(struct tm_cli *cli, struct tm_error *e)
     struct tm_run_status status;
     int rc = tm_run_folder(cli, &dir, e);
     if (rc != 0) return rc;
-    if (!tm_run_is_owned(cli, dir)) return tm_error_set(e, TM_ENOTFOUND, "%s: it is not running", dir);
+    if (!tm_run_is_owned(cli->env, dir)) return tm_error_set(e, TM_ENOTFOUND, "%s: it is not running", dir);
     rc = ask(cli, dir, e);
     if (rc != 0) return tm_error_wrap(e, rc, "asking for a stop");
     rc = await_end(cli, dir, e);
-    if (rc == 0) rc = tm_run_status_of(cli, dir, &status, e);
+    if (rc == 0) rc = tm_api_run_status(cli->env, dir, &status, e);
     if (rc != 0) return rc;
     print(cli, dir, &status);
     tm_run_status_deinit(&status);

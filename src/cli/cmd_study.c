@@ -5,7 +5,7 @@
 #include "base/table.h"
 #include "base/units.h"
 #include "cli/commands.h"
-#include "market/catalog.h"
+#include "cli/study_risk.h"
 #include "market/study.h"
 
 #include <math.h>
@@ -338,78 +338,6 @@ static int draw(struct tm_cli *cli, const char *title, const struct tm_survival 
     return rc;
 }
 
-/* ---- interruption bands ---- */
-
-static const struct tm_column band_columns[] = {
-    {"INSTANCE", TM_LEFT, 0}, {"GPU", TM_LEFT, 0},  {"REGION", TM_LEFT, 0},     {"PREEMPTED", TM_RIGHT, 0},
-    {"1h", TM_RIGHT, 1},      {"24h", TM_RIGHT, 0}, {"MEAN LIFE", TM_RIGHT, 0},
-};
-
-static void put_band_json(struct tm_jsonout *json, const struct tm_instance_type *instance,
-                          const struct tm_offer *offer, double hazard_h)
-{
-    tm_jsonout_object(json, NULL);
-    tm_jsonout_string(json, "instance", instance->name);
-    tm_jsonout_string(json, "gpu", instance->gpu);
-    tm_jsonout_string(json, "region", offer->region);
-    tm_jsonout_string(json, "band", tm_band_label(offer->band));
-    tm_jsonout_number(json, "hazard_per_hour", hazard_h);
-    tm_jsonout_number(json, "mean_life_h", 1 / hazard_h);
-    tm_jsonout_end(json);
-}
-
-/* What the catalogue's interruption bands say, as hazards: no ages, no zones, a month's average. */
-static int study_bands(struct tm_cli *cli, struct tm_error *e)
-{
-    struct tm_catalog catalog;
-    struct tm_table table;
-    struct tm_jsonout json;
-    size_t shown = 0;
-    const struct tm_offer *before = NULL; /* bands are by region: one row for all its zones */
-    tm_catalog_init(&catalog);
-    tm_table_init(&table, band_columns, sizeof band_columns / sizeof *band_columns);
-    tm_jsonout_init(&json, &cli->out);
-    int rc = tm_catalog_load(cli->env, &catalog, e);
-    if (rc == 0 && cli->json) {
-        tm_jsonout_object(&json, NULL);
-        tm_jsonout_list(&json, "bands");
-    }
-    for (size_t i = 0; rc == 0 && i < catalog.offer_count; i++) {
-        const struct tm_offer *offer = &catalog.offers[i];
-        const struct tm_instance_type *instance = &catalog.instances[offer->instance];
-        double hazard_h = tm_band_hazard_h(offer->band);
-        if (isnan(hazard_h) || instance->gpu[0] == '\0' || !tm_filter_gpu_matches(cli, &catalog, instance->gpu))
-            continue;
-        if (before != NULL && before->instance == offer->instance && strcmp(before->region, offer->region) == 0)
-            continue;
-        before = offer;
-        shown++;
-        if (cli->json) {
-            put_band_json(&json, instance, offer, hazard_h);
-            continue;
-        }
-        tm_table_add(&table, "%s", instance->name);
-        tm_table_add(&table, "%s", instance->gpu);
-        tm_table_add(&table, "%s", offer->region);
-        tm_table_add(&table, "%s", tm_band_label(offer->band));
-        tm_table_add(&table, "%.3f%%", 100 * (1 - exp(-hazard_h)));
-        tm_table_add(&table, "%.2f%%", 100 * (1 - exp(-24 * hazard_h)));
-        tm_table_add(&table, "%.0fd", 1 / hazard_h / 24);
-    }
-    if (rc == 0 && shown == 0)
-        rc = tm_error_set(e, TM_ENONE,
-                          "no offer with that GPU has an interruption band; import one with tidemill "
-                          "catalog import --format advisor");
-    if (rc == 0 && cli->json) {
-        tm_jsonout_end(&json);
-        tm_jsonout_end(&json);
-    }
-    if (rc == 0 && !cli->json) rc = tm_table_print(&table, &cli->term, &cli->out, e);
-    tm_table_deinit(&table);
-    tm_catalog_deinit(&catalog);
-    return rc;
-}
-
 /* ---- the command ---- */
 
 static int study_files(struct tm_cli *cli, struct tm_error *e)
@@ -437,13 +365,22 @@ static int study_files(struct tm_cli *cli, struct tm_error *e)
 int tm_cmd_study(struct tm_cli *cli, struct tm_error *e)
 {
     bool bands = tm_given(cli, "bands");
-    if (bands && (cli->argument_count > 0 || tm_given(cli, "zone") || tm_given(cli, "cap") || tm_given(cli, "svg")))
-        return tm_error_set(e, TM_EUSAGE, "--bands reads the catalogue: it takes no files, --zone, --cap or --svg");
-    if (bands) return study_bands(cli, e);
+    bool risk = tm_given(cli, "risk");
+    bool learns = tm_given(cli, "learn");
+    double cap_s;
+    if (bands + risk + learns + tm_given(cli, "evaluate") > 1)
+        return tm_error_set(e, TM_EUSAGE, "give one of --risk, --bands, --learn and --evaluate");
+    if ((bands || risk) && (cli->argument_count > 0 || tm_given(cli, "cap") || tm_given(cli, "svg")))
+        return tm_error_set(e, TM_EUSAGE, "--%s reads the catalogue: it takes no files, --cap or --svg",
+                            bands ? "bands" : "risk");
+    if (bands || risk) return tm_study_known(cli, bands, e);
     if (cli->argument_count == 0)
         return tm_error_set(e, TM_EUSAGE,
-                            "give files: tidemill study FILE... (lists of lifetimes, logs or traces), or --bands");
-    return study_files(cli, e);
+                            "give files: tidemill study FILE... (lists of lifetimes, logs or traces), or --risk");
+    int rc = read_cap(cli, &cap_s, e);
+    if (rc != 0) return rc;
+    if (learns) return tm_study_learn(cli, cap_s, e);
+    return tm_given(cli, "evaluate") ? tm_study_evaluate(cli, cap_s, e) : study_files(cli, e);
 }
 
 const struct tm_option tm_study_options[] = {
@@ -452,7 +389,14 @@ const struct tm_option tm_study_options[] = {
     {.name = "cap",
      .value = "DURATION",
      .help = "instances of this age reached the cloud's limit; \"none\": no limit (24h in GCE's zones)"},
-    {.name = "bands", .help = "use the catalogue's interruption bands instead of files"},
+    {.name = "risk", .help = "no files: what is known of the risk of the catalogue's spot offers"},
+    {.name = "bands", .help = "the same of offers with an interruption band alone"},
+    {.name = "cloud", .value = "NAME", .help = "with --risk: only this cloud; of files: where they were recorded"},
+    {.name = "region", .value = "NAME", .help = "with --risk: only this region; of files: where they were recorded"},
+    {.name = "instance", .value = "NAME", .help = "with --risk: only this instance type; of files: what they record"},
+    {.name = "hour", .value = "N", .help = "with --risk: of instances that start at this hour of the day, UTC (any)"},
+    {.name = "learn", .help = "add what the files record to what plan, simulate, run and forecast know"},
+    {.name = "evaluate", .help = "predict what the files record without knowing it, and compare"},
     {.name = "svg", .value = "OUT", .help = "write the survival curve to OUT as SVG instead of to the terminal"},
     {.name = NULL},
 };

@@ -215,6 +215,16 @@ static int run_worker(struct tm_cli *cli, const struct tm_train_options *options
     return rc == 0 ? tm_train_as_worker(cli->env, options, &identity, e) : rc;
 }
 
+static int load_job(struct tm_cli *cli, struct tm_train_job *out, struct tm_error *e)
+{
+    struct tm_job job;
+    tm_job_init(&job);
+    int rc = tm_job_load(cli->env, cli->arguments[0], &job, e);
+    if (rc == 0) rc = tm_train_job_of(&job, &cli->arena, out, e);
+    tm_job_deinit(&job);
+    return rc;
+}
+
 int tm_cmd_train(struct tm_cli *cli, struct tm_error *e)
 {
     struct tm_train_job job;
@@ -224,7 +234,7 @@ int tm_cmd_train(struct tm_cli *cli, struct tm_error *e)
     struct tm_progress progress;
     struct tm_train_result result = {0};
     if (cli->argument_count != 1) return tm_error_set(e, TM_EUSAGE, "give one job file: tidemill train JOB.yaml");
-    int rc = tm_train_job_load(cli->env, cli->arguments[0], &cli->arena, &job, e);
+    int rc = load_job(cli, &job, e);
     if (rc == 0) rc = read_overrides(cli, &job, e);
     if (rc == 0) rc = read_layouts(cli, &job, layouts, &options.layout_count, e);
     if (rc == 0) rc = tm_kernels_choose(cli->env, &options.kernels, e);

@@ -30,27 +30,22 @@ static bool is_orphan(const struct tm_cli *cli)
 int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e)
 {
     const char *dir = tm_given_text(cli, "state");
-    char path[TM_STATE_PATH_MAX];
     struct tm_run_settings settings;
-    struct tm_job job;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlive its agent */
     if (is_orphan(cli)) return tm_error_set(e, TM_ECANCELED, "the agent that started this worker has ended");
     (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error of write */
     tm_run_settings_init(&settings);
-    tm_job_init(&job);
     int rc = 0;
     if (dir != NULL) {
         rc = tm_state_check(dir, e);
         if (rc == 0) rc = tm_run_settings_load(cli->env, dir, &settings, e);
-        tm_state_path(dir, TM_STATE_JOB, path);
-        if (rc == 0) rc = tm_job_load(cli->env, path, &job, e);
     } else if (tm_given(cli, "job")) {
-        rc = tm_job_file_load(cli->env, tm_given_text(cli, "job"), &job, &settings, e);
+        rc = tm_job_file_load(cli->env, tm_given_text(cli, "job"), &settings, e);
     } else {
         rc = tm_error_set(e, TM_EUSAGE, "a worker is started by tidemill agent");
     }
-    if (rc == 0) rc = tm_job_engine_of(&settings)->train(cli->env, &job, &settings, &cli->arena, &cli->exit_status, e);
-    tm_job_deinit(&job);
+    const struct tm_job *job = &settings.job;
+    if (rc == 0) rc = tm_job_engine_of(job)->train(cli->env, job, &cli->arena, &cli->exit_status, e);
     tm_run_settings_deinit(&settings);
     return rc;
 }

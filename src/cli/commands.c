@@ -82,10 +82,17 @@ const struct tm_command tm_commands[] = {
             "those towards the rates of all instances, by as much as the differences between groups are chance.\n\n"
             "Files are lists of lifetimes (columns lifetime_s and end, or VM name, Start and Terminate), logs and "
             "traces that name their instances, or any other trace (tidemill-trace(5)); for those, every instance is "
-            "assumed equally likely to be the one preempted.",
+            "assumed equally likely to be the one preempted.\n\n"
+            "Without files, --risk says what is known of the spot offers of the catalogue, from recorded pools, "
+            "interruption bands "
+            "and what you taught it: the share preempted within 1 and 24 hours and the instance-hours per preemption, "
+            "with intervals that hold 80%. --learn adds files of your own to it; what they record (cloud, instance "
+            "type, zone) is found in them or in their names, or is said by options. --evaluate predicts what files "
+            "record without knowing it.",
         .examples = "  tidemill study lifetimes.csv\n"
                     "  tidemill study lifetimes.csv --gpu K80 --svg k80.svg\n"
-                    "  tidemill study --bands --gpu V100,T4\n"
+                    "  tidemill study --risk --gpu V100,T4 --cloud aws\n"
+                    "  tidemill study mine.csv --learn --cloud aws --instance g5.xlarge --zone us-east-1a\n"
                     "  tidemill study cluster --workers \"4x K80:transient\" --steps 64000 --model resnet32\n",
         .options = tm_study_options,
         .subcommands = tm_study_subcommands,
@@ -111,6 +118,12 @@ const struct tm_command tm_commands[] = {
             "optimizer, given the true next intervals), tidemill (ours: weighs each layout over the changes that may "
             "come, counts the step in flight if a preemption comes without notice, and orders on-demand instances when "
             "a deadline needs them), oracle (knows the whole trace: a bound for all but ideal).\n\n"
+            "If the job has pools to choose from (fleet.pools with a trace or a limit each), the policies are: "
+            "tidemill "
+            "(rents where throughput to come, price and lifetimes are best, and moves when that pays), single (the "
+            "best pool alone, known afterwards), failover (after a preemption the whole job goes to the next pool by "
+            "price: SkyPilot's managed jobs), spread (evenly over the pools that are not short, the rest on demand: "
+            "SkyServe), oracle and ideal (bounds). --json adds hours and cost of each pool. doc/pools.md has more.\n\n"
             "Migration costs are data (tidemill-cost(5)): paper is Parcae's published constants, measured is what the "
             "last run on this machine measured. Models without measured layouts (all but parcae/...) are predicted for "
             "--instance, as tidemill predict does.\n\n"
@@ -334,6 +347,19 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_events,
     },
     {
+        .name = "logs",
+        .summary = "what the workers of a run have printed",
+        .description =
+            "Prints the output of a run's workers, each line after the number of its instance: what your script "
+            "prints, "
+            "and its errors. tidemill run shows the same lines while they come. The files are in logs/ of the state "
+            "folder.",
+        .examples = "  tidemill logs\n"
+                    "  tidemill logs --instance 2 --last 20\n",
+        .options = tm_logs_command_options,
+        .run = tm_cmd_logs,
+    },
+    {
         .name = "replay",
         .summary = "decide a recorded run again, with its own policy or another",
         .description =
@@ -345,7 +371,7 @@ const struct tm_command tm_commands[] = {
             "what another policy would have led to, use tidemill simulate. --json prints {\"decisions\", "
             "\"different\", \"first_difference\"}; the last is null if nothing differs.",
         .examples = "  tidemill replay --state gpt-tiny\n"
-                    "  tidemill replay --state gpt-tiny --policy reactive --json\n",
+                    "  tidemill replay --state gpt-tiny --policy checkpoint --json\n",
         .options = tm_replay_command_options,
         .run = tm_cmd_replay,
     },

@@ -67,6 +67,8 @@ extern const struct tm_option tm_status_command_options[];
 int tm_cmd_status(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_events_command_options[];
 int tm_cmd_events(struct tm_cli *cli, struct tm_error *e);
+extern const struct tm_option tm_logs_command_options[];
+int tm_cmd_logs(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_replay_command_options[];
 int tm_cmd_replay(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_stop_command_options[];

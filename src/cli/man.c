@@ -113,7 +113,7 @@ static void put_program(struct tm_text *out)
              "\n"
              "*TIDEMILL\\_DEBUG*\n"
              "\tPrints debug output of these rooms on standard error: _wire_, _store_, _worker_, _engine_, _cloud_, "
-             "_run_, separated by commas, or _all_. Programs that the command starts write it to their logs.\n"
+             "_run_, _sim_, separated by commas, or _all_. Programs that the command starts write it to their logs.\n"
              "\n"
              "*NO\\_COLOR*\n"
              "\tNo colour, even on a terminal.\n"

@@ -30,6 +30,24 @@ static void put_instances(const struct tm_plan_fleet *fleet, struct tm_text *out
     }
 }
 
+/* The number format that the fleet trains in. */
+static const char *precision_of(const struct tm_plan_report *report, const struct tm_plan_answer *answer)
+{
+    const struct tm_instance_type *instance = answer->fleet.parts[0].instance;
+    for (size_t i = 0; i < report->supply->type_count; i++)
+        if (report->supply->types[i].instance == instance)
+            return tm_precision_names[report->supply->types[i].precision];
+    return tm_precision_names[report->request->supply.precision];
+}
+
+/* Of a fleet: are some of its spot prices assumed? */
+static bool has_assumed_price(const struct tm_plan_fleet *fleet)
+{
+    for (size_t i = 0; i < fleet->part_count; i++)
+        if (fleet->parts[i].spot > 0 && fleet->parts[i].offer->spot_assumed) return true;
+    return false;
+}
+
 static void put_gpus(const struct tm_plan_fleet *fleet, struct tm_text *out)
 {
     const struct tm_instance_type *before = NULL;
@@ -86,11 +104,18 @@ static bool has_several_types(const struct tm_plan_fleet *fleet)
     return false;
 }
 
+/* It misses the deadline for sure, to two digits. */
+static bool is_hopeless(const struct tm_plan_answer *answer)
+{
+    return answer->expectation.p_deadline < 0.005;
+}
+
 /* Is it worth a row? Not if it is nearly the same as one above it, nor if it is a mix that one above it beats in both
  * money and time. */
 static bool is_shown(const struct tm_plan_result *result, size_t index)
 {
     const struct tm_plan_answer *answer = &result->answers[index];
+    if (index > 0 && is_hopeless(answer)) return false;
     for (size_t i = 0; i < index; i++) {
         const struct tm_plan_answer *above = &result->answers[i];
         bool beaten = above->expectation.cost_usd.mean <= answer->expectation.cost_usd.mean &&
@@ -135,7 +160,7 @@ static void put_pools_json(struct tm_jsonout *json, const struct tm_plan_answer 
 }
 
 static void put_answer_json(struct tm_jsonout *json, const char *key, const char *planner,
-                            const struct tm_plan_answer *answer, bool chosen)
+                            const struct tm_plan_report *report, const struct tm_plan_answer *answer, bool chosen)
 {
     const struct tm_expectation *expectation = &answer->expectation;
     const struct tm_plan_part *first = &answer->fleet.parts[0];
@@ -159,7 +184,12 @@ static void put_answer_json(struct tm_jsonout *json, const char *key, const char
     tm_jsonout_number(json, "price_usd_h", expectation->usd_h);
     tm_jsonout_number(json, "losses", expectation->losses);
     tm_jsonout_number(json, "checkpoint_interval_s", expectation->checkpoint_interval_s);
-    tm_jsonout_number(json, "p_deadline", expectation->p_deadline);
+    tm_jsonout_number(json, "p_deadline", isfinite(report->request->job.deadline_s) ? expectation->p_deadline : NAN);
+    tm_jsonout_string(json, "precision", precision_of(report, answer));
+    tm_jsonout_integer(json, "micro_batch", answer->prediction.micro_batch);
+    tm_jsonout_bool(json, "recompute", answer->prediction.recompute);
+    tm_jsonout_bool(json, "spot_price_assumed", has_assumed_price(&answer->fleet));
+    if (answer->egress_usd > 0) tm_jsonout_number(json, "egress_usd", answer->egress_usd);
     tm_jsonout_bool(json, "chosen", chosen);
     tm_jsonout_end(json);
 }
@@ -177,9 +207,9 @@ static void put_advice_json(struct tm_jsonout *json, const struct tm_plan_report
     }
     tm_jsonout_end(json);
     if (advice->more_time.found)
-        put_answer_json(json, "one_more_hour", report->planner, &advice->more_time.answer, false);
+        put_answer_json(json, "one_more_hour", report->planner, report, &advice->more_time.answer, false);
     if (advice->more_money.found)
-        put_answer_json(json, "ten_percent_more", report->planner, &advice->more_money.answer, false);
+        put_answer_json(json, "ten_percent_more", report->planner, report, &advice->more_money.answer, false);
 }
 
 static void put_relax_json(struct tm_jsonout *json, const struct tm_plan_relaxation *relax)
@@ -205,23 +235,26 @@ void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report
     tm_jsonout_string(&json, "planner", report->planner);
     tm_jsonout_string(&json, "objective", report->objective);
     tm_jsonout_string(&json, "judge", report->judge);
+    tm_jsonout_integer(&json, "batch", report->request->supply.batch);
+    tm_jsonout_string(&json, "batch_from", report->batch_from);
+    tm_jsonout_string(&json, "input", report->request->supply.model->input);
     tm_jsonout_integer(&json, "fleets_weighed", (int64_t)result->fleets);
     tm_jsonout_integer(&json, "integer_programs", (int64_t)result->programs);
     tm_jsonout_number(&json, "bound", result->bound);
     tm_jsonout_number(&json, "gap", result->gap);
     if (report->running != NULL) {
-        put_answer_json(&json, "running", "running", &report->running->running, report->running->holds);
+        put_answer_json(&json, "running", "running", report, &report->running->running, report->running->holds);
         tm_jsonout_bool(&json, "holds", report->running->holds);
         tm_jsonout_number(&json, "observed_factor", report->running->factor);
     }
     tm_jsonout_list(&json, "answers");
     for (size_t i = 0; i < result->count; i++) {
-        if (is_shown(result, i)) put_answer_json(&json, NULL, report->planner, &result->answers[i], i == 0);
+        if (is_shown(result, i)) put_answer_json(&json, NULL, report->planner, report, &result->answers[i], i == 0);
     }
     tm_jsonout_end(&json);
     tm_jsonout_list(&json, "others");
     if (report->other != NULL && report->other->count > 0)
-        put_answer_json(&json, NULL, report->other_planner, &report->other->answers[0], false);
+        put_answer_json(&json, NULL, report->other_planner, report, &report->other->answers[0], false);
     tm_jsonout_end(&json);
     put_advice_json(&json, report);
     put_relax_json(&json, report->relax);
@@ -236,8 +269,8 @@ static void add_text(struct tm_table *table, struct tm_text *text)
     tm_text_clear(text);
 }
 
-static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct tm_plan_answer *answer,
-                       const char *planner, bool chosen)
+static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct tm_plan_report *report,
+                       const struct tm_plan_answer *answer, const char *planner, bool chosen)
 {
     const struct tm_expectation *expectation = &answer->expectation;
     char eta[TM_UNITS_TEXT_MAX];
@@ -257,13 +290,13 @@ static void add_answer(struct tm_cli *cli, struct tm_table *table, const struct 
     tm_table_add(table, "%dx%d", answer->prediction.pipelines, answer->prediction.stages);
     tm_table_add(table, "%.4g/s", answer->prediction.samples_per_s);
     tm_table_add(table, "%s", expectation->finishes ? duration(expectation->time_s.mean, eta) : "never");
-    tm_table_add(table, "%.2f", expectation->usd_h);
+    tm_table_add(table, "%.2f%s", expectation->usd_h, has_assumed_price(&answer->fleet) ? "?" : "");
     if (expectation->finishes)
         tm_table_add(table, "%.2f (%.2f-%.2f)", expectation->cost_usd.mean, expectation->cost_usd.p10,
                      expectation->cost_usd.p90);
     else
         tm_table_add(table, "-");
-    tm_table_add(table, "%.2f", expectation->p_deadline);
+    if (isfinite(report->request->job.deadline_s)) tm_table_add(table, "%.2f", expectation->p_deadline);
     tm_table_add_colored(table, TM_GREEN, "%s", chosen ? (cli->term.utf8 ? "\xE2\x9C\x93" : "*") : "");
 }
 
@@ -313,11 +346,45 @@ static void put_what_ifs(struct tm_text *out, const struct tm_plan_report *repor
     else
         tm_text_puts(out, "nothing cheaper");
     tm_text_printf(out, ".\n10%% more money ($%.2f in total) would buy ", richer->limit);
-    if (richer->found && richer->answer.expectation.time_s.mean < best->expectation.time_s.mean * (1 - 1e-6))
+    if (richer->found && richer->answer.expectation.time_s.mean < advice->fastest_s * (1 - 1e-6))
         put_fleet_words(out, &richer->answer);
     else
         tm_text_puts(out, "nothing faster");
     tm_text_puts(out, ".\n");
+}
+
+/* What was taken to be so, because nobody said or nobody knows. */
+static void put_assumptions(struct tm_cli *cli, const struct tm_plan_report *report)
+{
+    struct tm_text *out = &cli->out;
+    const struct tm_plan_result *result = report->result;
+    const struct tm_plan_answer *best = &result->answers[0];
+    const struct tm_instance_type *instance = best->fleet.parts[0].instance;
+    const struct tm_model *model = report->request->supply.model;
+    bool assumed_price = false;
+    for (size_t i = 0; i < result->count; i++)
+        assumed_price = assumed_price || has_assumed_price(&result->answers[i].fleet);
+    tm_text_printf(out, "Batch %d (%s), micro-batches of %d, %s, %s%s%s recomputation.\n",
+                   report->request->supply.batch, report->batch_from, best->prediction.micro_batch,
+                   precision_of(report, best), model->input != NULL ? model->input : "",
+                   model->input != NULL && model->input[0] ? ", " : "",
+                   best->prediction.recompute ? "with" : "without");
+    if (report->zones_by_region)
+        tm_text_puts(out,
+                     "Zone names of AWS mean other zones in other accounts: every zone of the region was taken.\n");
+    if (instance->network_assumed)
+        tm_text_printf(out, "The network of %s is not known: %g Gbit/s was taken, which any cloud gives.\n",
+                       instance->name, instance->network_gbps);
+    if (tm_offer_is_retired(report->supply->catalog, best->fleet.parts[0].offer))
+        tm_text_printf(out, "%s has left the market (prices of %s).\n", instance->name,
+                       report->supply->catalog->sources[best->fleet.parts[0].offer->source].as_of);
+    if (assumed_price)
+        tm_text_puts(out, "?: many spot prices of that cloud are the same share of the on-demand price, and nothing is "
+                          "known of interruptions; counted halfway to what spot usually costs.\n");
+    const char *maker = tm_plan_maker(instance);
+    if (strcmp(maker, "nvidia") != 0)
+        tm_text_printf(out, "Nobody has measured a %s for us: its throughput is that of a GPU with the same peaks.\n",
+                       instance->gpu);
 }
 
 static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
@@ -327,8 +394,12 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
     struct tm_text *out = &cli->out;
     char interval[TM_UNITS_TEXT_MAX];
     bool money = report->request->objective == TM_PLAN_CHEAPEST;
-    tm_text_printf(out, "\n%zu fleets compared; the %s that satisfies all constraints is marked", result->fleets,
-                   money ? "cheapest" : "fastest");
+    if (report->published)
+        tm_text_printf(out, "\n%s chooses within $%.2f an hour and knows of no preemptions, deadline or budget",
+                       report->planner, report->request->max_usd_h);
+    else
+        tm_text_printf(out, "\n%zu fleets compared; the %s that satisfies all constraints is marked", result->fleets,
+                       money ? "cheapest" : "fastest");
     if (result->count > 1 && money)
         tm_text_printf(out, ": it costs %.0f%% less than the next kind of fleet",
                        100 * (1 - best->expectation.cost_usd.mean / result->answers[1].expectation.cost_usd.mean));
@@ -357,6 +428,7 @@ static void put_words(struct tm_cli *cli, const struct tm_plan_report *report)
         put_bindings(out, report);
         put_what_ifs(out, report);
     }
+    put_assumptions(cli, report);
     tm_text_printf(out, "Judged by %s.\n", report->judge);
 }
 
@@ -371,7 +443,7 @@ static void put_running(struct tm_cli *cli, const struct tm_plan_report *report)
 
 int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report, struct tm_error *e)
 {
-    static const struct tm_column columns[] = {
+    static const struct tm_column all[] = {
         {"PLANNER", TM_LEFT, 5},
         {"INFRA", TM_LEFT, 0},
         {"INSTANCE", TM_LEFT, 0},
@@ -386,15 +458,22 @@ int tm_plan_report_table(struct tm_cli *cli, const struct tm_plan_report *report
         {"P(deadline)", TM_RIGHT, 0},
         {"CHOSEN", TM_LEFT, 0},
     };
+    struct tm_column columns[sizeof all / sizeof *all];
+    size_t column_count = 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bool asked = strcmp(all[i].title, "P(deadline)") != 0 || isfinite(report->request->job.deadline_s);
+        if (asked) columns[column_count++] = all[i];
+    }
     const struct tm_plan_result *result = report->result;
     struct tm_table table;
-    tm_table_init(&table, columns, sizeof columns / sizeof *columns);
-    if (report->running != NULL) add_answer(cli, &table, &report->running->running, "running", report->running->holds);
+    tm_table_init(&table, columns, column_count);
+    if (report->running != NULL)
+        add_answer(cli, &table, report, &report->running->running, "running", report->running->holds);
     for (size_t i = 0; i < result->count; i++) {
-        if (is_shown(result, i)) add_answer(cli, &table, &result->answers[i], report->planner, i == 0);
+        if (is_shown(result, i)) add_answer(cli, &table, report, &result->answers[i], report->planner, i == 0);
     }
-    if (report->other != NULL && report->other->count > 0)
-        add_answer(cli, &table, &report->other->answers[0], report->other_planner, false);
+    if (report->other != NULL && report->other->count > 0 && !is_hopeless(&report->other->answers[0]))
+        add_answer(cli, &table, report, &report->other->answers[0], report->other_planner, false);
     int rc = tm_table_print(&table, &cli->term, &cli->out, e);
     tm_table_deinit(&table);
     if (rc == 0 && !cli->quiet && report->running != NULL) put_running(cli, report);
@@ -427,15 +506,9 @@ static void put_empty_supply(const struct tm_plan_report *report, struct tm_text
         tm_text_printf(out, "%sthe GPU of %zu is unknown", join, seen->gpu_unknown);
         join = ", ";
     }
-    if (seen->unfit > 0) {
-        tm_text_printf(out, "%sthe model does not fit on %zu", join, seen->unfit);
-        join = ", ";
-    }
-    if (seen->network_unknown > 0)
-        tm_text_printf(out,
-                       "%sthe network bandwidth of %zu is unknown (tidemill catalog import takes a CSV with "
-                       "cloud,instance_type,network_gbps)",
-                       join, seen->network_unknown);
+    if (seen->unfit > 0)
+        tm_text_printf(out, "%sthe model does not fit in the memory of %zu at batch %d", join, seen->unfit,
+                       report->request->supply.batch);
 }
 
 static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
@@ -454,8 +527,12 @@ int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error 
     struct tm_text words;
     char time[TM_UNITS_TEXT_MAX];
     tm_text_init(&words, 1024);
-    if (isfinite(relax->deadline_s))
-        tm_text_printf(&words, "; with --deadline %s there is one", duration(ceil(relax->deadline_s / 60) * 60, time));
+    if (isfinite(relax->deadline_s)) {
+        (void)tm_unit_print_limit(fmax(60, relax->deadline_s), time);
+        char *space = strchr(time, ' '); /* one word of a command line */
+        if (space != NULL) memmove(space, space + 1, strlen(space));
+        tm_text_printf(&words, "; with --deadline %s there is one", time);
+    }
     if (isfinite(relax->budget_usd))
         tm_text_printf(&words, "; with --budget %.2f there is one", ceil(relax->budget_usd * 100) / 100);
     if (isfinite(relax->usd_h))
@@ -463,8 +540,16 @@ int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error 
     if (relax->instances > 0) tm_text_printf(&words, "; with --max-nodes %d there is one", relax->instances);
     if (relax->quotas) tm_text_puts(&words, "; without --quota there is one");
     if (relax->market) tm_text_puts(&words, "; with --market mixed there is one");
-    if (relax->probability > 0) tm_text_printf(&words, "; with --probability %.2f there is one", relax->probability);
+    if (relax->probability > 0)
+        tm_text_printf(&words, "; with --probability %.2f there is one", floor(100 * relax->probability + 1e-9) / 100);
     if (words.length == 0) put_reason(report, &words);
+    if (report->smallest != NULL) {
+        tm_text_puts(&words, "; the smallest that holds it: ");
+        put_instances(&report->smallest->fleet, &words);
+        tm_text_puts(&words, " (");
+        put_gpus(&report->smallest->fleet, &words);
+        tm_text_printf(&words, ") of %s", tm_cloud_label(report->smallest->fleet.parts[0].instance->cloud));
+    }
     int rc = tm_error_set(e, TM_ENONE, "no fleet satisfies all constraints%s", tm_text_string(&words));
     tm_text_deinit(&words);
     return rc;

@@ -20,6 +20,11 @@ struct tm_plan_report {
     bool simulated;                         /* by the simulator; the bound is the closed form's */
     const struct tm_supply *supply;         /* what there was to choose from */
     bool for_skypilot;                      /* only of what SkyPilot offers */
+    const char *batch_from;                 /* who said the batch: "as you said", "the model's", "assumed" */
+    bool published;                         /* a planner of others, which looks at the price an hour alone */
+    bool zones_by_region;                   /* zone names were taken as their region */
+    const struct tm_plan_answer
+        *smallest; /* where the model fits nowhere that is allowed: what holds it; NULL: nothing */
 };
 
 void tm_plan_report_json(struct tm_cli *cli, const struct tm_plan_report *report);

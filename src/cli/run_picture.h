@@ -1,6 +1,6 @@
 /* A run's status as text: what `tidemill status` prints, and the live view redraws.
  *
- *     gpt-tiny  training  generation 12  41s on the wall, 41m in the cloud
+ *     gpt-tiny  training  generation 12  41s real time, 41m in the cloud
  *     step 142 of 300  47% ███████████████░░░░░░░░░░░░░░░░  9.8 steps/s  15.1k tokens/s  16s left
  *     ...
  *     2 pipelines of 2 stages, 1 spare            layers     0-2    3-5

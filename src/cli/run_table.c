@@ -31,7 +31,7 @@ static void add_row(struct tm_table *table, const struct tm_run_settings *settin
     struct tm_text fleet;
     if (isfinite(row->time_s.mean)) {
         tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->time_s.mean * 1000), cloud);
-        tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->time_s.mean * 1000 / settings->fleet.speed), wall);
+        tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->time_s.mean * 1000 / settings->job.fleet.speed), wall);
     }
     tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->paused_s * 1000), paused);
     tm_text_init(&fleet, 4096);
@@ -46,7 +46,7 @@ static void add_row(struct tm_table *table, const struct tm_run_settings *settin
         tm_table_add(table, "%.2f (%.2f-%.2f)", row->bill_usd.mean, row->bill_usd.p10, row->bill_usd.p90);
     else
         tm_table_add(table, "%.2f", row->bill_usd.mean);
-    if (settings->deadline_ms > 0) tm_table_add(table, "%.2f", row->p_deadline);
+    if (settings->job.deadline_ms > 0) tm_table_add(table, "%.2f", row->p_deadline);
     tm_table_add(table, "%s", !row->chosen ? "" : utf8 ? "\xE2\x9C\x94" : "*");
     tm_text_deinit(&fleet);
 }
@@ -70,7 +70,7 @@ static int print_table(const struct tm_term *term, const struct tm_run_settings 
     struct tm_table table;
     size_t count = 0;
     for (size_t i = 0; i < COUNT; i++)
-        if (i != DEADLINE || settings->deadline_ms > 0) shown[count++] = columns[i];
+        if (i != DEADLINE || settings->job.deadline_ms > 0) shown[count++] = columns[i];
     tm_table_init(&table, shown, count);
     for (size_t i = 0; i < verdict->row_count; i++)
         add_row(&table, settings, verdict, &verdict->rows[i], term->utf8);
@@ -82,7 +82,7 @@ static int print_table(const struct tm_term *term, const struct tm_run_settings 
 /* What a step of the job's own command takes shows when it runs: what can be told is the price of an hour. */
 static void print_prices(const struct tm_run_settings *settings, struct tm_text *out)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     double spot = (double)(fleet->limit * fleet->spot_usd_h_millionths) / 1e6;
     double on_demand = (double)(fleet->limit * fleet->on_demand_usd_h_millionths) / 1e6;
     tm_text_printf(out,
@@ -95,15 +95,15 @@ int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings 
                        const struct tm_run_plan *plan, const struct tm_verdict *verdict, const char *dir,
                        struct tm_text *out, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     const struct tm_run_work *work = &plan->work;
     char speed[TM_UNITS_TEXT_MAX];
     double params = 0;
     for (uint32_t l = 0; l < work->layers; l++)
         params += work->layer_params[l];
     tm_unit_print(TM_UNIT_DURATION, (int64_t)(fleet->speed * 1000), speed);
-    tm_text_printf(out, "%s: %llu steps of %lld samples in %u micro-batches", settings->name,
-                   (unsigned long long)work->steps, (long long)work->batch, work->micro_batches);
+    tm_text_printf(out, "%s: %llu steps of %lld samples in %u micro-batches", settings->job.name,
+                   (unsigned long long)settings->job.steps, (long long)work->batch, work->micro_batches);
     if (settings->step_core_s > 0)
         tm_text_printf(out, "; %u layers, %.2f million parameters; a step takes %.3g core-seconds here", work->layers,
                        params / 1e6, settings->step_core_s);

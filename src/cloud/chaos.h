@@ -1,7 +1,7 @@
-/* Chaos by seed: a schedule of faults as a pure function of seed and number, for whoever can carry them out.
+/* Chaos by seed: a schedule of faults as a pure function of seed and number; others carry them out.
  *
- * Fault k falls somewhere in the k-th stretch of mean_ms, so faults come in order, on average one a stretch, and any
- * one can be told without the others. */
+ * Fault k is somewhere in the k-th interval of mean_ms, so faults come in order, one per interval, and any one can be
+ * computed without the others. */
 #ifndef TM_CLOUD_CHAOS_H
 #define TM_CLOUD_CHAOS_H
 

@@ -49,7 +49,7 @@ struct tm_cloud_event {
     enum tm_cloud_event_kind kind;
     uint64_t instance;
     int64_t time_ms; /* the cloud's */
-    int64_t left_ms; /* TM_CLOUD_NOTICE: until the loss, by the clock on the wall */
+    int64_t left_ms; /* TM_CLOUD_NOTICE: until the loss, in real time */
     bool announced;  /* TM_CLOUD_LOST: there was a notice */
     int status;      /* TM_CLOUD_LOST, TM_CLOUD_RELEASED: exit status of what ended by itself; -1: it was ended */
 };

@@ -17,6 +17,7 @@ static struct tm_local__cloud *local_of(struct tm_cloud *cloud)
 
 int64_t tm_local__now_ms(const struct tm_local__cloud *local)
 {
+    if (!local->asked) return 0;
     double wall_ms = (double)(local->env->monotonic_ns(local->env) - local->start_ns) / 1e6;
     return (int64_t)(wall_ms * local->options.speed);
 }
@@ -44,6 +45,10 @@ static int local_want(struct tm_cloud *cloud, enum tm_instance_kind kind, int co
     struct tm_local__cloud *local = local_of(cloud);
     if (count < 0 || count > WANT_MAX)
         return tm_error_set(e, TM_EUSAGE, "%d instances wanted: expected 0 to %d", count, WANT_MAX);
+    if (!local->asked && count > 0) {
+        local->start_ns = local->env->monotonic_ns(local->env);
+        local->asked = true;
+    }
     if (local->want[kind] != count)
         tm_debug(TM_DEBUG_CLOUD, "local: %d %s wanted, was %d", count, tm_instance_kind__name(kind), local->want[kind]);
     local->want[kind] = count;
@@ -242,7 +247,6 @@ int tm_local_cloud_create(struct tm_env *env, const struct tm_local_options *opt
         free_all(local);
         return tm_error_wrap(e, rc, "local cloud");
     }
-    local->start_ns = env->monotonic_ns(env);
     *out = &local->cloud;
     return 0;
 }

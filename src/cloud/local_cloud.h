@@ -1,6 +1,6 @@
 /* The local cloud: instances are process groups of this machine, and what happens to them follows a trace.
  *
- * Cloud time is the trace's: `speed` of its seconds pass in a second on the wall. Spot instances are granted from the
+ * Cloud time is the trace's: `speed` of its seconds pass per second of real time. Spot instances are granted from the
  * slots of the trace (local_slots.h) and lost with them, by SIGKILL to all their processes, after a notice; on-demand
  * ones are granted always, `on_demand_start_ms` later. Never more than `limit` at a time, of both kinds together. After
  * the trace's end what there is stays. Each instance has a metadata endpoint (metadata.h). What an instance does is
@@ -29,7 +29,7 @@ struct tm_local_options {
     const char *const *variables; /* "NAME=VALUE", ends in NULL; NULL: none */
     const char *state_dir;
     const char *log_dir;    /* an instance's output goes to ID.log in it, which stays; NULL: to the program's */
-    double speed;           /* trace seconds a second on the wall; > 0 */
+    double speed;           /* trace seconds per second of real time; > 0 */
     int64_t notice_ms;      /* in trace time; 0: losses come without */
     int64_t notice_wall_ms; /* > 0: in wall time, instead */
     int64_t hint_ms;        /* before the notice, in trace time; 0: no hints */
@@ -37,9 +37,13 @@ struct tm_local_options {
     int64_t on_demand_start_ms;
     const char *types[TM_INSTANCE_KINDS]; /* what instances say that they are; NULL: what the trace says */
     const char *zones[TM_INSTANCE_KINDS];
+    int keepers; /* so many on-demand instances are of a type of their own: the first, and those in their place */
+    const char *keeper_type; /* NULL: as the others */
+    const char *keeper_zone;
+    double keeper_usd_h;
     double spot_usd_h; /* where the trace has no prices */
     double on_demand_usd_h;
-    int limit;               /* instances at a time: at most TM_LOCAL_INSTANCES_MAX */
+    int limit;               /* instances at a time, those about to go aside: at most TM_LOCAL_INSTANCES_MAX */
     uint64_t id_first;       /* number of the first instance; 0: 1. A run that goes on does not use one twice */
     uint64_t seed;           /* which ones are lost */
     bool no_losses;          /* what came stays */

@@ -14,6 +14,7 @@ enum { TM_LOCAL_RUN_TEXT = 24, TM_LOCAL_NAME_MAX = 32 };
 struct tm_local__place {
     uint64_t id; /* of the instance; 0: free */
     bool has_slot;
+    bool keeper; /* one of options.keepers */
     size_t slot;
     int64_t arrive_ms;
     int64_t hint_ms;
@@ -43,7 +44,8 @@ struct tm_local__cloud {
     int want[TM_INSTANCE_KINDS];
     int failures[TM_INSTANCE_KINDS]; /* in a row, soon after arrival */
     int64_t retry_ms[TM_INSTANCE_KINDS];
-    int64_t start_ns;
+    bool asked;       /* for an instance: the trace begins then ... */
+    int64_t start_ns; /* ... at this time */
     int64_t done_ms;  /* everything up to here has happened */
     int64_t grant_ms; /* requests are looked at then, whatever else happens */
     bool record_due;
@@ -63,8 +65,8 @@ struct tm_local__cloud {
 
 int64_t tm_local__now_ms(const struct tm_local__cloud *local);
 /* What an instance of a kind is called. */
-const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind);
-const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind);
+const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper);
+const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper);
 struct tm_cloud_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place);
 int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, struct tm_error *e);
 

@@ -24,8 +24,8 @@ static int open_endpoint(struct tm_local__cloud *local, struct tm_local__place *
     char gateway[TM_LOCAL_NAME_MAX] = "127.0.0.1";
     if (place->in_netns) tm_local__netns_gateway(local->run, gateway);
     place->known = (struct tm_metadata){.id = instance->id, .version = 1};
-    place->known.zone = tm_local__zone(&local->options, instance->kind);
-    place->known.type = tm_local__type(&local->options, instance->kind);
+    place->known.zone = tm_local__zone(&local->options, instance->kind, place->keeper);
+    place->known.type = tm_local__type(&local->options, instance->kind, place->keeper);
     return tm_metadata_server__open(local->server, gateway, &place->known, instance->metadata, &place->endpoint, e);
 }
 

@@ -176,16 +176,27 @@ static size_t find_slot(struct tm_local__cloud *local, int64_t time_ms)
     return local->slot_next;
 }
 
-const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind)
+const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper)
 {
+    if (keeper && options->keeper_type != NULL) return options->keeper_type;
     if (options->types[kind] != NULL) return options->types[kind];
     return options->trace->instance[0] != '\0' ? options->trace->instance : "local";
 }
 
-const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind)
+const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper)
 {
+    if (keeper && options->keeper_zone != NULL) return options->keeper_zone;
     if (options->zones[kind] != NULL) return options->zones[kind];
     return options->trace->zone[0] != '\0' ? options->trace->zone : "local-a";
+}
+
+/* Those that go are replaced by others of their type, before any of the rest. */
+static bool is_keeper_due(const struct tm_local__cloud *local, enum tm_instance_kind kind)
+{
+    int here = 0;
+    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++)
+        here += local->places[i].id != 0 && local->places[i].keeper;
+    return kind == TM_INSTANCE_ON_DEMAND && here < local->options.keepers;
 }
 
 static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int64_t time_ms, size_t slot,
@@ -193,6 +204,7 @@ static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int6
 {
     const struct tm_local_options *options = &local->options;
     bool spot = kind == TM_INSTANCE_SPOT;
+    bool keeper = is_keeper_due(local, kind);
     struct tm_local__place *place = local->places;
     while (place->id != 0)
         place++;
@@ -205,31 +217,48 @@ static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int6
     *instance = (struct tm_cloud_instance){.kind = kind, .asked_ms = time_ms, .arrived_ms = -1};
     instance->id = options->id_first + local->instance_count - 1;
     instance->noticed_ms = instance->gone_ms = -1;
-    instance->price_usd_h = spot ? local->spot_usd_h : options->on_demand_usd_h;
-    (void)snprintf(instance->zone, sizeof instance->zone, "%s", tm_local__zone(options, kind));
-    (void)snprintf(instance->type, sizeof instance->type, "%s", tm_local__type(options, kind));
-    *place = (struct tm_local__place){.id = instance->id, .has_slot = spot, .slot = slot, .handle = -1, .endpoint = -1};
+    instance->price_usd_h = spot ? local->spot_usd_h : keeper ? options->keeper_usd_h : options->on_demand_usd_h;
+    (void)snprintf(instance->zone, sizeof instance->zone, "%s", tm_local__zone(options, kind, keeper));
+    (void)snprintf(instance->type, sizeof instance->type, "%s", tm_local__type(options, kind, keeper));
+    *place = (struct tm_local__place){
+        .id = instance->id, .has_slot = spot, .keeper = keeper, .slot = slot, .handle = -1, .endpoint = -1};
     place->arrive_ms = time_ms + (spot ? options->spot_start_ms : options->on_demand_start_ms);
     plan_end(local, place, spot ? &local->slots.list[slot] : NULL);
     if (spot) local->slot_taken[slot] = true;
     return 0;
 }
 
-static int grant_kind(struct tm_local__cloud *local, enum tm_instance_kind kind, int64_t time_ms, struct tm_error *e)
+/* Instances that count towards the limit. Whoever is about to go, or is not wanted any more, leaves room for its
+ * successor, which may have to take over what it has before it is released. */
+static int counted(const struct tm_local__cloud *local, int here[TM_INSTANCE_KINDS])
 {
-    int here = 0;
-    int all = 0;
+    int count = 0, noticed[TM_INSTANCE_KINDS] = {0};
     for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
         if (local->places[i].id == 0) continue;
-        all++;
-        here += tm_local__instance(local, &local->places[i])->kind == kind;
+        const struct tm_cloud_instance *instance = &local->instances[local->places[i].id - local->options.id_first];
+        here[instance->kind]++;
+        noticed[instance->kind] += instance->state == TM_INSTANCE_NOTICED;
     }
+    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
+        int stay = here[kind] - noticed[kind];
+        count += stay < local->want[kind] ? stay : local->want[kind];
+    }
+    return count;
+}
+
+static int grant_kind(struct tm_local__cloud *local, enum tm_instance_kind kind, int64_t time_ms, struct tm_error *e)
+{
+    int here[TM_INSTANCE_KINDS] = {0}, all = counted(local, here), places = 0, have = here[kind];
+    for (int i = 0; i < TM_INSTANCE_KINDS; i++)
+        places += here[i];
     int rc = 0;
-    while (rc == 0 && here < local->want[kind] && all < local->options.limit && time_ms >= local->retry_ms[kind]) {
+    while (rc == 0 && have < local->want[kind] && all < local->options.limit && places < TM_LOCAL_INSTANCES_MAX &&
+           time_ms >= local->retry_ms[kind]) {
         size_t slot = kind == TM_INSTANCE_SPOT ? find_slot(local, time_ms) : 0;
         if (kind == TM_INSTANCE_SPOT && slot == local->slot_next) break;
         rc = grant(local, kind, time_ms, slot, e);
-        here++;
+        have++;
+        places++;
         all++;
     }
     return rc;

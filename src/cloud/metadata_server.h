@@ -1,7 +1,7 @@
-/* Metadata endpoints: one small HTTP server an instance, all served by one loop that never blocks.
+/* Metadata endpoints: one small HTTP server per instance, all served by one loop that never blocks.
  *
- * Bounded: TM_METADATA_CONNECTIONS at a time (TM_METADATA_CONNECTIONS_EACH an instance), a head each, five seconds to
- * send it, one answer a connection. */
+ * Bounded: TM_METADATA_CONNECTIONS at a time (TM_METADATA_CONNECTIONS_EACH per instance), one request each, five
+ * seconds to send it, one answer per connection. */
 #ifndef TM_CLOUD_METADATA_SERVER_H
 #define TM_CLOUD_METADATA_SERVER_H
 

@@ -1,8 +1,8 @@
 /* What the cloud says of this instance: readers of the three clouds' notices behind one interface.
  *
- * A reader never blocks except while it connects, holds at most one connection, and bounds everything it reads. What
- * goes wrong (refused, slow, 5xx, nonsense) is counted and tried again after `retry_ms`, doubled up to `retry_max_ms`;
- * a word once said stays until the cloud takes it back in an answer that could be read.
+ * A reader never blocks, has at most one connection, and bounds everything it reads. Failures (refused, slow, 5xx,
+ * nonsense) are counted and retried after `retry_ms`, doubled up to `retry_max_ms`; a notice stays until the cloud
+ * withdraws it in a readable answer.
  *
  *   AWS    token, then spot/instance-action and the rebalance recommendation, each poll_ms
  *   GCP    `preempted` by a long poll, then maintenance-event

@@ -1,14 +1,14 @@
 /* One worker's engine: holds layers, and does its part of a training step.
  *
- * The boundary to whoever drives it (a thread of `tidemill train`, later libtidemill):
+ * The interface to its driver (a thread of `tidemill train`, or libtidemill):
  *
  *     hold, start or fill, drop      which layers it has; a layer's state is named tensors in one arena
  *     assign                         its place in a layout; memory for activations
  *     prepare                        step s up to reduced gradients and the knowledge that all others have theirs
- *     apply or discard               commits the prepared step, or forgets it: the state is as if it never began
+ *     apply or discard               commits the prepared step, or drops it: the state is as if it never began
  *
- * One thread at a time uses an engine. Everything it hears from others comes through the mesh, and a cancelled mesh
- * ends prepare at once with -TM_ECANCELED. Nothing that is computed depends on the layout: doc/engine.md tells how. */
+ * One thread at a time uses an engine. All messages from others come through the mesh, and a cancelled mesh ends
+ * prepare at once with -TM_ECANCELED. No result depends on the layout: doc/engine.md explains how. */
 #ifndef TM_ENGINE_ENGINE_H
 #define TM_ENGINE_ENGINE_H
 

@@ -1,4 +1,4 @@
-/* Where messages for one worker wait until it asks for them: by sender and tag, in whatever order they came.
+/* Where messages for one worker wait until it asks for them: by sender and tag, in any order of arrival.
  *
  * Any thread may put, one takes. Cancelling ends every wait at once, and all that follow. */
 #ifndef TM_ENGINE_INBOX_H

@@ -1,4 +1,4 @@
-/* Everything in a step that is no matrix product, hand-written, in classes of machines: AVX2 and AVX-512.
+/* Everything in a step that is not a matrix product, hand-written for two classes of machines: AVX2 and AVX-512.
  *
  * A class is chosen at the start and pinned for the job: within one class (and the core type of matrix products that
  * goes with it) the same input gives the same bits, whatever the machine does besides. No function depends on how its

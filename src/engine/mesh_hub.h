@@ -1,12 +1,12 @@
-/* One worker's door to the meshes of all generations: sockets by which its peers reach it for as long as it lives.
+/* One worker's sockets for the meshes of all generations: its peers reach it there for as long as the process lives.
  *
- * A mesh is formed from the members of a generation, by rank. Forming waits for nobody: the hub's thread dials members
- * of a smaller rank, lets those of a larger one in, and reads whatever comes, so that nobody who sends waits for
- * somebody to ask. Who connects names the generation: an older one is turned away, a later one waits until this worker
- * gets there too. Both sides prove that they know the job's token; off loopback everything is TLS with the job's
+ * A mesh is formed from the members of a generation, by rank. Forming does not block: the hub's thread connects to
+ * members of a smaller rank, accepts those of a larger one, and reads all that comes, so that a sender never waits for
+ * a receiver to ask. A client names the generation: an older one is refused, a later one waits until this worker gets
+ * there, too. Both sides prove that they know the job's token; beyond loopback everything uses TLS with the job's
  * certificates.
  *
- * A mesh that was cancelled, or in which a member was lost, is not mended: the next generation has one of its own. */
+ * A mesh that was cancelled, or that lost a member, is not repaired: the next generation forms a new one. */
 #ifndef TM_ENGINE_MESH_HUB_H
 #define TM_ENGINE_MESH_HUB_H
 

@@ -13,7 +13,7 @@ int tm_mesh_link__open(struct tm_mesh_link *link, struct tm_env *env, int handle
 {
     *link = (struct tm_mesh_link){.handle = handle, .rank = -1};
     if (tls != NULL) {
-        link->tls = tm_tls_session_create(tls, server);
+        link->tls = tm_tls_session_create(tls, server, NULL, NULL);
         if (link->tls == NULL) {
             env->net_close(env, handle);
             return tm_error_nomem(e);

@@ -23,7 +23,7 @@ struct tm_model; /* workload/model.h */
 struct tm_paced_job {
     const struct tm_model *model; /* borrowed */
     uint32_t micro_batches;       /* of a step */
-    double speed;                 /* seconds of training a second on the wall; > 0 */
+    double speed;                 /* seconds of training per second of real time; > 0 */
     uint32_t bytes_divisor;       /* of sizes; > 0 */
     /* Seconds of training that a step takes in so many pipelines of so many stages; 0: cannot train so. */
     double (*step_s)(void *context, uint32_t pipelines, uint32_t stages);

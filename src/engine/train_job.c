@@ -92,14 +92,14 @@ static struct tm_optimizer optimizer_of(const struct tm_job *job)
 }
 
 /* A path that a job file names is meant from where the file is. */
-static const char *data_of(const struct tm_job *job, const char *folder, struct tm_arena *arena)
+static const char *data_of(const struct tm_job *job, struct tm_arena *arena)
 {
+    const char *folder = job->folder;
     bool as_it_is = strcmp(job->data, SHIPPED) == 0 || folder[0] == '\0' || job->data[0] == '/' || job->data[0] == '\0';
     return as_it_is ? tm_arena_strdup(arena, job->data) : tm_arena_printf(arena, "%s/%s", folder, job->data);
 }
 
-int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_arena *arena, struct tm_train_job *out,
-                    struct tm_error *e)
+int tm_train_job_of(const struct tm_job *from, struct tm_arena *arena, struct tm_train_job *out, struct tm_error *e)
 {
     int rc = check_keys(from, e);
     if (rc != 0) return rc;
@@ -110,7 +110,7 @@ int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_are
                     .heads = (int)from->gpt.heads,
                     .ctx = (int)from->gpt.ctx,
                     .dropout = from->gpt.dropout},
-        .data = data_of(from, folder, arena),
+        .data = data_of(from, arena),
         .batch = from->batch,
         .micro_batch = from->micro_batch > 0 ? from->micro_batch : from->batch,
         .steps = from->steps,
@@ -130,33 +130,6 @@ int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_are
     if (rc != 0) return tm_error_wrap(e, rc, "%s", from->file);
     *out = job;
     return 0;
-}
-
-int tm_train_job__parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
-                        struct tm_train_job *out, struct tm_error *e)
-{
-    struct tm_job job;
-    tm_job_init(&job);
-    int rc = tm_job_parse(file, text, length, &job, e);
-    if (rc == 0) rc = tm_train_job_of(&job, "", arena, out, e);
-    tm_job_deinit(&job);
-    return rc;
-}
-
-int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
-                      struct tm_error *e)
-{
-    struct tm_job job;
-    const char *slash = strrchr(path, '/');
-    const char *folder = slash == path   ? "/"
-                         : slash != NULL ? tm_arena_strndup(arena, path, (size_t)(slash - path))
-                                         : "";
-    if (folder == NULL) return tm_error_nomem(e);
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0) rc = tm_train_job_of(&job, folder, arena, out, e);
-    tm_job_deinit(&job);
-    return rc;
 }
 
 /* ---- what the job is known by ---- */

@@ -1,4 +1,5 @@
-/* A training job, as a job file has it: the network, its data, the batch, and how it is optimised (tidemill-job(5)). */
+/* What the built-in engine takes of a job: the network and the optimizer as it computes with them, with nothing unsaid,
+ * all in range and fitting together. It is made from a struct tm_job, and read from no file. */
 #ifndef TM_ENGINE_TRAIN_JOB_H
 #define TM_ENGINE_TRAIN_JOB_H
 
@@ -13,7 +14,7 @@
 struct tm_train_job {
     const char *name;
     struct tm_network network;
-    const char *data; /* a shipped text's name, or a path (made relative to the job file) */
+    const char *data; /* a shipped text's name, or a path (from the job's folder) */
     int64_t batch;    /* samples of a step */
     int64_t micro_batch;
     int64_t steps;
@@ -30,16 +31,10 @@ struct tm_train_job {
     } checkpoint;
 };
 
-/* Reads and checks a job. Texts live in the arena. Errors name file, line and key. */
-int tm_train_job_load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_train_job *out,
-                      struct tm_error *e);
-/* The same from a job that was read; what it names is meant from `folder` ("": from here). */
-int tm_train_job_of(const struct tm_job *from, const char *folder, struct tm_arena *arena, struct tm_train_job *out,
-                    struct tm_error *e);
-int tm_train_job__parse(const char *file, const char *text, size_t length, struct tm_arena *arena,
-                        struct tm_train_job *out, struct tm_error *e);
+/* Texts live in the arena. Errors name file, line and key. */
+int tm_train_job_of(const struct tm_job *from, struct tm_arena *arena, struct tm_train_job *out, struct tm_error *e);
 
-/* What is wrong with it as a whole, as -TM_EINPUT (also done by load and parse). */
+/* What is wrong with it as a whole, as -TM_EINPUT (also done by the above). */
 int tm_train_job__check(const struct tm_train_job *job, struct tm_error *e);
 
 /* What must be the same on all machines, as lines of wire/fingerprint.h: whatever the weights depend on. The data's

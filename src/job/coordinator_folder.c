@@ -5,6 +5,7 @@
 #include "job/launch.h"
 #include "job/run_fingerprint.h"
 #include "job/run_tls.h"
+#include "store/copy_store.h"
 #include "wire/fingerprint.h"
 #include "wire/peer_links.h"
 
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { INSTANCES_DEFAULT = 16 };
@@ -25,67 +25,57 @@ static bool is_there(struct tm_env *env, const char *dir, enum tm_state_file fil
     return env->file_exists(env, path);
 }
 
-static int fingerprint_of(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
-                          struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
-{
-    struct tm_job job;
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0) rc = tm_run__fingerprint(env, &job, settings, arena, out, e);
-    tm_job_deinit(&job);
-    return rc;
-}
-
 /* The job file must say what the one says that the folder is of. */
-static int compare_jobs(struct tm_env *env, const char *path, const struct tm_run_settings *settings, const char *dir,
-                        struct tm_arena *arena, struct tm_error *e)
+static int compare_jobs(struct tm_env *env, const struct tm_job *job, const char *dir, struct tm_arena *arena,
+                        struct tm_error *e)
 {
-    char own[TM_STATE_PATH_MAX];
+    char path[TM_STATE_PATH_MAX];
     char why[TM_MESSAGE_STRING_MAX + 1];
     struct tm_fingerprint there = {.count = 0};
     struct tm_fingerprint given = {.count = 0};
+    struct tm_job own;
     struct tm_text first;
     struct tm_text second;
-    tm_state_path(dir, TM_STATE_JOB, own);
+    tm_state_path(dir, TM_STATE_JOB, path);
+    tm_job_init(&own);
     tm_text_init(&first, TM_RUN_FINGERPRINT_MAX);
     tm_text_init(&second, TM_RUN_FINGERPRINT_MAX);
-    int rc = fingerprint_of(env, own, settings, arena, &first, e);
-    if (rc == 0) rc = fingerprint_of(env, path, settings, arena, &second, e);
+    int rc = tm_job_load(env, path, &own, e);
+    own.folder = job->folder;
+    own.engine = job->engine;
+    if (rc == 0) rc = tm_run__fingerprint(env, &own, arena, &first, e);
+    if (rc == 0) rc = tm_run__fingerprint(env, job, arena, &second, e);
     if (rc == 0) {
         tm_fingerprint_add_lines(&there, tm_text_string(&first));
         tm_fingerprint_add_lines(&given, tm_text_string(&second));
         for (size_t i = 0; rc == 0 && i < given.count; i++)
-            if (tm_fingerprint_differs(&there, given.parts[i], path, why))
+            if (tm_fingerprint_differs(&there, given.parts[i], job->file, why))
                 rc = tm_error_set(e, TM_EINPUT, "%s: %s; use another --state to start over", dir, why);
     }
     tm_text_deinit(&second);
     tm_text_deinit(&first);
-    return rc;
-}
-
-static int copy_text(struct tm_env *env, const char *path, const char *dir, struct tm_error *e)
-{
-    struct tm_text text;
-    tm_text_init(&text, TM_JOB_BYTES_MAX);
-    int rc = env->file_read(env, path, &text, e);
-    if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_JOB, tm_text_string(&text), e);
-    tm_text_deinit(&text);
+    tm_job_deinit(&own);
     return rc;
 }
 
 /* Where all workers write copy sets; the folder's own name for it is copies. It stays what it is for the job's life. */
-static int link_copies(const char *given, const char *dir, struct tm_error *e)
+static int link_copies(struct tm_env *env, const char *given, const char *dir, struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
     char real[PATH_MAX];
     char there[PATH_MAX];
     tm_state_path(dir, TM_STATE_COPIES, path);
     if (given == NULL) return 0;
-    if (mkdir(given, 0700) != 0 && errno != EEXIST) return tm_error_errno(e, errno, "--copies %s", given);
+    int rc = env->folder_make(env, given, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "--copies");
     if (realpath(given, real) == NULL) return tm_error_errno(e, errno, "--copies %s", given);
     if (symlink(real, path) == 0) return 0;
     if (errno != EEXIST) return tm_error_errno(e, errno, "%s", path);
-    if (realpath(path, there) != NULL && strcmp(there, real) == 0) return 0;
+    if (realpath(path, there) == NULL)
+        return tm_error_errno(e, errno,
+                              "--copies %s: this job has its copies elsewhere, and %s does not lead there any more",
+                              given, path);
+    if (strcmp(there, real) == 0) return 0;
     return tm_error_set(e, TM_EUSAGE,
                         "--copies %s: this job has its copies in %s; leave it out, or start over with another --state",
                         given, there);
@@ -97,10 +87,10 @@ static int make_files(struct tm_env *env, const struct tm_coordinator_request *r
     char token[TM_STATE_TOKEN_MAX];
     struct tm_text text;
     tm_text_init(&text, 1 << 20);
-    int rc = copy_text(env, request->path, dir, e);
+    int rc = tm_state_write(env, dir, TM_STATE_JOB, settings->job.document, e);
     if (rc == 0) rc = tm_state_token(env, dir, token, e);
-    if (rc == 0) rc = tm_token_job(token, &settings->job, e);
-    if (rc == 0) rc = link_copies(request->copies, dir, e);
+    if (rc == 0) rc = tm_token_job(token, &settings->number, e);
+    if (rc == 0) rc = link_copies(env, request->copies, dir, e);
     tm_run_settings_print(settings, &text);
     if (rc == 0) rc = tm_text_status(&text, e);
     if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_RUN, tm_text_string(&text), e); /* last: it is whole */
@@ -108,10 +98,12 @@ static int make_files(struct tm_env *env, const struct tm_coordinator_request *r
     return rc;
 }
 
-static int make_certificates(struct tm_env *env, int64_t instances, const char *dir, struct tm_error *e)
+static int make_certificates(struct tm_env *env, const struct tm_coordinator_request *request, const char *dir,
+                             struct tm_error *e)
 {
+    int64_t instances = request->instances > 0 ? request->instances : INSTANCES_DEFAULT;
     struct tm_run_tls tls;
-    int rc = tm_run_tls__make(env, dir, &tls, e);
+    int rc = tm_run_tls__make(env, dir, request->listen, request->advertise, &tls, e);
     for (int64_t i = 1; rc == 0 && i <= instances; i++)
         rc = tm_run_tls__issue(&tls, (uint64_t)i, e);
     tm_run_tls__deinit(&tls);
@@ -129,10 +121,12 @@ int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_r
     settings.listen = request->listen;
     settings.advertise = request->advertise;
     bool beyond = tm_run_settings_tls(&settings);
-    int rc = path == NULL ? 0 : tm_job_file_settings(env, path, &settings, e);
-    settings.fleet.speed = 1; /* no trace is replayed */
+    int rc = request->copies == NULL ? 0 : tm_copy_store_check_place(request->copies, e);
+    if (rc != 0) rc = tm_error_wrap(e, rc, "--copies");
+    if (rc == 0 && path != NULL) rc = tm_job_file_load(env, path, &settings, e);
+    settings.job.fleet.speed = 1; /* no trace is replayed */
     const char *dir = NULL;
-    if (rc == 0) rc = tm_launch_find_dir(env, request->state, settings.name, arena, &dir, e);
+    if (rc == 0) rc = tm_launch_find_dir(env, request->state, settings.job.name, arena, &dir, e);
     if (rc == 0) (void)snprintf(out->dir, sizeof out->dir, "%s", dir);
     if (rc == 0 && !is_there(env, out->dir, TM_STATE_RUN)) {
         if (path == NULL)
@@ -144,14 +138,14 @@ int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_r
                              "with several machines, copy sets need a folder shared by all of them: give --copies DIR");
         if (rc == 0) rc = make_files(env, request, &settings, out->dir, e);
     } else if (rc == 0) {
-        if (path != NULL) rc = compare_jobs(env, path, &settings, out->dir, arena, e);
-        if (rc == 0) rc = link_copies(request->copies, out->dir, e);
+        if (path != NULL) rc = compare_jobs(env, &settings.job, out->dir, arena, e);
+        if (rc == 0) rc = link_copies(env, request->copies, out->dir, e);
     }
     tm_state_tls_path(out->dir, TM_STATE_TLS_COORDINATOR, folder);
     (void)snprintf(certificate, sizeof certificate, "%s/node.pem", folder);
     out->tls = rc == 0 && env->file_exists(env, certificate);
     if (rc == 0 && beyond && !out->tls) {
-        rc = make_certificates(env, request->instances > 0 ? request->instances : INSTANCES_DEFAULT, out->dir, e);
+        rc = make_certificates(env, request, out->dir, e);
         out->tls = rc == 0;
     }
     tm_run_settings_deinit(&settings);

@@ -2,29 +2,26 @@
 #include "job/job_engine_internal.h"
 #include "job/run_fingerprint.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <unistd.h>
+#include <string.h>
 
 enum { LAYERS = 8 }; /* of what `run` trains, where the job does not say */
 
-/* Where `run` is called in must be there before anything is rented for it. */
-static int check_workdir(struct tm_env *env, const struct tm_job *job, const char *folder, struct tm_arena *arena,
-                         struct tm_error *e)
+/* Where `run` is called in, which must be there before anything is rented for it; NULL: where this program is. */
+static int find_folder(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, const char **out,
+                       struct tm_error *e)
 {
+    bool absolute = job->workdir != NULL && (job->workdir[0] == '/' || job->folder[0] == '\0');
+    *out = job->folder[0] != '\0' ? job->folder : NULL;
     if (job->workdir == NULL) return 0;
-    bool absolute = job->workdir[0] == '/' || folder[0] == '\0';
-    const char *full = absolute ? job->workdir : tm_arena_printf(arena, "%s/%s", folder, job->workdir);
-    if (full == NULL) return tm_error_nomem(e);
-    return env->file_exists(env, full) ? 0 : tm_job_wrong(job, "workdir", e, "there is no folder %s", full);
+    *out = absolute ? job->workdir : tm_arena_printf(arena, "%s/%s", job->folder, job->workdir);
+    if (*out == NULL) return tm_error_nomem(e);
+    return env->file_exists(env, *out) ? 0 : tm_job_wrong(job, "workdir", e, "there is no folder %s", *out);
 }
 
-static int load_work(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
+static int load_work(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_run_work *out,
+                     struct tm_error *e)
 {
     int64_t layers = job->layers > 0 ? job->layers : LAYERS;
     int64_t micro_batch = job->micro_batch > 0 ? job->micro_batch : job->batch;
@@ -33,10 +30,10 @@ static int load_work(struct tm_env *env, const struct tm_job *job, const struct 
     if (job->batch % micro_batch != 0 || job->batch / micro_batch > 1 << 20)
         return tm_job_wrong(job, "batch", e, "must be a multiple of micro_batch (%lld), got %lld",
                             (long long)micro_batch, (long long)job->batch);
-    int rc = check_workdir(env, job, settings->folder, arena, e);
+    const char *folder = NULL;
+    int rc = find_folder(env, job, arena, &folder, e);
     if (rc != 0) return rc;
     *out = (struct tm_run_work){.layers = (uint32_t)layers,
-                                .steps = (uint64_t)job->steps,
                                 .micro_batches = (uint32_t)(job->batch / micro_batch),
                                 .batch = job->batch,
                                 .state_bytes_param = 16};
@@ -48,45 +45,42 @@ static int load_work(struct tm_env *env, const struct tm_job *job, const struct 
     return 0;
 }
 
-static int fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                       struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
+static int fingerprint(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_text *out,
+                       struct tm_error *e)
 {
     (void)arena;
     (void)e;
-    tm_run_fingerprint__job(env, job, settings->folder, out);
+    tm_run_fingerprint__job(env, job, out);
     return 0;
 }
 
 /* ---- the worker ---- */
 
-/* The shell that runs a job's command may start others: when its agent is gone, all of the group go. */
-static void end_group(int number)
+/* The variables of the command: "NAME=VALUE", ended by NULL. */
+struct told {
+    struct tm_arena *arena;
+    const char **items; /* with room for all that is told */
+    size_t count;
+};
+
+static int tell(struct told *told, const char *name, const char *value, struct tm_error *e)
 {
-    (void)number;
-    (void)kill(0, SIGKILL);
+    const char *text = tm_arena_printf(told->arena, "%s=%s", name, value);
+    if (text == NULL) return tm_error_nomem(e);
+    told->items[told->count++] = text;
+    return 0;
 }
 
-/* Runs the job's own command, in its folder, with its variables; ends as it does. */
-static int run_command(struct tm_env *env, const struct tm_job *job, int *out_status, struct tm_error *e)
+static bool is_told(const struct told *told, const char *name)
 {
-    const char *const words[] = {"/bin/sh", "-c", job->run, NULL};
-    struct sigaction action = {.sa_handler = end_group};
-    int pid = 0;
-    int status = 0;
-    (void)sigaction(SIGTERM, &action, NULL);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    int rc = env->process_start(env, words, &pid, e);
-    while (rc == 0) {
-        rc = env->process_wait(env, pid, 60000, &status, e);
-        if (rc == 0) break;
-        if (rc == -(int)TM_ETIMEOUT) rc = 0;
-    }
-    if (rc == 0) *out_status = status;
-    return rc;
+    size_t length = strlen(name);
+    for (size_t i = 0; i < told->count; i++)
+        if (strncmp(told->items[i], name, length) == 0 && told->items[i][length] == '=') return true;
+    return false;
 }
 
 /* What an engine of the user's has to know of the job: the coordinator counts by the same figures. */
-static int tell_job(const struct tm_job *job, struct tm_error *e)
+static int tell_job(struct told *told, const struct tm_job *job, struct tm_error *e)
 {
     const struct {
         const char *name;
@@ -97,40 +91,64 @@ static int tell_job(const struct tm_job *job, struct tm_error *e)
                    {"TIDEMILL_SEED", job->seed},
                    {"TIDEMILL_LAYERS", job->layers > 0 ? job->layers : LAYERS}};
     char text[32];
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof *numbers; i++) {
         (void)snprintf(text, sizeof text, "%" PRId64, numbers[i].value);
-        if (numbers[i].value > 0 && setenv(numbers[i].name, text, 1) != 0) return tm_error_nomem(e);
+        if (numbers[i].value > 0) rc = tell(told, numbers[i].name, text, e);
     }
-    if (job->determinism != NULL && setenv("TIDEMILL_DETERMINISM", job->determinism, 1) != 0) return tm_error_nomem(e);
-    return 0;
+    if (rc == 0 && job->determinism != NULL) rc = tell(told, "TIDEMILL_DETERMINISM", job->determinism, e);
+    return rc;
 }
 
 /* What the engine is to say that it trains. */
-static int tell_fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                            struct tm_arena *arena, struct tm_error *e)
+static int tell_fingerprint(struct told *told, struct tm_env *env, const struct tm_job *job, struct tm_error *e)
 {
     struct tm_text text;
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run__fingerprint(env, job, settings, arena, &text, e);
-    if (rc == 0 && setenv("TIDEMILL_FINGERPRINT", tm_text_string(&text), 1) != 0) rc = tm_error_nomem(e);
+    int rc = tm_run__fingerprint(env, job, told->arena, &text, e);
+    if (rc == 0) rc = tell(told, "TIDEMILL_FINGERPRINT", tm_text_string(&text), e);
     tm_text_deinit(&text);
     return rc;
 }
 
-static int train(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                 struct tm_arena *arena, int *out_status, struct tm_error *e)
+/* The job's own variables count less than what the agent said, and than what is told of the job. */
+static int tell_all(struct told *told, struct tm_env *env, const struct tm_job *job, struct tm_error *e)
 {
-    const char *folder = settings->folder;
+    enum { OURS = 8 };
+    told->items = tm_arena_alloc(told->arena, (OURS + job->envs.count) * sizeof *told->items);
+    if (told->items == NULL) return tm_error_nomem(e);
+    int rc = tell_fingerprint(told, env, job, e);
+    if (rc == 0) rc = tell_job(told, job, e);
+    for (size_t i = 0; rc == 0 && i < job->envs.count; i++) {
+        const struct tm_job_pair *pair = &job->envs.items[i];
+        if (env->variable(env, pair->name) == NULL && !is_told(told, pair->name))
+            rc = tell(told, pair->name, pair->text, e);
+    }
+    return rc;
+}
+
+/* Runs the job's own command, in its folder, with its variables; ends as it does. The shell may start others: when its
+ * agent is gone, all of them go. */
+static int train(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, int *out_status,
+                 struct tm_error *e)
+{
+    const char *const words[] = {"/bin/sh", "-c", job->run, NULL};
+    struct told told = {.arena = arena};
+    struct tm_process_options options = {.argv = words};
+    int pid = 0;
     *out_status = 0;
     if (job->run == NULL) return tm_error_set(e, TM_EINPUT, "%s: there is no run", job->file);
-    int rc = tell_fingerprint(env, job, settings, arena, e);
-    if (rc == 0 && folder[0] != '\0' && chdir(folder) != 0) rc = tm_error_errno(e, errno, "%s", folder);
-    if (rc == 0 && job->workdir != NULL && chdir(job->workdir) != 0)
-        rc = tm_error_errno(e, errno, "%s: workdir %s", job->file, job->workdir);
-    for (size_t i = 0; rc == 0 && i < job->envs.count; i++) /* what the agent said counts more */
-        if (setenv(job->envs.items[i].name, job->envs.items[i].text, 0) != 0) rc = tm_error_nomem(e);
-    if (rc == 0) rc = tell_job(job, e);
-    return rc == 0 ? run_command(env, job, out_status, e) : rc;
+    int rc = find_folder(env, job, arena, &options.folder, e);
+    if (rc == 0) rc = tell_all(&told, env, job, e);
+    if (rc != 0) return rc;
+    options.variables = told.items;
+    env->process_end_together(env);
+    rc = env->process_start_with(env, &options, &pid, e);
+    if (rc != 0) return rc;
+    do
+        rc = env->process_wait(env, pid, 60000, out_status, e);
+    while (rc == -(int)TM_ETIMEOUT);
+    return rc;
 }
 
 const struct tm_job_engine tm_job__engine_command = {.name = "command",

@@ -7,20 +7,18 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
-static int load_work(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
+static int load_work(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_run_work *out,
+                     struct tm_error *e)
 {
     (void)env;
     struct tm_train_job t;
-    int rc = tm_train_job_of(job, settings->folder, arena, &t, e);
+    int rc = tm_train_job_of(job, arena, &t, e);
     if (rc != 0) return rc;
     int layers = tm_network_layers(&t.network);
     double width = t.network.width;
     double ctx = t.network.ctx;
     *out = (struct tm_run_work){.layers = (uint32_t)layers,
-                                .steps = (uint64_t)t.steps,
                                 .micro_batches = (uint32_t)(t.batch / t.micro_batch),
                                 .batch = t.batch,
                                 .sample_tokens = t.network.ctx,
@@ -41,21 +39,15 @@ static int load_work(struct tm_env *env, const struct tm_job *job, const struct 
 
 /* By the processor's time: a busy machine is no slower than it is. */
 struct pace {
+    struct tm_env *env;
     double last_s;
     double least_s; /* 0: none so far */
 };
 
-static double processor_s(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static void on_step(void *context, int64_t step, const struct tm_step_result *result, double step_s)
 {
     struct pace *pace = context;
-    double now_s = processor_s();
+    double now_s = (double)pace->env->processor_ns(pace->env) * 1e-9;
     (void)result;
     (void)step_s;
     if (step > 0 && (pace->least_s == 0 || now_s - pace->last_s < pace->least_s)) pace->least_s = now_s - pace->last_s;
@@ -63,17 +55,17 @@ static void on_step(void *context, int64_t step, const struct tm_step_result *re
 }
 
 /* One micro-batch, a few times: the first finds everything cold. */
-static int measure(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                   struct tm_arena *arena, double *out_core_s, struct tm_error *e)
+static int measure(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, double *out_core_s,
+                   struct tm_error *e)
 {
     static const struct tm_layout_change alone = {.pipelines = 1, .stages = 1};
     struct tm_train_job t;
     struct tm_blas blas;
     struct tm_train_result result = {0};
-    struct pace pace = {0};
+    struct pace pace = {.env = env};
     struct tm_train_options options = {
         .job = &t, .steps = 4, .layouts = &alone, .layout_count = 1, .progress = on_step, .context = &pace};
-    int rc = tm_train_job_of(job, settings->folder, arena, &t, e);
+    int rc = tm_train_job_of(job, arena, &t, e);
     if (rc != 0) return rc;
     double micro_batches = (double)(t.batch / t.micro_batch);
     t.batch = t.micro_batch;
@@ -88,23 +80,23 @@ static int measure(struct tm_env *env, const struct tm_job *job, const struct tm
     return 0;
 }
 
-static int fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                       struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
+static int fingerprint(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_text *out,
+                       struct tm_error *e)
 {
     struct tm_train_job t;
-    int rc = tm_train_job_of(job, settings->folder, arena, &t, e);
+    int rc = tm_train_job_of(job, arena, &t, e);
     if (rc == 0) tm_train_job_fingerprint(env, &t, out);
     return rc;
 }
 
-static int train(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                 struct tm_arena *arena, int *out_status, struct tm_error *e)
+static int train(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, int *out_status,
+                 struct tm_error *e)
 {
     struct tm_train_job t;
     struct tm_elastic_options options = {.job = &t};
     char error[512];
     *out_status = 0;
-    int rc = tm_train_job_of(job, settings->folder, arena, &t, e);
+    int rc = tm_train_job_of(job, arena, &t, e);
     if (rc != 0) return rc;
     if (tidemill_options_from_environment(&options.library, error, sizeof error) != 0)
         return tm_error_set(e, TM_EUSAGE, "%s", error);
@@ -113,9 +105,8 @@ static int train(struct tm_env *env, const struct tm_job *job, const struct tm_r
 
 /* The weights as the newest copy set in files has them: a checkpoint in result/ of the state folder (and in the job's
  * checkpoint folder, if it names one), with the hash that `tidemill train` gives. */
-static int keep_result(struct tm_env *env, const struct tm_job *job, const char *dir,
-                       const struct tm_run_settings *settings, uint64_t step, struct tm_arena *arena, char out_hash[33],
-                       struct tm_error *e)
+static int keep_result(struct tm_env *env, const struct tm_job *job, const char *dir, uint64_t step,
+                       struct tm_arena *arena, char out_hash[33], struct tm_error *e)
 {
     char copies[TM_STATE_PATH_MAX];
     char result[TM_STATE_PATH_MAX];
@@ -125,7 +116,7 @@ static int keep_result(struct tm_env *env, const struct tm_job *job, const char 
     const struct tm_kernels *kernels = NULL;
     tm_state_path(dir, TM_STATE_COPIES, copies);
     tm_state_path(dir, TM_STATE_RESULT, result);
-    int rc = tm_train_job_of(job, settings->folder, arena, &t, e);
+    int rc = tm_train_job_of(job, arena, &t, e);
     if (rc == 0) rc = tm_kernels_choose(env, &kernels, e); /* as the workers on this machine did */
     if (rc != 0) return rc;
     (void)snprintf(kernel_class, sizeof kernel_class, "%.30s/%.30s", kernels->name, kernels->core);

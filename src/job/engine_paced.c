@@ -55,8 +55,8 @@ static int fill(const struct tm_model *model, struct tm_arena *arena, struct tm_
     return 0;
 }
 
-static int load_work(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                     struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e)
+static int load_work(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_run_work *out,
+                     struct tm_error *e)
 {
     struct tm_model model;
     *out = (struct tm_run_work){.layers = 0};
@@ -64,13 +64,12 @@ static int load_work(struct tm_env *env, const struct tm_job *job, const struct 
         return tm_error_set(e, TM_EINPUT, "%s: engine: paced needs a model, for example model: parcae/gpt-1.5b",
                             job->file);
     tm_model_init(&model);
-    out->model = model_of(env, job->model, settings->folder, arena);
+    out->model = model_of(env, job->model, job->folder, arena);
     int rc = out->model == NULL ? tm_error_nomem(e) : tm_model_load(env, out->model, &model, e);
     if (rc == 0) {
         /* a model that was measured was so with its own batch */
         int64_t batch = job->batch == 0 ? model.global_batch : job->batch;
         int64_t micro_batch = job->micro_batch > 0 ? job->micro_batch : model.micro_batch > 0 ? model.micro_batch : 1;
-        out->steps = (uint64_t)job->steps;
         out->batch = batch;
         rc = check(job, &model, batch, micro_batch, e);
         out->micro_batches = rc == 0 ? (uint32_t)(batch / micro_batch) : 0;
@@ -80,12 +79,12 @@ static int load_work(struct tm_env *env, const struct tm_job *job, const struct 
     return rc;
 }
 
-static int fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                       struct tm_arena *arena, struct tm_text *out, struct tm_error *e)
+static int fingerprint(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_text *out,
+                       struct tm_error *e)
 {
     (void)arena;
     (void)e;
-    tm_run_fingerprint__job(env, job, settings->folder, out);
+    tm_run_fingerprint__job(env, job, out);
     if (job->model != NULL) tm_fingerprint_line(out, "model", job->model);
     return 0;
 }
@@ -107,12 +106,12 @@ static double step_s(void *context, uint32_t pipelines, uint32_t stages)
     return rc == 0 && samples_per_s > 0 ? seconds : 0;
 }
 
-static int train_paced(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                       const struct tm_run_work *work, struct pace *pace, struct tm_arena *arena, struct tm_error *e)
+static int train_paced(struct tm_env *env, const struct tm_job *job, const struct tm_run_work *work, struct pace *pace,
+                       struct tm_arena *arena, struct tm_error *e)
 {
     struct tm_paced_job paced = {.model = &pace->model,
                                  .micro_batches = work->micro_batches,
-                                 .speed = settings->fleet.speed,
+                                 .speed = job->fleet.speed,
                                  .bytes_divisor = TM_PACED_DIVISOR,
                                  .step_s = step_s,
                                  .context = pace};
@@ -122,20 +121,20 @@ static int train_paced(struct tm_env *env, const struct tm_job *job, const struc
         return tm_error_set(e, TM_EUSAGE, "%s", error);
     struct tm_text fingerprint;
     tm_text_init(&fingerprint, TM_RUN_FINGERPRINT_MAX);
-    int rc = tm_run__fingerprint(env, job, settings, arena, &fingerprint, e);
+    int rc = tm_run__fingerprint(env, job, arena, &fingerprint, e);
     library.fingerprint = tm_text_string(&fingerprint);
     if (rc == 0) rc = tm_paced_worker(env, &library, &paced, e);
     tm_text_deinit(&fingerprint);
     return rc;
 }
 
-static int train(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                 struct tm_arena *arena, int *out_status, struct tm_error *e)
+static int train(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, int *out_status,
+                 struct tm_error *e)
 {
     struct tm_run_work work;
     struct pace pace;
     *out_status = 0;
-    int rc = load_work(env, job, settings, arena, &work, e);
+    int rc = load_work(env, job, arena, &work, e);
     if (rc != 0) return rc;
     tm_model_init(&pace.model);
     tm_catalog_init(&pace.catalog);
@@ -144,11 +143,11 @@ static int train(struct tm_env *env, const struct tm_job *job, const struct tm_r
     if (rc == 0) {
         struct tm_job_speed_request request = {.catalog = &pace.catalog,
                                                .model = &pace.model,
-                                               .instance = settings->fleet.instance,
+                                               .instance = job->fleet.instance,
                                                .batch = work.batch,
-                                               .instances_max = (int)settings->fleet.limit};
+                                               .instances_max = (int)job->fleet.limit};
         rc = tm_job_speed__init(env, &request, &pace.speed, e);
-        if (rc == 0) rc = train_paced(env, job, settings, &work, &pace, arena, e);
+        if (rc == 0) rc = train_paced(env, job, &work, &pace, arena, e);
         tm_job_speed__deinit(&pace.speed);
     }
     tm_catalog_deinit(&pace.catalog);
@@ -218,12 +217,11 @@ static int check_states(struct tm_env *env, const char *dir, const struct tm_run
     return rc;
 }
 
-static int check_result(struct tm_env *env, const struct tm_job *job, const char *dir,
-                        const struct tm_run_settings *settings, uint64_t step, struct tm_arena *arena,
-                        char out_hash[33], struct tm_error *e)
+static int check_result(struct tm_env *env, const struct tm_job *job, const char *dir, uint64_t step,
+                        struct tm_arena *arena, char out_hash[33], struct tm_error *e)
 {
     struct tm_run_work work;
-    int rc = load_work(env, job, settings, arena, &work, e);
+    int rc = load_work(env, job, arena, &work, e);
     return rc == 0 ? check_states(env, dir, &work, step, out_hash, e) : rc;
 }
 

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { INTERVAL_S = 60, HORIZON = 12, EXTRA_H_MAX = 200 };
@@ -15,49 +16,65 @@ static const double MEASURED_SPREAD = 0.1; /* steps that were measured a moment 
 
 /* ---- prices ---- */
 
-/* The type of the pools that keep copies; NULL: there are none, or they train too. */
-static const char *keeper_type(const struct tm_job_fleet *fleet)
+static double dollars(int64_t millionths)
 {
-    size_t count = 0;
-    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
-    for (size_t i = 0; i < count; i++)
-        if (pools[i].role == TM_POOL_KEEPS_COPIES) return pools[i].instance;
-    return NULL;
+    return millionths < 0 ? NAN : (double)millionths / 1e6;
 }
 
-/* On demand, of the type that trains; NaN: nobody sells it so. */
-static void find_training_price(const struct tm_catalog *catalog, const char *instance, double *out_usd_h)
+/* On demand, where the pools lie, as `plan` has it; NaN: nobody sells it there. */
+static double price_in_region(const struct tm_catalog *catalog, const struct tm_job_fleet *fleet)
 {
-    double spot_usd_h = 0;
-    *out_usd_h = NAN;
-    if (tm_knowledge_prices(catalog, instance, "", &spot_usd_h, out_usd_h, NULL) != 0) *out_usd_h = NAN;
+    size_t count = 0;
+    double best = NAN;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count), *first = NULL;
+    for (size_t i = 0; i < count && first == NULL; i++)
+        if (pools[i].role == TM_POOL_TRAINS) first = &pools[i];
+    for (size_t i = 0; first != NULL && first->region != NULL && i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        const struct tm_instance_type *type = &catalog->instances[offer->instance];
+        bool of_cloud = first->cloud == NULL || strcmp(type->cloud, first->cloud) == 0;
+        if (of_cloud && strcasecmp(type->name, first->instance) == 0 && strcmp(offer->region, first->region) == 0)
+            best = fmin(best, offer->on_demand_usd_h);
+    }
+    return best;
+}
+
+/* Instances that only keep copies: nobody asks what they cost on spot. */
+static int find_anchor_price(const struct tm_catalog *catalog, struct tm_job_fleet *fleet, double on_demand_usd_h,
+                             struct tm_error *e)
+{
+    double usd_h = dollars(fleet->anchor_usd_h_millionths), free_usd_h = 0;
+    if (tm_job_fleet_keepers(fleet) == 0) return 0;
+    if (fleet->anchor_instance[0] == '\0') fleet->anchor_instance = fleet->instance;
+    if (isnan(usd_h) && strcasecmp(fleet->anchor_instance, fleet->instance) == 0) usd_h = on_demand_usd_h;
+    int rc = tm_knowledge_prices(catalog, fleet->anchor_instance, "give fleet.anchor_price in the job", &free_usd_h,
+                                 &usd_h, e);
+    if (rc == 0) fleet->anchor_usd_h_millionths = llround(usd_h * 1e6);
+    return rc;
 }
 
 /* What neither the job nor the trace says is the catalogue's, of the instance type that the job or the trace names. */
 static int find_prices(struct tm_env *env, const struct tm_trace *trace, struct tm_run_settings *settings,
-                       double *out_trains_usd_h, struct tm_error *e)
+                       struct tm_error *e)
 {
-    struct tm_job_fleet *fleet = &settings->fleet;
+    struct tm_job_fleet *fleet = &settings->job.fleet;
     struct tm_catalog catalog;
-    double spot = fleet->spot_usd_h_millionths < 0 ? NAN : (double)fleet->spot_usd_h_millionths / 1e6;
-    double on_demand = fleet->on_demand_usd_h_millionths < 0 ? NAN : (double)fleet->on_demand_usd_h_millionths / 1e6;
+    double spot = dollars(fleet->spot_usd_h_millionths);
+    double on_demand = dollars(fleet->on_demand_usd_h_millionths);
     if (fleet->instance[0] == '\0')
         fleet->instance =
-            trace->instance[0] == '\0' ? "p3.2xlarge" : tm_arena_strdup(&settings->arena, trace->instance);
+            trace->instance[0] == '\0' ? "p3.2xlarge" : tm_arena_strdup(&settings->job.arena, trace->instance);
     if (fleet->instance == NULL) return tm_error_nomem(e);
     tm_catalog_init(&catalog);
     int rc = tm_catalog_load(env, &catalog, e);
-    const char *keeper = keeper_type(fleet);
-    double free_usd_h = 0; /* nobody asks what a keeper costs on spot */
-    if (rc == 0 && keeper != NULL && isnan(on_demand))
-        rc = tm_knowledge_prices(&catalog, keeper, "name the price of its pool in the job", &free_usd_h, &on_demand, e);
-    if (rc == 0 && keeper != NULL) find_training_price(&catalog, fleet->instance, out_trains_usd_h);
+    if (rc == 0 && isnan(on_demand)) on_demand = price_in_region(&catalog, fleet);
     if (rc == 0)
         rc = tm_knowledge_prices(&catalog, fleet->instance,
                                  "give fleet.spot_price and fleet.on_demand_price in the job", &spot, &on_demand, e);
     if (rc == 0) {
         fleet->spot_usd_h_millionths = llround(spot * 1e6);
         fleet->on_demand_usd_h_millionths = llround(on_demand * 1e6);
+        rc = find_anchor_price(&catalog, fleet, on_demand, e);
     }
     tm_catalog_deinit(&catalog);
     return rc;
@@ -81,33 +98,46 @@ static void take(const char *policy, const struct tm_judged *judged, struct tm_r
 /* Does the budget stop it? */
 static bool is_stopped(const struct tm_run_settings *settings, const struct tm_run_expectation *chosen)
 {
-    return settings->budget_usd_millionths > 0 && isinf(chosen->time_s.mean);
+    return settings->job.budget_usd_millionths > 0 && isinf(chosen->time_s.mean);
 }
 
 struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings, const struct tm_run_work *work,
                                           const struct tm_layouts *layouts, struct tm_trace *trace)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
-    double samples = (double)work->steps * (double)work->batch;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
+    bool trains = fleet->on_demand_trains != 0;
+    double samples = (double)settings->job.steps * (double)work->batch;
     double alone_s = samples / fmax(1e-9, layouts->list[layouts->best[1]].samples_per_s);
-    double notice_wall_s = (double)fleet->notice_wall_ms / 1000;
     trace->end_ms += (int64_t)fmin(isfinite(alone_s) ? 4000 * alone_s : 0, EXTRA_H_MAX * 3600e3);
-    return (struct tm_sim_options){.from_ms = trace->begin_ms,
-                                   .to_ms = tm_moments_end_ms(trace, INTERVAL_S * 1000),
-                                   .interval_s = INTERVAL_S,
-                                   .horizon = HORIZON,
-                                   .notice_s = notice_wall_s > 0 ? notice_wall_s * fleet->speed
-                                                                 : (double)fleet->notice_ms / 1000,
-                                   .seed = (uint64_t)fleet->seed,
-                                   .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
-                                   .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
-                                   .samples_total = samples,
-                                   .deadline_s = (double)settings->deadline_ms / 1000,
-                                   .budget_usd = (double)settings->budget_usd_millionths / 1e6,
-                                   .anchors = (int)fleet->on_demand,
-                                   .anchors_train = fleet->on_demand_trains != 0,
-                                   .workers_min = (int)fleet->workers_min,
-                                   .live = true};
+    return (struct tm_sim_options){
+        .from_ms = trace->begin_ms,
+        .to_ms = tm_moments_end_ms(trace, INTERVAL_S * 1000),
+        .interval_s = INTERVAL_S,
+        .horizon = HORIZON,
+        .notice_s = tm_job_fleet_notice_s(fleet),
+        .seed = (uint64_t)fleet->seed,
+        .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
+        .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
+        .keeper_usd_h = fmax(0, (double)fleet->anchor_usd_h_millionths / 1e6),
+        .samples_total = samples,
+        .deadline_s = (double)settings->job.deadline_ms / 1000,
+        .buys_nothing = tm_job_wants_spot(&settings->job),
+        .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
+        .anchors = (int)(trains ? fleet->on_demand - tm_job_fleet_keepers(fleet) : fleet->on_demand),
+        .anchors_train = trains,
+        .workers_min = (int)fleet->workers_min,
+        .workers_max = (int)(fleet->limit - tm_job_fleet_keepers(fleet)),
+        .live = true};
+}
+
+/* What the fleet might live through instead of this trace: other draws, or the trace from other starts. */
+static struct tm_draw others_of(const struct tm_job_fleet *fleet, const struct tm_trace *trace,
+                                struct tm_draw_pool pools[TM_DRAW_POOLS_MAX])
+{
+    if (tm_job_fleet_is_drawn(fleet)) return tm_run_draw(fleet, pools);
+    pools[0] = (struct tm_draw_pool){.count = (int)trace->instances_max,
+                                     .price_usd_h = fmax(0, (double)fleet->spot_usd_h_millionths / 1e6)};
+    return (struct tm_draw){.pools = pools, .pool_count = 1, .like = trace, .seed = (uint64_t)fleet->seed};
 }
 
 /* On the trace that the local cloud will replay. */
@@ -123,9 +153,12 @@ static int expect_here(struct tm_env *env, const char *policy, bool limited, con
                              .policy = tm_policy_find(policy),
                              .trace = &longer,
                              .step_spread = settings->step_core_s > 0 ? MEASURED_SPREAD : 0,
-                             .probability = settings->probability,
+                             .probability = settings->job.probability,
                              .runs = settings->step_core_s > 0 ? TM_JUDGE_RUNS : 1};
     judge.options = tm_run__sim_options(settings, &plan->work, &layouts->job.layouts, &longer);
+    struct tm_draw_pool pools[TM_DRAW_POOLS_MAX];
+    struct tm_draw others = others_of(&settings->job.fleet, &plan->trace, pools);
+    if (plan->trace.instances_max > 0 && !settings->no_losses) judge.others = &others;
     if (!limited) judge.options.budget_usd = 0;
     int rc = tm_judge_job(&judge, &judged, e);
     if (rc == 0) take(policy, &judged, out);
@@ -145,23 +178,23 @@ static int expect_planned(const struct tm_planned_fleet *planned, const struct t
 }
 
 /* As `plan` judges it; *out_known false: it is no planned fleet, or nothing can be predicted. */
-static int judge_planned(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
-                         struct tm_run_plan *out, bool *out_known, struct tm_error *e)
+static int judge_planned(struct tm_env *env, const struct tm_run_settings *settings, struct tm_run_plan *out,
+                         bool *out_known, struct tm_error *e)
 {
     struct tm_planned_fleet *planned = tm_calloc(1, sizeof *planned);
     struct tm_fleet_layouts layouts;
     *out_known = false;
     if (planned == NULL) return tm_error_nomem(e);
-    int rc = tm_planned_fleet__init(env, path, settings, planned, out_known, e);
+    int rc = tm_planned_fleet__init(env, settings, planned, out_known, e);
     if (rc == 0 && *out_known) {
         rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
         if (rc == 0) {
-            rc = expect_planned(planned, &layouts, settings->policy, true, &out->chosen, e);
+            rc = expect_planned(planned, &layouts, settings->job.policy, true, &out->chosen, e);
             if (rc == 0 && is_stopped(settings, &out->chosen))
-                rc = expect_planned(planned, &layouts, settings->policy, false, &out->unlimited, e);
+                rc = expect_planned(planned, &layouts, settings->job.policy, false, &out->unlimited, e);
             if (rc == 0) rc = expect_planned(planned, &layouts, "checkpoint", true, &out->restart, e);
-            if (rc == 0) rc = expect_planned(planned, &layouts, "on-demand", true, &out->on_demand, e);
-            if (rc == -(int)TM_ENONE) rc = 0; /* nobody offers it on demand */
+            int on_demand = rc != 0 ? rc : expect_planned(planned, &layouts, "on-demand", true, &out->on_demand, e);
+            if (rc == 0 && on_demand != -(int)TM_ENONE) rc = on_demand; /* else nobody offers it on-demand */
             tm_fleet_layouts_deinit(&layouts);
         }
     }
@@ -179,9 +212,9 @@ static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_s
     out->costs_measured = layouts.measured;
     out->speed_unknown = layouts.speed_unknown;
     if (!out->speed_unknown) {
-        rc = expect_here(env, settings->policy, true, settings, &layouts, out, &out->chosen, e);
+        rc = expect_here(env, settings->job.policy, true, settings, &layouts, out, &out->chosen, e);
         if (rc == 0 && is_stopped(settings, &out->chosen))
-            rc = expect_here(env, settings->policy, false, settings, &layouts, out, &out->unlimited, e);
+            rc = expect_here(env, settings->job.policy, false, settings, &layouts, out, &out->unlimited, e);
         if (rc == 0) rc = expect_here(env, "on-demand", true, settings, &layouts, out, &out->on_demand, e);
         if (rc == 0) rc = expect_here(env, "checkpoint", true, settings, &layouts, out, &out->restart, e);
     }
@@ -203,17 +236,12 @@ static int keep_whole(struct tm_trace *trace, int64_t limit, struct tm_error *e)
     return rc;
 }
 
-/* The job in numbers, and a step of it as measured here. */
-static int load_work(struct tm_env *env, const char *path, struct tm_run_settings *settings, struct tm_arena *arena,
-                     struct tm_run_work *out, struct tm_error *e)
+int tm_run__load_work(struct tm_env *env, struct tm_run_settings *settings, struct tm_arena *arena,
+                      struct tm_run_work *out, struct tm_error *e)
 {
-    struct tm_job job;
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    if (rc == 0) rc = tm_run_work__load(env, &job, settings, arena, out, e);
+    int rc = tm_run_work__load(env, &settings->job, arena, out, e);
     if (rc == 0 && settings->step_core_s <= 0)
-        rc = tm_run_work__measure(env, &job, settings, arena, &settings->step_core_s, e);
-    tm_job_deinit(&job);
+        rc = tm_run_work__measure(env, &settings->job, arena, &settings->step_core_s, e);
     return rc;
 }
 
@@ -227,18 +255,18 @@ static int check_layouts(struct tm_env *env, const char *dir, const struct tm_ru
     return rc;
 }
 
-int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, struct tm_run_settings *settings,
-                     struct tm_arena *arena, struct tm_run_plan *out, struct tm_error *e)
+int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_arena *arena,
+                     struct tm_run_plan *out, struct tm_error *e)
 {
     bool known = false;
     *out = (struct tm_run_plan){.work = {0}};
     tm_trace_init(&out->trace);
-    int rc = load_work(env, path, settings, arena, &out->work, e);
+    int rc = tm_run__load_work(env, settings, arena, &out->work, e);
     if (rc == 0) rc = tm_run_trace(env, settings, &out->trace, e);
-    if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->fleet.limit, e);
-    if (rc == 0) rc = find_prices(env, &out->trace, settings, &out->trains_usd_h, e);
+    if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->job.fleet.limit, e);
+    if (rc == 0) rc = find_prices(env, &out->trace, settings, e);
     settings->cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (rc == 0) rc = judge_planned(env, path, settings, out, &known, e);
+    if (rc == 0) rc = judge_planned(env, settings, out, &known, e);
     out->planned = known;
     if (rc == 0 && known) rc = check_layouts(env, dir, settings, &out->work, e);
     if (rc == 0 && !known) rc = judge_here(env, dir, settings, out, e);

@@ -33,17 +33,20 @@ struct tm_run_plan {
     struct tm_run_expectation on_demand; /* a full fleet on demand */
     struct tm_run_expectation restart;   /* by checkpoint-restart */
     struct tm_run_expectation unlimited; /* the chosen one without a budget, where that stops it; else policy NULL */
-    double trains_usd_h;                 /* on demand, beside instances that keep copies; NaN: not known */
     bool planned;                        /* judged as a planned fleet */
     bool costs_measured;                 /* by an earlier run */
     bool speed_unknown;                  /* of the job's own command: nothing is expected, all of the above is 0 */
 };
 
 /* Fills in the settings' prices (from the catalogue, where neither trace nor job has them), measures a step, and
- * simulates. `path` is the job file, `dir` the state folder. tm_run_plan_deinit frees. */
-int tm_run_plan_make(struct tm_env *env, const char *path, const char *dir, struct tm_run_settings *settings,
-                     struct tm_arena *arena, struct tm_run_plan *out, struct tm_error *e);
+ * simulates. `dir` is the state folder. tm_run_plan_deinit frees. */
+int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_arena *arena,
+                     struct tm_run_plan *out, struct tm_error *e);
 void tm_run_plan_deinit(struct tm_run_plan *plan);
+
+/* The job in numbers, and a step of it as measured here. */
+int tm_run__load_work(struct tm_env *env, struct tm_run_settings *settings, struct tm_arena *arena,
+                      struct tm_run_work *out, struct tm_error *e);
 
 /* How the whole job is simulated through a trace, which is made longer: after its end, what there is stays. */
 struct tm_sim_options tm_run__sim_options(const struct tm_run_settings *settings, const struct tm_run_work *work,

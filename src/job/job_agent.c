@@ -7,6 +7,7 @@
 #include "run/protocol_times.h"
 #include "run/serve.h"
 #include "run/state_folder.h"
+#include "store/copy_store.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -61,7 +62,7 @@ static int from_variables(struct agent *a, struct tm_error *e)
     if (id != NULL && (!tm_number_i64(id, strlen(id), &number) || number < 1))
         return tm_error_set(e, TM_EUSAGE, "TIDEMILL_INSTANCE_ID: expected a number from 1, got \"%.40s\"", id);
     if (a->r.instance == 0) a->r.instance = number;
-    if (a->r.host == NULL) a->r.host = host != NULL ? host : "127.0.0.1";
+    if (a->r.host == NULL) a->r.host = host;
     if (kind != NULL && strcmp(kind, "on-demand") == 0) a->r.anchor = true;
     return 0;
 }
@@ -128,10 +129,18 @@ static int complete(struct agent *a, struct tm_error *e)
         return tm_error_set(e, TM_EUSAGE, "--coordinator: expected HOST:PORT, got \"%.100s\"", a->r.coordinator);
     rc = tm_address_split(a->r.coordinator, host, port, e);
     if (rc != 0) return tm_error_wrap(e, rc, "--coordinator");
+    if (a->r.host == NULL && !tm_address_is_loopback(a->r.coordinator))
+        return tm_error_set(
+            e, TM_EUSAGE,
+            "the coordinator is on another machine: give --host ADDRESS, where other workers reach this "
+            "one");
+    if (a->r.host == NULL) a->r.host = "127.0.0.1";
     if (a->r.instance < 1)
         return tm_error_set(e, TM_EUSAGE, "which instance of the job is this? give --instance N, a unique number");
     if (a->r.state == NULL && a->r.job == NULL && a->r.word_count == 0)
         return tm_error_set(e, TM_EUSAGE, "what should be trained? give --job JOB.yaml, or a command after --");
+    if (a->r.copies != NULL && (rc = tm_copy_store_check_place(a->r.copies, e)) != 0)
+        return tm_error_wrap(e, rc, "--copies");
     rc = tm_token_read(a->env, a->r.token_file, a->token, e);
     if (rc == 0 && a->r.state == NULL) rc = make_paths_absolute(a, e);
     return rc == 0 ? tm_token_job(a->token, &a->number, e) : rc;
@@ -227,21 +236,18 @@ static void fill_service(struct agent *a, const struct tm_notice_options *notice
 static int tell_fingerprint(struct agent *a, struct tm_agent_options *out, struct tm_error *e)
 {
     struct tm_run_settings settings;
-    struct tm_job job;
     struct tm_text text;
     int rc = 0;
     if (a->r.state != NULL) return 0; /* the same folder as the coordinator's */
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
     tm_run_settings_init(&settings);
-    tm_job_init(&job);
-    if (a->r.job != NULL) rc = tm_job_file_load(a->env, a->r.job, &job, &settings, e);
-    if (rc == 0 && a->r.job != NULL) rc = tm_run__fingerprint(a->env, &job, &settings, a->arena, &text, e);
+    if (a->r.job != NULL) rc = tm_job_file_load(a->env, a->r.job, &settings, e);
+    if (rc == 0 && a->r.job != NULL) rc = tm_run__fingerprint(a->env, &settings.job, a->arena, &text, e);
     for (size_t i = 0; i < a->r.word_count; i++)
         tm_run_fingerprint__word(a->env, "", a->r.words[i], &text);
     if (rc == 0) rc = tm_text_status(&text, e);
     if (rc == 0) out->fingerprint = tm_arena_strdup(a->arena, tm_text_string(&text));
     if (rc == 0 && out->fingerprint == NULL) rc = tm_error_nomem(e);
-    tm_job_deinit(&job);
     tm_run_settings_deinit(&settings);
     tm_text_deinit(&text);
     return rc;

@@ -1,9 +1,7 @@
 #include "job/job_changes.h"
 
-#include "base/content.h"
 #include "base/doc.h"
 #include "base/term.h"
-#include "workload/job.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -88,26 +86,9 @@ static void compare(struct comparing *c, const char *prefix, const struct tm_nod
     }
 }
 
-static int load(struct tm_env *env, const char *path, struct tm_arena *arena, struct tm_node **out, struct tm_error *e)
+int tm_job__changes(const struct tm_job *own, const struct tm_job *given, struct tm_text *out, struct tm_error *e)
 {
-    struct tm_text text;
-    tm_text_init(&text, TM_JOB_BYTES_MAX);
-    int rc = tm_content_read(env, path, &text, e);
-    if (rc == 0) rc = tm_doc_parse_yaml(path, tm_text_string(&text), text.length, arena, out, e);
-    tm_text_deinit(&text);
-    return rc;
-}
-
-int tm_job__changes(struct tm_env *env, const char *own, const char *given, struct tm_text *out, struct tm_error *e)
-{
-    struct tm_arena arena;
-    struct tm_node *first = NULL;
-    struct tm_node *second = NULL;
-    struct comparing comparing = {.given = given, .out = out};
-    tm_arena_init(&arena, 32 << 20);
-    int rc = load(env, own, &arena, &first, e);
-    if (rc == 0) rc = load(env, given, &arena, &second, e);
-    if (rc == 0) compare(&comparing, "", first, second, 0);
-    tm_arena_deinit(&arena);
-    return rc == 0 ? tm_text_status(out, e) : rc;
+    struct comparing comparing = {.given = given->file, .out = out};
+    compare(&comparing, "", own->root, given->root, 0);
+    return tm_text_status(out, e);
 }

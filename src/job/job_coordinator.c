@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { INTERVAL_S = 60 };
 
@@ -21,7 +20,6 @@ struct place {
     char copies[TM_STATE_PATH_MAX];
     char tls[TM_STATE_PATH_MAX];
     char address[TM_STATE_PATH_MAX];
-    struct tm_job job; /* as the folder has it */
     char token[TM_STATE_TOKEN_MAX];
     char listen[TM_ADDRESS_MAX];
     struct tm_text fingerprint;
@@ -62,13 +60,6 @@ static bool is_fresh(struct tm_env *env, const struct place *place)
     return tm_copy_store_newest(env, place->copies, &set, NULL) == -(int)TM_ENOTFOUND;
 }
 
-/* A shared folder for copies: the state folder's own name for it is a link. */
-static bool is_link(const char *path)
-{
-    struct stat s;
-    return lstat(path, &s) == 0 && S_ISLNK(s.st_mode);
-}
-
 static void fill_times(struct tm_coordinator_options *out)
 {
     out->heartbeat_ms = TM_PROTOCOL_HEARTBEAT_MS;
@@ -91,19 +82,19 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
                          const struct tm_run_settings *settings, const struct tm_run_work *work,
                          struct tm_coordinator_service *out)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     bool of_run = env->variable(env, "TIDEMILL_RUN_MARK") != NULL;
     *out = (struct tm_coordinator_service){
-        .coordinator = {.job = settings->job,
+        .coordinator = {.job = settings->number,
                         .token = place->token,
                         .fingerprint = tm_text_string(&place->fingerprint),
                         .layers = work->layers,
-                        .steps = work->steps,
+                        .steps = (uint64_t)settings->job.steps,
                         .micro_batches = work->micro_batches,
                         .copies = tm_run_restarts_all(settings) ? 0 : 1,
                         .remotes = fleet->on_demand_trains != 0 ? 0 : (uint32_t)fleet->on_demand,
                         .copies_to_files = true,
-                        .failures_max = (uint32_t)settings->failures_max,
+                        .failures_max = (uint32_t)settings->job.max_failures,
                         .resume = true,
                         .retry = job->by_hand || env->variable(env, "TIDEMILL_RUN_RETRY") != NULL,
                         .fresh = is_fresh(env, place)},
@@ -111,7 +102,8 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
         .advertise = job->advertise,
         .record = place->record,
         .copy_folder = place->copies,
-        .copies_shared = job->by_hand && is_link(place->copies),
+        /* The state folder's own name for a folder that is shared is a link. */
+        .copies_shared = job->by_hand && env->file_is_link(env, place->copies),
         .tls_folder = job->tls || tm_run_settings_tls(settings) ? place->tls : NULL,
         .address_file = place->address,
         .owner_dir = of_run ? job->dir : NULL,
@@ -128,13 +120,13 @@ static void tell_job(struct tm_env *env, const struct tm_run_settings *settings,
                      struct tm_run_job *out)
 {
     const char *command = env->variable(env, "TIDEMILL_RUN_COMMAND");
-    *out = (struct tm_run_job){.steps = work->steps,
+    *out = (struct tm_run_job){.steps = (uint64_t)settings->job.steps,
                                .samples_per_step = (uint64_t)work->batch,
                                .tokens_per_step = (uint64_t)(work->batch * work->sample_tokens),
                                .layers = work->layers,
                                .micro_batches = work->micro_batches,
-                               .speed = settings->fleet.speed};
-    (void)snprintf(out->name, sizeof out->name, "%s", settings->name);
+                               .speed = settings->job.fleet.speed};
+    (void)snprintf(out->name, sizeof out->name, "%s", settings->job.name);
     if (command != NULL && strlen(command) < sizeof out->command)
         (void)snprintf(out->command, sizeof out->command, "%s", command);
 }
@@ -142,23 +134,23 @@ static void tell_job(struct tm_env *env, const struct tm_run_settings *settings,
 static int make_decider(const struct tm_run_settings *settings, const struct tm_run_work *work,
                         const struct tm_run_layouts *layouts, struct tm_policy_decider **out, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     bool trains = fleet->on_demand_trains != 0;
-    /* On-demand instances of pools that keep copies are of a type of their own, which is not bought to train in time.
-     */
-    bool keepers = fleet->pools.count > 0 && fleet->on_demand > 0 && !trains;
-    struct tm_policy_rule rule = {.info = tm_policy_find(settings->policy),
+    struct tm_policy_rule rule = {.info = tm_policy_find(settings->job.policy),
                                   .layouts = &layouts->job.layouts,
                                   .migrations = layouts->migrations,
                                   .cost = &layouts->job.cost,
                                   .steps_unknown = layouts->speed_unknown,
+                                  .speed = fleet->speed,
                                   .interval_s = INTERVAL_S,
                                   .workers_min = (int)fleet->workers_min,
                                   .workers_max = (int)(trains ? fleet->limit : fleet->limit - fleet->on_demand),
                                   .anchors = (int)fleet->on_demand,
                                   .anchors_train = trains,
-                                  .deadline_s = keepers ? 0 : (double)settings->deadline_ms / 1000 / fleet->speed,
-                                  .budget_usd = (double)settings->budget_usd_millionths / 1e6,
+                                  .deadline_s = tm_job_wants_spot(&settings->job)
+                                                    ? 0 /* nothing can be done about it */
+                                                    : (double)settings->job.deadline_ms / 1000 / fleet->speed,
+                                  .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
                                   .samples_per_step = (double)work->batch,
                                   .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
                                   .copy_every_alone_ms = settings->copy_every_ms};
@@ -173,8 +165,8 @@ static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struc
     struct tm_run_job told;
     struct tm_coordinator_service service;
     struct tm_policy_decider *decider = NULL;
-    int rc = tm_run_work__load(env, &place->job, settings, arena, &work, e);
-    if (rc == 0) rc = tm_run__fingerprint(env, &place->job, settings, arena, &place->fingerprint, e);
+    int rc = tm_run_work__load(env, &settings->job, arena, &work, e);
+    if (rc == 0) rc = tm_run__fingerprint(env, &settings->job, arena, &place->fingerprint, e);
     if (rc == 0) rc = tm_state_token(env, job->dir, place->token, e);
     if (rc == 0) rc = tm_run_layouts__init(env, job->dir, settings, &work, &layouts, e);
     if (rc != 0) return rc;
@@ -196,14 +188,9 @@ int tm_job_coordinate(struct tm_env *env, struct tm_job_coordinator *job, const 
                       struct tm_arena *arena, struct tm_error *e)
 {
     struct place place;
-    char path[TM_STATE_PATH_MAX];
-    tm_state_path(job->dir, TM_STATE_JOB, path);
     find_place(env, job, &place);
     tm_text_init(&place.fingerprint, TM_RUN_FINGERPRINT_MAX);
-    tm_job_init(&place.job);
-    int rc = tm_job_load(env, path, &place.job, e);
-    if (rc == 0) rc = serve(env, job, settings, &place, arena, e);
-    tm_job_deinit(&place.job);
+    int rc = serve(env, job, settings, &place, arena, e);
     tm_text_deinit(&place.fingerprint);
     return rc;
 }

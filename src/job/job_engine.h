@@ -1,7 +1,7 @@
 /* What can train a job: one row each for the built-in engine (gpt), the paced engine, and the job's own command. All
  * that depends on the engine stands in its row: nothing else asks which one it is.
  *
- * To add one: a file engine_NAME.c with its row, a line in job_engine.c and in tm_run_engine_names. */
+ * To add one: a file engine_NAME.c with its row, a line in job_engine.c and in tm_job_engine_names. */
 #ifndef TM_JOB_JOB_ENGINE_H
 #define TM_JOB_JOB_ENGINE_H
 
@@ -21,30 +21,26 @@ struct tm_job_engine {
     bool weights;      /* the result is a checkpoint in result/ of the state folder */
 
     /* The job in numbers. Errors name file, line and key. */
-    int (*load)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                struct tm_arena *arena, struct tm_run_work *out, struct tm_error *e);
+    int (*load)(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_run_work *out,
+                struct tm_error *e);
     /* Core-seconds of a step, measured here and now. NULL: nothing can be measured. */
-    int (*measure)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                   struct tm_arena *arena, double *out_core_s, struct tm_error *e);
+    int (*measure)(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, double *out_core_s,
+                   struct tm_error *e);
     /* Its layers, layouts and their speed; migrations are made by the caller. `dir` is the state folder. */
     int (*layouts)(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                    const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e);
     /* Appends what every machine of the job must have alike (wire/fingerprint.h). */
-    int (*fingerprint)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                       struct tm_arena *arena, struct tm_text *out, struct tm_error *e);
+    int (*fingerprint)(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_text *out,
+                       struct tm_error *e);
     /* A worker: trains until the job is over; who it is the agent's variables say. *out_status: of a process, to end
      * with. */
-    int (*train)(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                 struct tm_arena *arena, int *out_status, struct tm_error *e);
+    int (*train)(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, int *out_status,
+                 struct tm_error *e);
     /* What the run in `dir` leaves after step `step`, checked, and its hash. NULL: nothing that is known here. */
-    int (*result)(struct tm_env *env, const struct tm_job *job, const char *dir, const struct tm_run_settings *settings,
-                  uint64_t step, struct tm_arena *arena, char out_hash[33], struct tm_error *e);
+    int (*result)(struct tm_env *env, const struct tm_job *job, const char *dir, uint64_t step, struct tm_arena *arena,
+                  char out_hash[33], struct tm_error *e);
 };
 
-const struct tm_job_engine *tm_job_engine_of(const struct tm_run_settings *settings);
-
-/* The result of the job in a state folder, by its engine, which must have one. */
-int tm_job_result(struct tm_env *env, const char *dir, const struct tm_run_settings *settings, uint64_t step,
-                  struct tm_arena *arena, char out_hash[33], struct tm_error *e);
+const struct tm_job_engine *tm_job_engine_of(const struct tm_job *job);
 
 #endif

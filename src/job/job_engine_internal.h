@@ -14,6 +14,6 @@ int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_ru
 int tm_run_layouts__predicted(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                               const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e);
 /* The keys of a job that is not the built-in engine's, and the scripts that its command names. */
-void tm_run_fingerprint__job(struct tm_env *env, const struct tm_job *job, const char *folder, struct tm_text *out);
+void tm_run_fingerprint__job(struct tm_env *env, const struct tm_job *job, struct tm_text *out);
 
 #endif

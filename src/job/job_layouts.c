@@ -23,7 +23,7 @@ static int predict(struct tm_env *env, const struct tm_job_speed_request *reques
         return tm_error_set(
             e, TM_EUSAGE, "%s has no measured layouts, and %s is not a GPU instance of the catalogue; give --instance",
             model->name, name);
-    int rc = tm_knowledge_group(catalog, instance, &context->group, e);
+    int rc = tm_knowledge__group(catalog, instance, &context->group, e);
     if (rc != 0) return rc;
     enum tm_precision precision = tm_plan_precision(&context->group.gpu, TM_PRECISION_MIXED);
     rc = tm_knowledge_read(env, &request->source, &out->knowledge, e);

@@ -9,6 +9,9 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
+
+enum { POOLS_INTERVAL_S = 60, POOLS_HORIZON = 12 };
 
 void tm_job_simulation_init(struct tm_job_simulation *simulation)
 {
@@ -23,6 +26,8 @@ void tm_job_simulation_deinit(struct tm_job_simulation *simulation)
     tm_run_layouts__deinit(&simulation->believed);
     if (simulation->layouts != NULL && simulation->layouts == &simulation->predicted.layouts)
         tm_fleet_layouts_deinit(&simulation->predicted);
+    if (simulation->pools != NULL) tm_job_pools__deinit(simulation->pools);
+    tm_free(simulation->pools);
     if (simulation->planned != NULL) tm_planned_fleet__deinit(simulation->planned);
     tm_free(simulation->planned);
     tm_run_plan_deinit(&simulation->plan);
@@ -57,16 +62,16 @@ bool tm_job_simulation_is_job(struct tm_env *env, const char *path)
 int tm_job_simulation_read(struct tm_env *env, const char *path, struct tm_job_simulation *simulation,
                            struct tm_error *e)
 {
-    int rc = tm_job_file_settings(env, path, &simulation->settings, e);
+    int rc = tm_job_file_load(env, path, &simulation->settings, e);
     if (rc != 0) return rc;
-    rc = tm_job_file_check_engine(env, path, &simulation->settings, e);
+    rc = tm_job_file_check_engine(&simulation->settings.job, e);
     return rc == -(int)TM_EINPUT ? 0 : rc; /* nothing is trained here */
 }
 
 /* On-demand instances that train are there from the beginning, as the judge has them: they are of the trace. */
 static int put_on_demand(struct tm_job_simulation *simulation, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &simulation->settings.fleet;
+    const struct tm_job_fleet *fleet = &simulation->settings.job.fleet;
     struct tm_draw_pool pools[TM_DRAW_POOLS_MAX];
     bool spot = tm_job_fleet_spot_max(fleet) > 0;
     if (fleet->on_demand == 0 || fleet->on_demand_trains == 0 || fleet->pools.count == 0) return 0;
@@ -74,8 +79,9 @@ static int put_on_demand(struct tm_job_simulation *simulation, struct tm_error *
     struct tm_draw draw = tm_run_draw(fleet, pools);
     if (draw.pool_count == TM_DRAW_POOLS_MAX) return 0;
     if (!spot) draw.losses = tm_draw_losses_usual();
-    pools[draw.pool_count++] = (struct tm_draw_pool){
-        .count = (int)fleet->on_demand, .price_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6, .always = true};
+    pools[draw.pool_count++] = (struct tm_draw_pool){.count = (int)(fleet->on_demand - tm_job_fleet_keepers(fleet)),
+                                                     .price_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
+                                                     .always = true};
     int rc = tm_trace_draw(&draw, &simulation->plan.trace, e);
     simulation->drawn_on_demand = rc == 0;
     return rc;
@@ -85,22 +91,17 @@ static int put_on_demand(struct tm_job_simulation *simulation, struct tm_error *
 static void set_options(struct tm_job_simulation *simulation)
 {
     const struct tm_run_settings *settings = &simulation->settings;
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     simulation->options =
         tm_run__sim_options(settings, &simulation->plan.work, simulation->layouts, &simulation->plan.trace);
     if (simulation->drawn_on_demand) simulation->options.anchors = 0;
-    /* Keepers of another type have their own price, and in a run nothing is bought beside them. */
-    bool keepers = fleet->pools.count > 0 && fleet->on_demand > 0 && fleet->on_demand_trains == 0;
-    if (!keepers) return;
-    simulation->options.anchors = 0;
-    simulation->options.buys_nothing = true;
-    simulation->options.beside_usd_h = (double)fleet->on_demand * simulation->options.on_demand_usd_h;
-    simulation->options.on_demand_usd_h = isnan(simulation->plan.trains_usd_h) ? 0 : simulation->plan.trains_usd_h;
+    if (fleet->pools.count == 0) return; /* as the judge of planned fleets has them */
+    if (fleet->on_demand_trains == 0) simulation->options.anchors = 0;
+    simulation->options.beside_usd_h = (double)tm_job_fleet_keepers(fleet) * simulation->options.keeper_usd_h;
 }
 
 /* The layouts that the verdict was made with. */
-static int make_layouts(struct tm_env *env, const char *path, const char *dir, struct tm_job_simulation *simulation,
-                        struct tm_error *e)
+static int make_layouts(struct tm_env *env, const char *dir, struct tm_job_simulation *simulation, struct tm_error *e)
 {
     const struct tm_run_settings *settings = &simulation->settings;
     if (!simulation->plan.planned) {
@@ -113,7 +114,7 @@ static int make_layouts(struct tm_env *env, const char *path, const char *dir, s
     bool known = false;
     struct tm_planned_fleet *planned = simulation->planned = tm_calloc(1, sizeof *planned);
     if (planned == NULL) return tm_error_nomem(e);
-    int rc = tm_planned_fleet__init(env, path, settings, planned, &known, e);
+    int rc = tm_planned_fleet__init(env, settings, planned, &known, e);
     if (rc == 0)
         rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &simulation->predicted, e);
     if (rc != 0) return rc;
@@ -122,21 +123,163 @@ static int make_layouts(struct tm_env *env, const char *path, const char *dir, s
     return 0;
 }
 
-int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena *arena,
-                           struct tm_job_simulation *simulation, struct tm_error *e)
+/* ---- pools that are choices ---- */
+
+/* The settings with one pool alone, of so many instances of a type: what layouts are made from. */
+static struct tm_run_settings one_pool(const struct tm_run_settings *settings, const char *type, int count,
+                                       struct tm_job_pool *pool)
+{
+    struct tm_run_settings one = *settings; /* borrows */
+    size_t pool_count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(&settings->job.fleet, &pool_count);
+    for (size_t i = 0; i < pool_count; i++)
+        if (strcasecmp(pools[i].instance, type) == 0) *pool = pools[i];
+    pool->market = TM_POOL_SPOT;
+    pool->count = pool->limit = count;
+    if (pool->usd_h_millionths < 0) pool->usd_h_millionths = 0; /* nobody asks what it costs */
+    pool->trace = NULL;
+    one.job.fleet.pools = (struct tm_maps){pool, 1};
+    one.job.fleet.limit = count;
+    return one;
+}
+
+/* Samples per second of so many instances of a type; 0: it cannot train the model. */
+static int predict_type(struct tm_env *env, const struct tm_run_settings *settings, const char *type, int count,
+                        double *out, struct tm_error *e)
+{
+    struct tm_job_pool pool = {0};
+    struct tm_run_settings one = one_pool(settings, type, count, &pool);
+    struct tm_fleet_layouts layouts;
+    bool known = false;
+    struct tm_planned_fleet *planned = tm_calloc(1, sizeof *planned);
+    if (planned == NULL) return tm_error_nomem(e);
+    *out = 0;
+    int rc = tm_planned_fleet__init(env, &one, planned, &known, e);
+    if (rc == 0 && known) {
+        rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
+        if (rc == 0) {
+            *out = layouts.layouts.list[layouts.layouts.best[count]].samples_per_s;
+            tm_fleet_layouts_deinit(&layouts);
+        }
+        if (rc == -(int)TM_ENONE) rc = 0;
+    }
+    tm_planned_fleet__deinit(planned);
+    tm_free(planned);
+    return rc;
+}
+
+/* Types beside the first: as fast as predicted, over what the first is. */
+static int find_speeds(struct tm_env *env, struct tm_job_simulation *simulation, struct tm_error *e)
+{
+    struct tm_job_pools *pools = simulation->pools;
+    const struct tm_layouts *layouts = simulation->layouts;
+    int count = layouts->instances_max;
+    double first = layouts->list[layouts->best[count]].samples_per_s;
+    for (int i = 0; i < pools->pools.count; i++) {
+        int like = 0;
+        while (strcasecmp(pools->types[like], pools->types[i]) != 0)
+            like++;
+        double speed = like < i ? pools->list[like].speed * first : first;
+        bool another = like == i && strcasecmp(pools->types[i], simulation->settings.job.fleet.instance) != 0;
+        int rc = another ? predict_type(env, &simulation->settings, pools->types[i], count, &speed, e) : 0;
+        if (rc != 0) return rc;
+        pools->list[i].speed = first > 0 ? speed / first : 1;
+    }
+    return 0;
+}
+
+static int make_planned(struct tm_env *env, struct tm_job_simulation *simulation, bool *out_known, struct tm_error *e)
+{
+    struct tm_job_pool pool = {0};
+    struct tm_run_settings one =
+        one_pool(&simulation->settings, simulation->settings.job.fleet.instance, simulation->pools->wanted, &pool);
+    struct tm_planned_fleet *planned = simulation->planned = tm_calloc(1, sizeof *planned);
+    if (planned == NULL) return tm_error_nomem(e);
+    int rc = tm_planned_fleet__init(env, &one, planned, out_known, e);
+    if (rc == 0 && *out_known)
+        rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &simulation->predicted, e);
+    if (rc != 0 || !*out_known) return rc;
+    simulation->layouts = &simulation->predicted.layouts;
+    simulation->cost = &simulation->predicted.cost;
+    simulation->options.samples_total = planned->request.job.samples;
+    double bytes = tm_model_totals(&planned->model).params * 4 * (1 + planned->model.optimizer_states);
+    simulation->pools->pools.move_usd = tm_job_pools__egress_usd(&simulation->settings.job.fleet, bytes);
+    return find_speeds(env, simulation, e);
+}
+
+static int make_here(struct tm_env *env, const char *dir, struct tm_arena *arena, struct tm_job_simulation *simulation,
+                     struct tm_error *e)
 {
     struct tm_run_settings *settings = &simulation->settings;
-    const char *dir = tm_path(env, TM_PATH_STATE, settings->name, arena, e);
+    struct tm_run_work *work = &simulation->plan.work;
+    settings->job.fleet.limit = simulation->pools->wanted;
+    int rc = tm_run__load_work(env, settings, arena, work, e);
+    if (rc == 0) rc = tm_run_layouts__init(env, dir, settings, work, &simulation->here, e);
+    if (rc == 0 && simulation->here.speed_unknown)
+        rc = tm_error_set(e, TM_EINPUT,
+                          "%s: the step time of run: is not known before it runs; add a model or a profile",
+                          settings->job.file);
+    if (rc != 0) return rc;
+    simulation->layouts = &simulation->here.job.layouts;
+    simulation->cost = &simulation->here.job.cost;
+    simulation->options.samples_total = (double)settings->job.steps * (double)work->batch;
+    double bytes = 0;
+    for (uint32_t i = 0; i < work->layers; i++)
+        bytes += work->layer_params[i] * work->state_bytes_param;
+    simulation->pools->pools.move_usd = tm_job_pools__egress_usd(&settings->job.fleet, bytes);
+    return 0;
+}
+
+/* Without a verdict: nobody can run it yet. */
+static int make_choices(struct tm_env *env, const char *dir, struct tm_arena *arena,
+                        struct tm_job_simulation *simulation, struct tm_error *e)
+{
+    const struct tm_run_settings *settings = &simulation->settings;
+    bool known = false;
+    struct tm_job_pools *pools = simulation->pools = tm_calloc(1, sizeof *pools);
+    if (pools == NULL) return tm_error_nomem(e);
+    int rc = tm_job_pools__init(env, &settings->job, arena, pools, e);
+    if (rc == 0) rc = make_planned(env, simulation, &known, e);
+    if (rc == 0 && !known) rc = make_here(env, dir, arena, simulation, e);
+    if (rc != 0) return rc;
+    struct tm_sim_options *options = &simulation->options;
+    double samples = options->samples_total;
+    *options = (struct tm_sim_options){.to_ms = pools->times.end_ms,
+                                       .interval_s = POOLS_INTERVAL_S,
+                                       .horizon = POOLS_HORIZON,
+                                       .notice_s = (double)settings->job.fleet.notice_ms / 1000,
+                                       .seed = (uint64_t)settings->job.fleet.seed,
+                                       .spot_usd_h = NAN,
+                                       .on_demand_usd_h = NAN,
+                                       .samples_total = samples,
+                                       .deadline_s = (double)settings->job.deadline_ms / 1000,
+                                       .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
+                                       .workers_min = (int)settings->job.fleet.workers_min,
+                                       .live = true,
+                                       .pools = &pools->pools};
+    if (settings->job.fleet.to_ms > 0 && settings->job.fleet.to_ms < options->to_ms)
+        options->to_ms = settings->job.fleet.to_ms;
+    simulation->trace = "pools";
+    return 0;
+}
+
+int tm_job_simulation_make(struct tm_env *env, struct tm_arena *arena, struct tm_job_simulation *simulation,
+                           struct tm_error *e)
+{
+    struct tm_run_settings *settings = &simulation->settings;
+    const char *dir = tm_path(env, TM_PATH_STATE, settings->job.name, arena, e);
     if (dir == NULL) return -(int)e->code;
-    int rc = tm_run_plan_make(env, path, dir, settings, arena, &simulation->plan, e);
-    if (rc == 0) rc = tm_verdict_make(settings, &simulation->plan, NULL, arena, &simulation->verdict, e);
+    if (tm_job_fleet_has_choices(&settings->job.fleet)) return make_choices(env, dir, arena, simulation, e);
+    int rc = tm_run_plan_make(env, dir, settings, arena, &simulation->plan, e);
+    if (rc == 0) rc = tm_verdict_make(&settings->job, &simulation->plan, NULL, arena, &simulation->verdict, e);
     if (rc == 0 && simulation->plan.speed_unknown)
         rc = tm_error_set(e, TM_EINPUT,
-                          "%s: the step time of run: is not known before it runs; add a model or a profile", path);
-    if (rc == 0) rc = make_layouts(env, path, dir, simulation, e);
+                          "%s: the step time of run: is not known before it runs; add a model or a profile",
+                          settings->job.file);
+    if (rc == 0) rc = make_layouts(env, dir, simulation, e);
     if (rc == 0) rc = put_on_demand(simulation, e);
     if (rc != 0) return rc;
-    simulation->trace = settings->fleet.trace[0] != '\0' ? settings->fleet.trace : "drawn";
+    simulation->trace = settings->job.fleet.trace[0] != '\0' ? settings->job.fleet.trace : "drawn";
     set_options(simulation);
     return 0;
 }

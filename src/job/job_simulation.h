@@ -3,12 +3,13 @@
  *
  *     tm_job_simulation_init(&simulation);
  *     rc = tm_job_simulation_read(env, path, &simulation, e);      then change simulation.settings by options
- *     if (rc == 0) rc = tm_job_simulation_make(env, path, arena, &simulation, e);
+ *     if (rc == 0) rc = tm_job_simulation_make(env, arena, &simulation, e);
  *     ... tm_simulate with its layouts, cost, plan.trace and options ...
  *     tm_job_simulation_deinit(&simulation); */
 #ifndef TM_JOB_JOB_SIMULATION_H
 #define TM_JOB_JOB_SIMULATION_H
 
+#include "job/job_pools.h"
 #include "job/planned_fleet.h"
 #include "job/verdict.h"
 #include "sim/simulate.h"
@@ -24,6 +25,7 @@ struct tm_job_simulation {
     const struct tm_layouts *layouts; /* one of both */
     const struct tm_cost *cost;
     bool drawn_on_demand;          /* its trace has the on-demand instances that train, too */
+    struct tm_job_pools *pools;    /* that are choices: then there is no verdict, and the trace is pools->times */
     const char *trace;             /* what to call the trace */
     struct tm_sim_options options; /* of the whole trace */
 };
@@ -41,7 +43,7 @@ int tm_job_simulation_read(struct tm_env *env, const char *path, struct tm_job_s
 int tm_job_simulation_believe(struct tm_env *env, const char *costs, struct tm_job_simulation *simulation,
                               struct tm_error *e);
 /* -TM_ENONE: no layout can train it. -TM_EINPUT also where nothing can be predicted: a command without a model. */
-int tm_job_simulation_make(struct tm_env *env, const char *path, struct tm_arena *arena,
-                           struct tm_job_simulation *simulation, struct tm_error *e);
+int tm_job_simulation_make(struct tm_env *env, struct tm_arena *arena, struct tm_job_simulation *simulation,
+                           struct tm_error *e);
 
 #endif

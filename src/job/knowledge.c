@@ -23,7 +23,8 @@ static int find_gpu(const struct tm_catalog *catalog, const char *name, const st
                         suggest.best != NULL ? "?" : "");
 }
 
-int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out, struct tm_error *e)
+int tm_knowledge__gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out,
+                      struct tm_error *e)
 {
     const struct tm_gpu *gpu = NULL;
     int rc = find_gpu(catalog, name, &gpu, e);
@@ -31,8 +32,8 @@ int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct 
     return rc;
 }
 
-int tm_knowledge_group(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
-                       struct tm_fleet_group *out, struct tm_error *e)
+int tm_knowledge__group(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
+                        struct tm_fleet_group *out, struct tm_error *e)
 {
     const struct tm_gpu *gpu = NULL;
     int rc = find_gpu(catalog, instance->gpu, &gpu, e);
@@ -47,7 +48,7 @@ int tm_knowledge_profile_gpu(const struct tm_catalog *catalog, const struct tm_p
     for (size_t i = 0; asked == NULL && i < catalog->gpu_count; i++) {
         if (strcasestr(tm_path_base(path), catalog->gpus[i].name) != NULL) asked = catalog->gpus[i].name;
     }
-    return tm_knowledge_gpu(catalog, asked != NULL ? asked : "H200", out, e);
+    return tm_knowledge__gpu(catalog, asked != NULL ? asked : "H200", out, e);
 }
 
 int tm_knowledge_instance(const struct tm_catalog *catalog, const char *name,
@@ -238,7 +239,7 @@ static bool find_step_gpu(const struct tm_catalog *catalog, const struct tm_prof
                           const struct tm_gpu_figures *unnamed, struct tm_gpu_figures *out)
 {
     *out = *unnamed;
-    return step->gpu[0] == '\0' || tm_knowledge_gpu(catalog, step->gpu, out, NULL) == 0;
+    return step->gpu[0] == '\0' || tm_knowledge__gpu(catalog, step->gpu, out, NULL) == 0;
 }
 
 /* Cells to learn from: what both profiles tell of GPUs and models that are known. */

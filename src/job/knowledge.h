@@ -48,8 +48,8 @@ int tm_knowledge_learn(struct tm_env *env, const struct tm_knowledge_source *sou
                        const struct tm_model *model, int precision, struct tm_knowledge *knowledge, struct tm_error *e);
 
 /* A GPU of the catalogue by any of its names; unknown ones get a suggestion. */
-int tm_knowledge_gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out,
-                     struct tm_error *e);
+int tm_knowledge__gpu(const struct tm_catalog *catalog, const char *name, struct tm_gpu_figures *out,
+                      struct tm_error *e);
 
 /* An instance type of the catalogue by its name, of a cloud that `allows` allows (NULL: of any). -TM_EUSAGE with a
  * suggestion. */
@@ -57,8 +57,8 @@ int tm_knowledge_instance(const struct tm_catalog *catalog, const char *name,
                           bool (*allows)(const void *context, const char *cloud), const void *context,
                           const struct tm_instance_type **out, struct tm_error *e);
 /* One instance of a type, as predictions take it; -TM_EUSAGE: nobody knows its GPU. */
-int tm_knowledge_group(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
-                       struct tm_fleet_group *out, struct tm_error *e);
+int tm_knowledge__group(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
+                        struct tm_fleet_group *out, struct tm_error *e);
 /* What an hour of a type costs where it is cheapest; a price that is not NaN is known already, and stays. -TM_EUSAGE:
  * the catalogue does not have what is missing; `remedy` is what the message says to do about it. */
 int tm_knowledge_prices(const struct tm_catalog *catalog, const char *instance, const char *remedy, double *spot_usd_h,

@@ -10,7 +10,6 @@
 #include "run/run_tap.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SAVE_LIMIT_MS = 60000, CHAOS_BEGIN_MS = 1000, CHAOS_LASTING_MS = 2000 };
@@ -32,20 +31,28 @@ static void name_instances(const struct tm_job_fleet *fleet, struct tm_local_opt
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    options->keepers = (int)tm_job_fleet_keepers(fleet);
+    options->keeper_type = fleet->anchor_instance[0] != '\0' ? fleet->anchor_instance : NULL;
+    options->keeper_usd_h = (double)fleet->anchor_usd_h_millionths / 1e6;
+    if (count == 0) return;
     for (size_t i = 0; i < count; i++) {
+        bool keeps = pools[i].role == TM_POOL_KEEPS_COPIES;
         int kind = pools[i].market == TM_POOL_SPOT ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND;
-        bool first = options->types[kind] == NULL;
-        bool same =
-            pools[i].zone != NULL && options->zones[kind] != NULL && strcmp(pools[i].zone, options->zones[kind]) == 0;
-        options->types[kind] = pools[i].instance;
-        options->zones[kind] = first || same ? pools[i].zone : NULL;
+        const char **type = keeps ? &options->keeper_type : &options->types[kind];
+        const char **zone = keeps ? &options->keeper_zone : &options->zones[kind];
+        bool first = keeps ? *zone == NULL : *type == NULL;
+        bool same = pools[i].zone != NULL && *zone != NULL && strcmp(pools[i].zone, *zone) == 0;
+        *type = pools[i].instance;
+        *zone = first || same ? pools[i].zone : NULL;
     }
+    if (options->types[TM_INSTANCE_ON_DEMAND] == NULL) /* what is bought for a deadline */
+        options->types[TM_INSTANCE_ON_DEMAND] = fleet->instance;
 }
 
 static int open_cloud(struct tm_launch *launch, struct tm_error *e)
 {
     const struct tm_run_settings *settings = launch->request.settings;
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     const char **command = launch->command;
     command[0] = launch->request.program;
     command[1] = "agent";
@@ -102,20 +109,22 @@ static void find_addresses(struct tm_launch *launch)
     (void)snprintf(launch->advertise, sizeof launch->advertise, "%s", told);
 }
 
-/* What the coordinator, a process of its own, hears: how all this was called, for the record. */
-static int tell_coordinator(struct tm_launch *launch, struct tm_error *e)
+/* How all this was called, for the record: the coordinator hears it. */
+static int name_call(struct tm_launch *launch, const char **out, struct tm_error *e)
 {
-    if (launch->request.call != NULL && setenv("TIDEMILL_RUN_COMMAND", launch->request.call, 1) != 0)
-        return tm_error_nomem(e);
-    return 0;
+    const struct tm_launch_request *request = &launch->request;
+    if (request->call == NULL) return 0;
+    *out = tm_arena_printf(request->arena, "TIDEMILL_RUN_COMMAND=%s", request->call);
+    return *out == NULL ? tm_error_nomem(e) : 0;
 }
 
 static int start(struct tm_launch *launch, struct tm_error *e)
 {
     const struct tm_run_settings *settings = launch->request.settings;
+    const char *call = NULL;
     tm_state_tls_path(launch->request.dir, TM_STATE_TLS_CLOUD, launch->tls_dir);
     int rc = open_cloud(launch, e);
-    if (rc == 0) rc = tell_coordinator(launch, e);
+    if (rc == 0) rc = name_call(launch, &call, e);
     if (rc != 0) return rc;
     find_addresses(launch);
     launch->stop_at_ms = launch->request.until_end ? launch->trace.end_ms : INT64_MAX;
@@ -132,11 +141,12 @@ static int start(struct tm_launch *launch, struct tm_error *e)
                    .dir = launch->request.dir,
                    .token = launch->token,
                    .tls_folder = tm_run_settings_tls(settings) ? launch->tls_dir : NULL,
-                   .job = settings->job,
-                   .speed = settings->fleet.speed,
+                   .job = settings->number,
+                   .speed = settings->job.fleet.speed,
                    .before = launch->account},
         .program = launch->request.program,
         .mark = launch->owner.mark,
+        .call = call,
         .listen = launch->listen,
         .advertise = launch->advertise[0] != '\0' ? launch->advertise : NULL,
         .chaos = settings->chaos >= 0 ? &launch->chaos : NULL,
@@ -176,7 +186,7 @@ void tm_launch_destroy(struct tm_launch *launch)
 static int begin_saving(struct tm_launch *launch, struct tm_error *e)
 {
     int rc = 0;
-    launch->saving = tm_job_engine_of(launch->request.settings)->saves;
+    launch->saving = tm_job_engine_of(&launch->request.settings->job)->saves;
     launch->ended = !launch->saving;
     launch->save_until_ns = launch->env->monotonic_ns(launch->env) + SAVE_LIMIT_MS * (int64_t)1000000;
     for (int kind = 0; rc == 0 && launch->saving && kind < TM_INSTANCE_KINDS; kind++)
@@ -247,20 +257,13 @@ int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e)
 
 int tm_launch_status(struct tm_launch *launch, struct tm_run_status *out, struct tm_error *e)
 {
-    char record[TM_STATE_PATH_MAX];
-    struct tm_run_watch *watch = tm_run_watch_create();
-    if (watch == NULL) return tm_error_nomem(e);
-    tm_state_path(launch->request.dir, TM_STATE_RECORD, record);
-    int rc = tm_run_record_watch(record, watch, e);
-    if (rc == 0) tm_run_watch_give(watch, out);
-    tm_run_watch_destroy(watch);
-    return rc;
+    return tm_run_record_status(launch->request.dir, out, e);
 }
 
 /* Of a job that was stopped there is a result if its last step is in files: not where it was cut short. */
 static bool has_result(const struct tm_launch *launch, const struct tm_run_status *status)
 {
-    const struct tm_job_engine *engine = tm_job_engine_of(launch->request.settings);
+    const struct tm_job_engine *engine = tm_job_engine_of(&launch->request.settings->job);
     if (engine->result == NULL || status->state == TM_JOB_FINISHED) return engine->result != NULL;
     bool whole = status->committed > 0 && status->durable == status->committed;
     return status->state == TM_JOB_STOPPED && (engine->proves_steps || whole);
@@ -269,8 +272,9 @@ static bool has_result(const struct tm_launch *launch, const struct tm_run_statu
 static int keep_result(struct tm_launch *launch, struct tm_run_status *status, struct tm_error *e)
 {
     const struct tm_launch_request *request = &launch->request;
-    int rc = tm_job_result(launch->env, request->dir, request->settings, status->committed, request->arena,
-                           status->weights_hash, e);
+    const struct tm_job *job = &request->settings->job;
+    int rc = tm_job_engine_of(job)->result(launch->env, job, request->dir, status->committed, request->arena,
+                                           status->weights_hash, e);
     return rc == 0 ? 0 : tm_error_wrap(e, rc, "the weights of the last step");
 }
 

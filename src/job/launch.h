@@ -16,9 +16,8 @@
 
 /* All is borrowed as long as the launch is there. */
 struct tm_launch_request {
-    const char *path; /* the job file; NULL: the folder's own, of a run that goes on */
-    const char *dir;  /* the state folder, absolute */
-    bool resumed;     /* go on with what is there; else it is removed first */
+    const char *dir; /* the state folder, absolute */
+    bool resumed;    /* go on with what is there; else it is removed first */
     struct tm_run_settings *settings;
     const struct tm_run_plan *plan;
     const char *program; /* path of tidemill itself */
@@ -57,11 +56,11 @@ int tm_launch_keep(struct tm_launch *launch, struct tm_run_status *status, struc
 /* The absolute name of the state folder that was given; NULL: the usual one of a job of that name. */
 int tm_launch_find_dir(struct tm_env *env, const char *given, const char *name, struct tm_arena *arena,
                        const char **out, struct tm_error *e);
-/* The settings of the run in a folder, to go on with it. `path` is the job file that was given with it (NULL: none): in
- * what it differs from the run's own is said in `changes`; where run.yaml is missing, `settings`, which are its, stay.
- * -TM_ENOTFOUND: there is nothing to go on with, or not enough. */
-int tm_launch_resume(struct tm_env *env, const char *dir, const char *path, struct tm_run_settings *settings,
-                     struct tm_text *changes, struct tm_error *e);
+/* The settings of the run in a folder, to go on with it. They may have the job file that was given with it
+ * (tm_job_file_load): in what it differs from the run's own is said in `changes`, and it takes the place of what is
+ * missing there. -TM_ENOTFOUND: there is nothing to go on with, or not enough. */
+int tm_launch_resume(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_text *changes,
+                     struct tm_error *e);
 /* Is there a run's work: its record or, where that was lost, its copies? */
 bool tm_launch_has_work(struct tm_env *env, const char *dir);
 /* Nothing that lasts is thrown away unasked: not an unfinished run, not the copy sets of one that failed, not the

@@ -3,6 +3,7 @@
 #include "base/paths.h"
 #include "job/job_changes.h"
 #include "job/launch_internal.h"
+#include "job/pool_lives.h"
 #include "job/run_report_file.h"
 #include "run/run_tap.h"
 #include "store/copy_store.h"
@@ -33,12 +34,10 @@ bool tm_launch_has_work(struct tm_env *env, const char *dir)
 /* How the run that is there ended; TM_JOB_TRAINING: it did not, or nobody knows. */
 static enum tm_job_state state_there(struct tm_env *env, const char *dir)
 {
-    char record[TM_STATE_PATH_MAX];
-    enum tm_job_state state = TM_JOB_TRAINING;
-    struct tm_run_watch *watch = is_there(env, dir, TM_STATE_SUMMARY) ? tm_run_watch_create() : NULL;
-    tm_state_path(dir, TM_STATE_RECORD, record);
-    if (watch != NULL && tm_run_record_watch(record, watch, NULL) == 0) state = tm_run_watch_status(watch)->state;
-    tm_run_watch_destroy(watch);
+    struct tm_run_status status;
+    if (!is_there(env, dir, TM_STATE_SUMMARY) || tm_run_record_status(dir, &status, NULL) != 0) return TM_JOB_TRAINING;
+    enum tm_job_state state = status.state;
+    tm_run_status_deinit(&status);
     return state;
 }
 
@@ -76,42 +75,58 @@ int tm_launch_find_dir(struct tm_env *env, const char *given, const char *name, 
     return *out == NULL ? tm_error_nomem(e) : tm_state_check(*out, e);
 }
 
-/* A run goes on as the job that it was begun as. Where its files are gone, the job file that is given must do. */
-static int compare_jobs(struct tm_env *env, const char *dir, const char *path, struct tm_text *out, struct tm_error *e)
+/* A run goes on as the job that it was begun as: the settings get that one, and in what the given one differs is said.
+ */
+static int take_own_job(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_text *out,
+                        struct tm_error *e)
 {
-    char own[TM_STATE_PATH_MAX];
+    char path[TM_STATE_PATH_MAX];
+    struct tm_job own;
     struct tm_text changes;
-    tm_state_path(dir, TM_STATE_JOB, own);
+    tm_state_path(dir, TM_STATE_JOB, path);
+    tm_job_init(&own);
     tm_text_init(&changes, 1 << 19);
-    int rc = tm_job__changes(env, own, path, &changes, e);
+    int rc = tm_job_load(env, path, &own, e);
+    if (rc == 0) rc = tm_job__changes(&own, &settings->job, &changes, e);
+    own.folder = rc == 0 ? tm_arena_strdup(&own.arena, settings->job.folder) : "";
+    if (own.folder == NULL) rc = tm_error_nomem(e);
     if (rc == 0 && changes.length > 0)
         tm_text_printf(
             out,
             "%s has changed since this run started. The run keeps the job file it started with; options override it:\n"
             "%sTo use the new file, start over with --again or another --state.\n"
             "\n",
-            path, tm_text_string(&changes));
+            settings->job.file, tm_text_string(&changes));
+    if (rc == 0) rc = tm_text_status(out, e);
     tm_text_deinit(&changes);
-    return rc == 0 ? tm_text_status(out, e) : rc;
+    if (rc == 0) {
+        tm_job_deinit(&settings->job);
+        settings->job = own;
+    } else {
+        tm_job_deinit(&own);
+    }
+    return rc;
 }
 
-int tm_launch_resume(struct tm_env *env, const char *dir, const char *path, struct tm_run_settings *settings,
-                     struct tm_text *changes, struct tm_error *e)
+int tm_launch_resume(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_text *changes,
+                     struct tm_error *e)
 {
+    bool given = settings->job.file != NULL;
     bool job = is_there(env, dir, TM_STATE_JOB);
     bool run = is_there(env, dir, TM_STATE_RUN);
     if (!tm_launch_has_work(env, dir))
         return tm_error_set(e, TM_ENOTFOUND, "%s: there is no run to resume; leave out --resume", dir);
-    if (path == NULL && !(job && run))
+    if (!given && !(job && run))
         return tm_error_set(e, TM_ENOTFOUND,
                             "%s: %s is missing, but the run's work is there; give the job file too: tidemill run "
                             "JOB.yaml --resume --state %s",
                             dir, run ? "job.yaml" : "run.yaml", dir);
-    int rc = path != NULL && job ? compare_jobs(env, dir, path, changes, e) : 0;
-    if (rc != 0) return rc;
-    if (run) return tm_run_settings_load(env, dir, settings, e);
-    tm_log(TM_LOG_WARN, "%s: run.yaml is missing; using %s instead", dir, path);
-    return 0;
+    if (!given) return tm_run_settings_load(env, dir, settings, e);
+    int rc = job ? take_own_job(env, dir, settings, changes, e) : 0;
+    if (rc != 0 || run) return rc == 0 ? tm_run_settings_read(env, dir, settings, e) : rc;
+    tm_log(TM_LOG_WARN, "%s: run.yaml is missing; using %s instead", dir, settings->job.file);
+    if (job) rc = tm_pool_lives__fill(env, &settings->job, e);
+    return job && rc == 0 ? tm_run_settings_settle(settings, e) : rc;
 }
 
 /* ---- what goes into it ---- */
@@ -139,16 +154,6 @@ static void clear_folder(const char *dir)
         (void)snprintf(path, sizeof path, "%s/%s", dir, also[i]);
         (void)remove(path);
     }
-}
-
-static int copy_job(const struct tm_launch *launch, struct tm_error *e)
-{
-    struct tm_text text;
-    tm_text_init(&text, TM_JOB_BYTES_MAX);
-    int rc = launch->env->file_read(launch->env, launch->request.path, &text, e);
-    if (rc == 0) rc = tm_state_write(launch->env, launch->request.dir, TM_STATE_JOB, tm_text_string(&text), e);
-    tm_text_deinit(&text);
-    return rc;
 }
 
 static int write_settings(const struct tm_launch *launch, struct tm_error *e)
@@ -187,13 +192,15 @@ int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e)
     launch->owned = true;
     if (leftovers > 0) tm_log(TM_LOG_WARN, "ending %d processes left over from an earlier run", leftovers);
     if (!request->resumed) clear_folder(request->dir);
-    if (!is_there(env, request->dir, TM_STATE_JOB)) rc = copy_job(launch, e);
+    if (!is_there(env, request->dir, TM_STATE_JOB))
+        rc = tm_state_write(env, request->dir, TM_STATE_JOB, request->settings->job.document, e);
     if (rc == 0) rc = tm_state_token(env, request->dir, launch->token, e);
-    if (rc == 0) rc = tm_token_job(launch->token, &request->settings->job, e);
+    if (rc == 0) rc = tm_token_job(launch->token, &request->settings->number, e);
     if (rc == 0) rc = write_settings(launch, e);
     if (rc == 0) rc = check_copies(launch, e);
     if (rc == 0 && tm_run_settings_tls(request->settings)) /* new each time: all who use them are started anew */
-        rc = tm_run_tls__make(env, request->dir, &launch->tls, e);
+        rc = tm_run_tls__make(env, request->dir, request->settings->listen, request->settings->advertise, &launch->tls,
+                              e);
     if (rc == 0 && !request->resumed && !request->plan->speed_unknown)
         rc = tm_run_predictions__save(env, request->dir, request->plan, e);
     if (rc == 0) rc = tm_cloud_account_read(env, request->dir, &launch->account, e);

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-enum { BATCH_USUAL = 256, STARTUP_S = 180, RESTART_S = 60 };
+enum { STARTUP_S = 180, RESTART_S = 60 };
+static const double COPY_BYTES_S = 1e9; /* that a checkpoint is written with */
 
 /* ---- the pools ---- */
 
@@ -99,12 +100,14 @@ void tm_knowledge_supply(const struct tm_knowledge *knowledge, struct tm_supply_
     out->gradient_count = knowledge->gradient_count;
 }
 
-static int learn(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                 struct tm_arena *arena, struct tm_planned_fleet *out, struct tm_error *e)
+static int learn(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_planned_fleet *out,
+                 struct tm_error *e)
 {
     struct tm_supply_request *supply = &out->request.supply;
-    struct tm_knowledge_source source = {.profile = find_file(env, job->profile, settings->folder, arena),
-                                         .model = find_file(env, job->model, settings->folder, arena)};
+    struct tm_knowledge_source source = {.profile = find_file(env, job->profile, job->folder, arena),
+                                         .profile_gpu = job->profile_gpu,
+                                         .network = job->network,
+                                         .model = find_file(env, job->model, job->folder, arena)};
     int rc = tm_knowledge_read(env, &source, &out->knowledge, e);
     if (rc == 0) rc = tm_knowledge_model(env, &source, &out->knowledge, &out->model, e);
     if (rc != 0) return rc;
@@ -117,25 +120,33 @@ static int learn(struct tm_env *env, const struct tm_job *job, const struct tm_r
     return rc;
 }
 
-static void fill_job(const struct tm_job *job, const struct tm_run_settings *settings, struct tm_planned_fleet *out)
+double tm_planned_times(const struct tm_model *model, int64_t checkpoint_ms, int64_t restart_ms,
+                        struct tm_expect_job *out)
+{
+    double state_bytes = tm_model_totals(model).params * 4 * (1 + model->optimizer_states);
+    out->checkpoint_s = checkpoint_ms > 0 ? (double)checkpoint_ms / 1000 : state_bytes / COPY_BYTES_S;
+    out->restart_s = out->rejoin_s = restart_ms >= 0 ? (double)restart_ms / 1000 : RESTART_S;
+    out->startup_s = STARTUP_S;
+    return state_bytes;
+}
+
+static void fill_job(const struct tm_job *job, struct tm_planned_fleet *out)
 {
     struct tm_plan_request *request = &out->request;
-    double state_bytes = tm_model_totals(&out->model).params * 4 * (1 + out->model.optimizer_states);
-    int64_t batch = job->batch > 0 ? job->batch : out->model.global_batch > 0 ? out->model.global_batch : BATCH_USUAL;
+    int64_t batch = job->batch > 0                ? job->batch
+                    : out->model.global_batch > 0 ? out->model.global_batch
+                                                  : TM_PLANNED_BATCH;
     request->supply.batch = (int)batch;
     request->job.samples = job->samples > 0 ? (double)job->samples : (double)job->steps * (double)batch;
-    request->job.deadline_s = settings->deadline_ms > 0 ? (double)settings->deadline_ms / 1000 : INFINITY;
-    request->job.checkpoint_s =
-        job->checkpoint_time_ms > 0 ? (double)job->checkpoint_time_ms / 1000 : state_bytes / 1e9;
-    request->job.restart_s = request->job.rejoin_s = RESTART_S;
-    request->job.startup_s = STARTUP_S;
-    request->budget_usd =
-        settings->budget_usd_millionths > 0 ? (double)settings->budget_usd_millionths / 1e6 : INFINITY;
+    request->job.deadline_s = job->deadline_ms > 0 ? (double)job->deadline_ms / 1000 : INFINITY;
+    (void)tm_planned_times(&out->model, job->checkpoint_time_ms, job->restart_time_ms, &request->job);
+    if (tm_job_says(job, "fleet.on_demand_start"))
+        request->job.startup_s = (double)job->fleet.on_demand_start_ms / 1000;
+    request->budget_usd = job->budget_usd_millionths > 0 ? (double)job->budget_usd_millionths / 1e6 : INFINITY;
     request->max_usd_h = INFINITY;
-    request->min_probability = job->probability > 0 ? job->probability : 0.95;
+    request->min_probability = job->probability;
     request->workers_min = (int)job->fleet.workers_min;
-    bool spot = job->market != NULL && strcmp(job->market, "spot") == 0;
-    request->market = spot ? TM_PLAN_SPOT_ONLY : TM_PLAN_MIXED;
+    request->market = tm_job_wants_spot(job) ? TM_PLAN_SPOT_ONLY : TM_PLAN_MIXED;
 }
 
 static int fill_losses(struct tm_env *env, const struct tm_job_fleet *fleet, struct tm_planned_fleet *out,
@@ -164,49 +175,65 @@ static int fill_losses(struct tm_env *env, const struct tm_job_fleet *fleet, str
     return 0;
 }
 
-static int fill(struct tm_env *env, const char *path, const struct tm_job *job, const struct tm_run_settings *settings,
-                struct tm_arena *arena, struct tm_planned_fleet *out, struct tm_error *e)
+/* Migration costs that are given (simulate --cost) instead of typical ones. */
+static int take_cost(struct tm_env *env, const struct tm_run_settings *settings, struct tm_planned_fleet *out,
+                     struct tm_error *e)
+{
+    if (settings->costs == NULL) return 0;
+    int rc = tm_cost_load(env, settings->costs, out->model.name, &out->cost, e);
+    if (rc != 0) return rc;
+    tm_cost_change_speed(&out->cost, settings->job.fleet.speed);
+    out->judge.cost = &out->cost;
+    return 0;
+}
+
+static int fill(struct tm_env *env, const struct tm_run_settings *settings, struct tm_arena *arena,
+                struct tm_planned_fleet *out, struct tm_error *e)
 {
     size_t count = 0;
-    const struct tm_job_pool *pools = tm_job_fleet_pools(&settings->fleet, &count);
+    const struct tm_job *job = &settings->job;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(&job->fleet, &count);
     int rc = tm_catalog_load(env, &out->catalog, e);
-    if (rc == 0) rc = learn(env, job, settings, arena, out, e);
+    if (rc == 0) tm_catalog_assume_network(&out->catalog);
+    if (rc == 0) rc = learn(env, job, arena, out, e);
     for (size_t i = 0; rc == 0 && i < count; i++)
-        rc = add_pool(out, &pools[i], path, e);
+        rc = add_pool(out, &pools[i], job->file, e);
     if (rc == 0 && out->fleet.part_count == 0)
-        rc = tm_error_set(e, TM_EINPUT, "%s: fleet.pools: none of them trains", path);
+        rc = tm_error_set(e, TM_EINPUT, "%s: fleet.pools: none of them trains", job->file);
     if (rc != 0) return rc;
-    fill_job(job, settings, out);
+    fill_job(job, out);
     out->judge.env = env;
     out->judge.catalog = &out->catalog;
     out->judge.lives_ms = out->lives_ms;
-    out->judge.policy = settings->policy;
-    out->judge.seed = (uint64_t)settings->fleet.seed;
-    if (!(out->request.job.samples > 0))
+    out->judge.policy = job->policy;
+    out->asked = job->fleet;
+    out->judge.asked = &out->asked;
+    out->judge.no_losses = settings->no_losses;
+    out->judge.seed = (uint64_t)job->fleet.seed;
+    rc = take_cost(env, settings, out, e);
+    if (rc != 0) return rc;
+    if (!(out->request.job.samples > 0) && !tm_job_fleet_has_choices(&job->fleet)) /* those have an end */
         return tm_error_set(e, TM_EINPUT, "%s: the amount of training is missing: give steps and batch, or samples",
-                            path);
-    return fill_losses(env, &settings->fleet, out, e);
+                            job->file);
+    return fill_losses(env, &job->fleet, out, e);
 }
 
-int tm_planned_fleet__init(struct tm_env *env, const char *path, const struct tm_run_settings *settings,
-                           struct tm_planned_fleet *out, bool *out_known, struct tm_error *e)
+int tm_planned_fleet__init(struct tm_env *env, const struct tm_run_settings *settings, struct tm_planned_fleet *out,
+                           bool *out_known, struct tm_error *e)
 {
+    const struct tm_job *job = &settings->job;
     struct tm_arena arena;
-    struct tm_job job;
     memset(out, 0, sizeof *out);
     tm_catalog_init(&out->catalog);
     tm_model_init(&out->model);
     tm_knowledge_init(&out->knowledge);
     tm_trace_init(&out->trace);
     *out_known = false;
-    if (settings->fleet.pools.count == 0) return 0;
+    if (job->fleet.pools.count == 0) return 0;
+    if (job->model == NULL && job->profile == NULL) return 0;
     tm_arena_init(&arena, 1 << 20);
-    tm_job_init(&job);
-    int rc = tm_job_load(env, path, &job, e);
-    bool known = rc == 0 && (job.model != NULL || job.profile != NULL);
-    if (known) rc = fill(env, path, &job, settings, &arena, out, e);
-    *out_known = known && rc == 0;
-    tm_job_deinit(&job);
+    int rc = fill(env, settings, &arena, out, e);
+    *out_known = rc == 0;
     tm_arena_deinit(&arena);
     return rc;
 }

@@ -13,7 +13,7 @@ static double layer_bytes(void *context, uint32_t layer)
 int tm_run_costs__save(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                        const struct tm_run_work *work, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     struct tm_run_layouts layouts;
     struct tm_cost cost;
     char record[TM_STATE_PATH_MAX];
@@ -27,7 +27,7 @@ int tm_run_costs__save(struct tm_env *env, const char *dir, const struct tm_run_
                                          .layer_bytes = layer_bytes,
                                          .context = &layouts.job,
                                          .rules = layouts.job.cost.rules,
-                                         .paced = tm_job_engine_of(settings)->paced,
+                                         .paced = tm_job_engine_of(&settings->job)->paced,
                                          .on_demand_start_s = (double)fleet->on_demand_start_ms / 1000};
     rc = tm_measure_record(record, &options, &cost, e);
     if (rc == 0) rc = tm_measure_save(env, dir, layouts.job.model.name, &cost, e);

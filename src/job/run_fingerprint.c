@@ -60,8 +60,9 @@ static void put_variables(const struct tm_job *job, struct tm_text *out)
     }
 }
 
-void tm_run_fingerprint__job(struct tm_env *env, const struct tm_job *job, const char *folder, struct tm_text *out)
+void tm_run_fingerprint__job(struct tm_env *env, const struct tm_job *job, struct tm_text *out)
 {
+    const char *folder = job->folder;
     char text[PATH_BYTES];
     const struct {
         const char *name;

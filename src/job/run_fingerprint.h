@@ -11,8 +11,8 @@
 enum { TM_RUN_FINGERPRINT_MAX = 1 << 14 };
 
 /* Appends its lines. What cannot be read here (data that only the workers have) is left out. */
-int tm_run__fingerprint(struct tm_env *env, const struct tm_job *job, const struct tm_run_settings *settings,
-                        struct tm_arena *arena, struct tm_text *out, struct tm_error *e);
+int tm_run__fingerprint(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_text *out,
+                        struct tm_error *e);
 /* The scripts among the words of a command; relative ones are meant from `folder` ("": from here). */
 void tm_run_fingerprint__word(struct tm_env *env, const char *folder, const char *word, struct tm_text *out);
 

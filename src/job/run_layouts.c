@@ -42,7 +42,7 @@ static int speed_here(void *context, int pipelines, int stages, double *samples_
 static int make_model(struct tm_model *model, const struct tm_run_settings *settings, const struct tm_run_work *work,
                       struct tm_error *e)
 {
-    model->name = tm_arena_strdup(&model->arena, settings->name);
+    model->name = tm_arena_strdup(&model->arena, settings->job.name);
     model->layers = tm_arena_alloc(&model->arena, work->layers * sizeof *model->layers);
     if (model->name == NULL || model->layers == NULL) return tm_error_nomem(e);
     model->input = model->source = "";
@@ -65,25 +65,27 @@ static int load_cost(struct tm_env *env, const char *dir, const struct tm_run_se
     char path[TM_STATE_PATH_MAX];
     tm_state_path(dir, TM_STATE_COST, path);
     *out_measured = settings->costs == NULL && env->file_exists(env, path);
-    const char *typical = settings->costs != NULL ? settings->costs : tm_job_engine_of(settings)->costs;
+    const char *typical = settings->costs != NULL ? settings->costs : tm_job_engine_of(&settings->job)->costs;
     int rc = tm_cost_load(env, *out_measured ? path : typical, model, out, e);
-    if (rc == 0) tm_cost_change_speed(out, settings->fleet.speed);
-    return rc;
+    if (rc != 0) return rc;
+    tm_cost_change_speed(out, settings->job.fleet.speed);
+    out->measured.join_s += (double)settings->job.fleet.spot_start_ms / 1000;
+    return 0;
 }
 
 static void set_rules(const struct tm_run_settings *settings, struct tm_layout_rules *rules)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     if (fleet->stages_min > 0) rules->stages_min = (int)fleet->stages_min;
     if (fleet->stages_max > 0) rules->stages_max = (int)fleet->stages_max;
-    if (fleet->stages_max == 0 && tm_job_engine_of(settings)->one_stage) rules->stages_max = rules->stages_min;
+    if (fleet->stages_max == 0 && tm_job_engine_of(&settings->job)->one_stage) rules->stages_max = rules->stages_min;
 }
 
 /* Layouts of an engine that computes: as fast as this machine is. */
 int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                          const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     struct tm_job_layouts *job = &out->job;
     struct pace pace = {.work = work,
                         .core_s = settings->step_core_s > 0 ? settings->step_core_s : 1,
@@ -94,7 +96,7 @@ int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_ru
         pace.params += work->layer_params[l];
     tm_model_init(&job->model);
     int rc = make_model(&job->model, settings, work, e);
-    if (rc == 0) rc = load_cost(env, dir, settings, settings->name, &job->cost, &out->measured, e);
+    if (rc == 0) rc = load_cost(env, dir, settings, settings->job.name, &job->cost, &out->measured, e);
     if (rc != 0) return rc;
     out->speed_unknown = !(settings->step_core_s > 0);
     set_rules(settings, &job->cost.rules);
@@ -105,7 +107,7 @@ int tm_run_layouts__here(struct tm_env *env, const char *dir, const struct tm_ru
 int tm_run_layouts__predicted(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
                               const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     struct tm_job_layouts *job = &out->job;
     struct tm_catalog catalog;
     struct tm_job_speed speed;
@@ -136,9 +138,9 @@ int tm_run_layouts__init(struct tm_env *env, const char *dir, const struct tm_ru
                          const struct tm_run_work *work, struct tm_run_layouts *out, struct tm_error *e)
 {
     const struct tm_layouts *layouts = &out->job.layouts;
-    int64_t limit = settings->fleet.limit;
+    int64_t limit = settings->job.fleet.limit;
     memset(out, 0, sizeof *out);
-    int rc = tm_job_engine_of(settings)->layouts(env, dir, settings, work, out, e);
+    int rc = tm_job_engine_of(&settings->job)->layouts(env, dir, settings, work, out, e);
     if (rc == 0 && layouts->list[layouts->best[limit]].samples_per_s <= 0)
         rc = tm_error_set(e, TM_ENONE,
                           "no layout on up to %lld instances can train it: raise fleet.limit or fleet.memory, or lower "

@@ -5,12 +5,8 @@
 #include "base/term.h"
 #include "run/state_folder.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { LINE_MAX_BYTES = 1000, TAKE_BYTES = 16 << 10, FILES_MAX = 1 << 16 };
 
@@ -25,6 +21,7 @@ struct follower {
 };
 
 struct tm_run_output {
+    struct tm_env *env;
     const char *dir;
     struct follower *files;
     size_t count;
@@ -93,23 +90,30 @@ static void skip(struct tm_run_output *output, struct follower *f, int64_t size,
     f->begins = true; /* the first line is a part of one */
 }
 
+/* Nothing is read for its size alone; -1: it cannot be read. */
+static int64_t size_of(struct tm_run_output *output, const struct follower *f)
+{
+    char path[TM_STATE_PATH_MAX];
+    size_t length = 0;
+    int64_t size = 0;
+    tm_state_output_path(output->dir, f->instance, path);
+    return output->env->file_read_at(output->env, path, 0, NULL, 0, &length, &size, NULL) == 0 ? size : -1;
+}
+
 static void follow(struct tm_run_output *output, struct follower *f, struct tm_text *out)
 {
     char path[TM_STATE_PATH_MAX];
     char bytes[4096];
-    struct stat status;
+    size_t got = 1;
+    int64_t size = size_of(output, f);
     tm_state_output_path(output->dir, f->instance, path);
-    if (stat(path, &status) != 0 || status.st_size == f->shown) return;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    if (status.st_size < f->shown) f->shown = 0; /* it was begun anew */
-    skip(output, f, status.st_size, out);
-    for (ssize_t got = 1; got > 0 && f->shown<status.st_size; f->shown += got> 0 ? got : 0) {
-        got = pread(fd, bytes, sizeof bytes, f->shown);
-        for (ssize_t i = 0; i < got; i++)
+    if (size < f->shown && size >= 0) f->shown = 0; /* it was begun anew */
+    skip(output, f, size, out);
+    for (int64_t now = 0; got > 0 && f->shown < size; f->shown += (int64_t)got) {
+        if (output->env->file_read_at(output->env, path, f->shown, bytes, sizeof bytes, &got, &now, NULL) != 0) return;
+        for (size_t i = 0; i < got; i++)
             take_byte(f, bytes[i], out);
     }
-    (void)close(fd);
 }
 
 /* "worker-N.log" */
@@ -123,28 +127,31 @@ static bool read_name(const char *name, uint64_t *out)
     return true;
 }
 
+static int take_name(void *context, const char *name, struct tm_error *e)
+{
+    uint64_t instance = 0;
+    (void)e;
+    if (read_name(name, &instance)) (void)find(context, instance);
+    return 0;
+}
+
 static void look(struct tm_run_output *output)
 {
     char path[TM_STATE_PATH_MAX];
-    uint64_t instance = 0;
     tm_state_path(output->dir, TM_STATE_LOGS, path);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry = NULL; folder != NULL && (entry = readdir(folder)) != NULL;)
-        if (read_name(entry->d_name, &instance)) (void)find(output, instance);
-    if (folder != NULL) (void)closedir(folder);
+    (void)output->env->folder_each(output->env, path, take_name, output, NULL);
 }
 
-struct tm_run_output *tm_run_output_create(const char *dir)
+struct tm_run_output *tm_run_output_create(struct tm_env *env, const char *dir)
 {
     struct tm_run_output *output = tm_calloc(1, sizeof *output);
     if (output == NULL) return NULL;
+    output->env = env;
     output->dir = dir;
     look(output);
     for (size_t i = 0; i < output->count; i++) {
-        char path[TM_STATE_PATH_MAX];
-        struct stat status;
-        tm_state_output_path(dir, output->files[i].instance, path);
-        if (stat(path, &status) == 0) output->files[i].shown = status.st_size;
+        int64_t size = size_of(output, &output->files[i]);
+        if (size > 0) output->files[i].shown = size;
     }
     return output;
 }

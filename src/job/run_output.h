@@ -7,14 +7,12 @@
 #ifndef TM_JOB_RUN_OUTPUT_H
 #define TM_JOB_RUN_OUTPUT_H
 
-#include "base/text.h"
-
-#include <stdbool.h>
+#include "base/env.h"
 
 struct tm_run_output;
 
-/* What is in the files now is not shown. `dir` is borrowed. NULL: out of memory. */
-struct tm_run_output *tm_run_output_create(const char *dir);
+/* What is in the files now is not shown. Both are borrowed. NULL: out of memory. */
+struct tm_run_output *tm_run_output_create(struct tm_env *env, const char *dir);
 void tm_run_output_destroy(struct tm_run_output *output); /* NULL is allowed */
 
 /* Appends what is new; `last`: lines without their end, too. What cannot be read is not shown. */

@@ -1,5 +1,5 @@
 /* The certificates of a job's members, under tls/ of its state folder: a key each, in coordinator/, cloud/ and
- * instance-N/. The authority's key is in memory alone, and goes with the program that made it. */
+ * instance-N/. The authority's key is only in memory, and is gone when the program ends. */
 #ifndef TM_JOB_RUN_TLS_H
 #define TM_JOB_RUN_TLS_H
 
@@ -13,8 +13,10 @@ struct tm_run_tls {
 };
 
 /* A new authority, and what the coordinator and the cloud's program need; what was there goes, and is worth nothing any
- * more. `out` needs tm_run_tls__deinit also where it fails. */
-int tm_run_tls__make(struct tm_env *env, const char *dir, struct tm_run_tls *out, struct tm_error *e);
+ * more. The coordinator's certificate is for `listen` and `advertise` too (HOST or HOST:PORT; NULL: not known).
+ * `out` needs tm_run_tls__deinit also where it fails. */
+int tm_run_tls__make(struct tm_env *env, const char *dir, const char *listen, const char *advertise,
+                     struct tm_run_tls *out, struct tm_error *e);
 void tm_run_tls__deinit(struct tm_run_tls *tls);
 /* For the instance of that number; `tls` is a struct tm_run_tls. */
 int tm_run_tls__issue(void *tls, uint64_t instance, struct tm_error *e);

@@ -31,12 +31,15 @@ static void take_fleet(const struct tm_job_fleet *fleet, const struct tm_trace *
                                        .role = TM_POOL_TRAINS,
                                        .count = fleet->limit - fleet->on_demand,
                                        .usd_h_millionths = fleet->spot_usd_h_millionths});
-    add_pool(out, (struct tm_job_pool){.instance = fleet->instance,
-                                       .zone = zone,
-                                       .market = TM_POOL_ON_DEMAND,
-                                       .role = fleet->on_demand_trains != 0 ? TM_POOL_TRAINS : TM_POOL_KEEPS_COPIES,
-                                       .count = fleet->on_demand,
-                                       .usd_h_millionths = fleet->on_demand_usd_h_millionths});
+    bool trains = fleet->on_demand_trains != 0;
+    add_pool(out,
+             (struct tm_job_pool){
+                 .instance = trains || fleet->anchor_instance[0] == '\0' ? fleet->instance : fleet->anchor_instance,
+                 .zone = zone,
+                 .market = TM_POOL_ON_DEMAND,
+                 .role = trains ? TM_POOL_TRAINS : TM_POOL_KEEPS_COPIES,
+                 .count = fleet->on_demand,
+                 .usd_h_millionths = trains ? fleet->on_demand_usd_h_millionths : fleet->anchor_usd_h_millionths});
 }
 
 /* ---- what is expected ---- */
@@ -60,32 +63,30 @@ static void add_row(struct tm_verdict *out, const struct tm_run_expectation *exp
 }
 
 /* Nobody asked for an end: a job that trains longer than is simulated breaks no promise. */
-static bool has_limits(const struct tm_run_settings *settings)
+static bool has_limits(const struct tm_job *job)
 {
-    return settings->deadline_ms > 0 || settings->budget_usd_millionths > 0;
+    return job->deadline_ms > 0 || job->budget_usd_millionths > 0;
 }
 
 /* Does it finish, on time and within the budget? */
-static bool meets_deadline(const struct tm_run_settings *settings, const struct tm_expected *row)
+static bool meets_deadline(const struct tm_job *job, const struct tm_expected *row)
 {
     if (isnan(row->time_s.mean)) return true; /* nothing is known against it */
-    if (!isfinite(row->time_s.mean)) return !has_limits(settings);
-    return (isnan(row->p_deadline) || row->p_deadline >= settings->probability - 1e-9);
+    if (!isfinite(row->time_s.mean)) return !has_limits(job);
+    return (isnan(row->p_deadline) || row->p_deadline >= job->probability - 1e-9);
 }
 
-static bool keeps_budget(const struct tm_run_settings *settings, const struct tm_expected *row)
+static bool keeps_budget(const struct tm_job *job, const struct tm_expected *row)
 {
-    double budget_usd = (double)settings->budget_usd_millionths / 1e6;
-    return settings->budget_usd_millionths == 0 || isnan(row->bill_usd.mean) || row->bill_usd.mean <= budget_usd;
+    double budget_usd = (double)job->budget_usd_millionths / 1e6;
+    return job->budget_usd_millionths == 0 || isnan(row->bill_usd.mean) || row->bill_usd.mean <= budget_usd;
 }
 
 /* ---- in words ---- */
 
-/* Rounded up to what is printed of it: who takes it for a limit has enough. */
 static const char *duration(double seconds, char text[TM_UNITS_TEXT_MAX])
 {
-    double unit_s = seconds >= 86400 ? 3600 : seconds >= 3600 ? 60 : 1;
-    return tm_unit_print(TM_UNIT_DURATION, (int64_t)(ceil(seconds / unit_s - 1e-9) * unit_s * 1000), text);
+    return tm_unit_print(TM_UNIT_DURATION, (int64_t)(seconds * 1000), text);
 }
 
 static double cents_above(double usd)
@@ -93,7 +94,7 @@ static double cents_above(double usd)
     return ceil(usd * 100 - 1e-6) / 100;
 }
 
-static void say_good(const struct tm_run_settings *settings, const struct tm_expected *row, struct tm_text *out)
+static void say_good(const struct tm_job *job, const struct tm_expected *row, struct tm_text *out)
 {
     char time[TM_UNITS_TEXT_MAX];
     char deadline[TM_UNITS_TEXT_MAX];
@@ -109,82 +110,82 @@ static void say_good(const struct tm_run_settings *settings, const struct tm_exp
                    row->bill_usd.mean);
     if (!isnan(row->p_deadline))
         tm_text_printf(out, "; the probability of meeting the deadline of %s is %.0f%%",
-                       duration((double)settings->deadline_ms / 1000, deadline), 100 * row->p_deadline);
-    if (settings->budget_usd_millionths > 0)
-        tm_text_printf(out, "; within the budget of $%.2f", (double)settings->budget_usd_millionths / 1e6);
+                       duration((double)job->deadline_ms / 1000, deadline), 100 * row->p_deadline);
+    if (job->budget_usd_millionths > 0)
+        tm_text_printf(out, "; within the budget of $%.2f", (double)job->budget_usd_millionths / 1e6);
 }
 
 /* What is in the way, and the nearest that is not. */
-static void say_bad(const struct tm_run_settings *settings, const struct tm_expected *row,
-                    const struct tm_run_expectation *unlimited, struct tm_text *out)
+static void say_bad(const struct tm_job *job, const struct tm_expected *row, const struct tm_run_expectation *unlimited,
+                    struct tm_text *out)
 {
     char deadline[TM_UNITS_TEXT_MAX];
     char time[TM_UNITS_TEXT_MAX];
-    bool late = !meets_deadline(settings, row);
+    bool late = !meets_deadline(job, row);
     if (!isfinite(row->time_s.mean)) {
         tm_text_printf(out, "policy %s does not finish the job", row->policy);
-        if (settings->budget_usd_millionths > 0)
-            tm_text_printf(out, " within the budget of $%.2f", (double)settings->budget_usd_millionths / 1e6);
+        if (job->budget_usd_millionths > 0)
+            tm_text_printf(out, " within the budget of $%.2f", (double)job->budget_usd_millionths / 1e6);
         if (unlimited->policy != NULL && isfinite(unlimited->time_s.mean))
             tm_text_printf(out, "; with $%.2f and %s it does", cents_above(unlimited->sure_usd),
-                           duration(unlimited->sure_s, time));
+                           tm_unit_print_limit(unlimited->sure_s, time));
         return;
     }
     if (late)
-        tm_text_printf(out, "the deadline of %s is met with a chance of %.0f%%, not %.0f%%; %s can be met",
-                       duration((double)settings->deadline_ms / 1000, deadline), 100 * row->p_deadline,
-                       100 * settings->probability, duration(row->sure_s, time));
-    if (!keeps_budget(settings, row))
+        tm_text_printf(out, "the probability of meeting the deadline of %s is %.0f%%, below %g%%; %s can be met",
+                       duration((double)job->deadline_ms / 1000, deadline), floor(100 * row->p_deadline),
+                       100 * job->probability, tm_unit_print_limit(row->sure_s, time));
+    if (!keeps_budget(job, row))
         tm_text_printf(out, "%sthe budget of $%.2f is not enough: about $%.2f is needed; $%.2f is enough",
-                       late ? "; " : "", (double)settings->budget_usd_millionths / 1e6, row->bill_usd.mean,
+                       late ? "; " : "", (double)job->budget_usd_millionths / 1e6, row->bill_usd.mean,
                        cents_above(row->bill_usd.p90));
 }
 
-static void say_others(const struct tm_run_settings *settings, const struct tm_verdict *verdict, struct tm_text *out)
+static void say_others(const struct tm_job *job, const struct tm_verdict *verdict, struct tm_text *out)
 {
     char time[TM_UNITS_TEXT_MAX];
     for (size_t i = 0; i < verdict->row_count; i++) {
         const struct tm_expected *row = &verdict->rows[i];
-        if (row->chosen || !meets_deadline(settings, row) || !keeps_budget(settings, row)) continue;
+        if (row->chosen || !meets_deadline(job, row) || !keeps_budget(job, row)) continue;
         tm_text_printf(out, "; %s would do: about %s and $%.2f", row->policy, duration(row->time_s.mean, time),
                        row->bill_usd.mean);
     }
 }
 
 /* What would meet the limits, too, for less money. */
-static void say_cheaper(const struct tm_run_settings *settings, const struct tm_verdict *verdict, struct tm_text *out)
+static void say_cheaper(const struct tm_job *job, const struct tm_verdict *verdict, struct tm_text *out)
 {
     char time[TM_UNITS_TEXT_MAX];
     const struct tm_expected *chosen = &verdict->rows[0];
     for (size_t i = 1; i < verdict->row_count; i++) {
         const struct tm_expected *row = &verdict->rows[i];
-        if (!meets_deadline(settings, row) || !keeps_budget(settings, row)) continue;
+        if (!meets_deadline(job, row) || !keeps_budget(job, row)) continue;
         if (isfinite(row->time_s.mean) && row->bill_usd.mean < NOTABLY * chosen->bill_usd.mean)
             tm_text_printf(out, "; policy %s would cost less: about %s and $%.2f", row->policy,
                            duration(row->time_s.mean, time), row->bill_usd.mean);
     }
 }
 
-int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_plan *plan, const char *local,
-                    struct tm_arena *arena, struct tm_verdict *out, struct tm_error *e)
+int tm_verdict_make(const struct tm_job *job, const struct tm_run_plan *plan, const char *local, struct tm_arena *arena,
+                    struct tm_verdict *out, struct tm_error *e)
 {
     struct tm_text why;
     struct tm_run_expectation chosen = plan->chosen;
     bool known = !plan->speed_unknown;
     *out = (struct tm_verdict){0};
-    take_fleet(&settings->fleet, &plan->trace, out);
-    if (!known) chosen.policy = settings->policy;
+    take_fleet(&job->fleet, &plan->trace, out);
+    if (!known) chosen.policy = job->policy;
     add_row(out, &chosen, known, true);
     if (known) add_row(out, &plan->restart, true, false);
     if (known) add_row(out, &plan->on_demand, true, false);
-    out->feasible = meets_deadline(settings, &out->rows[0]) && keeps_budget(settings, &out->rows[0]);
+    out->feasible = meets_deadline(job, &out->rows[0]) && keeps_budget(job, &out->rows[0]);
     tm_text_init(&why, WHY_BYTES_MAX);
     if (out->feasible)
-        say_good(settings, &out->rows[0], &why);
+        say_good(job, &out->rows[0], &why);
     else
-        say_bad(settings, &out->rows[0], &plan->unlimited, &why);
-    if (!out->feasible) say_others(settings, out, &why);
-    if (out->feasible && known) say_cheaper(settings, out, &why);
+        say_bad(job, &out->rows[0], &plan->unlimited, &why);
+    if (!out->feasible) say_others(job, out, &why);
+    if (out->feasible && known) say_cheaper(job, out, &why);
     if (local != NULL) tm_text_printf(&why, "; %s", local);
     int rc = tm_text_status(&why, e);
     out->why = rc == 0 ? tm_arena_strdup(arena, tm_text_string(&why)) : NULL;
@@ -193,16 +194,16 @@ int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_
     return out->why == NULL ? tm_error_nomem(e) : 0;
 }
 
-void tm_verdict_never(const struct tm_run_settings *settings, const char *why, struct tm_verdict *out)
+void tm_verdict_never(const struct tm_job *job, const char *why, struct tm_verdict *out)
 {
     struct tm_trace none = {.zone = ""};
     const struct tm_estimate never = {INFINITY, INFINITY, INFINITY}, unknown = {NAN, NAN, NAN};
-    struct tm_run_expectation chosen = {.policy = settings->policy,
+    struct tm_run_expectation chosen = {.policy = job->policy,
                                         .time_s = never,
                                         .bill_usd = unknown,
                                         .sure_s = INFINITY,
-                                        .p_deadline = settings->deadline_ms > 0 ? 0 : NAN};
+                                        .p_deadline = job->deadline_ms > 0 ? 0 : NAN};
     *out = (struct tm_verdict){.why = why};
-    take_fleet(&settings->fleet, &none, out);
+    take_fleet(&job->fleet, &none, out);
     add_row(out, &chosen, true, true);
 }

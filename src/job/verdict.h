@@ -31,9 +31,9 @@ struct tm_verdict {
 };
 
 /* `local`: why the cloud cannot be this fleet, to be said too; NULL: it can. */
-int tm_verdict_make(const struct tm_run_settings *settings, const struct tm_run_plan *plan, const char *local,
-                    struct tm_arena *arena, struct tm_verdict *out, struct tm_error *e);
+int tm_verdict_make(const struct tm_job *job, const struct tm_run_plan *plan, const char *local, struct tm_arena *arena,
+                    struct tm_verdict *out, struct tm_error *e);
 /* Of a job that nothing can train on this fleet; `why` is borrowed. */
-void tm_verdict_never(const struct tm_run_settings *settings, const char *why, struct tm_verdict *out);
+void tm_verdict_never(const struct tm_job *job, const char *why, struct tm_verdict *out);
 
 #endif

@@ -3,7 +3,7 @@
  * Two kinds. `paper`: Parcae's planner, constant by constant, with its rules and its omissions (migrate.c says which),
  * so that its published behaviour is reproduced. `measured`: what a runtime has measured of itself: a fixed pause to
  * form the next generation, every byte that has to move over the links it has, how soon instances are used and left,
- * and how long steps took. A file says times on the wall, and how many seconds of the trace passed in one of them
+ * and how long steps took. A file has times in real time, and how many seconds of the trace passed per second
  * (speed); in memory all times and rates are the trace's. */
 #ifndef TM_LAYOUT_COST_H
 #define TM_LAYOUT_COST_H
@@ -52,6 +52,7 @@ struct tm_measured_cost {
     double join_s;          /* from an instance's arrival to the change that uses it */
     bool leaves;            /* an instance with a notice is left ... */
     double leave_s;         /* ... so long after the notice; else it is used to its end */
+    double drain_s;         /* from the word to stop to the last step, in training */
     double stop_s;          /* from the end of training to that of the instances, which are paid meanwhile */
     double speed;           /* trace seconds per wall second at which it was measured */
     bool paced;             /* steps take the same time of the trace whatever the speed: of the paced engine */
@@ -84,7 +85,7 @@ int tm_cost_parse(const char *file, const char *text, size_t length, const char 
 
 /* A measured cost as a file that reads back to the same figures; what was measured of a model stands under its name. */
 void tm_cost_print(const struct tm_cost *cost, const char *model, struct tm_text *out);
-/* The same measured figures for a trace that passes at another speed: what took a second on the wall still does, but
+/* The same measured figures for a trace that passes at another speed: what took a second of real time still does, but
  * for steps of the paced engine. */
 void tm_cost_change_speed(struct tm_cost *cost, double speed);
 

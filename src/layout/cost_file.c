@@ -71,7 +71,8 @@ struct file_figures {
     int kind;
     const char *source;
     double rollback_ms, start_s, copy_interval_s;
-    double reform_ms, reform_per_instance_ms, link_latency_ms, detect_ms, begin_s, join_s, leave_s, stop_s, speed;
+    double reform_ms, reform_per_instance_ms, link_latency_ms, detect_ms, begin_s, join_s, leave_s, drain_s, stop_s,
+        speed;
     int64_t link_bit_s, store_bit_s;
     bool paced;
 };
@@ -103,6 +104,7 @@ static const struct tm_field file_fields[] = {
     FILE_NUMBER(begin_s),
     FILE_NUMBER(join_s),
     FILE_NUMBER(leave_s),
+    FILE_NUMBER(drain_s),
     FILE_NUMBER(stop_s),
     {.key = "speed", .type = TM_FIELD_NUMBER, .offset = offsetof(struct file_figures, speed), .min = 1e-6, .max = 1e6},
     {.key = "paced", .type = TM_FIELD_BOOL, .offset = offsetof(struct file_figures, paced)},
@@ -276,14 +278,15 @@ static int check_measured(const char *file, const struct tm_cost *cost, struct t
     return 0;
 }
 
-/* From the clock on the wall to the trace's. */
+/* From real time to the trace's. */
 static void change_clock(struct tm_cost *cost, double factor)
 {
     struct tm_measured_cost *measured = &cost->measured;
     double *times[] = {&measured->reform_ms,       &measured->reform_per_instance_ms,
                        &measured->link_latency_ms, &measured->detect_ms,
                        &measured->begin_s,         &measured->join_s,
-                       &measured->leave_s,         &measured->stop_s};
+                       &measured->leave_s,         &measured->drain_s,
+                       &measured->stop_s};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         *times[i] *= factor;
     measured->link_bit_s /= factor;
@@ -318,6 +321,7 @@ static int read_root(const char *file, struct tm_node *root, const char *model, 
         figures.join_s,
         !isnan(figures.leave_s),
         isnan(figures.leave_s) ? 0 : figures.leave_s,
+        figures.drain_s,
         figures.stop_s,
         figures.speed,
         figures.paced,
@@ -409,6 +413,7 @@ void tm_cost_print(const struct tm_cost *cost, const char *model, struct tm_text
     put_number(out, "begin_s", measured->begin_s);
     put_number(out, "join_s", measured->join_s);
     if (measured->leaves) put_number(out, "leave_s", measured->leave_s);
+    put_number(out, "drain_s", measured->drain_s);
     put_number(out, "stop_s", measured->stop_s);
     if (measured->paced) tm_text_puts(out, "paced: true\n");
     put_number(out, "start_s", cost->start_s);

@@ -1,7 +1,7 @@
 /* Migrations: what it costs to go from one layout to another through a loss.
  *
- * The kinds, from cheap to dear: none; within stages (every stage still has the replicas it needs: only groups are
- * formed anew); between stages (some stage lacks replicas: its state is copied to spares or idle replicas); new cut
+ * The kinds, from cheap to expensive: none; within stages (every stage still has the replicas it needs: only groups are
+ * formed again); between stages (some stage lacks replicas: its state is copied to spares or idle replicas); new cut
  * (another number of stages: state moves between all); and from the copy set, where no replica of a stage is left.
  *
  * Costs are expectations over which instances go, all equally likely, by counting (losses.h). A table keeps what it

@@ -187,6 +187,7 @@ static const struct tm_figure cost_figures[] = {
     COST_DOUBLE(measured.join_s),
     COST("measured.leaves", measured.leaves, TM_FIGURE_BOOL, 0, 1),
     COST_DOUBLE(measured.leave_s),
+    COST_DOUBLE(measured.drain_s),
     COST_DOUBLE(measured.stop_s),
     COST_DOUBLE(measured.speed),
     COST("measured.paced", measured.paced, TM_FIGURE_BOOL, 0, 1),

@@ -3,10 +3,12 @@
 #include "base/alloc.h"
 #include "base/calendar.h"
 #include "base/content.h"
+#include "base/number.h"
 #include "base/paths.h"
 #include "market/shipped.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +137,7 @@ int tm_catalog__add_instance(struct tm_catalog *catalog, const struct tm_instanc
         keep_known(&fresh.vcpus, old->vcpus);
         keep_known(&fresh.memory_gib, old->memory_gib);
         keep_known(&fresh.network_gbps, old->network_gbps);
+        if (!(fresh.burst_gbps > 0)) fresh.burst_gbps = old->burst_gbps;
         keep_known(&fresh.gpu_memory_gib, old->gpu_memory_gib);
     }
     catalog->instances[number] = fresh;
@@ -389,8 +392,8 @@ const struct tm_instance_type *tm_catalog__instance(const struct tm_catalog *cat
     return number < 0 ? NULL : &catalog->instances[number];
 }
 
-double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_instance_type *instance, int precision,
-                          int *out_precision)
+double tm_instance__tflops(const struct tm_catalog *catalog, const struct tm_instance_type *instance, int precision,
+                           int *out_precision)
 {
     const struct tm_gpu *gpu = instance->gpu[0] != '\0' ? tm_catalog_gpu(catalog, instance->gpu) : NULL;
     int used = precision;
@@ -400,14 +403,14 @@ double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_inst
     return gpu == NULL || used >= TM_PRECISION_COUNT ? NAN : gpu->tflops[used] * instance->gpus;
 }
 
-double tm_offer_price(const struct tm_offer *offer, enum tm_price_kind kind)
+double tm_offer__price(const struct tm_offer *offer, enum tm_price_kind kind)
 {
     if (kind == TM_PRICE_ON_DEMAND) return offer->on_demand_usd_h;
     if (kind == TM_PRICE_SPOT || !isnan(offer->spot_usd_h)) return offer->spot_usd_h;
     return offer->on_demand_usd_h;
 }
 
-double tm_flopp(double tflops, double price_usd_h)
+double tm_offer__flopp(double tflops, double price_usd_h)
 {
     return price_usd_h > 0 ? tflops * 1e12 / price_usd_h * 3600 : NAN;
 }
@@ -424,6 +427,81 @@ static const struct {
     const char *label;
 } clouds[] = {{"aws", "AWS"}, {"gcp", "GCP"}, {"azure", "Azure"}, {"lambda", "Lambda"}};
 
+void tm_catalog_assume_network(struct tm_catalog *catalog)
+{
+    static const double least_gbps = 5;
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        struct tm_instance_type *instance = &catalog->instances[i];
+        if (instance->network_gbps > 0) continue;
+        instance->network_gbps = least_gbps;
+        instance->network_assumed = true;
+    }
+}
+
+enum { FLAT_OFFERS_MIN = 20 };
+
+static double spot_share(const struct tm_offer *offer)
+{
+    bool priced = offer->spot_usd_h > 0 && offer->on_demand_usd_h > 0 && offer->spot_usd_h < offer->on_demand_usd_h;
+    return priced ? offer->spot_usd_h / offer->on_demand_usd_h : NAN;
+}
+
+/* Offers of the same cloud with the same share, among those of which nothing else is known. */
+static size_t count_alike(const struct tm_catalog *catalog, size_t index)
+{
+    const struct tm_offer *offer = &catalog->offers[index];
+    const char *cloud = catalog->instances[offer->instance].cloud;
+    double share = spot_share(offer);
+    size_t alike = 0;
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        const struct tm_offer *other = &catalog->offers[i];
+        alike += catalog->instances[other->instance].cloud == cloud && other->band == TM_BAND_UNKNOWN &&
+                 fabs(spot_share(other) - share) < 5e-4;
+    }
+    return alike;
+}
+
+void tm_catalog_doubt_prices(struct tm_catalog *catalog)
+{
+    double logs = 0;
+    double backed = 0;
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        struct tm_offer *offer = &catalog->offers[i];
+        double share = spot_share(offer);
+        offer->spot_assumed = !isnan(share) && !offer->imported && offer->band == TM_BAND_UNKNOWN &&
+                              catalog->instances[offer->instance].gpus > 0 &&
+                              count_alike(catalog, i) >= FLAT_OFFERS_MIN;
+        if (isnan(share) || offer->spot_assumed) continue;
+        logs += log(share);
+        backed++;
+    }
+    double usual = backed > 0 ? exp(logs / backed) : 1;
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        struct tm_offer *offer = &catalog->offers[i];
+        double share = spot_share(offer);
+        if (offer->spot_assumed && share < usual) offer->spot_usd_h = offer->on_demand_usd_h * sqrt(share * usual);
+    }
+}
+
+bool tm_offer_is_retired(const struct tm_catalog *catalog, const struct tm_offer *offer)
+{
+    enum { YEARS = 2 };
+    const char *as_of = catalog->sources[offer->source].as_of;
+    double then = 0;
+    double now = 0;
+    return catalog->as_of != NULL && strlen(as_of) >= 4 && strlen(catalog->as_of) >= 4 &&
+           tm_number_double(as_of, 4, &then) && tm_number_double(catalog->as_of, 4, &now) && now - then > YEARS;
+}
+
+bool tm_offer_zone_matches(const struct tm_offer *offer, const char *zone)
+{
+    size_t region = strlen(offer->region);
+    if (strcasecmp(offer->zone, zone) == 0) return true;
+    bool named = strncasecmp(zone, offer->region, region) == 0 && strlen(zone) == region + 1 &&
+                 isdigit((unsigned char)zone[region - 1]) && isalpha((unsigned char)zone[region]);
+    return named && strstr(offer->zone, "-az") != NULL;
+}
+
 const char *tm_cloud_label(const char *cloud)
 {
     for (size_t i = 0; i < sizeof clouds / sizeof *clouds; i++) {
@@ -438,7 +516,7 @@ double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_ins
     double best = NAN;
     for (size_t i = 0; i < catalog->offer_count; i++) {
         if (&catalog->instances[catalog->offers[i].instance] != instance) continue;
-        double price = tm_offer_price(&catalog->offers[i], kind);
+        double price = tm_offer__price(&catalog->offers[i], kind);
         if (isnan(best) || price < best) best = price;
     }
     return best;

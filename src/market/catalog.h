@@ -35,7 +35,9 @@ struct tm_instance_type {
     double memory_gib;
     double gpu_memory_gib; /* of one GPU */
     double network_gbps;   /* sustained */
+    double burst_gbps;     /* for a while; 0: no more than that, or not known */
     int source;
+    bool network_assumed; /* by tm_catalog_assume_network */
 };
 
 struct tm_offer {
@@ -47,6 +49,7 @@ struct tm_offer {
     int band;   /* 0..4: <5%, 5-10%, 10-15%, 15-20%, >20% reclaimed a month; TM_BAND_UNKNOWN */
     int source; /* index into sources */
     bool imported;
+    bool spot_assumed; /* by tm_catalog_doubt_prices */
 };
 
 /* Latest price seen in an imported history, and interruption bands: laid over offers by tm_catalog_finish. */
@@ -141,8 +144,23 @@ const struct tm_instance_type *tm_catalog__instance(const struct tm_catalog *cat
 
 /* Peak of the whole instance in TFLOPS at a precision (or TM_PRECISION_MIXED), and which precision that is. NaN where
  * unknown, or where the GPU has no such mode; also for instances without a GPU. */
-double tm_instance_tflops(const struct tm_catalog *catalog, const struct tm_instance_type *instance, int precision,
-                          int *out_precision);
+double tm_instance__tflops(const struct tm_catalog *catalog, const struct tm_instance_type *instance, int precision,
+                           int *out_precision);
+
+/* What plans need and vendors do not publish: instances whose network is not known get a rate that any cloud gives. */
+void tm_catalog_assume_network(struct tm_catalog *catalog);
+
+/* Spot prices that nothing backs: many offers of a cloud are the same share of the on-demand price, to the digit, and
+ * nothing is known of their interruptions. They become the geometric mean of what is listed and of what the other
+ * spot prices are, as a share of on-demand, and are marked. */
+void tm_catalog_doubt_prices(struct tm_catalog *catalog);
+
+/* Has this offer left the market? Its prices are years older than the catalogue. */
+bool tm_offer_is_retired(const struct tm_catalog *catalog, const struct tm_offer *offer);
+
+/* Is this the zone that is asked for? AWS's names (us-east-1a) mean other zones in other accounts, so those of a region
+ * mean any of its zone ids (use1-az1). */
+bool tm_offer_zone_matches(const struct tm_offer *offer, const char *zone);
 
 /* "AWS" for "aws": how tables show a cloud; the name itself where it is not one of ours. */
 const char *tm_cloud_label(const char *cloud);
@@ -151,14 +169,14 @@ enum tm_price_kind { TM_PRICE_SPOT_OR_ON_DEMAND, TM_PRICE_SPOT, TM_PRICE_ON_DEMA
 
 /* The price of an offer of a kind; NaN where there is none. SPOT_OR_ON_DEMAND takes spot where there is a spot price.
  */
-double tm_offer_price(const struct tm_offer *offer, enum tm_price_kind kind);
+double tm_offer__price(const struct tm_offer *offer, enum tm_price_kind kind);
 
 /* The lowest price of a kind that any place asks for an instance type; NaN: none is known. */
 double tm_catalog_cheapest(const struct tm_catalog *catalog, const struct tm_instance_type *instance,
                            enum tm_price_kind kind);
 
 /* FLOPP as DeepVM defines it: FLOPS / price x 3600, that is, floating point operations for one dollar. */
-double tm_flopp(double tflops, double price_usd_h);
+double tm_offer__flopp(double tflops, double price_usd_h);
 
 const char *tm_band_label(int band); /* "<5%" ... ">20%"; "-" if unknown */
 

@@ -8,6 +8,8 @@
  *     name,aliases,memory_gib,memory_gbyte_s,fp32,tf32,fp16,bf16,fp8,source
  *     [instance]                    what is in an instance type; network: sustained Gbit/s
  *     cloud,name,gpu,gpus,vcpus,memory_gib,gpu_memory_gib,network_gbps,source
+ *     [burst]                       what its network gives for a while, Gbit/s, where that is more
+ *     cloud,instance,burst_gbps,source
  *     [offer]                       where it is offered; $ an hour; empty: not offered or not known
  *     cloud,region,zone,instance,on_demand,spot,source
  *     [band]                        share of spot capacity reclaimed in a month, 0..4: <5, 5-10, 10-15, 15-20, >20 %
@@ -131,7 +133,7 @@ static int take_gpu(struct reader *reader)
 
 static int take_instance(struct reader *reader)
 {
-    struct tm_instance_type instance;
+    struct tm_instance_type instance = {.burst_gbps = 0};
     int rc = read_word(reader, 0, true, &instance.cloud);
     if (rc == 0) rc = read_word(reader, 1, true, &instance.name);
     if (rc == 0) rc = read_word(reader, 2, false, &instance.gpu);
@@ -145,6 +147,24 @@ static int take_instance(struct reader *reader)
     if (rc == 0 && (instance.gpu[0] != '\0') != (instance.gpus > 0))
         rc = wrong(reader, 3, "a number of GPUs where there is a GPU, and none where there is none");
     return rc == 0 ? tm_catalog__add_instance(reader->catalog, &instance, NULL, reader->e) : rc;
+}
+
+static int take_burst(struct reader *reader)
+{
+    const char *cloud = NULL;
+    const char *name = NULL;
+    double gbps = NAN;
+    int source = 0;
+    int rc = read_word(reader, 0, true, &cloud);
+    if (rc == 0) rc = read_word(reader, 1, true, &name);
+    if (rc == 0) rc = read_figure(reader, 2, &gbps);
+    if (rc == 0) rc = read_source(reader, 3, &source);
+    if (rc != 0) return rc;
+    const struct tm_instance_type *instance = tm_catalog__instance(reader->catalog, cloud, name);
+    if (instance == NULL) return wrong(reader, 1, "an instance from the [instance] table above");
+    if (!(gbps > 0)) return wrong(reader, 2, "a number above 0");
+    reader->catalog->instances[instance - reader->catalog->instances].burst_gbps = gbps;
+    return 0;
 }
 
 static int take_offer(struct reader *reader)
@@ -217,6 +237,7 @@ static const struct section sections[] = {
     {"instance",
      {"cloud", "name", "gpu", "gpus", "vcpus", "memory_gib", "gpu_memory_gib", "network_gbps", "source"},
      take_instance},
+    {"burst", {"cloud", "instance", "burst_gbps", "source"}, take_burst},
     {"offer", {"cloud", "region", "zone", "instance", "on_demand", "spot", "source"}, take_offer},
     {"band", {"cloud", "region", "instance", "band", "saving_percent", "source"}, take_band},
     {"price", {"cloud", "zone", "instance", "spot", "time", "source"}, take_price},
@@ -236,9 +257,10 @@ static int enter_section(struct reader *reader)
         reader->section = &sections[i];
         return 0;
     }
-    return tm_error_set(reader->e, TM_EINPUT,
-                        "%s:%d: unknown table %.*s; expected [source], [gpu], [instance], [offer], [band] or [price]",
-                        reader->csv->file, reader->csv->line, (int)(name.length < 40 ? name.length : 40), name.data);
+    return tm_error_set(
+        reader->e, TM_EINPUT,
+        "%s:%d: unknown table %.*s; expected [source], [gpu], [instance], [burst], [offer], [band] or [price]",
+        reader->csv->file, reader->csv->line, (int)(name.length < 40 ? name.length : 40), name.data);
 }
 
 static int read_header(struct reader *reader)
@@ -392,6 +414,21 @@ static void put_instances(const struct tm_catalog *catalog, struct tm_text *out)
     }
 }
 
+static void put_bursts(const struct tm_catalog *catalog, struct tm_text *out)
+{
+    bool any = false;
+    for (size_t i = 0; i < catalog->instance_count; i++) {
+        const struct tm_instance_type *instance = &catalog->instances[i];
+        if (!(instance->burst_gbps > 0)) continue;
+        if (!any) put_header(out, "burst");
+        any = true;
+        put_text(out, instance->cloud, ',');
+        put_text(out, instance->name, ',');
+        put_figure(out, instance->burst_gbps);
+        put_text(out, source_name(catalog, instance->source), '\n');
+    }
+}
+
 static void put_offers(const struct tm_catalog *catalog, struct tm_text *out)
 {
     if (catalog->offer_count > 0) put_header(out, "offer");
@@ -447,6 +484,7 @@ void tm_catalog__print(const struct tm_catalog *catalog, struct tm_text *out)
     }
     put_gpus(catalog, out);
     put_instances(catalog, out);
+    put_bursts(catalog, out);
     put_offers(catalog, out);
     put_bands(catalog, out);
     put_prices(catalog, out);

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 TM_EMBED(tm_embedded_catalog, "catalog.tmcat");
+TM_EMBED(tm_embedded_risk, "risk.tmrisk");
 TM_EMBED(tm_embedded_hadp, "traces/hadp.tmtrace");
 TM_EMBED(tm_embedded_hasp, "traces/hasp.tmtrace");
 TM_EMBED(tm_embedded_ladp, "traces/ladp.tmtrace");
@@ -34,6 +35,12 @@ static struct tm_shipped shipped_at(size_t i)
 struct tm_shipped tm_shipped__catalog(void)
 {
     return shipped_at(0);
+}
+
+struct tm_shipped tm_shipped__risk(void)
+{
+    return (struct tm_shipped){"risk.tmrisk", "recorded pools of spot instances", tm_embedded_risk_begin,
+                               (size_t)(tm_embedded_risk_end - tm_embedded_risk_begin)};
 }
 
 size_t tm_shipped__trace_count(void)

@@ -1,4 +1,5 @@
-/* Files that are part of the binary: the catalogue and the four published trace hours. */
+/* Files that are part of the binary: the catalogue, the recorded pools of spot instances and the four published trace
+ * hours. */
 #ifndef TM_MARKET_SHIPPED_H
 #define TM_MARKET_SHIPPED_H
 
@@ -13,6 +14,7 @@ struct tm_shipped {
 };
 
 struct tm_shipped tm_shipped__catalog(void);
+struct tm_shipped tm_shipped__risk(void);
 size_t tm_shipped__trace_count(void);
 struct tm_shipped tm_shipped__trace(size_t i);
 /* False: none of that name; case does not matter. */

@@ -288,7 +288,7 @@ int tm_bursts__count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_fi
 
 /* ---- bands ---- */
 
-double tm_band_hazard_h(int band)
+double tm_band__hazard_h(int band)
 {
     static const double middle[] = {0.025, 0.075, 0.125, 0.175, 0.25};
     if (band < 0 || band >= (int)(sizeof middle / sizeof *middle)) return NAN;

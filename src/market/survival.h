@@ -85,6 +85,6 @@ int tm_bursts__count(const struct tm_lifetimes *lifetimes, struct tm_lifetime_fi
 
 /* Losses per instance-hour of a band (0..4: <5%, 5-10%, 10-15%, 15-20%, >20% reclaimed a month): the band's middle p
  * over 30 days of running, -ln(1 - p) / 720 h. The open top band is taken as 20-30%. NaN for an unknown band. */
-double tm_band_hazard_h(int band);
+double tm_band__hazard_h(int band);
 
 #endif

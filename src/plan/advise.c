@@ -108,6 +108,11 @@ int tm_plan_advise(const struct tm_fleet_judge *judge, const struct tm_supply *s
     if (rc == 0) rc = search_again(judge, supply, &later, scratch, e);
     if (rc == 0) take(scratch, result, later.job.deadline_s, &out->more_time);
     richer.objective = TM_PLAN_FASTEST;
+    if (rc == 0 && isfinite(request->budget_usd)) { /* what the budget allows already is nothing new */
+        rc = search_again(judge, supply, &richer, scratch, e);
+        out->fastest_s = rc == 0 && scratch->count > 0 ? scratch->answers[0].expectation.time_s.mean : INFINITY;
+    }
+    out->fastest_s = fmin(out->fastest_s > 0 ? out->fastest_s : INFINITY, best->time_s.mean);
     richer.budget_usd = 1.1 * (isfinite(request->budget_usd) ? request->budget_usd : best->cost_usd.mean);
     if (rc == 0) rc = search_again(judge, supply, &richer, scratch, e);
     if (rc == 0) take(scratch, result, richer.budget_usd, &out->more_money);

@@ -19,6 +19,7 @@ struct tm_plan_advice {
     size_t bind_count;
     struct tm_plan_what_if more_time;  /* the cheapest with an hour more than the deadline, or than the answer takes */
     struct tm_plan_what_if more_money; /* the fastest with a tenth more than the budget, or than the answer costs */
+    double fastest_s; /* what the budget allows as it is, or the answer: more money must buy less than this */
 };
 
 /* `result` must hold an answer. Large: give it its own allocation. `judge`: that the result was judged by; NULL: the

@@ -36,7 +36,7 @@ struct branch {
     struct tm_mix_pool *pools; /* of one program */
     const struct tm_plan_pool **offers;
     size_t pool_count;
-    bool *covered; /* quotas x pools */
+    double *covered; /* quotas x pools: what an instance counts */
     struct tm_mix_counts *counts;
 };
 
@@ -215,7 +215,7 @@ static bool has_quota(const struct branch *branch, size_t pool)
     const struct tm_plan_request *request = branch->search->request;
     const struct tm_instance_type *instance = branch->search->supply->types[branch->offers[pool]->type].instance;
     for (size_t q = 0; q < request->quota_count; q++) {
-        if (tm_plan_quota_covers(&request->quotas[q], instance, branch->offers[pool]->offer)) return true;
+        if (tm_plan__quota_covers(&request->quotas[q], instance, branch->offers[pool]->offer)) return true;
     }
     return false;
 }
@@ -223,15 +223,15 @@ static bool has_quota(const struct branch *branch, size_t pool)
 static void drop_dominated(struct branch *branch)
 {
     size_t count = branch->pool_count;
-    bool *dropped = branch->covered; /* free until the quotas are written */
+    double *dropped = branch->covered; /* free until the quotas are written */
     for (size_t b = 0; b < count; b++) {
-        dropped[b] = false;
-        for (size_t a = 0; a < count && !dropped[b]; a++)
-            dropped[b] = a != b && !(a < b && dropped[a]) && !has_quota(branch, a) && dominates(branch, a, b);
+        dropped[b] = 0;
+        for (size_t a = 0; a < count && dropped[b] == 0; a++)
+            dropped[b] = a != b && !(a < b && dropped[a] > 0) && !has_quota(branch, a) && dominates(branch, a, b);
     }
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        if (dropped[i]) continue;
+        if (dropped[i] > 0) continue;
         branch->pools[kept] = branch->pools[i];
         branch->offers[kept++] = branch->offers[i];
     }
@@ -242,11 +242,11 @@ static size_t fill_quotas(struct branch *branch, struct tm_mix_quota quotas[TM_P
 {
     const struct tm_plan_request *request = branch->search->request;
     for (size_t q = 0; q < request->quota_count; q++) {
-        bool *covered = branch->covered + q * branch->pool_count;
+        double *covered = branch->covered + q * branch->pool_count;
         for (size_t i = 0; i < branch->pool_count; i++) {
             const struct tm_plan_pool *pool = branch->offers[i];
             const struct tm_instance_type *instance = branch->search->supply->types[pool->type].instance;
-            covered[i] = tm_plan_quota_covers(&request->quotas[q], instance, pool->offer);
+            covered[i] = tm_plan__quota_counts(&request->quotas[q], instance, pool->offer);
         }
         quotas[q] = (struct tm_mix_quota){covered, request->quotas[q].markets, request->quotas[q].limit};
     }

@@ -163,7 +163,7 @@ static void write_agents(const struct tm_emit *emit, const char *cloud, bool spo
     if (first_number == 1)
         tm_text_puts(out, "head=${TIDEMILL_HEAD:-$(echo \"$SKYPILOT_NODE_IPS\" | sed -n 1p)}\n");
     else
-        tm_text_puts(out, "head=${TIDEMILL_HEAD:?give --env TIDEMILL_HEAD=ADDRESS of the first cluster\'s head}\n");
+        tm_text_puts(out, "head=${TIDEMILL_HEAD:?give --env TIDEMILL_HEAD=ADDRESS of the head of the first cluster}\n");
     tm_text_printf(out,
                    "here=$(echo \"$SKYPILOT_NODE_IPS\" | sed -n \"$((SKYPILOT_NODE_RANK + 1))p\")\n"
                    "number=$((%d + SKYPILOT_NODE_RANK))\n"

@@ -20,6 +20,11 @@ struct tm_emit {
     const struct tm_job *job;
     const char *file;  /* its name without folders */
     const char *trace; /* that the plan was judged by; NULL: none */
+    /* The absolute folder of the job, where what is written goes to another one: files that the job names beside itself
+     * are named from the root then, and `run` goes on in that folder. NULL: names stay as they are. `env` looks for
+     * them. */
+    const char *folder;
+    struct tm_env *env;
     const struct tm_emit_key *keys;
     size_t key_count;
 };

@@ -110,6 +110,31 @@ static int put_work(struct document *d, const struct tm_emit *emit, struct tm_er
     return rc;
 }
 
+/* ---- files that the job names ---- */
+
+static int put_absolute(struct document *d, const struct tm_emit *emit, struct tm_node *map, const char *key,
+                        struct tm_error *e)
+{
+    const struct tm_node *node = tm_node_find(map, key);
+    if (node == NULL || node->kind != TM_NODE_SCALAR || node->text[0] == '/') return 0;
+    const char *path = tm_arena_printf(&d->arena, "%s/%s", emit->folder, node->text);
+    if (path == NULL) return tm_error_nomem(e);
+    return emit->env->file_exists(emit->env, path) ? put(d, map, key, path, e) : 0;
+}
+
+static int put_paths(struct document *d, const struct tm_emit *emit, struct tm_error *e)
+{
+    static const char *const keys[] = {"model", "profile", "data", "workdir"};
+    struct tm_node *fleet = tm_node_find(d->root, "fleet");
+    int rc = 0;
+    if (emit->folder == NULL) return 0;
+    for (size_t i = 0; rc == 0 && i < sizeof keys / sizeof *keys; i++)
+        rc = put_absolute(d, emit, d->root, keys[i], e);
+    if (rc == 0 && fleet != NULL && fleet->kind == TM_NODE_MAP) rc = put_absolute(d, emit, fleet, "trace", e);
+    bool runs = tm_node_find(d->root, "run") != NULL && tm_node_find(d->root, "workdir") == NULL;
+    return rc == 0 && runs ? put(d, d->root, "workdir", emit->folder, e) : rc;
+}
+
 /* ---- the fleet ---- */
 
 struct pool {
@@ -172,6 +197,12 @@ static int put_losses(struct document *d, const struct tm_emit *emit, struct tm_
     return rc;
 }
 
+static bool says_none(const struct tm_node *anchors)
+{
+    if (anchors != NULL && anchors->kind == TM_NODE_LIST && anchors->count == 1) anchors = anchors->first;
+    return anchors != NULL && anchors->kind == TM_NODE_SCALAR && strcmp(anchors->text, "none") == 0;
+}
+
 /* Where the job says nothing of the fleet, it is what was planned; what was said of it before goes. */
 static int put_fleet(struct document *d, const struct tm_emit *emit, struct tm_error *e)
 {
@@ -180,7 +211,7 @@ static int put_fleet(struct document *d, const struct tm_emit *emit, struct tm_e
     struct tm_node *fleet = NULL;
     int rc = map_of(d, d->root, "fleet", &fleet, e);
     if (rc != 0) return rc;
-    (void)tm_node_take(d->root, "anchors");
+    if (!says_none(tm_node_find(d->root, "anchors"))) (void)tm_node_take(d->root, "anchors");
     for (size_t i = 0; i < sizeof older / sizeof *older; i++)
         (void)tm_node_take(fleet, older[i]);
     rc = put_pools(d, emit, fleet, e);
@@ -204,6 +235,7 @@ int tm_emit_job(const struct tm_emit *emit, struct tm_text *out, struct tm_error
     if (rc == 0) rc = put_keys(&d, emit, e);
     if (rc == 0) rc = put_work(&d, emit, e);
     if (rc == 0) rc = put_fleet(&d, emit, e);
+    if (rc == 0) rc = put_paths(&d, emit, e);
     if (rc == 0) {
         tm_emit__heading(emit, out);
         tm_yaml_print(d.root, out);

@@ -4,13 +4,6 @@
 
 #include <math.h>
 
-double tm_expect__band_rate(int band)
-{
-    static const double middles[] = {0.025, 0.075, 0.125, 0.175, 0.30};
-    if (band < 0 || band > 4) return NAN;
-    return -log1p(-middles[band]) / (30 * 86400.0);
-}
-
 struct tm_expect_trace tm_expect_trace(const struct tm_trace *trace)
 {
     struct tm_trace_stats stats = tm_trace_stats(trace);

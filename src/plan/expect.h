@@ -72,11 +72,6 @@ struct tm_expectation tm__expect(const struct tm_expect_job *job, const struct t
 /* The chance that something with this mean and standard deviation of the log is at most `limit`. */
 double tm_expect__chance(double mean, double sigma, double limit);
 
-/* A rate of loss per second from the share of capacity that is taken back in a month, by AWS's bands 0..4: the middle
- * of the band (2.5, 7.5, 12.5, 17.5 %; 30 % for the open one) as a chance over 30 days. NaN for a band that is not
- * known. */
-double tm_expect__band_rate(int band);
-
 /* How instances are lost in a trace: the rate of one, the share that went two or more at a time, the mean share of the
  * instances then there that such an event took, and how long it takes until one that is gone is replaced: as long as
  * makes the share that was there. */

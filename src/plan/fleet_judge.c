@@ -9,7 +9,6 @@ enum { TICKS = 200, HORIZON = 12, CANDIDATES = 8, OTHERS = 2, AGAIN = 3, AGAIN_P
 
 static const double INTERVAL_MIN_S = 60, INTERVAL_MAX_S = 3600;
 static const double PATIENCE = 8; /* times the undisturbed time, then a run is given up */
-static const double NOTICE_S = 30;
 
 /* ---- one fleet ---- */
 
@@ -36,6 +35,13 @@ static double on_demand_usd_h(const struct tm_catalog *catalog, const struct tm_
         if (strcmp(offer->region, first->offer->region) == 0) best = fmin(best, price);
     }
     return dollars(isnan(best) ? anywhere : best);
+}
+
+/* As the job says, else as the cloud gives it. */
+static double notice_s(const struct tm_fleet_judge *judge, const struct tm_plan_fleet *fleet)
+{
+    double said_s = judge->asked != NULL ? tm_job_fleet_notice_s(judge->asked) : NAN;
+    return isnan(said_s) ? (double)tm_cloud_notice_ms(fleet->parts[0].instance->cloud) / 1000 : said_s;
 }
 
 struct pools {
@@ -94,7 +100,7 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
                            .policy = policy,
                            .draw = {.pools = pools.list,
                                     .pool_count = pools.count,
-                                    .like = policy->on_demand ? NULL : judge->trace,
+                                    .like = policy->on_demand || judge->no_losses ? NULL : judge->trace,
                                     .losses = {.burst_share = round(job->burst_share * 1e6) / 1e6,
                                                .burst_size = round(job->burst_size * 1e6) / 1e6,
                                                .outage_ms = llround(job->outage_s * 1000),
@@ -108,17 +114,15 @@ int tm_fleet_judge_policy(const struct tm_fleet_judge *judge, const struct tm_pl
         .to_ms = (int64_t)fmin((full_s + job->startup_s) * PATIENCE * 1000 + 3.6e6, interval_s * 1e3 * 1e5),
         .interval_s = interval_s,
         .horizon = HORIZON,
-        .notice_s = NOTICE_S,
+        .notice_s = notice_s(judge, fleet),
         .on_demand_usd_h = isnan(price) ? 0 : price,
         .samples_total = job->samples,
         .budget_usd = isfinite(request->budget_usd) ? request->budget_usd * training_share(&pools) : 0,
-        .workers_min = request->workers_min > 1 ? request->workers_min : 0,
+        .workers_min = request->workers_min > 1 ? request->workers_min : 1, /* as in a run */
         .live = true};
-    /* Where nothing may be bought on demand, a policy cannot do anything about a deadline; nor, in a run, where the
-     * on-demand instances are there to keep copies. */
+    /* Where nothing may be bought on demand, a policy cannot do anything about a deadline. */
     if (isfinite(job->deadline_s)) ask.deadline_s = job->deadline_s;
-    if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY && fleet->anchor_instances == 0)
-        ask.options.deadline_s = ask.deadline_s;
+    if (!isnan(price) && request->market != TM_PLAN_SPOT_ONLY) ask.options.deadline_s = ask.deadline_s;
     return tm_judge_job(&ask, out, e);
 }
 
@@ -269,7 +273,7 @@ static int find_needed(struct hearing *hearing, struct tm_plan_result *out, stru
     return 0;
 }
 
-static void set_bound(const struct tm_plan_request *request, struct tm_plan_result *out)
+void tm_plan__set_bound(const struct tm_plan_request *request, struct tm_plan_result *out)
 {
     if (isnan(out->bound) || out->count == 0) return;
     const struct tm_expectation *best = &out->answers[0].expectation;
@@ -295,7 +299,7 @@ int tm_plan_search_judged(const struct tm_fleet_judge *judge, const struct tm_su
     if (rc == 0) rc = hear_again(hearing, supply, scratch, e);
     if (rc == 0) {
         take(hearing, out);
-        set_bound(request, out);
+        tm_plan__set_bound(request, out);
         if (out->count == 0 && hearing->count > 0) rc = find_needed(hearing, out, e);
     }
     if (rc == 0 && other != NULL && other->count > 0) { /* the one that is shown */

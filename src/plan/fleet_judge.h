@@ -14,6 +14,7 @@
 #include "layout/migrate.h"
 #include "plan/search.h"
 #include "sim/judge.h"
+#include "workload/job_fleet.h"
 
 struct tm_fleet_judge {
     struct tm_env *env;
@@ -21,8 +22,11 @@ struct tm_fleet_judge {
     const struct tm_trace *trace; /* of the place; NULL: losses as the request and the offers have them */
     const int64_t *lives_ms; /* mean lives of the fleet's spot instances, by part; NULL or 0: as their offers say */
     const char *policy;      /* that will run; NULL: tidemill */
-    uint64_t seed;           /* of the draws */
-    int runs;                /* 0: TM_JUDGE_RUNS */
+    const struct tm_job_fleet *asked; /* the job's word on notices, starting times and stages; NULL: nothing is said */
+    const struct tm_cost *cost;       /* migration costs; NULL: typical ones */
+    bool no_losses;                   /* nothing is preempted */
+    uint64_t seed;                    /* of the draws */
+    int runs;                         /* 0: TM_JUDGE_RUNS */
 };
 
 /* How a fleet may train, how fast, and what changes cost: typical ones, by the request's restart and start-up times and

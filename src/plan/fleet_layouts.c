@@ -85,6 +85,7 @@ static int predict_fleet(const struct tm_catalog *catalog, const struct tm_plan_
 int64_t tm_fleet_judge__life_ms(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
                                 const struct tm_plan_fleet *fleet, size_t part)
 {
+    if (judge->no_losses) return 0;
     if (judge->lives_ms != NULL && judge->lives_ms[part] > 0) return judge->lives_ms[part];
     double rate = tm_supply__loss_rate(&request->supply, fleet->parts[part].offer);
     return rate > 0 ? llround(1000 / rate) : 0;
@@ -102,6 +103,10 @@ static void fill_cost(const struct tm_fleet_judge *judge, const struct tm_plan_r
             tm_expect__add_pool(job, trainers(fleet), fleet->parts[i].spot, 1000.0 / (double)life_ms, &losses);
     }
     double events = losses.single + losses.burst;
+    if (judge->cost != NULL) {
+        *out = *judge->cost;
+        return;
+    }
     memset(out, 0, sizeof *out);
     out->kind = TM_COST_MEASURED;
     out->start_s = round(job->startup_s);
@@ -112,6 +117,15 @@ static void fill_cost(const struct tm_fleet_judge *judge, const struct tm_plan_r
                                               .store_bit_s = link_bit_s,
                                               .begin_s = round(job->startup_s),
                                               .speed = 1};
+    if (judge->asked != NULL) out->measured.join_s = (double)judge->asked->spot_start_ms / 1000;
+}
+
+/* What the job says of its pipelines' depth. */
+static void set_stages(const struct tm_job_fleet *asked, struct tm_layout_rules *rules)
+{
+    if (asked->stages_min > 0) rules->stages_min = (int)asked->stages_min;
+    if (asked->stages_max > 0) rules->stages_max = (int)asked->stages_max;
+    if (rules->stages_max < rules->stages_min) rules->stages_max = rules->stages_min;
 }
 
 int tm_fleet_layouts_init(const struct tm_fleet_judge *judge, const struct tm_plan_request *request,
@@ -133,6 +147,7 @@ int tm_fleet_layouts_init(const struct tm_fleet_judge *judge, const struct tm_pl
     int deepest = speeds.mixed ? speeds.stages : 2 * span > SPANS_MIN ? 2 * span : SPANS_MIN;
     rules.stages_max = deepest < speeds.instances ? deepest : speeds.instances;
     if (rules.stages_max > layers) rules.stages_max = layers;
+    if (judge->asked != NULL && !speeds.mixed) set_stages(judge->asked, &rules);
     if (rules.stages_max > TM_LAYOUT_STAGES_MAX || speeds.instances > TM_LAYOUT_INSTANCES_MAX)
         return tm_error_set(e, TM_ELIMIT, "a pipeline over %d instances cannot be simulated; at most %d",
                             rules.stages_max, TM_LAYOUT_STAGES_MAX);

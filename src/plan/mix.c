@@ -86,9 +86,9 @@ static void add_quota_rows(const struct tm_mix *mix, struct tm_milp *milp)
         const struct tm_mix_quota *quota = &mix->quotas[q];
         int row = tm_milp__row(milp, -INFINITY, quota->limit);
         for (size_t i = 0; i < mix->pool_count; i++) {
-            if (!quota->pools[i]) continue;
-            if ((quota->markets & TM_MIX_SPOT) != 0) tm_milp__put(milp, row, spot_column(i), 1);
-            if ((quota->markets & TM_MIX_ON_DEMAND) != 0) tm_milp__put(milp, row, on_demand_column(i), 1);
+            if (!(quota->pools[i] > 0)) continue;
+            if ((quota->markets & TM_MIX_SPOT) != 0) tm_milp__put(milp, row, spot_column(i), quota->pools[i]);
+            if ((quota->markets & TM_MIX_ON_DEMAND) != 0) tm_milp__put(milp, row, on_demand_column(i), quota->pools[i]);
         }
     }
 }

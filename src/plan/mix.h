@@ -35,10 +35,10 @@ struct tm_mix_anchor {
 
 enum { TM_MIX_SPOT = 1, TM_MIX_ON_DEMAND = 2 };
 
-/* At most `limit` instances of some pools. */
+/* At most `limit` instances, or vCPUs, of some pools. */
 struct tm_mix_quota {
-    const bool *pools; /* one a pool: does it count? */
-    int markets;       /* which of TM_MIX_SPOT and TM_MIX_ON_DEMAND count */
+    const double *pools; /* one a pool: what an instance counts; 0: it does not */
+    int markets;         /* which of TM_MIX_SPOT and TM_MIX_ON_DEMAND count */
     int limit;
 };
 

@@ -64,6 +64,49 @@ static void learn(struct tm_supply *supply, const struct tm_replan_state *state,
     }
 }
 
+/* ---- moving ---- */
+
+/* What clouds ask for a GB that leaves them, and for one that goes to another of their regions: list prices, 2026. */
+static double egress_usd_gb(const char *cloud, bool same_cloud)
+{
+    static const struct {
+        const char *cloud;
+        double out, between;
+    } rows[] = {{"aws", 0.09, 0.02}, {"gcp", 0.12, 0.02}, {"azure", 0.087, 0.02}, {"lambda", 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].cloud, cloud) == 0) return same_cloud ? rows[i].between : rows[i].out;
+    return same_cloud ? 0.02 : 0.09;
+}
+
+/* The state must come along where the next fleet is elsewhere. */
+static void add_egress(const struct tm_plan_request *request, const struct tm_plan_fleet *from,
+                       struct tm_plan_answer *answer)
+{
+    const struct tm_plan_part *here = &from->parts[0];
+    const struct tm_plan_part *there = &answer->fleet.parts[0];
+    bool same_cloud = strcmp(here->instance->cloud, there->instance->cloud) == 0;
+    if (same_cloud && strcmp(here->offer->region, there->offer->region) == 0) return;
+    answer->egress_usd = request->state_bytes / 1e9 * egress_usd_gb(here->instance->cloud, same_cloud);
+    answer->expectation.cost_usd.mean += answer->egress_usd;
+    answer->expectation.cost_usd.p10 += answer->egress_usd;
+    answer->expectation.cost_usd.p90 += answer->egress_usd;
+}
+
+static void move_there(const struct tm_plan_request *request, const struct tm_plan_fleet *from,
+                       struct tm_plan_result *next)
+{
+    for (size_t i = 0; i < next->count; i++) {
+        add_egress(request, from, &next->answers[i]);
+        struct tm_plan_answer moved = next->answers[i];
+        size_t at = i;
+        for (; request->objective == TM_PLAN_CHEAPEST && at > 0 &&
+               next->answers[at - 1].expectation.cost_usd.mean > moved.expectation.cost_usd.mean;
+             at--)
+            next->answers[at] = next->answers[at - 1];
+        next->answers[at] = moved;
+    }
+}
+
 int tm_plan_replan(struct tm_supply *supply, const struct tm_plan_request *request, const struct tm_replan_state *state,
                    struct tm_replan *out, struct tm_plan_result *next, struct tm_error *e)
 {
@@ -74,5 +117,7 @@ int tm_plan_replan(struct tm_supply *supply, const struct tm_plan_request *reque
     if (out->holds) return 0;
     learn(supply, state, out->factor);
     if (out->left.budget_usd < 0) out->left.budget_usd = 0;
-    return tm_plan_solve(supply, &out->left, next, e);
+    rc = tm_plan_solve(supply, &out->left, next, e);
+    if (rc == 0) move_there(&out->left, state->fleet, next);
+    return rc;
 }

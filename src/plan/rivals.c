@@ -1,6 +1,7 @@
 #include "plan/rivals.h"
 
 #include "base/alloc.h"
+#include "plan/mix.h"
 #include "workload/scaling.h"
 
 #include <math.h>
@@ -70,6 +71,22 @@ static double nearest_link(double gbps)
     return nearest;
 }
 
+/* DeepVM counts vCPUs by class, up to one less than a quota has room for; ours are by whatever the user names. A type's
+ * vCPUs are set so that its own limit comes out. */
+static const double class_vcpus = 1e4;
+
+static double vcpus_for(const struct tm_plan_request *request, const struct tm_instance_type *instance,
+                        const struct tm_offer *offer)
+{
+    double limit = request->max_instances;
+    for (size_t i = 0; i < request->quota_count; i++) {
+        const struct tm_plan_quota *quota = &request->quotas[i];
+        double each = tm_plan__quota_counts(quota, instance, offer);
+        if ((quota->markets & TM_MIX_SPOT) != 0 && each > 0) limit = fmin(limit, floor(quota->limit / each));
+    }
+    return class_vcpus / (limit + 1 + 1e-6);
+}
+
 static void add_remote(const struct tm_plan_region *region, struct tm_deepvm_data *data)
 {
     if (region->anchor_count == 0) return;
@@ -95,7 +112,7 @@ static int make_data(const struct tm_supply *supply, const struct tm_plan_reques
         struct tm_deepvm_instance *instance = &data->instances[data->instance_count];
         *instance = (struct tm_deepvm_instance){.name = row.type->instance->name,
                                                 .class_name = "G",
-                                                .vcpus = 1,
+                                                .vcpus = vcpus_for(request, row.type->instance, row.spot->offer),
                                                 .network_gbps = nearest_link(row.type->instance->network_gbps),
                                                 .on_demand_usd_h = row.on_demand->on_demand_usd_h,
                                                 .spot_usd_h = row.spot->spot_usd_h,
@@ -106,7 +123,7 @@ static int make_data(const struct tm_supply *supply, const struct tm_plan_reques
         if (remote == NULL && row.region->anchor_count > 0) remote = row.region;
     }
     if (remote != NULL) add_remote(remote, data);
-    data->quotas[0] = (struct tm_deepvm_quota){"G", request->max_instances + 1, request->max_instances + 1};
+    data->quotas[0] = (struct tm_deepvm_quota){"G", class_vcpus, class_vcpus};
     data->quotas[1] = (struct tm_deepvm_quota){"C", 64, 64};
     data->quota_count = 2;
     return 0;
@@ -122,6 +139,10 @@ static void fleet_of(const struct tm_deepvm_answer *cluster, const struct row *r
     if (on_demand > 0 && isnan(row->spot->offer->on_demand_usd_h)) {
         fleet->parts[0].on_demand = 0;
         fleet->parts[fleet->part_count++] = (struct tm_plan_part){row->type->instance, row->on_demand->offer, 0, 1};
+    }
+    if (tiering && row->region->anchor_count > 0) {
+        fleet->anchor = row->region->anchors[0];
+        fleet->anchor_instances = cluster->anchor_instances;
     }
 }
 

@@ -1,7 +1,7 @@
 /* The published planners on a catalogue, for comparison with ours: DeepVM's rules need figures that a catalogue does
  * not have, so they get ours: F is the predicted throughput of one instance, the scaling curve is fitted to predicted
- * throughputs, the spot price is the lowest of any place. Types whose single instance cannot train the model are left
- * out: DeepVM knows no memory. */
+ * throughputs, the spot price is the lowest of any place, the remotes are the region's instances without GPU, and
+ * quotas are the request's. Types whose single instance cannot train the model are left out: DeepVM knows no memory. */
 #ifndef TM_PLAN_RIVALS_H
 #define TM_PLAN_RIVALS_H
 

@@ -4,6 +4,7 @@
 #include "plan/mix.h"
 #include "plan/search_internal.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -45,12 +46,48 @@ static double price_of(const struct tm_plan_fleet *fleet)
 
 /* ---- quotas ---- */
 
-bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
-                          const struct tm_offer *offer)
+/* "p" and "p3" of p3.2xlarge, "a2" of a2-highgpu-1g, "NC" of Standard_NC24ads_A100_v4. */
+static bool is_family(const char *name, size_t length, const struct tm_instance_type *instance)
 {
-    return strcasecmp(quota->name, instance->name) == 0 || strcasecmp(quota->name, instance->gpu) == 0 ||
-           strcasecmp(quota->name, offer->zone) == 0 || strcasecmp(quota->name, offer->region) == 0 ||
-           strcasecmp(quota->name, instance->cloud) == 0;
+    const char *type = instance->name;
+    if (strncasecmp(type, "Standard_", 9) == 0) type += 9;
+    size_t series = strcspn(type, ".-_");
+    size_t letters = 0;
+    while (isalpha((unsigned char)type[letters]))
+        letters++;
+    return (length == series || length == letters) && length > 0 && strncasecmp(name, type, length) == 0;
+}
+
+static bool is_name(const char *name, size_t length, const char *text)
+{
+    return strlen(text) == length && strncasecmp(name, text, length) == 0;
+}
+
+static bool covers(const char *name, size_t length, const struct tm_instance_type *instance,
+                   const struct tm_offer *offer)
+{
+    return is_name(name, length, instance->name) || is_name(name, length, instance->gpu) ||
+           is_name(name, length, offer->zone) || is_name(name, length, offer->region) ||
+           is_name(name, length, instance->cloud) || is_family(name, length, instance);
+}
+
+bool tm_plan__quota_covers(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
+                           const struct tm_offer *offer)
+{
+    const char *at = quota->name;
+    for (;;) { /* every part of "us-east-1/p" */
+        size_t length = strcspn(at, "/");
+        if (!covers(at, length, instance, offer)) return false;
+        if (at[length] == '\0') return true;
+        at += length + 1;
+    }
+}
+
+double tm_plan__quota_counts(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
+                             const struct tm_offer *offer)
+{
+    if (!tm_plan__quota_covers(quota, instance, offer)) return 0;
+    return quota->vcpus && instance->vcpus > 0 ? instance->vcpus : 1;
 }
 
 /* The least number of instances that quotas allow of a pool on the markets; request's max_instances where none does. */
@@ -61,9 +98,9 @@ static int quota_of(const struct tm_search *search, const struct tm_plan_pool *p
     int least = request->max_instances;
     for (size_t i = 0; i < request->quota_count; i++) {
         const struct tm_plan_quota *quota = &request->quotas[i];
-        if ((quota->markets & markets) == markets && quota->limit < least &&
-            tm_plan_quota_covers(quota, instance, pool->offer))
-            least = quota->limit;
+        double each = tm_plan__quota_counts(quota, instance, pool->offer);
+        if ((quota->markets & markets) == markets && each > 0 && quota->limit / each < least)
+            least = (int)(quota->limit / each);
     }
     return least;
 }
@@ -73,14 +110,14 @@ bool tm_search__within_quotas(const struct tm_search *search, const struct tm_pl
     const struct tm_plan_request *request = search->request;
     for (size_t i = 0; i < request->quota_count; i++) {
         const struct tm_plan_quota *quota = &request->quotas[i];
-        int instances = 0;
+        double counted = 0;
         for (size_t k = 0; k < fleet->part_count; k++) {
             const struct tm_plan_part *part = &fleet->parts[k];
-            if (!tm_plan_quota_covers(quota, part->instance, part->offer)) continue;
-            instances += (quota->markets & TM_MIX_SPOT) != 0 ? part->spot : 0;
-            instances += (quota->markets & TM_MIX_ON_DEMAND) != 0 ? part->on_demand : 0;
+            double each = tm_plan__quota_counts(quota, part->instance, part->offer);
+            counted += (quota->markets & TM_MIX_SPOT) != 0 ? each * part->spot : 0;
+            counted += (quota->markets & TM_MIX_ON_DEMAND) != 0 ? each * part->on_demand : 0;
         }
-        if (instances > quota->limit) return false;
+        if (counted > quota->limit) return false;
     }
     return true;
 }

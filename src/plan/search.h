@@ -23,11 +23,13 @@ enum tm_plan_market { TM_PLAN_MIXED, TM_PLAN_SPOT_ONLY, TM_PLAN_ON_DEMAND_ONLY }
 
 enum { TM_PLAN_ANSWERS_MAX = 64, TM_PLAN_PARTS_MAX = 16, TM_PLAN_QUOTAS_MAX = 64 };
 
-/* At most `limit` instances of an instance type, a GPU, a zone, a region or a cloud of this name. */
+/* At most `limit` instances, or vCPUs, of an instance type, a family of them ("p", "p3", "g2"), a GPU, a zone, a region
+ * or a cloud of this name; "us-east-1/p" is a family in a region. */
 struct tm_plan_quota {
     const char *name;
     int markets; /* of mix.h: which instances count */
     int limit;
+    bool vcpus; /* not instances: clouds count so */
 };
 
 struct tm_plan_request {
@@ -67,7 +69,8 @@ struct tm_plan_answer {
     struct tm_plan_fleet fleet;
     struct tm_prediction prediction;
     struct tm_expectation expectation;
-    int anchors; /* instances that hold copies: anchor_instances, or on-demand ones that train too */
+    int anchors;       /* instances that hold copies: anchor_instances, or on-demand ones that train too */
+    double egress_usd; /* part of the cost: the state leaves the cloud that it is in; 0: it need not */
 };
 
 struct tm_plan_result {
@@ -114,8 +117,15 @@ int tm_plan__weigh(const struct tm_supply *supply, const struct tm_plan_request 
 int tm_plan_program(const struct tm_supply *supply, const struct tm_plan_request *request,
                     const struct tm_plan_answer *answer, struct tm_jsonout *json, struct tm_error *e);
 
+/* A quota as people write it, NAME=N, NAME:spot=N or NAME:on-demand=N: `length` characters; its name goes to the arena.
+ * -TM_EUSAGE, -TM_ELIMIT: what is wrong with it, or that nothing in the catalogue has the name. */
+int tm_plan_quota_add(const struct tm_catalog *catalog, const char *text, size_t length, struct tm_arena *arena,
+                      struct tm_plan_request *request, struct tm_error *e);
 /* Does a quota's name mean this offer? */
-bool tm_plan_quota_covers(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
-                          const struct tm_offer *offer);
+bool tm_plan__quota_covers(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
+                           const struct tm_offer *offer);
+/* What an instance of the offer counts against the quota; 0: nothing. */
+double tm_plan__quota_counts(const struct tm_plan_quota *quota, const struct tm_instance_type *instance,
+                             const struct tm_offer *offer);
 
 #endif

@@ -20,6 +20,7 @@ void tm_supply_deinit(struct tm_supply *supply)
     tm_free(supply->types);
     tm_free(supply->pools);
     tm_free(supply->regions);
+    tm_free(supply->assumed);
     *supply = (struct tm_supply){0};
 }
 
@@ -39,6 +40,7 @@ struct tm_fleet_group tm_plan_group(const struct tm_gpu *gpu, const struct tm_in
                                    .gpu = tm_plan_gpu_figures(gpu),
                                    .gpus_per_node = (int)instance->gpus,
                                    .network_bit_s = instance->network_gbps * 1e9};
+    if (instance->burst_gbps > instance->network_gbps) group.burst_bit_s = instance->burst_gbps * 1e9;
     if (!isnan(instance->gpu_memory_gib)) group.gpu.memory_gib = instance->gpu_memory_gib;
     return group;
 }
@@ -84,7 +86,10 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
     for (size_t i = 0; i < count; i++) {
         groups[i] = types[i]->group;
         groups[i].instances = instances[i];
-        if (request->probed_bit_s > 0) groups[i].network_bit_s = request->probed_bit_s;
+        if (request->probed_bit_s > 0) {
+            groups[i].network_bit_s = request->probed_bit_s;
+            groups[i].burst_bit_s = 0;
+        }
         /* One precision for all: what the least able of them has. */
         if (!(groups[i].gpu.flops[predict.precision] > 0)) predict.precision = types[i]->precision;
     }
@@ -203,11 +208,46 @@ const char *tm_plan_maker(const struct tm_instance_type *instance)
     return "nvidia";
 }
 
+/* What is known of the risk of an offer; false: nothing, or the user said it. */
+static bool ask_risk(const struct tm_supply_request *request, const struct tm_offer *offer, struct tm_risk_answer *out)
+{
+    if (!isnan(request->loss_per_s) || request->risk == NULL || request->catalog == NULL) return false;
+    const struct tm_instance_type *instance = &request->catalog->instances[offer->instance];
+    struct tm_risk_query query = {.cloud = instance->cloud,
+                                  .instance = instance->name,
+                                  .gpu = instance->gpu,
+                                  .gpus = instance->gpus,
+                                  .region = offer->region,
+                                  .zone = offer->zone,
+                                  .band = offer->band,
+                                  .hour_utc = -1};
+    tm_risk_ask(request->risk, &query, out);
+    return true;
+}
+
 double tm_supply__loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer)
 {
+    struct tm_risk_answer answer;
     if (!isnan(request->loss_per_s)) return request->loss_per_s;
-    double rate = tm_expect__band_rate(offer->band);
-    return isnan(rate) ? request->default_loss_per_s : rate;
+    const struct tm_catalog *catalog = request->catalog;
+    if (request->offer_loss_per_s != NULL && catalog != NULL && offer >= catalog->offers &&
+        offer < catalog->offers + catalog->offer_count)
+        return request->offer_loss_per_s[offer - catalog->offers];
+    return ask_risk(request, offer, &answer) ? answer.loss_per_s : request->default_loss_per_s;
+}
+
+int tm_supply_loss_rates(const struct tm_supply_request *request, double **out, struct tm_error *e)
+{
+    size_t count = request->catalog->offer_count;
+    double *rates = tm_alloc((count + 1) * sizeof *rates);
+    if (rates == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_offer *offer = &request->catalog->offers[i];
+        bool spot = request->catalog->instances[offer->instance].gpus > 0 && offer->spot_usd_h > 0;
+        rates[i] = spot ? tm_supply__loss_rate(request, offer) : request->default_loss_per_s;
+    }
+    *out = rates;
+    return 0;
 }
 
 static double usable_price(bool allowed, double usd_h)
@@ -329,7 +369,7 @@ static double anchor_score(const struct tm_plan_anchor_kind *kind, double needed
 }
 
 static void offer_anchor(const struct tm_plan_anchor_kind *kind, double needed_gib,
-                         struct tm_plan_anchor_kind best[TM_PLAN_ANCHOR_KINDS_MAX])
+                         struct tm_plan_anchor_kind *best) /* TM_PLAN_ANCHOR_KINDS_MAX of them */
 {
     for (size_t by = 0; by < TM_PLAN_ANCHOR_KINDS_MAX; by++) {
         if (best[by].instance == NULL || anchor_score(kind, needed_gib, by) < anchor_score(&best[by], needed_gib, by))
@@ -345,9 +385,36 @@ static bool can_anchor(const struct tm_supply_request *request, const struct tm_
     return request->allowed == NULL || request->allowed(request->allowed_context, instance, offer, true);
 }
 
-/* The best of each kind for each region, then each instance type once. */
-static void find_anchors(const struct tm_supply_request *request, struct tm_supply *supply)
+/* Every region has instances without GPU; where the catalogue has none, those of the cloud's other regions, at the
+ * price that they have there. */
+static void assume_anchors(const struct tm_supply_request *request, struct tm_supply *supply)
 {
+    for (size_t r = 0; r < supply->region_count; r++) {
+        struct tm_plan_region *region = &supply->regions[r];
+        if (region->anchors[0].instance != NULL) continue;
+        for (size_t i = 0; i < supply->catalog->offer_count; i++) {
+            const struct tm_offer *offer = &supply->catalog->offers[i];
+            const struct tm_instance_type *instance = &supply->catalog->instances[offer->instance];
+            struct tm_plan_anchor_kind kind = {instance, offer};
+            if (instance->cloud != region->cloud || instance->gpus > 0 || !(offer->on_demand_usd_h > 0)) continue;
+            if (!(instance->network_gbps > 0) || !(instance->memory_gib > 0)) continue;
+            offer_anchor(&kind, request->anchor_gib, region->anchors);
+        }
+        for (size_t by = 0; by < TM_PLAN_ANCHOR_KINDS_MAX && region->anchors[0].instance != NULL; by++) {
+            struct tm_offer *here = &supply->assumed[r * TM_PLAN_ANCHOR_KINDS_MAX + by];
+            *here = *region->anchors[by].offer;
+            here->region = region->region;
+            here->zone = "";
+            region->anchors[by].offer = here;
+        }
+    }
+}
+
+/* The best of each kind for each region, then each instance type once. */
+static int find_anchors(const struct tm_supply_request *request, struct tm_supply *supply, struct tm_error *e)
+{
+    supply->assumed = tm_alloc((supply->region_count + 1) * TM_PLAN_ANCHOR_KINDS_MAX * sizeof *supply->assumed);
+    if (supply->assumed == NULL) return tm_error_nomem(e);
     for (size_t i = 0; request->on_demand && i < supply->catalog->offer_count; i++) {
         const struct tm_offer *offer = &supply->catalog->offers[i];
         const struct tm_instance_type *instance = &supply->catalog->instances[offer->instance];
@@ -359,6 +426,7 @@ static void find_anchors(const struct tm_supply_request *request, struct tm_supp
                 offer_anchor(&kind, request->anchor_gib, region->anchors);
         }
     }
+    if (request->on_demand) assume_anchors(request, supply);
     for (size_t r = 0; r < supply->region_count; r++) {
         struct tm_plan_region *region = &supply->regions[r];
         for (size_t by = 0; by < TM_PLAN_ANCHOR_KINDS_MAX && region->anchors[0].instance != NULL; by++) {
@@ -368,6 +436,7 @@ static void find_anchors(const struct tm_supply_request *request, struct tm_supp
             if (!known) region->anchors[region->anchor_count++] = region->anchors[by];
         }
     }
+    return 0;
 }
 
 /* ---- all of it ---- */
@@ -439,7 +508,7 @@ int tm_supply__make(const struct tm_catalog *catalog, const struct tm_supply_req
     for (size_t i = 0; rc == 0 && i < catalog->instance_count; i++)
         supply->seen.unpriced += type_of[i] == NO_PRICE;
     if (rc == 0) rc = make_regions(supply, e);
-    if (rc == 0) find_anchors(request, supply);
+    if (rc == 0) rc = find_anchors(request, supply, e);
     tm_free(type_of);
     if (rc != 0) tm_supply_deinit(supply);
     return rc;

@@ -4,6 +4,7 @@
 #define TM_PLAN_SUPPLY_H
 
 #include "market/catalog.h"
+#include "market/risk.h"
 #include "workload/predict.h"
 
 enum { TM_PLAN_INSTANCES_MAX = 1024, TM_PLAN_ZONES_MAX = 4, TM_PLAN_ANCHOR_KINDS_MAX = 3 };
@@ -54,7 +55,7 @@ struct tm_supply_types {
     size_t allowed;
     size_t unpriced;        /* have no price that is allowed: no spot price, say */
     size_t gpu_unknown;     /* the catalogue has no figures of their GPU, or they have less than a whole one */
-    size_t network_unknown; /* nor of their network, without which no step can be predicted */
+    size_t network_unknown; /* nor of their network (see tm_catalog_assume_network) */
     size_t unfit;           /* the model does not fit, or not at this precision */
 };
 
@@ -67,6 +68,7 @@ struct tm_supply {
     size_t pool_count, pool_capacity;
     struct tm_plan_region *regions;
     size_t region_count, region_capacity;
+    struct tm_offer *assumed; /* of anchors in regions of which the catalogue has no instances without GPU */
 };
 
 struct tm_supply_request {
@@ -78,10 +80,13 @@ struct tm_supply_request {
     int max_instances;
     bool spot; /* may be rented */
     bool on_demand;
-    double loss_per_s; /* of a spot instance; NaN: from the offer's interruption band, else `default_loss_per_s` */
+    double loss_per_s; /* of a spot instance; NaN: what is known of the risk of each offer, else `default_loss_per_s` */
     double default_loss_per_s;
-    double probed_bit_s; /* of the instances' network, where it was probed; 0: as the catalogue says */
-    double anchor_gib;   /* that anchors must hold together; 0: any */
+    const struct tm_risk *risk;       /* NULL: nothing is known */
+    const struct tm_catalog *catalog; /* that the offers are of; needed with `risk` */
+    const double *offer_loss_per_s;   /* by offer of the catalogue, from tm_supply_loss_rates; NULL: ask each time */
+    double probed_bit_s;              /* of the instances' network, where it was probed; 0: as the catalogue says */
+    double anchor_gib;                /* that anchors must hold together; 0: any */
     /* May this offer be used, to train or (anchor) to hold copies? NULL: all. */
     bool (*allowed)(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
                     bool anchor);
@@ -111,8 +116,11 @@ bool tm_supply__type(const struct tm_catalog *catalog, const struct tm_supply_re
  * not train together. */
 const char *tm_plan_maker(const struct tm_instance_type *instance);
 
-/* How often one spot instance of an offer is lost. */
+/* How often one spot instance of an offer is lost; `offer` is of the catalogue that the request names, if it does. */
 double tm_supply__loss_rate(const struct tm_supply_request *request, const struct tm_offer *offer);
+
+/* The same for every offer of the request's catalogue, asked once: searches ask often. The caller frees it. */
+int tm_supply_loss_rates(const struct tm_supply_request *request, double **out, struct tm_error *e);
 
 /* Peak figures of a GPU of the catalogue, as prediction wants them. */
 struct tm_gpu_figures tm_plan_gpu_figures(const struct tm_gpu *gpu);

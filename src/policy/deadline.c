@@ -63,13 +63,12 @@ static struct tm_deadline_decision tidemill(const struct tm_deadline_view *view)
     struct tm_deadline_costs costs =
         tm_deadline_values__costs(view->values, view->spells, view->on, left_s(view), slack_s);
     struct tm_deadline_decision best = go(TM_GANG_ON_DEMAND);
-    double least_usd = costs.on_demand_usd;
-    if (costs.wait_usd < least_usd) {
-        best.go = TM_GANG_NOTHING;
-        least_usd = costs.wait_usd;
-    }
     bool safe = slack_s >= view->terms->restart_s + tm_deadline_launch_s(view->terms);
-    if (view->spot && safe && costs.spot_usd < least_usd) best.go = TM_GANG_SPOT;
+    if (view->spot && safe &&
+        costs.spot_usd < costs.on_demand_usd) /* spot that comes later is no better: do not wait */
+        best.go = TM_GANG_SPOT;
+    else if (costs.wait_usd < costs.on_demand_usd)
+        best.go = TM_GANG_NOTHING;
     if (best.go != TM_GANG_SPOT) best.until_s = view->now_s + tm_deadline_values__step_s(view->values);
     return best;
 }

@@ -19,7 +19,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WORK_STEPS = 160, SLACK_STEPS_MAX = 160, RATES = 6, IDLE = 0, SPOT, DEM0, DEM1, SITUATIONS };
+enum {
+    WORK_STEPS = 160,
+    SLACK_STEPS_MAX = 160,
+    SLACK_STEPS_COARSE = 24,
+    RATES = 6,
+    IDLE = 0,
+    SPOT,
+    DEM0,
+    DEM1,
+    SITUATIONS
+};
 
 static const double mean_life_h[RATES] = {0.125, 0.5, 2, 8, 32, 128};
 
@@ -69,55 +79,57 @@ static struct guess guess_of(const struct tm_deadline_values *v, int lost, int c
     return g;
 }
 
-/* A situation's value in one row of work, at any slack. */
-static double at_slack(const struct tm_deadline_values *v, const struct cell *row, double slack_s, int situation)
+/* A situation's value in one row of work, at any slack up to that of the `most`th cell: what is behind it may not be
+ * filled in yet. */
+static double at_slack(const struct tm_deadline_values *v, const struct cell *row, double slack_s, int most,
+                       int situation)
 {
-    double position = fmin(fmax(slack_s / v->slack_step_s, 0), v->slack_steps);
+    double position = fmin(fmax(slack_s / v->slack_step_s, 0), most);
     int below = (int)position;
-    if (below == v->slack_steps) return row[below].usd[situation];
+    if (below == most) return row[below].usd[situation];
     double share = position - below;
     return (1 - share) * row[below].usd[situation] + share * row[below + 1].usd[situation];
 }
 
 static double launch_usd(const struct tm_deadline_values *v, const struct guess *g, const struct cell *row,
-                         double slack_s)
+                         double slack_s, int most)
 {
     const struct tm_deadline_terms *t = &v->terms;
     double after_s = slack_s - t->restart_s;
     if (after_s < tm_deadline_launch_s(t)) return INFINITY;
-    return g->restart_billed_s / 3600 * t->spot_usd_h + g->keep_restart * at_slack(v, row, after_s, SPOT) +
-           (1 - g->keep_restart) * at_slack(v, row, after_s, IDLE);
+    return g->restart_billed_s / 3600 * t->spot_usd_h + g->keep_restart * at_slack(v, row, after_s, most, SPOT) +
+           (1 - g->keep_restart) * at_slack(v, row, after_s, most, IDLE);
 }
 
 static double hire_usd(const struct tm_deadline_values *v, const struct guess *g, const struct cell *row,
-                       double slack_s)
+                       double slack_s, int most)
 {
     const struct tm_deadline_terms *t = &v->terms;
     double after_s = slack_s - tm_deadline_launch_s(t);
-    return t->restart_s / 3600 * t->on_demand_usd_h + g->none_hire * at_slack(v, row, after_s, DEM0) +
-           (1 - g->none_hire) * at_slack(v, row, after_s, DEM1);
+    return t->restart_s / 3600 * t->on_demand_usd_h + g->none_hire * at_slack(v, row, after_s, most, DEM0) +
+           (1 - g->none_hire) * at_slack(v, row, after_s, most, DEM1);
 }
 
 /* Waiting for one step: spot that comes is launched, or, where that is no longer safe, on-demand. */
 static double wait_usd(const struct tm_deadline_values *v, const struct guess *g, const struct cell *row,
-                       double slack_s)
+                       double slack_s, int most)
 {
     double after_s = slack_s - v->slack_step_s;
     if (after_s < tm_deadline_launch_s(&v->terms)) return INFINITY;
-    double idle = at_slack(v, row, after_s, IDLE);
-    double launch = fmin(launch_usd(v, g, row, after_s), hire_usd(v, g, row, after_s));
+    double idle = at_slack(v, row, after_s, most, IDLE);
+    double launch = fmin(launch_usd(v, g, row, after_s, most), hire_usd(v, g, row, after_s, most));
     return g->none_wait * idle + (1 - g->none_wait) * launch;
 }
 
 static void fill_cell(const struct tm_deadline_values *v, const struct guess *g, const struct cell *before,
-                      struct cell *row, int j)
+                      struct cell *row, int j, int most)
 {
     double slack_s = j * v->slack_step_s;
     double usd_s = v->terms.on_demand_usd_h / 3600;
     double work_usd = v->work_step_s * usd_s;
     struct cell *cell = &row[j];
     const struct cell *less = &before[j];
-    double idle = fmin(hire_usd(v, g, row, slack_s), wait_usd(v, g, row, slack_s));
+    double idle = fmin(hire_usd(v, g, row, slack_s, most), wait_usd(v, g, row, slack_s, most));
     cell->usd[IDLE] = (float)idle;
     double part = g->work_before_loss;
     cell->usd[SPOT] = (float)(g->work_billed_s / 3600 * v->terms.spot_usd_h + g->keep_work * less->usd[SPOT] +
@@ -126,7 +138,7 @@ static void fill_cell(const struct tm_deadline_values *v, const struct guess *g,
     double dem1 = work_usd + g->keep_work * less->usd[DEM1] + (1 - g->keep_work) * less->usd[DEM0];
     bool may_leave = slack_s >= tm_deadline_launch_s(&v->terms);
     cell->usd[DEM0] = (float)(may_leave ? fmin(dem0, idle) : dem0);
-    cell->usd[DEM1] = (float)fmin(dem1, launch_usd(v, g, row, slack_s));
+    cell->usd[DEM1] = (float)fmin(dem1, launch_usd(v, g, row, slack_s, most));
 }
 
 static void fill_table(struct tm_deadline_values *v, int lost, int comes)
@@ -139,8 +151,8 @@ static void fill_table(struct tm_deadline_values *v, int lost, int comes)
         struct cell *before = row;
         row += v->slack_steps + 1;
         for (int j = 0; j <= v->slack_steps; j++) {
-            row[j] = before[j]; /* where a launch takes less than a step of slack, it looks at this very cell */
-            fill_cell(v, &g, before, row, j);
+            row[j] = before[j]; /* without any slack, hiring looks at this very cell */
+            fill_cell(v, &g, before, row, j, j > 0 ? j - 1 : 0);
         }
     }
 }
@@ -151,7 +163,9 @@ int tm_deadline_values_create(const struct tm_deadline_terms *terms, struct tm_d
     struct tm_deadline_values *v = tm_calloc(1, sizeof *v);
     if (v == NULL) return tm_error_nomem(e);
     double slack_s = fmax(terms->deadline_s - terms->work_s, 1);
-    double step_s = fmax(fmin(terms->restart_s, slack_s), slack_s / SLACK_STEPS_MAX);
+    /* With much more slack than restarts need, how much it is hardly matters: a coarse table is made sooner. */
+    bool much = slack_s > 12 * 3600.0 && slack_s > SLACK_STEPS_MAX * terms->restart_s;
+    double step_s = fmax(fmin(terms->restart_s, slack_s), slack_s / (much ? SLACK_STEPS_COARSE : SLACK_STEPS_MAX));
     v->terms = *terms;
     v->slack_steps = (int)ceil(slack_s / step_s - 1e-9);
     v->slack_step_s = slack_s / v->slack_steps;
@@ -206,15 +220,15 @@ static struct tm_deadline_costs costs_in_row(const struct tm_deadline_values *v,
                                              enum tm_gang_on on, double slack_s)
 {
     struct tm_deadline_costs costs = {.spot_usd = INFINITY};
-    if (up) costs.spot_usd = launch_usd(v, g, row, slack_s);
-    costs.wait_usd = wait_usd(v, g, row, slack_s);
+    if (up) costs.spot_usd = launch_usd(v, g, row, slack_s, v->slack_steps);
+    costs.wait_usd = wait_usd(v, g, row, slack_s, v->slack_steps);
     if (on != TM_GANG_ON_DEMAND) {
-        costs.on_demand_usd = hire_usd(v, g, row, slack_s);
+        costs.on_demand_usd = hire_usd(v, g, row, slack_s, v->slack_steps);
         return costs;
     }
     double work_usd = v->work_step_s / 3600 * v->terms.on_demand_usd_h;
-    double dem0 = at_slack(v, before, slack_s, DEM0);
-    double dem1 = at_slack(v, before, slack_s, DEM1);
+    double dem0 = at_slack(v, before, slack_s, v->slack_steps, DEM0);
+    double dem1 = at_slack(v, before, slack_s, v->slack_steps, DEM1);
     costs.on_demand_usd = work_usd + (up ? g->keep_work * dem1 + (1 - g->keep_work) * dem0
                                          : g->none_work * dem0 + (1 - g->none_work) * dem1);
     return costs;

@@ -59,6 +59,8 @@ const char *tm_why_words(enum tm_why why)
         return "there is time to wait for spot instances";
     case TM_WHY_BUDGET:
         return "its budget is used up";
+    case TM_WHY_MOVES:
+        return "other pools are expected to yield more";
     }
     return "";
 }

@@ -9,7 +9,7 @@
 #include "policy/lookahead.h"
 #include "workload/job_fleet.h"
 
-enum { TM_POOLS_MAX = 16 };
+enum { TM_POOLS_MAX = 64 };
 
 /* Instances of one kind at one place. */
 struct tm_pool {
@@ -22,6 +22,11 @@ struct tm_pool {
     int leaving;        /* here with a notice: paid, not usable any more */
     int offered;        /* how many more would be given now; -1: not known */
     double start_s;     /* from asking for one to its first work */
+    /* where pools are choices (facts.choices) */
+    int group;    /* pools of one group can train together: one region, one instance type */
+    int lost;     /* preempted at this moment, usable or not */
+    int refused;  /* asked for at the decision before, and not given: there was no capacity */
+    double speed; /* throughput of its instances over that which the layouts say */
 };
 
 struct tm_facts_progress {
@@ -71,6 +76,10 @@ struct tm_facts {
     struct tm_standing standing;
     struct tm_pool pools[TM_POOLS_MAX];
     int pool_count;
+    bool choices;    /* the pools are choices: the decision says how many of each are wanted */
+    int group;       /* that the job trains in; -1: none so far */
+    int spares;      /* of that group, more than the job can use: they have a notice, and their successors are here */
+    double move_usd; /* of a move of the whole job to another group: egress */
     struct tm_facts_progress progress;
     struct tm_facts_copies copies;
     struct tm_facts_losses losses;
@@ -108,6 +117,7 @@ enum tm_why {
     TM_WHY_DEADLINE, /* on-demand instances are wanted for the deadline */
     TM_WHY_WAITS,    /* there is time to wait for spot */
     TM_WHY_BUDGET,   /* the budget is used up */
+    TM_WHY_MOVES,    /* another group of pools is expected to yield more */
 };
 const char *tm_why_words(enum tm_why why);
 
@@ -124,6 +134,9 @@ struct tm_decision {
     bool stop;           /* in order: the job cannot go on within its limits */
     double until_s;      /* ask again then at the latest, events and intervals aside; INFINITY: no need */
     enum tm_why why;
+    /* where facts.choices: */
+    int want[TM_POOLS_MAX]; /* instances to have of each pool, usable or on their way, beside those with a notice */
+    int group;              /* that trains from now on */
 };
 
 #endif

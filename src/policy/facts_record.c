@@ -92,7 +92,7 @@ static const struct tm_figure decision_figures[] = {DECISION_INT(layout, TM_LAYO
                                                     DECISION_DOUBLE(copy_every_s),
                                                     DECISION_BOOL(stop),
                                                     DECISION_DOUBLE(until_s),
-                                                    DECISION_INT(why, TM_WHY_BUDGET),
+                                                    DECISION_INT(why, TM_WHY_MOVES),
                                                     {.name = NULL}};
 
 struct hint {

@@ -12,6 +12,7 @@ const struct tm_policy_info tm_policies[] = {
      .knows = TM_KNOWS_EVENT,
      .free = true,
      .forecast = -1,
+     .choice = TM_CHOICE_BOUND,
      .decide = tm_policy__ideal},
     {.name = "on-demand",
      .summary = "only on-demand instances, which are never preempted",
@@ -63,12 +64,38 @@ const struct tm_policy_info tm_policies[] = {
      .runs = true,
      .deadlines = true,
      .forecast = TM_FORECAST_TIDEMILL,
+     .choice = TM_CHOICE_OURS,
      .decide = tm_policy__tidemill},
     {.name = "oracle",
      .summary = "the best possible, knowing the whole trace: a bound for all but ideal",
      .knows = TM_KNOWS_ALL,
      .forecast = -1,
+     .choice = TM_CHOICE_BOUND,
      .decide = tm_policy__oracle},
+    {.name = "single",
+     .summary = "of pools: the best one alone, known afterwards; layouts as ours",
+     .knows = TM_KNOWS_EVENT,
+     .step_in_flight = true,
+     .forecast = TM_FORECAST_TIDEMILL,
+     .choice = TM_CHOICE_ONE,
+     .choice_only = true,
+     .decide = tm_policy__tidemill},
+    {.name = "failover",
+     .summary = "of pools, like SkyPilot's managed jobs: after a preemption the whole job goes to the next by price",
+     .knows = TM_KNOWS_EVENT,
+     .step_in_flight = true,
+     .forecast = TM_FORECAST_TIDEMILL,
+     .choice = TM_CHOICE_FAILOVER,
+     .choice_only = true,
+     .decide = tm_policy__tidemill},
+    {.name = "spread",
+     .summary = "of pools, like SkyServe: evenly over those that are not short, the rest on demand",
+     .knows = TM_KNOWS_EVENT,
+     .step_in_flight = true,
+     .forecast = TM_FORECAST_TIDEMILL,
+     .choice = TM_CHOICE_SPREAD,
+     .choice_only = true,
+     .decide = tm_policy__tidemill},
     {.name = NULL},
 };
 
@@ -106,6 +133,13 @@ int tm_policy_create(const struct tm_policy_info *info, const struct tm_layouts 
     policy->ranked = tm_calloc(layouts->count, sizeof *policy->ranked);
     if (rc == 0 && (policy->candidates == NULL || policy->ranked == NULL)) rc = tm_error_nomem(e);
     if (rc == 0) rc = make_forecaster(policy, e);
+    if (rc == 0 && info->choice != TM_CHOICE_NONE) {
+        policy->pools = tm_alloc(sizeof *policy->pools);
+        if (policy->pools == NULL)
+            rc = tm_error_nomem(e);
+        else
+            tm_learned_pools__init(policy->pools);
+    }
     if (rc != 0)
         tm_policy_destroy(policy);
     else
@@ -119,6 +153,7 @@ void tm_policy_destroy(struct tm_policy *policy)
     tm_forecaster_destroy(policy->forecaster);
     tm_deadline_values_destroy(policy->values);
     tm_lookahead__destroy(policy->lookahead);
+    tm_free(policy->pools);
     tm_free(policy->plan);
     tm_free(policy->candidates);
     tm_free(policy->ranked);
@@ -132,7 +167,8 @@ int tm_policy__ask(struct tm_policy *policy, const struct tm_view *view, struct 
                                    .pace = 1,
                                    .want_on_demand = view->on_demand,
                                    .until_s = INFINITY};
-    int rc = policy->info->decide(policy, view, &decision, e);
+    bool bound = view->choices && policy->info->choice == TM_CHOICE_BOUND; /* who knows all pays nothing there */
+    int rc = (bound ? tm_policy__ideal : policy->info->decide)(policy, view, &decision, e);
     if (rc == 0) *out = decision;
     return rc;
 }

@@ -19,6 +19,16 @@ enum tm_knows {
     TM_KNOWS_ALL,   /* everything to the end */
 };
 
+/* How a policy chooses among pools. */
+enum tm_pool_choice {
+    TM_CHOICE_NONE,     /* it knows of one pool alone */
+    TM_CHOICE_OURS,     /* by throughput to come, price, lifetimes and what a loss or a move costs */
+    TM_CHOICE_ONE,      /* one pool, whatever happens */
+    TM_CHOICE_FAILOVER, /* one pool; after a preemption the whole job goes to the next by price */
+    TM_CHOICE_SPREAD,   /* evenly over the pools that are not short, on demand as a fallback */
+    TM_CHOICE_BOUND,    /* whatever is best at each moment: the simulator sees to it */
+};
+
 struct tm_view; /* the facts with the forecast, as the policies of this room see them */
 
 struct tm_policy; /* one for a job: borrows its layouts and migrations, owns its forecaster and scratch */
@@ -27,14 +37,16 @@ struct tm_policy_info {
     const char *name;
     const char *summary;
     enum tm_knows knows;
-    bool ticks_only;     /* decides once an interval, not at each event */
-    bool on_demand;      /* rents on-demand instances alone */
-    bool deadlines;      /* rents on-demand instances where a deadline needs them */
-    bool free;           /* changes cost nothing, arrivals are used and losses left at once: a bound */
-    bool step_in_flight; /* an unannounced loss costs the step in flight */
-    bool checkpoints;    /* everybody restarts at a change: a loss costs the work since the last checkpoint */
-    bool runs;           /* can decide for a running job */
-    int forecast;        /* a tm_forecast_method, or -1: none */
+    bool ticks_only;            /* decides once an interval, not at each event */
+    bool on_demand;             /* rents on-demand instances alone */
+    bool deadlines;             /* rents on-demand instances where a deadline needs them */
+    bool free;                  /* changes cost nothing, arrivals are used and losses left at once: a bound */
+    bool step_in_flight;        /* an unannounced loss costs the step in flight */
+    bool checkpoints;           /* everybody restarts at a change: a loss costs the work since the last checkpoint */
+    bool runs;                  /* can decide for a running job */
+    enum tm_pool_choice choice; /* how it chooses among pools */
+    bool choice_only;           /* it is nothing without a choice of pools */
+    int forecast;               /* a tm_forecast_method, or -1: none */
     int (*decide)(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out, struct tm_error *e);
 };
 
@@ -49,7 +61,8 @@ struct tm_policy_options {
     int horizon;       /* intervals of look-ahead: 1..TM_FORECAST_STEPS_MAX */
     uint64_t seed;     /* of the forecast's random numbers */
     enum tm_breadth breadth;
-    /* A coordinator cannot be away for long: fleets of more than TM_POLICY_LIVE_MAX instances decide by the event
+    /* Decides as in a run, where state moves at any change that leaves some of it; only `checkpoint` restarts. And a
+     * coordinator cannot be away for long: fleets of more than TM_POLICY_LIVE_MAX instances decide by the event
      * alone, since the tables of migrations that a look through the forecast needs take too long to fill in. */
     bool live;
 };
@@ -66,6 +79,9 @@ void tm_policy_destroy(struct tm_policy *policy);
 int tm_policy_observe(struct tm_policy *policy, int count, int arrived, int lost, struct tm_error *e);
 /* `losing` spot instances have their notice, and go in `in_s`. */
 void tm_policy_hint(struct tm_policy *policy, int losing, double in_s);
+/* Where pools are choices: what each of them has at this moment, before the decision. Losses, refusals and what is
+ * offered are learned from; of a history that was before the job, instances are not here but offered. */
+void tm_policy_observe_pools(struct tm_policy *policy, double now_s, const struct tm_pool *pools, int count);
 /* Observations so far. */
 int tm_policy_observed(const struct tm_policy *policy);
 

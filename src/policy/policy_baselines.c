@@ -9,13 +9,14 @@ int tm_policy__ideal(struct tm_policy *policy, const struct tm_view *view, struc
     return 0;
 }
 
+/* In a run whoever is left has the layers: state moves, and nobody loads a checkpoint. */
 int tm_policy__reactive(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
                         struct tm_error *e)
 {
     (void)e;
     if (!view->event) return 0;
     out->layout = policy->layouts->best[view->after];
-    out->change = TM_CHANGE_ROLLBACK;
+    out->change = policy->options.live ? TM_CHANGE_MIGRATE : TM_CHANGE_ROLLBACK;
     return 0;
 }
 

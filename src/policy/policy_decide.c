@@ -96,6 +96,7 @@ static int make_view(struct tm_policy *policy, const struct tm_facts *facts, str
                              .ordered = tm_facts__ordered(facts, TM_POOL_ON_DEMAND, TM_POOL_TRAINS),
                              .spot_ordered = tm_facts__ordered(facts, TM_POOL_SPOT, TM_POOL_TRAINS),
                              .start_s = policy->cost->start_s,
+                             .choices = facts->choices,
                              .has_deadline = facts->limits.has_deadline,
                              .samples_left = facts->progress.samples_left * policy->slower,
                              .seconds_left = facts->limits.seconds_left,
@@ -136,8 +137,13 @@ static int room_beside_spot(const struct tm_facts *facts)
 {
     int room = facts->limits.workers_max - tm_facts__here(facts, TM_POOL_SPOT, TM_POOL_TRAINS) -
                tm_facts__ordered(facts, TM_POOL_SPOT, TM_POOL_TRAINS);
-    for (int i = 0; facts->first && i < facts->pool_count; i++)
-        if (facts->pools[i].market == TM_POOL_SPOT && facts->pools[i].offered > 0) room -= facts->pools[i].offered;
+    for (int i = 0; facts->first && i < facts->pool_count; i++) {
+        const struct tm_pool *pool = &facts->pools[i];
+        if (pool->market != TM_POOL_SPOT) continue;
+        /* before any was asked for, nobody may know how many there are: they come first */
+        bool unknown = pool->offered < 0 && pool->here == 0 && pool->ordered == 0 && facts->now_s <= pool->start_s;
+        room -= unknown ? facts->limits.workers_max : pool->offered > 0 ? pool->offered : 0;
+    }
     return room > 0 ? room : 0;
 }
 
@@ -168,6 +174,76 @@ static void rent(const struct tm_policy *policy, const struct tm_facts *facts, s
     double usd_h = tm_facts__usd_h(facts);
     double left_h = usd_h > 0 ? tm_rent__left_usd(limits->budget_usd, limits->bill_usd) / usd_h : INFINITY;
     out->until_s = fmin(out->until_s, facts->now_s + fmax(least_until_s, left_h * 3600));
+}
+
+/* ---- pools ---- */
+
+void tm_policy_observe_pools(struct tm_policy *policy, double now_s, const struct tm_pool *pools, int count)
+{
+    int capacities[TM_POOLS_MAX];
+    double speeds[TM_POOLS_MAX] = {0};
+    if (policy->pools == NULL) return;
+    tm_learned_pools__observe(policy->pools, now_s, pools, count, capacities);
+    for (int i = 0; i < count; i++)
+        speeds[pools[i].group] = pools[i].speed;
+    for (int g = 0; g < TM_POOLS_MAX; g++)
+        if (capacities[g] >= 0)
+            tm_learned_pools__sample(policy->pools, g, tm_policy__rate(policy, capacities[g], speeds[g], 0));
+}
+
+/* The facts as they are once the choice of pools is carried out: what is not wanted is gone, and the job trains with
+ * what is here of the group that was chosen. Who has a notice trains to its end, or until a successor is here. */
+static void foretell(const struct tm_decision *choice, struct tm_facts *facts)
+{
+    int here = 0, stays = 0, most = facts->limits.workers_max;
+    for (int i = 0; i < facts->pool_count; i++) {
+        const struct tm_pool *pool = &facts->pools[i];
+        int kept = pool->here < choice->want[i] ? pool->here : choice->want[i];
+        if (pool->group == facts->group) here += pool->here + pool->leaving;
+        if (pool->group == choice->group) stays += kept + pool->leaving;
+    }
+    bool moves = choice->group != facts->group;
+    int trained = facts->before - facts->lost, after = stays < most ? stays : most;
+    int spares = stays - after - facts->spares;
+    int released = moves ? trained : here - stays + (spares > 0 ? spares : 0);
+    if (released > trained) released = trained; /* the others had only just come */
+    facts->event = facts->event || moves || released > 0;
+    facts->lost += released;
+    facts->after = after;
+}
+
+/* Chooses pools, and sees the rest of the facts as that choice makes them. */
+static int choose(struct tm_policy *policy, struct tm_facts *facts, struct tm_decision *choice, struct tm_error *e)
+{
+    struct tm_view view;
+    int on_demand = 0;
+    choice->why = TM_WHY_STAYS;
+    if (policy->info->deadlines && facts->limits.has_deadline) {
+        int rc = make_view(policy, facts, &view, e);
+        if (rc != 0) return rc;
+        on_demand = tm_policy__on_demand_needed(policy->layouts, &view);
+        int room = room_beside_spot(facts);
+        if (on_demand > room) on_demand = room;
+    }
+    tm_policy__choose_pools(policy, facts, on_demand, choice);
+    foretell(choice, facts);
+    return 0;
+}
+
+static void take_choice(const struct tm_facts *facts, const struct tm_decision *choice, struct tm_decision *out)
+{
+    const struct tm_facts_limits *limits = &facts->limits;
+    out->rents = true;
+    out->want_spot = out->want_on_demand = 0;
+    out->group = choice->group;
+    for (int i = 0; i < facts->pool_count; i++) {
+        out->want[i] = choice->want[i];
+        *(facts->pools[i].market == TM_POOL_SPOT ? &out->want_spot : &out->want_on_demand) += choice->want[i];
+    }
+    if (!(limits->budget_usd > 0)) return;
+    double usd_h = tm_facts__usd_h(facts), left_usd = tm_rent__left_usd(limits->budget_usd, limits->bill_usd);
+    out->stop = left_usd <= 0;
+    if (usd_h > 0) out->until_s = fmin(out->until_s, facts->now_s + fmax(least_until_s, left_usd / usd_h * 3600));
 }
 
 /* ---- copies ---- */
@@ -213,19 +289,30 @@ int tm_policy_decide(struct tm_policy *policy, const struct tm_facts *facts, str
                      struct tm_error *e)
 {
     struct tm_view view;
-    struct tm_decision decision;
+    struct tm_decision decision, choice;
+    struct tm_facts chosen;
+    int rc = 0;
     learn_speed(policy, facts);
-    int rc = make_view(policy, facts, &view, e);
+    if (facts->choices) {
+        chosen = *facts;
+        rc = choose(policy, &chosen, &choice, e);
+        facts = &chosen;
+    }
+    if (rc == 0) rc = make_view(policy, facts, &view, e);
     if (rc == 0) rc = tm_policy__ask(policy, &view, &decision, e);
     if (rc != 0) return rc;
     bool told = policy->info->knows != TM_KNOWS_PAST;
     if (told && view.after < facts->limits.workers_min) decision.layout = TM_LAYOUT_PAUSE;
-    rent(policy, facts, &decision);
+    if (facts->choices)
+        take_choice(facts, &choice, &decision);
+    else
+        rent(policy, facts, &decision);
     decision.copy_every_s = copy_every_s(policy, facts);
     decision.copy = copy_due(facts, decision.copy_every_s);
     decision.why = why(facts, &view, &decision);
     bool gang = tm_facts_gang(facts->limits.workers_min, facts->limits.workers_max, facts->limits.has_deadline);
-    if (gang && policy->info->deadlines && !decision.stop)
+    if (facts->choices && choice.why == TM_WHY_MOVES && !decision.stop) decision.why = TM_WHY_MOVES;
+    if (gang && policy->info->deadlines && !decision.stop && !facts->choices)
         rc = tm_policy__gang(policy, facts, view.samples_left, &decision, e);
     if (rc != 0) return rc;
     *out = decision;

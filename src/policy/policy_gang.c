@@ -2,6 +2,8 @@
  * it goes on becomes how many instances of which market are wanted. */
 #include "policy/policy_internal.h"
 
+#include "policy/rent_internal.h"
+
 #include <math.h>
 
 static const double memory_s = 24 * 3600.0; /* how fast it forgets how spot came and went */
@@ -41,6 +43,15 @@ static int begin(struct tm_policy *policy, const struct tm_facts *facts, double 
     return tm_deadline_values_create(&policy->terms, &policy->values, e);
 }
 
+/* Does the budget pay for the rest of the work on-demand? */
+static bool can_pay(const struct tm_facts *facts, const struct tm_deadline_view *view, double left_s)
+{
+    const struct tm_facts_limits *limits = &facts->limits;
+    if (!(limits->budget_usd > 0)) return true;
+    double hours = (left_s + view->restart_left_s) / 3600;
+    return view->terms->on_demand_usd_h * hours <= tm_rent__left_usd(limits->budget_usd, limits->bill_usd);
+}
+
 int tm_policy__gang(struct tm_policy *policy, const struct tm_facts *facts, double samples_left,
                     struct tm_decision *out, struct tm_error *e)
 {
@@ -70,6 +81,12 @@ int tm_policy__gang(struct tm_policy *policy, const struct tm_facts *facts, doub
     tm_spells_observe(&policy->spells, fmax(facts->now_s, policy->spells.now_s), view.spot); /* clocks may jump back */
     struct tm_deadline_decision decision = tm_deadline_decide(tm_deadline_policy_find("tidemill"), &view);
     int beside = limits->anchors_train ? 0 : limits->anchors;
+    /* A budget is kept, a deadline is not worth it: what it does not pay on-demand is left to spot instances. */
+    if (decision.go == TM_GANG_ON_DEMAND && !can_pay(facts, &view, left_s)) {
+        out->want_spot = gang;
+        out->want_on_demand = beside;
+        return 0;
+    }
     out->want_spot = decision.go == TM_GANG_SPOT ? gang : 0;
     out->want_on_demand = (decision.go == TM_GANG_ON_DEMAND ? gang : 0) + beside;
     out->until_s = fmin(out->until_s, fmax(decision.until_s, facts->now_s + 1));

@@ -4,6 +4,7 @@
 
 #include "policy/deadline.h"
 #include "policy/policy.h"
+#include "policy/pools_internal.h"
 
 /* The facts as one policy sees them, with what its forecast says. */
 struct tm_view {
@@ -24,6 +25,7 @@ struct tm_view {
     int ordered;                        /* on-demand instances on their way */
     int spot_ordered;                   /* spot ones */
     double start_s;                     /* how long they take */
+    bool choices;                       /* pools are choices */
     bool has_deadline;
     double samples_left; /* at the predicted speeds: where steps take longer than predicted, more */
     double seconds_left;
@@ -60,6 +62,7 @@ struct tm_policy {
     struct tm_spells spells; /* of a gang with a deadline, as the next two */
     struct tm_deadline_terms terms;
     struct tm_deadline_values *values; /* NULL: not made yet */
+    struct tm_learned_pools *pools;    /* NULL: it chooses among none */
 };
 
 /* The policy's own part of a decision: layout, how it is reached, on-demand instances that train. */

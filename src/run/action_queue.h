@@ -1,5 +1,5 @@
-/* Actions that wait for the record: what a state machine asks for after an event that must last may not leave before it
- * does. The loop goes on meanwhile, and what it brings about queues up behind. */
+/* Actions that wait for the record: what a state machine asks for after an event that must be durable may not leave
+ * before it is. The loop goes on meanwhile, and further actions queue up behind. */
 #ifndef TM_RUN_ACTION_QUEUE_H
 #define TM_RUN_ACTION_QUEUE_H
 
@@ -28,9 +28,9 @@ void tm_action_queue_init(struct tm_action_queue *queue);
 /* All that waits is forgotten, and nothing is waited for any more. */
 void tm_action_queue_clear(struct tm_action_queue *queue);
 
-/* Whatever comes from now on waits for the event with that number. */
+/* All actions from now on wait for the event with that number. */
 void tm_action_queue_hold(struct tm_action_queue *queue, uint64_t number);
-/* Does an action that comes now wait for nothing? */
+/* May an action that comes now leave at once? */
 bool tm_action_queue_open(const struct tm_action_queue *queue);
 /* Copies an action, which waits. Where too many do, messages are left out, as if they were lost on the way: they are
  * said again. Anything else is then -TM_ELIMIT. */

@@ -23,7 +23,7 @@ struct tm_agent_options {
     int64_t backoff_ms; /* before the first restart; doubles with each in the window */
     uint32_t restarts_max;
     int64_t restart_window_ms;
-    bool kills_expected; /* whoever runs the job kills workers on purpose: SIGKILL is no failure of theirs */
+    bool kills_expected; /* workers are killed on purpose (chaos): SIGKILL is not a failure */
 };
 
 /* How a worker's process ended. */

@@ -1,13 +1,13 @@
-/* The cloud driver: rents and gives back as the coordinator orders, and tells it what there is (cloud_link.h), over the
- * wire, all the time. It survives the coordinator: without word from it the last order stands.
+/* The cloud driver: rents and releases instances as the coordinator orders, and reports continuously what there is
+ * (cloud_link.h). It outlives the coordinator: without new orders the last one holds.
  *
  *     while (...) {
  *         rc = tm_cloud_driver__step(driver, 100, e);      waits for something to happen, and deals with it
- *         while (tm_cloud_driver__event(driver, &event)) ...     what the cloud did, for whoever watches
+ *         while (tm_cloud_driver__event(driver, &event)) ...     what the cloud did, for the display
  *     }
  *
- * Its account lies in the state folder, so that a run that goes on later goes on with its bill, its numbers of
- * instances and its place in the trace. */
+ * Its account is in the state folder, so that a resumed run continues with its bill, its instance numbers and its place
+ * in the trace. */
 #ifndef TM_RUN_CLOUD_DRIVER_H
 #define TM_RUN_CLOUD_DRIVER_H
 
@@ -48,7 +48,7 @@ struct tm_cloud_driver_options {
     const char *token;
     const char *tls_folder; /* NULL: none, loopback only */
     uint64_t job;
-    double speed; /* the cloud's seconds in one on the wall */
+    double speed; /* the cloud's seconds per second of real time */
     struct tm_cloud_account before;
 };
 
@@ -73,7 +73,7 @@ bool tm_cloud_driver__event(struct tm_cloud_driver *driver, struct tm_cloud_even
 const struct tm_cloud_order *tm_cloud_driver__order(const struct tm_cloud_driver *driver);
 /* The coordinator is known to be there and has answered. */
 bool tm_cloud_driver__connected(const struct tm_cloud_driver *driver);
-/* A coordinator was started anew: say hello at once. */
+/* A coordinator was restarted: say hello at once. */
 void tm_cloud_driver__greet(struct tm_cloud_driver *driver);
 /* With what was before. */
 struct tm_cloud_account tm_cloud_driver__account(struct tm_cloud_driver *driver);

@@ -14,17 +14,19 @@ static bool one_replica(struct tm_coordinator *c)
     return c->roster.pipelines == 1;
 }
 
-static void show_cloud(const struct tm_coordinator *c, struct tm_run_cloud *out)
+static void show_cloud(const struct tm_coordinator *c, int64_t now_ms, struct tm_run_cloud *out)
 {
-    *out = (struct tm_run_cloud){.known = c->cloud.heard,
-                                 .now_ms = c->cloud.now_ms,
-                                 .speed = c->cloud.speed,
-                                 .spot_microusd_h = c->cloud.spot_microusd_h,
-                                 .on_demand_microusd_h = c->cloud.on_demand_microusd_h,
-                                 .spot_offered = c->cloud.heard ? c->cloud.spot_offered : -1,
-                                 .bill_microusd = tm_coord__bill(c, false),
-                                 .instances = c->instances,
-                                 .instance_count = c->instance_count};
+    *out =
+        (struct tm_run_cloud){.known = c->cloud.heard,
+                              .now_ms = c->cloud.now_ms,
+                              .ago_ms = c->cloud.heard && now_ms > c->cloud.heard_ms ? now_ms - c->cloud.heard_ms : 0,
+                              .speed = c->cloud.speed,
+                              .spot_microusd_h = c->cloud.spot_microusd_h,
+                              .on_demand_microusd_h = c->cloud.on_demand_microusd_h,
+                              .spot_offered = c->cloud.heard ? c->cloud.spot_offered : -1,
+                              .bill_microusd = tm_coord__bill(c, false),
+                              .instances = c->instances,
+                              .instance_count = c->instance_count};
 }
 
 /* Those that may train, and those that are about to go. */
@@ -47,9 +49,11 @@ static void show_workers(struct tm_coordinator *c, int64_t now_ms, bool reported
     }
     for (size_t i = 0; i < c->started.member_count; i++) {
         const struct known *k = tm_coord__member(c, &c->started.members[i]);
-        if (c->started.members[i].remote) continue;
+        bool usable = k != NULL && tm_coord__usable(c, k, now_ms);
+        /* a spare that goes, such as one whose notice the generation began with, changes nothing */
+        if (c->started.members[i].remote || (c->started.members[i].spare && !usable)) continue;
         view->last_workers++;
-        view->last_here += k != NULL && tm_coord__usable(c, k, now_ms);
+        view->last_here += usable;
     }
 }
 
@@ -77,7 +81,7 @@ static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only,
                                .copy_ms = durable == NULL ? 0 : durable->took_ms,
                                .step_ms = c->told_step_ms,
                                .elapsed_ms = c->utc_ms - c->job_utc_ms};
-    show_cloud(c, &view.cloud);
+    show_cloud(c, now_ms, &view.cloud);
     show_workers(c, now_ms, reported_only, workers, &view);
     *out = (struct tm_run_decision){.pipelines = 0};
     struct tm_decision_ear ear = tm_coord__ear(c, outbox);

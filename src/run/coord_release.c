@@ -15,11 +15,12 @@ bool tm_coord__releasing(const struct tm_coordinator *c, uint64_t id)
 
 /* ---- which ---- */
 
-/* How little it is missed: the higher, the less. */
-static int dispensable(struct tm_coordinator *c, int64_t now_ms, uint64_t id)
+/* How little it is missed: the higher, the less. One that is about to be preempted comes before all that stay. */
+static int dispensable(struct tm_coordinator *c, int64_t now_ms, const Tmw__Instance *instance)
 {
-    const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, id);
-    const struct tm_member *member = tm_roster_find(&c->roster, id);
+    const struct known *k = tm_coord__find(c, TM_ROLE_WORKER, instance->id);
+    const struct tm_member *member = tm_roster_find(&c->roster, instance->id);
+    if (instance->announced) return 5;
     if (k == NULL || !k->registered) return member == NULL ? 4 : 0; /* one that is silent may come back with state */
     if (tm_coord__noticed(c, k, now_ms)) return 3;
     bool needed = member != NULL && (!member->spare || member->remote);
@@ -41,7 +42,7 @@ static const Tmw__Instance *choose(struct tm_coordinator *c, int64_t now_ms, boo
     for (size_t i = 0; i < c->instance_count; i++) {
         const Tmw__Instance *instance = &c->instances[i];
         if (instance->end_ms != 0 || (instance->spot != 0) != spot || tm_coord__releasing(c, instance->id)) continue;
-        int rank = dispensable(c, now_ms, instance->id);
+        int rank = dispensable(c, now_ms, instance);
         if (rank < most || rank == 0) continue; /* of equals the newest */
         most = rank;
         best = instance;

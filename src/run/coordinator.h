@@ -8,9 +8,9 @@
  *      |                                   \------------------ a member is lost -----------------------|
  *      \-------------------------------------- all hold their layers at the base step ----------------/
  *
- * Before it drains, while all train on, whoever will get layers follows them (coord_follow.c). So at the change nothing
- * is left to move; if something is, it is fetched in ASSIGNED. Anchors may be remotes (options.remotes): they report
- * and keep copies like all others, and get no seat.
+ * Before it drains, while all train on, workers that will get layers follow them (coord_follow.c). So at the change
+ * nothing is left to move; if something is, it is fetched in ASSIGNED. Anchors may be remotes (options.remotes): they
+ * report and keep copies like all others, and get no seat.
  *
  * Why no step is lost, applied twice or skipped:
  *  - A generation number is recorded, synced, before anyone hears of it; a layout is recorded before it starts. So a
@@ -18,16 +18,16 @@
  *  - A step needs the flags of all seated members of its generation. One fenced member therefore stops them all: a new
  *    generation may start once one seated member of the last has obeyed the fence, or all are known to be dead, or the
  *    orphan time (after which a worker without word from us stops by itself) has passed since our last word to them.
- *  - Members differ by at most one step, and whoever is behind holds the gradients of the step the others applied. So
- * if any survivor applied it, all apply it (Resolve, with the norm that it was applied with); else it is redone.
+ *  - Members differ by at most one step, and one that is behind holds the gradients of the step the others applied. So
+ *    if any survivor applied it, all apply it (Resolve, with the norm that it was applied with); else it is redone.
  *  - The base is the newest step at which every layer is found, live or in copies, with one hash. It is never below the
  *    newest whole copy set while the holders of that set may still be there; nor, for the orphan time, below what was
  *    applied while a member of the last generation may only be silent.
  *
- * A lost record is rebuilt: for the orphan time the coordinator only listens; then no worker that it has not heard of
- * can be training, and it goes on in a new epoch (the upper half of a generation's number): above the highest heard of,
- * and not below the time in seconds, so that it is new even when nobody is left who remembers. Should one come back who
- * has obeyed a higher number still, it gets no word that lets it train, and everyone is fenced in the next epoch. */
+ * A lost record is rebuilt: for the orphan time the coordinator only listens; then no worker that it has not heard can
+ * be training, and it continues in a new epoch (the upper half of a generation's number): above the highest heard, and
+ * not below the time in seconds, so that it is new even if no worker that knew it is left. If a worker comes back that
+ * has obeyed a higher number, it gets no message that lets it train, and all are fenced in the next epoch. */
 #ifndef TM_RUN_COORDINATOR_H
 #define TM_RUN_COORDINATOR_H
 
@@ -105,7 +105,7 @@ int tm_coordinator__load_manifest(struct tm_coordinator *coordinator, const Tmw_
                                   struct tm_error *e);
 /* `now_ms` is monotonic, `utc_ms` only goes to the record. */
 void tm_coordinator_begin(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
-/* What the clock on the wall says, for the record; a tick says it too. */
+/* The time of day, for the record; a tick has it too. */
 void tm_coordinator__utc(struct tm_coordinator *coordinator, int64_t utc_ms);
 void tm_coordinator_tick(struct tm_coordinator *coordinator, int64_t now_ms, int64_t utc_ms, struct tm_outbox *out);
 void tm_coordinator_receive(struct tm_coordinator *coordinator, int64_t now_ms, const tm_message *message,
@@ -120,7 +120,7 @@ void tm_coordinator_disconnected(struct tm_coordinator *coordinator, int64_t now
                                  struct tm_outbox *out);
 /* The record cannot be written now (`why`, in words; copied), or can be again (NULL). While it cannot, no action asks
  * for a sync: training goes on, and what the record must know first waits. One that was asked for before and failed
- * must not be followed by anything: then the coordinator is made anew, from what is in the record, told this, and
+ * must not be followed by anything: then the coordinator is created again from what is in the record, told this, and
  * begun. */
 void tm_coordinator_record_stuck(struct tm_coordinator *coordinator, const char *why);
 /* Stops the job in order: a common step, a copy set of it in files, then "stopped" in the record; all are told to end.

@@ -16,7 +16,8 @@ struct tm_run_worker {
 struct tm_run_cloud {
     bool known;               /* there was one */
     int64_t now_ms;           /* the cloud's time */
-    double speed;             /* its seconds in one on the wall */
+    int64_t ago_ms;           /* since it said so, in real time */
+    double speed;             /* its seconds per second of real time */
     uint64_t spot_microusd_h; /* 0: not known */
     uint64_t on_demand_microusd_h;
     int64_t spot_offered; /* how many more it would give now; -1: not known */
@@ -54,14 +55,14 @@ struct tm_run_view {
     uint32_t last_pipelines;
     uint32_t last_stages;
     int64_t paused_ms;     /* that generation runs, and has not made its first step: since when nothing is; 0: it has */
-    size_t last_workers;   /* its members, but for anchors that only keep copies ... */
+    size_t last_workers;   /* its members, but for anchors that only keep copies and spares that went ... */
     size_t last_here;      /* ... and how many of them are usable now */
     bool only_one_replica; /* some layer's state is on one worker alone */
     int64_t since_copy_ms; /* since the newest whole set's step was applied, or the last try; -1: there was none yet */
     uint64_t copied_step;  /* of the newest whole set */
     uint64_t copy_ms;      /* what the newest took; 0: not known */
     uint32_t step_ms;      /* of the last step; 0: not known */
-    int64_t elapsed_ms;    /* since the job began, on the wall */
+    int64_t elapsed_ms;    /* since the job began, in real time */
     struct tm_run_cloud cloud;
     const struct tm_decision_ear *ear; /* NULL: none */
 };

@@ -43,7 +43,9 @@ struct tm_policy_decider {
     struct question asked;
     bool answered;
     struct tm_decision answer;
-    double change_ms; /* that the last change was expected to take */
+    double change_ms;   /* that the last change was expected to take */
+    int spares;         /* that joined the running generation ... */
+    uint64_t spares_of; /* ... this one, and were given no seat: they are no news any more */
     struct steps_seen seen;
     double slower;       /* measured step time over predicted; 0: nothing measured yet */
     double best_samples; /* that the fastest layouts would have made since the first call ... */
@@ -89,6 +91,7 @@ static int begin(void *context, struct tm_error *e)
     decider->answered = false;
     decider->answer = (struct tm_decision){.layout = TM_LAYOUT_PAUSE};
     decider->change_ms = 0;
+    decider->spares = 0;
     decider->seen = (struct steps_seen){.layout = TM_LAYOUT_PAUSE};
     decider->slower = 0;
     decider->best_samples = 0;
@@ -148,9 +151,11 @@ void tm_policy_decider_destroy(struct tm_policy_decider *decider)
 
 /* ---- the fleet ---- */
 
-static double speed_of(const struct tm_run_view *view)
+/* Before the cloud has spoken, as the job has it: the first decision may rent. */
+static double speed_of(const struct tm_policy_decider *decider, const struct tm_run_view *view)
 {
-    return view->cloud.known && view->cloud.speed > 0 ? view->cloud.speed : 1;
+    if (view->cloud.known && view->cloud.speed > 0) return view->cloud.speed;
+    return !view->cloud.known && decider->rule.speed > 0 ? decider->rule.speed : 1;
 }
 
 static double usd_or_nan(uint64_t microusd)
@@ -172,6 +177,24 @@ static int running(const struct tm_run_view *view, bool spot, int *out_leaving)
     return count;
 }
 
+/* On-demand workers that have joined and may train. */
+static int anchors_here(const struct tm_run_view *view)
+{
+    int count = 0;
+    for (size_t i = 0; view->workers != NULL && i < view->worker_count; i++)
+        count += view->workers[i].anchor;
+    return count;
+}
+
+/* The last report's sum, and what has been paid since. */
+static double bill_usd(const struct tm_policy_decider *decider, const struct tm_run_view *view)
+{
+    double usd = (double)view->cloud.bill_microusd / 1e6, usd_h = 0;
+    for (size_t i = 0; i < view->cloud.instance_count; i++)
+        if (view->cloud.instances[i].end_ms == 0) usd_h += (double)view->cloud.instances[i].price_microusd_h / 1e6;
+    return usd + usd_h * (double)view->cloud.ago_ms / 3.6e6 * speed_of(decider, view);
+}
+
 static int at_least_0(int value)
 {
     return value > 0 ? value : 0;
@@ -182,27 +205,33 @@ static void show_pools(const struct tm_policy_decider *decider, const struct tm_
     const struct tm_facts_limits *limits = &facts->limits;
     int leaving, none, beside = limits->anchors_train ? 0 : limits->anchors; /* keep copies, do not train */
     int spot = running(view, true, &leaving), on_demand = running(view, false, &none);
-    int keeping = on_demand < beside ? on_demand : beside;
-    int training = on_demand - keeping < facts->after ? on_demand - keeping : facts->after;
-    int wanted = decider->answered && decider->answer.rents ? at_least_0(decider->answer.want_on_demand - beside) : 0;
-    int spot_here = facts->after - training;
+    int keeping = on_demand < beside ? on_demand : beside, joined = anchors_here(view);
+    int training = joined < facts->after ? joined : facts->after;
+    /* of those that run, more than are wanted are about to be released */
+    int coming =
+        decider->answered && decider->answer.rents ? decider->answer.want_on_demand - beside : on_demand - keeping;
+    int spot_here = facts->after - training, spot_coming = at_least_0(spot - leaving - spot_here);
+    double spot_start_s = decider->rule.cost->measured.join_s;
+    /* What was asked for at the beginning is on its way, until the cloud has told of it or it should be there: workers
+     * may join, and train, before that. */
+    if (decider->answered && spot == 0 && facts->now_s <= spot_start_s)
+        spot_coming = at_least_0(decider->answer.want_spot - leaving - spot_here);
     struct tm_pool *pools = facts->pools;
     pools[0] = (struct tm_pool){.market = TM_POOL_SPOT,
                                 .role = TM_POOL_TRAINS,
                                 .price_usd_h = usd_or_nan(view->cloud.spot_microusd_h),
                                 .here = spot_here,
                                 .leaving = leaving,
-                                .ordered = at_least_0(spot - leaving - spot_here),
+                                .ordered = spot_coming,
                                 .offered = (int)view->cloud.spot_offered,
-                                .start_s = decider->rule.cost->measured.join_s};
-    pools[1] = (struct tm_pool){
-        .market = TM_POOL_ON_DEMAND,
-        .role = TM_POOL_TRAINS,
-        .price_usd_h = usd_or_nan(view->cloud.on_demand_microusd_h),
-        .here = training,
-        .ordered = at_least_0((wanted > on_demand - keeping ? wanted : on_demand - keeping) - training),
-        .offered = -1,
-        .start_s = decider->rule.cost->start_s};
+                                .start_s = spot_start_s};
+    pools[1] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
+                                .role = TM_POOL_TRAINS,
+                                .price_usd_h = usd_or_nan(view->cloud.on_demand_microusd_h),
+                                .here = training,
+                                .ordered = at_least_0(coming - training),
+                                .offered = -1,
+                                .start_s = decider->rule.cost->start_s};
     pools[2] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                 .role = TM_POOL_KEEPS_COPIES,
                                 .price_usd_h = pools[1].price_usd_h,
@@ -211,14 +240,17 @@ static void show_pools(const struct tm_policy_decider *decider, const struct tm_
     facts->pool_count = beside > 0 ? 3 : 2;
 }
 
-/* The fleet before and after this moment. Arrivals and losses since the generation started are this moment's event. */
+/* The fleet before and after this moment. Arrivals and losses since the generation started are this moment's event, but
+ * for arrivals that the policy has already left without a seat. */
 static void show_fleet(const struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
 {
     const struct tm_layouts *layouts = decider->rule.layouts;
     int most = layouts->instances_max;
-    int before = view->last_workers < (size_t)most ? (int)view->last_workers : most;
+    int spares = decider->spares_of == view->generation ? decider->spares : 0;
+    int others = at_least_0((int)view->worker_count - (int)view->last_here); /* than the generation's own */
+    int before = (int)view->last_workers + spares < most ? (int)view->last_workers + spares : most;
     int after = view->worker_count < (size_t)most ? (int)view->worker_count : most;
-    int lost = (int)(view->last_workers - view->last_here);
+    int lost = (int)(view->last_workers - view->last_here) + at_least_0(spares - others);
     facts->first = before == 0;
     facts->before = before;
     facts->lost = lost < before ? lost : before;
@@ -244,7 +276,7 @@ static double measured_step_s(struct tm_policy_decider *decider, const struct tm
         seen->mean_ms += (view->step_ms - seen->mean_ms) / seen->count;
     }
     seen->applied = view->applied;
-    double step_s = seen->count >= STEPS_SEEN_MIN ? seen->mean_ms / 1000 * speed_of(view) : 0;
+    double step_s = seen->count >= STEPS_SEEN_MIN ? seen->mean_ms / 1000 * speed_of(decider, view) : 0;
     double predicted_s = decider->rule.layouts->list[layout].step_s;
     if (step_s > 0 && predicted_s > 0) decider->slower = step_s / predicted_s;
     return step_s;
@@ -272,7 +304,7 @@ static double efficiency(struct tm_policy_decider *decider, const struct tm_run_
 static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
 {
     const struct tm_policy_rule *rule = &decider->rule;
-    double speed = speed_of(view), elapsed_s = (double)view->elapsed_ms / 1000;
+    double speed = speed_of(decider, view), elapsed_s = (double)view->elapsed_ms / 1000;
     *facts = (struct tm_facts){
         .now_s = elapsed_s * speed,
         .speed = speed,
@@ -290,13 +322,14 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
                    .anchors_train = rule->anchors_train,
                    .seconds_left = (rule->deadline_s - elapsed_s) * speed,
                    .budget_usd = rule->budget_usd,
-                   .bill_usd = (double)view->cloud.bill_microusd / 1e6}};
+                   .bill_usd = bill_usd(decider, view)}};
     show_fleet(decider, view, facts);
     facts->progress.step_s = measured_step_s(decider, view, facts->standing.layout);
     /* Nobody knows how far it is to the end before a step of a job's own command has been seen. */
     bool known = rule->samples_per_step > 0 && (!rule->steps_unknown || decider->slower > 0);
     facts->progress.samples_per_step = rule->samples_per_step;
-    facts->progress.samples_left = known ? (double)(view->steps - view->applied) * rule->samples_per_step : INFINITY;
+    double steps_left = view->steps > view->applied ? (double)(view->steps - view->applied) : 0;
+    facts->progress.samples_left = known ? steps_left * rule->samples_per_step : INFINITY;
     facts->progress.efficiency = efficiency(decider, view, facts);
     facts->limits.has_deadline = rule->deadline_s > 0 && known;
 }
@@ -326,7 +359,16 @@ static struct question question_of(const struct tm_policy_decider *decider, cons
     return question;
 }
 
-static void ask(struct tm_policy_decider *decider, const struct tm_facts *facts)
+/* Who is given no seat now has been seen. */
+static void settle(struct tm_policy_decider *decider, const struct tm_run_view *view, const struct tm_facts *facts,
+                   int layout)
+{
+    if (facts->first || facts->lost > 0 || layout != facts->standing.layout) return;
+    decider->spares = at_least_0(facts->after - (int)view->last_here);
+    decider->spares_of = view->generation;
+}
+
+static void ask(struct tm_policy_decider *decider, const struct tm_run_view *view, const struct tm_facts *facts)
 {
     const struct tm_policy_rule *rule = &decider->rule;
     struct tm_error e;
@@ -346,6 +388,7 @@ static void ask(struct tm_policy_decider *decider, const struct tm_facts *facts)
             tm_migrations_ms(rule->migrations, facts->before, facts->standing.layout, facts->lost, decision.layout);
         decider->change_ms = isnan(ms) ? 0 : ms;
     }
+    settle(decider, view, facts, decision.layout);
     decider->answer = decision;
     decider->answered = true;
 }
@@ -373,7 +416,8 @@ static void carry_out(const struct tm_policy_decider *decider, const struct tm_r
     out->stages = (uint32_t)layout->stages;
     bool told = !decider->rule.steps_unknown;
     if (decider->rule.workers_max > 0 && !view->cloud.known) told = false; /* layouts are timed by the cloud's clock */
-    out->predicted_step_ms = told ? (uint32_t)lround(layout->step_s / answer->pace * 1000 / speed_of(view)) : 0;
+    out->predicted_step_ms =
+        told ? (uint32_t)lround(layout->step_s / answer->pace * 1000 / speed_of(decider, view)) : 0;
     for (int s = 0; s <= layout->stages; s++)
         out->stage_first[s] = (uint32_t)cut->first[s];
 }
@@ -397,7 +441,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     struct question question = question_of(decider, &facts);
     bool same = decider->answered && memcmp(&question, &decider->asked, sizeof question) == 0;
     if (!same || facts.now_s >= decider->answer.until_s) {
-        ask(decider, &facts);
+        ask(decider, view, &facts);
         decider->asked = question;
     }
     if (!told) learn(decider, view);

@@ -3,7 +3,7 @@
  * The same code decides in both, so a simulation predicts a run. The forecast is the policy's too, learned from the
  * instances that the cloud has listed.
  *
- * Layouts, costs and facts are in the cloud's time, as in the simulator; on the wall it may pass faster. */
+ * Layouts, costs and facts are in the cloud's time, as in the simulator; real time may pass faster. */
 #ifndef TM_RUN_DECIDE_POLICY_H
 #define TM_RUN_DECIDE_POLICY_H
 
@@ -18,13 +18,14 @@ struct tm_policy_rule {
     struct tm_migrations *migrations;
     const struct tm_cost *cost;
     bool steps_unknown; /* nobody knows what steps take: layouts tell which is faster, not how fast */
+    double speed;       /* the cloud's seconds in one on the wall, as far as is known before it says so; 0: 1 */
     double interval_s;  /* of the forecast and the look-ahead, in the cloud's time */
     int workers_min;
     int workers_max; /* that train; 0: what there is, nothing is rented or given back */
     int anchors;     /* on-demand instances that hold copies */
     bool anchors_train;
     double samples_per_step; /* with a deadline or a budget */
-    double deadline_s;       /* on the wall, since the job began; 0: none */
+    double deadline_s;       /* real time since the job began; 0: none */
     double budget_usd;       /* 0: none */
     /* 0: by expected loss against cost (as the policy says); else fixed, where two replicas of each stage live ...
      */

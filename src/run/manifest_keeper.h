@@ -1,5 +1,5 @@
-/* The coordinator's hand on the store of copies: a thread that carries out what set_manifests.h does, in the order in
- * which it was asked for, because a store may take its time and the coordinator's loop must go on. */
+/* The coordinator's access to the store of copies: a thread that carries out the functions of set_manifests.h in the
+ * order in which they were called, because a store may be slow and the coordinator's loop must go on. */
 #ifndef TM_RUN_MANIFEST_KEEPER_H
 #define TM_RUN_MANIFEST_KEEPER_H
 
@@ -18,7 +18,7 @@ int tm_manifest_keeper__create(struct tm_set_manifests *manifests, enum tm_claim
 /* What was asked for is tried once more, then it ends. NULL is allowed. */
 void tm_manifest_keeper__destroy(struct tm_manifest_keeper *keeper);
 
-/* As those of set_manifests.h, but nobody waits. -TM_ELIMIT: too much waits for a store that does not answer. */
+/* As those of set_manifests.h, without waiting. -TM_ELIMIT: too much waits for a store that does not answer. */
 int tm_manifest_keeper__put(struct tm_manifest_keeper *keeper, uint64_t set, const void *data, size_t length,
                             struct tm_error *e);
 int tm_manifest_keeper__drop(struct tm_manifest_keeper *keeper, uint64_t set, struct tm_error *e);

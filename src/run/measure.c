@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { GENERATIONS_MAX = 1 << 20, INSTANCES_MAX = 1 << 20, SEATS_MAX = 1 << 24, SAMPLES_MIN = 1, UNKNOWN = -1 };
+enum { SAMPLES_A_PART = 4 };
 static const double first_fleet_ms = 1000; /* of the cloud: who arrived so soon after the first belongs to its fleet */
 
 struct seat {
@@ -37,6 +38,8 @@ struct instance {
     double start_ms; /* the cloud's */
     double end_ms;   /* UNKNOWN: it has not ended */
     bool announced;
+    bool released;       /* by us, before its end */
+    double announced_ms; /* the record's word of its notice; UNKNOWN */
     bool spot;
     double lost_ms; /* the record's word of its loss without a notice; UNKNOWN */
 };
@@ -53,7 +56,8 @@ struct tm_measure {
     double set_ms[2]; /* first and last whole copy set */
     uint64_t sets;
     bool waiting;
-    double ended_ms; /* the job was told to stop, or is finished; UNKNOWN */
+    double ended_ms;     /* the job was told to stop, or is finished; UNKNOWN */
+    uint64_t stopped_at; /* the step at which it then stood still; 0: not told */
 };
 
 struct tm_measure *tm_measure__create(const struct tm_measure_options *options)
@@ -143,10 +147,13 @@ static int take_instance(struct tm_measure *m, int64_t at_ms, const Tmw__Instanc
                                       .start_ms = (double)event->start_ms,
                                       .end_ms = UNKNOWN,
                                       .spot = event->spot != 0,
+                                      .announced_ms = UNKNOWN,
                                       .lost_ms = UNKNOWN};
         set_clock(m, at_ms, instance->start_ms);
     }
+    if (event->announced && !instance->announced) instance->announced_ms = (double)at_ms;
     instance->announced = instance->announced || event->announced;
+    instance->released = instance->released || event->released;
     if (event->end_ms == 0 || instance->end_ms >= 0) return 0;
     instance->end_ms = (double)event->end_ms;
     set_clock(m, at_ms, instance->end_ms);
@@ -198,6 +205,7 @@ int tm_measure__take(struct tm_measure *m, const Tmw__RecordEvent *event, struct
         m->waiting = m->waiting || event->state->state != TM_JOB_TRAINING;
         if (event->state->state == TM_JOB_STOPPING || (event->state->state == TM_JOB_FINISHED && m->ended_ms < 0))
             m->ended_ms = (double)event->at_ms;
+        if (event->state->state == TM_JOB_STOPPED && event->state->quiet) m->stopped_at = event->state->step;
         return 0;
     case TMW__RECORD_EVENT__BODY_SET_WHOLE:
         if (m->sets == 0) m->set_ms[0] = (double)event->at_ms;
@@ -320,6 +328,18 @@ static double begin_s(const struct tm_measure *m, size_t g)
     return fmax(0, at_ms - wall_ms(m, first_start_ms(m)) - (double)done * each_ms) / 1000;
 }
 
+/* ---- the end ---- */
+
+/* From the word to stop to the last step's commit. */
+static double drain_s(const struct tm_measure *m)
+{
+    const struct generation *last = &m->generations[m->generation_count - 1];
+    double each_ms = step_ms(m, last->pipelines, last->stages);
+    if (m->ended_ms < 0 || m->stopped_at <= last->base || last->first_ms < 0 || isnan(each_ms)) return 0;
+    double at_ms = last->first_ms + (double)(m->stopped_at - last->base - 1) * each_ms;
+    return fmax(0, at_ms - m->ended_ms) / 1000;
+}
+
 /* ---- changes ---- */
 
 /* The most that one member has to get: layers of its stage that it did not have in the generation before. */
@@ -340,6 +360,7 @@ static double worst_bytes(const struct tm_measure *m, size_t g)
 
 struct fit {
     double sums[3][4]; /* normal equations of pause = x0 + x1 instances + x2 bytes: [row][column, right side last] */
+    double squares;    /* of the pauses */
     size_t count;
     double bytes_max;
 };
@@ -350,6 +371,7 @@ static void add_sample(struct fit *fit, double instances, double bytes, double m
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 4; k++)
             fit->sums[i][k] += row[i] * row[k];
+    fit->squares += ms * ms;
     fit->count++;
     fit->bytes_max = fmax(fit->bytes_max, bytes);
 }
@@ -379,7 +401,8 @@ static bool solve(const struct fit *fit, unsigned used, double x[3])
     return true;
 }
 
-/* Least squares with no part below 0: of all choices of parts, the best that has none. */
+/* Least squares with no part below 0: of all choices of parts, the best that has none. Of a few changes only the mean
+ * is told, unless the parts explain them all: one slow change would make every byte slow. */
 static void solve_positive(const struct fit *fit, double best[3])
 {
     double least = INFINITY;
@@ -392,6 +415,8 @@ static void solve_positive(const struct fit *fit, double best[3])
                 error += x[i] * fit->sums[i][k] * x[k];
             error -= 2 * x[i] * fit->sums[i][3];
         }
+        bool few = used != 1 && fit->count < parts * SAMPLES_A_PART;
+        if (few && fit->squares + error > 0.01 * fit->squares) continue;
         if (error >= least - 1e-9 * fabs(least)) continue; /* fewer parts where more gain nothing */
         least = error;
         memcpy(best, x, sizeof x);
@@ -443,8 +468,8 @@ static void watch_instance(const struct tm_measure *m, const struct instance *in
     bool planned = left > whole && m->generations[left].cause == TM_CHANGED_NOTICE;
     if (instance->end_ms < 0) return;
     double lost_ms = wall_ms(m, instance->end_ms);
-    if (instance->announced && planned && left_ms >= 0)
-        add(leave, left_ms - (lost_ms - m->options.notice_wall_s * 1000));
+    double told_ms = instance->released ? instance->announced_ms : lost_ms - m->options.notice_wall_s * 1000;
+    if (instance->announced && planned && left_ms >= 0) add(leave, left_ms - told_ms);
     if (!instance->announced && instance->lost_ms >= 0) add(detect, instance->lost_ms - lost_ms);
 }
 
@@ -499,6 +524,7 @@ int tm_measure__cost(const struct tm_measure *m, struct tm_cost *out, struct tm_
     cost.measured.link_bit_s = parts[2] > 0 ? 8e3 / parts[2] : fmax(1, fit.bytes_max) * 8e3 / hundredth_ms;
     cost.measured.store_bit_s = cost.measured.link_bit_s;
     cost.measured.begin_s = begin_s(m, whole);
+    cost.measured.drain_s = drain_s(m);
     watch_instances(m, whole, &cost);
     tm_cost_change_speed(&cost, m->options.speed);
     cost.measured.paced = m->options.paced;

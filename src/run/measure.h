@@ -10,7 +10,7 @@
  *     stop                from the word to stop, or the end of the job, to the end of its instances
  *     detect              from the end of an instance without a notice to the record's word of it
  *
- * Arrivals and ends bear the cloud's time; the clock on the wall is found from the earliest word of any of them. */
+ * Arrivals and ends bear the cloud's time; real time is found from the earliest report of any of them. */
 #ifndef TM_RUN_MEASURE_H
 #define TM_RUN_MEASURE_H
 
@@ -19,8 +19,8 @@
 #include "wire/message.h"
 
 struct tm_measure_options {
-    double speed;         /* the cloud's seconds in one on the wall */
-    double notice_wall_s; /* how long before a loss the notice came, on the wall; 0: none came */
+    double speed;         /* the cloud's seconds per second of real time */
+    double notice_wall_s; /* how long before a loss the notice came, in real time; 0: none came */
     /* Bytes of a layer's state: the model's, not what a scaled engine moves. */
     double (*layer_bytes)(void *context, uint32_t layer);
     void *context;

@@ -1,5 +1,5 @@
 /* A run from beginning to end, made from the events of its record: what a report draws. Times are seconds of the run,
- * by the clock on the wall; the time between a stop and going on is left out (as in status.wall_s). */
+ * in real time; the time between a stop and a resume is left out (as in status.wall_s). */
 #ifndef TM_RUN_RUN_HISTORY_H
 #define TM_RUN_RUN_HISTORY_H
 

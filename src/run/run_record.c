@@ -2,6 +2,7 @@
 #include "run/run_tap.h"
 
 #include "base/alloc.h"
+#include "run/state_folder.h"
 #include "store/record.h"
 
 enum { EVENT_BYTES_MAX = 64 << 20, INSTANCE_BYTES_MAX = 1 << 16 };
@@ -45,9 +46,21 @@ static int watch_each(void *context, uint64_t sequence, const Tmw__RecordEvent *
     return tm_run_watch_take(context, sequence, event, e);
 }
 
-int tm_run_record_watch(const char *path, struct tm_run_watch *watch, struct tm_error *e)
+int tm_run_record__watch(const char *path, struct tm_run_watch *watch, struct tm_error *e)
 {
     return tm_run_record_each(path, 0, SIZE_MAX, watch_each, watch, e);
+}
+
+int tm_run_record_status(const char *dir, struct tm_run_status *out, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    struct tm_run_watch *watch = tm_run_watch_create();
+    if (watch == NULL) return tm_error_nomem(e);
+    tm_state_path(dir, TM_STATE_RECORD, path);
+    int rc = tm_run_record__watch(path, watch, e);
+    if (rc == 0) tm_run_watch__give(watch, out);
+    tm_run_watch_destroy(watch);
+    return rc;
 }
 
 /* ---- the end of instances ---- */

@@ -11,26 +11,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, SPEED = 60, NOTICE_MS = 120000, ON_DEMAND_START_MS = 90000 };
+enum { SETTINGS_BYTES_MAX = 1 << 20, LIMIT = 6, LIMIT_MAX = 64, ON_DEMAND_START_MS = 90000 };
 enum { CHAOS_MEAN_MS = 3000, FAILURES = 3 };
 static const double PROBABILITY = 0.95; /* as of a plan */
 static const int64_t DRAWN_MS =
     30 * 24 * 3600 * (int64_t)1000; /* of a drawn trace; after its end what there is stays */
 enum { DRAWN_LOSSES_MAX = 1 << 18 };
 
-const char *const tm_run_engine_names[] = {"gpt", "paced", "command", NULL};
-
 void tm_run_settings_init(struct tm_run_settings *settings)
 {
-    *settings = (struct tm_run_settings){
-        .fleet = tm_job_fleet_unsaid(), .chaos = TM_FLEET_UNSAID, .failures_max = FAILURES, .probability = PROBABILITY};
-    tm_arena_init(&settings->arena, SETTINGS_BYTES_MAX);
+    *settings = (struct tm_run_settings){.chaos = TM_FLEET_UNSAID, .chaos_mean_ms = CHAOS_MEAN_MS};
+    tm_job_init(&settings->job);
 }
 
 void tm_run_settings_deinit(struct tm_run_settings *settings)
 {
-    tm_arena_deinit(&settings->arena);
+    tm_job_deinit(&settings->job);
     *settings = (struct tm_run_settings){0};
 }
 
@@ -56,6 +54,16 @@ static void fill_losses(struct tm_job_losses *losses)
     if (losses->replace_ms < 0) losses->replace_ms = usual.replace_ms;
 }
 
+/* Of the first pool that trains; NULL: not known. */
+static const char *cloud_of(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].role == TM_POOL_TRAINS) return pools[i].cloud;
+    return NULL;
+}
+
 static void fill_fleet(struct tm_job_fleet *fleet)
 {
     if (tm_job_fleet_is_drawn(fleet)) {
@@ -63,31 +71,42 @@ static void fill_fleet(struct tm_job_fleet *fleet)
         fleet->trace = "";
     }
     if (fleet->trace == NULL) fleet->trace = "hadp";
-    if (!(fleet->speed > 0)) fleet->speed = SPEED;
-    if (fleet->limit == 0) fleet->limit = LIMIT;
+    if (!(fleet->speed > 0)) fleet->speed = TM_FLEET_SPEED;
+    if (fleet->limit == 0 && !tm_job_fleet_has_choices(fleet)) fleet->limit = LIMIT;
     if (fleet->scaled == TM_FLEET_UNSAID) fleet->scaled = 1;
     if (fleet->on_demand_trains == TM_FLEET_UNSAID) fleet->on_demand_trains = 1;
     if (fleet->workers_min == 0) fleet->workers_min = 1;
-    if (fleet->notice_ms == TM_FLEET_UNSAID) fleet->notice_ms = NOTICE_MS;
+    if (fleet->notice_ms == TM_FLEET_UNSAID) fleet->notice_ms = tm_cloud_notice_ms(cloud_of(fleet));
     if (fleet->on_demand_start_ms == TM_FLEET_UNSAID) fleet->on_demand_start_ms = ON_DEMAND_START_MS;
     if (fleet->instance == NULL) fleet->instance = "";
+    if (fleet->anchor_instance == NULL) fleet->anchor_instance = "";
     if (fleet->seed == 0) fleet->seed = 1;
 }
 
-/* Anchors as a plan writes them ("2x c5.xlarge") keep copies and do not train, unless the fleet says otherwise. */
-static int take_anchors(const struct tm_job *job, const char *path, struct tm_job_fleet *fleet, struct tm_error *e)
+/* Anchors ("2x c5.xlarge") keep copies and do not train. */
+static int take_anchors(struct tm_job *job, struct tm_error *e)
 {
-    if (fleet->on_demand > 0 || fleet->pools.count > 0) return 0;
+    struct tm_job_fleet *fleet = &job->fleet;
+    if (fleet->on_demand > 0 || fleet->pools.count > 0 || tm_job_refuses_anchors(job)) return 0;
     for (size_t i = 0; i < job->anchors.count; i++) {
         char *end = NULL;
         long count = strtol(job->anchors.items[i], &end, 10);
-        if (count < 1 || count > 64 || *end != 'x')
-            return tm_error_set(e, TM_EINPUT,
-                                "%s: anchors: expected COUNTx TYPE with at most 64, such as \"1x c5.xlarge\", not "
-                                "\"%.40s\"",
-                                path, job->anchors.items[i]);
+        const char *type = *end == 'x' ? end + 1 + strspn(end + 1, " ") : "";
+        if (count < 1 || count > 64 || type[0] == '\0')
+            return tm_job_wrong(
+                job, "anchors", e,
+                "expected COUNTx TYPE with at most 64, such as \"1x c5.xlarge\", or none, got \"%.40s\"",
+                job->anchors.items[i]);
+        if (fleet->anchor_instance != NULL && strcasecmp(fleet->anchor_instance, type) != 0)
+            return tm_job_wrong(job, "anchors", e, "must be of one instance type, got %.60s and %.60s",
+                                fleet->anchor_instance, type);
+        if (fleet->on_demand_trains == 1)
+            return tm_job_wrong(job, "anchors", e,
+                                "they keep copies and do not train: leave out fleet.on_demand_trains, or give "
+                                "fleet.on_demand instead of anchors");
         fleet->on_demand += count;
-        if (fleet->on_demand_trains == TM_FLEET_UNSAID) fleet->on_demand_trains = 0;
+        fleet->on_demand_trains = 0;
+        fleet->anchor_instance = type;
     }
     return 0;
 }
@@ -99,112 +118,97 @@ static const char *trace_beside(const char *trace, const char *folder, struct tm
     for (size_t i = 0; i < sizeof shipped / sizeof *shipped; i++) {
         if (strcmp(trace, shipped[i]) == 0) return trace;
     }
-    return trace[0] == '/' ? trace : tm_arena_printf(arena, "%s/%s", folder, trace);
+    return trace[0] == '/' || folder[0] == '\0' ? trace : tm_arena_printf(arena, "%s/%s", folder, trace);
 }
 
-/* The settings outlive the job. */
-static int copy_pools(struct tm_job_fleet *fleet, struct tm_arena *arena, struct tm_error *e)
+/* Where each pool is, and its trace. */
+static int place_pools(struct tm_job *job, const char *place, struct tm_error *e)
 {
-    size_t count = 0;
-    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
-    struct tm_job_pool *copy = tm_arena_alloc(arena, (count + 1) * sizeof *copy);
-    if (copy == NULL) return tm_error_nomem(e);
-    for (size_t i = 0; i < count; i++) {
-        copy[i] = pools[i];
-        const char **const texts[] = {&copy[i].instance, &copy[i].cloud, &copy[i].region, &copy[i].zone};
-        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
-            if (*texts[k] == NULL) continue;
-            *texts[k] = tm_arena_strdup(arena, *texts[k]);
-            if (*texts[k] == NULL) return tm_error_nomem(e);
-        }
+    struct tm_job_pool *pools = job->fleet.pools.items;
+    for (size_t i = 0; i < job->fleet.pools.count; i++) {
+        int rc = tm_job_pool_locate(&pools[i], i + 1, place, &job->arena, e);
+        if (rc != 0) return rc;
+        if (pools[i].trace == NULL) continue;
+        pools[i].trace = trace_beside(pools[i].trace, job->folder, &job->arena);
+        if (pools[i].trace == NULL) return tm_error_nomem(e);
     }
-    fleet->pools.items = copy;
     return 0;
 }
 
 /* What the pools of the fleet say, and that nothing else says otherwise. */
-static int take_pools(const struct tm_job *job, const char *path, struct tm_arena *arena, struct tm_job_fleet *fleet,
-                      struct tm_error *e)
+static int take_pools(struct tm_job *job, struct tm_error *e)
 {
+    struct tm_job_fleet *fleet = &job->fleet;
     char place[TM_STATE_PATH_MAX];
-    struct tm_run_places places = {.file = path};
+    struct tm_run_places places = {.file = job->file};
     place_of(&places, job->fleet_line, place);
     if (fleet->trace != NULL && tm_job_losses_said(&fleet->losses))
         return tm_error_set(e, TM_EINPUT,
                             "%s: fleet.losses and fleet.trace both say when instances are preempted; leave one out",
                             place);
-    int rc = copy_pools(fleet, arena, e);
+    int rc = place_pools(job, place, e);
+    if (rc == 0) rc = tm_job_check_pools(job, e);
     if (rc == 0) rc = tm_job_fleet_settle(fleet, place, e);
-    if (rc == 0 && fleet->pools.count > 0 && job->anchors.count > 0)
-        rc = tm_error_set(e, TM_EINPUT,
-                          "%s: fleet.pools and anchors both say which instances keep copies; leave anchors out", place);
+    bool none = tm_job_refuses_anchors(job);
+    if (rc == 0 && fleet->pools.count > 0 && job->anchors.count > 0 && (!none || fleet->on_demand_trains == 0))
+        rc = tm_error_set(e, TM_EINPUT, "%s: fleet.pools and anchors both say which instances keep copies; leave %s",
+                          place, none ? "one out" : "anchors out");
     return rc;
 }
 
 /* Where no fleet was planned, what the job says of one counts: a type, how many, on demand. What leaves a choice is for
  * `plan`: here it would be replaced without a word. */
-static int take_resources(const struct tm_job *job, const char *path, struct tm_arena *arena,
-                          struct tm_job_fleet *fleet, struct tm_error *e)
+static int take_resources(struct tm_job *job, struct tm_error *e)
 {
+    struct tm_job_fleet *fleet = &job->fleet;
     const struct tm_strings *types = &job->resources.instance_type;
     const char *use_spot = job->resources.use_spot;
     bool on_demand = (job->market != NULL && strcmp(job->market, "on-demand") == 0) ||
                      (use_spot != NULL && strcmp(use_spot, "false") == 0);
+    if (fleet->pools.count == 0 && fleet->limit > LIMIT_MAX)
+        return tm_job_wrong(job, "fleet.limit", e, "expected at most %d instances, got %lld; more need fleet.pools",
+                            LIMIT_MAX, (long long)fleet->limit);
+    int64_t asked = job->num_instances > 0 ? job->num_instances : job->max_instances;
+    if (fleet->limit == 0 && asked > 0 && tm_job_fleet_has_choices(fleet)) fleet->limit = asked;
     if (fleet->pools.count > 0) return 0;
-    if (fleet->instance == NULL && types->count == 1) {
-        fleet->instance = tm_arena_strdup(arena, types->items[0]);
-        if (fleet->instance == NULL) return tm_error_nomem(e);
-    }
+    if (fleet->instance == NULL && types->count == 1) fleet->instance = types->items[0];
     if (fleet->instance == NULL && (types->count > 1 || job->resources.accelerators.count > 0))
         return tm_error_set(e, TM_EINPUT,
                             "%s: resources: which instance type? tidemill plan %s --emit job chooses one, or name "
                             "fleet.instance",
-                            path, path);
-    int64_t asked = job->num_instances > 0 ? job->num_instances : job->max_instances;
+                            job->file, job->file);
     if (fleet->limit == 0 && asked > 0) fleet->limit = asked;
-    if (on_demand && fleet->on_demand == 0 && job->anchors.count == 0) {
+    if (on_demand && fleet->on_demand == 0 && (job->anchors.count == 0 || tm_job_refuses_anchors(job))) {
         fleet->on_demand = fleet->limit > 0 ? fleet->limit : LIMIT;
         if (fleet->on_demand_trains == TM_FLEET_UNSAID) fleet->on_demand_trains = 1;
     }
     return 0;
 }
 
-int tm_run_settings_of_job(const struct tm_job *job, const char *path, const char *folder,
-                           struct tm_run_settings *settings, struct tm_error *e)
+int tm_run_settings_settle(struct tm_run_settings *settings, struct tm_error *e)
 {
-    struct tm_arena *arena = &settings->arena;
-    struct tm_job_fleet fleet = job->fleet;
-    if (fleet.trace != NULL) fleet.trace = tm_arena_strdup(arena, fleet.trace);
-    if (job->fleet.trace != NULL && fleet.trace == NULL) return tm_error_nomem(e);
-    if (fleet.trace != NULL) fleet.trace = trace_beside(fleet.trace, folder, arena);
-    if (job->fleet.trace != NULL && fleet.trace == NULL) return tm_error_nomem(e);
-    if (fleet.instance != NULL) fleet.instance = tm_arena_strdup(arena, fleet.instance);
-    if (job->fleet.instance != NULL && fleet.instance == NULL) return tm_error_nomem(e);
-    int rc = take_resources(job, path, arena, &fleet, e);
-    if (rc == 0) rc = take_pools(job, path, arena, &fleet, e);
-    if (rc == 0) rc = take_anchors(job, path, &fleet, e);
+    struct tm_job *job = &settings->job;
+    if (job->fleet.trace != NULL) {
+        job->fleet.trace = trace_beside(job->fleet.trace, job->folder, &job->arena);
+        if (job->fleet.trace == NULL) return tm_error_nomem(e);
+    }
+    int rc = take_resources(job, e);
+    if (rc == 0) rc = take_pools(job, e);
+    if (rc == 0) rc = take_anchors(job, e);
     if (rc != 0) return rc;
-    fill_fleet(&fleet);
-    settings->fleet = fleet;
-    settings->name = tm_arena_strdup(arena, job->name != NULL ? job->name : "job");
-    settings->folder = tm_arena_strdup(arena, folder);
-    settings->policy = tm_arena_strdup(arena, job->policy != NULL ? job->policy : "tidemill");
-    settings->engine = job->engine == TM_JOB_ENGINE_PACED ? TM_RUN_PACED : TM_RUN_GPT;
-    if (job->run != NULL && job->engine == TM_FLEET_UNSAID) settings->engine = TM_RUN_COMMAND;
-    settings->failures_max = job->max_failures == TM_FLEET_UNSAID ? FAILURES : job->max_failures;
-    settings->deadline_ms = job->deadline_ms;
-    settings->budget_usd_millionths = job->budget_usd_millionths;
-    settings->probability = job->probability > 0 ? job->probability : PROBABILITY;
-    settings->copy_every_ms = (int64_t)((double)job->checkpoint_interval_ms / fleet.speed);
-    settings->chaos_mean_ms = CHAOS_MEAN_MS;
-    if (settings->name == NULL || settings->folder == NULL || settings->policy == NULL) return tm_error_nomem(e);
-    struct tm_run_places places = {path, job->name_line, job->policy_line, job->fleet_line};
+    fill_fleet(&job->fleet);
+    if (job->name == NULL) job->name = "job";
+    if (job->policy == NULL) job->policy = "tidemill";
+    if (job->max_failures == TM_FLEET_UNSAID) job->max_failures = FAILURES;
+    if (!(job->probability > 0)) job->probability = PROBABILITY;
+    settings->copy_every_ms = (int64_t)((double)job->checkpoint_interval_ms / job->fleet.speed);
+    struct tm_run_places places = {job->file, job->name_line, job->policy_line, job->fleet_line};
     return tm_run_settings_check(settings, &places, e);
 }
 
 bool tm_run_restarts_all(const struct tm_run_settings *settings)
 {
-    const struct tm_policy_info *info = tm_policy_find(settings->policy);
+    const struct tm_policy_info *info = tm_policy_find(settings->job.policy);
     return info != NULL && info->checkpoints;
 }
 
@@ -265,24 +269,26 @@ bool tm_run_settings_tls(const struct tm_run_settings *settings)
 int tm_run_settings_check(const struct tm_run_settings *settings, const struct tm_run_places *places,
                           struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     char place[TM_STATE_PATH_MAX];
-    if (!is_plain_name(settings->name))
+    if (!is_plain_name(settings->job.name))
         return tm_error_set(e, TM_EINPUT,
                             "%s: name: to run, a job needs a name of 1 to 60 letters, digits, - and _, not \"%.60s\"",
-                            place_of(places, places->name_line, place), settings->name);
+                            place_of(places, places->name_line, place), settings->job.name);
     place_of(places, places->fleet_line, place);
-    if (fleet->workers_min > fleet->limit)
+    bool known = fleet->limit > 0; /* else as many as the traces of the pools have */
+    if (known && fleet->workers_min > fleet->limit)
         return tm_error_set(
             e, TM_EINPUT,
             "%s: fleet.workers_min: at least %lld workers, but at most %lld instances; raise fleet.limit or --limit",
             place, (long long)fleet->workers_min, (long long)fleet->limit);
-    if (fleet->on_demand > fleet->limit || (fleet->on_demand == fleet->limit && fleet->on_demand_trains == 0))
+    if (known &&
+        (fleet->on_demand > fleet->limit || (fleet->on_demand == fleet->limit && fleet->on_demand_trains == 0)))
         return tm_error_set(
             e, TM_EINPUT,
             "%s: fleet.on_demand: %lld instances, but at most %lld in total; raise fleet.limit or --limit", place,
             (long long)fleet->on_demand, (long long)fleet->limit);
-    if (fleet->on_demand_trains == 0 && fleet->workers_min > fleet->limit - fleet->on_demand)
+    if (known && fleet->on_demand_trains == 0 && fleet->workers_min > fleet->limit - fleet->on_demand)
         return tm_error_set(e, TM_EINPUT,
                             "%s: fleet.workers_min: at least %lld workers, but of %lld instances %lld only hold "
                             "copies; raise fleet.limit or --limit",
@@ -296,7 +302,7 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
     int rc = check_address("--listen", settings->listen, false, e);
     if (rc == 0) rc = check_address("--advertise", settings->advertise, true, e);
     if (rc != 0) return rc;
-    return check_policy(settings->policy, place_of(places, places->policy_line, place), e);
+    return check_policy(settings->job.policy, place_of(places, places->policy_line, place), e);
 }
 
 /* ---- run.yaml ---- */
@@ -305,21 +311,21 @@ int tm_run_settings_check(const struct tm_run_settings *settings, const struct t
 
 struct extra { /* what has no place of its own in the struct */
     struct tm_run_settings settings;
-    const char *job;
+    const char *number;
 };
 
 static const struct tm_field fields[] = {
-    {.key = "name", .type = TM_FIELD_STRING, AT(name), .required = true},
-    {.key = "job", .type = TM_FIELD_STRING, .offset = offsetof(struct extra, job), .required = true},
-    {.key = "folder", .type = TM_FIELD_STRING, AT(folder), .required = true},
-    {.key = "engine", .type = TM_FIELD_CHOICE, AT(engine), .choices = tm_run_engine_names, .required = true},
-    {.key = "policy", .type = TM_FIELD_STRING, AT(policy), .required = true},
-    {.key = "fleet", .type = TM_FIELD_MAP, AT(fleet), .fields = tm_job_fleet_fields, .required = true},
+    {.key = "name", .type = TM_FIELD_STRING, AT(job.name), .required = true},
+    {.key = "job", .type = TM_FIELD_STRING, .offset = offsetof(struct extra, number), .required = true},
+    {.key = "folder", .type = TM_FIELD_STRING, AT(job.folder), .required = true},
+    {.key = "engine", .type = TM_FIELD_CHOICE, AT(job.engine), .choices = tm_job_engine_names, .required = true},
+    {.key = "policy", .type = TM_FIELD_STRING, AT(job.policy), .required = true},
+    {.key = "fleet", .type = TM_FIELD_MAP, AT(job.fleet), .fields = tm_job_fleet_fields, .required = true},
     {.key = "copy_every", .type = TM_FIELD_DURATION, AT(copy_every_ms)},
-    {.key = "max_failures", .type = TM_FIELD_INTEGER, AT(failures_max), .min = 0, .max = 1000},
-    {.key = "deadline", .type = TM_FIELD_DURATION, AT(deadline_ms)},
-    {.key = "budget", .type = TM_FIELD_MONEY, AT(budget_usd_millionths)},
-    {.key = "probability", .type = TM_FIELD_NUMBER, AT(probability), .min = 0.01, .max = 0.9999},
+    {.key = "max_failures", .type = TM_FIELD_INTEGER, AT(job.max_failures), .min = 0, .max = 1000},
+    {.key = "deadline", .type = TM_FIELD_DURATION, AT(job.deadline_ms)},
+    {.key = "budget", .type = TM_FIELD_MONEY, AT(job.budget_usd_millionths)},
+    {.key = "probability", .type = TM_FIELD_NUMBER, AT(job.probability), .min = 0.01, .max = 0.9999},
     {.key = "step_core_s", .type = TM_FIELD_NUMBER, AT(step_core_s), .min = 0, .max = 1e9},
     {.key = "cores", .type = TM_FIELD_INTEGER, AT(cores), .min = 0, .max = 1 << 20},
     {.key = "no_losses", .type = TM_FIELD_BOOL, AT(no_losses)},
@@ -409,6 +415,8 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     put_text(json, "instance", fleet->instance);
     put_usd(json, "spot_price", fleet->spot_usd_h_millionths);
     put_usd(json, "on_demand_price", fleet->on_demand_usd_h_millionths);
+    put_text(json, "anchor_instance", fleet->anchor_instance);
+    put_usd(json, "anchor_price", fleet->anchor_usd_h_millionths);
     tm_jsonout_integer(json, "seed", fleet->seed);
     tm_jsonout_end(json);
 }
@@ -419,18 +427,18 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     char text[32];
     tm_jsonout_init(&json, out);
     tm_jsonout_object(&json, NULL);
-    tm_jsonout_string(&json, "name", settings->name);
-    (void)snprintf(text, sizeof text, "%016llx", (unsigned long long)settings->job);
+    tm_jsonout_string(&json, "name", settings->job.name);
+    (void)snprintf(text, sizeof text, "%016llx", (unsigned long long)settings->number);
     tm_jsonout_string(&json, "job", text);
-    tm_jsonout_string(&json, "folder", settings->folder);
-    tm_jsonout_string(&json, "engine", tm_run_engine_names[settings->engine]);
-    tm_jsonout_string(&json, "policy", settings->policy);
-    print_fleet(&json, &settings->fleet);
+    tm_jsonout_string(&json, "folder", settings->job.folder);
+    tm_jsonout_string(&json, "engine", tm_job_engine_names[settings->job.engine]);
+    tm_jsonout_string(&json, "policy", settings->job.policy);
+    print_fleet(&json, &settings->job.fleet);
     put_ms(&json, "copy_every", settings->copy_every_ms);
-    tm_jsonout_integer(&json, "max_failures", settings->failures_max);
-    put_ms(&json, "deadline", settings->deadline_ms);
-    put_usd(&json, "budget", settings->budget_usd_millionths);
-    tm_jsonout_number(&json, "probability", settings->probability);
+    tm_jsonout_integer(&json, "max_failures", settings->job.max_failures);
+    put_ms(&json, "deadline", settings->job.deadline_ms);
+    put_usd(&json, "budget", settings->job.budget_usd_millionths);
+    tm_jsonout_number(&json, "probability", settings->job.probability);
     tm_jsonout_number(&json, "step_core_s", settings->step_core_s);
     tm_jsonout_integer(&json, "cores", settings->cores);
     tm_jsonout_bool(&json, "no_losses", settings->no_losses);
@@ -447,35 +455,44 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
 }
 
 /* 16 hexadecimal digits. */
-static bool read_job(const char *text, uint64_t *out)
+static bool read_number(const char *text, uint64_t *out)
 {
     if (strlen(text) != 16 || strspn(text, "0123456789abcdefABCDEF") != 16) return false;
     *out = strtoull(text, NULL, 16);
     return true;
 }
 
+/* What run.yaml says, and nothing else does. */
+static void forget_settled(struct tm_job *job)
+{
+    job->fleet = tm_job_fleet_unsaid();
+    job->deadline_ms = 0;
+    job->budget_usd_millionths = 0;
+    job->probability = PROBABILITY;
+    job->max_failures = FAILURES;
+}
+
 int tm_run_settings__parse(const char *file, const char *text, size_t length, struct tm_run_settings *settings,
                            struct tm_error *e)
 {
-    struct extra made = {.job = ""};
+    struct extra made = {.number = ""};
     struct tm_node *root = NULL;
+    struct tm_job *job = &made.settings.job;
     tm_run_settings_init(&made.settings);
-    int rc = tm_doc_parse_yaml(file, text, length, &made.settings.arena, &root, e);
-    if (rc == 0) rc = tm_fields_read(file, root, fields, &made.settings.arena, &made, e);
-    if (rc == 0 && !read_job(made.job, &made.settings.job))
-        rc = tm_error_set(e, TM_EINPUT, "%s: job: expected 16 hexadecimal digits, got \"%.40s\"", file, made.job);
-    if (rc == 0) fill_fleet(&made.settings.fleet);
+    *job = settings->job;
+    forget_settled(job);
+    int rc = tm_doc_parse_yaml(file, text, length, &job->arena, &root, e);
+    if (rc == 0) rc = tm_fields_read(file, root, fields, &job->arena, &made, e);
+    if (rc == 0 && !read_number(made.number, &made.settings.number))
+        rc = tm_error_set(e, TM_EINPUT, "%s: job: expected 16 hexadecimal digits, got \"%.40s\"", file, made.number);
+    if (rc == 0) fill_fleet(&job->fleet);
     if (rc == 0) rc = tm_run_settings_check(&made.settings, &(struct tm_run_places){.file = file}, e);
-    if (rc != 0) {
-        tm_run_settings_deinit(&made.settings);
-        return rc;
-    }
-    tm_arena_deinit(&settings->arena);
-    *settings = made.settings;
-    return 0;
+    settings->job.arena = job->arena; /* which may have grown */
+    if (rc == 0) *settings = made.settings;
+    return rc;
 }
 
-int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_error *e)
+int tm_run_settings_read(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_error *e)
 {
     char path[TM_STATE_PATH_MAX];
     struct tm_text text;
@@ -485,6 +502,14 @@ int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_sett
     if (rc == 0) rc = tm_run_settings__parse(path, tm_text_string(&text), text.length, settings, e);
     tm_text_deinit(&text);
     return rc;
+}
+
+int tm_run_settings_load(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_error *e)
+{
+    char path[TM_STATE_PATH_MAX];
+    tm_state_path(dir, TM_STATE_JOB, path);
+    int rc = tm_job_load(env, path, &settings->job, e);
+    return rc == 0 ? tm_run_settings_read(env, dir, settings, e) : rc;
 }
 
 /* ---- the trace ---- */
@@ -546,7 +571,7 @@ static void suit_pools(const struct tm_job_fleet *fleet, int64_t spot_max, struc
 
 int tm_run_trace(struct tm_env *env, const struct tm_run_settings *settings, struct tm_trace *out, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->fleet;
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
     int64_t spot_max = tm_job_fleet_spot_max(fleet);
     struct tm_trace trace;
     tm_trace_init(&trace);

@@ -27,7 +27,7 @@
  *   on demand     what the same instance-seconds cost at the on-demand price
  *   state hash    XXH3-128 over the hashes of all layers' state, by layer, of the copy set made at the last step
  *   weights hash  of the weights alone, as the engine counts it; a summary has the state's where there is none
- *   wall          from the first event to the last, or to now, by the clock on the wall; the time between a stop and
+ *   wall          from the first event to the last, or to now, in real time; the time between a stop and
  *                 going on is left out */
 #ifndef TM_RUN_RUN_STATUS_H
 #define TM_RUN_RUN_STATUS_H
@@ -55,7 +55,7 @@ struct tm_run_job {
     uint64_t tokens_per_step;  /* 0: not known */
     uint32_t layers;
     uint32_t micro_batches;
-    double speed;                        /* the cloud's seconds in one on the wall */
+    double speed;                        /* the cloud's seconds per second of real time */
     char command[TM_STATUS_COMMAND_MAX]; /* to repeat it; "": not known, or longer than this */
 };
 
@@ -69,7 +69,7 @@ struct tm_run_instance {
     uint32_t zone;
     int64_t start_ms;      /* the cloud's time, as end_ms */
     int64_t end_ms;        /* 0: it is here */
-    int64_t leaves_utc_ms; /* TM_INSTANCE_NOTICED: by the clock on the wall */
+    int64_t leaves_utc_ms; /* TM_INSTANCE_NOTICED: UTC */
     double price_usd_h;
     double bill_usd;
     bool worker;            /* its worker holds a lease */
@@ -191,7 +191,7 @@ double tm_run_watch__wall_s(const struct tm_run_watch *watch, int64_t utc_ms);
 const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch);
 
 /* The same, given away: the caller owns what is in `out`, and the watch is empty again. */
-void tm_run_watch_give(struct tm_run_watch *watch, struct tm_run_status *out);
+void tm_run_watch__give(struct tm_run_watch *watch, struct tm_run_status *out);
 
 /* ---- single events ---- */
 

@@ -1,4 +1,4 @@
-/* What a running coordinator shows to whoever watches in its process (room api), and what it may be asked. */
+/* What a running coordinator shows to observers in its process (room api), and what they may ask of it. */
 #ifndef TM_RUN_RUN_TAP_H
 #define TM_RUN_RUN_TAP_H
 
@@ -31,7 +31,9 @@ int tm_run_record__read(struct tm_record *record, uint64_t after, size_t max, tm
 /* The same from a record that no coordinator has open: -TM_EBUSY where one has, -TM_ENOTFOUND where there is none. */
 int tm_run_record_each(const char *path, uint64_t after, size_t max, tm_run_each_f each, void *context,
                        struct tm_error *e);
-int tm_run_record_watch(const char *path, struct tm_run_watch *watch, struct tm_error *e);
+int tm_run_record__watch(const char *path, struct tm_run_watch *watch, struct tm_error *e);
+/* What the record in a state folder says of its job; the caller owns what is in `out`. */
+int tm_run_record_status(const char *dir, struct tm_run_status *out, struct tm_error *e);
 /* Puts down what a record that no coordinator has open does not know of these instances: that they were there, their
  * end, the rest of their bill. What has ended in the record does not come back. */
 int tm_run_record__settle(const char *path, int64_t utc_ms, Tmw__Instance *const *instances, size_t count,

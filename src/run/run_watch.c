@@ -516,7 +516,7 @@ static bool has_ended(enum tm_job_state state)
     return state == TM_JOB_STOPPED || state == TM_JOB_FINISHED || state == TM_JOB_FAILED;
 }
 
-/* The clock on the wall may jump back: then no time has passed. */
+/* The time of day may jump back: then no time has passed. */
 static int64_t passed_ms(const struct tm_run_watch *watch, int64_t at_ms)
 {
     bool passes = watch->event_utc_ms != 0 && at_ms > watch->event_utc_ms && !has_ended(watch->status.state);
@@ -611,7 +611,7 @@ const struct tm_run_status *tm_run_watch_status(struct tm_run_watch *watch)
     return s;
 }
 
-void tm_run_watch_give(struct tm_run_watch *watch, struct tm_run_status *out)
+void tm_run_watch__give(struct tm_run_watch *watch, struct tm_run_status *out)
 {
     *out = *tm_run_watch_status(watch);
     tm_free(watch->all_pauses.sizes);

@@ -18,12 +18,12 @@ struct tm_coordinator_service {
     bool copies_shared;           /* the folder is no part of the state folder, and may be another job's: an error */
     const char *tls_folder;       /* NULL: none, loopback only */
     const char *address_file;     /* where it listens is written there; NULL: not */
-    const char *owner_dir;        /* state folder: it ends when nobody that lives owns it; NULL: it does not look */
+    const char *owner_dir;        /* state folder: it ends when no living process owns it; NULL: it does not check */
     const volatile int *alone;    /* set by a signal handler: the owner is gone, look at once; NULL: never */
     const volatile int *stop;     /* counted up by a signal handler: 1 stop in order, 2 at once; NULL: never */
     const struct tm_run_job *job; /* put into the record, for views; NULL: not */
     struct tm_run_hook hook;
-    void (*bound)(void *context, const char *address); /* told where it listens, once; NULL: nobody */
+    void (*bound)(void *context, const char *address); /* called once with where it listens; NULL: not */
     void *context;
     bool unrecorded; /* out: the job has ended, but a full disk kept its last events or its last manifest from files */
 };

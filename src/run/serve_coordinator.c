@@ -401,7 +401,7 @@ static bool is_alone(struct service *s)
     if (s->given->alone != NULL && *s->given->alone != 0) s->alone = true;
     if (s->alone || s->given->owner_dir == NULL || now_ms(s) - s->looked_ms < OWNER_LOOK_MS) return s->alone;
     s->looked_ms = now_ms(s);
-    s->alone = tm_state_owner(s->env, s->given->owner_dir, &owner, NULL) != 0;
+    s->alone = tm_state__owner(s->env, s->given->owner_dir, &owner, NULL) != 0;
     return s->alone;
 }
 

@@ -1,5 +1,5 @@
-/* Manifests of copy sets, in the store beside their parts: what a coordinator without a record goes on from, and what
- * names the newest set for who reads the weights (store/copy_store.h).
+/* Manifests of copy sets, in the store beside their parts: a coordinator without a record continues from them, and they
+ * name the newest set for readers of the weights (store/copy_store.h).
  *
  * A manifest that cannot be stored now is stored later, and until it is there no older set goes: a lost record must
  * find one that is whole. A set that cannot be dropped now is dropped later. Functions wait for the store: see

@@ -142,7 +142,7 @@ static bool lives(struct tm_env *env, const struct tm_state_owner *owner)
     return env->process_started(env, owner->pid, &start, NULL) == 0 && start == owner->start;
 }
 
-int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *out, struct tm_error *e)
+int tm_state__owner(struct tm_env *env, const char *dir, struct tm_state_owner *out, struct tm_error *e)
 {
     struct tm_state_owner owner;
     int rc = read_owner(env, dir, &owner, e);
@@ -155,7 +155,7 @@ int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *o
 int tm_state_free(struct tm_env *env, const char *dir, struct tm_error *e)
 {
     struct tm_state_owner owner;
-    if (tm_state_owner(env, dir, &owner, NULL) != 0) return 0;
+    if (tm_state__owner(env, dir, &owner, NULL) != 0) return 0;
     return tm_error_set(e, TM_EBUSY,
                         "%s: process %d is running this job; stop it with tidemill stop, or use another --state", dir,
                         owner.pid);

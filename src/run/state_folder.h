@@ -1,4 +1,4 @@
-/* The folder of a run: everything that a job leaves on this machine, and what its processes know each other by.
+/* The folder of a run: everything that a job leaves on this machine, and how its processes find each other.
  *
  *     job.yaml       the job as it was given                 run.yaml      how it is run (run_settings.h)
  *     token          the join token, for the owner alone     address       HOST:PORT of the coordinator
@@ -10,8 +10,8 @@
  *     result/        the weights at the end, as a checkpoint
  *     summary.json, report.html, measured.tmcost, prediction.json (what the plan said)
  *
- * Only one program runs a job. One that was killed leaves `owner` behind: the next finds it, ends what bears its mark,
- * and takes over. */
+ * Only one program runs a job. One that was killed leaves `owner` behind: the next finds it, ends all processes with
+ * its mark, and takes over. */
 #ifndef TM_RUN_STATE_FOLDER_H
 #define TM_RUN_STATE_FOLDER_H
 
@@ -93,7 +93,7 @@ int tm_state_own(struct tm_env *env, const char *dir, struct tm_state_owner *out
 /* Gives it back. */
 void tm_state_disown(struct tm_env *env, const char *dir, const struct tm_state_owner *owner);
 /* Who has it; -TM_ENOTFOUND: nobody that lives. */
-int tm_state_owner(struct tm_env *env, const char *dir, struct tm_state_owner *out, struct tm_error *e);
+int tm_state__owner(struct tm_env *env, const char *dir, struct tm_state_owner *out, struct tm_error *e);
 
 /* ---- workers, for whoever wants to end one: agents write down "PID START" ---- */
 

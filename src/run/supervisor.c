@@ -55,8 +55,10 @@ static int start_coordinator(struct tm_supervisor *s, struct tm_error *e)
         argv[words++] = "--advertise";
         argv[words++] = s->options.advertise;
     }
-    const char *const variables[] = {s->options.mark,
-                                     s->options.resumed && s->starts == 0 ? "TIDEMILL_RUN_RETRY=1" : NULL, NULL};
+    const char *variables[4] = {s->options.mark};
+    size_t told = 1;
+    if (s->options.call != NULL) variables[told++] = s->options.call;
+    if (s->options.resumed && s->starts == 0) variables[told] = "TIDEMILL_RUN_RETRY=1";
     char output[TM_STATE_PATH_MAX + 32];
     log_path(s, output);
     struct tm_process_options options = {.argv = argv, .variables = variables, .group = true, .output = output};

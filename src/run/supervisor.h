@@ -20,6 +20,7 @@ struct tm_supervisor_options {
     struct tm_cloud_driver_options driver;
     const char *program;                  /* path of tidemill itself, borrowed as all texts */
     const char *mark;                     /* "NAME=VALUE" of the owner */
+    const char *call;                     /* "NAME=VALUE" that says how all this was called; NULL: not known */
     const char *listen;                   /* HOST:PORT for the coordinator; NULL: its own choice */
     const char *advertise;                /* HOST or HOST:PORT that others are told; NULL: where it listens */
     const struct tm_chaos_options *chaos; /* NULL: none */

@@ -2,8 +2,8 @@
  *
  * Event-driven on a virtual clock: time goes from one change (spot comes or goes, a restart ends, the policy asked to
  * be asked again, the work is done) to the next. A gang of n needs n instances at once: there is spot while the trace
- * has n or more. What lies behind the end of the trace is not known: there is no spot there. Work done is kept over a
- * loss (a restart's time stands for what is redone). Bills are per instance-second. */
+ * has n or more. Nothing is known after the end of the trace: there is no spot. Work survives a loss (the time of a
+ * restart represents what is redone). Bills are per instance-second. */
 #ifndef TM_SIM_GANG_H
 #define TM_SIM_GANG_H
 

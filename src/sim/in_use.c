@@ -5,14 +5,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double lead_s(const struct tm_cost *cost, double notice_s)
+double tm_in_use__lead_s(const struct tm_cost *cost, double notice_s)
 {
     return cost->measured.leaves && cost->measured.leave_s < notice_s ? notice_s - cost->measured.leave_s : 0;
 }
 
 bool tm_in_use__differs(const struct tm_cost *cost, double notice_s)
 {
-    return cost->kind == TM_COST_MEASURED && (cost->measured.join_s > 0 || lead_s(cost, notice_s) > 0);
+    return cost->kind == TM_COST_MEASURED && (cost->measured.join_s > 0 || tm_in_use__lead_s(cost, notice_s) > 0);
 }
 
 double tm_in_use__notice_s(const struct tm_cost *cost, double notice_s)
@@ -31,11 +31,17 @@ static int add_event(struct tm_trace *out, struct tm_trace_event event, struct t
     return 0;
 }
 
+static int mark(struct tm_trace *out, int64_t from_ms, double time_ms, struct tm_error *e)
+{
+    if (time_ms <= (double)from_ms || time_ms >= 9e15) return 0;
+    return add_event(out, (struct tm_trace_event){.time_ms = (int64_t)time_ms, .price_usd_h = NAN}, e);
+}
+
 /* Arrivals and losses as events of their own, each at its new time. */
 static int split(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
                  struct tm_trace *out, struct tm_error *e)
 {
-    double later_ms = cost->measured.join_s * 1000, earlier_ms = lead_s(cost, notice_s) * 1000;
+    double later_ms = cost->measured.join_s * 1000, earlier_ms = tm_in_use__lead_s(cost, notice_s) * 1000;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < trace->event_count; i++) {
         struct tm_trace_event event = trace->events[i];
@@ -50,7 +56,10 @@ static int split(const struct tm_trace *trace, const struct tm_cost *cost, int64
         loss.time_ms = left_ms > (double)from_ms ? (int64_t)left_ms : from_ms + 1;
         event.in = event.out = 0;
         if (!isnan(event.price_usd_h)) rc = add_event(out, event, e);
+        if (rc == 0 && loss.out > 0 && earlier_ms > 0)
+            rc = mark(out, from_ms, (double)event.time_ms - notice_s * 1000, e);
         if (rc == 0 && loss.out > 0) rc = add_event(out, loss, e);
+        if (rc == 0 && arrival.in > 0 && later_ms > 0) rc = mark(out, from_ms, (double)event.time_ms, e);
         if (rc == 0 && arrival.in > 0 && arrival.time_ms < trace->end_ms) rc = add_event(out, arrival, e);
     }
     return rc;
@@ -79,7 +88,6 @@ static void merge(struct tm_trace *out)
             event.out = (int32_t)(count + event.in);
         }
         count += event.in - event.out;
-        if (event.in == 0 && event.out == 0 && isnan(event.price_usd_h)) continue;
         struct tm_trace_event *last = kept > 0 ? &out->events[kept - 1] : NULL;
         if (last != NULL && last->time_ms == event.time_ms) {
             last->in += event.in;

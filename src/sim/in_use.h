@@ -10,13 +10,16 @@
 bool tm_in_use__differs(const struct tm_cost *cost, double notice_s);
 
 /* The trace from from_ms on with arrivals later by what joining takes and losses earlier by what is left of the notice
- * when the instance is left; prices and all before stay. What is lost before it has joined never joins. `out` must be
+ * when the instance is left; prices and all before stay. What is lost before it has joined never joins. Where an
+ * instance arrives or has its notice there is an event, if one that changes nothing: a run decides then. `out` must be
  * initialised; it is filled only on success. */
 int tm_in_use__trace(const struct tm_trace *trace, const struct tm_cost *cost, int64_t from_ms, double notice_s,
                      struct tm_trace *out, struct tm_error *e);
 
 /* How long before a change its loss is known: what of the notice is not used up; 0: losses come unannounced. */
 double tm_in_use__notice_s(const struct tm_cost *cost, double notice_s);
+/* How long before its end an instance with a notice is left. */
+double tm_in_use__lead_s(const struct tm_cost *cost, double notice_s);
 
 /* What is paid: a walk over the trace from time to time, each call beginning where the last ended. */
 struct tm_paid {

@@ -24,7 +24,9 @@ static double step_factor(const struct tm_judge *judge, int number, int runs)
     return exp(tm_normal_quantile(share) * spread - spread * spread / 2);
 }
 
-static int run_once(const struct tm_judge *judge, int number, int runs, struct outcome *out, struct tm_error *e)
+/* `given`: what it lives through, and no longer than that; NULL: the trace. */
+static int run_once(const struct tm_judge *judge, const struct tm_draw *given, int number, int runs,
+                    struct outcome *out, struct tm_error *e)
 {
     struct tm_sim_options options = judge->options;
     struct tm_sim_result result;
@@ -35,15 +37,17 @@ static int run_once(const struct tm_judge *judge, int number, int runs, struct o
     options.samples_total *= factor;
     options.seed += (uint64_t)number;
     tm_trace_init(&drawn);
-    if (judge->trace == NULL) {
-        struct tm_draw draw = judge->draw;
+    if (given != NULL) {
+        struct tm_draw draw = *given;
         draw.number = number;
         draw.draws = runs;
-        draw.length_ms = options.to_ms;
+        if (judge->trace == NULL) draw.length_ms = options.to_ms;
+        options.from_ms = 0;
+        options.to_ms = draw.length_ms;
         rc = tm_trace_draw(&draw, &drawn, e);
     }
     if (rc == 0)
-        rc = tm_simulate(judge->env, judge->job, judge->trace != NULL ? judge->trace : &drawn, judge->policy, &options,
+        rc = tm_simulate(judge->env, judge->job, given == NULL ? judge->trace : &drawn, judge->policy, &options,
                          &result, NULL, e);
     if (rc == 0) {
         bool finished = !isnan(result.finished_at_s);
@@ -58,6 +62,23 @@ static int run_once(const struct tm_judge *judge, int number, int runs, struct o
                                 .samples = result.samples / factor};
     }
     tm_trace_deinit(&drawn);
+    return rc;
+}
+
+/* A drawn run is given up after the time it is given. On a recorded trace and without a deadline, spot instances may
+ * just be away for long: then it is given four times as long, as often as that helps. */
+static int run_to_end(const struct tm_judge *judge, int number, int runs, struct outcome *out, struct tm_error *e)
+{
+    enum { TRIES = 4 };
+    struct tm_judge patient = *judge;
+    bool limited = judge->deadline_s > 0 || judge->options.deadline_s > 0 || judge->options.budget_usd > 0;
+    int tries = judge->trace != NULL || judge->draw.like == NULL || limited ? 1 : TRIES, rc = 0;
+    for (int i = 0; i < tries; i++) {
+        rc = run_once(&patient, judge->trace == NULL ? &judge->draw : NULL, number, runs, out, e);
+        if (rc != 0 && i > 0) return rc == -(int)TM_ELIMIT ? 0 : rc; /* too long to simulate: it stays unfinished */
+        if (rc != 0 || isfinite(out->time_s)) break;
+        patient.options.to_ms *= 4;
+    }
     return rc;
 }
 
@@ -108,6 +129,35 @@ static void sum_up(const struct tm_judge *judge, const struct outcome *outcomes,
     out->sure_usd = bills[needed > 0 ? needed - 1 : 0];
 }
 
+static void widen(struct tm_estimate *estimate, double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_size);
+    struct tm_estimate other = estimate_of(values, count);
+    estimate->p10 = fmin(estimate->p10, other.p10);
+    estimate->p90 = fmax(estimate->p90, other.p90);
+}
+
+/* Eight times as long as it takes on the trace, then a run is given up: it says nothing of the interval. */
+static int hear_others(const struct tm_judge *judge, struct tm_judged *out, struct tm_error *e)
+{
+    double times[TM_JUDGE_RUNS], bills[TM_JUDGE_RUNS];
+    struct tm_draw draw = *judge->others;
+    int count = 0;
+    draw.length_ms = (int64_t)fmin(out->time_s.p90 * 8000 + 3.6e6, (double)(judge->options.to_ms));
+    for (int i = 0; i < TM_JUDGE_RUNS; i++) {
+        struct outcome outcome;
+        int rc = run_once(judge, &draw, i, TM_JUDGE_RUNS, &outcome, e);
+        if (rc != 0) return rc == -(int)TM_ELIMIT ? 0 : rc; /* too many losses to count */
+        if (isinf(outcome.time_s)) continue;
+        times[count] = outcome.time_s;
+        bills[count++] = outcome.bill_usd;
+    }
+    if (count == 0) return 0;
+    widen(&out->time_s, times, count);
+    widen(&out->bill_usd, bills, count);
+    return 0;
+}
+
 int tm_judge_job(const struct tm_judge *judge, struct tm_judged *out, struct tm_error *e)
 {
     struct outcome outcomes[TM_JUDGE_RUNS_MAX];
@@ -116,9 +166,11 @@ int tm_judge_job(const struct tm_judge *judge, struct tm_judged *out, struct tm_
     if (runs > TM_JUDGE_RUNS_MAX)
         return tm_error_set(e, TM_ELIMIT, "at most %d simulations for one judgement", TM_JUDGE_RUNS_MAX);
     for (int i = 0; i < runs; i++) {
-        int rc = run_once(judge, i, runs, &outcomes[i], e);
+        int rc = run_to_end(judge, i, runs, &outcomes[i], e);
         if (rc != 0) return tm_error_wrap(e, rc, "simulating policy %s", judge->policy->name);
     }
     sum_up(judge, outcomes, runs, out);
-    return 0;
+    if (judge->trace == NULL || judge->others == NULL || !out->finishes) return 0;
+    int rc = hear_others(judge, out, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "simulating policy %s", judge->policy->name);
 }

@@ -23,11 +23,14 @@ struct tm_judge {
     struct tm_sim_options options; /* samples_total above 0; from_ms and to_ms are of the trace */
     const struct tm_trace *trace;  /* as it will be replayed; NULL: one is drawn each time, up to to_ms ... */
     struct tm_draw draw;           /* ... by these figures: its number, draws and length are set here */
-    double deadline_s;             /* that runs are held against; 0: options.deadline_s, which the policy acts on */
-    double step_spread;            /* of the logarithm of the step time; 0: it is known */
-    double beside_usd_h;           /* paid for as long as the job runs, whatever trains */
-    double probability;            /* with which the job must finish, and sure_s must be enough; 0: 0.95 */
-    int runs;                      /* at least 1; 0: TM_JUDGE_RUNS */
+    /* With a trace: what might have happened instead, told apart by number as `draw` is. It widens the intervals of
+     * time and cost, and nothing else. NULL: nothing. */
+    const struct tm_draw *others;
+    double deadline_s;   /* that runs are held against; 0: options.deadline_s, which the policy acts on */
+    double step_spread;  /* of the logarithm of the step time; 0: it is known */
+    double beside_usd_h; /* paid for as long as the job runs, whatever trains */
+    double probability;  /* with which the job must finish, and sure_s must be enough; 0: 0.95 */
+    int runs;            /* at least 1; 0: TM_JUDGE_RUNS */
 };
 
 struct tm_judged {

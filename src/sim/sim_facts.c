@@ -1,6 +1,8 @@
 /* What is known at a moment, as facts for the policy: the fleet, the event, the future as far as it may be known. */
 #include "sim/simulate_internal.h"
 
+#include "base/debug.h"
+
 #include <math.h>
 
 /* ---- what the forecast learns from ---- */
@@ -27,11 +29,34 @@ int tm_sim__feed_history(struct tm_sim__run *run, struct tm_error *e)
     return 0;
 }
 
+/* Who pays for an instance knows of it, whether it is used yet, or still, or not. */
+static void see_paid(struct tm_sim__run *run)
+{
+    const struct tm_trace *trace = run->paid.trace;
+    double now_ms = (double)run->options->from_ms + run->now_s * 1000;
+    run->arrived = run->lost = 0;
+    for (; run->seen < trace->event_count && (double)trace->events[run->seen].time_ms <= now_ms; run->seen++) {
+        const struct tm_trace_event *event = &trace->events[run->seen];
+        bool before = event->time_ms <= run->options->from_ms;
+        run->arrived += before ? 0 : event->in;
+        run->lost += before ? 0 : event->out;
+        run->seen_count += event->in - event->out;
+    }
+    run->spot = (int)run->seen_count;
+}
+
 int tm_sim__observe(struct tm_sim__run *run, struct tm_error *e)
 {
+    if (run->differs) see_paid(run);
     int rc = tm_policy_observe(run->policy, run->spot, run->arrived, run->lost, e);
     run->arrived = run->lost = 0;
     return rc;
+}
+
+/* Up to when losses have been announced by now. Marked times are of whole milliseconds. */
+static double announced_s(const struct tm_sim__run *run)
+{
+    return run->now_s + run->options->notice_s + (run->lead_s > 0 ? 0.002 : 0);
 }
 
 /* Losses that have been announced by now, each once: the forecast takes them as a promise. */
@@ -44,9 +69,33 @@ static void hear_notices(struct tm_sim__run *run, size_t moment)
     for (; run->announced < run->moments.known; run->announced++) {
         double at_s = run->moments.list[run->announced].time_s;
         int losing = run->moments.ahead[run->announced].lost;
-        if (at_s > now_s + run->options->notice_s) break;
-        if (losing > 0) tm_policy_hint(run->policy, losing, at_s - now_s);
+        if (at_s > announced_s(run)) break;
+        if (losing > 0) tm_policy_hint(run->policy, losing, at_s + run->lead_s - now_s);
     }
+}
+
+/* ---- who has a notice ---- */
+
+/* Of losses of the trace, those that hit instances that are rented. Which ones go is drawn in a run; here so many that
+ * all together are as many as expected. */
+int tm_sim__hits(const struct tm_sim__run *run, int lost, int in_trace)
+{
+    int most = lost < run->rented ? lost : run->rented;
+    if (run->rented >= in_trace) return most;
+    int hits = (int)lround(run->hits_due + (double)lost * run->rented / in_trace);
+    return hits < 0 ? 0 : hits < most ? hits : most;
+}
+
+int tm_sim__leaving(const struct tm_sim__run *run, size_t moment)
+{
+    int count = 0;
+    bool told = run->info->knows == TM_KNOWS_EVENT && run->lead_s > 0;
+    for (size_t i = moment + 1; told && i < run->moments.known; i++) {
+        const struct tm_ahead *ahead = &run->moments.ahead[i];
+        if (run->moments.list[i].time_s > announced_s(run)) break;
+        if (ahead->lost > 0) count += tm_sim__hits(run, ahead->lost, ahead->before);
+    }
+    return count < run->rented ? count : run->rented;
 }
 
 /* ---- what the policy may know of the future ---- */
@@ -112,12 +161,26 @@ static int show_future(struct tm_sim__run *run, size_t moment, struct tm_facts *
 
 /* ---- the facts ---- */
 
+/* Instances that are paid and have their notice, left or not. */
+static int leaving_paid(const struct tm_sim__run *run)
+{
+    int count = 0;
+    double now_ms = (double)run->options->from_ms + run->now_s * 1000;
+    double until_ms = now_ms + (run->lead_s + announced_s(run) - run->now_s) * 1000;
+    for (size_t i = run->paid.next; run->lead_s > 0 && i < run->paid.trace->event_count; i++) {
+        const struct tm_trace_event *event = &run->paid.trace->events[i];
+        if ((double)event->time_ms > until_ms) break;
+        if ((double)event->time_ms > now_ms) count += event->out;
+    }
+    return count;
+}
+
 static void show_event(struct tm_sim__run *run, size_t moment, struct tm_facts *facts)
 {
     const struct tm_ahead *ahead = &run->now;
-    facts->event = (run->moments.list[moment].event && !run->part) || ahead->before != ahead->after || ahead->lost > 0;
-    facts->lost = ahead->lost;
-    facts->after = ahead->after;
+    facts->lost = ahead->lost + run->leaving;
+    facts->after = ahead->after - run->leaving;
+    facts->event = (run->moments.list[moment].event && !run->part) || ahead->before != facts->after || facts->lost > 0;
     facts->noticed = run->options->notice_s > 0;
 }
 
@@ -126,7 +189,8 @@ static void show_pools(const struct tm_sim__run *run, size_t moment, struct tm_f
     const struct tm_sim_job *job = run->job;
     const struct tm_cost *known = job->believed != NULL ? job->believed->cost : job->cost; /* to the policy */
     double spot_usd_h = run->moments.list[moment].price_usd_h;
-    int on_demand = run->info->on_demand ? run->now.after : run->on_demand, spot = run->now.after - on_demand;
+    int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
+    int spot = run->now.after - run->leaving - on_demand, leaving = leaving_paid(run);
     int room = run->workers_max - on_demand < run->spot_max ? run->workers_max - on_demand : run->spot_max;
     int in_trace = run->moments.ahead[moment].after;
     int64_t paid = run->differs && run->paid.count < room ? run->paid.count : run->differs ? room : 0;
@@ -134,19 +198,20 @@ static void show_pools(const struct tm_sim__run *run, size_t moment, struct tm_f
                                        .role = TM_POOL_TRAINS,
                                        .price_usd_h = isnan(spot_usd_h) ? run->options->spot_usd_h : spot_usd_h,
                                        .here = spot,
-                                       .ordered = paid > spot ? (int)paid - spot : 0,
+                                       .ordered = paid > spot + leaving ? (int)paid - spot - leaving : 0,
+                                       .leaving = leaving,
                                        .offered = in_trace > spot ? in_trace - spot : 0,
                                        .start_s = known->measured.join_s};
     facts->pools[1] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                        .role = TM_POOL_TRAINS,
                                        .price_usd_h = run->options->on_demand_usd_h,
                                        .here = on_demand,
-                                       .ordered = run->ordered,
+                                       .ordered = tm_sim__ordered(run),
                                        .offered = -1,
                                        .start_s = known->start_s};
     facts->pools[2] = (struct tm_pool){.market = TM_POOL_ON_DEMAND,
                                        .role = TM_POOL_KEEPS_COPIES,
-                                       .price_usd_h = run->options->on_demand_usd_h,
+                                       .price_usd_h = tm_sim__keeper_usd_h(run->options),
                                        .here = run->kept ? run->keeping : 0,
                                        .ordered = run->kept ? 0 : run->keeping,
                                        .offered = -1,
@@ -195,12 +260,14 @@ static void fill_facts(const struct tm_sim__run *run, size_t moment, struct tm_f
         .progress = {.samples_left =
                          options->samples_total > 0 ? fmax(0, options->samples_total - run->out->samples) : INFINITY,
                      .efficiency = run->best_samples > 0 ? run->out->samples / run->best_samples : NAN,
-                     .step_s = run->trained ? run->job->layouts->list[run->standing.layout].step_s : 0},
+                     .step_s = run->trained && run->group_speed > 0
+                                   ? run->job->layouts->list[run->standing.layout].step_s / run->group_speed
+                                   : 0},
         .losses = tm_facts_losses_of(run->losses_seen, options->notice_s > 0 ? 0 : run->losses_seen, run->together_seen,
                                      run->spot_s)};
     show_copies(run, measured && !run->info->checkpoints, &facts->copies);
     show_limits(run, &facts->limits);
-    show_pools(run, moment, facts);
+    if (run->pools == NULL) show_pools(run, moment, facts);
 }
 
 /* ---- asking ---- */
@@ -235,8 +302,19 @@ int tm_sim__decide(struct tm_sim__run *run, size_t moment, struct tm_decision *o
     struct tm_facts facts;
     fill_facts(run, moment, &facts);
     show_event(run, moment, &facts);
+    if (run->pools != NULL) {
+        tm_sim__pools_show(run, &facts);
+        return ask(run, &facts, out, e);
+    }
     hear_notices(run, moment);
     int rc = show_future(run, moment, &facts, e);
+    if (rc == 0) rc = ask(run, &facts, out, e);
     if (rc != 0) return rc;
-    return ask(run, &facts, out, e);
+    tm_debug(TM_DEBUG_SIM,
+             "%s at %.1f s: %d instances, lost %d, now %d; spot %d, %d coming, %d leaving; on-demand %d, %d coming; "
+             "layout %d, was %d; wants %d spot, %d on-demand%s",
+             run->info->name, facts.now_s, facts.before, facts.lost, facts.after, facts.pools[0].here,
+             facts.pools[0].ordered, facts.pools[0].leaving, facts.pools[1].here, facts.pools[1].ordered, out->layout,
+             facts.standing.layout, out->want_spot, out->want_on_demand, out->stop ? "; stops" : "");
+    return 0;
 }

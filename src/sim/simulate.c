@@ -10,12 +10,18 @@ static const double LEAST_PART_S = 1e-6; /* of a moment: times are sums of secon
 
 /* ---- what it costs ---- */
 
-/* Probability that a loss takes an instance in use. */
+/* Losses that are preemptions: what the job itself gives back it knows of. */
+static int preempted(const struct tm_sim__run *run)
+{
+    return run->now.lost - (run->pools != NULL ? run->pools->given_up : 0);
+}
+
+/* Probability that a preemption takes an instance in use. */
 static double hit_probability(const struct tm_sim__run *run, const struct tm_layout *layout)
 {
-    int spares = run->now.before - layout->instances;
+    int spares = run->now.before - layout->instances, lost = preempted(run);
     double spared = 1;
-    for (int i = 0; i < run->now.lost; i++)
+    for (int i = 0; i < lost; i++)
         spared *= spares > i ? (double)(spares - i) / (run->now.before - i) : 0;
     return 1 - spared;
 }
@@ -25,9 +31,9 @@ static double hit_probability(const struct tm_sim__run *run, const struct tm_lay
 static double gone_probability(const struct tm_sim__run *run, const struct tm_layout *layout)
 {
     bool counts = run->job->cost->kind == TM_COST_MEASURED && run->options->notice_s <= 0 && !run->info->checkpoints;
-    if (!counts || run->now.lost == 0 || layout->pipelines == 0) return 0;
-    int spares = run->now.before - layout->instances;
-    return 1 - tm_losses_keep_probability(layout->pipelines, layout->stages, spares, run->now.lost, 1);
+    int lost = preempted(run), spares = run->now.before - layout->instances;
+    if (!counts || lost == 0 || layout->pipelines == 0) return 0;
+    return 1 - tm_losses_keep_probability(layout->pipelines, layout->stages, spares, lost, 1);
 }
 
 /* Until an unannounced loss of an instance in use is known. */
@@ -42,9 +48,11 @@ static int change_ms(struct tm_sim__run *run, size_t moment, const struct tm_dec
 {
     bool adding = run->arrived_now > 0, migrating = run->standing.migrating_ms > 0;
     bool first = moment == 0 && !run->part;
-    *out = 0;
+    *out = run->pools != NULL ? tm_sim__pools_bound_ms(run, to) : 0;
     if (decision->change == TM_CHANGE_FREE) return 0;
-    if (first && run->job->cost->kind == TM_COST_MEASURED && run->job->cost->measured.begin_s > 0) {
+    *out = 0;
+    if (first && run->pools == NULL && run->job->cost->kind == TM_COST_MEASURED &&
+        run->job->cost->measured.begin_s > 0) {
         *out = run->job->cost->measured.begin_s * 1000;
         return 0;
     }
@@ -136,20 +144,32 @@ static void bill(struct tm_sim__run *run, const struct tm_moment *moment)
 {
     struct tm_sim_result *out = run->out;
     double hours = (isnan(out->finished_at_s) ? run->now.duration_s : out->finished_at_s - run->now_s) / 3600;
+    if (run->pools != NULL) {
+        tm_sim__pools_bill(run, hours);
+        return;
+    }
     double spot_usd_h = isnan(moment->price_usd_h) ? run->options->spot_usd_h : moment->price_usd_h;
     int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
     double spot_hours = hours * (run->now.after - on_demand), spot_usd = spot_usd_h * spot_hours;
     if (run->differs) {
         double end_ms = (double)run->options->from_ms + run->now_s * 1000 + hours * 3.6e6;
-        tm_paid__advance(&run->paid, end_ms, spot_room(run), run->options->spot_usd_h, &spot_usd, &spot_hours);
+        tm_paid__advance(&run->paid, end_ms, spot_room(run) + run->leaving, run->options->spot_usd_h, &spot_usd,
+                         &spot_hours);
     }
-    double ordered_hours = hours_after(run, run->paid_from_s, hours);
-    double on_demand_hours =
-        ordered_hours == hours ? hours * (on_demand + run->ordered) : hours * on_demand + ordered_hours * run->ordered;
-    on_demand_hours += run->keeping * hours_after(run, run->keep_paid_from_s, hours);
-    out->bill_usd += spot_usd + run->options->on_demand_usd_h * on_demand_hours;
-    out->instance_hours += spot_hours + on_demand_hours;
-    out->on_demand_hours += on_demand_hours;
+    double on_demand_hours = 0;
+    for (int i = 0; i < run->order_count; i++) {
+        const struct tm_sim__order *order = &run->orders[i];
+        if (order->paid_from_s <= run->now_s)
+            on_demand += order->count;
+        else
+            on_demand_hours += hours_after(run, order->paid_from_s, hours) * order->count;
+    }
+    on_demand_hours += hours * on_demand;
+    double keeping_hours = run->keeping * hours_after(run, run->keep_paid_from_s, hours);
+    out->bill_usd +=
+        spot_usd + run->options->on_demand_usd_h * on_demand_hours + tm_sim__keeper_usd_h(run->options) * keeping_hours;
+    out->instance_hours += spot_hours + on_demand_hours + keeping_hours;
+    out->on_demand_hours += on_demand_hours + keeping_hours;
 }
 
 /* The job ends when its last sample is trained, inside this moment or not. */
@@ -182,7 +202,7 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     const struct tm_moment *at = &run->moments.list[moment];
     const struct tm_layout *layout = &run->job->layouts->list[to];
     struct tm_sim_result *out = run->out;
-    double again = redone(run, decision), speed = layout->samples_per_s * decision->pace;
+    double again = redone(run, decision), speed = layout->samples_per_s * decision->pace * run->group_speed;
     double pause_s = fmin(cost_ms / 1000, run->now.duration_s), work_s = run->now.duration_s - pause_s;
     bool changed = to != run->standing.layout || cost_ms > 0 || again > 0;
     if (changed) run->worked_s = 0;
@@ -200,8 +220,9 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
     run->trained = work_s > 0;
     run->pace = decision->pace;
     count_uncopied(run, work_s, speed);
-    run->best_samples +=
-        run->job->layouts->list[run->job->layouts->best[run->now.after]].samples_per_s * run->now.duration_s;
+    bool gathers = first && run->job->cost->kind == TM_COST_MEASURED; /* as a run counts from when workers joined */
+    run->best_samples += run->job->layouts->list[run->job->layouts->best[run->now.after]].samples_per_s *
+                         run->group_speed * (gathers ? work_s : run->now.duration_s);
     double left_ms = cost_ms - pause_s * 1000;
     run->standing = (struct tm_standing){to, left_ms > 1e-9 ? left_ms : 0};
     run->spot_s += run->rented * run->now.duration_s;
@@ -214,29 +235,92 @@ static int live_through(struct tm_sim__run *run, size_t moment, const struct tm_
 
 /* ---- the fleet ---- */
 
+int tm_sim__ordered(const struct tm_sim__run *run)
+{
+    int count = 0;
+    for (int i = 0; i < run->order_count; i++)
+        count += run->orders[i].count;
+    return count;
+}
+
+/* How many that were ordered are there now. */
+static int take_orders(struct tm_sim__run *run)
+{
+    int count = 0, left = 0;
+    for (int i = 0; i < run->order_count; i++) {
+        if (run->now_s >= run->orders[i].ready_s)
+            count += run->orders[i].count;
+        else
+            run->orders[left++] = run->orders[i];
+    }
+    run->order_count = left;
+    return count;
+}
+
+/* The newest first. How many were cancelled. */
+static int cancel_orders(struct tm_sim__run *run, int count)
+{
+    int cancelled = 0;
+    while (cancelled < count && run->order_count > 0) {
+        struct tm_sim__order *last = &run->orders[run->order_count - 1];
+        int fewer = count - cancelled < last->count ? count - cancelled : last->count;
+        last->count -= fewer;
+        cancelled += fewer;
+        if (last->count == 0) run->order_count--;
+    }
+    return cancelled;
+}
+
+/* Where the trace has more than are rented, a run that loses some gets others: when those it lost have ended, and the
+ * new ones have joined. */
+static int lose_some(struct tm_sim__run *run, const struct tm_ahead *trace)
+{
+    const struct tm_cost *cost = run->job->cost;
+    if (cost->kind != TM_COST_MEASURED || run->part || trace->lost == 0 || run->rented == 0) return 0;
+    int hits = tm_sim__hits(run, trace->lost, trace->before), spare = trace->before - run->rented;
+    run->hits_due += (double)trace->lost * run->rented / trace->before - hits;
+    run->missing += hits < spare ? hits : spare;
+    run->missing_until_s = run->now_s + run->lead_s + cost->measured.join_s;
+    return hits;
+}
+
+/* As many as the trace has and there is room for; who has a notice stays in use until the others can do without. */
+static int rented_of(const struct tm_sim__run *run, int in_trace, int here)
+{
+    int room = spot_room(run), fresh = room > run->missing ? room - run->missing : 0;
+    if (fresh > in_trace) fresh = in_trace;
+    if (here > in_trace) here = in_trace;
+    if (here > room + run->leaving) here = room + run->leaving;
+    return here > fresh ? here : fresh;
+}
+
+/* Those that leave may be here beside those that come in their place: as in a run, no more than the limit train. */
+static int at_most(const struct tm_sim__run *run, int instances)
+{
+    int most = run->job->layouts->instances_max;
+    return instances < most ? instances : most;
+}
+
 /* The moment as it is: spot instances from the trace as far as there is room, on-demand ones as they were ordered and
  * released. In a later part of a moment the trace does nothing. */
 static void meet_moment(struct tm_sim__run *run, size_t moment)
 {
     const struct tm_ahead *trace = &run->moments.ahead[moment];
     bool first = moment == 0 && !run->part;
-    int had = run->on_demand, spot_before = first ? 0 : run->rented, ordered = 0;
-    if (run->ordered > 0 && run->now_s >= run->ready_at_s) {
-        ordered = run->ordered;
-        run->ordered = 0;
-    }
+    int had = run->on_demand, spot_before = first ? 0 : run->rented, ordered = take_orders(run);
     run->anchored = run->keeping > 0 && !run->kept && run->now_s >= run->keep_ready_s;
     run->kept = run->kept || run->anchored;
     run->on_demand += ordered - run->released;
-    int room = spot_room(run);
-    run->rented = trace->after < room ? trace->after : room;
+    if (run->now_s >= run->missing_until_s) run->missing = 0;
     bool all_rented = !run->part && spot_before == trace->before;
-    int lost = all_rented ? trace->lost : 0;
+    int lost = all_rented ? trace->lost : lose_some(run, trace);
+    run->leaving = first ? 0 : tm_sim__leaving(run, moment);
+    run->rented = rented_of(run, trace->after, spot_before - lost);
     if (spot_before - lost > run->rented) lost = spot_before - run->rented;
     run->now = (struct tm_ahead){.duration_s = trace->duration_s,
-                                 .before = first ? 0 : spot_before + had,
-                                 .lost = lost + run->released,
-                                 .after = run->rented + run->on_demand};
+                                 .before = first ? 0 : at_most(run, spot_before + had),
+                                 .after = at_most(run, run->rented + run->on_demand)};
+    run->now.lost = lost + run->released < run->now.before ? lost + run->released : run->now.before;
     run->arrived_now = run->rented - (spot_before - lost) + ordered;
     run->released = 0;
     run->losses_seen += all_rented ? lost : 0;
@@ -260,14 +344,14 @@ static void carry_out(struct tm_sim__run *run, const struct tm_decision *decisio
         run->keep_paid_from_s = paid_from_s;
     }
     if (measured || run->options->anchors > 0 || run->gang) run->spot_max = decision->want_spot;
-    int more = decision->want_on_demand - beside - run->on_demand - run->ordered;
-    if (more > 0 && run->ordered == 0) {
-        run->ordered = more;
-        run->ready_at_s = ready_s;
-        run->paid_from_s = paid_from_s;
-    } else if (more < 0 && run->ordered == 0) {
+    int more = decision->want_on_demand - beside - run->on_demand - tm_sim__ordered(run);
+    int orders_max = measured ? TM_SIM__ORDERS_MAX : 1;
+    if (measured && more < 0) more += cancel_orders(run, -more);
+    if (more > 0 && run->order_count < orders_max)
+        run->orders[run->order_count++] =
+            (struct tm_sim__order){.count = more, .ready_s = ready_s, .paid_from_s = paid_from_s};
+    else if (more < 0 && run->order_count == 0)
         run->released = -more < run->on_demand ? -more : run->on_demand;
-    }
 }
 
 /* Where this part of a moment ends: where the policy wants to be asked again, or ordered instances join, as a run would
@@ -276,8 +360,11 @@ static void cut_moment(struct tm_sim__run *run, double end_s, double until_s)
 {
     bool measured = run->job->cost->kind == TM_COST_MEASURED;
     double cut_s = run->info->knows == TM_KNOWS_ALL ? INFINITY : until_s;
-    if (run->ordered > 0 && measured) cut_s = fmin(cut_s, run->ready_at_s);
+    for (int i = 0; measured && i < run->order_count; i++)
+        cut_s = fmin(cut_s, run->orders[i].ready_s);
+    if (run->missing > 0 && run->missing_until_s > run->now_s) cut_s = fmin(cut_s, run->missing_until_s);
     if (run->keeping > 0 && !run->kept) cut_s = fmin(cut_s, run->keep_ready_s);
+    if (run->pools != NULL) cut_s = fmin(cut_s, tm_sim__pools_next_s(run));
     if (run->part) run->now.duration_s = end_s - run->now_s;
     if (cut_s > run->now_s && cut_s < end_s) run->now.duration_s = cut_s - run->now_s;
 }
@@ -300,17 +387,27 @@ static int live_part(struct tm_sim__run *run, size_t moment, double end_s, struc
 {
     struct tm_decision decision;
     double cost_ms;
-    meet_moment(run, moment);
+    if (run->pools != NULL)
+        tm_sim__pools_meet(run, moment);
+    else
+        meet_moment(run, moment);
     int rc = ask(run, moment, &decision, e);
     if (rc != 0) return rc;
     if (decision.stop) {
         run->out->stopped_at_s = run->now_s;
         return 0;
     }
+    if (run->pools != NULL) tm_sim__pools_carry_out(run, &decision);
+    /* An instance with its notice trains on until the others have its layers: the layout without it comes then. */
+    bool nothing_else = run->now.lost == 0 && run->arrived_now == 0;
+    if (run->leaving > 0 && nothing_else) {
+        decision.layout = run->standing.layout;
+        decision.change = TM_CHANGE_MIGRATE;
+    }
     int to = tm_policy_realise(run->job->layouts, decision.layout, run->now.after, run->options->workers_min);
     rc = change_ms(run, moment, &decision, to, &cost_ms, e);
     if (rc != 0) return rc;
-    carry_out(run, &decision);
+    if (run->pools == NULL) carry_out(run, &decision);
     run->copy_every_s = run->info->checkpoints ? run->job->cost->copy_interval_s : decision.copy_every_s;
     cut_moment(run, end_s, decision.until_s);
     rc = live_through(run, moment, &decision, to, cost_ms, e);
@@ -353,22 +450,39 @@ static void fix_fleet(struct tm_sim__run *run)
     run->moments.ahead[0] = (struct tm_ahead){end_s, 0, 0, most};
 }
 
+/* A run that is stopped goes on to a step that all agree on. */
+static void train_to_the_end(struct tm_sim__run *run)
+{
+    struct tm_sim_result *out = run->out;
+    const struct tm_cost *cost = run->job->cost;
+    if (cost->kind != TM_COST_MEASURED || run->info->free || !isnan(out->finished_at_s)) return;
+    double speed = run->job->layouts->list[run->standing.layout].samples_per_s * run->pace * run->group_speed;
+    out->samples += speed * cost->measured.drain_s;
+    if (run->options->samples_total > 0) out->samples = fmin(out->samples, run->options->samples_total);
+}
+
 /* Instances are paid until they are given back. */
 static void pay_the_end(struct tm_sim__run *run)
 {
     const struct tm_cost *cost = run->job->cost;
     if (cost->kind != TM_COST_MEASURED || run->info->free || run->moments.count == 0) return;
+    if (run->pools != NULL) {
+        tm_sim__pools_bill(run, cost->measured.stop_s / 3600);
+        return;
+    }
     double hours = cost->measured.stop_s / 3600, price = run->moments.list[run->moments.count - 1].price_usd_h;
     int64_t spot = run->info->on_demand ? 0 : run->differs ? run->paid.count : run->rented;
     int on_demand = run->info->on_demand ? run->now.after : run->on_demand;
     if (spot > spot_room(run)) spot = spot_room(run);
-    run->out->bill_usd += hours * ((isnan(price) ? run->options->spot_usd_h : price) * (double)spot +
-                                   run->options->on_demand_usd_h * (on_demand + run->keeping));
+    run->out->bill_usd +=
+        hours * ((isnan(price) ? run->options->spot_usd_h : price) * (double)spot +
+                 run->options->on_demand_usd_h * on_demand + tm_sim__keeper_usd_h(run->options) * run->keeping);
 }
 
 static void sum_up(struct tm_sim__run *run)
 {
     struct tm_sim_result *out = run->out;
+    train_to_the_end(run);
     pay_the_end(run);
     out->wall_s = (double)(run->options->to_ms - run->options->from_ms) / 1000;
     double until_s = out->wall_s;
@@ -436,10 +550,11 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
                                       .live = run->options->live};
     if (rc == 0)
         rc = tm_policy_create(run->info, known->layouts, known->migrations, known->cost, &asked, &run->policy, e);
-    if (rc == 0) rc = tm_sim__feed_history(run, e);
+    if (rc == 0) rc = run->options->pools != NULL ? tm_sim__pools_begin(run, e) : tm_sim__feed_history(run, e);
     for (size_t i = 0; rc == 0 && i < run->moments.count && !has_ended(run); i++)
         rc = step(run, i, e);
     if (rc == 0) sum_up(run);
+    tm_sim__pools_end(run);
     tm_policy_destroy(run->policy);
     tm_moments__deinit(&run->moments);
     return rc;
@@ -449,9 +564,15 @@ static int run_all(struct tm_sim__run *run, struct tm_error *e)
 static int use_trace(struct tm_sim__run *run, struct tm_error *e)
 {
     const struct tm_cost *cost = run->job->cost;
+    if (run->options->pools != NULL) {
+        run->used = *run->options;
+        run->options = &run->used;
+        return 0;
+    }
     if (run->info->free || run->info->on_demand || cost->kind != TM_COST_MEASURED) return 0;
     run->used = *run->options;
     run->used.notice_s = tm_in_use__notice_s(cost, run->options->notice_s);
+    run->lead_s = tm_in_use__lead_s(cost, run->options->notice_s);
     if (tm_in_use__differs(cost, run->options->notice_s)) {
         int rc = tm_in_use__trace(run->trace, cost, run->options->from_ms, run->options->notice_s, &run->in_use, e);
         if (rc != 0) return rc;
@@ -469,7 +590,14 @@ int tm_simulate(struct tm_env *env, const struct tm_sim_job *job, const struct t
 {
     int rc = check_options(options, trace, e);
     if (rc == 0) rc = check_belief(job, e);
+    if (rc == 0 && options->pools != NULL && info->choice == TM_CHOICE_NONE)
+        rc = tm_error_set(e, TM_EUSAGE,
+                          "policy %s does not choose among pools; use tidemill, single, failover, spread, oracle or "
+                          "ideal",
+                          info->name);
     if (rc != 0) return rc;
+    if (options->pools != NULL && info->choice == TM_CHOICE_ONE && options->pools->count > 1)
+        return tm_sim__best_single(env, job, trace, info, options, out, log, e);
     struct tm_sim_result result = {.finished_at_s = NAN, .stopped_at_s = NAN};
     struct tm_sim__run *run = tm_calloc(1, sizeof *run);
     if (run == NULL) return tm_error_nomem(e);
@@ -479,6 +607,7 @@ int tm_simulate(struct tm_env *env, const struct tm_sim_job *job, const struct t
                                 .info = info,
                                 .options = options,
                                 .interval_ms = (int64_t)(options->interval_s * 1000),
+                                .group_speed = 1,
                                 .out = &result,
                                 .log = log};
     rc = use_trace(run, e);

@@ -11,6 +11,31 @@
 
 enum { TM_SIM_MOMENTS_MAX = 1 << 17 };
 
+/* A pool that the policy may rent from. */
+struct tm_sim_pool {
+    const char *name;
+    enum tm_pool_market market;
+    int group;                    /* pools of one group can train together; from 0 on */
+    const struct tm_trace *trace; /* NULL: there are always as many as the limit */
+    int64_t from_ms;              /* of the trace, where the job begins; its history before is known */
+    int limit;
+    double price_usd_h; /* where the trace has none */
+    double start_s;     /* from asking for one to its first work */
+    double notice_s;
+    double speed; /* throughput of its instances over that which the layouts say */
+};
+
+struct tm_sim_pools {
+    const struct tm_sim_pool *list; /* at most TM_POOLS_MAX */
+    int count;
+    double move_usd; /* of a move of the whole job to another group */
+};
+
+struct tm_sim_pool_bill {
+    double instance_hours;
+    double bill_usd;
+};
+
 struct tm_sim_options {
     int64_t from_ms; /* of the trace; its history before is known to forecasts */
     int64_t to_ms;
@@ -22,6 +47,7 @@ struct tm_sim_options {
     double on_demand_usd_h;
     double samples_total; /* of the job; 0: trains to the end of the trace */
     double deadline_s;    /* 0: none */
+    double keeper_usd_h;  /* of an anchor that does not train; 0: on_demand_usd_h */
     double beside_usd_h;  /* of instances that only keep copies and are billed apart, as long as the job runs */
     bool buys_nothing;    /* the deadline only counts: no on-demand instances are bought for it */
     double budget_usd;    /* 0: none; the job stops when it is used up */
@@ -33,6 +59,9 @@ struct tm_sim_options {
     const int *forecasts; /* given instead of the policy's own, horizon numbers for each tick; NULL: none (tests) */
     size_t forecast_count;
     enum tm_breadth breadth; /* of our policy */
+    /* Pools to choose from; the trace is then only a list of the times at which something happens in theirs. NULL: the
+     * trace is the pool. */
+    const struct tm_sim_pools *pools;
 };
 
 /* Why an interval paused. Of idle the whole of it, of the others pause_s, at its beginning. */
@@ -79,6 +108,8 @@ struct tm_sim_result {
     double tables_ms; /* ... and what filling it in took, all together */
     double instance_hours;
     double on_demand_hours; /* of those, on on-demand instances */
+    int moves;              /* of the whole job to another group of pools */
+    struct tm_sim_pool_bill pools[TM_POOLS_MAX];
 };
 
 struct tm_sim_job {

@@ -1,10 +1,10 @@
-/* Bytes of a layer, which do not change while they are shared by all who need them: a snapshot is at the same time what
- * is sent to peers, what is written to a file and what stays here. What was read from a file is the memory that the
- * engine then trains in, once nobody else has a share. Nobody copies it.
+/* Bytes of a layer, which do not change while they are shared: one snapshot is sent to peers, written to a file and
+ * kept here. Memory that was read from a file becomes the memory that the engine trains in, once no other share is
+ * left. It is never copied.
  *
  * Blocks are laid out for disks that are read and written past the page cache: `data` is on a page, a page of room
- * (TM_BLOCK_HEAD) stands before it, and the room after it ends with a page. They come from a pool, which keeps what was
- * given back for the next of the same size: fresh memory of this size costs more than the copy into it. Any thread. */
+ * (TM_BLOCK_HEAD) is before it, and the room after it ends with a page. They come from a pool, which keeps released
+ * blocks for the next of the same size: fresh memory of this size costs more than the copy into it. Any thread. */
 #ifndef TM_STORE_BLOCK_H
 #define TM_STORE_BLOCK_H
 
@@ -35,7 +35,7 @@ void tm_block_pool_destroy(struct tm_block_pool *pool);
 struct tm_block *tm_block_create(struct tm_block_pool *pool, size_t size);
 /* One more share of it; returns it. */
 struct tm_block *tm_block_share(struct tm_block *block);
-/* Are there more shares than the caller's? Without any, nobody can make one: the bytes are the caller's to change. */
+/* Are there more shares than the caller's? If not, none can appear, and the caller may change the bytes. */
 bool tm_block_is_shared(struct tm_block *block);
 /* Gives a share back. NULL is allowed. */
 void tm_block_release(struct tm_block *block);

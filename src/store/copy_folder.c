@@ -318,12 +318,21 @@ static void folder_close(struct tm_copy_store *store)
     tm_free(folder_of(store));
 }
 
+int tm_copy_store_check_place(const char *place, struct tm_error *e)
+{
+    if (strstr(place, "://") != NULL) /* s3://BUCKET/PATH is not a folder named "s3:" */
+        return tm_error_set(e, TM_EUSAGE, "%.200s: not supported yet; give a folder", place);
+    if (place[0] == '\0' || strlen(place) >= FOLDER_MAX)
+        return tm_error_set(e, TM_EUSAGE, "the name of the folder for copies must have 1 to %d bytes", FOLDER_MAX - 1);
+    return 0;
+}
+
 int tm_copy_store_open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
                        struct tm_error *e)
 {
     assert(env != NULL && place != NULL);
-    if (place[0] == '\0' || strlen(place) >= FOLDER_MAX)
-        return tm_error_set(e, TM_EUSAGE, "the name of the folder for copies must have 1 to %d bytes", FOLDER_MAX - 1);
+    int rc = tm_copy_store_check_place(place, e);
+    if (rc != 0) return rc;
     struct folder *f = tm_calloc(1, sizeof *f);
     if (f == NULL) return tm_error_nomem(e);
     f->env = env;

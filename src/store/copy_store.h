@@ -1,28 +1,29 @@
-/* Where copy sets last beyond the machines that made them: one struct of functions, which a folder that all machines
- * share implements (copy_folder.c), and object stores will.
+/* Where copy sets outlive the machines that made them: one struct of functions. A folder that all machines share
+ * implements it (copy_folder.c), and object stores will.
  *
  * A store holds the sets of one job. A set is put part by part, one layer each, by the workers that hold the layers;
- * once all parts are there the coordinator seals it with a manifest (its event of the record). Sealed sets are what
- * `list` and `newest` name; what was put and never sealed is nobody's until it is dropped.
+ * once all parts are there the coordinator seals it with a manifest (its event of the record). `list` and `newest` name
+ * sealed sets only; what was put and never sealed stays unused until it is dropped.
  *
- * Threads: every function may be called by any thread at any time, also the same one by several at once, except that
- * nobody may use a store while or after it is closed. One writer a name: the parts of a set come from one try, and only
- * the coordinator seals, drops and claims.
+ * Threads: every function may be called by any thread at any time, even by several at once, but not while or after the
+ * store is closed. There is one writer per name: the parts of a set come from one attempt, and only the coordinator
+ * seals, drops and claims.
  *
- * Time: a call may take as long as a disk or a network takes, minutes if need be, so nobody calls from a loop that must
+ * Time: a call may take as long as a disk or a network takes, possibly minutes. So never call it from a loop that must
  * go on, or with a lock that such a loop needs: workers have threads for it (worker/copy_files.h), the coordinator has
- * one (run/manifest_keeper.h); at a program's start and end one may wait.
+ * one (run/manifest_keeper.h); at the start and end of a program waiting is fine.
  *
- * Atomic: a put and a seal are whole or have not happened. Of a put that was torn (the process died, the connection was
- * lost) nothing is found (-TM_ENOTFOUND), or what was there before, or what is found is told from a copy by its hash
+ * Atomic: a put and a seal are complete or have not happened. Of a put that was torn (the process died, the connection
+ * was lost) nothing is found (-TM_ENOTFOUND), or what was there before, or what is found is told from a copy by its
+ * hash
  * (-TM_EINPUT); never bytes that were not put. A seal that failed may already be listed, but the newest is what it was;
  * it is sealed again. A drop is not atomic: the manifest goes first, so that what is listed is whole; a set of which
  * parts are left is dropped again.
  *
- * Errors: -TM_EFULL there is no room now; -TM_EIO it cannot be reached, read or written now; -TM_ENOMEM. These pass,
- * and the caller tries again, whatever it has said before; nothing that was there has been harmed. -TM_ENOTFOUND it is
- * not there, and the store is sure: it can be read. -TM_EINPUT what is there is not what it should be, and trying again
- * will not help. */
+ * Errors: -TM_EFULL there is no space now; -TM_EIO it cannot be reached, read or written now; -TM_ENOMEM. These are
+ * temporary: the caller tries again, and nothing that was there has been damaged. -TM_ENOTFOUND it is not there, and
+ * the store is sure: it can be read. -TM_EINPUT what is there is not what it should be, and trying again will not help.
+ */
 #ifndef TM_STORE_COPY_STORE_H
 #define TM_STORE_COPY_STORE_H
 
@@ -60,9 +61,9 @@ struct tm_copy_store {
     int (*list)(struct tm_copy_store *store, tm_sealed_set_f each, void *context, struct tm_error *e);
     /* Removes the set, sealed or not; 0 where there is none. */
     int (*drop)(struct tm_copy_store *store, uint64_t set, struct tm_error *e);
-    /* Makes the store its job's (see below): only then anything can be put. Machines that were each given a store of
-     * their own would each keep a part of a set, and nobody all of it. Where another job was before, `take_over` makes
-     * it this one's; else it is -TM_EINPUT, and the sets stay that job's. */
+    /* Makes the store its job's (see below): only then anything can be put. Machines with separate
+     * stores would each keep a part of a set, and none all of it. If another job had it before, `take_over` makes it
+     * this job's; else it is -TM_EINPUT, and the sets stay that job's. */
     int (*claim)(struct tm_copy_store *store, bool take_over, struct tm_error *e);
     /* Writes, lists, reads and removes something of no use: what cannot be done now would never last. */
     int (*check)(struct tm_copy_store *store, struct tm_error *e);
@@ -70,11 +71,14 @@ struct tm_copy_store {
     void (*close)(struct tm_copy_store *store);
 };
 
+/* Can a store be opened there, as far as its name tells? -TM_EUSAGE: no; object stores ("s3://...") are not supported
+ * yet. */
+int tm_copy_store_check_place(const char *place, struct tm_error *e);
 /* Opens the store at `place`, for that job (0: any, which may put without a claim): a folder, which need not be there
  * yet. Nothing is read or written so far. The caller owns the result, and closes it. -TM_EUSAGE: no such place. */
 int tm_copy_store_open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
                        struct tm_error *e);
-/* The newest set of the store at a place, for who wants no more of it. */
+/* The newest set of the store at a place, without keeping it open. */
 int tm_copy_store_newest(struct tm_env *env, const char *place, uint64_t *out_set, struct tm_error *e);
 
 #endif

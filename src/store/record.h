@@ -1,17 +1,17 @@
 /* The job's record: every event that the coordinator must find again after a restart, in order. One struct of
  * functions, which an SQLite file implements (record_sqlite.c).
  *
- * Nobody waits for a disk. Events are numbered from 1 as they are appended, and put down in that order by a thread of
- * the record's own. One that must last is appended with `sync`: the record is written at once, and whoever may act only
- * when it lasts waits for `durable` to reach its number (see `look`). The others wait for the next sync or flush. What
- * is not durable may be lost with the process, but never out of order.
+ * No caller waits for a disk. Events are numbered from 1 as they are appended, and written in that order by a thread of
+ * the record. An event that must be durable is appended with `sync`: it is written at once, and a caller that may act
+ * only when it is durable waits for `durable` to reach its number (see `look`). The others wait for the next sync or
+ * flush. What is not durable may be lost with the process, but never out of order.
  *
- * A disk that is full loses nothing that was acknowledged: events without sync go on waiting, and are put down when
- * there is room again. A synced one that cannot be written is taken back, with all that were appended after it: whoever
- * appended them has built on what is not so. Until it has looked (and so knows), more may be appended, which goes the
- * same way.
+ * A full disk loses nothing that was acknowledged: events without sync keep waiting, and are written when there is
+ * space again. A synced event that cannot be written is taken back, with all that were appended after it, because they
+ * were built on something that has not happened. Events that are appended before the owner has looked (and so knows)
+ * are taken back, too.
  *
- * What is read never changes afterwards: of events that wait, `each` and `last` know only those that cannot be taken
+ * What was read never changes afterwards: of waiting events, `each` and `last` know only those that cannot be taken
  * back, the ones before the first synced one.
  *
  * Threads: all functions are for one thread, that of the record's owner; the function of `tell` is called by another.

@@ -1,12 +1,12 @@
-/* The first words on a connection: both ends prove that they know the job's join token, and neither says it. Until that
- * is done nothing else is read, nobody is named, and nothing is answered but this:
+/* The beginning of a connection: both ends prove that they know the job's join token, without sending it. Until then
+ * nothing else is read or answered, and the connection belongs to no member:
  *
- *     whoever connects    "TMLINK01", 32 random bytes
- *     whoever listens     "TMLINK01", 32 random bytes, HMAC(token, "listens", both random numbers, the channel)
- *     whoever connects    HMAC(token, "connect", both random numbers, the channel), then messages
+ *     client    "TMLINK01", 32 random bytes
+ *     server    "TMLINK01", 32 random bytes, HMAC(token, "listens", both random numbers, the channel)
+ *     client    HMAC(token, "connect", both random numbers, the channel), then messages
  *
- * The channel is what ties the proof to this connection, so that nobody in between can pass it on to another: with TLS
- * a value that only its two ends have; without, the address that was connected to, which is the listener's own. */
+ * The channel ties the proof to this connection, so that it cannot be relayed to another: with TLS a value that only
+ * the two ends have; without, the address that was connected to, which is the server's own. */
 #ifndef TM_WIRE_LINK_PROOF_H
 #define TM_WIRE_LINK_PROOF_H
 

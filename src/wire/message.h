@@ -1,6 +1,6 @@
 /* Messages between coordinator, agents and workers: one schema (tidemill.proto), one envelope, limits on everything.
  *
- * Whatever comes from outside goes through tm_message_unpack: after it, the version is known, there is exactly one
+ * All messages from outside go through tm_message_unpack: after it, the version is known, there is exactly one
  * body, every list, text and chunk is within its limit, every real number is finite. What the numbers mean is the
  * receiver's to check. A message lives in the arena it was unpacked into. */
 #ifndef TM_WIRE_MESSAGE_H
@@ -66,7 +66,7 @@ const char *tm_change_cause_name(enum tm_change_cause cause); /* "loss", ... */
 struct tm_peer {
     enum tm_role role;
     uint64_t id;
-    uint64_t incarnation; /* 0 in an address: whoever runs there now */
+    uint64_t incarnation; /* 0 in an address: the process that runs there now */
 };
 
 bool tm_peer_equal(const struct tm_peer *a, const struct tm_peer *b);

@@ -196,15 +196,28 @@ static void begin_proof(struct tm_links *links, struct link *link, bool server)
     tm_text_deinit(&words);
 }
 
-static struct link *add_link(struct tm_links *links, int handle, bool server)
+/* The coordinator is asked for its own certificate: no other member can pass for it. It has the name, and the hosts
+ * that were known when it was made. */
+static struct tm_tls_session *open_session(struct tm_links *links, const struct tm_peer *to, const char *address)
 {
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    bool asked = to != NULL && to->role == TM_ROLE_COORDINATOR;
+    bool by_host = asked && tm_address_split(address, host, port, NULL) == 0 && !tm_host_is_address(host);
+    return tm_tls_session_create(links->tls, to == NULL, asked ? TM_TLS_COORDINATOR : NULL, by_host ? host : NULL);
+}
+
+/* `to`, `address`: where we connect to; NULL: they have connected to us. */
+static struct link *add_link(struct tm_links *links, int handle, const struct tm_peer *to, const char *address)
+{
+    bool server = to == NULL;
     assert(handle >= 0);
     size_t strangers = 0;
     struct link *oldest = server ? oldest_unproven(links, &strangers) : NULL;
     if (strangers >= TM_LINKS_UNPROVEN_MAX) close_link(links, oldest);
     struct link **place = place_for_link(links);
     struct link *link = place == NULL ? NULL : tm_calloc(1, sizeof *link);
-    if (link != NULL && links->tls != NULL) link->tls = tm_tls_session_create(links->tls, server);
+    if (link != NULL && links->tls != NULL) link->tls = open_session(links, to, address);
     if (link == NULL || (links->tls != NULL && link->tls == NULL)) {
         links->env->net_close(links->env, handle);
         tm_free(link);
@@ -263,7 +276,7 @@ static struct link *connect_to(struct tm_links *links, const struct tm_peer *to,
         note_failed(links, address);
         return NULL;
     }
-    struct link *link = add_link(links, handle, false);
+    struct link *link = add_link(links, handle, to, address);
     if (link == NULL) return NULL;
     tm_debug(TM_DEBUG_WIRE, "connecting to %s %" PRIu64 " at %s", tm_role_name(to->role), to->id, address);
     size_t length = strnlen(address, sizeof link->address - 1);
@@ -460,9 +473,10 @@ static void receive(struct tm_links *links, struct link *link)
         if (link->tls == NULL)
             tm_text_append(&link->in, (const char *)links->chunk, got);
         else if (tm_tls_session_input(link->tls, links->chunk, got, &link->in) != 0)
-            break_link(
-                links, link,
-                "TLS failed: its certificate is not of this job or has expired, or ours is, or it does not use TLS");
+            break_link(links, link,
+                       "TLS failed: its certificate is not of this job, not the coordinator's, or has expired, or ours "
+                       "is, or it does "
+                       "not use TLS");
         if (tm_text_status(&link->in, NULL) != 0) link->broken = true;
         if (!link->proof.proven && link->in.length > 0) take_proof(links, link);
     }
@@ -539,7 +553,7 @@ void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *
     bool knocks = links->listener >= 0 && may_have(waiting, LISTENER_AT);
     for (int i = 0; knocks && i < ACCEPTED_AT_ONCE; i++) {
         if (links->env->net_accept(links->env, links->listener, &handle, NULL) != 0) break;
-        const struct link *came = add_link(links, handle, true);
+        const struct link *came = add_link(links, handle, NULL, NULL);
         if (came != NULL) tm_debug(TM_DEBUG_WIRE, "connection %" PRIu64 " came in", came->order);
     }
     for (size_t i = 0; i < links->link_count; i++) {

@@ -1,7 +1,7 @@
-/* Connections of one process to its peers: framed messages over TCP, to whoever is asked for, as well as can be.
+/* Connections of one process to its peers: framed messages over TCP, best effort.
  *
- * A message that cannot be sent now (no connection, queue full) is dropped: the state machines say everything again
- * until it is answered, so links need no promises, only limits.
+ * A message that cannot be sent now (no connection, queue full) is dropped: the state machines repeat everything until
+ * it is answered, so links need limits, but no guarantees.
  *
  * Both ends of a connection prove that they know the job's token before anything else (link_proof.h): until then no
  * message is read or sent, few bytes are kept, and not for long. After it, a connection belongs to the peer that its
@@ -21,7 +21,7 @@ struct tm_tls;
 
 enum {
     TM_LINKS_MAX = 4096,
-    TM_LINKS_UNPROVEN_MAX = 128, /* that came and have proven nothing yet; the oldest goes for the next */
+    TM_LINKS_UNPROVEN_MAX = 128, /* incoming, without a proof yet; the oldest is closed for the next */
     TM_LINKS_OTHERS_MAX = 300,
     TM_LINK_QUEUE_MAX = 256 << 20,
     TM_LINK_PROOF_LIMIT_MS = 5000, /* from the beginning of a connection */
@@ -34,7 +34,7 @@ int tm_links_create(struct tm_env *env, const char *address, struct tm_tls *tls,
                     struct tm_links **out, struct tm_error *e);
 void tm_links_destroy(struct tm_links *links);              /* NULL is allowed */
 const char *tm_links_address(const struct tm_links *links); /* where it listens; "" */
-/* Why the last connection that was to be made was not, in words; "" after one that was. */
+/* Why the last attempt to connect failed; "" after one that succeeded. */
 const char *tm_links_trouble(const struct tm_links *links);
 
 /* Sends a packed message; connects to `address` first where there is no connection (NULL: then it is dropped). Waits
@@ -42,8 +42,8 @@ const char *tm_links_trouble(const struct tm_links *links);
 void tm_links_send(struct tm_links *links, const struct tm_peer *to, const char *address, const void *message,
                    size_t length);
 
-/* Three steps, so that a lock need not be held while waiting: note what to wait for (with the lock), wait until
- * something may have come or the time is up (without it), then take what is there. `each` may send; it may not wait or
+/* Three steps, so that no lock is held while waiting: note what to wait for (with the lock), wait until something may
+ * have come or the time is up (without it), then take what is there. `each` may send; it may not wait or
  * take. */
 struct tm_links_waiting {
     struct tm_watch watches[TM_LINKS_MAX + TM_LINKS_OTHERS_MAX + 2];
@@ -51,12 +51,12 @@ struct tm_links_waiting {
     int64_t timeout_ms;
 };
 void tm_links_note(struct tm_links *links, int64_t timeout_ms, struct tm_links_waiting *out);
-/* A handle of one's own that is to end the wait, too; at most TM_LINKS_OTHERS_MAX, more are left out. */
+/* Another handle that ends the wait, too; at most TM_LINKS_OTHERS_MAX, more are ignored. */
 void tm_links_also(struct tm_links_waiting *waiting, int handle);
 void tm_links_wait(const struct tm_links *links, struct tm_links_waiting *waiting);
 typedef void (*tm_links_each_f)(void *context, const tm_message *message);
 void tm_links_take(struct tm_links *links, tm_links_each_f each, void *context);
-/* The same where a wait came before it: only what was ready is asked. With many links that is most of the work. */
+/* The same after a wait: only handles that were ready are read. With many links this saves most of the work. */
 void tm_links_take_ready(struct tm_links *links, const struct tm_links_waiting *waiting, tm_links_each_f each,
                          void *context);
 /* Ends the wait of another thread, if since its note there is something that it does not wait for yet: a new

@@ -80,7 +80,7 @@ int tm_probe__adopt(struct tm_env *env, int handle, struct tm_tls *tls, bool ser
     tm_text_init(&out->raw, 4 << 20);
     tm_text_init(&out->plain, 4 << 20);
     out->chunk = tm_calloc(1, TM_PROBE_CHUNK);
-    if (tls != NULL) out->session = tm_tls_session_create(tls, server);
+    if (tls != NULL) out->session = tm_tls_session_create(tls, server, NULL, NULL);
     if (out->chunk != NULL && (tls == NULL || out->session != NULL)) return 0;
     out->handle = -1;
     tm_probe__close(out);

@@ -1,5 +1,6 @@
 #include "wire/tls.h"
 
+#include "base/address.h"
 #include "base/alloc.h"
 
 #include <openssl/err.h>
@@ -43,25 +44,58 @@ static bool add_extension(X509 *certificate, X509 *issuer, int kind, const char 
     return good;
 }
 
+/* Host names as DNS has them, and nothing that would be read as more than one. */
+static bool is_host_name(const char *text)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    return text[0] != '\0' && strlen(text) < 254 && strspn(text, allowed) == strlen(text);
+}
+
+/* "DNS:coordinator.tidemill,IP:10.0.0.1" */
+static void print_names(const struct tm_tls_member *member, struct tm_text *out)
+{
+    for (size_t i = 0; i < TM_TLS_NAMES_MAX; i++) {
+        const char *name = member->names[i];
+        if (name == NULL || tm_host_is_any(name) || strchr(name, '%') != NULL) continue;
+        if (!tm_host_is_address(name) && !is_host_name(name)) continue;
+        tm_text_printf(out, "%s%s:%s", out->length > 0 ? "," : "", tm_host_is_address(name) ? "IP" : "DNS", name);
+    }
+}
+
+static bool add_names(X509 *certificate, X509 *issuer, const struct tm_tls_member *member)
+{
+    struct tm_text names;
+    tm_text_init(&names, 4096);
+    print_names(member, &names);
+    bool good = tm_text_status(&names, NULL) == 0;
+    if (good && names.length > 0)
+        good = add_extension(certificate, issuer, NID_subject_alt_name, tm_text_string(&names));
+    tm_text_deinit(&names);
+    return good;
+}
+
 /* A certificate for `key`, signed by `signer`; its issuer is itself where `issuer` is NULL. NULL: failed. */
-static X509 *make_certificate(struct tm_env *env, EVP_PKEY *key, const char *name, X509 *issuer, EVP_PKEY *signer)
+static X509 *make_certificate(struct tm_env *env, EVP_PKEY *key, const struct tm_tls_member *member, X509 *issuer,
+                              EVP_PKEY *signer)
 {
     X509 *certificate = X509_new();
     if (certificate == NULL) return NULL;
     X509_NAME *subject = X509_get_subject_name(certificate);
+    const unsigned char *words = (const unsigned char *)member->subject;
     bool good = X509_set_version(certificate, 2) == 1 &&
                 ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), env->random_u64(env) >> 1) == 1 &&
                 X509_gmtime_adj(X509_getm_notBefore(certificate), -86400) != NULL &&
                 X509_gmtime_adj(X509_getm_notAfter(certificate), 86400L * TM_TLS_VALID_DAYS) != NULL &&
                 X509_set_pubkey(certificate, key) == 1 &&
-                X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0) == 1 &&
+                X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, words, -1, -1, 0) == 1 &&
                 X509_set_issuer_name(certificate, issuer == NULL ? subject : X509_get_subject_name(issuer)) == 1;
     if (issuer == NULL) {
         good = good && add_extension(certificate, certificate, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
                add_extension(certificate, certificate, NID_key_usage, "critical,keyCertSign");
     } else {
         good = good && add_extension(certificate, issuer, NID_basic_constraints, "critical,CA:FALSE") &&
-               add_extension(certificate, issuer, NID_ext_key_usage, "serverAuth,clientAuth");
+               add_extension(certificate, issuer, NID_ext_key_usage, "serverAuth,clientAuth") &&
+               add_names(certificate, issuer, member);
     }
     good = good && X509_sign(certificate, signer, EVP_sha256()) > 0;
     if (good) return certificate;
@@ -109,8 +143,9 @@ int tm_tls_authority_create(struct tm_env *env, struct tm_tls_authority **out, s
     struct tm_tls_authority *authority = tm_calloc(1, sizeof *authority);
     if (authority == NULL) return tm_error_nomem(e);
     authority->key = EVP_EC_gen("P-256");
+    const struct tm_tls_member self = {.subject = "tidemill job authority"};
     if (authority->key != NULL)
-        authority->certificate = make_certificate(env, authority->key, "tidemill job authority", NULL, authority->key);
+        authority->certificate = make_certificate(env, authority->key, &self, NULL, authority->key);
     if (authority->certificate == NULL) {
         tm_tls_authority_destroy(authority);
         return failed(e, TM_EINTERNAL, "making certificates");
@@ -119,12 +154,12 @@ int tm_tls_authority_create(struct tm_env *env, struct tm_tls_authority **out, s
     return 0;
 }
 
-int tm_tls_authority_issue(struct tm_tls_authority *authority, struct tm_env *env, const char *folder, const char *name,
-                           struct tm_error *e)
+int tm_tls_authority_issue(struct tm_tls_authority *authority, struct tm_env *env, const char *folder,
+                           const struct tm_tls_member *member, struct tm_error *e)
 {
     int rc = 0;
     EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *certificate = key == NULL ? NULL : make_certificate(env, key, name, authority->certificate, authority->key);
+    X509 *certificate = key == NULL ? NULL : make_certificate(env, key, member, authority->certificate, authority->key);
     if (certificate == NULL) rc = failed(e, TM_EINTERNAL, "making certificates");
     if (rc == 0) rc = write_pem(env, folder, "node.key", NULL, key, e);
     if (rc == 0) rc = write_pem(env, folder, "node.pem", certificate, NULL, e);
@@ -138,10 +173,11 @@ int tm_tls_make_job(struct tm_env *env, const char *folder, struct tm_error *e)
 {
     char path[PATH_BYTES];
     struct tm_tls_authority *authority = NULL;
+    const struct tm_tls_member all = {.subject = "tidemill job member", .names = {TM_TLS_COORDINATOR}};
     (void)snprintf(path, sizeof path, "%s/ca.pem", folder);
     if (env->file_exists(env, path)) return tm_error_set(e, TM_EEXISTS, "%s: already exists", path);
     int rc = tm_tls_authority_create(env, &authority, e);
-    if (rc == 0) rc = tm_tls_authority_issue(authority, env, folder, "tidemill job member", e);
+    if (rc == 0) rc = tm_tls_authority_issue(authority, env, folder, &all, e);
     tm_tls_authority_destroy(authority);
     return rc;
 }
@@ -225,7 +261,14 @@ void tm_tls_destroy(struct tm_tls *tls)
 
 /* ---- sessions ---- */
 
-struct tm_tls_session *tm_tls_session_create(struct tm_tls *tls, bool server)
+/* Either of them will do: OpenSSL compares with the certificate's names, and not with its subject. */
+static bool expect_names(SSL *ssl, const char *name, const char *host)
+{
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_WILDCARDS);
+    return (name == NULL || SSL_add1_host(ssl, name) == 1) && (host == NULL || SSL_add1_host(ssl, host) == 1);
+}
+
+struct tm_tls_session *tm_tls_session_create(struct tm_tls *tls, bool server, const char *name, const char *host)
 {
     struct tm_tls_session *session = tm_calloc(1, sizeof *session);
     if (session == NULL) return NULL;
@@ -233,7 +276,8 @@ struct tm_tls_session *tm_tls_session_create(struct tm_tls *tls, bool server)
     session->ssl = SSL_new(tls->context);
     session->in = BIO_new(BIO_s_mem());
     session->out = BIO_new(BIO_s_mem());
-    if (session->ssl == NULL || session->in == NULL || session->out == NULL) {
+    if (session->ssl == NULL || session->in == NULL || session->out == NULL ||
+        !expect_names(session->ssl, name, host)) {
         SSL_free(session->ssl);
         (void)BIO_free(session->in);
         (void)BIO_free(session->out);

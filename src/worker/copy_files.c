@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/planted.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -27,6 +28,39 @@ struct tm_copy_files {
     struct order *first; /* those under way stay in the list until they are done */
 };
 
+/* ---- one part ---- */
+
+void tm_copy_put(struct tm_copy_store *store, const struct tm_copy_name *name, struct tm_block *block,
+                 struct tm_copy_file_done *done, struct tm_error *e)
+{
+    int rc = store->put(store, name, block, e);
+    *done = (struct tm_copy_file_done){.set = name->set,
+                                       .layer = name->layer,
+                                       .is_put = true,
+                                       .written = rc == 0 || TM_PLANTED(put_unchecked),
+                                       .full = rc == -(int)TM_EFULL,
+                                       .trouble = rc == 0 ? "" : e->text};
+}
+
+void tm_copy_get(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t size, struct tm_block_pool *pool,
+                 struct tm_copy_file_done *done, struct tm_error *e)
+{
+    *done = (struct tm_copy_file_done){.set = set, .layer = layer, .got = {.state = TM_COPY_LATER}, .trouble = ""};
+    int rc = store->get(store, set, layer, size, pool, &done->got.name, &done->got.block, e);
+    if (rc == 0) done->got.state = TM_COPY_GOOD;
+    if (rc == -(int)TM_ENOTFOUND || rc == -(int)TM_EINPUT) done->got.state = TM_COPY_BAD;
+    if (done->got.state == TM_COPY_LATER) done->trouble = e->text;
+}
+
+void tm_copy_tell(struct tm_worker *worker, int64_t now_ms, const struct tm_copy_file_done *done, struct tm_outbox *out)
+{
+    tm_worker__file_trouble(worker, done->full, done->trouble);
+    if (done->is_put)
+        tm_worker__file_put(worker, now_ms, done->set, done->layer, done->written, out);
+    else
+        tm_worker__file_got(worker, now_ms, done->set, done->layer, &done->got, out);
+}
+
 /* ---- the threads ---- */
 
 /* Before it is answered: asked for again because of the answer, it is a new order. */
@@ -42,38 +76,19 @@ static void take_out(struct tm_copy_files *files, struct order *order)
     (void)pthread_mutex_unlock(&files->lock);
 }
 
-static void put(struct tm_copy_store *store, const struct order *order, struct tm_copy_file_done *done,
-                struct tm_error *e)
-{
-    int rc = store->put(store, &order->name, order->block, e);
-    done->written = rc == 0;
-    done->full = rc == -(int)TM_EFULL;
-    if (rc == 0) return;
-    done->trouble = e->text;
-    tm_log(TM_LOG_WARN, "a copy could not be stored: %s", e->text);
-}
-
-static void get(struct tm_copy_store *store, const struct order *order, struct tm_copy_file_done *done,
-                struct tm_error *e)
-{
-    const struct tm_copy_name *name = &order->name;
-    int rc = store->get(store, name->set, name->layer, name->size, order->pool, &done->got.name, &done->got.block, e);
-    done->got.state = TM_COPY_LATER;
-    if (rc == 0) done->got.state = TM_COPY_GOOD;
-    if (rc == -(int)TM_ENOTFOUND || rc == -(int)TM_EINPUT) done->got.state = TM_COPY_BAD;
-    if (rc != 0) tm_log(TM_LOG_WARN, "a copy could not be read: %s", e->text);
-    if (done->got.state == TM_COPY_LATER) done->trouble = e->text;
-}
-
 static void carry_out(struct tm_copy_files *files, struct order *order)
 {
     assert(order->taken && order->is_put == (order->block != NULL));
+    const struct tm_copy_name *name = &order->name;
     struct tm_error e = {.text = ""};
-    struct tm_copy_file_done done = {
-        .set = order->name.set, .layer = order->name.layer, .is_put = order->is_put, .trouble = ""};
-    if (files->store == NULL) done.trouble = "this worker was given no folder for copies";
-    if (files->store != NULL && order->is_put) put(files->store, order, &done, &e);
-    if (files->store != NULL && !order->is_put) get(files->store, order, &done, &e);
+    struct tm_copy_file_done done = {.set = name->set,
+                                     .layer = name->layer,
+                                     .is_put = order->is_put,
+                                     .trouble = "this worker was given no folder for copies"};
+    if (files->store != NULL && order->is_put) tm_copy_put(files->store, name, order->block, &done, &e);
+    if (files->store != NULL && !order->is_put)
+        tm_copy_get(files->store, name->set, name->layer, name->size, order->pool, &done, &e);
+    if (e.text[0] != '\0') tm_log(TM_LOG_WARN, "a copy could not be %s: %s", order->is_put ? "stored" : "read", e.text);
     take_out(files, order);
     files->done(files->context, &done);
     tm_block_release(order->block);

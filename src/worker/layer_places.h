@@ -1,5 +1,5 @@
 /* Layers on their way into the engine: what was fetched or made is staged here by any thread, and goes to its place
- * when the engine's own thread settles, inside tidemill_next. Until then whoever wants the layer gets what is staged.
+ * when the engine's own thread settles, inside tidemill_next. Until then readers of the layer get what is staged.
  *
  * An engine has layers in one of three places (include/tidemill.h): in memory that the library gives it (take_layer:
  * nothing is copied if nobody else needs the bytes), in plain memory of its own (layer_memory), or where only it can

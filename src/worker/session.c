@@ -308,11 +308,7 @@ static void on_file(void *context, const struct tm_copy_file_done *done)
     struct tidemill *t = context;
     (void)pthread_mutex_lock(&t->lock);
     if (alive(t)) {
-        tm_worker_file_trouble(t->worker, done->full, done->trouble);
-        if (done->is_put)
-            tm_worker_file_put(t->worker, now_ms(t), done->set, done->layer, done->written, &t->out);
-        else
-            tm_worker_file_got(t->worker, now_ms(t), done->set, done->layer, &done->got, &t->out);
+        tm_copy_tell(t->worker, now_ms(t), done, &t->out);
         follow_up_elsewhere(t);
     }
     /* before the engine's thread looks: what nobody else needs is not copied into its place */

@@ -7,12 +7,12 @@
  *                        report (applied, held)     fetch what is missing          say so            step after step
  *
  * A step in RUNNING: the engine computes until it holds the reduced gradients (tm_worker_held); the worker then tells
- * every member "prepared" with its layers' shares of the norm; whoever has heard it from all applies the step by itself
- * (tm_worker_applied ends it). So a member can be at most one step ahead of another, and whoever is behind still holds
+ * every member "prepared" with its layers' shares of the norm; a worker that has heard it from all applies the step
+ * (tm_worker_applied ends it). So a member can be at most one step ahead of another, and one that is behind still holds
  * the gradients of the step that the other has applied: this is what lets a new generation resolve the step in doubt.
  *
- * Three things stop a worker: a fence (a message of any other generation is then ignored, whoever sent it), the end of
- * the orphan time (no word from the coordinator: it may have started a generation without us), and Stop. A worker whose
+ * Three things stop a worker: a fence (messages of other generations are then ignored), the end of the orphan time (the
+ * coordinator was not heard: it may have started a generation without us), and Stop. A worker whose
  * lease has ended serves no layers. */
 #ifndef TM_WORKER_WORKER_H
 #define TM_WORKER_WORKER_H
@@ -25,8 +25,8 @@ enum { TM_WORKER_FILES_AT_ONCE = 8 }; /* that one worker has written */
 
 /* Actions beside TM_ACTION_SEND. Copies in files are named by (set, layer): number and other. */
 enum {
-    TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* of what tm_worker_file_block gives; answer with tm_worker_file_put */
-    TM_WORKER_FILE_GET,                 /* answer with tm_worker_file_got */
+    TM_WORKER_FILE_PUT = TM_ACTION_OWN, /* of what tm_worker_file_block gives; answer with tm_worker__file_put */
+    TM_WORKER_FILE_GET,                 /* answer with tm_worker__file_got */
     TM_WORKER_STOP, /* the job is done, or we were refused or the job has failed (number: 1); data: why */
 };
 
@@ -101,14 +101,14 @@ void tm_worker_receive(struct tm_worker *worker, int64_t now_ms, const tm_messag
 void tm_worker_held(struct tm_worker *worker, int64_t now_ms, uint64_t step, const struct tm_norm *norms, size_t count,
                     struct tm_outbox *out);
 void tm_worker_applied(struct tm_worker *worker, int64_t now_ms, uint64_t step, struct tm_outbox *out);
-void tm_worker_file_put(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
-                        struct tm_outbox *out);
+void tm_worker__file_put(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
+                         struct tm_outbox *out);
 /* Why the last file could not be written or read, in words; `full`: there is no room. "": it could. The coordinator is
  * told. */
-void tm_worker_file_trouble(struct tm_worker *worker, bool full, const char *trouble);
+void tm_worker__file_trouble(struct tm_worker *worker, bool full, const char *trouble);
 /* LATER: it will be asked for again. The caller keeps its share. */
-void tm_worker_file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer,
-                        const struct tm_copy_got *got, struct tm_outbox *out);
+void tm_worker__file_got(struct tm_worker *worker, int64_t now_ms, uint64_t set, uint32_t layer,
+                         const struct tm_copy_got *got, struct tm_outbox *out);
 /* What a file is to hold: a share, the caller's; NULL: not needed any more. */
 struct tm_block *tm_worker_file_block(struct tm_worker *worker, uint64_t set, uint32_t layer,
                                       struct tm_copy_name *out_name);

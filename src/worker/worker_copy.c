@@ -211,8 +211,8 @@ void tm_worker__on_copy_ack(struct tm_worker *w, int64_t now_ms, const tm_messag
     if (part != NULL) part_pump(w, part, now_ms, out);
 }
 
-void tm_worker_file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
-                        struct tm_outbox *out)
+void tm_worker__file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer, bool stored,
+                         struct tm_outbox *out)
 {
     struct copy_part_out *part = find_part(w, set, layer);
     for (size_t t = 0; part != NULL && t < part->target_count; t++) {
@@ -225,7 +225,7 @@ void tm_worker_file_put(struct tm_worker *w, int64_t now_ms, uint64_t set, uint3
     if (part != NULL) tm_worker__copy_pump(w, now_ms, out); /* the next file's turn */
 }
 
-void tm_worker_file_trouble(struct tm_worker *w, bool full, const char *trouble)
+void tm_worker__file_trouble(struct tm_worker *w, bool full, const char *trouble)
 {
     assert(trouble != NULL);
     bool news = (w->trouble[0] != '\0') != (trouble[0] != '\0');

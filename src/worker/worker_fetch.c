@@ -240,8 +240,8 @@ void tm_worker__on_fetch_refused(struct tm_worker *w, int64_t now_ms, const tm_m
     if (fetch != NULL) say_failed(w, fetch, message->from_id, out);
 }
 
-void tm_worker_file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer,
-                        const struct tm_copy_got *file, struct tm_outbox *out)
+void tm_worker__file_got(struct tm_worker *w, int64_t now_ms, uint64_t set, uint32_t layer,
+                         const struct tm_copy_got *file, struct tm_outbox *out)
 {
     assert(file->state != TM_COPY_GOOD || file->block != NULL);
     struct fetch *fetch = find_fetch(w, set, layer);

@@ -100,6 +100,12 @@ static double ring_ms(const struct ring *ring, double bytes)
     return ring->fixed_ms + late * ring->slow_ms_per_byte + bytes * ring->any_ms_per_byte;
 }
 
+double tm_comm__send_ms(const struct tm_comm_model *model, double bytes, double rate_bit_s)
+{
+    double efficiency = 1 / (1 + exp(-model->x[X_EFFICIENCY]));
+    return bytes > 0 ? exp(model->x[X_LATENCY]) + bytes * 8e3 / (rate_bit_s * efficiency) : 0;
+}
+
 size_t tm_comm__buckets(const struct tm_comm_bucket *tensors, size_t count, struct tm_comm_bucket *out, size_t max)
 {
     size_t made = 0;

@@ -66,6 +66,9 @@ struct tm_comm_iteration {
 
 struct tm_estimate tm_comm_iteration__ms(const struct tm_comm_model *model, const struct tm_comm_iteration *iteration);
 
+/* One message between two instances. */
+double tm_comm__send_ms(const struct tm_comm_model *model, double bytes, double rate_bit_s);
+
 /* Compute time and one ring at the nominal rate, one after the other: what a user would reckon by hand. */
 double tm_comm__naive_ms(const struct tm_comm_iteration *iteration);
 

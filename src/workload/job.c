@@ -45,7 +45,8 @@ static const struct tm_field resource_fields[] = {
     {.key = NULL},
 };
 
-static const char *const engine_names[] = {"gpt", "paced", NULL};
+const char *const tm_job_engine_names[] = {"gpt", "paced", "command", NULL};
+static const char *const engine_choices[] = {"gpt", "paced", NULL};
 static const char *const cloud_names[] = {"local", NULL};
 
 /* `envs` and `quotas`, which are maps of the user's own names, are not in it. */
@@ -81,6 +82,16 @@ static const struct tm_field job_fields[] = {
      .offset = offsetof(struct tm_job, profile),
      .example = "job.tmprofile",
      .doc = "a profile of this job (tidemill profile), which plan takes instead of a model"},
+    {.key = "network",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, network),
+     .example = "resnet50",
+     .doc = "which network of the profile, if it has several"},
+    {.key = "profile_gpu",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job, profile_gpu),
+     .example = "V100",
+     .doc = "GPU of the profile, if the file does not say"},
     {.key = "data",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job, data),
@@ -133,16 +144,19 @@ static const struct tm_field job_fields[] = {
     {.key = "deadline",
      .type = TM_FIELD_DURATION,
      .offset = offsetof(struct tm_job, deadline_ms),
+     .min = 1,
      .example = "24h",
      .doc = "finish within this time"},
     {.key = "budget",
      .type = TM_FIELD_MONEY,
      .offset = offsetof(struct tm_job, budget_usd_millionths),
+     .min = 1,
      .example = "50",
      .doc = "most dollars in total"},
     {.key = "max_hourly",
      .type = TM_FIELD_MONEY,
      .offset = offsetof(struct tm_job, max_hourly_usd_millionths),
+     .min = 1,
      .example = "12.50",
      .doc = "most dollars per hour"},
     {.key = "max_nodes",
@@ -172,22 +186,29 @@ static const struct tm_field job_fields[] = {
     {.key = "checkpoint_time",
      .type = TM_FIELD_DURATION,
      .offset = offsetof(struct tm_job, checkpoint_time_ms),
+     .min = 1,
      .example = "20s",
      .doc = "how long a checkpoint delays training"},
+    {.key = "restart_time",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job, restart_time_ms),
+     .example = "1m",
+     .doc = "time from a preemption to the next step"},
     {.key = "checkpoint_interval",
      .type = TM_FIELD_DURATION,
      .offset = offsetof(struct tm_job, checkpoint_interval_ms),
+     .min = 1,
      .example = "30m",
      .doc = "time between two checkpoints"},
     {.key = "anchors",
      .type = TM_FIELD_STRINGS,
      .offset = offsetof(struct tm_job, anchors),
      .example = "1x c5.xlarge",
-     .doc = "on-demand instances that hold copies of the state, as COUNTx TYPE"},
+     .doc = "on-demand instances that hold copies of the state, as COUNTx TYPE; none: copies go to a store"},
     {.key = "engine",
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_job, engine),
-     .choices = engine_names,
+     .choices = engine_choices,
      .doc = "engine of a run: gpt (built in) or paced (takes as long as training would, but trains nothing)"},
     {.key = "cloud",
      .type = TM_FIELD_CHOICE,
@@ -250,6 +271,7 @@ void tm_job_init(struct tm_job *job)
 {
     *job = (struct tm_job){.engine = TM_FLEET_UNSAID,
                            .max_failures = TM_FLEET_UNSAID,
+                           .restart_time_ms = TM_FLEET_UNSAID,
                            .optimizer = tm_job__optimizer_unsaid(),
                            .fleet = tm_job_fleet_unsaid()};
     tm_arena_init(&job->arena, 16 << 20);
@@ -387,9 +409,12 @@ static int check_quotas(const char *file, const struct tm_job_pairs *quotas, str
     for (size_t i = 0; i < quotas->count; i++) {
         int64_t limit = 0;
         const char *text = quotas->items[i].text;
-        if (!tm_number_i64(text, strlen(text), &limit) || limit < 0 || limit > 1000000)
-            return tm_error_set(e, TM_EINPUT, "%s:%d: quotas.%.100s: expected how many instances, got \"%.40s\"", file,
-                                quotas->items[i].line, quotas->items[i].name, text);
+        const char *vcpus = strstr(text, "vcpu"); /* what follows is checked where it is read */
+        if (!tm_number_i64(text, vcpus != NULL ? (size_t)(vcpus - text) : strlen(text), &limit) || limit < 0 ||
+            limit > 1000000)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s:%d: quotas.%.100s: expected how many instances, or vCPUs (64vcpus), got \"%.40s\"",
+                                file, quotas->items[i].line, quotas->items[i].name, text);
     }
     return 0;
 }
@@ -408,6 +433,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     struct tm_node *whole = NULL;
     tm_job_init(&fresh);
     fresh.file = tm_arena_strdup(&fresh.arena, file);
+    fresh.folder = "";
     fresh.document = tm_arena_strndup(&fresh.arena, text, length);
     int rc = fresh.file == NULL || fresh.document == NULL
                  ? tm_error_nomem(e)
@@ -429,6 +455,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     if (rc == 0) rc = check_spot(file, &fresh, e);
     if (fresh.steps == 0 && fresh.samples > 0 && fresh.batch > 0)
         fresh.steps = (fresh.samples + fresh.batch - 1) / fresh.batch;
+    if (fresh.engine == TM_FLEET_UNSAID) fresh.engine = fresh.run != NULL ? TM_JOB_ENGINE_COMMAND : TM_JOB_ENGINE_GPT;
     if (rc != 0) {
         tm_job_deinit(&fresh);
         return rc;
@@ -438,6 +465,14 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     return 0;
 }
 
+/* "": here. NULL: out of memory. */
+static const char *folder_of(const char *path, struct tm_arena *arena)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL) return "";
+    return slash == path ? "/" : tm_arena_strndup(arena, path, (size_t)(slash - path));
+}
+
 int tm_job_load(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e)
 {
     struct tm_text text;
@@ -445,7 +480,20 @@ int tm_job_load(struct tm_env *env, const char *path, struct tm_job *job, struct
     int rc = tm_content_read(env, path, &text, e);
     if (rc == 0) rc = tm_job_parse(path, tm_text_string(&text), text.length, job, e);
     tm_text_deinit(&text);
-    return rc;
+    if (rc != 0) return rc;
+    job->folder = folder_of(path, &job->arena);
+    return job->folder == NULL ? tm_error_nomem(e) : 0;
+}
+
+bool tm_job_wants_spot(const struct tm_job *job)
+{
+    if (job->market != NULL) return strcmp(job->market, "spot") == 0;
+    return job->resources.use_spot != NULL && strcmp(job->resources.use_spot, "true") == 0;
+}
+
+bool tm_job_refuses_anchors(const struct tm_job *job)
+{
+    return job->anchors.count == 1 && strcmp(job->anchors.items[0], "none") == 0;
 }
 
 /* ---- what others find wrong ---- */

@@ -42,6 +42,7 @@ struct tm_job_resources {
 struct tm_job {
     struct tm_arena arena;      /* owns the strings */
     const char *file;           /* that it was read from, for messages */
+    const char *folder;         /* that the file is in ("": here): what it names is meant from there */
     const struct tm_node *root; /* the document as it stands there */
     const char *document;       /* the file's text */
     const char *name;
@@ -54,6 +55,8 @@ struct tm_job {
     /* ours */
     const char *model; /* a map gpt: {...} becomes the formula "gpt:layers=4,..." */
     const char *profile;
+    const char *network;     /* of the profile, where it has several */
+    const char *profile_gpu; /* that it was taken on */
     const char *data;
     int64_t samples;
     int64_t steps; /* where samples and a batch are said, as many as those take */
@@ -71,10 +74,11 @@ struct tm_job {
     const char *market;
     struct tm_job_pairs quotas;
     int64_t checkpoint_time_ms;
+    int64_t restart_time_ms; /* from a preemption to the next step; TM_FLEET_UNSAID */
     int64_t checkpoint_interval_ms;
-    struct tm_strings anchors; /* a count and an instance type, as plan writes them */
+    struct tm_strings anchors; /* a count and an instance type each, or "none" alone */
     /* of a run */
-    int engine; /* TM_JOB_ENGINE_GPT, ...; TM_FLEET_UNSAID */
+    int engine; /* TM_JOB_ENGINE_GPT, ...; where the file does not say: its command where it has one, else gpt */
     int cloud;  /* 0: local */
     const char *policy;
     int64_t max_failures;    /* TM_FLEET_UNSAID */
@@ -98,6 +102,15 @@ void tm_job_deinit(struct tm_job *job);
 int tm_job_load(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e);
 int tm_job_parse(const char *file, const char *text, size_t length, struct tm_job *job, struct tm_error *e);
 
+/* Are the pools of its fleet among what it allows (resources, market, max_nodes)? -TM_EINPUT names what is not. */
+int tm_job_check_pools(const struct tm_job *job, struct tm_error *e);
+/* Does an entry of resources.infra, CLOUD[/REGION[/ZONE]] with "*" for any, mean this place? A part that is NULL
+ * is not known, and may be any. */
+bool tm_job_infra_means(const char *infra, const char *cloud, const char *region, const char *zone);
+/* Does the file allow nothing but spot instances to train (market, resources.use_spot)? */
+bool tm_job_wants_spot(const struct tm_job *job);
+/* Does the file say that there are to be no anchors? */
+bool tm_job_refuses_anchors(const struct tm_job *job);
 /* Does the file say anything of a key ("fleet.limit")? */
 bool tm_job_says(const struct tm_job *job, const char *key);
 /* What is wrong with a value that the file gives, as -TM_EINPUT: "job.yaml:3:7: batch: ..."; without line and column
@@ -105,6 +118,8 @@ bool tm_job_says(const struct tm_job *job, const char *key);
 int tm_job_wrong(const struct tm_job *job, const char *key, struct tm_error *e, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-enum { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED }; /* values of the key engine */
+/* What trains it: a value of the key engine, or the job's `run`. */
+enum { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED, TM_JOB_ENGINE_COMMAND };
+extern const char *const tm_job_engine_names[];
 
 #endif

@@ -10,7 +10,8 @@ const char *const tm_pool_role_names[] = {"trains", "keeps copies", NULL};
 
 enum { LOCAL_INSTANCES_MAX = 64 }; /* of a local cloud */
 
-static const struct tm_job_pool pool_unsaid = {.usd_h_millionths = TM_FLEET_UNSAID};
+static const struct tm_job_pool pool_unsaid = {
+    .usd_h_millionths = TM_FLEET_UNSAID, .start_ms = TM_FLEET_UNSAID, .notice_ms = TM_FLEET_UNSAID};
 
 static const struct tm_field pool_fields[] = {
     {.key = "instance",
@@ -42,7 +43,6 @@ static const struct tm_field pool_fields[] = {
     {.key = "count",
      .type = TM_FIELD_INTEGER,
      .offset = offsetof(struct tm_job_pool, count),
-     .required = true,
      .min = 1,
      .max = TM_FLEET_INSTANCES_MAX,
      .example = "4",
@@ -60,8 +60,41 @@ static const struct tm_field pool_fields[] = {
     {.key = "mean_life",
      .type = TM_FIELD_DURATION,
      .offset = offsetof(struct tm_job_pool, mean_life_ms),
+     .min = 1000,
      .example = "24h",
      .doc = "of a spot instance here, where it differs from that of the fleet's losses"},
+    {.key = "infra",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, infra),
+     .example = "aws/us-west-2/us-west-2a",
+     .doc = "cloud, region and zone in one"},
+    {.key = "limit",
+     .type = TM_FIELD_INTEGER,
+     .offset = offsetof(struct tm_job_pool, limit),
+     .min = 1,
+     .max = TM_FLEET_INSTANCES_MAX,
+     .example = "16",
+     .doc = "most instances to rent from this pool at a time"},
+    {.key = "trace",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, trace),
+     .example = "us-west-2a.csv",
+     .doc = "the trace of this pool"},
+    {.key = "from",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_pool, from_ms),
+     .example = "20m",
+     .doc = "where in that trace the replay starts; what came before is known history"},
+    {.key = "start",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_pool, start_ms),
+     .example = "3m",
+     .doc = "time an instance takes to start"},
+    {.key = "notice",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_pool, notice_ms),
+     .example = "2m",
+     .doc = "notice before a preemption"},
     {.key = NULL},
 };
 
@@ -69,6 +102,7 @@ static const struct tm_field losses_fields[] = {
     {.key = "mean_life",
      .type = TM_FIELD_DURATION,
      .offset = offsetof(struct tm_job_losses, mean_life_ms),
+     .min = 1000,
      .example = "24h",
      .doc = "mean time from the start of a spot instance to its preemption"},
     {.key = "bursts",
@@ -138,7 +172,7 @@ const struct tm_field tm_job_fleet_fields[] = {
      .type = TM_FIELD_INTEGER,
      .offset = offsetof(struct tm_job_fleet, limit),
      .min = 1,
-     .max = 64,
+     .max = TM_FLEET_INSTANCES_MAX,
      .example = "6",
      .doc = "most instances at a time"},
     {.key = "scaled",
@@ -228,6 +262,16 @@ const struct tm_field tm_job_fleet_fields[] = {
      .offset = offsetof(struct tm_job_fleet, on_demand_usd_h_millionths),
      .example = "3.06",
      .doc = "dollars per hour"},
+    {.key = "anchor_instance",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_fleet, anchor_instance),
+     .example = "c5.xlarge",
+     .doc = "instance type of on-demand instances that only keep copies (on_demand_trains: 0)"},
+    {.key = "anchor_price",
+     .type = TM_FIELD_MONEY,
+     .offset = offsetof(struct tm_job_fleet, anchor_usd_h_millionths),
+     .example = "0.17",
+     .doc = "dollars per hour of one of them"},
     {.key = "seed",
      .type = TM_FIELD_INTEGER,
      .offset = offsetof(struct tm_job_fleet, seed),
@@ -235,6 +279,11 @@ const struct tm_field tm_job_fleet_fields[] = {
      .max = 9e15,
      .example = "1",
      .doc = "seed that picks which instances are preempted"},
+    {.key = "across_regions",
+     .type = TM_FIELD_BOOL,
+     .offset = offsetof(struct tm_job_fleet, across_regions),
+     .example = "true",
+     .doc = "true: workers in several regions may train together"},
     {.key = NULL},
 };
 
@@ -247,7 +296,8 @@ struct tm_job_fleet tm_job_fleet_unsaid(void)
         .notice_ms = TM_FLEET_UNSAID,
         .on_demand_start_ms = TM_FLEET_UNSAID,
         .spot_usd_h_millionths = TM_FLEET_UNSAID,
-        .on_demand_usd_h_millionths = TM_FLEET_UNSAID};
+        .on_demand_usd_h_millionths = TM_FLEET_UNSAID,
+        .anchor_usd_h_millionths = TM_FLEET_UNSAID};
 }
 
 const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count)
@@ -267,6 +317,21 @@ static int64_t pool_instances(const struct tm_job_fleet *fleet, enum tm_pool_mar
     return sum;
 }
 
+bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].trace != NULL || pools[i].limit > 0) return true;
+    return false;
+}
+
+int64_t tm_job_fleet_keepers(const struct tm_job_fleet *fleet)
+{
+    if (fleet->pools.count > 0) return pool_instances(fleet, TM_POOL_ON_DEMAND, TM_POOL_KEEPS_COPIES);
+    return fleet->on_demand_trains == 0 ? fleet->on_demand : 0;
+}
+
 int64_t tm_job_fleet_spot_max(const struct tm_job_fleet *fleet)
 {
     return fleet->pools.count > 0 ? pool_instances(fleet, TM_POOL_SPOT, TM_POOL_TRAINS) : fleet->limit;
@@ -284,7 +349,40 @@ bool tm_job_fleet_is_drawn(const struct tm_job_fleet *fleet)
     return (fleet->trace == NULL || fleet->trace[0] == '\0') && (said || fleet->pools.count > 0);
 }
 
+double tm_job_fleet_notice_s(const struct tm_job_fleet *fleet)
+{
+    double speed = fleet->speed > 0 ? fleet->speed : TM_FLEET_SPEED;
+    if (fleet->notice_wall_ms > 0) return (double)fleet->notice_wall_ms / 1000 * speed;
+    return fleet->notice_ms >= 0 ? (double)fleet->notice_ms / 1000 : NAN;
+}
+
+int64_t tm_cloud_notice_ms(const char *cloud)
+{
+    bool short_one = cloud != NULL && (strcasecmp(cloud, "gcp") == 0 || strcasecmp(cloud, "azure") == 0);
+    return short_one ? 30000 : 120000;
+}
+
 /* ---- the older keys ---- */
+
+/* Of the pools that train; those that have a price already keep it unless `all` is set. Was there one? */
+static bool price_pools(struct tm_job_fleet *fleet, enum tm_pool_market market, int64_t usd_h_millionths, bool all)
+{
+    bool found = false;
+    struct tm_job_pool *pools = fleet->pools.items;
+    for (size_t i = 0; i < fleet->pools.count; i++) {
+        if (pools[i].market != (int)market || pools[i].role != TM_POOL_TRAINS) continue;
+        if (!all && pools[i].usd_h_millionths >= 0) continue;
+        pools[i].usd_h_millionths = usd_h_millionths;
+        found = true;
+    }
+    return found;
+}
+
+void tm_job_fleet_set_price(struct tm_job_fleet *fleet, enum tm_pool_market market, int64_t usd_h_millionths)
+{
+    (void)price_pools(fleet, market, usd_h_millionths, true);
+    *(market == TM_POOL_SPOT ? &fleet->spot_usd_h_millionths : &fleet->on_demand_usd_h_millionths) = usd_h_millionths;
+}
 
 /* What instances of a market and role cost on average; TM_FLEET_UNSAID where one has no price, or there are none. */
 static int64_t mean_price(const struct tm_job_fleet *fleet, enum tm_pool_market market, int role)
@@ -337,32 +435,117 @@ static int settle_price(int64_t *value, int64_t pools, const char *place, const 
     return 0;
 }
 
-/* The type of the first pool that trains; NULL: none does. */
-static const char *training_type(const struct tm_job_fleet *fleet)
+/* The type of the first pool of a role; NULL: there is none. */
+static const char *type_of_role(const struct tm_job_fleet *fleet, enum tm_pool_role role)
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
     for (size_t i = 0; i < count; i++)
-        if (pools[i].role == TM_POOL_TRAINS) return pools[i].instance;
+        if (pools[i].role == (int)role) return pools[i].instance;
     return NULL;
+}
+
+/* The price of a market's instances that train: pools without one have the fleet's, and the fleet has theirs on
+ * average. */
+static int settle_training_price(struct tm_job_fleet *fleet, enum tm_pool_market market, int64_t *value,
+                                 const char *place, const char *key, struct tm_error *e)
+{
+    bool filled = *value >= 0 && price_pools(fleet, market, *value, false);
+    int64_t mean = mean_price(fleet, market, TM_POOL_TRAINS);
+    if (!filled) return settle_price(value, mean, place, key, e);
+    *value = mean;
+    return 0;
+}
+
+static int settle_type(const char **value, const char *pools, const char *place, const char *key, struct tm_error *e)
+{
+    if (pools == NULL) return 0;
+    if (*value != NULL && (*value)[0] != '\0' && strcasecmp(*value, pools) != 0)
+        return differs(place, key, *value, pools, e);
+    *value = pools;
+    return 0;
 }
 
 static int settle_market(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
 {
     int64_t trains = pool_instances(fleet, TM_POOL_ON_DEMAND, TM_POOL_TRAINS);
     int64_t keep = pool_instances(fleet, TM_POOL_ON_DEMAND, TM_POOL_KEEPS_COPIES);
-    int role = trains > 0 || keep == 0 ? TM_POOL_TRAINS : TM_POOL_KEEPS_COPIES;
     int rc = settle_number(&fleet->on_demand, 0, trains + keep, place, "on_demand", e);
     if (rc == 0 && trains + keep > 0)
-        rc = settle_number(&fleet->on_demand_trains, TM_FLEET_UNSAID, role == TM_POOL_TRAINS, place, "on_demand_trains",
-                           e);
+        rc = settle_number(&fleet->on_demand_trains, TM_FLEET_UNSAID, trains > 0, place, "on_demand_trains", e);
+    if (rc == 0) rc = settle_training_price(fleet, TM_POOL_SPOT, &fleet->spot_usd_h_millionths, place, "spot_price", e);
     if (rc == 0)
-        rc = settle_price(&fleet->spot_usd_h_millionths, mean_price(fleet, TM_POOL_SPOT, TM_POOL_TRAINS), place,
-                          "spot_price", e);
+        rc = settle_training_price(fleet, TM_POOL_ON_DEMAND, &fleet->on_demand_usd_h_millionths, place,
+                                   "on_demand_price", e);
     if (rc == 0)
-        rc = settle_price(&fleet->on_demand_usd_h_millionths, mean_price(fleet, TM_POOL_ON_DEMAND, role), place,
-                          "on_demand_price", e);
+        rc = settle_type(&fleet->anchor_instance, type_of_role(fleet, TM_POOL_KEEPS_COPIES), place, "anchor_instance",
+                         e);
+    if (rc == 0)
+        rc = settle_price(&fleet->anchor_usd_h_millionths, mean_price(fleet, TM_POOL_ON_DEMAND, TM_POOL_KEEPS_COPIES),
+                          place, "anchor_price", e);
     return rc;
+}
+
+/* One part of infra: what is said apart must not differ. */
+static int locate_part(const char **part, const char *text, size_t length, const char *key, const char *infra,
+                       const char *place, struct tm_arena *arena, struct tm_error *e)
+{
+    char *found = tm_arena_strndup(arena, text, length);
+    if (found == NULL) return tm_error_nomem(e);
+    if (*part != NULL && strcmp(*part, found) != 0)
+        return tm_error_set(e, TM_EINPUT, "%s.%s: %s, but infra says %s; leave %s out", place, key, *part, infra, key);
+    *part = found;
+    return 0;
+}
+
+int tm_job_pool_locate(struct tm_job_pool *pool, size_t number, const char *place, struct tm_arena *arena,
+                       struct tm_error *e)
+{
+    static const char *const keys[] = {"cloud", "region", "zone"};
+    const char **parts[] = {&pool->cloud, &pool->region, &pool->zone};
+    const char *at = pool->infra;
+    if (at == NULL) return 0;
+    const char *where = tm_arena_printf(arena, "%s: fleet.pools[%zu]", place, number);
+    if (where == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < 3; i++) {
+        size_t length = strcspn(at, "/");
+        if (length == 0) break;
+        int rc = locate_part(parts[i], at, length, keys[i], pool->infra, where, arena, e);
+        if (rc != 0) return rc;
+        at += length;
+        if (*at == '\0') return 0;
+        at++;
+    }
+    return tm_error_set(e, TM_EINPUT,
+                        "%s.infra: expected cloud/region/zone, got \"%.60s\"; write for example "
+                        "aws/us-west-2/us-west-2a",
+                        where, pool->infra);
+}
+
+/* Pools that are choices say how many there may be, or have a trace that does. */
+static int check_choices(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    bool choices = tm_job_fleet_has_choices(fleet);
+    if (choices && fleet->trace != NULL && fleet->trace[0] != '\0')
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.trace: pools have traces of their own; write it as the trace of a pool", place);
+    for (size_t i = 0; i < count; i++) {
+        const struct tm_job_pool *pool = &pools[i];
+        if (pool->count == 0 && pool->limit == 0 && pool->trace == NULL)
+            return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].%s: how many instances? write %s: 4", place, i + 1,
+                                choices ? "limit" : "count", choices ? "limit" : "count");
+        if (pool->count > 0 && pool->limit > 0)
+            return tm_error_set(
+                e, TM_EINPUT, "%s: fleet.pools[%zu].count: limit says how many at most; leave count out", place, i + 1);
+        if (pool->market == TM_POOL_ON_DEMAND && pool->trace != NULL)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: fleet.pools[%zu].trace: on-demand instances are not preempted; leave trace out, "
+                                "and write limit",
+                                place, i + 1);
+    }
+    return 0;
 }
 
 static int check_pools(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
@@ -378,8 +561,47 @@ static int check_pools(const struct tm_job_fleet *fleet, const char *place, stru
                                 "%s: fleet.pools[%zu]: instances that keep copies must not be preempted; write market: "
                                 "on-demand",
                                 place, i + 1);
-    if (training_type(fleet) == NULL)
+    if (type_of_role(fleet, TM_POOL_TRAINS) == NULL)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.pools: no pool trains; write role: trains for one", place);
+    return check_choices(fleet, place, e);
+}
+
+static bool has_type(const struct tm_job_fleet *fleet, const char *instance)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].role == TM_POOL_TRAINS && strcasecmp(pools[i].instance, instance) == 0) return true;
+    return false;
+}
+
+/* Of pools that are choices only the type follows; how many are wanted in all, the job says, or all that they have. */
+static int settle_choices(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    size_t count = 0;
+    int64_t instances = 0;
+    bool known = true;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++) {
+        int64_t most = pools[i].limit > 0 ? pools[i].limit : pools[i].count;
+        if (pools[i].role == TM_POOL_KEEPS_COPIES)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: fleet.pools[%zu].role: pools that keep copies cannot be beside pools with a trace "
+                                "or a limit yet; leave it out",
+                                place, i + 1);
+        known = known && (most > 0 || pools[i].market == TM_POOL_ON_DEMAND);
+        instances += pools[i].market == TM_POOL_SPOT ? most : 0;
+    }
+    if (fleet->on_demand > 0)
+        return tm_error_set(
+            e, TM_EINPUT,
+            "%s: fleet.on_demand: beside pools with a trace or a limit, on-demand instances are a pool; "
+            "leave on_demand and on_demand_trains out, and write a pool with market: on-demand",
+            place);
+    if (fleet->limit == 0 && known) fleet->limit = instances;
+    if (fleet->instance == NULL || fleet->instance[0] == '\0') fleet->instance = type_of_role(fleet, TM_POOL_TRAINS);
+    if (!has_type(fleet, fleet->instance))
+        return differs(place, "instance", fleet->instance, type_of_role(fleet, TM_POOL_TRAINS), e);
     return 0;
 }
 
@@ -391,13 +613,11 @@ int tm_job_fleet_settle(struct tm_job_fleet *fleet, const char *place, struct tm
     if (count == 0) return 0;
     int rc = check_pools(fleet, place, e);
     if (rc != 0) return rc;
+    if (tm_job_fleet_has_choices(fleet)) return settle_choices(fleet, place, e);
     for (size_t i = 0; i < count; i++)
         instances += pools[i].count;
-    const char *type = training_type(fleet);
-    if (fleet->instance != NULL && fleet->instance[0] != '\0' && strcasecmp(fleet->instance, type) != 0)
-        return differs(place, "instance", fleet->instance, type, e);
-    fleet->instance = type;
-    rc = settle_number(&fleet->limit, 0, instances, place, "limit", e);
+    rc = settle_type(&fleet->instance, type_of_role(fleet, TM_POOL_TRAINS), place, "instance", e);
+    if (rc == 0) rc = settle_number(&fleet->limit, 0, instances, place, "limit", e);
     return rc == 0 ? settle_market(fleet, place, e) : rc;
 }
 
@@ -408,12 +628,28 @@ static bool same_text(const char *a, const char *b)
     return a == NULL || b == NULL || strcasecmp(a, b) == 0;
 }
 
-/* Two pools that one local cloud cannot be both of; NULL: it can. A drawn trace has the price of those that are there
+static bool is_apart(const struct tm_job_pool *a, const struct tm_job_pool *b)
+{
+    return !same_text(a->cloud, b->cloud) || !same_text(a->region, b->region);
+}
+
+/* What names a pool in a message about two of them: where they lie, if that is what differs, else their types. */
+static const char *pool_name(const struct tm_job_pool *pool, bool apart, char out[128])
+{
+    const char *cloud = pool->cloud != NULL ? pool->cloud : "";
+    const char *region = pool->region != NULL ? pool->region : "";
+    if (apart)
+        (void)snprintf(out, 128, "%.60s%s%.60s", cloud, cloud[0] != '\0' && region[0] != '\0' ? "/" : "", region);
+    else
+        (void)snprintf(out, 128, "%.120s", pool->instance);
+    return out;
+}
+
+/* What one local cloud cannot emulate of two pools; NULL: it can. A drawn trace has the price of those that are there
  * on average, a given one has none. */
 static const char *clash(const struct tm_job_fleet *fleet, const struct tm_job_pool *a, const struct tm_job_pool *b)
 {
-    bool apart = !same_text(a->cloud, b->cloud) || !same_text(a->region, b->region);
-    if (apart) return "instances in two regions";
+    if (is_apart(a, b)) return "instances in two regions";
     if (a->role == b->role && strcasecmp(a->instance, b->instance) != 0)
         return a->role == TM_POOL_TRAINS ? "two instance types that train" : "two instance types that keep copies";
     if (a->market == TM_POOL_ON_DEMAND && b->market == TM_POOL_ON_DEMAND && a->role != b->role)
@@ -428,18 +664,27 @@ int tm_job_fleet_check_local(const struct tm_job_fleet *fleet, const char *place
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    if (tm_job_fleet_has_choices(fleet))
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.pools: pools with a trace or a limit of their own can be simulated but not run "
+                            "yet (%s%s%s); simulate the job, or run it on one pool with fleet.instance, fleet.trace "
+                            "and fleet.limit",
+                            place, pools[0].instance, count > 1 ? ", " : "", count > 1 ? pools[1].instance : "");
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < i; k++) {
             const char *what = clash(fleet, &pools[k], &pools[i]);
+            bool apart = is_apart(&pools[k], &pools[i]);
+            char names[2][128];
             if (what == NULL) continue;
             return tm_error_set(e, TM_EINPUT,
-                                "%s: fleet.pools: the local cloud cannot be %s (%s, %s); plan with fewer choices "
+                                "%s: fleet.pools: the local cloud cannot emulate %s (%s, %s); plan with fewer choices "
                                 "(--instance, --region, --zone, --market), or edit fleet.pools",
-                                place, what, pools[k].instance, pools[i].instance);
+                                place, what, pool_name(&pools[k], apart, names[0]),
+                                pool_name(&pools[i], apart, names[1]));
         }
     if (fleet->limit > LOCAL_INSTANCES_MAX)
-        return tm_error_set(
-            e, TM_EINPUT, "%s: fleet.pools: %lld instances, but the local cloud has at most %d; plan with --max-nodes",
-            place, (long long)fleet->limit, LOCAL_INSTANCES_MAX);
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.%s: %lld instances, but the local cloud has at most %d; %s", place,
+                            count > 0 ? "pools" : "limit", (long long)fleet->limit, LOCAL_INSTANCES_MAX,
+                            count > 0 ? "plan with --max-nodes" : "write fewer");
     return 0;
 }

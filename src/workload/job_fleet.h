@@ -2,7 +2,8 @@
  *
  * A fleet is described either by pools, each so many instances of one type at one place, as a plan writes them, or by
  * the older keys, one type and how many at most. From pools the older ones follow; saying both differently is an
- * error. */
+ * error. Pools with a trace or a limit of their own are choices: the policy rents from them what it wants, up to
+ * fleet.limit in all. */
 #ifndef TM_WORKLOAD_JOB_FLEET_H
 #define TM_WORKLOAD_JOB_FLEET_H
 
@@ -11,7 +12,8 @@
 #include <stdbool.h>
 
 /* Not said: NULL, 0; TM_FLEET_UNSAID where 0 means something. */
-enum { TM_FLEET_UNSAID = -1, TM_FLEET_POOLS_MAX = 32, TM_FLEET_INSTANCES_MAX = 100000 };
+enum { TM_FLEET_UNSAID = -1, TM_FLEET_POOLS_MAX = 64, TM_FLEET_INSTANCES_MAX = 100000 };
+enum { TM_FLEET_SPEED = 60 }; /* where none is said */
 
 enum tm_pool_market { TM_POOL_SPOT, TM_POOL_ON_DEMAND };
 enum tm_pool_role { TM_POOL_TRAINS, TM_POOL_KEEPS_COPIES };
@@ -29,6 +31,12 @@ struct tm_job_pool {
     int64_t count;
     int64_t usd_h_millionths; /* of one; TM_FLEET_UNSAID: the catalogue's */
     int64_t mean_life_ms;     /* of a spot instance; 0: as the fleet's losses say */
+    const char *infra;        /* cloud[/region[/zone]], SkyPilot's way to write the three above */
+    int64_t limit;            /* most instances at a time; 0: `count`, else what its trace has */
+    const char *trace;        /* of this pool alone */
+    int64_t from_ms;          /* of that trace */
+    int64_t start_ms;         /* from asking for one to its first work; TM_FLEET_UNSAID: as the fleet says */
+    int64_t notice_ms;        /* TM_FLEET_UNSAID: as the fleet says */
 };
 
 /* What is known of preemptions, where there is no trace. */
@@ -51,20 +59,23 @@ struct tm_job_fleet {
     int64_t limit;               /* instances at a time */
     int64_t scaled; /* counts of the trace are scaled so that its largest is the limit: 0, 1 or TM_FLEET_UNSAID */
     int64_t workers_min;
-    int64_t memory;                /* bytes of an instance; stages must fit; 0: no limit */
-    int64_t stages_min;            /* of a pipeline; 0: 1 */
-    int64_t stages_max;            /* 0: as many as the model allows */
-    int64_t on_demand;             /* instances rented on demand, from the start; they hold copies ... */
-    int64_t on_demand_trains;      /* ... and train as well: 0, 1 or TM_FLEET_UNSAID */
-    int64_t notice_ms;             /* in the trace's time; TM_FLEET_UNSAID */
-    int64_t notice_wall_ms;        /* on the wall; 0: as notice_ms says */
-    int64_t hint_ms;               /* before the notice, in the trace's time */
-    int64_t spot_start_ms;         /* from grant to arrival, in the trace's time */
-    int64_t on_demand_start_ms;    /* TM_FLEET_UNSAID */
-    const char *instance;          /* type, for prices */
-    int64_t spot_usd_h_millionths; /* where the trace has no prices; TM_FLEET_UNSAID: the catalogue's */
-    int64_t on_demand_usd_h_millionths;
-    int64_t seed; /* which instances are lost */
+    int64_t memory;                     /* bytes of an instance; stages must fit; 0: no limit */
+    int64_t stages_min;                 /* of a pipeline; 0: 1 */
+    int64_t stages_max;                 /* 0: as many as the model allows */
+    int64_t on_demand;                  /* instances rented on demand, from the start; they hold copies ... */
+    int64_t on_demand_trains;           /* ... and train as well: 0, 1 or TM_FLEET_UNSAID */
+    int64_t notice_ms;                  /* in the trace's time; TM_FLEET_UNSAID */
+    int64_t notice_wall_ms;             /* on the wall; 0: as notice_ms says */
+    int64_t hint_ms;                    /* before the notice, in the trace's time */
+    int64_t spot_start_ms;              /* from grant to arrival, in the trace's time */
+    int64_t on_demand_start_ms;         /* TM_FLEET_UNSAID */
+    const char *instance;               /* type, for prices */
+    int64_t spot_usd_h_millionths;      /* where the trace has no prices; TM_FLEET_UNSAID: the catalogue's */
+    int64_t on_demand_usd_h_millionths; /* of one that trains */
+    const char *anchor_instance;        /* type of those that only keep copies; NULL, "": the same */
+    int64_t anchor_usd_h_millionths;    /* TM_FLEET_UNSAID: the catalogue's */
+    int64_t seed;                       /* which instances are lost */
+    bool across_regions;                /* workers in several regions may train together */
 };
 
 extern const struct tm_field tm_job_fleet_fields[];
@@ -72,12 +83,26 @@ struct tm_job_fleet tm_job_fleet_unsaid(void);
 
 /* The pools of a fleet; count 0: it has none. */
 const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count);
+/* Are its pools choices, each with a trace or a limit of its own, and not a fleet as it was planned? */
+bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet);
+/* Fills cloud, region and zone from `infra`; contradicting it is -TM_EINPUT. `number` of the pool, from 1. */
+int tm_job_pool_locate(struct tm_job_pool *pool, size_t number, const char *place, struct tm_arena *arena,
+                       struct tm_error *e);
+/* How many on-demand instances only keep copies. */
+int64_t tm_job_fleet_keepers(const struct tm_job_fleet *fleet);
 /* How many spot instances there can be at a time: those of its pools, else the limit. */
 int64_t tm_job_fleet_spot_max(const struct tm_job_fleet *fleet);
 /* Does the file say anything of preemptions? */
 bool tm_job_losses_said(const struct tm_job_losses *losses);
 /* Are preemptions drawn from what is known of them, for want of a trace (NULL or "")? */
 bool tm_job_fleet_is_drawn(const struct tm_job_fleet *fleet);
+
+/* The notice that the fleet's keys say, in the trace's time; NaN: they say nothing. And the one that a cloud gives by
+ * itself: NULL and "" mean any. */
+double tm_job_fleet_notice_s(const struct tm_job_fleet *fleet);
+int64_t tm_cloud_notice_ms(const char *cloud);
+/* The price of all instances of a market that train, whatever their pools say. */
+void tm_job_fleet_set_price(struct tm_job_fleet *fleet, enum tm_pool_market market, int64_t usd_h_millionths);
 
 /* Fills in the older keys from the pools; what is said and differs is -TM_EINPUT. Nothing to do without pools.
  * `place` names the fleet in messages ("job.yaml:3"). */

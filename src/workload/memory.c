@@ -47,6 +47,7 @@ struct tm_footprint tm_footprint_of(const struct tm_model *model, size_t first, 
         double wide = layer->wide_values;
         double input = i > 0 ? model->layers[i - 1].output_values : 0;
         add_params(model, layer, again, &sum);
+        sum.layer_params = fmax(sum.layer_params, layer->params);
         if (is_conv(layer)) sum.conv_values += narrow;
         sum.narrow_values += narrow;
         sum.wide_values += wide;
@@ -67,15 +68,22 @@ double tm_memory_gib(const struct tm_footprint *footprint, const struct tm_memor
     bool narrow = tm_precision_value_bytes(use->precision) < 4;
     double value_bytes = narrow ? 2 : 4;
     double trained = footprint->params - footprint->frozen_params;
-    double held = footprint->frozen_params * value_bytes + trained * 4 * (1 + use->optimizer_states);
+    double share = use->shards > 1 ? 1.0 / use->shards : 1;
+    double weights = use->zero >= 3 ? share : 1;
+    double gradients = use->zero >= 2 ? share : 1;
+    double states = use->zero >= 1 ? share : 1;
+    double held =
+        footprint->frozen_params * value_bytes * weights + trained * 4 * (weights + states * use->optimizer_states);
     double casts = narrow ? 2 * (use->recompute ? footprint->kept_cast_params : footprint->cast_params) : 0;
+    if (use->zero >= 3) casts = 2 * footprint->layer_params * value_bytes; /* this layer and the next */
     double saved = footprint->narrow_values + ((narrow ? CONV_16 : CONV_32) - 1) * footprint->conv_values;
     double kept = use->recompute ? footprint->kept_narrow_values * value_bytes + footprint->kept_wide_values * 4
                                  : saved * value_bytes + footprint->wide_values * 4;
     double again = use->recompute ? footprint->again_narrow_values * value_bytes + footprint->again_wide_values * 4 : 0;
-    double before = use->micro_batches > 1 ? 4 * trained : 0;
+    double before = use->micro_batches > 1 ? 4 * trained * gradients : 0;
     double begin = casts + before + kept * use->in_flight * use->micro_batch;
-    double end = 4 * trained + 8 * footprint->tied_params + kept * (use->in_flight - 1) * use->micro_batch +
-                 again * use->micro_batch;
-    return (held + fmax(begin, end)) / (1 << 30) + WORKSPACE_GIB;
+    double whole = use->zero >= 2 ? 4 * footprint->layer_params : 0; /* before it is shared out */
+    double end = 4 * trained * gradients + whole + 8 * footprint->tied_params * gradients +
+                 kept * (use->in_flight - 1) * use->micro_batch + again * use->micro_batch;
+    return (held + fmax(begin, end)) / (use->tensor > 1 ? use->tensor : 1) / (1 << 30) + WORKSPACE_GIB;
 }

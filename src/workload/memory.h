@@ -4,7 +4,8 @@
  * product has used stays until its backward pass. Gradients are made while activations go, so that the peak is at one
  * of two moments: when the backward pass begins (all activations, and gradients only of micro-batches before), or when
  * it ends (all gradients, and the last activations). Frozen weights are held in the format of the training and have
- * neither gradient nor state. With recomputation a block keeps its input alone, and one block at a time is whole. */
+ * neither gradient nor state. Of weights that are shared out, two layers are whole at a time. With recomputation a
+ * block keeps its input alone, and one block at a time is whole. */
 #ifndef TM_WORKLOAD_MEMORY_H
 #define TM_WORKLOAD_MEMORY_H
 
@@ -22,6 +23,7 @@ struct tm_footprint {
     double conv_values;                            /* of narrow_values: by convolutions */
     double kept_narrow_values, kept_wide_values;   /* the same with recomputation, between the passes */
     double again_narrow_values, again_wide_values; /* of the largest layer that is recomputed */
+    double layer_params;                           /* of the largest layer */
 };
 
 /* Of layers first .. last - 1 of the model. */
@@ -35,6 +37,9 @@ struct tm_memory_use {
     int in_flight;     /* micro-batches whose activations are held at once */
     int micro_batches; /* of a step: more than one add up in the gradients */
     bool recompute;
+    int tensor; /* GPUs that hold a layer together; 0 or 1: one */
+    int zero;   /* what `shards` GPUs share out: ZeRO 1 optimizer states, 2 gradients too, 3 weights too */
+    int shards;
 };
 
 double tm_memory_gib(const struct tm_footprint *footprint, const struct tm_memory_use *use);

@@ -61,6 +61,7 @@ struct tm_model {
     int micro_batch;
     bool recompute; /* every block's activations are recomputed, whether memory asks for it or not */
     bool compiled;  /* by torch.compile or the like: fewer launches, less traffic */
+    bool even_cut;  /* its trainer gives every stage as many layers, whatever they cost */
     struct tm_layer *layers;
     size_t layer_count;
     struct tm_model_point *points;
@@ -73,7 +74,7 @@ void tm_model_deinit(struct tm_model *model);
 /* `model` must be initialised; it is filled only on success. An unknown name gets a suggestion. */
 int tm_model_load(struct tm_env *env, const char *name_or_path, struct tm_model *model, struct tm_error *e);
 int tm_model__parse(const char *file, const char *text, size_t length, struct tm_model *model, struct tm_error *e);
-/* A formula with its family: "gpt:...", "llama:...", "bert:...". */
+/* A formula with its family: "gpt:...", "llama:...", "bert:...", "vit:...", "t5:...". */
 bool tm_model__is_formula(const char *text);
 int tm_model__from_formula(const char *formula, struct tm_model *model, struct tm_error *e);
 /* Our file form; reading it back gives the same model. */

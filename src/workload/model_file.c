@@ -8,6 +8,7 @@
  *     optimizer-states: 2                   values kept per parameter besides the weight
  *     recompute: 1                          blocks' activations are always recomputed
  *     compile: 1                            kernels are fused by a compiler
+ *     cut: even                             stages have as many layers each; without: as much to do
  *     source: where the figures come from
  *
  *     name,kind,params,forward_flops,traffic_values,saved_values,output_values,ops,tied
@@ -86,8 +87,8 @@ static int keep_switch(const struct reader *reader, struct tm_slice value, bool 
 
 static int read_key(struct reader *reader)
 {
-    static const char *const names[] = {"name",         "input",       "source",    "optimizer-states",
-                                        "global-batch", "micro-batch", "recompute", "compile"};
+    static const char *const names[] = {
+        "name", "input", "source", "optimizer-states", "global-batch", "micro-batch", "recompute", "compile", "cut"};
     enum { KEYS = sizeof names / sizeof *names };
     struct tm_slice name;
     struct tm_slice value;
@@ -97,9 +98,8 @@ static int read_key(struct reader *reader)
     while (key < KEYS && !tm_slice_equals(name, names[key]))
         key++;
     if (key == KEYS)
-        return wrong(
-            reader,
-            "one of the keys name, input, source, optimizer-states, global-batch, micro-batch, recompute, compile");
+        return wrong(reader, "one of the keys name, input, source, optimizer-states, global-batch, micro-batch, "
+                             "recompute, compile, cut");
     if ((reader->keys_seen & 1U << key) != 0) return wrong(reader, "each key once");
     reader->keys_seen |= 1U << key;
     struct tm_model *model = reader->model;
@@ -118,8 +118,11 @@ static int read_key(struct reader *reader)
         return keep_count(reader, value, 1 << 30, &model->micro_batch);
     case 6:
         return keep_switch(reader, value, &model->recompute);
-    default:
+    case 7:
         return keep_switch(reader, value, &model->compiled);
+    default:
+        model->even_cut = tm_slice_equals(value, "even");
+        return model->even_cut ? 0 : wrong(reader, "cut: even");
     }
 }
 
@@ -363,6 +366,7 @@ void tm_model__print(const struct tm_model *model, struct tm_text *out)
     if (model->input[0] != '\0') tm_text_printf(out, "input: %s\n", model->input);
     if (model->global_batch > 0) tm_text_printf(out, "global-batch: %d\n", model->global_batch);
     if (model->micro_batch > 0) tm_text_printf(out, "micro-batch: %d\n", model->micro_batch);
+    if (model->even_cut) tm_text_puts(out, "cut: even\n");
     tm_text_printf(out, "optimizer-states: %d\n", model->optimizer_states);
     if (model->source[0] != '\0') tm_text_printf(out, "source: %s\n", model->source);
     if (model->recompute) tm_text_puts(out, "recompute: 1\n");

@@ -1,8 +1,15 @@
 /* Transformers by formula: a family and what its size is made of.
  *
- *     gpt:layers=48,hidden=1600,heads=25,ctx=1024,vocab=50257        as GPT-2: biases, learned positions, GELU, tied
- * head llama:layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,...  RMSNorm, SwiGLU, grouped keys and values, no
- * biases bert:layers=24,hidden=1024,ctx=512,vocab=30522                 an encoder: every token sees every other
+ *     gpt:layers=48,hidden=1600,heads=25,ctx=1024,vocab=50257
+ *         as GPT-2: biases, learned positions, GELU, tied head
+ *     llama:layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,...
+ *         RMSNorm, SwiGLU, grouped keys and values, no biases
+ *     bert:layers=24,hidden=1024,ctx=512,vocab=30522
+ *         an encoder: every token sees every other
+ *     vit:layers=12,hidden=768,image=224,patch=16,classes=1000
+ *         an encoder of an image's patches, and one head for all of them
+ *     t5:layers=12,hidden=768,heads=12,ffn=3072,ctx=512,target=114,vocab=32128
+ *         so many blocks that encode ctx tokens, and as many that decode target tokens and see those
  *
  * What is kept and moved is counted as PyTorch trains such a block under autocast: the residual stream and what the
  * norms read stay in 32 bits, all else is in 16. The counts meet measured peaks within 2% (src/workload/memory.h). */
@@ -12,23 +19,25 @@
 
 #include <string.h>
 
-enum family { FAMILY_gpt, FAMILY_llama, FAMILY_bert, FAMILIES };
+enum family { FAMILY_gpt, FAMILY_llama, FAMILY_bert, FAMILY_vit, FAMILY_t5, FAMILIES };
 
-static const char *const family_names[FAMILIES] = {"gpt:", "llama:", "bert:"};
+static const char *const family_names[FAMILIES] = {"gpt:", "llama:", "bert:", "vit:", "t5:"};
 
 struct formula {
     enum family family;
     int64_t layers, hidden, heads, kv_heads, head_dim, ctx, vocab, ffn;
-    int64_t experts, active; /* feed-forward networks of a block, and how many a token goes through */
-    int64_t lora;            /* rank of the adapters; 0: all weights are trained */
-    int64_t tied;            /* 1: the head has the embedding's weights */
-    int64_t plain;           /* attention scores are stored */
+    int64_t image, patch, classes; /* vit: pixels of a side */
+    int64_t target;                /* t5: tokens that are decoded */
+    int64_t experts, active;       /* feed-forward networks of a block, and how many a token goes through */
+    int64_t lora;                  /* rank of the adapters; 0: all weights are trained */
+    int64_t tied;                  /* 1: the head has the embedding's weights */
+    int64_t plain;                 /* attention scores are stored */
     int64_t recompute;
     int64_t compile;
 };
 
 static const char key_list[] = "layers, hidden, heads, kv_heads, head_dim, ffn, ctx, vocab, experts, active, "
-                               "tied, lora, attention, recompute, compile";
+                               "tied, lora, attention, recompute, compile; vit: image, patch, classes; t5: target";
 
 /* One KEY=VALUE. */
 static bool read_pair(const char *at, size_t length, struct formula *formula)
@@ -45,6 +54,10 @@ static bool read_pair(const char *at, size_t length, struct formula *formula)
                 {"ctx", &formula->ctx, 1, 1 << 24},
                 {"vocab", &formula->vocab, 1, 1 << 24},
                 {"ffn", &formula->ffn, 1, 1 << 20},
+                {"image", &formula->image, 1, 1 << 14},
+                {"patch", &formula->patch, 1, 1 << 10},
+                {"classes", &formula->classes, 1, 1 << 24},
+                {"target", &formula->target, 1, 1 << 20},
                 {"experts", &formula->experts, 1, 4096},
                 {"active", &formula->active, 1, 4096},
                 {"tied", &formula->tied, 0, 1},
@@ -97,11 +110,23 @@ static int check_formula(struct formula *formula, struct tm_error *e)
     set_or(&formula->heads, formula->hidden >= head ? formula->hidden / head : 1);
     set_or(&formula->kv_heads, formula->heads);
     set_or(&formula->ffn, llama ? (8 * formula->hidden / 3 + 255) / 256 * 256 : 4 * formula->hidden);
-    set_or(&formula->ctx, llama ? 4096 : formula->family == FAMILY_bert ? 512 : 1024);
-    set_or(&formula->vocab, llama ? 32000 : formula->family == FAMILY_bert ? 30522 : 50257);
+    static const int64_t ctx[FAMILIES] = {1024, 4096, 512, 0, 512};
+    static const int64_t vocab[FAMILIES] = {50257, 32000, 30522, 1, 32128};
+    set_or(&formula->image, 224);
+    set_or(&formula->patch, 16);
+    set_or(&formula->classes, 1000);
+    set_or(&formula->target, 114);
+    if (formula->family == FAMILY_vit) { /* patches, and a token for all of them */
+        if (formula->image % formula->patch != 0)
+            return tm_error_set(e, TM_EUSAGE, "model formula: image=%lld is not a multiple of patch=%lld",
+                                (long long)formula->image, (long long)formula->patch);
+        formula->ctx = formula->image / formula->patch * (formula->image / formula->patch) + 1;
+    }
+    set_or(&formula->ctx, ctx[formula->family]);
+    set_or(&formula->vocab, vocab[formula->family]);
     set_or(&formula->experts, 1);
     set_or(&formula->active, formula->experts > 1 ? 2 : 1);
-    if (formula->tied < 0) formula->tied = llama ? 0 : 1;
+    if (formula->tied < 0) formula->tied = llama || formula->family == FAMILY_vit ? 0 : 1;
     if (formula->head_dim == 0 && formula->hidden % formula->heads != 0)
         return tm_error_set(e, TM_EUSAGE, "model formula: hidden=%lld is not a multiple of heads=%lld",
                             (long long)formula->hidden, (long long)formula->heads);
@@ -135,7 +160,8 @@ static struct weights weights_of(const struct formula *formula)
         .attention = 2 * d * a + 2 * d * k,
         .expert = (llama ? 3 : 2) * d * f,
         .adapters = r * (2 * (d + a) + 2 * (d + k) + (llama ? 3 : 2) * (double)formula->experts * (d + f)),
-        .small = (llama ? 2 * d : 6 * d + a + 2 * k + f) + (formula->experts > 1 ? d * (double)formula->experts : 0),
+        .small = (llama || formula->family == FAMILY_t5 ? 2 * d : 6 * d + a + 2 * k + f) +
+                 (formula->experts > 1 ? d * (double)formula->experts : 0),
     };
 }
 
@@ -170,7 +196,8 @@ static struct tm_layer block_of(const struct formula *formula, const char *name)
     };
     double attention = 4 * t * t * a;
     if (formula->plain == 0) {
-        layer.attention_flops = formula->family == FAMILY_bert ? attention : attention / 2;
+        bool causal = formula->family == FAMILY_gpt || llama;
+        layer.attention_flops = causal ? attention / 2 : attention;
     } else {
         layer.traffic_values += 5 * scores;
         layer.saved_values += 0.85 * scores;
@@ -181,14 +208,89 @@ static struct tm_layer block_of(const struct formula *formula, const char *name)
     return layer;
 }
 
+/* A block of t5 that decodes: the same over the tokens that are decoded, and attention to the encoded ones. */
+static struct tm_layer decoder_of(const struct formula *formula, const char *name)
+{
+    struct formula own = *formula;
+    own.ctx = formula->target;
+    struct tm_layer layer = block_of(&own, name);
+    double t = (double)formula->target;
+    double seen = (double)formula->ctx;
+    double d = (double)formula->hidden;
+    double a = (double)(formula->heads * formula->head_dim);
+    double k = (double)(formula->kv_heads * formula->head_dim);
+    double cross = 2 * d * a + 2 * d * k;
+    double attention = 4 * t * seen * a;
+    layer.params += cross + d;
+    if (formula->lora > 0) layer.frozen_params += cross + d;
+    layer.forward_flops += 2 * t * 2 * d * a + 2 * seen * 2 * d * k + attention;
+    layer.traffic_values += t * (10 * d + 4 * a) + seen * (d + 4 * k);
+    layer.saved_values += t * (2 * d + 2 * a) + seen * 2 * k;
+    layer.wide_values += t * d;
+    layer.output_values = (t + seen) * d; /* what was encoded goes along */
+    layer.ops += 9;
+    if (formula->plain == 0) {
+        layer.attention_flops += attention;
+    } else {
+        double scores = (double)formula->heads * t * seen;
+        layer.traffic_values += 5 * scores;
+        layer.saved_values += 0.85 * scores;
+        layer.wide_values += 0.85 * scores;
+    }
+    return layer;
+}
+
+/* The ends of a vision transformer: patches to tokens, and a head over one of them. */
+static void image_ends_of(const struct formula *formula, struct tm_layer *layers, size_t count)
+{
+    double t = (double)formula->ctx;
+    double d = (double)formula->hidden;
+    double inputs = 3 * (double)(formula->patch * formula->patch);
+    double pixels = 3 * (double)(formula->image * formula->image);
+    double classes = (double)formula->classes;
+    double embedding = inputs * d + 2 * d + t * d;
+    bool frozen = formula->lora > 0;
+    layers[0] = (struct tm_layer){.name = "patches",
+                                  .kind = TM_LAYER_matmul,
+                                  .params = embedding,
+                                  .frozen_params = frozen ? embedding : 0,
+                                  .forward_flops = 2 * (t - 1) * inputs * d,
+                                  .traffic_values = pixels + 4 * t * d,
+                                  .saved_values = pixels,
+                                  .output_values = t * d,
+                                  .ops = 5,
+                                  .tied = -1};
+    layers[count - 2] = (struct tm_layer){.name = "norm",
+                                          .kind = TM_LAYER_norm,
+                                          .params = 2 * d,
+                                          .frozen_params = frozen ? 2 * d : 0,
+                                          .traffic_values = 3 * t * d,
+                                          .saved_values = t * d,
+                                          .wide_values = t * d,
+                                          .output_values = t * d,
+                                          .ops = 1,
+                                          .tied = -1};
+    layers[count - 1] = (struct tm_layer){.name = "head",
+                                          .kind = TM_LAYER_matmul,
+                                          .params = classes * d + classes,
+                                          .forward_flops = 2 * d * classes,
+                                          .traffic_values = 4 * classes + d,
+                                          .saved_values = d + 3 * classes,
+                                          .output_values = classes,
+                                          .ops = 4,
+                                          .tied = -1};
+}
+
 /* The embedding, the last norm, and the head with the loss. Logits are kept in 16 bits, and twice in 32 for the loss.
  */
 static void ends_of(const struct formula *formula, struct tm_layer *layers, size_t count)
 {
-    double t = (double)formula->ctx;
+    bool t5 = formula->family == FAMILY_t5;
+    bool bare = t5 || formula->family == FAMILY_llama;
+    double t = (double)(t5 ? formula->target : formula->ctx);
     double d = (double)formula->hidden;
     double v = (double)formula->vocab;
-    double positions = formula->family == FAMILY_llama ? 0 : t * d;
+    double positions = bare ? 0 : t * d;
     double head = formula->tied != 0 ? 0 : v * d;
     bool frozen = formula->lora > 0;
     int last = (int)count - 1;
@@ -204,8 +306,8 @@ static void ends_of(const struct formula *formula, struct tm_layer *layers, size
                                   .tied = formula->tied != 0 ? last : -1};
     layers[count - 2] = (struct tm_layer){.name = "norm",
                                           .kind = TM_LAYER_norm,
-                                          .params = formula->family == FAMILY_llama ? d : 2 * d,
-                                          .frozen_params = frozen ? formula->family == FAMILY_llama ? d : 2 * d : 0,
+                                          .params = bare ? d : 2 * d,
+                                          .frozen_params = frozen ? bare ? d : 2 * d : 0,
                                           .traffic_values = 3 * t * d,
                                           .saved_values = t * d,
                                           .wide_values = t * d,
@@ -239,36 +341,51 @@ bool tm_model__is_formula(const char *text)
     return family_of(text) != FAMILIES;
 }
 
+static const char *describe_input(const struct formula *formula, struct tm_arena *arena)
+{
+    long long side = formula->image;
+    if (formula->family == FAMILY_vit) return tm_arena_printf(arena, "3x%lldx%lld", side, side);
+    if (formula->family == FAMILY_t5)
+        return tm_arena_printf(arena, "%lld tokens, %lld decoded", (long long)formula->ctx, (long long)formula->target);
+    return tm_arena_printf(arena, "%lld tokens", (long long)formula->ctx);
+}
+
 int tm_model__from_formula(const char *text, struct tm_model *model, struct tm_error *e)
 {
     static const char *const sources[FAMILIES] = {"formula of a GPT-2-like decoder", "formula of a Llama-like decoder",
-                                                  "formula of a BERT-like encoder"};
+                                                  "formula of a BERT-like encoder", "formula of a vision transformer",
+                                                  "formula of a T5-like encoder and decoder"};
     struct formula formula = {.family = family_of(text), .tied = -1};
     if (formula.family == FAMILIES)
-        return tm_error_set(e, TM_EUSAGE, "model formula: \"%.40s\": expected gpt:, llama: or bert:", text);
+        return tm_error_set(e, TM_EUSAGE, "model formula: \"%.40s\": expected gpt:, llama:, bert:, vit: or t5:", text);
     int rc = read_formula(text + strlen(family_names[formula.family]), &formula, e);
     if (rc == 0) rc = check_formula(&formula, e);
     if (rc != 0) return rc;
     struct tm_model fresh;
     tm_model_init(&fresh);
-    size_t count = (size_t)formula.layers + 3;
+    bool t5 = formula.family == FAMILY_t5;
+    int64_t blocks = t5 ? 2 * formula.layers : formula.layers;
+    size_t count = (size_t)blocks + 3;
     fresh.layers = tm_arena_alloc(&fresh.arena, count * sizeof *fresh.layers);
     fresh.name = tm_arena_strndup(&fresh.arena, text, strlen(text));
-    fresh.input = tm_arena_printf(&fresh.arena, "%lld tokens", (long long)formula.ctx);
+    fresh.input = describe_input(&formula, &fresh.arena);
     fresh.source = sources[formula.family];
     fresh.recompute = formula.recompute != 0;
     fresh.compiled = formula.compile != 0;
     bool ok = fresh.layers != NULL && fresh.name != NULL && fresh.input != NULL;
-    for (int64_t i = 0; ok && i < formula.layers; i++) {
+    for (int64_t i = 0; ok && i < blocks; i++) {
         const char *name = tm_arena_printf(&fresh.arena, "block%lld", (long long)i);
         ok = name != NULL;
-        if (ok) fresh.layers[i + 1] = block_of(&formula, name);
+        if (ok) fresh.layers[i + 1] = i < formula.layers ? block_of(&formula, name) : decoder_of(&formula, name);
     }
     if (!ok) {
         tm_model_deinit(&fresh);
         return tm_error_nomem(e);
     }
-    ends_of(&formula, fresh.layers, count);
+    if (formula.family == FAMILY_vit)
+        image_ends_of(&formula, fresh.layers, count);
+    else
+        ends_of(&formula, fresh.layers, count);
     fresh.layer_count = count;
     tm_model_deinit(model);
     *model = fresh;

@@ -10,20 +10,11 @@
 /* ---- one pipeline on one kind of GPU ---- */
 
 struct pipeline {
-    double stage_ms;    /* slowest stage, forward and backward of one micro-batch */
-    double launches_ms; /* of it: what the host's floor would be */
-    double transfer_ms; /* activations there and gradients back between two stages, one micro-batch */
-    double optimizer_ms;
-    const struct tm_compute__curve *slowest;
+    struct tm_pace pace;
+    double sent_bytes; /* of one micro-batch over an instance's link, at most */
     bool fits;
     bool recompute;
 };
-
-static double local_bit_s(const struct tm_fleet_group *group)
-{
-    if (group->local_bit_s > 0) return group->local_bit_s;
-    return group->gpu.memory_bytes_s >= 850e9 ? 8e11 : 1e11;
-}
 
 /* Do pipelines of so many stages stay on one instance each? */
 static bool stays_inside(const struct tm_fleet_group *group, size_t stages)
@@ -51,19 +42,20 @@ static struct pipeline time_pipeline(struct tm_predictor *predictor, size_t grou
         recompute = true;
         fits = stages_fit(predictor, cut, group->gpu.memory_gib, micro_batch, micro_batches, true);
     }
-    struct tm_pace pace = tm_predictor__pace(predictor, cut, group_index, micro_batch, recompute);
-    struct pipeline pipeline = {.stage_ms = pace.stage_ms,
-                                .launches_ms = pace.launches_ms,
-                                .optimizer_ms = pace.optimizer_ms,
-                                .slowest = pace.slowest,
-                                .fits = fits,
-                                .recompute = recompute};
-    if (cut->count > 1) {
-        double bytes = cut->link_values * micro_batch * tm_precision_value_bytes(predictor->request.precision);
-        double bit_s = stays_inside(group, cut->count) ? local_bit_s(group) : group->network_bit_s;
-        pipeline.transfer_ms = 2 * bytes * 8 / bit_s * 1e3;
-    }
-    return pipeline;
+    bool inside = stays_inside(group, cut->count);
+    double value_bytes = tm_precision_value_bytes(predictor->request.precision);
+    return (struct pipeline){
+        .pace = tm_predictor__pace(predictor, cut, group_index, micro_batch, recompute, inside),
+        .sent_bytes = inside ? 0 : cut->link_values * micro_batch * value_bytes,
+        .fits = fits,
+        .recompute = recompute,
+    };
+}
+
+/* All micro-batches of a pipeline. */
+static double pipeline_ms(const struct tm_pace *pace, int micro_batches)
+{
+    return pace->all_ms + (micro_batches - 1) * pace->turn_ms;
 }
 
 /* ---- a whole layout ---- */
@@ -122,8 +114,8 @@ static void share_micro_batches(const struct tm_predict_request *request, const 
 
 /* Time that the all-reduce of the largest stage's gradients adds behind the last backward pass of the pipelines that
  * finish last. */
-static double exposed_ms(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, int pipelines,
-                         const int *per_group, double stage_ms)
+static double all_reduce_ms(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, int pipelines,
+                            const int *per_group, double stage_ms)
 {
     const struct tm_predict_request *request = &predictor->request;
     if (pipelines < 2) return 0;
@@ -144,12 +136,28 @@ static double exposed_ms(const struct tm_predictor *predictor, const struct tm_s
         int inside = group->gpus_per_node > (int)cut->count ? group->gpus_per_node / (int)cut->count : 1;
         int sharing = group->gpus_per_node < (int)cut->count ? group->gpus_per_node : (int)cut->count;
         iteration.local = inside < iteration.local ? inside : iteration.local;
-        iteration.local_bit_s = fmin(iteration.local_bit_s, local_bit_s(group));
-        iteration.rate_bit_s = fmin(iteration.rate_bit_s, group->network_bit_s / sharing);
+        iteration.local_bit_s = fmin(iteration.local_bit_s, tm_group__local_bit_s(group));
+        iteration.rate_bit_s = fmin(iteration.rate_bit_s, tm_group__bit_s(group) / sharing);
         instances += group->instances;
     }
     if (instances == 1) iteration.local = pipelines;
     return fmax(0, tm_comm_iteration__ms(request->comm, &iteration).mean - stage_ms);
+}
+
+/* How long a link with a burst needs for a step's bytes at its baseline: what a step takes at least in the long run. */
+static double drain_s(const struct tm_predict_request *request, const struct tm_stage_cut *cut, int pipelines,
+                      const struct pipeline *timed, const int *most)
+{
+    double longest_s = 0;
+    for (size_t g = 0; g < request->group_count; g++) {
+        const struct tm_fleet_group *group = &request->groups[g];
+        if (!(group->burst_bit_s > group->network_bit_s)) continue;
+        int stages = group->gpus_per_node < (int)cut->count ? group->gpus_per_node : (int)cut->count;
+        double ring_bytes = stages * cut->grad_bytes * 2 * (pipelines - 1) / pipelines;
+        double bytes = ring_bytes + most[g] * timed[g].sent_bytes;
+        longest_s = fmax(longest_s, bytes * 8 / group->network_bit_s);
+    }
+    return longest_s;
 }
 
 static const char *name_limit(const struct tm_prediction *p, double stage_ms, double launches_ms)
@@ -162,12 +170,12 @@ static const char *name_limit(const struct tm_prediction *p, double stage_ms, do
 
 /* The kind of instance whose pipelines finish last. */
 static size_t last_group(const struct tm_predict_request *request, const struct pipeline *pipelines, const int *most,
-                         const int *per_group, int stages)
+                         const int *per_group)
 {
     double longest_ms = 0;
     size_t last = 0;
     for (size_t g = 0; g < request->group_count; g++) {
-        double ms = per_group[g] > 0 ? (most[g] + stages - 1) * pipelines[g].stage_ms : 0;
+        double ms = per_group[g] > 0 ? pipeline_ms(&pipelines[g].pace, most[g]) : 0;
         if (ms >= longest_ms) {
             longest_ms = ms;
             last = g;
@@ -176,28 +184,30 @@ static size_t last_group(const struct tm_predict_request *request, const struct 
     return last;
 }
 
-static void fill_times(const struct tm_predictor *predictor, const struct pipeline *pipeline, int micro_batches,
-                       double exposed, struct tm_prediction *out)
+void tm_predictor__fill_times(const struct tm_predictor *predictor, const struct tm_pace *pace, int micro_batches,
+                              double exposed_ms, double drain_s, struct tm_prediction *out)
 {
     const struct tm_predict_request *request = &predictor->request;
-    double transfer_ms = (out->stages - 1) * pipeline->transfer_ms; /* to fill and to drain the pipeline */
-    double wait_ms = fmax(0, pipeline->transfer_ms - pipeline->stage_ms) * micro_batches; /* links slower than stages */
     out->micro_batches = micro_batches;
-    out->compute_s = micro_batches * pipeline->stage_ms / 1e3;
-    out->bubble_s = (out->stages - 1) * pipeline->stage_ms / 1e3;
-    out->exposed_comm_s = (exposed + transfer_ms + wait_ms) / 1e3;
-    out->optimizer_s = pipeline->optimizer_ms / 1e3;
-    out->recompute = pipeline->recompute;
+    out->compute_s = micro_batches * pace->compute_ms / 1e3;
+    out->bubble_s = (pace->all_ms - pace->turn_ms) / 1e3;
+    out->exposed_comm_s = (exposed_ms + micro_batches * (pace->turn_ms - pace->compute_ms)) / 1e3;
+    out->optimizer_s = pace->optimizer_ms / 1e3;
     double mean = out->compute_s + out->bubble_s + out->exposed_comm_s + out->optimizer_s;
     /* All wait for the slowest of n: its expected maximum lies above the mean by about sigma sqrt(2 ln n) of the
      * run-to-run spread, which is some 2% of a step. */
-    int workers = out->pipelines * out->stages;
+    int workers = out->pipelines * out->stages * (out->tensor > 1 ? out->tensor : 1);
     double wait_s = mean * 0.02 * sqrt(2 * log((double)workers));
     out->compute_s += wait_s; /* waiting for somebody else's compute */
     mean += wait_s;
+    out->sustained_s = fmax(mean, drain_s);
+    if (!request->burst && drain_s > mean) {
+        out->exposed_comm_s += drain_s - mean;
+        mean = drain_s;
+    }
     out->step_s.mean = mean;
     out->samples_per_s = request->batch / mean;
-    out->limit = name_limit(out, pipeline->stage_ms, pipeline->launches_ms);
+    out->limit = name_limit(out, pace->compute_ms, pace->launches_ms);
 }
 
 /* What only the layout that is taken needs: the interval and the memory of each stage. */
@@ -206,7 +216,7 @@ static void fill_details(struct tm_predictor *predictor, struct tm_stage_cut *cu
 {
     const struct tm_predict_request *request = &predictor->request;
     struct tm_estimate stage = predictor->tuned ? tm_compute__step_ms(&predictor->own, out->micro_batch)
-                                                : tm_compute__step_ms(pipelines[last].slowest, out->micro_batch);
+                                                : tm_compute__step_ms(pipelines[last].pace.slowest, out->micro_batch);
     double comm_spread = request->comm->spread * out->exposed_comm_s / out->step_s.mean;
     out->step_s = tm_estimate_around(out->step_s.mean, hypot(tm_estimate_spread(&stage), comm_spread));
     out->memory_limit_gib = 0;
@@ -244,15 +254,17 @@ static void predict_layout(struct tm_predictor *predictor, const struct layout_p
     int each = (total + plan->pipelines - 1) / plan->pipelines;
     for (size_t g = 0; g < request->group_count; g++) {
         pipelines[g] = time_pipeline(predictor, g, cut, plan->micro_batch, each);
-        stage_ms[g] = pipelines[g].stage_ms;
+        stage_ms[g] = pipelines[g].pace.turn_ms;
         out->fits = out->fits && (per_group[g] == 0 || pipelines[g].fits);
     }
     share_micro_batches(request, per_group, stage_ms, total, most);
-    size_t last = last_group(request, pipelines, most, per_group, plan->stages);
-    out->samples_per_s = request->batch / ((most[last] + plan->stages - 1) * stage_ms[last] / 1e3);
+    size_t last = last_group(request, pipelines, most, per_group);
+    out->samples_per_s = request->batch / (pipeline_ms(&pipelines[last].pace, most[last]) / 1e3);
     if (out->samples_per_s <= to_beat && !details) return;
-    double exposed = exposed_ms(predictor, cut, plan->pipelines, per_group, stage_ms[last]);
-    fill_times(predictor, &pipelines[last], most[last], exposed, out);
+    double exposed = all_reduce_ms(predictor, cut, plan->pipelines, per_group, pipelines[last].pace.compute_ms);
+    double drain = drain_s(request, cut, plan->pipelines, pipelines, most);
+    tm_predictor__fill_times(predictor, &pipelines[last].pace, most[last], exposed, drain, out);
+    out->recompute = pipelines[last].recompute;
     if (details) fill_details(predictor, cut, pipelines, per_group, last, each, out);
 }
 
@@ -317,7 +329,7 @@ static int fewer_pipelines(int micro_batches, int pipelines)
 static bool try_one(struct tm_predictor *predictor, const struct layout_plan *plan, struct tm_stage_cut *cut,
                     struct best *best)
 {
-    struct tm_prediction prediction;
+    struct tm_prediction prediction = {.tensor = 1};
     bool details = !best->any || !best->fits; /* what does not fit is told apart by its memory */
     predict_layout(predictor, plan, cut, details, best->samples_per_s, &prediction);
     bool better = !best->any || (prediction.fits && !best->fits);
@@ -416,6 +428,7 @@ void tm_prediction_slow(struct tm_prediction *prediction, double factor)
     prediction->exposed_comm_s *= factor;
     prediction->bubble_s *= factor;
     prediction->optimizer_s *= factor;
+    prediction->sustained_s *= factor;
 }
 
 int tm_predictor_create(const struct tm_predict_request *request, struct tm_predictor **out, struct tm_error *e)
@@ -464,6 +477,8 @@ int tm_predictor_run(struct tm_predictor *predictor, const int *instances, struc
     if (rc != 0) return rc;
     *out = (struct tm_prediction){0};
     predict_layout(predictor, &best.plan, cut, true, 0, out);
+    if (request->ways != 0) rc = tm_predictor__try_ways(predictor, gpus, out, e);
+    if (rc != 0) return rc;
     if (out->fits) return 0;
     return tm_error_set(e, TM_ENONE,
                         "%s does not fit: a stage needs %.1f GiB, the GPU has %.0f; use more stages, a "

@@ -1,10 +1,12 @@
 /* Step time, memory and throughput of a model on a fleet, for a layout of D pipelines of P stages.
  *
  * A stage is a run of layers; stages are cut so that the slowest is as fast as can be. Micro-batches go through in 1F1B
- * order: with m micro-batches a pipeline takes (m + P - 1) times its slowest stage, of which P - 1 are the bubble.
- * Stages of one number all-reduce their gradients over the D pipelines while the last backward passes run; neighbours
- * exchange activations over their links. A stage that does not fit its GPU's memory recomputes activations (a third
- * more work) if that makes it fit. Pipelines on different instance types get micro-batches so that all finish together.
+ * order: the first takes the turns of all stages, each further one the longest turn; what is not the longest turn of a
+ * micro-batch is the bubble. A turn is a forward and a backward pass and, since trainers of pipelines do not overlap
+ * them, the exchange of activations and their gradients with both neighbours. Stages of one number all-reduce their
+ * gradients over the D pipelines while the last backward passes run. A stage that does not fit its GPU's memory
+ * recomputes activations (a third more work) if that makes it fit. Pipelines on different instance types get
+ * micro-batches so that all finish together.
  *
  * Pipelines lie side by side on instances with several GPUs: where P divides into them, a pipeline stays on one
  * instance and exchanges activations inside it, the copies of a stage on one instance add up inside it first, and the
@@ -22,10 +24,14 @@ struct tm_fleet_group {
     struct tm_gpu_figures gpu;
     int instances;
     int gpus_per_node;
-    double network_bit_s; /* of one instance */
+    double network_bit_s; /* of one instance, for good */
+    double burst_bit_s;   /* while the average stays below that, or for some minutes; 0: no more than that */
     double local_bit_s;   /* between two GPUs of one instance; 0: 800 Gbit/s (NVLink) for GPUs with 850 GB/s of memory
                              bandwidth or more, 100 Gbit/s (PCIe) for others */
 };
+
+/* Ways beside data parallel and pipelines, which our runtime does; these need an engine of the user's own. */
+enum tm_way { TM_WAY_SHARDED = 1, TM_WAY_TENSOR = 2 };
 
 struct tm_predict_request {
     const struct tm_model *model;
@@ -38,6 +44,8 @@ struct tm_predict_request {
     int stages;
     const struct tm_compute_model *compute;
     const struct tm_comm_model *comm;
+    unsigned ways; /* enum tm_way that may be tried, too; of fleets of one instance type, without a layout */
+    bool burst;    /* links give their burst all the time: a short run; false: no more than their baseline on average */
     /* Measured steps of this model on the first group's GPU; count 0: none. */
     const int *measured_batches;
     const double *measured_ms;
@@ -54,8 +62,11 @@ struct tm_prediction {
     double exposed_comm_s;
     double bubble_s;
     double optimizer_s;
+    double sustained_s; /* a step once bursts of links are used up; the mean where that changes nothing */
     int pipelines;
     int stages;
+    int tensor; /* GPUs that compute a stage together; 0 or 1: one */
+    int zero;   /* what replicas share out: ZeRO 1 to 3; 0: nothing */
     int micro_batch;
     int micro_batches; /* of the pipeline that has most */
     bool recompute;

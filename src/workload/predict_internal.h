@@ -15,9 +15,12 @@ struct tm_stage {
     double output_values;
 };
 
-/* One micro-batch on the slowest stage of a kind of instance. */
+/* One micro-batch on the stages of a kind of instance. A stage's turn is its forward and backward pass and what it
+ * waits for its links meanwhile. */
 struct tm_pace {
-    double stage_ms; /* forward and backward; 0: not found yet */
+    double turn_ms;    /* the longest; 0: not found yet */
+    double all_ms;     /* turns of all stages: what the first micro-batch takes */
+    double compute_ms; /* of the longest turn */
     double launches_ms;
     double optimizer_ms;
     const struct tm_compute__curve *slowest;
@@ -28,8 +31,9 @@ struct tm_stage_cut {
     struct tm_stage *stages; /* count */
     /* Without and with recomputation: curves of each stage on each kind of instance. */
     struct tm_compute__curve *curves[2][TM_FLEET_GROUPS_MAX];
-    struct tm_pace paces[2][TM_FLEET_GROUPS_MAX][TM_MICRO_SIZES];
-    double link_values;             /* the most that two neighbours exchange, per sample */
+    /* ... and without and with links inside an instance. */
+    struct tm_pace paces[2][2][TM_FLEET_GROUPS_MAX][TM_MICRO_SIZES];
+    double link_values;             /* the most that a stage sends per sample, forward and backward */
     double grad_bytes;              /* of the stage that has most */
     struct tm_comm_bucket *buckets; /* of that stage */
     size_t bucket_count;
@@ -49,7 +53,22 @@ struct tm_predictor {
 int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_stage_cut **out, struct tm_error *e);
 void tm_predictor__forget(struct tm_stage_cut *cut);
 struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group,
-                                  int micro_batch, bool recompute);
+                                  int micro_batch, bool recompute, bool inside);
+/* How much slower or faster than the common model the user's own measurements say this model is. */
+double tm_predictor__tuning(const struct tm_predictor *predictor, int micro_batch);
+/* What a stage waits for its links, of one micro-batch. */
+double tm_predictor__link_ms(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
+                             size_t group, int micro_batch, bool inside);
+/* The parts of a step and its mean, of a layout that `out` names. */
+void tm_predictor__fill_times(const struct tm_predictor *predictor, const struct tm_pace *pace, int micro_batches,
+                              double exposed_ms, double drain_s, struct tm_prediction *out);
+/* Ways that the request allows beside data parallel and pipelines, where they beat `best`. */
+int tm_predictor__try_ways(struct tm_predictor *predictor, int gpus, struct tm_prediction *best, struct tm_error *e);
+
+/* Between instances while they send: the burst, where there is one. */
+double tm_group__bit_s(const struct tm_fleet_group *group);
+/* Between GPUs of one instance. */
+double tm_group__local_bit_s(const struct tm_fleet_group *group);
 /* Memory of a stage's GPU. */
 double tm_predictor__gib(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
                          int micro_batch, int micro_batches, bool recompute);

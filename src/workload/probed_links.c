@@ -133,7 +133,9 @@ int tm_probed_links_load(struct tm_env *env, const char *path, struct tm_probed_
 void tm_probed_links_use(const struct tm_probed_links *links, struct tm_fleet_group *groups, size_t group_count,
                          struct tm_comm_model *comm)
 {
-    for (size_t g = 0; g < group_count; g++)
+    for (size_t g = 0; g < group_count; g++) {
         groups[g].network_bit_s = links->rate_bit_s;
+        groups[g].burst_bit_s = 0;
+    }
     tm_comm_probed(links->latency_ms, links->spread, comm);
 }

@@ -248,6 +248,17 @@ static int find_worker(const struct tm_replica_request *request, struct worker *
     return out->profiled ? 0 : move_batch(request, step, batch, out, e);
 }
 
+int tm_replica_share_batch(int64_t samples, struct tm_replica_request *request, struct tm_error *e)
+{
+    int workers = request->workers;
+    if (samples < workers)
+        return tm_error_set(e, TM_EUSAGE, "%lld samples are too few for %d workers", (long long)samples, workers);
+    int64_t each = (samples + workers - 1) / workers;
+    if (request->batch == 0) request->batch = (int)each;
+    request->micro_batches = (int)((each + request->batch - 1) / request->batch);
+    return 0;
+}
+
 int tm_replica_predict(const struct tm_replica_request *request, struct tm_replica_prediction *out, struct tm_error *e)
 {
     struct worker worker;

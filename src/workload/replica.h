@@ -49,6 +49,9 @@ struct tm_replica_prediction {
     bool profiled; /* this very batch was */
 };
 
+/* A worker's share of a global batch of so many samples, in micro-batches of the size that the request has, else in
+ * one. -TM_EUSAGE: too few samples for the request's workers. */
+int tm_replica_share_batch(int64_t samples, struct tm_replica_request *request, struct tm_error *e);
 /* -TM_EINPUT: the profile has no such steps, or no gradients for more than one worker. */
 int tm_replica_predict(const struct tm_replica_request *request, struct tm_replica_prediction *out, struct tm_error *e);
 

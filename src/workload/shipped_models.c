@@ -37,6 +37,8 @@ static const struct {
 #define QWEN   "Qwen Team, Qwen2.5 Technical Report (2024), and the released configuration"
 #define GEMMA  "Gemma Team, Gemma (2024), and the released configuration"
 #define GEMMA2 "Gemma Team, Gemma 2 (2024), and the released configuration"
+#define T5     "Raffel et al., T5 (JMLR 2020), and the released configuration; 512 tokens in, 114 out"
+#define VIT    "Dosovitskiy et al., An Image is Worth 16x16 Words (ICLR 2021); images of 224x224"
 static const struct {
     const char *name;
     const char *formula;
@@ -79,6 +81,13 @@ static const struct {
     {"qwen2.5-14b", "llama:layers=48,hidden=5120,heads=40,kv_heads=8,ffn=13824,ctx=4096,vocab=152064", QWEN},
     {"qwen2.5-32b", "llama:layers=64,hidden=5120,heads=40,kv_heads=8,ffn=27648,ctx=4096,vocab=152064", QWEN},
     {"qwen2.5-72b", "llama:layers=80,hidden=8192,heads=64,kv_heads=8,ffn=29568,ctx=4096,vocab=152064", QWEN},
+    {"t5-small", "t5:layers=6,hidden=512,heads=8,ffn=2048", T5},
+    {"t5-base", "t5:layers=12,hidden=768,heads=12,ffn=3072", T5},
+    {"t5-large", "t5:layers=24,hidden=1024,heads=16,ffn=4096", T5},
+    {"t5-3b", "t5:layers=24,hidden=1024,heads=32,head_dim=128,ffn=16384", T5},
+    {"t5-11b", "t5:layers=24,hidden=1024,heads=128,head_dim=128,ffn=65536", T5},
+    {"vit-l-16", "vit:layers=24,hidden=1024", VIT},
+    {"vit-h-14", "vit:layers=32,hidden=1280,heads=16,patch=14", VIT},
     {"tinyllama-1.1b", "llama:layers=22,hidden=2048,heads=32,kv_heads=4,ffn=5632,ctx=2048",
      "Zhang et al., TinyLlama (2024), and the released configuration"},
 };

@@ -91,17 +91,28 @@ static size_t end_of_stage(const double *costs, size_t layer_count, size_t first
     return last;
 }
 
+/* Where stage `s` ends if all have as many layers; an embedding is none of its own. */
+static size_t even_end(const struct tm_model *model, size_t s, size_t count)
+{
+    size_t free = model->layers[0].kind == TM_LAYER_embedding && model->layer_count > count ? 1 : 0;
+    return free + (s + 1) * (model->layer_count - free) / count;
+}
+
 /* Cuts the model into stages, each with at least one layer. */
 static void cut_layers(const struct tm_model *model, const double *costs, struct tm_stage_cut *cut)
 {
     double most = smallest_most(costs, model->layer_count, cut->count);
+    double received = 0;
     size_t first = 0;
     for (size_t s = 0; s < cut->count; s++) {
         size_t left = cut->count - s - 1;
         size_t last = left > 0 ? end_of_stage(costs, model->layer_count, first, left, most) : model->layer_count;
+        if (model->even_cut) last = even_end(model, s, cut->count);
         cut->stages[s] = (struct tm_stage){.first = first, .last = last};
         fill_stage(model, &cut->stages[s]);
-        if (left > 0) cut->link_values = fmax(cut->link_values, cut->stages[s].output_values);
+        double sent = left > 0 ? cut->stages[s].output_values : 0;
+        cut->link_values = fmax(cut->link_values, received + sent);
+        received = sent;
         first = last;
     }
 }
@@ -227,17 +238,41 @@ int tm_predictor__cut(struct tm_predictor *predictor, int count, struct tm_stage
 
 /* ---- time and memory of a stage ---- */
 
-/* How much slower or faster than the common model the user's own measurements say this model is. */
-static double tuning_of(const struct tm_predictor *predictor, int micro_batch)
+double tm_predictor__tuning(const struct tm_predictor *predictor, int micro_batch)
 {
     if (!predictor->tuned) return 1;
     return tm_compute__mean_ms(&predictor->own, micro_batch) / tm_compute__mean_ms(&predictor->common, micro_batch);
 }
 
-static struct tm_pace find_pace(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t group,
-                                int micro_batch, bool recompute)
+double tm_group__bit_s(const struct tm_fleet_group *group)
 {
-    double tuning = tuning_of(predictor, micro_batch);
+    return group->burst_bit_s > group->network_bit_s ? group->burst_bit_s : group->network_bit_s;
+}
+
+double tm_group__local_bit_s(const struct tm_fleet_group *group)
+{
+    if (group->local_bit_s > 0) return group->local_bit_s;
+    return group->gpu.memory_bytes_s >= 850e9 ? 8e11 : 1e11;
+}
+
+/* It receives and sends activations, then gradients, one after
+ * the other, as trainers of pipelines do. */
+double tm_predictor__link_ms(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t stage,
+                             size_t group, int micro_batch, bool inside)
+{
+    const struct tm_predict_request *request = &predictor->request;
+    double values = (stage > 0 ? cut->stages[stage - 1].output_values : 0) +
+                    (stage + 1 < cut->count ? cut->stages[stage].output_values : 0);
+    double bytes = 2 * values * micro_batch * tm_precision_value_bytes(request->precision);
+    const struct tm_fleet_group *instances = &predictor->groups[group];
+    return inside ? bytes * 8e3 / tm_group__local_bit_s(instances)
+                  : tm_comm__send_ms(request->comm, bytes, tm_group__bit_s(instances));
+}
+
+static struct tm_pace find_pace(const struct tm_predictor *predictor, const struct tm_stage_cut *cut, size_t group,
+                                int micro_batch, bool recompute, bool inside)
+{
+    double tuning = tm_predictor__tuning(predictor, micro_batch);
     double memory_bytes_s = predictor->groups[group].gpu.memory_bytes_s;
     struct tm_pace pace = {0};
     for (size_t s = 0; s < cut->count; s++) {
@@ -247,8 +282,11 @@ static struct tm_pace find_pace(const struct tm_predictor *predictor, const stru
         double optimizer_ms = cut->stages[s].network.trained_params * 28 / memory_bytes_s * 1e3;
         double ms = fmax(mean * tuning - optimizer_ms, mean * 0.2);
         pace.optimizer_ms = fmax(pace.optimizer_ms, optimizer_ms);
-        if (ms > pace.stage_ms) {
-            pace.stage_ms = ms;
+        double turn_ms = ms + tm_predictor__link_ms(predictor, cut, s, group, micro_batch, inside);
+        pace.all_ms += turn_ms;
+        if (turn_ms > pace.turn_ms) {
+            pace.turn_ms = turn_ms;
+            pace.compute_ms = ms;
             pace.launches_ms = curve->floor_ms * tuning;
             pace.slowest = curve;
         }
@@ -257,12 +295,12 @@ static struct tm_pace find_pace(const struct tm_predictor *predictor, const stru
 }
 
 struct tm_pace tm_predictor__pace(struct tm_predictor *predictor, struct tm_stage_cut *cut, size_t group,
-                                  int micro_batch, bool recompute)
+                                  int micro_batch, bool recompute, bool inside)
 {
     int power = __builtin_ctz((unsigned)micro_batch);
-    if (micro_batch != 1 << power) return find_pace(predictor, cut, group, micro_batch, recompute);
-    struct tm_pace *pace = &cut->paces[recompute][group][power];
-    if (pace->slowest == NULL) *pace = find_pace(predictor, cut, group, micro_batch, recompute);
+    if (micro_batch != 1 << power) return find_pace(predictor, cut, group, micro_batch, recompute, inside);
+    struct tm_pace *pace = &cut->paces[recompute][inside][group][power];
+    if (pace->slowest == NULL) *pace = find_pace(predictor, cut, group, micro_batch, recompute, inside);
     return *pace;
 }
 

@@ -41,10 +41,14 @@ static void path_in(const char *folder, const char *name, char out[PATH_BYTES])
 static int load_job(const char *folder, struct tm_arena *arena, struct tm_train_job *out)
 {
     char path[PATH_BYTES];
+    struct tm_job job;
     struct tm_error e = {.text = ""};
     path_in(folder, "job.yaml", path);
+    tm_job_init(&job);
     tm_arena_init(arena, 1 << 20);
-    int rc = tm_train_job_load(tm_env_real(), path, arena, out, &e);
+    int rc = tm_job_load(tm_env_real(), path, &job, &e);
+    if (rc == 0) rc = tm_train_job_of(&job, arena, out, &e);
+    tm_job_deinit(&job);
     if (rc != 0) fprintf(stderr, "%s\n", e.text);
     return rc;
 }

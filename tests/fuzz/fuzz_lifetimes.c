@@ -1,9 +1,30 @@
 /* Lists of lifetimes, logs and traces: any bytes are read or refused; what was read can be studied. The first byte
- * chooses the cloud's limit. */
+ * chooses the cloud's limit, or that it is a list of recorded pools, which can be asked. */
 #include "fuzz.h"
+#include "market/catalog.h"
+#include "market/risk.h"
 #include "market/study.h"
 
 #include <math.h>
+
+static void read_pools(const char *text, size_t length)
+{
+    struct tm_risk risk;
+    struct tm_error e;
+    struct tm_risk_answer answer;
+    struct tm_risk_query query = {.cloud = "aws", .gpu = "V100", .gpus = 1, .band = TM_BAND_UNKNOWN, .hour_utc = 3};
+    tm_risk_init(&risk);
+    int rc = tm_risk__parse(&risk, "fuzz.tmrisk", text, length, &e);
+    if (rc == 0 && risk.count < 64) rc = tm_risk__prepare(&risk, &e);
+    if (rc == 0 && risk.count < 64) {
+        tm_risk_ask(&risk, &query, &answer);
+        for (int a = 0; a < TM_RISK_AGES; a++)
+            assert(answer.lost[a].low >= 0 && answer.lost[a].high <= 1);
+        assert(answer.loss_per_s >= 0);
+    }
+    tm_risk_deinit(&risk);
+    assert(tm_alloc_live() == 0);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -11,6 +32,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tm_study study;
     struct tm_error e;
     if (size < 2) return 0;
+    if (data[0] == 'R') {
+        read_pools((const char *)data + 1, size - 1);
+        return 0;
+    }
     tm_lifetimes_init(&lifetimes);
     tm_study_init(&study);
     double cap_s = data[0] % 3 == 0 ? -1 : data[0] % 3 == 1 ? 0 : 3600;

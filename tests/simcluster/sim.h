@@ -5,7 +5,7 @@
  *
  *   sim_main.c       the program: seeds, scenarios, traces
  *   sim_world.c      time, network, processes
- *   sim_files.c      the files of copies, and the manifests beside them (run/set_manifests.h over a store of ours)
+ *   sim_files.c      a copy store in memory, with faults, for workers and for the coordinator's manifests
  *   sim_hostile.c    strangers: frames of theirs, and of ours that they kept
  *   sim_faults.c     what goes wrong, by seed; and scenarios, which are scripts of the same faults
  *   sim_split.c      two coordinators of one job
@@ -520,6 +520,7 @@ void toy_receive(struct sim *sim, struct event *event);
 void toy_tick(struct toy *toy);
 
 /* sim_check.c */
+void check_begun(struct sim *sim, const struct node *node, uint64_t generation);
 void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step);
 void check_applied(struct sim *sim, struct node *node, uint64_t generation, uint64_t step);
 void check_report(struct sim *sim, struct node *node, uint64_t incarnation, const Tmw__Report *report);

@@ -29,6 +29,17 @@ static bool has_held(const struct held_seen *held, uint64_t node)
     return (held->instances[node / 64] >> node % 64 & 1) != 0;
 }
 
+/* What was said to workers may not be forgotten: a generation trains only once its start is on the record's disk. */
+void check_begun(struct sim *sim, const struct node *node, uint64_t generation)
+{
+    bool recorded = sim->generation_count == GENERATIONS_MAX;
+    for (size_t i = sim->generation_count; i-- > 0 && !recorded;)
+        recorded = sim->generations[i].generation == generation;
+    if (!recorded)
+        sim_fail(sim, "recorded: worker %llu trains in generation %llu, whose start is not on the record's disk",
+                 (ull)node->id, (ull)generation);
+}
+
 void check_held(struct sim *sim, struct node *node, uint64_t generation, uint64_t step)
 {
     held_of(sim, generation, step)->instances[node->id / 64] |= (uint64_t)1 << node->id % 64;

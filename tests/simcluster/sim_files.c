@@ -1,8 +1,10 @@
-/* The files of copies. Workers put and read layers; manifests are kept by the real run/set_manifests.h over a store of
- * ours, so that what a coordinator's process does about them, and when, is what it does. */
+/* The files of copies: a copy store (store/copy_store.h) in memory, with faults. Workers put and get layers by
+ * worker/copy_files.h, manifests are kept by run/set_manifests.h, both the real ones: so what the processes make of a
+ * store's errors, and when, is what they do. */
 #include "sim.h"
 
 #include "base/alloc.h"
+#include "worker/copy_files.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -111,13 +113,6 @@ static int store_drop(struct tm_copy_store *store, uint64_t set, struct tm_error
     return 0;
 }
 
-void files_open(struct sim *sim)
-{
-    sim->store = (struct tm_copy_store){
-        .self = sim, .where = "copies", .seal = store_seal, .list = store_list, .drop = store_drop};
-    tm_set_manifests_init(&sim->manifests, &sim->store);
-}
-
 void files_drop(struct sim *sim, struct tm_set_manifests *manifests, uint64_t set)
 {
     tm_set_manifests_drop(manifests, set);
@@ -178,24 +173,86 @@ void files_forgotten(struct sim *sim)
 
 /* ---- as workers see them ---- */
 
-static void stored(struct sim *sim, struct event *event)
+static int store_put(struct tm_copy_store *store, const struct tm_copy_name *name, struct tm_block *block,
+                     struct tm_error *e)
 {
-    struct node *node = &sim->instances[event->a];
-    bool good = files_writable(sim);
-    if (good) {
-        keep(sim, event->b, (uint32_t)event->c, event->data, event->length);
-        event->data = NULL;
+    struct sim *sim = store->self;
+    struct tm_text file;
+    if (!files_writable(sim)) {
+        bool full = sim->faults.files_full_ms > sim->now_ms;
+        return tm_error_set(e, full ? TM_EFULL : TM_EIO, "a file cannot be written");
     }
-    if (node->worker == NULL || node->incarnation != event->d) return;
+    tm_text_init(&file, tm_copy_file_length(name->size));
+    tm_copy_file_encode(name, block->data, &file);
+    assert(tm_text_status(&file, NULL) == 0); /* there is memory here */
+    uint8_t *copy = tm_alloc(file.length);
+    assert(copy != NULL);
+    memcpy(copy, file.data, file.length);
+    keep(sim, name->set, name->layer, copy, file.length);
+    tm_text_deinit(&file);
+    return 0;
+}
+
+static int store_get(struct tm_copy_store *store, uint64_t set, uint32_t layer, uint64_t size,
+                     struct tm_block_pool *pool, struct tm_copy_name *out_name, struct tm_block **out_block,
+                     struct tm_error *e)
+{
+    const struct sim *sim = store->self;
+    const struct stored_file *file = files_find(sim, set, layer);
+    bool sure = files_find(sim, 0, (uint32_t)MANIFEST) != NULL;
+    const void *data = NULL;
+    if (!files_readable(sim)) return tm_error_set(e, TM_EIO, "a file cannot be read");
+    if (file == NULL) return tm_error_set(e, sure ? TM_ENOTFOUND : TM_EIO, "no such file");
+    int rc = tm_copy_file_decode(file->data, file->length, out_name, &data, e);
+    if (rc == 0 && size != 0 && out_name->size != size) rc = tm_error_set(e, TM_EINPUT, "another size");
+    if (rc != 0) return rc;
+    *out_block = tm_block_create(pool, (size_t)out_name->size);
+    assert(*out_block != NULL);
+    memcpy((*out_block)->data, data, (size_t)out_name->size);
+    return 0;
+}
+
+void files_open(struct sim *sim)
+{
+    sim->store = (struct tm_copy_store){.self = sim,
+                                        .where = "copies",
+                                        .put = store_put,
+                                        .get = store_get,
+                                        .seal = store_seal,
+                                        .list = store_list,
+                                        .drop = store_drop};
+    tm_set_manifests_init(&sim->manifests, &sim->store);
+}
+
+static void tell(struct sim *sim, struct node *node, const struct tm_copy_file_done *done)
+{
     struct tm_outbox out;
     tm_outbox_init(&out);
     sim_memory_short(sim);
-    bool full = !good && sim->faults.files_full_ms > sim->now_ms;
-    tm_worker_file_trouble(node->worker, full, good ? "" : "a file cannot be written");
-    tm_worker_file_put(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, good, &out);
+    tm_copy_tell(node->worker, sim_clock(sim, node), done, &out);
     sim_memory_back(sim);
+    tm_block_release(done->got.block);
     sim_worker_actions(sim, node, &out);
     tm_outbox_deinit(&out);
+}
+
+/* The disk is done with it, also where the worker is gone by now. */
+static void stored(struct sim *sim, struct event *event)
+{
+    struct node *node = &sim->instances[event->a];
+    struct tm_copy_file_done done;
+    struct tm_copy_name name;
+    struct tm_error e = {.text = ""};
+    const void *data = NULL;
+    int rc = tm_copy_file_decode(event->data, event->length, &name, &data, NULL);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    struct tm_block *block = pool == NULL ? NULL : tm_block_create(pool, (size_t)name.size);
+    assert(rc == 0 && block != NULL);
+    memcpy(block->data, data, (size_t)name.size);
+    tm_copy_put(&sim->store, &name, block, &done, &e);
+    tm_block_release(block);
+    tm_block_pool_destroy(pool);
+    if (node->worker != NULL && node->incarnation == event->d) tell(sim, node, &done);
 }
 
 void files_put(struct sim *sim, struct node *node, int64_t at_ms, uint64_t set, uint32_t layer)
@@ -212,34 +269,15 @@ void files_put(struct sim *sim, struct node *node, int64_t at_ms, uint64_t set, 
     tm_block_release(block);
 }
 
-/* Checked before the worker hears of it. */
-static struct tm_copy_got check(const struct node *node, const struct stored_file *file)
-{
-    struct tm_copy_got got = {.state = TM_COPY_BAD};
-    const void *data = NULL;
-    if (file == NULL || tm_copy_file_decode(file->data, file->length, &got.name, &data, NULL) != 0) return got;
-    got.block = tm_block_create(tm_worker_blocks(node->worker), (size_t)got.name.size);
-    assert(got.block != NULL);
-    memcpy(got.block->data, data, (size_t)got.name.size);
-    got.state = TM_COPY_GOOD;
-    return got;
-}
-
 static void have_read(struct sim *sim, struct event *event)
 {
     struct node *node = &sim->instances[event->a];
+    struct tm_copy_file_done done;
+    struct tm_error e = {.text = ""};
+    uint32_t layer = (uint32_t)event->c;
     if (node->worker == NULL || node->incarnation != event->d) return;
-    struct tm_outbox out;
-    tm_outbox_init(&out);
-    struct tm_copy_got got = {.state = TM_COPY_LATER};
-    if (files_readable(sim)) got = check(node, files_find(sim, event->b, (uint32_t)event->c));
-    sim_memory_short(sim);
-    tm_worker_file_trouble(node->worker, false, got.state == TM_COPY_LATER ? "a file cannot be read" : "");
-    tm_worker_file_got(node->worker, sim_clock(sim, node), event->b, (uint32_t)event->c, &got, &out);
-    sim_memory_back(sim);
-    tm_block_release(got.block);
-    sim_worker_actions(sim, node, &out);
-    tm_outbox_deinit(&out);
+    tm_copy_get(&sim->store, event->b, layer, toy_layer_bytes(layer), tm_worker_blocks(node->worker), &done, &e);
+    tell(sim, node, &done);
 }
 
 void files_get(struct sim *sim, const struct node *node, int64_t at_ms, uint64_t set, uint32_t layer)

@@ -220,6 +220,7 @@ static void engine_begin(void *context, const struct tm_roster *roster, uint64_t
     struct sim *sim = toy->sim;
     const struct tm_member *me = tm_roster_find(roster, toy->node->id);
     assert(me != NULL && !me->spare && !toy->applying);
+    check_begun(sim, toy->node, roster->generation);
     toy->computing = true;
     toy->local_done = false;
     toy->ticket++;

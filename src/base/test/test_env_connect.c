@@ -264,6 +264,61 @@ static void test_names_that_are_not_known(void **state)
     assert_ends(env, handle, "it has no address");
 }
 
+/* Shut down after it was made and before its owner has used it: it carries nothing any more. */
+static void test_one_that_is_shut_down_when_made(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    char bound[TM_ADDRESS_MAX];
+    char address[TM_ADDRESS_MAX];
+    char byte = 0;
+    size_t done = 1;
+    int listener = -1;
+    int near = -1;
+    names.addresses[0] = "127.0.0.1";
+    assert_int_equal(env->net_listen(env, "127.0.0.1:0", &listener, bound, NULL), 0);
+    (void)snprintf(address, sizeof address, "somewhere:%d", port_of(bound));
+    assert_int_equal(env->net_connect(env, address, &near, NULL), 0);
+    assert_int_equal(env->net_wait_send(env, near, LONG_MS, NULL), 0);
+    env->net_shutdown(env, near);
+    assert_int_equal(env->net_send(env, near, "x", 1, &done, NULL), -(int)TM_EPEER);
+    assert_int_equal(env->net_receive(env, near, &byte, 1, &done, NULL), 0);
+    assert_int_equal(done, 0);
+    env->net_close(env, near);
+    env->net_close(env, listener);
+}
+
+/* An address needs no lookup; a name has a limit. */
+static void test_names_to_listen_on(void **state)
+{
+    (void)state;
+    static const char *const at_once[] = {"127.0.0.1:0", "localhost:0", "0.0.0.0:0"};
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    char bound[TM_ADDRESS_MAX];
+    int handle = -1;
+    names.failure = EAI_NONAME;
+    for (size_t i = 0; i < sizeof at_once / sizeof *at_once; i++) {
+        assert_row(env->net_listen(env, at_once[i], &handle, bound, &e) == 0, "%s: %s", at_once[i], e.text);
+        env->net_close(env, handle);
+    }
+    assert_int_equal(sem_trywait(&names.asked), -1);
+    assert_int_equal(env->net_listen(env, "nowhere.invalid:0", &handle, bound, &e), -(int)TM_EPEER);
+    assert_error_has(e, "listening on nowhere.invalid:0: the name cannot be resolved: Name or service not known");
+    names.failure = 0;
+    names.addresses[0] = "127.0.0.1";
+    assert_row(env->net_listen(env, "here:0", &handle, bound, &e) == 0, "%s", e.text);
+    assert_row(strncmp(bound, "127.0.0.1:", 10) == 0, "%s", bound);
+    env->net_close(env, handle);
+    while (sem_trywait(&names.answered) == 0)
+        continue;
+    names.hangs = true;
+    tm_env__connecting.limit_ms = 20;
+    assert_int_equal(env->net_listen(env, "here:0", &handle, bound, &e), -(int)TM_EPEER);
+    assert_error_has(e, "listening on here:0: the name could not be resolved within 0.02 s");
+    let_go(1);
+}
+
 static void test_ipv6(void **state)
 {
     (void)state;
@@ -324,11 +379,24 @@ static int connect_once(void)
     return rc;
 }
 
+static int listen_once(void)
+{
+    struct tm_env *env = tm_env_real();
+    char bound[TM_ADDRESS_MAX];
+    int handle = -1;
+    int rc = env->net_listen(env, "here:0", &handle, bound, NULL);
+    if (rc == 0) env->net_close(env, handle);
+    return rc;
+}
+
 static void test_without_memory(void **state)
 {
     (void)state;
     names.failure = EAI_NONAME;
     TM_FAIL_EACH_ALLOC(rc = connect_once());
+    names.failure = 0;
+    names.addresses[0] = "127.0.0.1";
+    TM_FAIL_EACH_ALLOC(rc = listen_once());
 }
 
 static void test_addresses_in_words(void **state)
@@ -393,4 +461,6 @@ static void test_addresses_in_words(void **state)
 #define NAME_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 TM_TEST_MAIN(NAME_TEST(test_an_address_that_never_answers), NAME_TEST(test_a_name_that_takes_its_time),
              NAME_TEST(test_the_addresses_of_a_name), NAME_TEST(test_names_that_are_not_known), NAME_TEST(test_ipv6),
-             NAME_TEST(test_a_bounded_number_at_once), NAME_TEST(test_without_memory), TM_TEST(test_addresses_in_words))
+             NAME_TEST(test_a_bounded_number_at_once), NAME_TEST(test_without_memory),
+             NAME_TEST(test_one_that_is_shut_down_when_made), NAME_TEST(test_names_to_listen_on),
+             TM_TEST(test_addresses_in_words))

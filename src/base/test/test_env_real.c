@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 enum { LONG_MS = 30000 }; /* bounds a wait that is over at once unless something is broken */
 
@@ -498,6 +499,75 @@ static void test_a_group_is_ended_as_a_whole(void **state)
     assert_int_equal(env->process_signal_group(env, 0, SIGKILL, &e), -(int)TM_EUSAGE);
 }
 
+/* What was started ends with the program that SIGTERM ends: the pipe that all of them hold is closed. */
+static void test_a_group_ends_together(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_real();
+    static const char *const sleeper[] = {"sleep", "600", NULL};
+    int ends[2];
+    char byte = 0;
+    int pid = 0;
+    int status = 0;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)setpgid(0, 0);
+        env->process_end_together(env);
+        (void)close(ends[0]);
+        bool told = env->process_start(env, sleeper, &pid, NULL) == 0 && write(ends[1], "x", 1) == 1;
+        while (told)
+            (void)pause();
+        _exit(1);
+    }
+    (void)close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_int_equal(kill(child, SIGTERM), 0);
+    assert_int_equal(read(ends[0], &byte, 1), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    (void)close(ends[0]);
+}
+
+/* A file that grows, a name that is a link's, a folder of one's own and a process that is started there. */
+static void test_files_that_are_followed(void **state)
+{
+    struct tm_env *env = tm_env_real();
+    struct tm_error e = {0};
+    char folder[400];
+    char path[500];
+    char bytes[8];
+    size_t length = 0;
+    int64_t size = 0;
+    int pid = 0;
+    int status = 0;
+    (void)snprintf(folder, sizeof folder, "%s", tm_tempdir_path(*state, "made"));
+    (void)snprintf(path, sizeof path, "%s/log", folder);
+    static const char *const argv[] = {"sh", "-c", "printf abcdef > log; ln -s log link", NULL};
+    struct tm_process_options options = {.argv = argv, .folder = folder};
+    assert_int_equal(env->process_start_with(env, &options, &pid, &e), -(int)TM_ENOTFOUND);
+    assert_error_has(e, folder);
+    assert_int_equal(env->folder_make(env, folder, &e), 0);
+    assert_int_equal(env->folder_make(env, folder, &e), 0);
+    assert_row(env->process_start_with(env, &options, &pid, &e) == 0, "%s", e.text);
+    assert_int_equal(env->process_wait(env, pid, LONG_MS, &status, &e), 0);
+    assert_int_equal(env->file_read_at(env, path, 0, NULL, 0, &length, &size, &e), 0);
+    assert_true(length == 0 && size == 6);
+    assert_int_equal(env->file_read_at(env, path, 4, bytes, sizeof bytes, &length, &size, &e), 0);
+    assert_true(length == 2 && size == 6 && memcmp(bytes, "ef", 2) == 0);
+    assert_int_equal(env->file_read_at(env, path, 9, bytes, sizeof bytes, &length, &size, &e), 0);
+    assert_int_equal(length, 0);
+    assert_false(env->file_is_link(env, path));
+    (void)snprintf(path, sizeof path, "%s/link", folder);
+    assert_true(env->file_is_link(env, path));
+    (void)snprintf(path, sizeof path, "%s/none/of/them", folder);
+    assert_false(env->file_is_link(env, path));
+    assert_int_equal(env->folder_make(env, path, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(env->file_read_at(env, path, 0, bytes, 1, &length, &size, &e), -(int)TM_ENOTFOUND);
+    int64_t before = env->processor_ns(env);
+    assert_true(before > 0 && env->processor_ns(env) >= before);
+}
+
 static void test_output_is_captured(void **state)
 {
     (void)state;
@@ -735,4 +805,5 @@ TM_TEST_MAIN(DIR_TEST(test_pipes), DIR_TEST(test_private_files_and_locks), TM_TE
              TM_TEST(test_interest_in_sending_alone), TM_TEST(test_wait_for_too_many), TM_TEST(test_exit_statuses),
              TM_TEST(test_a_process_that_runs_until_it_is_killed), TM_TEST(test_a_program_that_is_not_there),
              DIR_TEST(test_files_in_parts_and_mapped), DIR_TEST(test_files_in_blocks), DIR_TEST(test_unix_sockets),
+             TM_TEST(test_a_group_ends_together), DIR_TEST(test_files_that_are_followed),
              TM_TEST(test_a_group_is_ended_as_a_whole), TM_TEST(test_marked_processes_are_ended))

@@ -76,6 +76,16 @@ static void test_files(void **state)
     assert_int_equal(env->file_read(env, "/a", &out, &e), 0);
     assert_int_equal(env->file_read(env, "/b", &out, &e), 0);
     assert_string_equal(tm_text_string(&out), "xtwo!");
+    char bytes[8];
+    size_t length = 0;
+    int64_t size = 0;
+    assert_int_equal(env->file_read_at(env, "/a", 1, bytes, 2, &length, &size, &e), 0);
+    assert_true(length == 2 && size == 4 && memcmp(bytes, "wo", 2) == 0);
+    assert_int_equal(env->file_read_at(env, "/a", 5, bytes, 2, &length, &size, &e), 0);
+    assert_true(length == 0 && size == 4);
+    assert_int_equal(env->file_read_at(env, "/c", 0, bytes, 2, &length, &size, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(env->folder_make(env, "/d", &e), 0);
+    assert_false(env->file_is_link(env, "/a"));
     assert_int_equal(env->file_write(env, "/a", "0123456789", 10, &e), 0);
     assert_int_equal(env->file_read(env, "/a", &out, &e), -(int)TM_ELIMIT);
     assert_error_has(e, "/a: ");

@@ -94,6 +94,23 @@ static void test_doubles(void **state)
     }
 }
 
+static void test_whole_numbers(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        bool good;
+        int64_t value;
+    } rows[] = {{"12", true, 12},     {"1e8", true, 100000000}, {"2.5E6", true, 2500000},
+                {"-3e2", true, -300}, {"2.5", false, 0},        {"1.5e0", false, 0},
+                {"1e16", false, 0},   {"1e", false, 0},         {"9007199254740993", true, 9007199254740993}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        int64_t value = 0;
+        assert_int_equal(tm_number_whole(rows[i].text, strlen(rows[i].text), &value), rows[i].good);
+        if (rows[i].good) assert_int_equal(value, rows[i].value);
+    }
+}
+
 static void test_a_number_too_long_is_none(void **state)
 {
     (void)state;
@@ -241,6 +258,7 @@ static void test_sums_and_products(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_integers), TM_TEST(test_doubles), TM_TEST(test_a_number_too_long_is_none),
-             TM_TEST(test_the_fast_path_agrees_with_strtod), TM_TEST(test_print_shortest),
-             TM_TEST(test_print_reads_back), TM_TEST(test_scaled_is_exact), TM_TEST(test_sums_and_products))
+TM_TEST_MAIN(TM_TEST(test_integers), TM_TEST(test_doubles), TM_TEST(test_whole_numbers),
+             TM_TEST(test_a_number_too_long_is_none), TM_TEST(test_the_fast_path_agrees_with_strtod),
+             TM_TEST(test_print_shortest), TM_TEST(test_print_reads_back), TM_TEST(test_scaled_is_exact),
+             TM_TEST(test_sums_and_products))

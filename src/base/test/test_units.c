@@ -179,6 +179,20 @@ static void test_print_for_people(void **state)
     }
 }
 
+static void test_print_as_a_limit(void **state)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } rows[] = {{0, "0ms"},       {0.12, "200ms"},  {59.95, "1m"}, {61, "1m 1s"},    {61.2, "1m 2s"},  {3599.5, "1h"},
+                {9241, "2h 35m"}, {9240, "2h 34m"}, {86399, "1d"}, {97201, "1d 4h"}, {86400 * 3, "3d"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[TM_UNITS_TEXT_MAX];
+        assert_row_string("a limit", tm_unit_print_limit(rows[i].seconds, text), rows[i].text);
+    }
+}
+
 static void test_print_exact_reads_back(void **state)
 {
     (void)state;
@@ -211,4 +225,5 @@ static void test_names_and_examples(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_parse), TM_TEST(test_refuse), TM_TEST(test_the_words_of_errors),
-             TM_TEST(test_print_for_people), TM_TEST(test_print_exact_reads_back), TM_TEST(test_names_and_examples))
+             TM_TEST(test_print_for_people), TM_TEST(test_print_as_a_limit), TM_TEST(test_print_exact_reads_back),
+             TM_TEST(test_names_and_examples))

@@ -113,6 +113,33 @@ static void test_a_trace_is_played(void **state)
     tear_down(&s);
 }
 
+/* Instances that keep copies are of a type of their own, at their own price; one that goes is replaced by its like. */
+static void test_keepers_have_a_type_of_their_own(void **state)
+{
+    (void)state;
+    struct setup s;
+    set_up(&s, small);
+    s.options.types[TM_INSTANCE_ON_DEMAND] = "p3.2xlarge";
+    s.options.keepers = 1;
+    s.options.keeper_type = "c5.xlarge";
+    s.options.keeper_zone = "us-east-1b";
+    s.options.keeper_usd_h = 0.17;
+    open_cloud(&s);
+    want(&s, TM_INSTANCE_ON_DEMAND, 2);
+    assert_plays(&s, 200, "arrived 1 @90\narrived 2 @90\n");
+    const struct tm_cloud_instance *keeper = tm_cloud_find(s.cloud, 1), *trains = tm_cloud_find(s.cloud, 2);
+    assert_string_equal(keeper->type, "c5.xlarge");
+    assert_string_equal(keeper->zone, "us-east-1b");
+    assert_true(keeper->price_usd_h == 0.17 && trains->price_usd_h == 3);
+    assert_string_equal(trains->type, "p3.2xlarge");
+    assert_int_equal(s.cloud->release(s.cloud, 1, NULL), 0);
+    want(&s, TM_INSTANCE_ON_DEMAND, 2);
+    assert_plays(&s, 400, "released 1 @200\narrived 3 @290\n");
+    assert_string_equal(tm_cloud_find(s.cloud, 3)->type, "c5.xlarge");
+    assert_true(s.cloud->price_usd_h(s.cloud, TM_INSTANCE_ON_DEMAND) == 3);
+    tear_down(&s);
+}
+
 /* A planned fleet: what is spot and what is on demand are different types, and nothing need be spot at all. */
 static void test_instances_are_called_what_was_planned(void **state)
 {
@@ -193,6 +220,42 @@ static void test_on_demand_comes_always_and_the_limit_holds(void **state)
     assert_int_equal(tm_cloud_find(s.cloud, 3)->state, TM_INSTANCE_LOST);
     struct tm_cloud_bill bill = s.cloud->bill(s.cloud);
     assert_row(fabs(bill.seconds[1] - (410 + 910)) < 0.2, "%g instance-seconds", bill.seconds[1]);
+    tear_down(&s);
+}
+
+/* Whoever is about to go, or is not wanted any more, leaves room: its successor takes over before it is released. */
+static void test_successors_come_before_they_go(void **state)
+{
+    (void)state;
+    struct setup s;
+    set_up(&s, small);
+    s.options.limit = 3;
+    open_cloud(&s);
+    want(&s, TM_INSTANCE_SPOT, 3);
+    assert_plays(&s, 310, "arrived 1 @0\narrived 2 @0\narrived 3 @300\n");
+    want(&s, TM_INSTANCE_SPOT, 1);
+    want(&s, TM_INSTANCE_ON_DEMAND, 2);
+    assert_plays(&s, 470, "arrived 4 @400\narrived 5 @400\n"); /* two of the three are not wanted */
+    want(&s, TM_INSTANCE_ON_DEMAND, 3);
+    assert_plays(&s, 590,
+                 "notice 1 @480\nnotice 2 @480\nnotice 3 @480\narrived 6 @570\n"); /* room from the notice on */
+    tear_down(&s);
+}
+
+/* The trace begins when the first instance is asked for, however long that takes. */
+static void test_the_trace_begins_with_the_first_order(void **state)
+{
+    (void)state;
+    struct setup s;
+    set_up(&s, small);
+    open_cloud(&s);
+    struct tm_cloud_event event;
+    struct tm_error e;
+    assert_int_equal(s.cloud->next(s.cloud, 2000, &event, &e), -(int)TM_ETIMEOUT);
+    want(&s, TM_INSTANCE_SPOT, 0);
+    assert_int_equal(s.cloud->now_ms(s.cloud), 0);
+    want(&s, TM_INSTANCE_SPOT, 3);
+    assert_plays(&s, 310, "arrived 1 @0\narrived 2 @0\narrived 3 @300\n");
     tear_down(&s);
 }
 
@@ -451,9 +514,11 @@ static void test_survives_failing_allocations(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_a_trace_is_played), TM_TEST(test_instances_are_called_what_was_planned),
-             TM_TEST(test_notices_in_wall_time_and_hints), TM_TEST(test_without_notices_losses_are_not_announced),
-             TM_TEST(test_on_demand_comes_always_and_the_limit_holds), TM_TEST(test_an_instance_that_ends_by_itself),
+TM_TEST_MAIN(TM_TEST(test_a_trace_is_played), TM_TEST(test_keepers_have_a_type_of_their_own),
+             TM_TEST(test_instances_are_called_what_was_planned), TM_TEST(test_notices_in_wall_time_and_hints),
+             TM_TEST(test_without_notices_losses_are_not_announced),
+             TM_TEST(test_on_demand_comes_always_and_the_limit_holds), TM_TEST(test_successors_come_before_they_go),
+             TM_TEST(test_the_trace_begins_with_the_first_order), TM_TEST(test_an_instance_that_ends_by_itself),
              TM_TEST(test_prices_of_the_trace), TM_TEST(test_published_hours),
              TM_TEST(test_instances_hear_their_notices), TM_TEST(test_wrong_options),
              TM_TEST(test_one_cloud_a_state_folder), TM_TEST(test_leftovers_of_a_program_that_is_gone),

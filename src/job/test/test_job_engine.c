@@ -5,6 +5,7 @@
 #include "job/job_engine.h"
 #include "job/run_layouts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -27,23 +28,20 @@ static const struct {
 static int load(struct tm_env *env, const char *text, struct tm_run_settings *settings, struct tm_arena *arena,
                 struct tm_run_work *out, struct tm_error *e)
 {
-    struct tm_job job;
-    tm_job_init(&job);
     int rc = env->file_write(env, "job.yaml", text, strlen(text), e);
-    if (rc == 0) rc = tm_job_load(env, "job.yaml", &job, e);
-    if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/f", settings, e);
-    if (rc == 0) rc = tm_run_work__load(env, &job, settings, arena, out, e);
-    tm_job_deinit(&job);
-    return rc;
+    if (rc == 0) rc = tm_job_load(env, "job.yaml", &settings->job, e);
+    settings->job.folder = "/f";
+    if (rc == 0) rc = tm_run_settings_settle(settings, e);
+    return rc == 0 ? tm_run_work__load(env, &settings->job, arena, out, e) : rc;
 }
 
 static void test_rows(void **state)
 {
     (void)state;
-    for (size_t i = 0; tm_run_engine_names[i] != NULL; i++) {
-        struct tm_run_settings settings = {.engine = (int)i};
-        const struct tm_job_engine *engine = tm_job_engine_of(&settings);
-        assert_string_equal(engine->name, tm_run_engine_names[i]);
+    for (size_t i = 0; tm_job_engine_names[i] != NULL; i++) {
+        struct tm_job job = {.engine = (int)i};
+        const struct tm_job_engine *engine = tm_job_engine_of(&job);
+        assert_string_equal(engine->name, tm_job_engine_names[i]);
         assert_row(engine->load != NULL && engine->layouts != NULL && engine->fingerprint != NULL &&
                        engine->train != NULL && engine->costs != NULL,
                    "%s", engine->name);
@@ -59,14 +57,14 @@ static void test_work(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_run_settings settings;
         struct tm_arena arena;
-        struct tm_run_work work;
+        struct tm_run_work work = {.layers = 0};
         struct tm_run_layouts layouts;
         struct tm_error e = {0};
         tm_run_settings_init(&settings);
         tm_arena_init(&arena, 1 << 22);
         assert_row(load(env, rows[i].text, &settings, &arena, &work, &e) == 0, "%s: %s", rows[i].name, e.text);
-        assert_string_equal(tm_job_engine_of(&settings)->name, rows[i].engine);
-        assert_row(work.steps == 10 && work.layers > 0 && work.micro_batches > 0, "%s", rows[i].name);
+        assert_string_equal(tm_job_engine_of(&settings.job)->name, rows[i].engine);
+        assert_row(work.layers > 0 && work.micro_batches > 0, "%s", rows[i].name);
         assert_row(rows[i].layers == 0 || (work.layers == rows[i].layers && work.batch == rows[i].batch &&
                                            work.micro_batches == rows[i].micro_batches),
                    "%s: %u layers, %u micro-batches", rows[i].name, work.layers, work.micro_batches);
@@ -87,4 +85,76 @@ static void test_work(void **state)
     tm_env_virtual_destroy(env);
 }
 
-TM_TEST_MAIN(TM_TEST(test_rows), TM_TEST(test_work))
+/* The job's own command: where it is started, and what it is told. */
+static struct started {
+    char folder[64];
+    int pid;
+    int (*start)(struct tm_env *env, const struct tm_process_options *options, int *out_pid, struct tm_error *e);
+} started;
+
+static int start_and_end(struct tm_env *env, const struct tm_process_options *options, int *out_pid, struct tm_error *e)
+{
+    int rc = started.start(env, options, out_pid, e);
+    if (rc != 0) return rc;
+    (void)snprintf(started.folder, sizeof started.folder, "%s", options->folder);
+    started.pid = *out_pid;
+    tm_env_virtual_exit(env, *out_pid, 7);
+    return 0;
+}
+
+static int train_command(struct tm_env *env, int *out_status, struct tm_error *e)
+{
+    static const char text[] = "run: python train.py\nsteps: 10\nbatch: 8\nseed: 3\ndeterminism: fast\n"
+                               "envs: {A: job, B: job, TIDEMILL_STEPS: 9, TIDEMILL_FINGERPRINT: x}\n";
+    struct tm_job job;
+    struct tm_arena arena;
+    tm_job_init(&job);
+    tm_arena_init(&arena, 1 << 20);
+    int rc = tm_job_parse("job.yaml", text, strlen(text), &job, e);
+    job.folder = "/f";
+    if (rc == 0) rc = tm_job_engine_of(&job)->train(env, &job, &arena, out_status, e);
+    tm_arena_deinit(&arena);
+    tm_job_deinit(&job);
+    return rc;
+}
+
+static void test_command(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value; /* NULL: it is not told, and stays what it is */
+    } told[] = {{"A", NULL},
+                {"B", "job"},
+                {"TIDEMILL_STEPS", "10"},
+                {"TIDEMILL_BATCH", "8"},
+                {"TIDEMILL_SEED", "3"},
+                {"TIDEMILL_LAYERS", "8"},
+                {"TIDEMILL_MICRO_BATCH", NULL},
+                {"TIDEMILL_DETERMINISM", "fast"}};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_error e = {0};
+    int status = 0;
+    assert_non_null(env);
+    assert_int_equal(tm_env_virtual_set_variable(env, "A", "agent"), 0);
+    started.start = env->process_start_with;
+    env->process_start_with = start_and_end;
+    assert_row(train_command(env, &status, &e) == 0, "%s", e.text);
+    assert_int_equal(status, 7);
+    assert_string_equal(started.folder, "/f");
+    for (size_t i = 0; i < TM_COUNT(told); i++) {
+        const char *value = tm_env_virtual_process_variable(env, started.pid, told[i].name);
+        assert_row(told[i].value == NULL ? value == NULL : value != NULL && strcmp(value, told[i].value) == 0, "%s",
+                   told[i].name);
+    }
+    const char *fingerprint = tm_env_virtual_process_variable(env, started.pid, "TIDEMILL_FINGERPRINT");
+    assert_true(fingerprint != NULL && strstr(fingerprint, "python train.py") != NULL);
+    tm_env_virtual_destroy(env);
+    TM_FAIL_EACH_ALLOC({
+        struct tm_env *own = tm_env_virtual_create(1);
+        if (own != NULL) own->process_start_with = start_and_end;
+        rc = own == NULL ? -(int)TM_ENOMEM : train_command(own, &status, NULL);
+        tm_env_virtual_destroy(own);
+    });
+}
+
+TM_TEST_MAIN(TM_TEST(test_rows), TM_TEST(test_work), TM_TEST(test_command))

@@ -41,7 +41,7 @@ static int make(const char *path, struct tm_job_simulation *simulation, struct t
     tm_arena_init(&arena, 16 << 20);
     tm_job_simulation_init(simulation);
     int rc = tm_job_simulation_read(tm_env_real(), path, simulation, e);
-    if (rc == 0) rc = tm_job_simulation_make(tm_env_real(), path, &arena, simulation, e);
+    if (rc == 0) rc = tm_job_simulation_make(tm_env_real(), &arena, simulation, e);
     if (rc != 0) tm_job_simulation_deinit(simulation);
     if (rc == 0) simulation->verdict.why = NULL; /* of the arena */
     tm_arena_deinit(&arena);

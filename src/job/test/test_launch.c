@@ -1,6 +1,7 @@
 /* What may be removed from a state folder unasked. */
 #include "base/test/harness.h"
 #include "base/test/tempdir.h"
+#include "job/job_file.h"
 #include "job/launch.h"
 #include "run/state_folder.h"
 
@@ -51,16 +52,18 @@ static void test_resume(void **state)
     assert_true(found[0] == '/' && strstr(found, "/a/b") != NULL);
     assert_int_equal(tm_launch_find_dir(tm_env_real(), dir.path, "n", &arena, &found, &e), 0);
     assert_string_equal(found, dir.path);
-    assert_int_equal(tm_launch_resume(tm_env_real(), found, NULL, &settings, &changes, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(tm_launch_resume(tm_env_real(), found, &settings, &changes, &e), -(int)TM_ENOTFOUND);
     assert_error_has(e, "there is no run to resume");
     put(&dir, "record", "");
     put(&dir, "job.yaml", "name: a\n");
-    assert_int_equal(tm_launch_resume(tm_env_real(), found, NULL, &settings, &changes, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(tm_launch_resume(tm_env_real(), found, &settings, &changes, &e), -(int)TM_ENOTFOUND);
     assert_error_has(e, "run.yaml is missing");
     put(&dir, "given.yaml", "name: b\n");
     char given[TM_STATE_PATH_MAX];
     (void)snprintf(given, sizeof given, "%s/given.yaml", dir.path);
-    assert_row(tm_launch_resume(tm_env_real(), found, given, &settings, &changes, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_job_file_load(tm_env_real(), given, &settings, &e), 0);
+    assert_row(tm_launch_resume(tm_env_real(), found, &settings, &changes, &e) == 0, "%s", e.text);
+    assert_string_equal(settings.job.name, "a"); /* the run's own counts */
     assert_row(strstr(tm_text_string(&changes), "name: a, not b") != NULL, "%s", tm_text_string(&changes));
     TM_FAIL_EACH_ALLOC({
         struct tm_arena own;
@@ -68,7 +71,8 @@ static void test_resume(void **state)
         tm_arena_init(&own, 1 << 16);
         tm_text_init(&text, 1 << 20);
         rc = tm_launch_find_dir(tm_env_real(), "a/b", "n", &own, &found, NULL);
-        if (rc == 0) rc = tm_launch_resume(tm_env_real(), dir.path, given, &settings, &text, NULL);
+        if (rc == 0) rc = tm_job_file_load(tm_env_real(), given, &settings, NULL);
+        if (rc == 0) rc = tm_launch_resume(tm_env_real(), dir.path, &settings, &text, NULL);
         tm_text_deinit(&text);
         tm_arena_deinit(&own);
     });
@@ -93,8 +97,7 @@ static void test_refused(void **state)
     (void)snprintf(path, sizeof path, "%s/file/state", dir.path);
     tm_run_settings_init(&settings);
     tm_trace_init(&plan.trace);
-    struct tm_launch_request request = {
-        .path = "job.yaml", .dir = path, .settings = &settings, .plan = &plan, .program = "/bin/false"};
+    struct tm_launch_request request = {.dir = path, .settings = &settings, .plan = &plan, .program = "/bin/false"};
     int made = tm_launch_create(tm_env_real(), &request, &launch, &e);
     assert_true(made < 0);
     assert_int_equal(tm_launch_close(launch, made, &e), made);

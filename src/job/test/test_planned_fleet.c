@@ -17,9 +17,9 @@ static int judge(const char *path, bool *known, struct tm_judged *out, struct tm
     struct tm_planned_fleet *planned = tm_calloc(1, sizeof *planned);
     if (planned == NULL) return tm_error_nomem(e);
     tm_run_settings_init(&settings);
-    int rc = tm_job_file_settings(tm_env_real(), path, &settings, e);
+    int rc = tm_job_file_load(tm_env_real(), path, &settings, e);
     if (rc == 0) {
-        rc = tm_planned_fleet__init(tm_env_real(), path, &settings, planned, known, e);
+        rc = tm_planned_fleet__init(tm_env_real(), &settings, planned, known, e);
         if (rc == 0 && *known) {
             rc = tm_fleet_layouts_init(&planned->judge, &planned->request, &planned->fleet, &layouts, e);
             if (rc == 0) {
@@ -105,6 +105,31 @@ static void more_is_not_worse(void **state)
     tm_tempdir_remove(&dir);
 }
 
+/* What the fleet's keys say changes what is expected: nothing is left out without a word. */
+static void the_fleet_is_heard(void **state)
+{
+    static const char *const rows[] = {
+        "", "spot_start: 20m", "notice: 0s", "stages_min: 4", "on_demand_start: 30m", "losses: {mean_life: 1h}"};
+    struct tm_tempdir dir;
+    double usual_s = 0;
+    (void)state;
+    tm_tempdir_make(&dir);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_judged judged;
+        struct tm_plan_fleet fleet;
+        struct tm_error e = {0};
+        char job[400];
+        bool known = false;
+        (void)snprintf(job, sizeof job, JOB "fleet: {pools: [{instance: g4dn.xlarge, count: 4, price: 0.2%s}]%s%s}\n",
+                       i < 5 ? ", mean_life: 2h" : "", i > 0 ? ", " : "", rows[i]);
+        int rc = judge(put(&dir, job), &known, &judged, &fleet, &e);
+        assert_row(rc == 0 && known, "%s: %s", rows[i], e.text);
+        if (i == 0) usual_s = judged.time_s.mean;
+        assert_row(i == 0 || judged.time_s.mean != usual_s, "%s: %g as usual", rows[i], usual_s);
+    }
+    tm_tempdir_remove(&dir);
+}
+
 static void without_memory(void **state)
 {
     struct tm_tempdir dir;
@@ -126,4 +151,4 @@ static void without_memory(void **state)
     tm_tempdir_remove(&dir);
 }
 
-TM_TEST_MAIN(TM_TEST(limits_are_kept), TM_TEST(more_is_not_worse), TM_TEST(without_memory))
+TM_TEST_MAIN(TM_TEST(limits_are_kept), TM_TEST(more_is_not_worse), TM_TEST(the_fleet_is_heard), TM_TEST(without_memory))

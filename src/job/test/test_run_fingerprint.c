@@ -16,23 +16,19 @@ static const char own[] = "name: a\nrun: python train.py --size 3\nsteps: 10\nba
 
 static int fingerprint(struct tm_env *env, const char *path, struct tm_fingerprint *out)
 {
-    struct tm_run_settings settings;
     struct tm_arena arena;
     struct tm_job job;
     struct tm_text text;
-    tm_run_settings_init(&settings);
     tm_arena_init(&arena, 1 << 20);
     tm_job_init(&job);
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
     int rc = tm_job_load(env, path, &job, NULL);
-    if (rc == 0) rc = tm_run_settings_of_job(&job, path, "/f", &settings, NULL);
-    if (rc == 0) rc = tm_run__fingerprint(env, &job, &settings, &arena, &text, NULL);
+    if (rc == 0) rc = tm_run__fingerprint(env, &job, &arena, &text, NULL);
     *out = (struct tm_fingerprint){.count = 0};
     if (rc == 0) tm_fingerprint_add_lines(out, tm_text_string(&text));
     tm_text_deinit(&text);
     tm_job_deinit(&job);
     tm_arena_deinit(&arena);
-    tm_run_settings_deinit(&settings);
     return rc;
 }
 

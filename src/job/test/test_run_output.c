@@ -25,7 +25,7 @@ static void test_output(void **state)
     tm_text_init(&out, 1 << 20);
     put(&dir, "logs/worker-1.log", "old\n");
     put(&dir, "logs/1.log", "the agent's own\n");
-    struct tm_run_output *output = tm_run_output_create(dir.path);
+    struct tm_run_output *output = tm_run_output_create(tm_env_real(), dir.path);
     assert_non_null(output);
     tm_run_output_take(output, false, &out);
     assert_string_equal(tm_text_string(&out), "");
@@ -42,7 +42,7 @@ static void test_output(void **state)
     TM_FAIL_EACH_ALLOC({
         struct tm_text text;
         tm_text_init(&text, 1 << 20);
-        struct tm_run_output *made = tm_run_output_create(dir.path);
+        struct tm_run_output *made = tm_run_output_create(tm_env_real(), dir.path);
         if (made != NULL) tm_run_output_take(made, true, &text);
         rc = made == NULL ? -(int)TM_ENOMEM : 0;
         tm_run_output_destroy(made);
@@ -52,24 +52,32 @@ static void test_output(void **state)
     tm_tempdir_remove(&dir);
 }
 
+static int changes(const char *own, const char *given, struct tm_text *out, struct tm_error *e)
+{
+    struct tm_job first;
+    struct tm_job second;
+    tm_job_init(&first);
+    tm_job_init(&second);
+    int rc = tm_job_parse("own", own, strlen(own), &first, e);
+    if (rc == 0) rc = tm_job_parse("given", given, strlen(given), &second, e);
+    if (rc == 0) rc = tm_job__changes(&first, &second, out, e);
+    tm_job_deinit(&second);
+    tm_job_deinit(&first);
+    return rc;
+}
+
 static void test_changes(void **state)
 {
     (void)state;
-    struct tm_tempdir dir;
+    static const char own[] = "name: a\nsteps: 5\nfleet: {limit: 4, speed: 60}\nanchors: [1x a]\n";
+    static const char same[] = "# the same\nfleet:\n  speed: 60\n  limit: 4\nsteps: 5\nname: a\nanchors: [1x a]\n";
+    static const char given[] = "steps: 6\nname: a\nfleet: {limit: 4, seed: 2}\nanchors: [1x b]\n";
     struct tm_text out;
     struct tm_error e = {0};
-    char own[TM_STATE_PATH_MAX];
-    char given[TM_STATE_PATH_MAX];
-    tm_tempdir_make(&dir);
     tm_text_init(&out, 1 << 20);
-    (void)snprintf(own, sizeof own, "%s/own", dir.path);
-    (void)snprintf(given, sizeof given, "%s/given", dir.path);
-    put(&dir, "own", "name: a\nsteps: 5\nfleet: {limit: 4, speed: 60}\nanchors: [1x a]\n");
-    put(&dir, "given", "# the same\nfleet:\n  speed: 60\n  limit: 4\nsteps: 5\nname: a\nanchors: [1x a]\n");
-    assert_row(tm_job__changes(tm_env_real(), own, given, &out, &e) == 0, "%s", e.text);
+    assert_row(changes(own, same, &out, &e) == 0, "%s", e.text);
     assert_string_equal(tm_text_string(&out), "");
-    put(&dir, "given", "steps: 6\nname: a\nfleet: {limit: 4, seed: 2}\nanchors: [1x b]\n");
-    assert_int_equal(tm_job__changes(tm_env_real(), own, given, &out, &e), 0);
+    assert_int_equal(changes(own, given, &out, &e), 0);
     const char *const says[] = {"  steps: 5, not 6 as ", "  fleet.speed: 60, not nothing as ",
                                 "  fleet.seed: nothing, not 2 as ", "  anchors: [...], not [...] as "};
     for (size_t i = 0; i < sizeof says / sizeof *says; i++)
@@ -77,11 +85,10 @@ static void test_changes(void **state)
     TM_FAIL_EACH_ALLOC({
         struct tm_text text;
         tm_text_init(&text, 1 << 20);
-        rc = tm_job__changes(tm_env_real(), own, given, &text, NULL);
+        rc = changes(own, given, &text, NULL);
         tm_text_deinit(&text);
     });
     tm_text_deinit(&out);
-    tm_tempdir_remove(&dir);
 }
 
 TM_TEST_MAIN(TM_TEST(test_output), TM_TEST(test_changes))

@@ -8,13 +8,10 @@
 
 static int settings_of(const char *text, struct tm_run_settings *out, struct tm_error *e)
 {
-    struct tm_job job;
-    tm_job_init(&job);
     tm_run_settings_init(out);
-    int rc = tm_job_parse("job.yaml", text, strlen(text), &job, e);
-    if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/jobs", out, e);
-    tm_job_deinit(&job);
-    return rc;
+    int rc = tm_job_parse("job.yaml", text, strlen(text), &out->job, e);
+    out->job.folder = "/jobs";
+    return rc == 0 ? tm_run_settings_settle(out, e) : rc;
 }
 
 static struct tm_run_expectation expectation_of(const char *policy, double time_s, double bill_usd, double deadline_s)
@@ -48,10 +45,12 @@ static void limits_are_looked_at(void **state)
          "budget of "
          "$5.00"},
         {"deadline: 30m\n", 3600, 2, false, 0,
-         "the deadline of 30m is met with a chance of 0%, not 95%; 1h can be met; on-demand would do: about 30m and "
+         "the probability of meeting the deadline of 30m is 0%, below 95%; 1h can be met; on-demand would do: about "
+         "30m and "
          "$6.00"},
         {"deadline: 25m\nbudget: 0.50\n", 2460, 3.184, false, 0,
-         "the deadline of 25m is met with a chance of 0%, not 95%; 41m can be met; the budget of $0.50 is not enough: "
+         "the probability of meeting the deadline of 25m is 0%, below 95%; 41m can be met; the budget of $0.50 is not "
+         "enough: "
          "about $3.18 is needed; $3.19 is enough"},
         {"budget: 1\n", 3600, 2, false, NAN,
          "the budget of $1.00 is not enough: about $2.00 is needed; $2.00 is enough"},
@@ -67,8 +66,8 @@ static void limits_are_looked_at(void **state)
         (void)snprintf(text, sizeof text, "name: a\nfleet: {instance: p3.2xlarge}\n%s", rows[i].job);
         assert_row(settings_of(text, &settings, &e) == 0, "%s", e.text);
         tm_arena_init(&arena, 1 << 16);
-        struct tm_run_plan plan = plan_of(rows[i].time_s, rows[i].bill_usd, (double)settings.deadline_ms / 1000);
-        assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
+        struct tm_run_plan plan = plan_of(rows[i].time_s, rows[i].bill_usd, (double)settings.job.deadline_ms / 1000);
+        assert_int_equal(tm_verdict_make(&settings.job, &plan, NULL, &arena, &verdict, &e), 0);
         assert_row(verdict.feasible == rows[i].feasible, "row %zu", i);
         assert_row_string(rows[i].job, verdict.why, rows[i].why);
         double p = verdict.rows[0].p_deadline;
@@ -95,16 +94,16 @@ static void what_is_better_is_said(void **state)
     struct tm_run_plan plan = plan_of(INFINITY, 2, 0);
     plan.unlimited = expectation_of("tidemill", 7200, 4, 0);
     plan.unlimited.sure_usd = 4.999;
-    settings.budget_usd_millionths = 2000000;
-    assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
+    settings.job.budget_usd_millionths = 2000000;
+    assert_int_equal(tm_verdict_make(&settings.job, &plan, NULL, &arena, &verdict, &e), 0);
     assert_false(verdict.feasible);
     assert_string_equal(verdict.why, "policy tidemill does not finish the job within the budget of $2.00; with $5.00 "
                                      "and 2h it does");
-    settings.budget_usd_millionths = 0;
+    settings.job.budget_usd_millionths = 0;
     plan = plan_of(3600, 2, 0);
     plan.restart.bill_usd.mean = 1.5;
     plan.on_demand.policy = NULL; /* nobody offers it */
-    assert_int_equal(tm_verdict_make(&settings, &plan, NULL, &arena, &verdict, &e), 0);
+    assert_int_equal(tm_verdict_make(&settings.job, &plan, NULL, &arena, &verdict, &e), 0);
     assert_true(verdict.feasible && verdict.row_count == 2 && verdict.rows[0].chosen && !verdict.rows[1].chosen);
     assert_string_equal(verdict.why, "policy tidemill: about 1h and $2.00; policy checkpoint would cost less: about 2h "
                                      "and $1.50");
@@ -136,7 +135,7 @@ static void the_fleet_is_named(void **state)
         char text[200];
         (void)snprintf(text, sizeof text, "name: a\nfleet: {%s}\n", rows[i].fleet);
         assert_row(settings_of(text, &settings, &e) == 0, "%s", e.text);
-        tm_verdict_never(&settings, "why", &verdict);
+        tm_verdict_never(&settings.job, "why", &verdict);
         assert_true(!verdict.feasible && verdict.row_count == 1 && verdict.rows[0].chosen);
         assert_row(verdict.fleet_count == rows[i].count, "row %zu: %zu pools", i, verdict.fleet_count);
         for (size_t k = 0; k < verdict.fleet_count; k++) {
@@ -161,7 +160,7 @@ static void without_memory(void **state)
         struct tm_arena arena;
         struct tm_verdict verdict;
         tm_arena_init(&arena, 1 << 16);
-        rc = tm_verdict_make(&settings, &plan, "no", &arena, &verdict, NULL);
+        rc = tm_verdict_make(&settings.job, &plan, "no", &arena, &verdict, NULL);
         tm_arena_deinit(&arena);
     });
     tm_run_settings_deinit(&settings);

@@ -87,7 +87,7 @@ static void test_measured_keys(void **state)
     struct tm_cost cost =
         cost_from(HEAD "kind: measured\nreform_ms: 1\nreform_per_instance_ms: 2\nlink: 10Gbit/s\n"
                        "link_latency_ms: 3\nstore: 2Gbit/s\ndetect_ms: 4\nspeed: 60\n"
-                       "begin_s: 5\njoin_s: 6\nleave_s: 7\nstop_s: 10\nstart_s: 8\ncopy_interval_s: 9\n"
+                       "begin_s: 5\njoin_s: 6\nleave_s: 7\ndrain_s: 11\nstop_s: 10\nstart_s: 8\ncopy_interval_s: 9\n"
                        "models: {mine: {step_ms: {4x8: 50, 1x30: 60}}}\n",
                   "mine");
     const struct {
@@ -105,6 +105,7 @@ static void test_measured_keys(void **state)
         {"join_s", cost.measured.join_s, 360},
         {"leaves", cost.measured.leaves, 1},
         {"leave_s", cost.measured.leave_s, 420},
+        {"drain_s", cost.measured.drain_s, 660},
         {"stop_s", cost.measured.stop_s, 600},
         {"start_s", cost.start_s, 8},
         {"copy_interval_s", cost.copy_interval_s, 9},

@@ -245,7 +245,9 @@ static void test_bad_files(void **state)
         const char *words;
     } rows[] = {
         {"[nonsense]\n",
-         "c:5: unknown table [nonsense]; expected [source], [gpu], [instance], [offer], [band] or [price]"},
+         "c:5: unknown table [nonsense]; expected [source], [gpu], [instance], [burst], [offer], [band] or [price]"},
+        {"[burst]\ncloud,instance,burst_gbps,source\naws,none,10,import:x\n",
+         "c:7: instance: expected an instance from the [instance] table above, got \"none\""},
         {"[gpu]\nname\n", "c:6: table [gpu] has no column \"aliases\""},
         {"[source]\nname,as_of,text\n,2024-01-01,\n", "c:7: name: expected a name, got \"\""},
         {"[source]\nname,as_of,text\na,yesterday,\n",
@@ -360,10 +362,10 @@ static void test_flops(void **state)
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         const struct tm_instance_type *instance = tm_catalog__instance(&catalog, rows[i].cloud, rows[i].instance);
         int used = -1;
-        double got = tm_instance_tflops(&catalog, instance, rows[i].precision, &used);
+        double got = tm_instance__tflops(&catalog, instance, rows[i].precision, &used);
         bool same = isnan(rows[i].want) ? isnan(got) : near(got, rows[i].want, 1e-9);
         assert_row(same && used == rows[i].used, "row %zu: %g TFLOPS, precision %d", i, got, used);
-        (void)tm_instance_tflops(&catalog, instance, rows[i].precision, NULL);
+        (void)tm_instance__tflops(&catalog, instance, rows[i].precision, NULL);
     }
     tm_catalog_deinit(&catalog);
 }
@@ -373,15 +375,15 @@ static void test_prices_and_flopp(void **state)
     (void)state;
     struct tm_offer both = {.on_demand_usd_h = 3, .spot_usd_h = 1};
     struct tm_offer no_spot = {.on_demand_usd_h = 3, .spot_usd_h = NAN};
-    assert_true(tm_offer_price(&both, TM_PRICE_SPOT_OR_ON_DEMAND) == 1);
-    assert_true(tm_offer_price(&both, TM_PRICE_SPOT) == 1);
-    assert_true(tm_offer_price(&both, TM_PRICE_ON_DEMAND) == 3);
-    assert_true(tm_offer_price(&no_spot, TM_PRICE_SPOT_OR_ON_DEMAND) == 3);
-    assert_true(isnan(tm_offer_price(&no_spot, TM_PRICE_SPOT)));
-    assert_true(near(tm_flopp(125, 0.918), 125e12 / 0.918 * 3600, 1e3)); /* 4.9e17 operations for a dollar */
-    assert_true(tm_flopp(1, 3600) == 1e12);
-    assert_true(isnan(tm_flopp(125, 0)) && isnan(tm_flopp(125, -1)) && isnan(tm_flopp(125, NAN)));
-    assert_true(isnan(tm_flopp(NAN, 1)));
+    assert_true(tm_offer__price(&both, TM_PRICE_SPOT_OR_ON_DEMAND) == 1);
+    assert_true(tm_offer__price(&both, TM_PRICE_SPOT) == 1);
+    assert_true(tm_offer__price(&both, TM_PRICE_ON_DEMAND) == 3);
+    assert_true(tm_offer__price(&no_spot, TM_PRICE_SPOT_OR_ON_DEMAND) == 3);
+    assert_true(isnan(tm_offer__price(&no_spot, TM_PRICE_SPOT)));
+    assert_true(near(tm_offer__flopp(125, 0.918), 125e12 / 0.918 * 3600, 1e3)); /* 4.9e17 operations for a dollar */
+    assert_true(tm_offer__flopp(1, 3600) == 1e12);
+    assert_true(isnan(tm_offer__flopp(125, 0)) && isnan(tm_offer__flopp(125, -1)) && isnan(tm_offer__flopp(125, NAN)));
+    assert_true(isnan(tm_offer__flopp(NAN, 1)));
     static const char *const labels[] = {"-", "<5%", "5-10%", "10-15%", "15-20%", ">20%", "-"};
     for (int band = -1; band <= 5; band++)
         assert_string_equal(tm_band_label(band), labels[band + 1]);
@@ -415,7 +417,7 @@ static void test_what_is_shipped(void **state)
         with_gpu++;
         assert_row(tm_catalog_gpu(&catalog, instance->gpu) != NULL, "%s: unknown GPU %s", instance->name,
                    instance->gpu);
-        assert_row(tm_instance_tflops(&catalog, instance, TM_PRECISION_MIXED, NULL) > 0, "%s: no FLOPS",
+        assert_row(tm_instance__tflops(&catalog, instance, TM_PRECISION_MIXED, NULL) > 0, "%s: no FLOPS",
                    instance->name);
     }
     assert_row(with_gpu >= 90, "only %zu GPU types", with_gpu);
@@ -444,7 +446,7 @@ static void test_every_type_is_for_sale(void **state)
         const struct tm_offer *offer = &catalog.offers[i];
         const char *name = catalog.instances[offer->instance].name;
         offers[offer->instance]++;
-        assert_row(tm_offer_price(offer, TM_PRICE_SPOT_OR_ON_DEMAND) > 0, "%s in %s: no price", name, offer->region);
+        assert_row(tm_offer__price(offer, TM_PRICE_SPOT_OR_ON_DEMAND) > 0, "%s in %s: no price", name, offer->region);
         assert_row(!(offer->spot_usd_h > 1.5 * offer->on_demand_usd_h), "%s in %s: spot is dear", name, offer->region);
         assert_row(!offer->imported && offer->band >= -1 && offer->band <= 4, "%s in %s", name, offer->region);
     }

@@ -271,7 +271,7 @@ static void check_spot(const struct tm_catalog *catalog, const struct spot_check
     const struct tm_instance_type *instance = tm_catalog__instance(catalog, check->cloud, check->instance);
     assert_row(instance != NULL, "%s is not in the catalogue", check->instance);
     assert_row(instance->gpus == check->gpus, "%s: %g GPUs", check->instance, instance->gpus);
-    double flops = tm_instance_tflops(catalog, instance, TM_FP32, NULL);
+    double flops = tm_instance__tflops(catalog, instance, TM_FP32, NULL);
     double want = read_flops(check->gpu, "fp32_tflops") * check->gpus;
     assert_row(same(flops, want), "%s: %g TFLOPS, want %g", check->instance, flops, want);
     size_t found = 0;

@@ -126,8 +126,8 @@ static void test_bursts(void **state)
 static void test_bands(void **state)
 {
     (void)state;
-    assert_true(near(tm_band_hazard_h(0), -log(0.975) / 720, 1e-15));
-    assert_true(isnan(tm_band_hazard_h(-1)) && isnan(tm_band_hazard_h(5)));
+    assert_true(near(tm_band__hazard_h(0), -log(0.975) / 720, 1e-15));
+    assert_true(isnan(tm_band__hazard_h(-1)) && isnan(tm_band__hazard_h(5)));
 }
 
 /* Table 5.3 of the transient-server study, the part whose raw data is beside the repository: VMs revoked before the cap

@@ -76,6 +76,8 @@ static void keeps_what_the_user_gave(void **state)
         {"samples: 1000\ndeadline: 1h\nquotas: {V100: 1}\n", 4,
          "samples: 1000\ndeadline: 6h\nquotas:\n  aws: 8\nresources:\n  region: [a, b]\nbatch: 64\nsteps: "
          "16\nmicro_batch: 8\nfleet:\n" POOLS},
+        {"anchors: none\nrestart_time: 5m\nsteps: 16\nbatch: 64\nmicro_batch: 8\n", 0,
+         "anchors: none\nrestart_time: 5m\nsteps: 16\nbatch: 64\nmicro_batch: 8\nfleet:\n" POOLS},
         {NULL, 1, "name: tidemill\ndeadline: 6h\nbatch: 64\nsteps: 16\nmicro_batch: 8\nfleet:\n" POOLS},
     };
     struct tm_text text;

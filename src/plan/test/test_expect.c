@@ -235,20 +235,6 @@ static void test_losses_of_a_trace(void **state)
     tm_trace_deinit(&trace);
 }
 
-static void test_bands(void **state)
-{
-    (void)state;
-    double before = 0;
-    for (int band = 0; band <= 4; band++) {
-        double rate = tm_expect__band_rate(band);
-        assert_row(rate > before, "band %d: %g after %g", band, rate, before);
-        before = rate;
-    }
-    assert_true(fabs(1 - exp(-tm_expect__band_rate(0) * 30 * 86400) - 0.025) < 1e-12);
-    assert_true(isnan(tm_expect__band_rate(-1)) && isnan(tm_expect__band_rate(5)));
-}
-
 TM_TEST_MAIN(TM_TEST(test_without_losses), TM_TEST(test_against_monte_carlo), TM_TEST(test_interval_is_near_the_best),
              TM_TEST(test_deadline_and_edges), TM_TEST(test_bursts_against_monte_carlo),
-             TM_TEST(test_spreading_is_surer), TM_TEST(test_sure_time), TM_TEST(test_losses_of_a_trace),
-             TM_TEST(test_bands))
+             TM_TEST(test_spreading_is_surer), TM_TEST(test_sure_time), TM_TEST(test_losses_of_a_trace))

@@ -1,13 +1,11 @@
 /* Fleets judged by simulation: against the closed form where nothing happens, and by hand where something does; and the
  * published planners on a catalogue. */
-#include "base/env.h"
-#include "base/test/harness.h"
 #include "plan/fleet_judge.h"
+#include "plan/pareto.h"
 #include "plan/rivals.h"
+#include "plan/test/plan_helpers.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define CATALOG                                                                                                        \
     "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,made up\n"                                            \
@@ -19,10 +17,7 @@
     "aws,r1,r1a,fast.1,4,1,s\naws,r1,r1b,fast.1,4,1,s\naws,r1,r1a,fast.2,8.5,2,s\naws,r1,r1a,cpu,0.1,0.02,s\n"
 
 struct fixture {
-    struct tm_catalog catalog;
-    struct tm_model model;
-    struct tm_compute_model compute;
-    struct tm_comm_model comm;
+    struct planning basis;
     struct tm_plan_request request;
     struct tm_supply supply;
     struct tm_trace trace;
@@ -31,31 +26,11 @@ struct fixture {
 static int set_up(void **state)
 {
     struct fixture *f = tm_calloc(1, sizeof *f);
-    struct tm_error e = {0};
     assert_non_null(f);
-    tm_catalog_init(&f->catalog);
-    tm_model_init(&f->model);
     tm_supply_init(&f->supply);
     tm_trace_init(&f->trace);
-    assert_int_equal(tm_catalog_parse(&f->catalog, "c", CATALOG, strlen(CATALOG), false, &e), 0);
-    assert_int_equal(tm_catalog_finish(&f->catalog, &e), 0);
-    assert_int_equal(tm_model_load(tm_env_real(), "resnet50", &f->model, &e), 0);
-    f->compute = tm_compute_prior();
-    f->comm = tm_comm_gpus();
-    f->request = (struct tm_plan_request){
-        .supply = {.model = &f->model,
-                   .compute = &f->compute,
-                   .comm = &f->comm,
-                   .precision = TM_PRECISION_MIXED,
-                   .batch = 256,
-                   .loss_per_s = 1 / 36000.0},
-        .job = {.samples = 1e8, .deadline_s = INFINITY, .checkpoint_s = 1, .restart_s = 60, .startup_s = 180},
-        .budget_usd = INFINITY,
-        .max_usd_h = INFINITY,
-        .max_instances = 8,
-        .min_probability = 0.95,
-        .top = 4};
-    assert_int_equal(tm_plan_make_supply(&f->catalog, &f->request, &f->supply, &e), 0);
+    f->request = planning_init(&f->basis, CATALOG);
+    assert_int_equal(tm_plan_make_supply(&f->basis.catalog, &f->request, &f->supply, NULL), 0);
     *state = f;
     return 0;
 }
@@ -65,8 +40,7 @@ static int tear_down(void **state)
     struct fixture *f = *state;
     tm_trace_deinit(&f->trace);
     tm_supply_deinit(&f->supply);
-    tm_model_deinit(&f->model);
-    tm_catalog_deinit(&f->catalog);
+    planning_deinit(&f->basis);
     tm_free(f);
     return 0;
 }
@@ -74,8 +48,8 @@ static int tear_down(void **state)
 static struct tm_plan_answer answer_of(struct fixture *f, int spot, int on_demand)
 {
     struct tm_plan_answer answer = {.fleet = {.part_count = 1}};
-    const struct tm_offer *offer = &f->catalog.offers[0];
-    answer.fleet.parts[0] = (struct tm_plan_part){&f->catalog.instances[offer->instance], offer, spot, on_demand};
+    const struct tm_offer *offer = &f->basis.catalog.offers[0];
+    answer.fleet.parts[0] = (struct tm_plan_part){&f->basis.catalog.instances[offer->instance], offer, spot, on_demand};
     assert_int_equal(tm_plan_judge(&f->supply, &f->request, &answer, NULL), 0);
     return answer;
 }
@@ -89,7 +63,7 @@ static void add(struct fixture *f, double hour, int in, int out)
 static struct tm_fleet_judge judge_of(struct fixture *f, const char *policy)
 {
     return (struct tm_fleet_judge){.env = tm_env_real(),
-                                   .catalog = &f->catalog,
+                                   .catalog = &f->basis.catalog,
                                    .trace = f->trace.event_count > 0 ? &f->trace : NULL,
                                    .policy = policy};
 }
@@ -292,8 +266,33 @@ static void test_without_memory(void **state)
     tm_free(result);
 }
 
+/* What is shown of the trade between money and time are the judge's figures, cheapest first, each faster than the last.
+ */
+static void test_trade_is_the_judges(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_fleet_judge judge = judge_of(f, NULL);
+    struct tm_plan_result *result = tm_calloc(1, sizeof *result);
+    struct tm_error e = {0};
+    assert_non_null(result);
+    int rc = tm_plan_pareto(&judge, &f->supply, &f->request, result, &e);
+    assert_row(rc == 0 && result->count > 1, "%s, %zu answers", e.text, result->count);
+    for (size_t i = 0; i < result->count; i++) {
+        struct tm_plan_answer again = result->answers[i];
+        again.expectation.time_s.mean = 0;
+        judge_as(f, NULL, &again);
+        const struct tm_expectation *now = &result->answers[i].expectation,
+                                    *last = &result->answers[i > 0 ? i - 1 : 0].expectation;
+        assert_true(again.expectation.time_s.mean == now->time_s.mean);
+        assert_true(again.expectation.cost_usd.mean == now->cost_usd.mean);
+        if (i > 0) assert_true(now->cost_usd.mean > last->cost_usd.mean && now->time_s.mean < last->time_s.mean);
+    }
+    tm_free(result);
+}
+
 #define FIXTURE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 TM_TEST_MAIN(FIXTURE_TEST(test_nothing_is_lost), FIXTURE_TEST(test_losses_cost), FIXTURE_TEST(test_never_there),
              FIXTURE_TEST(test_answers_are_the_judges), FIXTURE_TEST(test_no_bound_above_the_answer),
-             FIXTURE_TEST(test_infeasible), FIXTURE_TEST(test_rivals), FIXTURE_TEST(test_without_memory))
+             FIXTURE_TEST(test_infeasible), FIXTURE_TEST(test_rivals), FIXTURE_TEST(test_trade_is_the_judges),
+             FIXTURE_TEST(test_without_memory))

@@ -14,7 +14,7 @@ struct problem {
     struct tm_mix_pool pools[POOLS];
     struct tm_mix_anchor anchors[ANCHORS];
     struct tm_mix_quota quotas[2];
-    bool covered[2][POOLS];
+    double covered[2][POOLS];
 };
 
 static double between(struct tm_random *random, double low, double high)
@@ -48,7 +48,7 @@ static void make_problem(struct tm_random *random, struct problem *p)
                                                between(random, 0, 1) < 0.5 ? 16 : 32};
     for (size_t q = 0; q < 2; q++) {
         for (size_t i = 0; i < POOLS; i++)
-            p->covered[q][i] = between(random, 0, 1) < 0.5;
+            p->covered[q][i] = between(random, 0, 1) < 0.5 ? 0 : q == 0 ? 1 : 1 + (double)(i % 2); /* vCPUs, say */
         p->quotas[q] = (struct tm_mix_quota){p->covered[q], q == 0 ? TM_MIX_SPOT : TM_MIX_SPOT | TM_MIX_ON_DEMAND,
                                              (int)between(random, 0, 4)};
     }
@@ -95,10 +95,10 @@ static double price_of(const struct problem *p, const int spot[POOLS], const int
         memory += anchors[i] * p->anchors[i].memory_gib;
     }
     for (size_t q = 0; q < mix->quota_count; q++) {
-        int counted = 0;
+        double counted = 0;
         for (size_t i = 0; i < POOLS; i++) {
-            if (!p->covered[q][i]) continue;
-            counted += spot[i] + ((p->quotas[q].markets & TM_MIX_ON_DEMAND) != 0 ? on_demand[i] : 0);
+            int counts = spot[i] + ((p->quotas[q].markets & TM_MIX_ON_DEMAND) != 0 ? on_demand[i] : 0);
+            counted += p->covered[q][i] * counts;
         }
         if (counted > p->quotas[q].limit) return INFINITY;
     }

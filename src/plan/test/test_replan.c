@@ -1,11 +1,8 @@
 /* The loop of a running job: keep the fleet while it holds, plan anew once it does not. */
-#include "base/env.h"
-#include "base/test/harness.h"
 #include "plan/replan.h"
+#include "plan/test/plan_helpers.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define CATALOG                                                                                                        \
     "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,made up\n"                                            \
@@ -17,10 +14,7 @@
     "aws,r1,r1a,slow.1,0.5,0.15,s\naws,r1,r1a,fast.1,4,1.2,s\n"
 
 struct fixture {
-    struct tm_catalog catalog;
-    struct tm_model model;
-    struct tm_compute_model compute;
-    struct tm_comm_model comm;
+    struct planning basis;
     struct tm_plan_request request;
     struct tm_supply supply;
     struct tm_plan_result result;
@@ -32,28 +26,11 @@ static int set_up(void **state)
 {
     struct fixture *f = tm_calloc(1, sizeof *f);
     assert_non_null(f);
-    tm_catalog_init(&f->catalog);
-    tm_model_init(&f->model);
     tm_supply_init(&f->supply);
-    assert_int_equal(tm_catalog_parse(&f->catalog, "c", CATALOG, strlen(CATALOG), false, NULL), 0);
-    assert_int_equal(tm_catalog_finish(&f->catalog, NULL), 0);
-    assert_int_equal(tm_model_load(tm_env_real(), "resnet50", &f->model, NULL), 0);
-    f->compute = tm_compute_prior();
-    f->comm = tm_comm_gpus();
-    f->request = (struct tm_plan_request){
-        .supply = {.model = &f->model,
-                   .compute = &f->compute,
-                   .comm = &f->comm,
-                   .precision = TM_PRECISION_MIXED,
-                   .batch = 256,
-                   .loss_per_s = 1 / 360000.0},
-        .job = {.samples = 1e8, .deadline_s = 40 * 3600, .checkpoint_s = 1, .restart_s = 60, .startup_s = 180},
-        .budget_usd = INFINITY,
-        .max_usd_h = INFINITY,
-        .max_instances = 8,
-        .min_probability = 0.95,
-        .top = 4};
-    assert_int_equal(tm_plan_make_supply(&f->catalog, &f->request, &f->supply, NULL), 0);
+    f->request = planning_init(&f->basis, CATALOG);
+    f->request.supply.loss_per_s = 1 / 360000.0;
+    f->request.job.deadline_s = 40 * 3600;
+    assert_int_equal(tm_plan_make_supply(&f->basis.catalog, &f->request, &f->supply, NULL), 0);
     assert_int_equal(tm_plan_solve(&f->supply, &f->request, &f->result, NULL), 0);
     assert_true(f->result.count > 0);
     *state = f;
@@ -64,8 +41,7 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     tm_supply_deinit(&f->supply);
-    tm_model_deinit(&f->model);
-    tm_catalog_deinit(&f->catalog);
+    planning_deinit(&f->basis);
     tm_free(f);
     return 0;
 }

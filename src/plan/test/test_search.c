@@ -1,11 +1,8 @@
 /* The search over fleets: against weighing every fleet by hand, and under constraints. */
-#include "base/env.h"
-#include "base/test/harness.h"
 #include "plan/search.h"
+#include "plan/test/plan_helpers.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define CATALOG                                                                                                        \
     "tidemill-catalog 1\n[source]\nname,as_of,text\ns,2026-01-01,made up\n"                                            \
@@ -22,10 +19,7 @@
 enum { OFFERS = 9 };
 
 struct fixture {
-    struct tm_catalog catalog;
-    struct tm_model model;
-    struct tm_compute_model compute;
-    struct tm_comm_model comm;
+    struct planning basis;
     struct tm_plan_request request;
     struct tm_plan_result result;
     struct tm_plan_result other;
@@ -34,34 +28,12 @@ struct fixture {
 static int set_up(void **state)
 {
     struct fixture *f = tm_calloc(1, sizeof *f);
-    struct tm_error e = {0};
     assert_non_null(f);
-    tm_catalog_init(&f->catalog);
-    tm_model_init(&f->model);
-    assert_int_equal(tm_catalog_parse(&f->catalog, "c", CATALOG, strlen(CATALOG), false, &e), 0);
-    assert_int_equal(tm_catalog_finish(&f->catalog, &e), 0);
-    assert_int_equal(tm_model_load(tm_env_real(), "resnet50", &f->model, &e), 0);
-    f->compute = tm_compute_prior();
-    f->comm = tm_comm_gpus();
-    f->request = (struct tm_plan_request){.supply = {.model = &f->model,
-                                                     .compute = &f->compute,
-                                                     .comm = &f->comm,
-                                                     .precision = TM_PRECISION_MIXED,
-                                                     .batch = 256,
-                                                     .loss_per_s = 1 / 36000.0,
-                                                     .default_loss_per_s = 1 / 86400.0},
-                                          .job = {.samples = 1e8,
-                                                  .deadline_s = INFINITY,
-                                                  .checkpoint_s = 1,
-                                                  .restart_s = 60,
-                                                  .replace_s = 180,
-                                                  .startup_s = 180},
-                                          .budget_usd = INFINITY,
-                                          .max_usd_h = INFINITY,
-                                          .max_instances = 8,
-                                          .min_probability = 0.95,
-                                          .top = 8,
-                                          .programs_max = 25};
+    f->request = planning_init(&f->basis, CATALOG);
+    f->request.supply.default_loss_per_s = 1 / 86400.0;
+    f->request.job.replace_s = 180;
+    f->request.top = 8;
+    f->request.programs_max = 25;
     *state = f;
     return 0;
 }
@@ -69,8 +41,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    tm_model_deinit(&f->model);
-    tm_catalog_deinit(&f->catalog);
+    planning_deinit(&f->basis);
     tm_free(f);
     return 0;
 }
@@ -83,7 +54,7 @@ struct hand {
 
 static struct tm_fleet_group group_by_hand(struct fixture *f, const struct tm_instance_type *instance, int instances)
 {
-    const struct tm_gpu *gpu = tm_catalog_gpu(&f->catalog, instance->gpu);
+    const struct tm_gpu *gpu = tm_catalog_gpu(&f->basis.catalog, instance->gpu);
     struct tm_fleet_group group = {.instance = instance->name,
                                    .instances = instances,
                                    .gpus_per_node = (int)instance->gpus,
@@ -107,8 +78,8 @@ static double weigh(struct fixture *f, const struct hand *hand)
     for (size_t i = 0; i < OFFERS; i++)
         instances += hand->spot[i] + hand->on_demand[i];
     for (size_t i = 0; i < OFFERS; i++) {
-        const struct tm_offer *offer = &f->catalog.offers[i];
-        const struct tm_instance_type *instance = &f->catalog.instances[offer->instance];
+        const struct tm_offer *offer = &f->basis.catalog.offers[i];
+        const struct tm_instance_type *instance = &f->basis.catalog.instances[offer->instance];
         int here = hand->spot[i] + hand->on_demand[i];
         if (here == 0) continue;
         size_t at = 0;
@@ -120,13 +91,13 @@ static double weigh(struct fixture *f, const struct hand *hand)
         fleet.usd_h += hand->spot[i] * offer->spot_usd_h + hand->on_demand[i] * offer->on_demand_usd_h;
         tm_expect__add_pool(&f->request.job, instances, hand->spot[i], f->request.supply.loss_per_s, &fleet.losses);
     }
-    struct tm_predict_request predict = {.model = &f->model,
+    struct tm_predict_request predict = {.model = &f->basis.model,
                                          .groups = groups,
                                          .group_count = count,
                                          .precision = slow ? TM_FP16 : TM_BF16,
                                          .batch = f->request.supply.batch,
-                                         .compute = &f->compute,
-                                         .comm = &f->comm};
+                                         .compute = &f->basis.compute,
+                                         .comm = &f->basis.comm};
     struct tm_prediction prediction;
     if (count == 0 || tm_predict(&predict, &prediction, NULL) != 0) return INFINITY;
     fleet.samples_per_s = tm_estimate_around(prediction.samples_per_s, tm_estimate_spread(&prediction.step_s));
@@ -141,7 +112,8 @@ static double brute_force(struct fixture *f)
 {
     double best = INFINITY;
     for (size_t i = 0; i < OFFERS; i++) {
-        if (f->catalog.instances[f->catalog.offers[i].instance].gpus < 1 || i == 5) continue; /* cpu, dark.1 */
+        if (f->basis.catalog.instances[f->basis.catalog.offers[i].instance].gpus < 1 || i == 5)
+            continue; /* cpu, dark.1 */
         for (int instances = 1; instances <= 5; instances++) {
             for (int on_demand = 0; on_demand <= instances; on_demand++) {
                 struct hand hand = {{0}, {0}};
@@ -178,7 +150,8 @@ static void test_equals_brute_force(void **state)
         f->request.budget_usd = rows[i].budget;
         f->request.max_usd_h = rows[i].hourly;
         f->request.supply.loss_per_s = 1 / (rows[i].life_h * 3600);
-        assert_row(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i,
+                   e.text);
         double want = brute_force(f);
         assert_row((f->result.count > 0) == isfinite(want), "row %zu: %zu answers, want %g", i, f->result.count, want);
         if (f->result.count == 0) continue;
@@ -187,7 +160,7 @@ static void test_equals_brute_force(void **state)
         /* Mixes, which the hand does not try here, may be better still. */
         assert_row(value < want * (1 + 1e-9), "row %zu: %g, want %g", i, value, want);
         f->request.programs_max = 0;
-        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), 0);
+        assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, &e), 0);
         f->request.programs_max = 25;
         got = &f->result.answers[0].expectation;
         value = rows[i].objective == TM_PLAN_CHEAPEST ? got->cost_usd.mean : got->time_s.mean;
@@ -244,12 +217,13 @@ static void test_mixes_against_brute_force(void **state)
         f->request.job.deadline_s = rows[i].deadline_h * 3600;
         f->request.budget_usd = rows[i].budget;
         f->request.max_usd_h = rows[i].hourly;
-        f->request.quotas[0] = (struct tm_plan_quota){"fast.2", 3, rows[i].fast2};
-        f->request.quotas[1] = (struct tm_plan_quota){"fast.1", 3, rows[i].fast};
-        f->request.quotas[2] = (struct tm_plan_quota){"fast.8", 3, rows[i].fast8};
-        f->request.quotas[3] = (struct tm_plan_quota){"Slow", 3, 0};
+        f->request.quotas[0] = (struct tm_plan_quota){"fast.2", 3, rows[i].fast2, false};
+        f->request.quotas[1] = (struct tm_plan_quota){"fast.1", 3, rows[i].fast, false};
+        f->request.quotas[2] = (struct tm_plan_quota){"fast.8", 3, rows[i].fast8, false};
+        f->request.quotas[3] = (struct tm_plan_quota){"Slow", 3, 0, false};
         f->request.quota_count = 4;
-        assert_row(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i, e.text);
+        assert_row(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, &e) == 0, "row %zu: %s", i,
+                   e.text);
         double want = brute_mixes(f, rows[i].fast2, rows[i].fast, rows[i].fast8, 6);
         assert_row((f->result.count > 0) == isfinite(want), "row %zu: want %g", i, want);
         if (f->result.count == 0) continue;
@@ -269,18 +243,18 @@ static void test_spreads_over_zones(void **state)
 {
     struct fixture *f = *state;
     bool spread = false;
-    f->compute.product_spread = f->compute.conv_spread = f->compute.floor_spread =
+    f->basis.compute.product_spread = f->basis.compute.conv_spread = f->basis.compute.floor_spread =
         0.02; /* or the throughput's own spread would hide it */
     f->request.job.burst_share = 1;
     f->request.job.burst_size = 0.5;
     f->request.job.outage_s = 7200;
     f->request.max_instances = 4;
     f->request.market = TM_PLAN_SPOT_ONLY;
-    f->request.quotas[0] = (struct tm_plan_quota){"Fast", 3, 0};
+    f->request.quotas[0] = (struct tm_plan_quota){"Fast", 3, 0, false};
     f->request.quota_count = 1;
     for (double hours = 20; hours < 60; hours += 1) {
         f->request.job.deadline_s = hours * 3600;
-        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+        assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
         if (f->result.count > 0) spread = spread || f->result.answers[0].fleet.part_count == 2;
     }
     assert_true(spread);
@@ -291,7 +265,7 @@ static void test_anchors(void **state)
 {
     struct fixture *f = *state;
     f->request.state_bytes = 20.0 * (1 << 30);
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++) {
         const struct tm_plan_answer *answer = &f->result.answers[i];
         double gib = answer->fleet.anchor_instances * 16.0;
@@ -307,7 +281,7 @@ static void test_anchors(void **state)
         assert_true(answer->anchors >= answer->fleet.anchor_instances && answer->anchors > 0);
     }
     f->request.state_bytes = 0;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
     assert_int_equal(f->result.answers[0].fleet.anchor_instances, 0);
 }
 
@@ -319,19 +293,19 @@ static void test_quotas(void **state)
         const char *name;
         int markets;
         int limit;
-    } rows[] = {{"slow.1", 3, 2}, {"Fast", 3, 1},   {"r1a", 3, 3}, {"r1", 3, 2},
-                {"aws", 3, 2},    {"slow.1", 1, 1}, {"AWS", 1, 0}, {"aws", 3, 0}};
+    } rows[] = {{"slow.1", 3, 2}, {"Fast", 3, 1}, {"r1a", 3, 3},  {"r1", 3, 2},      {"aws", 3, 2},
+                {"slow.1", 1, 1}, {"AWS", 1, 0},  {"slow", 3, 2}, {"r1/slow", 3, 1}, {"aws", 3, 0}};
     f->request.job.deadline_s = 12 * 3600;
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
-        f->request.quotas[0] = (struct tm_plan_quota){rows[i].name, rows[i].markets, rows[i].limit};
+        f->request.quotas[0] = (struct tm_plan_quota){rows[i].name, rows[i].markets, rows[i].limit, false};
         f->request.quota_count = 1;
-        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
-        assert_row(f->result.count > 0 || i == 7, "%s: nothing", rows[i].name);
+        assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
+        assert_row(f->result.count > 0 || i == 9, "%s: nothing", rows[i].name);
         for (size_t k = 0; k < f->result.count; k++) {
             int counted = 0;
             const struct tm_plan_fleet *fleet = &f->result.answers[k].fleet;
             for (size_t p = 0; p < fleet->part_count; p++) {
-                if (!tm_plan_quota_covers(&f->request.quotas[0], fleet->parts[p].instance, fleet->parts[p].offer))
+                if (!tm_plan__quota_covers(&f->request.quotas[0], fleet->parts[p].instance, fleet->parts[p].offer))
                     continue;
                 counted += (rows[i].markets & 1) != 0 ? fleet->parts[p].spot : 0;
                 counted += (rows[i].markets & 2) != 0 ? fleet->parts[p].on_demand : 0;
@@ -344,17 +318,17 @@ static void test_quotas(void **state)
 static void test_order_and_kinds(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, &f->other, NULL), 0);
     assert_true(f->result.count >= 3); /* one for each type with a GPU and a known network, and mixes */
     for (size_t i = 1; i < f->result.count; i++)
         assert_true(f->result.answers[i - 1].expectation.cost_usd.mean <=
                     f->result.answers[i].expectation.cost_usd.mean);
     f->request.market = TM_PLAN_ON_DEMAND_ONLY;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++)
         assert_int_equal(tm_plan_spot_instances(&f->result.answers[i].fleet), 0);
     f->request.market = TM_PLAN_SPOT_ONLY;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
     for (size_t i = 0; i < f->result.count; i++)
         assert_int_equal(tm_plan_on_demand_instances(&f->result.answers[i].fleet), 0);
 }
@@ -377,7 +351,7 @@ static void test_never_worse_than_srift(void **state)
         f->request.supply.loss_per_s = 1 / (life_h * 3600);
         f->request.job.deadline_s = fastest ? INFINITY : limit * 3600;
         f->request.budget_usd = fastest ? limit * 10 : INFINITY;
-        assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, &f->other, NULL), 0);
+        assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, &f->other, NULL), 0);
         if (f->other.count == 0) continue;
         const struct tm_expectation *theirs = &f->other.answers[0].expectation;
         bool theirs_holds = theirs->finishes && theirs->p_deadline >= f->request.min_probability &&
@@ -401,12 +375,12 @@ static void test_nothing_found(void **state)
     struct fixture *f = *state;
     f->request.budget_usd = 0.5;
     f->request.job.deadline_s = 10 * 3600;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
     assert_int_equal(f->result.count, 0);
     double needed = f->result.budget_needed_usd;
     assert_true(isfinite(needed) && needed > 0.5);
     f->request.budget_usd = needed * 1.0001; /* the relaxation that was named is enough */
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL), 0);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL), 0);
     assert_true(f->result.count > 0);
 }
 
@@ -437,11 +411,11 @@ static void test_wrong_prices(void **state)
 static void search_text(struct fixture *f, const char *text, size_t length)
 {
     struct tm_error e = {0};
-    tm_catalog_deinit(&f->catalog);
-    tm_catalog_init(&f->catalog);
-    int rc = tm_catalog_parse(&f->catalog, "c", text, length, false, &e);
-    if (rc == 0) rc = tm_catalog_finish(&f->catalog, &e);
-    if (rc == 0) rc = tm_plan__search(&f->catalog, &f->request, &f->result, &f->other, &e);
+    tm_catalog_deinit(&f->basis.catalog);
+    tm_catalog_init(&f->basis.catalog);
+    int rc = tm_catalog_parse(&f->basis.catalog, "c", text, length, false, &e);
+    if (rc == 0) rc = tm_catalog_finish(&f->basis.catalog, &e);
+    if (rc == 0) rc = tm_plan__search(&f->basis.catalog, &f->request, &f->result, &f->other, &e);
     assert_row(rc == 0, "%s", e.text);
 }
 
@@ -492,16 +466,16 @@ static void test_bad_requests(void **state)
     struct tm_error e = {0};
     struct tm_plan_request good = f->request;
     f->request.top = 0;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
     f->request = good;
     f->request.job.samples = 0;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
     f->request = good;
     f->request.job.deadline_s = -1;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
     f->request = good;
     f->request.max_instances = 0;
-    assert_int_equal(tm_plan__search(&f->catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
+    assert_int_equal(tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, &e), -TM_EUSAGE);
 }
 
 static void test_without_memory(void **state)
@@ -509,7 +483,7 @@ static void test_without_memory(void **state)
     struct fixture *f = *state;
     f->request.max_instances = 1;
     f->request.programs_max = 1;
-    TM_FAIL_EACH_ALLOC(rc = tm_plan__search(&f->catalog, &f->request, &f->result, NULL, NULL));
+    TM_FAIL_EACH_ALLOC(rc = tm_plan__search(&f->basis.catalog, &f->request, &f->result, NULL, NULL));
 }
 
 #define FIXTURE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)

@@ -225,5 +225,30 @@ static void test_odd_terms(void **state)
     }
 }
 
+/* A step of slack may be longer than a launch: the table must neither lose work nor advise to wait beside spot. */
+static void test_much_slack(void **state)
+{
+    (void)state;
+    const struct tm_deadline_terms loose = {.work_s = 75 * 3600,
+                                            .deadline_s = 240 * 3600,
+                                            .restart_s = 60,
+                                            .start_s = 180,
+                                            .spot_usd_h = 0.0976,
+                                            .on_demand_usd_h = 0.526};
+    struct tm_deadline_values *values = NULL;
+    struct tm_spells spells;
+    struct tm_error e;
+    tm_spells_init(&spells, 24 * 3600.0);
+    assert_int_equal(tm_deadline_values_create(&loose, &values, &e), 0);
+    tm_spells_observe(&spells, 0, true);
+    struct tm_deadline_costs costs =
+        tm_deadline_values__costs(values, &spells, TM_GANG_NOTHING, loose.work_s, loose.deadline_s - loose.work_s);
+    double least_usd = 75 * loose.spot_usd_h;
+    assert_true(costs.spot_usd >= 0.99 * least_usd && costs.wait_usd >= 0.99 * least_usd);
+    struct tm_deadline_view view = {.terms = &loose, .spot = true, .spells = &spells, .values = values};
+    assert_int_equal(tm_deadline_decide(tm_deadline_policy_find("tidemill"), &view).go, TM_GANG_SPOT);
+    tm_deadline_values_destroy(values);
+}
+
 TM_TEST_MAIN(TM_TEST(test_rows), TM_TEST(test_spells), TM_TEST(test_values_against_monte_carlo),
-             TM_TEST(test_without_memory), TM_TEST(test_odd_terms))
+             TM_TEST(test_without_memory), TM_TEST(test_odd_terms), TM_TEST(test_much_slack))

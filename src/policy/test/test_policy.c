@@ -1,6 +1,8 @@
 /* Policies: the table, what a decision may be, and what becomes of a layout that does not fit. */
 #include "policy/policy_internal.h"
 
+#include "policy/facts_record.h"
+
 #include "layout/test/layout_helpers.h"
 
 #define COST                                                                                                           \
@@ -161,6 +163,27 @@ static void test_decisions_by_hand(void **state)
         assert_row(got.change == rows[i].change, "row %zu, %s: change %d", i, rows[i].name, (int)got.change);
         tm_policy_destroy(policy);
     }
+    job_drop(job);
+}
+
+/* A run's state moves at a change: what its reactive policy says is what is done. */
+static void test_reactive_migrates_in_a_run(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    struct tm_policy_options options = usual;
+    const struct tm_policy_info *info = tm_policy_find("reactive");
+    struct scene scene;
+    struct tm_policy *policy;
+    struct tm_decision got;
+    struct tm_error e = {0};
+    options.live = true;
+    make_scene(&scene, job, info, 12, 4, 0, tm_layouts_find(&job->layouts, 3, 4));
+    assert_int_equal(tm_policy_create(info, &job->layouts, job->migrations, &job->cost, &options, &policy, &e), 0);
+    assert_int_equal(tm_policy__ask(policy, &scene.view, &got, &e), 0);
+    assert_int_equal(got.layout, tm_layouts_find(&job->layouts, 2, 4));
+    assert_int_equal(got.change, TM_CHANGE_MIGRATE);
+    tm_policy_destroy(policy);
     job_drop(job);
 }
 
@@ -336,6 +359,91 @@ static void test_measured_steps_count(void **state)
     job_drop(job);
 }
 
+/* A job with no time to lose begins on the spot instances that may be there, and buys what they leave. */
+static void test_spot_is_asked_first(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    double full = job->layouts.list[job->layouts.best[12]].samples_per_s;
+    static const struct {
+        const char *name;
+        double now_s;
+        int ordered, want_on_demand;
+    } rows[] = {{"at the beginning", 0, 0, 0}, {"nine are coming", 30, 9, 3}, {"none came", 61, 0, 12}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_policy *policy;
+        struct tm_decision decision;
+        struct tm_error e = {0};
+        struct tm_facts facts = {
+            .now_s = rows[i].now_s,
+            .speed = 1,
+            .first = true,
+            .pools = {{.market = TM_POOL_SPOT,
+                       .role = TM_POOL_TRAINS,
+                       .price_usd_h = 1,
+                       .ordered = rows[i].ordered,
+                       .offered = -1,
+                       .start_s = 60},
+                      {.market = TM_POOL_ON_DEMAND, .role = TM_POOL_TRAINS, .price_usd_h = 3, .start_s = 60}},
+            .pool_count = 2,
+            .progress = {.samples_left = full * 3600, .efficiency = NAN},
+            .limits = {.workers_max = 12, .has_deadline = true, .seconds_left = 3700}};
+        assert_int_equal(tm_policy_create(tm_policy_find("tidemill"), &job->layouts, job->migrations, &job->cost,
+                                          &usual, &policy, &e),
+                         0);
+        assert_int_equal(tm_policy_decide(policy, &facts, &decision, &e), 0);
+        assert_row(decision.want_on_demand == rows[i].want_on_demand, "%s: %d on-demand", rows[i].name,
+                   decision.want_on_demand);
+        tm_policy_destroy(policy);
+    }
+    job_drop(job);
+}
+
+/* A gang that is late goes on-demand, where the budget pays for all that is left; else it keeps to spot. */
+static void test_gang_within_its_budget(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 12, deep_speed);
+    int layout = job->layouts.best[12];
+    double full = job->layouts.list[layout].samples_per_s;
+    static const struct {
+        const char *name;
+        double budget_usd, bill_usd;
+        int want_spot, want_on_demand;
+    } rows[] = {
+        {"no budget", 0, 5, 0, 12},
+        {"money for an hour of twelve at $3", 50, 5, 0, 12},
+        {"not enough", 40, 5, 12, 0},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_policy *policy;
+        struct tm_decision decision;
+        struct tm_error e = {0};
+        struct tm_facts facts = {
+            .speed = 1,
+            .before = 6,
+            .after = 6,
+            .pools = {{.market = TM_POOL_SPOT, .role = TM_POOL_TRAINS, .price_usd_h = 1, .here = 6},
+                      {.market = TM_POOL_ON_DEMAND, .role = TM_POOL_TRAINS, .price_usd_h = 3, .start_s = 60}},
+            .pool_count = 2,
+            .progress = {.samples_left = full * 3600, .efficiency = NAN},
+            .limits = {.workers_min = 12,
+                       .workers_max = 12,
+                       .has_deadline = true,
+                       .seconds_left = 3600,
+                       .budget_usd = rows[i].budget_usd,
+                       .bill_usd = rows[i].bill_usd}};
+        assert_int_equal(tm_policy_create(tm_policy_find("tidemill"), &job->layouts, job->migrations, &job->cost,
+                                          &usual, &policy, &e),
+                         0);
+        assert_int_equal(tm_policy_decide(policy, &facts, &decision, &e), 0);
+        assert_row(decision.want_spot == rows[i].want_spot && decision.want_on_demand == rows[i].want_on_demand,
+                   "%s: %d spot, %d on-demand", rows[i].name, decision.want_spot, decision.want_on_demand);
+        tm_policy_destroy(policy);
+    }
+    job_drop(job);
+}
+
 static void test_without_memory(void **state)
 {
     (void)state;
@@ -346,6 +454,65 @@ static void test_without_memory(void **state)
     job_drop(job);
 }
 
-TM_TEST_MAIN(TM_TEST(test_the_table), TM_TEST(test_realise), TM_TEST(test_decisions_fit),
-             TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes), TM_TEST(test_ours_takes_the_best),
-             TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))
+/* ---- pools ---- */
+
+/* A pool that took or refused some is short until one arrives there. */
+static void test_short_until_one_arrives(void **state)
+{
+    (void)state;
+    static const struct {
+        int here, lost, refused;
+        bool is_short;
+    } rows[] = {{2, 0, 0, false}, {1, 1, 0, true}, {1, 0, 0, true},
+                {2, 0, 0, false}, {2, 0, 1, true}, {3, 0, 0, false}};
+    struct tm_learned_pools learned;
+    struct tm_pool pools[3] = {{.here = 2}, {.here = 2}, {.here = 2}};
+    int capacities[TM_POOLS_MAX];
+    tm_learned_pools__init(&learned);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        pools[1].here = rows[i].here;
+        pools[1].lost = rows[i].lost;
+        pools[1].refused = rows[i].refused;
+        tm_learned_pools__observe(&learned, 60.0 * (double)i, pools, 3, capacities);
+        assert_row(learned.pools[1].is_short == rows[i].is_short, "row %zu", i);
+    }
+}
+
+/* A group of which some pool is not known yet is not taken for empty. */
+static void test_unknown_is_not_none(void **state)
+{
+    (void)state;
+    struct tm_learned_pools learned;
+    struct tm_pool pools[3] = {{.offered = 4}, {.offered = -1, .group = 1}, {.offered = 2, .group = 1}};
+    int capacities[TM_POOLS_MAX];
+    tm_learned_pools__init(&learned);
+    tm_learned_pools__observe(&learned, 0, pools, 3, capacities);
+    assert_true(capacities[0] == 4 && capacities[1] == -1);
+    pools[1].offered = 3;
+    tm_learned_pools__observe(&learned, 60, pools, 3, capacities);
+    assert_true(capacities[0] == 4 && capacities[1] == 5);
+}
+
+/* Whatever mattered most can be read back. */
+static void test_why_is_read_back(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(9, false, COST, 4, deep_speed);
+    for (int why = 0; why <= TM_WHY_MOVES; why++) {
+        struct tm_decision decision = {.why = (enum tm_why)why, .pace = 1}, back;
+        struct tm_text text;
+        struct tm_error e;
+        tm_text_init(&text, 1 << 16);
+        tm_decision_record(&decision, &text);
+        int rc = tm_decision_recall(tm_text_string(&text), text.length, &job->layouts, &back, &e);
+        assert_row(rc == 0 && back.why == decision.why, "%d", why);
+        tm_text_deinit(&text);
+    }
+    job_drop(job);
+}
+
+TM_TEST_MAIN(TM_TEST(test_short_until_one_arrives), TM_TEST(test_unknown_is_not_none), TM_TEST(test_why_is_read_back),
+             TM_TEST(test_reactive_migrates_in_a_run), TM_TEST(test_gang_within_its_budget),
+             TM_TEST(test_spot_is_asked_first), TM_TEST(test_the_table), TM_TEST(test_realise),
+             TM_TEST(test_decisions_fit), TM_TEST(test_decisions_by_hand), TM_TEST(test_truth_sees_what_comes),
+             TM_TEST(test_ours_takes_the_best), TM_TEST(test_measured_steps_count), TM_TEST(test_without_memory))

@@ -184,74 +184,80 @@ static struct test_job *make_job(void)
     return job_make(6, false, COST, 6, test_speed);
 }
 
+/* A record of COUNT decisions, and what comes out when they are made again. */
+struct replayed {
+    struct test_job *job;
+    struct written written;
+    struct tm_decided_again result;
+    struct tm_error e;
+};
+
+/* The decision of that number is another one in the record; 0: none is. */
+static void begin(struct replayed *a, int spoiled)
+{
+    a->job = make_job();
+    write_job(&a->written, a->job, spoiled);
+}
+
+static int set_up(void **state)
+{
+    *state = tm_calloc(1, sizeof(struct replayed));
+    return *state == NULL ? -1 : 0;
+}
+
+static int tear_down(void **state)
+{
+    struct replayed *a = *state;
+    written_deinit(&a->written);
+    job_drop(a->job);
+    tm_free(a);
+    return 0;
+}
+
 static void test_the_same_again(void **state)
 {
-    (void)state;
-    static struct written w;
-    static struct tm_decided_again result;
-    struct test_job *job = make_job();
-    struct tm_error e = {.text = ""};
-    write_job(&w, job, 0);
-    assert_row(again(&w, NULL, 0, &result, &e) == 0, "%s", e.text);
-    assert_int_equal(result.decisions, COUNT);
-    assert_int_equal(result.different, 0);
-    assert_int_equal(result.unknown, 0);
-    assert_int_equal(result.policies, 1);
-    written_deinit(&w);
-    job_drop(job);
+    struct replayed *a = *state;
+    begin(a, 0);
+    assert_row(again(&a->written, NULL, 0, &a->result, &a->e) == 0, "%s", a->e.text);
+    assert_int_equal(a->result.decisions, COUNT);
+    assert_int_equal(a->result.different, 0);
+    assert_int_equal(a->result.unknown, 0);
+    assert_int_equal(a->result.policies, 1);
 }
 
 static void test_what_differs_is_found(void **state)
 {
-    (void)state;
-    static struct written w;
-    static struct tm_decided_again result;
-    struct test_job *job = make_job();
-    struct tm_error e = {.text = ""};
-    write_job(&w, job, 17);
-    assert_int_equal(again(&w, NULL, 0, &result, &e), 0);
-    assert_int_equal(result.different, 1);
-    assert_int_equal(result.first.index, 17);
-    assert_string_equal(result.first.figure, "want_spot");
-    assert_string_equal(result.first.policy, "tidemill");
-    assert_int_equal(result.first.was.want_spot, result.first.would.want_spot + 1);
-    written_deinit(&w);
-    job_drop(job);
+    struct replayed *a = *state;
+    begin(a, 17);
+    assert_int_equal(again(&a->written, NULL, 0, &a->result, &a->e), 0);
+    assert_int_equal(a->result.different, 1);
+    assert_int_equal(a->result.first.index, 17);
+    assert_string_equal(a->result.first.figure, "want_spot");
+    assert_string_equal(a->result.first.policy, "tidemill");
+    assert_int_equal(a->result.first.was.want_spot, a->result.first.would.want_spot + 1);
 }
 
 static void test_another_policy(void **state)
 {
-    (void)state;
-    static struct written w;
-    static struct tm_decided_again result;
-    struct test_job *job = make_job();
-    struct tm_error e = {.text = ""};
-    write_job(&w, job, 0);
-    assert_int_equal(again(&w, "tidemill", 0, &result, &e), 0);
-    assert_int_equal(result.different, 0);
-    assert_int_equal(again(&w, "checkpoint", 0, &result, &e), 0);
-    assert_int_equal(result.decisions, COUNT);
-    assert_true(result.different > 0);
-    assert_int_equal(again(&w, "oracle", 0, &result, &e), -(int)TM_EUSAGE);
-    written_deinit(&w);
-    job_drop(job);
+    struct replayed *a = *state;
+    begin(a, 0);
+    assert_int_equal(again(&a->written, "tidemill", 0, &a->result, &a->e), 0);
+    assert_int_equal(a->result.different, 0);
+    assert_int_equal(again(&a->written, "checkpoint", 0, &a->result, &a->e), 0);
+    assert_int_equal(a->result.decisions, COUNT);
+    assert_true(a->result.different > 0);
+    assert_int_equal(again(&a->written, "oracle", 0, &a->result, &a->e), -(int)TM_EUSAGE);
 }
 
 /* The policy is not what it was: nothing is said of what follows, until the next coordinator. */
 static void test_a_gap(void **state)
 {
-    (void)state;
-    static struct written w;
-    static struct tm_decided_again result;
-    struct test_job *job = make_job();
-    struct tm_error e = {.text = ""};
-    write_job(&w, job, 0);
-    assert_int_equal(again(&w, NULL, 11, &result, &e), 0);
-    assert_true(result.decisions > 0 && result.decisions < COUNT / 2);
-    assert_true(result.decisions + result.unknown >= COUNT - 1);
-    assert_int_equal(result.different, 0);
-    written_deinit(&w);
-    job_drop(job);
+    struct replayed *a = *state;
+    begin(a, 0);
+    assert_int_equal(again(&a->written, NULL, 11, &a->result, &a->e), 0);
+    assert_true(a->result.decisions > 0 && a->result.decisions < COUNT / 2);
+    assert_true(a->result.decisions + a->result.unknown >= COUNT - 1);
+    assert_int_equal(a->result.different, 0);
 }
 
 static void test_nonsense(void **state)
@@ -288,19 +294,14 @@ static void test_nonsense(void **state)
 
 static void test_memory(void **state)
 {
-    (void)state;
-    static struct written w;
-    static struct tm_decided_again result;
-    struct test_job *job = make_job();
-    struct tm_error e = {.text = ""};
-    write_job(&w, job, 0);
-    size_t all = w.count;
-    w.count = 12;
-    TM_FAIL_EACH_ALLOC({ rc = again(&w, NULL, 0, &result, &e); });
-    w.count = all;
-    written_deinit(&w);
-    job_drop(job);
+    struct replayed *a = *state;
+    begin(a, 0);
+    size_t all = a->written.count;
+    a->written.count = 12;
+    TM_FAIL_EACH_ALLOC({ rc = again(&a->written, NULL, 0, &a->result, &a->e); });
+    a->written.count = all;
 }
 
-TM_TEST_MAIN(TM_TEST(test_the_same_again), TM_TEST(test_what_differs_is_found), TM_TEST(test_another_policy),
-             TM_TEST(test_a_gap), TM_TEST(test_nonsense), TM_TEST(test_memory))
+#define AGAIN(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+TM_TEST_MAIN(AGAIN(test_the_same_again), AGAIN(test_what_differs_is_found), AGAIN(test_another_policy),
+             AGAIN(test_a_gap), TM_TEST(test_nonsense), AGAIN(test_memory))

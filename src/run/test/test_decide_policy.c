@@ -1,5 +1,6 @@
 /* Policies of the simulator deciding for a run: what they are asked, and what becomes of the answer. */
 #include "layout/test/layout_helpers.h"
+#include "policy/facts.h"
 #include "run/decide_policy.h"
 #include "sim/test/sim_helpers.h"
 
@@ -223,6 +224,7 @@ static void test_decides_as_simulated(void **state)
             assert_row((int)out.pipelines == moment->pipelines && (int)out.stages == moment->stages,
                        "%s at %g s: %ux%u, simulated %dx%d", policies[p], moment->time_s, out.pipelines, out.stages,
                        moment->pipelines, moment->stages);
+            view.generation++;
             view.last_workers = running;
             view.last_pipelines = out.pipelines;
             view.last_stages = out.stages;
@@ -284,5 +286,154 @@ static void test_limits(void **state)
     job_drop(job);
 }
 
-TM_TEST_MAIN(TM_TEST(test_fits), TM_TEST(test_no_flapping), TM_TEST(test_steps_are_predicted_on_the_wall),
-             TM_TEST(test_copies_and_future), TM_TEST(test_decides_as_simulated), TM_TEST(test_limits))
+/* ---- facts ---- */
+
+static void keep_facts(void *context, const struct tm_facts *facts, const struct tm_decision *decision)
+{
+    (void)decision;
+    *(struct tm_facts *)context = *facts;
+}
+
+static void hear_nothing(void *context, int count, int arrived, int lost)
+{
+    (void)context, (void)count, (void)arrived, (void)lost;
+}
+
+static void hear_no_notice(void *context, int losing, double in_s)
+{
+    (void)context, (void)losing, (void)in_s;
+}
+
+/* Who has not joined yet is on its way, who has a notice leaves, and what has been paid since the last report counts.
+ */
+static void test_the_fleet_as_facts(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
+    struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
+                                  .layouts = &job->layouts,
+                                  .migrations = job->migrations,
+                                  .cost = &job->cost,
+                                  .interval_s = 60,
+                                  .workers_min = 1,
+                                  .workers_max = 8,
+                                  .samples_per_step = 8,
+                                  .budget_usd = 1000};
+    struct tm_policy_decider *decider = NULL;
+    struct tm_error e = {0};
+    struct tm_facts facts = {0};
+    struct tm_decision_ear ear = {&facts, hear_nothing, hear_no_notice, keep_facts};
+    Tmw__Instance list[8];
+    struct tm_run_worker workers[6] = {{.id = 1}, {.id = 2}, {.id = 3}, {.id = 4}, {.id = 7, .anchor = true}};
+    for (size_t i = 0; i < TM_COUNT(list); i++) {
+        tmw__instance__init(&list[i]);
+        list[i].id = i + 1;
+        list[i].start_ms = 1;
+        list[i].spot = i < 6; /* six spot: four train, one has a notice, one joins; two on-demand: one joins */
+        list[i].price_microusd_h = i < 6 ? 1000000 : 3000000;
+    }
+    list[4].announced = true;
+    struct tm_run_view view = view_of(5, 6, 5, 3, 2);
+    view.applied = 101; /* more than there are: a record may say so */
+    view.workers = workers;
+    view.ear = &ear;
+    view.cloud = (struct tm_run_cloud){.known = true,
+                                       .speed = 60,
+                                       .ago_ms = 1000,
+                                       .spot_offered = -1,
+                                       .bill_microusd = 2000000,
+                                       .instances = list,
+                                       .instance_count = TM_COUNT(list)};
+    assert_int_equal(tm_policy_decider_create(&rule, &decider, &e), 0);
+    struct tm_decider decide = tm_policy_decider_get(decider);
+    struct tm_run_decision out;
+    decide.decide(decide.context, &view, &out);
+    assert_int_equal(facts.pools[0].here, 4);
+    assert_int_equal(facts.pools[0].ordered, 1);
+    assert_int_equal(facts.pools[0].leaving, 1);
+    assert_int_equal(facts.pools[1].here, 1);
+    assert_int_equal(facts.pools[1].ordered, 1);
+    assert_true(fabs(facts.limits.bill_usd - (2 + 12 / 60.0)) < 1e-9);
+    assert_true(facts.progress.samples_left == 0);
+    tm_policy_decider_destroy(decider);
+    job_drop(job);
+}
+
+/* The first decision is made before the cloud has spoken: its clock is the job's, so that a deadline is as far as it
+ * is. */
+static void test_the_first_decision_knows_the_time(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
+    struct tm_policy_rule rule = {.info = tm_policy_find("tidemill"),
+                                  .layouts = &job->layouts,
+                                  .migrations = job->migrations,
+                                  .cost = &job->cost,
+                                  .speed = 60,
+                                  .interval_s = 60,
+                                  .workers_min = 4,
+                                  .workers_max = 4,
+                                  .samples_per_step = 1,
+                                  .deadline_s = 60};
+    struct tm_policy_decider *decider = NULL;
+    struct tm_error e = {0};
+    struct tm_facts facts = {0};
+    struct tm_decision_ear ear = {&facts, hear_nothing, hear_no_notice, keep_facts};
+    struct tm_run_decision out;
+    struct tm_run_view view = view_of(0, 0, 0, 0, 0);
+    view.ear = &ear;
+    view.elapsed_ms = 1000;
+    assert_int_equal(tm_policy_decider_create(&rule, &decider, &e), 0);
+    struct tm_decider decide = tm_policy_decider_get(decider);
+    decide.decide(decide.context, &view, &out);
+    assert_true(facts.now_s == 60 && facts.limits.seconds_left == 59 * 60);
+    struct tm_cost joins = job->cost; /* two train before the cloud has told of any: the others are on their way */
+    joins.measured.join_s = 120;
+    rule.cost = &joins;
+    rule.workers_min = 1;
+    tm_policy_decider_destroy(decider);
+    assert_int_equal(tm_policy_decider_create(&rule, &decider, &e), 0);
+    decide = tm_policy_decider_get(decider);
+    decide.decide(decide.context, &view, &out);
+    struct tm_run_view later = view_of(2, 2, 2, 1, 2);
+    later.ear = &ear;
+    later.elapsed_ms = 2000;
+    later.cloud = (struct tm_run_cloud){.known = true, .speed = 60, .spot_offered = -1};
+    decide.decide(decide.context, &later, &out);
+    assert_int_equal(facts.pools[0].here, 2);
+    assert_int_equal(facts.pools[0].ordered, 2);
+    tm_policy_decider_destroy(decider);
+    job_drop(job);
+}
+
+/* A worker that joined and was given no seat is no news a second time. */
+static void test_spares_are_seen_once(void **state)
+{
+    (void)state;
+    struct test_job *job = job_make(TRAINED_LAYERS, true, cost_text, INSTANCES, test_speed);
+    struct tm_policy_decider *decider = decider_of(job, "tidemill");
+    struct tm_decider decide = tm_policy_decider_get(decider);
+    struct tm_facts facts = {0};
+    struct tm_decision_ear ear = {&facts, hear_nothing, hear_no_notice, keep_facts};
+    struct tm_run_decision out, chosen;
+    struct tm_run_view view = view_of(9, 0, 0, 0, 0);
+    decide.decide(decide.context, &view, &chosen);
+    size_t seats = (size_t)chosen.pipelines * chosen.stages;
+    view = view_of(9, seats, seats, chosen.pipelines, chosen.stages); /* the rest joined after it began */
+    view.ear = &ear;
+    view.generation = 7;
+    for (int i = 0; i < 3; i++) {
+        view.elapsed_ms = i * 60000;
+        decide.decide(decide.context, &view, &out);
+        bool news = seats < 9 && i == 0;
+        assert_int_equal(facts.event, news);
+        assert_int_equal(facts.before, news ? (int)seats : 9);
+    }
+    tm_policy_decider_destroy(decider);
+    job_drop(job);
+}
+
+TM_TEST_MAIN(TM_TEST(test_the_fleet_as_facts), TM_TEST(test_spares_are_seen_once),
+             TM_TEST(test_the_first_decision_knows_the_time), TM_TEST(test_fits), TM_TEST(test_no_flapping),
+             TM_TEST(test_steps_are_predicted_on_the_wall), TM_TEST(test_copies_and_future),
+             TM_TEST(test_decides_as_simulated), TM_TEST(test_limits))

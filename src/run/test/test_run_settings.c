@@ -9,13 +9,10 @@
 
 static int settings_of(const char *text, struct tm_run_settings *out, struct tm_error *e)
 {
-    struct tm_job job;
-    tm_job_init(&job);
     tm_run_settings_init(out);
-    int rc = tm_job_parse("job.yaml", text, strlen(text), &job, e);
-    if (rc == 0) rc = tm_run_settings_of_job(&job, "job.yaml", "/jobs", out, e);
-    tm_job_deinit(&job);
-    return rc;
+    int rc = tm_job_parse("job.yaml", text, strlen(text), &out->job, e);
+    out->job.folder = "/jobs";
+    return rc == 0 ? tm_run_settings_settle(out, e) : rc;
 }
 
 static void defaults_and_what_is_said(void **state)
@@ -24,29 +21,31 @@ static void defaults_and_what_is_said(void **state)
     struct tm_error e;
     (void)state;
     assert_row(settings_of("name: a\n", &s, &e) == 0, "%s", e.text);
-    assert_string_equal(s.fleet.trace, "hadp");
-    assert_int_equal(s.fleet.limit, 6);
-    assert_int_equal(s.fleet.notice_ms, 120000);
-    assert_int_equal(s.engine, TM_RUN_GPT);
-    assert_string_equal(s.policy, "tidemill");
+    assert_string_equal(s.job.fleet.trace, "hadp");
+    assert_int_equal(s.job.fleet.limit, 6);
+    assert_int_equal(s.job.fleet.notice_ms, 120000);
+    assert_int_equal(s.job.engine, TM_JOB_ENGINE_GPT);
+    assert_string_equal(s.job.policy, "tidemill");
     assert_false(tm_run_restarts_all(&s));
     tm_run_settings_deinit(&s);
     assert_row(settings_of("name: a\nrun: python train.py\npolicy: checkpoint\n"
                            "fleet: {trace: my.csv, speed: 10, limit: 3, notice: 0s, spot_price: 0.5}\n",
                            &s, &e) == 0,
                "%s", e.text);
-    assert_int_equal(s.engine, TM_RUN_COMMAND);
+    assert_int_equal(s.job.engine, TM_JOB_ENGINE_COMMAND);
     assert_true(tm_run_restarts_all(&s));
-    assert_string_equal(s.fleet.trace, "/jobs/my.csv");
-    assert_int_equal(s.fleet.notice_ms, 0);
-    assert_int_equal(s.fleet.spot_usd_h_millionths, 500000);
-    assert_int_equal(s.fleet.on_demand_usd_h_millionths, TM_FLEET_UNSAID);
+    assert_string_equal(s.job.fleet.trace, "/jobs/my.csv");
+    assert_int_equal(s.job.fleet.notice_ms, 0);
+    assert_int_equal(s.job.fleet.spot_usd_h_millionths, 500000);
+    assert_int_equal(s.job.fleet.on_demand_usd_h_millionths, TM_FLEET_UNSAID);
     tm_run_settings_deinit(&s);
-    assert_row(settings_of("name: a\nanchors: [1x c5.xlarge, 2x m6i.xlarge]\n", &s, &e) == 0, "%s", e.text);
-    assert_true(s.fleet.on_demand == 3 && s.fleet.on_demand_trains == 0);
+    assert_row(settings_of("name: a\nanchors: [1x c5.xlarge, 2x c5.xlarge]\n", &s, &e) == 0, "%s", e.text);
+    assert_true(s.job.fleet.on_demand == 3 && s.job.fleet.on_demand_trains == 0);
+    assert_int_equal(tm_job_fleet_keepers(&s.job.fleet), 3);
+    assert_string_equal(s.job.fleet.anchor_instance, "c5.xlarge");
     tm_run_settings_deinit(&s);
     assert_row(settings_of("name: a\nanchors: 2x c5.xlarge\nfleet: {on_demand: 1}\n", &s, &e) == 0, "%s", e.text);
-    assert_true(s.fleet.on_demand == 1 && s.fleet.on_demand_trains == 1);
+    assert_true(s.job.fleet.on_demand == 1 && s.job.fleet.on_demand_trains == 1);
     tm_run_settings_deinit(&s);
 }
 
@@ -60,7 +59,27 @@ static void what_is_wrong_is_named(void **state)
         {"name: a\nfleet: {limit: 65}\n", "job.yaml:2:16: fleet.limit: expected"},
         {"name: a\nfleet:\n  workers_min: 9\n", "fleet.workers_min: at least 9 workers, but at most 6 instances;"},
         {"name: a\nfleet: {on_demand: 9}\n", "job.yaml:2: fleet.on_demand: 9 instances"},
-        {"name: a\nanchors: c5.xlarge\n", "job.yaml: anchors: expected COUNTx TYPE"},
+        {"name: a\nanchors: c5.xlarge\n", "job.yaml:2:10: anchors: expected COUNTx TYPE"},
+        {"name: a\nanchors: 2x\n", "job.yaml:2:10: anchors: expected COUNTx TYPE"},
+        {"name: a\nanchors: [1x a, 1x b]\n", "anchors: must be of one instance type, got a and b"},
+        {"name: a\nanchors: 1x a\nfleet: {on_demand_trains: 1}\n", "anchors: they keep copies and do not train"},
+        {"name: a\nresources: {instance_type: a}\nfleet: {pools: [{instance: b, count: 1}]}\n",
+         "job.yaml:3:16: fleet.pools: pool 1: b is not in resources.instance_type"},
+        {"name: a\nresources: {cloud: aws, region: [x, y]}\nfleet: {pools: [{instance: b, cloud: aws, region: z, "
+         "count: "
+         "1}]}\n",
+         "fleet.pools: pool 1: z is not in resources.region"},
+        {"name: a\nresources: {cloud: aws, instance_type: a}\nfleet: {pools: [{instance: b, count: 1}]}\n",
+         "pool 1: b is not in resources.instance_type"},
+        {"name: a\nresources: {infra: aws/x}\nfleet: {pools: [{instance: b, cloud: aws, region: z, count: 1}]}\n",
+         "pool 1: its place is not in resources.infra"},
+        {"name: a\nmarket: spot\nfleet: {pools: [{instance: b, market: on-demand, count: 1}]}\n",
+         "pool 1: market does not allow on-demand instances"},
+        {"name: a\nresources: {use_spot: false}\nfleet: {pools: [{instance: b, count: 1}]}\n",
+         "pool 1: resources.use_spot does not allow spot instances"},
+        {"name: a\nmax_nodes: 2\nfleet: {pools: [{instance: b, count: 3}]}\n", "3 instances train, but max_nodes is 2"},
+        {"name: a\nfleet: {memory: 1GB, pools: [{instance: b, count: 3}]}\n",
+         "fleet.memory: the memory is that of the instance types"},
         {"name: a\nanchors: 6x c5.xlarge\n", "fleet.on_demand: 6 instances, but at most 6 in total;"},
         {"name: a\nfleet: {on_demand: 2, on_demand_trains: 0, workers_min: 5}\n",
          "fleet.workers_min: at least 5 workers, but of 6 instances 2 only hold copies;"},
@@ -82,13 +101,31 @@ static void what_is_wrong_is_named(void **state)
          "fleet.pools[1]: instances that keep copies must not be preempted; write market: on-demand"},
         {"name: a\nfleet: {pools: [{instance: a, count: 4, role: keeps copies, market: on-demand}]}\n",
          "fleet.pools: no pool trains"},
-        {"name: a\nfleet: {pools: [{instance: a}]}\n", "key \"fleet.pools[1].count\" is missing"},
+        {"name: a\nfleet: {pools: [{instance: a}]}\n", "job.yaml:2: fleet.pools[1].count: how many instances?"},
+        {"name: a\nfleet: {pools: [{instance: a, limit: 4}, {instance: a}]}\n",
+         "job.yaml:2: fleet.pools[2].limit: how many instances? write limit: 4"},
+        {"name: a\nfleet: {pools: [{instance: a, limit: 4, count: 2}]}\n", "fleet.pools[1].count: limit says how many"},
+        {"name: a\nfleet: {pools: [{instance: a, trace: hadp, market: on-demand}]}\n",
+         "fleet.pools[1].trace: on-demand instances are not preempted"},
+        {"name: a\nfleet: {trace: hadp, pools: [{instance: a, limit: 4}]}\n",
+         "fleet.trace: pools have traces of their own"},
+        {"name: a\nfleet: {pools: [{instance: a, limit: 4, infra: aws//b}]}\n",
+         "job.yaml:2: fleet.pools[1].infra: expected cloud/region/zone, got \"aws//b\""},
+        {"name: a\nfleet: {pools: [{instance: a, limit: 4, infra: aws/b/c/d}]}\n", "infra: expected cloud/region/zone"},
+        {"name: a\nfleet: {pools: [{instance: a, limit: 4, infra: aws/b, region: c}]}\n",
+         "fleet.pools[1].region: c, but infra says aws/b; leave region out"},
+        {"name: a\nfleet: {pools: [{instance: a, limit: 4}, {instance: b, count: 1, market: on-demand, role: keeps "
+         "copies}]}\n",
+         "fleet.pools[2].role: pools that keep copies cannot be"},
         {"name: a\nfleet: {pools: [{instance: a, count: 4, market: cheap}]}\n",
          "fleet.pools[1].market: expected one of spot, on-demand, got \"cheap\""},
         {"name: a\nfleet: {trace: hadp, losses: {mean_life: 1h}}\n",
          "job.yaml:2: fleet.losses and fleet.trace both say when instances are preempted"},
         {"name: a\nanchors: 1x c5.xlarge\nfleet: {pools: [{instance: a, count: 4}]}\n",
          "fleet.pools and anchors both say which instances keep copies"},
+        {"name: a\nanchors: none\nfleet: {pools: [{instance: a, count: 4}, {instance: b, count: 1, market: on-demand, "
+         "role: keeps copies}]}\n",
+         "fleet.pools and anchors both say which instances keep copies; leave one out"},
         {"name: a\npolicy: ideal\n", "job.yaml:2: policy: \"ideal\" can be simulated but not run;"},
     };
     (void)state;
@@ -110,27 +147,31 @@ static void pools_say_what_is_rented(void **state)
 {
     static const struct {
         const char *fleet;
-        int64_t limit, on_demand, trains, spot_price, on_demand_price;
+        int64_t limit, on_demand, trains, spot_price, on_demand_price, anchor_price;
         const char *local; /* why the local cloud cannot be it; NULL: it can */
     } rows[] = {
-        {"pools: [" SPOT "]", 4, 0, 1, 330000, -1, NULL},
-        {"pools: [" SPOT ", " ANCHOR "]", 5, 1, 0, 330000, 170000, NULL},
-        {"limit: 5, spot_price: 0.33, instance: standard_nc4as_t4_v3, pools: [" SPOT ", " ANCHOR "]", 5, 1, 0, 330000,
-         170000, NULL},
-        {"pools: [" SPOT ", {instance: Standard_NC4as_T4_v3, market: on-demand, count: 2, price: 0.53}]", 6, 2, 1,
-         330000, 530000, NULL},
-        {"pools: [{instance: a, count: 3}]", 3, 0, 1, -1, -1, NULL},
-        {"pools: [{instance: a, count: 3, price: 1}, {instance: a, zone: b, count: 1, price: 2}]", 4, 0, 1, 1250000, -1,
+        {"pools: [" SPOT "]", 4, 0, 1, 330000, -1, -1, NULL},
+        {"pools: [" SPOT ", " ANCHOR "]", 5, 1, 0, 330000, -1, 170000, NULL},
+        {"on_demand_price: 0.53, pools: [" SPOT ", " ANCHOR "]", 5, 1, 0, 330000, 530000, 170000, NULL},
+        {"spot_price: 0.25, pools: [{instance: a, count: 3}]", 3, 0, 1, 250000, -1, -1, NULL},
+        {"spot_price: 1, pools: [{instance: a, count: 1}, {instance: a, count: 1, price: 2}]", 2, 0, 1, 1500000, -1, -1,
          NULL},
+        {"limit: 5, spot_price: 0.33, instance: standard_nc4as_t4_v3, pools: [" SPOT ", " ANCHOR "]", 5, 1, 0, 330000,
+         -1, 170000, NULL},
+        {"pools: [" SPOT ", {instance: Standard_NC4as_T4_v3, market: on-demand, count: 2, price: 0.53}]", 6, 2, 1,
+         330000, 530000, -1, NULL},
+        {"pools: [{instance: a, count: 3}]", 3, 0, 1, -1, -1, -1, NULL},
+        {"pools: [{instance: a, count: 3, price: 1}, {instance: a, zone: b, count: 1, price: 2}]", 4, 0, 1, 1250000, -1,
+         -1, NULL},
         {"trace: hadp, pools: [{instance: a, count: 3, price: 1}, {instance: a, count: 1, price: 2}]", 4, 0, 1, 1250000,
-         -1, "the local cloud cannot be two prices of one instance type on one market (a, a)"},
-        {"pools: [{instance: a, count: 3}, {instance: b, count: 1}]", 4, 0, 1, -1, -1,
-         "the local cloud cannot be two instance types that train (a, b)"},
-        {"pools: [{instance: a, region: r, count: 3}, {instance: a, region: s, count: 1}]", 4, 0, 1, -1, -1,
-         "instances in two regions"},
-        {"pools: [{instance: a, count: 3, market: on-demand}, " ANCHOR "]", 4, 4, 1, -1, -1,
+         -1, -1, "the local cloud cannot emulate two prices of one instance type on one market (a, a)"},
+        {"pools: [{instance: a, count: 3}, {instance: b, count: 1}]", 4, 0, 1, -1, -1, -1,
+         "the local cloud cannot emulate two instance types that train (a, b)"},
+        {"pools: [{instance: a, region: r, count: 3}, {instance: a, region: s, count: 1}]", 4, 0, 1, -1, -1, -1,
+         "instances in two regions (r, s)"},
+        {"pools: [{instance: a, count: 3, market: on-demand}, " ANCHOR "]", 4, 4, 1, -1, -1, 170000,
          "on-demand instances that train beside others that keep copies"},
-        {"pools: [{instance: a, count: 65}]", 65, 0, 1, -1, -1, "65 instances, but the local cloud has at most 64"},
+        {"pools: [{instance: a, count: 65}]", 65, 0, 1, -1, -1, -1, "65 instances, but the local cloud has at most 64"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -139,14 +180,15 @@ static void pools_say_what_is_rented(void **state)
         char text[700];
         (void)snprintf(text, sizeof text, "name: a\nfleet: {%s}\n", rows[i].fleet);
         assert_row(settings_of(text, &s, &e) == 0, "row %zu: %s", i, e.text);
-        const struct tm_job_fleet *fleet = &s.fleet;
+        const struct tm_job_fleet *fleet = &s.job.fleet;
         assert_row(fleet->limit == rows[i].limit && fleet->on_demand == rows[i].on_demand &&
                        fleet->on_demand_trains == rows[i].trains,
                    "row %zu: %d instances, %d on demand", i, (int)fleet->limit, (int)fleet->on_demand);
         assert_row(fleet->spot_usd_h_millionths == rows[i].spot_price &&
-                       fleet->on_demand_usd_h_millionths == rows[i].on_demand_price,
-                   "row %zu: prices %lld, %lld", i, (long long)fleet->spot_usd_h_millionths,
-                   (long long)fleet->on_demand_usd_h_millionths);
+                       fleet->on_demand_usd_h_millionths == rows[i].on_demand_price &&
+                       fleet->anchor_usd_h_millionths == rows[i].anchor_price,
+                   "row %zu: prices %lld, %lld, %lld", i, (long long)fleet->spot_usd_h_millionths,
+                   (long long)fleet->on_demand_usd_h_millionths, (long long)fleet->anchor_usd_h_millionths);
         int rc = tm_job_fleet_check_local(fleet, "job.yaml:2", &e);
         assert_row(rc == (rows[i].local != NULL ? -(int)TM_EINPUT : 0), "row %zu: %d", i, rc);
         if (rc != 0) assert_row(strstr(e.text, rows[i].local) != NULL, "row %zu: %s", i, e.text);
@@ -165,8 +207,8 @@ static void a_trace_is_drawn(void **state)
     tm_trace_init(&trace);
     assert_int_equal(settings_of("name: a\nfleet: {pools: [" SPOT ", " ANCHOR "], losses: {mean_life: 6h}}\n", &s, &e),
                      0);
-    assert_string_equal(s.fleet.trace, "");
-    assert_true(s.fleet.losses.mean_life_ms == 6 * 3600000 && s.fleet.losses.bursts == 0.5);
+    assert_string_equal(s.job.fleet.trace, "");
+    assert_true(s.job.fleet.losses.mean_life_ms == 6 * 3600000 && s.job.fleet.losses.bursts == 0.5);
     assert_row(tm_run_trace(env, &s, &trace, &e) == 0, "%s", e.text);
     assert_true(trace.instances_max == 4 && trace.event_count > 100);
     assert_string_equal(trace.instance, "Standard_NC4as_T4_v3");
@@ -195,7 +237,7 @@ static void comes_back(const char *job)
     struct tm_text again;
     struct tm_error e;
     assert_row(settings_of(job, &s, &e) == 0, "%s", e.text);
-    s.job = 0x123456789ABCDEF0;
+    s.number = 0x123456789ABCDEF0;
     s.chaos = 7;
     s.netns = true;
     s.link_bit_s = 1500000;
@@ -204,13 +246,17 @@ static void comes_back(const char *job)
     tm_text_init(&text, 1 << 16);
     tm_text_init(&again, 1 << 16);
     tm_run_settings_print(&s, &text);
-    tm_run_settings_init(&back);
+    tm_run_settings_init(&back); /* over a job file that says otherwise: it keeps what run.yaml does not say */
+    static const char other[] = "name: b\nsteps: 7\npolicy: reactive\ndeadline: 1h\nbudget: 3\nmax_failures: 9\n"
+                                "fleet: {memory: 9MB, hint: 1m, spot_price: 7}\n";
+    assert_int_equal(tm_job_parse("job.yaml", other, strlen(other), &back.job, &e), 0);
     assert_row(tm_run_settings__parse("run.yaml", tm_text_string(&text), text.length, &back, &e) == 0, "%s", e.text);
     tm_run_settings_print(&back, &again);
     assert_string_equal(tm_text_string(&text), tm_text_string(&again));
-    assert_true(back.job == s.job && tm_run_restarts_all(&back) && back.chaos == 7 && back.link_bit_s == 1500000);
-    assert_int_equal(back.fleet.from_ms, s.fleet.from_ms);
-    assert_true(back.fleet.pools.count == s.fleet.pools.count && back.fleet.limit == s.fleet.limit);
+    assert_true(back.number == s.number && tm_run_restarts_all(&back) && back.chaos == 7 && back.link_bit_s == 1500000);
+    assert_true(back.job.steps == 7 && back.job.deadline_ms == 0 && back.job.budget_usd_millionths == 0);
+    assert_int_equal(back.job.fleet.from_ms, s.job.fleet.from_ms);
+    assert_true(back.job.fleet.pools.count == s.job.fleet.pools.count && back.job.fleet.limit == s.job.fleet.limit);
     assert_int_equal(tm_run_settings__parse("run.yaml", "name: a\n", 8, &back, &e), -(int)TM_EINPUT);
     tm_text_deinit(&text);
     tm_text_deinit(&again);
@@ -285,7 +331,7 @@ static void a_trace_is_scaled(void **state)
         assert_int_equal(settings_of("name: a\n", &s, &e), 0);
         tm_trace_init(&trace);
         tm_trace_init(&whole);
-        s.fleet.trace = hours[i];
+        s.job.fleet.trace = hours[i];
         assert_row(tm_run_trace(env, &s, &trace, &e) == 0, "%s", e.text);
         assert_int_equal(tm_trace_load(env, hours[i], NULL, &whole, &e), 0);
         for (size_t k = 0; k < trace.event_count; k++) {
@@ -297,7 +343,7 @@ static void a_trace_is_scaled(void **state)
         assert_row(most <= 6 && most >= 2 && out >= 1, "%s: %d at most, %d go", hours[i], (int)most, (int)out);
         assert_int_equal(trace.instances_max, 6);
         assert_true(trace.end_ms == whole.end_ms);
-        s.fleet.scaled = 0; /* as many as there were do not fit */
+        s.job.fleet.scaled = 0; /* as many as there were do not fit */
         assert_int_equal(tm_run_trace(env, &s, &trace, &e), -(int)TM_EINPUT);
         assert_error_has(e, "more than fleet.limit (6)");
         s.no_losses = true; /* the limit's number of them comes, and stays */

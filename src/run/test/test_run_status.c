@@ -663,7 +663,7 @@ static void test_settling(void **state)
     assert_row(tm_run_record__settle(path, 60, list, 4, &e) == 0, "%s", e.text);
     assert_int_equal(last_of(path), 5);
     struct tm_run_watch *watch = tm_run_watch_create();
-    assert_row(tm_run_record_watch(path, watch, &e) == 0, "%s", e.text);
+    assert_row(tm_run_record__watch(path, watch, &e) == 0, "%s", e.text);
     const struct tm_run_status *status = tm_run_watch_status(watch);
     assert_int_equal(status->here, 0);
     assert_true(fabs(status->bill_usd * 1e6 - (95 + 80 + 70 + 5)) < 1e-3);

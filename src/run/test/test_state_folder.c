@@ -58,14 +58,14 @@ static void one_owner_at_a_time(void **state)
     int leftovers = -1;
     int pid = 0;
     (void)state;
-    assert_int_equal(tm_state_owner(env, "/s", &found, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(tm_state__owner(env, "/s", &found, &e), -(int)TM_ENOTFOUND);
     assert_row(tm_state_own(env, "/s", &owner, &leftovers, &e) == 0, "%s", e.text);
     assert_int_equal(leftovers, 0);
-    assert_int_equal(tm_state_owner(env, "/s", &found, &e), 0);
+    assert_int_equal(tm_state__owner(env, "/s", &found, &e), 0);
     assert_string_equal(found.mark, owner.mark);
     assert_int_equal(tm_state_own(env, "/s", &found, &leftovers, &e), -(int)TM_EBUSY);
     tm_state_disown(env, "/s", &owner);
-    assert_int_equal(tm_state_owner(env, "/s", &found, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(tm_state__owner(env, "/s", &found, &e), -(int)TM_ENOTFOUND);
     /* Somebody who is gone, and a process that bears its mark. */
     const char *const argv[] = {"coordinator", NULL};
     const char *const variables[] = {"TIDEMILL_RUN_MARK=00000000000000aa", NULL};

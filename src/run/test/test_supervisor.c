@@ -281,13 +281,17 @@ static void a_killed_coordinator_is_started_again(void **state)
     struct tm_supervisor *supervisor = NULL;
     (void)state;
     set_up(&w, trace_text);
-    struct tm_supervisor_options options = {
-        .driver = w.driver, .program = "/bin/tidemill", .mark = "TIDEMILL_RUN_MARK=00000000000000aa"};
+    struct tm_supervisor_options options = {.driver = w.driver,
+                                            .program = "/bin/tidemill",
+                                            .mark = "TIDEMILL_RUN_MARK=00000000000000aa",
+                                            .call = "TIDEMILL_RUN_COMMAND=tidemill run a.yaml"};
     assert_row(tm_supervisor_create(w.env, &options, &supervisor, &e) == 0, "%s", e.text);
     start_coordinator(&w);
     supervise(&w, supervisor, 6000);
     struct tm_supervisor_view view = tm_supervisor__look(supervisor);
     assert_true(view.connected && view.coordinator_pid > 0);
+    assert_string_equal(tm_env_virtual_process_variable(w.env, view.coordinator_pid, "TIDEMILL_RUN_COMMAND"),
+                        "tidemill run a.yaml");
     assert_string_equal(tm_env_virtual_process_variable(w.env, view.coordinator_pid, "TIDEMILL_RUN_MARK"),
                         "00000000000000aa");
     for (int kills = 0; kills < 10; kills++) { /* a signal is no fault of its own: it is never given up */

@@ -30,15 +30,15 @@ static void test_shifted_traces(void **state)
         double join_s, leave_s;
         int64_t from_ms;
     } rows[] = {
-        {"losses come earlier by what is left", "end: 300s\n\n0 +4\n100 -1\n", "0+4 80-1", 0, 10, 0},
-        {"arrivals come later", "end: 300s\n\n0 +4\n100 +2\n", "0+4 125+2", 25, -1, 0},
+        {"losses come earlier by what is left", "end: 300s\n\n0 +4\n100 -1\n", "0+4 70 80-1", 0, 10, 0},
+        {"arrivals come later", "end: 300s\n\n0 +4\n100 +2\n", "0+4 100 125+2", 25, -1, 0},
         {"to its end where it does not say", "end: 300s\n\n0 +4\n100 -1\n", "0+4 100-1", 25, -1, 0},
         {"a notice that is over is no help", "end: 300s\n\n0 +4\n100 -1\n", "0+4 100-1", 25, 31, 0},
-        {"what comes at the end is not used", "end: 300s\n\n0 +4\n290 +1\n", "0+4", 25, 10, 0},
-        {"lost before it joins", "end: 300s\n\n0 +1\n100 +2\n110 -3\n", "0+1 90-1", 25, 10, 0},
-        {"lost in its place", "end: 300s\n\n0 +2\n100 +2\n140 -3\n", "0+2 120-2 125+1", 25, 10, 0},
-        {"both at one time", "end: 300s\n\n0 +4\n100 +2\n145 -1\n", "0+4 125+2-1", 25, 10, 0},
-        {"history stays", "end: 300s\n\n0 +4\n50 +1\n60 -2\n150 -1\n", "0+4 50+1 60-2 130-1", 25, 10, 100},
+        {"what comes at the end is not used", "end: 300s\n\n0 +4\n290 +1\n", "0+4 290", 25, 10, 0},
+        {"lost before it joins", "end: 300s\n\n0 +1\n100 +2\n110 -3\n", "0+1 80 90-1 100 125", 25, 10, 0},
+        {"lost in its place", "end: 300s\n\n0 +2\n100 +2\n140 -3\n", "0+2 100 110 120-2 125+1", 25, 10, 0},
+        {"both at one time", "end: 300s\n\n0 +4\n100 +2\n145 -1\n", "0+4 100 115 125+2-1", 25, 10, 0},
+        {"history stays", "end: 300s\n\n0 +4\n50 +1\n60 -2\n150 -1\n", "0+4 50+1 60-2 120 130-1", 25, 10, 100},
         {"never before the start", "end: 300s\n\n0 +4\n110 -1\n", "0+4 100.001-1", 25, 10, 100},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {

@@ -109,6 +109,55 @@ static void test_a_job_that_does_not_finish(void **state)
     drop(&f);
 }
 
+/* A trace that is given is one outcome; what might have happened instead widens it, and changes nothing else. */
+/* Without a deadline nobody gives up: what does not finish in the time it is given gets more. */
+static void test_there_is_time_without_a_deadline(void **state)
+{
+    (void)state;
+    struct fixture f = make(16);
+    struct tm_trace trace;
+    struct tm_error e;
+    tm_trace_init(&trace);
+    assert_int_equal(tm_trace_add(&trace, 0, 16, 0, 0.9, &e), 0);
+    trace.end_ms = DAY_MS;
+    trace.instances_max = 16;
+    f.judge.draw.like = &trace;
+    struct tm_judged whole = judged(&f);
+    f.judge.options.to_ms = (int64_t)(whole.time_s.p10 * 1000 / 2); /* half of what it takes */
+    struct tm_judged out = judged(&f);
+    assert_true(out.finishes && out.p_finish == 1);
+    f.judge.deadline_s = whole.time_s.p10 / 2;
+    out = judged(&f);
+    assert_true(!out.finishes && out.p_deadline == 0);
+    tm_trace_deinit(&trace);
+    drop(&f);
+}
+
+static void test_other_starts_of_a_trace_widen_it(void **state)
+{
+    (void)state;
+    struct fixture f = make(16);
+    struct tm_trace trace;
+    static const char text[] = "tidemill-trace 1\nend: 86400s\n\n0 +16\n3600 -8\n10800 +8\n20000 -4\n30000 +4\n"
+                               "50000 -12\n60000 +12\n";
+    tm_trace_init(&trace);
+    assert_int_equal(tm_trace_parse("t", text, sizeof text - 1, "tidemill", &trace, NULL), 0);
+    f.judge.trace = &trace;
+    f.judge.runs = 1;
+    f.judge.options.deadline_s = 86400;
+    struct tm_judged alone = judged(&f);
+    struct tm_draw others = {.pools = &f.pool, .pool_count = 1, .like = &trace};
+    f.judge.others = &others;
+    struct tm_judged with = judged(&f);
+    assert_true(alone.finishes && alone.time_s.p10 == alone.time_s.p90);
+    assert_true(with.time_s.p10 < with.time_s.p90 && with.bill_usd.p10 < with.bill_usd.p90);
+    assert_true(with.time_s.p10 <= alone.time_s.p10 && with.time_s.p90 >= alone.time_s.p90);
+    assert_true(with.time_s.mean == alone.time_s.mean && with.bill_usd.mean == alone.bill_usd.mean);
+    assert_true(with.sure_s == alone.sure_s && with.p_deadline == alone.p_deadline);
+    tm_trace_deinit(&trace);
+    drop(&f);
+}
+
 static int judge_once(struct fixture *f)
 {
     struct tm_judged out;
@@ -129,5 +178,6 @@ static void test_allocations(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_what_is_sure_is_one_outcome), TM_TEST(test_steps_and_losses_widen_it),
+             TM_TEST(test_there_is_time_without_a_deadline), TM_TEST(test_other_starts_of_a_trace_widen_it),
              TM_TEST(test_a_later_deadline_is_not_less_likely), TM_TEST(test_a_job_that_does_not_finish),
              TM_TEST(test_allocations))

@@ -584,6 +584,51 @@ static void test_anchors(void **state)
     tm_env_virtual_destroy(env);
 }
 
+/* As a run: on-demand instances for a deadline are ordered at the notice, not when the instance is left or lost. */
+static void test_orders_at_the_notice(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, ANCHORED "leave_s: 50\n", 8, test_speed);
+    double full = job->layouts.list[job->layouts.best[8]].samples_per_s;
+    struct tm_trace trace;
+    trace_of("end: 7200s\n\n0 +8\n3030 -1\n", &trace);
+    struct tm_sim_options options = minute_options(0, 7200000);
+    options.notice_s = 120;
+    options.samples_total = full * 3600;
+    options.deadline_s = 3820; /* it will be late, but for a full fleet */
+    struct tm_sim_result result = simulate(env, job, &trace, "tidemill", &options, NULL);
+    double ordered_s = 3030 - 120, paid_from_s = ordered_s + 100 - 10;
+    assert_true(result.deadline_met);
+    assert_row(close_to(result.on_demand_hours * 3600, result.finished_at_s - paid_from_s, 1e-6),
+               "on-demand for %g s, want %g", result.on_demand_hours * 3600, result.finished_at_s - paid_from_s);
+    tm_trace_deinit(&trace);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Who is stopped trains on to a common step. */
+static void test_stops_at_a_common_step(void **state)
+{
+    (void)state;
+    static const char *const costs[] = {ANCHORED, ANCHORED "drain_s: 30\n"};
+    struct tm_env *env = tm_env_virtual_create(1);
+    double samples[2], full = 0;
+    struct tm_trace trace;
+    trace_of("end: 7200s\n\n0 +8\n", &trace);
+    for (int i = 0; i < 2; i++) {
+        struct test_job *job = job_make(9, false, costs[i], 8, test_speed);
+        struct tm_sim_options options = minute_options(0, 7200000);
+        options.budget_usd = 8;
+        full = job->layouts.list[job->layouts.best[8]].samples_per_s;
+        samples[i] = simulate(env, job, &trace, "tidemill", &options, NULL).samples;
+        job_drop(job);
+    }
+    assert_true(close_to(samples[1] - samples[0], 30 * full, 1e-9));
+    tm_trace_deinit(&trace);
+    tm_env_virtual_destroy(env);
+}
+
 /* Below workers_min the job waits. */
 static void test_too_few_wait(void **state)
 {
@@ -629,8 +674,8 @@ static void test_gang_in_time(void **state)
     }
     double on_demand_usd = 4 * 3.06 * 10;
     assert_true(bills[0] < 1.01 * 4 * 0.91 * 10 + 0.1);
-    assert_true(bills[1] < 1.02 * on_demand_usd && bills[1] > 0.99 * on_demand_usd);
-    assert_true(bills[2] < 1.02 * on_demand_usd && bills[2] > 0.99 * on_demand_usd); /* three of four are none */
+    assert_true(bills[1] < 1.08 * on_demand_usd && bills[1] > 0.99 * on_demand_usd);
+    assert_true(bills[2] < 1.08 * on_demand_usd && bills[2] > 0.99 * on_demand_usd); /* three of four are none */
     assert_true(bills[3] < 0.9 * on_demand_usd && bills[3] > bills[0]);
     job_drop(job);
     tm_env_virtual_destroy(env);
@@ -725,5 +770,6 @@ TM_TEST_MAIN(TM_TEST(test_without_costs_all_are_ideal), TM_TEST(test_reactive_by
              TM_TEST(test_the_end_of_a_job), TM_TEST(test_prices_of_the_trace), TM_TEST(test_the_step_in_flight),
              TM_TEST(test_refusals), TM_TEST(test_given_forecasts), TM_TEST(test_whatever_the_trace),
              TM_TEST(test_whatever_the_deadline), TM_TEST(test_budget), TM_TEST(test_anchors),
-             TM_TEST(test_too_few_wait), TM_TEST(test_gang_in_time), TM_TEST(test_copies_bound_what_is_lost),
-             TM_TEST(test_repeatable), TM_TEST(test_without_memory))
+             TM_TEST(test_orders_at_the_notice), TM_TEST(test_stops_at_a_common_step), TM_TEST(test_too_few_wait),
+             TM_TEST(test_gang_in_time), TM_TEST(test_copies_bound_what_is_lost), TM_TEST(test_repeatable),
+             TM_TEST(test_without_memory))

@@ -6,6 +6,8 @@
 #include "wire/peer_links.h"
 #include "wire/tls.h"
 
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -148,7 +150,8 @@ static void test_a_key_each(void **state)
     for (size_t i = 0; i < 2; i++)
         assert_row(tm_tls_authority_create(env, &authorities[i], &e) == 0, "%s", e.text);
     for (size_t i = 0; i < 3; i++) {
-        assert_row(tm_tls_authority_issue(authorities[i / 2], env, members[i], "member", &e) == 0, "%s", e.text);
+        const struct tm_tls_member member = {.subject = "member", .names = {TM_TLS_COORDINATOR}};
+        assert_row(tm_tls_authority_issue(authorities[i / 2], env, members[i], &member, &e) == 0, "%s", e.text);
         assert_row(tm_tls_load(env, members[i], &tls[i], &e) == 0, "%s", e.text);
         (void)snprintf(path, sizeof path, "%s/node.key", members[i]);
         tm_text_init(&keys[i], 4096);
@@ -163,6 +166,100 @@ static void test_a_key_each(void **state)
     }
     for (size_t i = 0; i < 2; i++)
         tm_tls_authority_destroy(authorities[i]);
+    tm_env_virtual_destroy(env);
+}
+
+/* ---- names of certificates ---- */
+
+static bool pump(struct tm_tls_session *from, struct tm_tls_session *to, struct tm_text *plain)
+{
+    struct tm_text raw;
+    tm_text_init(&raw, 1 << 20);
+    tm_tls_session_output(from, &raw);
+    int rc = raw.length == 0 ? 0 : tm_tls_session_input(to, raw.data, raw.length, plain);
+    tm_text_deinit(&raw);
+    return rc == 0;
+}
+
+/* One who asks for a name, or for a host, of one who has that certificate. */
+static bool is_trusted(struct tm_tls *client_tls, struct tm_tls *server_tls, const char *name, const char *host)
+{
+    struct tm_tls_session *client = tm_tls_session_create(client_tls, false, name, host);
+    struct tm_tls_session *server = tm_tls_session_create(server_tls, true, NULL, NULL);
+    struct tm_text heard;
+    bool good = true;
+    assert_non_null(client);
+    assert_non_null(server);
+    tm_text_init(&heard, 1 << 16);
+    assert_int_equal(tm_tls_session_write(client, "hello", 5), 0);
+    for (int i = 0; good && i < 10 && heard.length < 5; i++)
+        good = pump(client, server, &heard) && pump(server, client, &heard);
+    good = good && heard.length == 5;
+    tm_text_deinit(&heard);
+    tm_tls_session_destroy(client);
+    tm_tls_session_destroy(server);
+    return good;
+}
+
+static X509 *read_certificate(struct tm_env *env, const char *path)
+{
+    struct tm_text text;
+    tm_text_init(&text, 1 << 16);
+    assert_int_equal(env->file_read(env, path, &text, NULL), 0);
+    BIO *memory = BIO_new_mem_buf(tm_text_string(&text), -1);
+    X509 *certificate = PEM_read_bio_X509(memory, NULL, NULL, NULL);
+    (void)BIO_free(memory);
+    tm_text_deinit(&text);
+    assert_non_null(certificate);
+    return certificate;
+}
+
+/* A member's certificate is for its own names: none passes for the coordinator. */
+static void test_names_of_certificates(void **state)
+{
+    (void)state;
+    enum { COORDINATOR, INSTANCE, NAMELESS, MEMBERS };
+    static const struct tm_tls_member members[MEMBERS] = {
+        {"coordinator", {TM_TLS_COORDINATOR, "trainer.example.org", "10.0.0.1", "0.0.0.0"}},
+        {"instance", {"instance-1.tidemill", "a,DNS:" TM_TLS_COORDINATOR, "fe80::1%eth0", "fd00::5"}},
+        {TM_TLS_COORDINATOR, {NULL}}}; /* a subject is no name */
+    static const char *const folders[MEMBERS] = {"/coordinator", "/instance", "/nameless"};
+    static const struct {
+        int server;
+        const char *name, *host;
+        bool works;
+    } rows[] = {{COORDINATOR, NULL, NULL, true},
+                {COORDINATOR, TM_TLS_COORDINATOR, NULL, true},
+                {COORDINATOR, TM_TLS_COORDINATOR, "elsewhere.example.org", true},
+                {COORDINATOR, NULL, "trainer.example.org", true},
+                {COORDINATOR, NULL, "elsewhere.example.org", false},
+                {INSTANCE, NULL, NULL, true},
+                {INSTANCE, TM_TLS_COORDINATOR, NULL, false},
+                {INSTANCE, TM_TLS_COORDINATOR, "trainer.example.org", false},
+                {NAMELESS, NULL, NULL, true},
+                {NAMELESS, TM_TLS_COORDINATOR, NULL, false}};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_tls_authority *authority = NULL;
+    struct tm_tls *tls[MEMBERS];
+    struct tm_error e = {0};
+    assert_row(tm_tls_authority_create(env, &authority, &e) == 0, "%s", e.text);
+    for (int i = 0; i < MEMBERS; i++) {
+        assert_row(tm_tls_authority_issue(authority, env, folders[i], &members[i], &e) == 0, "%s", e.text);
+        assert_row(tm_tls_load(env, folders[i], &tls[i], &e) == 0, "%s", e.text);
+    }
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(is_trusted(tls[INSTANCE], tls[rows[i].server], rows[i].name, rows[i].host) == rows[i].works,
+                   "row %zu", i);
+    X509 *certificate = read_certificate(env, "/coordinator/node.pem");
+    assert_int_equal(X509_check_ip_asc(certificate, "10.0.0.1", 0), 1);
+    assert_int_equal(X509_check_ip_asc(certificate, "0.0.0.0", 0), 0);
+    X509_free(certificate);
+    certificate = read_certificate(env, "/instance/node.pem");
+    assert_int_equal(X509_check_ip_asc(certificate, "fd00::5", 0), 1);
+    X509_free(certificate);
+    for (int i = 0; i < MEMBERS; i++)
+        tm_tls_destroy(tls[i]);
+    tm_tls_authority_destroy(authority);
     tm_env_virtual_destroy(env);
 }
 
@@ -423,5 +520,5 @@ static void test_flood(void **state)
 }
 
 TM_TEST_MAIN(TM_TEST(test_an_address_that_never_answers), TM_TEST(test_plain), TM_TEST(test_tls),
-             TM_TEST(test_a_key_each), TM_TEST(test_only_loopback_without_tls), TM_TEST(test_garbage),
-             TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))
+             TM_TEST(test_a_key_each), TM_TEST(test_names_of_certificates), TM_TEST(test_only_loopback_without_tls),
+             TM_TEST(test_garbage), TM_TEST(test_impostor), TM_TEST(test_unproven), TM_TEST(test_flood))

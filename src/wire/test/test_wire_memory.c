@@ -60,8 +60,8 @@ static int pump(struct tm_tls_session *from, struct tm_tls_session *to, struct t
 static int tls_talk(struct tm_env *env, struct tm_tls *tls)
 {
     (void)env;
-    struct tm_tls_session *client = tm_tls_session_create(tls, false);
-    struct tm_tls_session *server = tm_tls_session_create(tls, true);
+    struct tm_tls_session *client = tm_tls_session_create(tls, false, TM_TLS_COORDINATOR, NULL);
+    struct tm_tls_session *server = tm_tls_session_create(tls, true, NULL, NULL);
     struct tm_text heard;
     tm_text_init(&heard, 1 << 16);
     int rc = client == NULL || server == NULL ? -(int)TM_ENOMEM : tm_tls_session_write(client, "hello", 5);

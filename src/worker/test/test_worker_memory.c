@@ -108,7 +108,7 @@ static void store_files(struct rig *r)
 {
     if (mailbox_action(&r->box, TM_WORKER_FILE_PUT, 0) < 0) return;
     rig_call_begin();
-    tm_worker_file_put(r->worker, r->now_ms, 6, 0, true, &r->box.out);
+    tm_worker__file_put(r->worker, r->now_ms, 6, 0, true, &r->box.out);
     rig_call_end(r);
 }
 

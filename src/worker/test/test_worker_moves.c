@@ -236,7 +236,7 @@ static void test_refused_as_damaged(void **state)
 static void file_got(struct rig *r, const struct tm_copy_got *file)
 {
     rig_call_begin();
-    tm_worker_file_got(r->worker, r->now_ms, SET, 1, file, &r->box.out);
+    tm_worker__file_got(r->worker, r->now_ms, SET, 1, file, &r->box.out);
     rig_call_end(r);
 }
 
@@ -441,7 +441,7 @@ static void test_snapshot(void **state)
     }
     assert_true(rig_look(&r).snapshot_bytes > 0); /* the file is not there yet */
     rig_call_begin();
-    tm_worker_file_put(r.worker, r.now_ms, 5, 0, false, &r.box.out);
+    tm_worker__file_put(r.worker, r.now_ms, 5, 0, false, &r.box.out);
     rig_call_end(&r);
     assert_true(rig_look(&r).snapshot_bytes > 0);
     mailbox_clear(&r.box);
@@ -450,7 +450,7 @@ static void test_snapshot(void **state)
     rig_tick(&r, RIG_RESEND_MS); /* the disk was full: it may have room again */
     assert_true(mailbox_action(&r.box, TM_WORKER_FILE_PUT, 0) >= 0);
     rig_call_begin();
-    tm_worker_file_put(r.worker, r.now_ms, 5, 0, true, &r.box.out);
+    tm_worker__file_put(r.worker, r.now_ms, 5, 0, true, &r.box.out);
     rig_call_end(&r);
     assert_int_equal(rig_look(&r).snapshot_bytes, 0);
     mailbox_clear(&r.box);
@@ -609,7 +609,7 @@ static void test_impostors(void **state)
     ack.complete = true;
     RIG_TELL(&r, impostor, COPY_ACK, copy_ack, &ack);
     rig_call_begin();
-    tm_worker_file_put(r.worker, r.now_ms, 5, 0, true, &r.box.out);
+    tm_worker__file_put(r.worker, r.now_ms, 5, 0, true, &r.box.out);
     rig_call_end(&r);
     rig_tick(&r, 800);
     const Tmw__Heartbeat *beat = mailbox_find(&r.box, KIND(HEARTBEAT), 0)->heartbeat;

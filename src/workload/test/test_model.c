@@ -355,7 +355,8 @@ static void test_bad_formulas(void **state)
         {"llama:layers=2,hidden=8,experts=4,active=5", "active=5 of experts=4"},
         {"llama:layers=2,hidden=8,attention=flash", "\"attention=flash\""},
         {"llama:layers=2,hidden=8,recompute=2", "\"recompute=2\""},
-        {"t5:layers=2,hidden=8", "expected gpt:, llama: or bert:"},
+        {"t6:layers=2,hidden=8", "expected gpt:, llama:, bert:, vit: or t5:"},
+        {"vit:layers=2,hidden=64,image=225", "image=225 is not a multiple of patch=16"},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_model model;
@@ -419,7 +420,7 @@ static void test_unknown_names(void **state)
 static void test_shipped_models_load(void **state)
 {
     (void)state;
-    assert_int_equal(tm_model_shipped_count(), 41);
+    assert_int_equal(tm_model_shipped_count(), 48);
     for (size_t i = 0; i < tm_model_shipped_count(); i++) {
         const char *name = tm_model_shipped_name(i);
         struct tm_model model;
@@ -455,6 +456,9 @@ static void test_published_parameters(void **state)
         {"mistral-7b", 7241732096, 0},     {"mixtral-8x7b", 46702792704, 1e-4}, {"qwen2.5-7b", 7.61e9, 2e-3},
         {"qwen2.5-0.5b", 494e6, 2e-3},     {"gemma-2b", 2506172416, 1e-4},      {"gemma-7b", 8537680896, 1e-4},
         {"tinyllama-1.1b", 1100048384, 0}, {"gemma-2-9b", 9.24e9, 2e-3},        {"qwen2.5-72b", 72.7e9, 2e-3},
+        {"t5-small", 60506624, 1e-3},      {"t5-base", 222903552, 1e-3},        {"t5-large", 737668096, 1e-3},
+        {"t5-3b", 2851598336, 1e-3},       {"t5-11b", 11307321344, 1e-3},       {"vit-l-16", 304326632, 0},
+        {"vit-h-14", 632045800, 0},
     };
     for (size_t i = 0; i < TM_COUNT(rows); i++) {
         struct tm_model model;

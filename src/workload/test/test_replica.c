@@ -332,7 +332,26 @@ static void test_failing_allocations(void **state)
     tm_profile_deinit(&f.profile);
 }
 
-TM_TEST_MAIN(TM_TEST(test_by_hand), TM_TEST(test_crowding), TM_TEST(test_waiting_for_the_slowest),
-             TM_TEST(test_accumulation), TM_TEST(test_other_batches), TM_TEST(test_wrong_requests),
-             TM_TEST(test_batches_of_an_h200), TM_TEST(test_tensor_buckets), TM_TEST(test_report),
-             TM_TEST(test_failing_allocations))
+static void test_a_share_of_the_batch(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t samples;
+        int workers, batch; /* 0: nobody says */
+        int each, micro_batches;
+    } rows[] = {{48, 2, 0, 24, 1}, {48, 2, 8, 8, 3}, {49, 2, 0, 25, 1},
+                {49, 2, 8, 8, 4},  {4, 4, 0, 1, 1},  {3, 4, 0, 0, 0}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_replica_request request = {.workers = rows[i].workers, .batch = rows[i].batch};
+        struct tm_error e = {0};
+        int rc = tm_replica_share_batch(rows[i].samples, &request, &e);
+        assert_row(rc == (rows[i].each > 0 ? 0 : -(int)TM_EUSAGE), "row %zu: %d", i, rc);
+        assert_row(rc != 0 || (request.batch == rows[i].each && request.micro_batches == rows[i].micro_batches),
+                   "row %zu: %d x %d", i, request.micro_batches, request.batch);
+    }
+}
+
+TM_TEST_MAIN(TM_TEST(test_a_share_of_the_batch), TM_TEST(test_by_hand), TM_TEST(test_crowding),
+             TM_TEST(test_waiting_for_the_slowest), TM_TEST(test_accumulation), TM_TEST(test_other_batches),
+             TM_TEST(test_wrong_requests), TM_TEST(test_batches_of_an_h200), TM_TEST(test_tensor_buckets),
+             TM_TEST(test_report), TM_TEST(test_failing_allocations))

@@ -1,0 +1,236 @@
+#include "job/job_pools.h"
+
+#include "base/alloc.h"
+#include "market/trace_draw.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const double EGRESS_USD_GB = 0.02; /* between two regions of a cloud */
+
+/* ---- one pool ---- */
+
+static const char *text_of(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+static bool same(const char *a, const char *b)
+{
+    return strcasecmp(text_of(a), text_of(b)) == 0;
+}
+
+/* Of the catalogue: in the zone, else in the region, else the cheapest anywhere; NaN: none. */
+static double listed_usd_h(const struct tm_catalog *catalog, const struct tm_job_pool *pool)
+{
+    bool spot = pool->market == TM_POOL_SPOT;
+    double best_usd_h = NAN;
+    int best = -1;
+    for (size_t i = 0; i < catalog->offer_count; i++) {
+        const struct tm_offer *offer = &catalog->offers[i];
+        const struct tm_instance_type *type = &catalog->instances[offer->instance];
+        double usd_h = spot ? offer->spot_usd_h : offer->on_demand_usd_h;
+        if (isnan(usd_h) || !same(type->name, pool->instance)) continue;
+        if (pool->cloud != NULL && !same(type->cloud, pool->cloud)) continue;
+        int fit = pool->region != NULL && same(offer->region, pool->region);
+        if (fit == 1 && pool->zone != NULL && same(offer->zone, pool->zone)) fit = 2;
+        if (fit < best || (fit == best && usd_h >= best_usd_h)) continue;
+        best = fit;
+        best_usd_h = usd_h;
+    }
+    return best_usd_h;
+}
+
+static bool is_listed(const struct tm_catalog *catalog, const char *type)
+{
+    for (size_t i = 0; i < catalog->instance_count; i++)
+        if (same(catalog->instances[i].name, type)) return true;
+    return false;
+}
+
+static const char *name_of(const struct tm_job_pool *pool, struct tm_arena *arena)
+{
+    const char *parts[] = {pool->cloud, pool->region, pool->zone};
+    const char *name = pool->instance;
+    for (size_t i = 0; name != NULL && i < 3; i++)
+        if (parts[i] != NULL) name = tm_arena_printf(arena, "%s%s%s", name, i == 0 ? " " : "/", parts[i]);
+    return name == NULL ? NULL : tm_arena_printf(arena, "%s%s", name, pool->market == TM_POOL_SPOT ? "" : " on-demand");
+}
+
+/* From what is known of preemptions, for want of a trace. */
+static int draw_trace(const struct tm_job_fleet *fleet, const struct tm_job_pool *pool, size_t number,
+                      struct tm_trace *out, struct tm_error *e)
+{
+    struct tm_draw_pool drawn[TM_DRAW_POOLS_MAX];
+    struct tm_job_pool one = *pool;
+    struct tm_job_fleet alone = *fleet;
+    one.count = pool->limit > 0 ? pool->limit : pool->count;
+    alone.pools = (struct tm_maps){&one, 1};
+    struct tm_draw draw = tm_run_draw(&alone, drawn);
+    draw.seed += number;
+    return tm_trace_draw(&draw, out, e);
+}
+
+static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number, const struct tm_catalog *catalog,
+                    struct tm_arena *arena, struct tm_job_pools *out, struct tm_error *e)
+{
+    const struct tm_job_fleet *fleet = &job->fleet;
+    size_t count = 0;
+    const struct tm_job_pool *pool = &tm_job_fleet_pools(fleet, &count)[number];
+    bool spot = pool->market == TM_POOL_SPOT;
+    struct tm_trace *trace = &out->traces[number];
+    int rc = 0;
+    if (pool->trace != NULL)
+        rc = tm_trace_load(env, pool->trace, NULL, trace, e);
+    else if (spot)
+        rc = draw_trace(fleet, pool, number, trace, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "%s: fleet.pools[%zu]", job->file, number + 1);
+    double usd_h = pool->usd_h_millionths >= 0 ? (double)pool->usd_h_millionths / 1e6 : listed_usd_h(catalog, pool);
+    for (size_t i = 0; (pool->usd_h_millionths >= 0 || pool->trace == NULL) && i < trace->event_count; i++)
+        trace->events[i].price_usd_h = NAN; /* what the job says counts, and a trace that was drawn says nothing */
+    bool priced = trace->event_count > 0 && !isnan(trace->events[0].price_usd_h);
+    if (isnan(usd_h) && !priced && !is_listed(catalog, pool->instance))
+        return tm_error_set(
+            e, TM_EINPUT,
+            "%s: fleet.pools[%zu].instance: the catalogue has no instance type %s; correct it, or write "
+            "its price: 0.92",
+            job->file, number + 1, pool->instance);
+    if (isnan(usd_h) && !priced)
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].price: no %s price of %s is known; write price: 0.92",
+                            job->file, number + 1, tm_pool_market_names[pool->market], pool->instance);
+    int64_t start_ms = pool->start_ms >= 0 ? pool->start_ms : spot ? fleet->spot_start_ms : fleet->on_demand_start_ms;
+    int64_t most = pool->limit > 0 ? pool->limit : pool->count > 0 ? pool->count : trace->instances_max;
+    out->types[number] = pool->instance;
+    out->list[number] =
+        (struct tm_sim_pool){.name = name_of(pool, arena),
+                             .market = (enum tm_pool_market)pool->market,
+                             .trace = spot ? trace : NULL,
+                             .from_ms = trace->begin_ms + pool->from_ms,
+                             .limit = (int)most,
+                             .price_usd_h = usd_h,
+                             .start_s = (double)start_ms / 1000,
+                             .notice_s = (double)(pool->notice_ms >= 0 ? pool->notice_ms : fleet->notice_ms) / 1000,
+                             .speed = 1};
+    if (out->list[number].name == NULL) return tm_error_nomem(e);
+    if (spot && out->list[number].from_ms >= trace->end_ms)
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].from: its trace ends at %.2f h; begin before",
+                            job->file, number + 1, (double)trace->end_ms / 3.6e6);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+/* Workers that train together are of one type and, unless the job says otherwise, in one region. */
+static void make_groups(const struct tm_job_fleet *fleet, struct tm_job_pools *out)
+{
+    size_t count = 0;
+    int groups = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++) {
+        out->list[i].group = -1;
+        for (size_t k = 0; k < i && out->list[i].group < 0; k++) {
+            bool near = fleet->across_regions ||
+                        (same(pools[i].cloud, pools[k].cloud) && same(pools[i].region, pools[k].region));
+            if (near && same(pools[i].instance, pools[k].instance)) out->list[i].group = out->list[k].group;
+        }
+        if (out->list[i].group < 0) out->list[i].group = groups++;
+    }
+}
+
+/* As many as the job says; else all that one group has. */
+static int wanted(const struct tm_job_fleet *fleet, const struct tm_job_pools *pools)
+{
+    int64_t most = 0, sums[TM_POOLS_MAX] = {0};
+    for (int i = 0; i < pools->pools.count; i++) {
+        int64_t *sum = &sums[pools->list[i].group];
+        if (pools->list[i].market == TM_POOL_SPOT) *sum += pools->list[i].limit;
+        if (*sum > most) most = *sum;
+    }
+    int64_t asked = fleet->limit > 0 ? fleet->limit : most;
+    return (int)(asked < TM_LAYOUT_INSTANCES_MAX ? asked : TM_LAYOUT_INSTANCES_MAX);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* When a trace changes, and when a loss of it is announced; up to the end of the shortest. */
+static int list_times(struct tm_job_pools *out, struct tm_error *e)
+{
+    int64_t end_ms = INT64_MAX;
+    size_t most = 0, count = 0;
+    for (int i = 0; i < out->pools.count; i++) {
+        const struct tm_sim_pool *pool = &out->list[i];
+        if (pool->trace == NULL) continue;
+        int64_t left_ms = pool->trace->end_ms - pool->from_ms;
+        if (left_ms < end_ms) end_ms = left_ms;
+        most += 2 * pool->trace->event_count;
+    }
+    int64_t *times = tm_alloc((most + 1) * sizeof *times);
+    if (times == NULL) return tm_error_nomem(e);
+    for (int i = 0; i < out->pools.count; i++) {
+        const struct tm_sim_pool *pool = &out->list[i];
+        for (size_t k = 0; pool->trace != NULL && k < pool->trace->event_count; k++) {
+            const struct tm_trace_event *event = &pool->trace->events[k];
+            int64_t at_ms = event->time_ms - pool->from_ms, told_ms = at_ms - (int64_t)(pool->notice_s * 1000);
+            if (at_ms > 0 && at_ms < end_ms) times[count++] = at_ms;
+            if (event->out > 0 && told_ms > 0 && told_ms < end_ms) times[count++] = told_ms;
+        }
+    }
+    qsort(times, count, sizeof *times, by_time);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = tm_trace_add(&out->times, times[i], 0, 0, NAN, e);
+    tm_free(times);
+    out->times.begin_ms = 0;
+    out->times.end_ms = end_ms;
+    return rc;
+}
+
+int tm_job_pools__init(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena, struct tm_job_pools *out,
+                       struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    size_t count = 0;
+    (void)tm_job_fleet_pools(&job->fleet, &count);
+    memset(out, 0, sizeof *out);
+    tm_trace_init(&out->times);
+    for (size_t i = 0; i < TM_POOLS_MAX; i++)
+        tm_trace_init(&out->traces[i]);
+    tm_catalog_init(&catalog);
+    int rc = tm_catalog_load(env, &catalog, e);
+    for (size_t i = 0; rc == 0 && i < count; i++) /* at most TM_FLEET_POOLS_MAX: checked */
+        rc = add_pool(env, job, i, &catalog, arena, out, e);
+    tm_catalog_deinit(&catalog);
+    if (rc != 0) return rc;
+    out->pools = (struct tm_sim_pools){.list = out->list, .count = (int)count};
+    make_groups(&job->fleet, out);
+    out->wanted = wanted(&job->fleet, out);
+    bool spot = false;
+    for (size_t i = 0; i < count; i++)
+        spot = spot || out->list[i].market == TM_POOL_SPOT;
+    if (!spot)
+        return tm_error_set(e, TM_EINPUT, "%s: fleet.pools: none is spot; there is nothing to choose", job->file);
+    return list_times(out, e);
+}
+
+double tm_job_pools__egress_usd(const struct tm_job_fleet *fleet, double state_bytes)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 1; i < count; i++)
+        if (!same(pools[i].cloud, pools[0].cloud) || !same(pools[i].region, pools[0].region))
+            return state_bytes / 1e9 * EGRESS_USD_GB;
+    return 0;
+}
+
+void tm_job_pools__deinit(struct tm_job_pools *pools)
+{
+    for (size_t i = 0; i < TM_POOLS_MAX; i++)
+        tm_trace_deinit(&pools->traces[i]);
+    tm_trace_deinit(&pools->times);
+}

@@ -1,0 +1,71 @@
+/* What is learned of pools, and how policies choose among them. Shared by pools_*.c and what asks them. */
+#ifndef TM_POLICY_POOLS_INTERNAL_H
+#define TM_POLICY_POOLS_INTERNAL_H
+
+#include "policy/facts.h"
+#include "policy/policy.h"
+
+/* Of one pool. */
+struct tm_learned_pool {
+    double losses;     /* instances that it took back, ours or others' ... */
+    double instance_s; /* ... in so many instance-seconds */
+    double drops;      /* how often it took some */
+    double dropped_s;  /* when it last did; -INFINITY: never */
+    int capacity;      /* as last seen: ours and those on offer */
+    int here;          /* of them, those that had arrived */
+    bool is_short;     /* it took or refused some, and none has arrived since */
+};
+
+/* Of the pools that can train together, as one: the throughput that all their capacity would give, so that what they
+ * lose together shows in it. */
+struct tm_learned_group {
+    bool begun;
+    double sampled_s; /* when it was last looked at */
+    double last;      /* and what it was */
+    double weight;    /* of the sums that follow: samples, the old ones fading */
+    double sum;
+    double squares;
+    double products; /* of each sample with the one before */
+};
+
+struct tm_learned_pools {
+    double now_s;
+    bool begun;
+    struct tm_learned_pool pools[TM_POOLS_MAX];
+    struct tm_learned_group groups[TM_POOLS_MAX];
+    float together[TM_POOLS_MAX][TM_POOLS_MAX]; /* how often both took some within a quarter of an hour */
+    int current;                                /* failover: the pool that the job is in; -1: none */
+};
+
+/* Until the first observation nothing is known. */
+void tm_learned_pools__init(struct tm_learned_pools *learned);
+/* The spot capacity of each group comes back; what it would give is then to be sampled. -1: of some pool of it nothing
+ * is known yet, neither what it offers nor by an instance that was asked for. */
+void tm_learned_pools__observe(struct tm_learned_pools *learned, double now_s, const struct tm_pool *pools, int count,
+                               int capacities[TM_POOLS_MAX]);
+void tm_learned_pools__sample(struct tm_learned_pools *learned, int group, double rate);
+/* How often an instance of the pool is preempted, a second. */
+double tm_learned_pools__lost_per_s(const struct tm_learned_pools *learned, int pool);
+/* How likely `other` takes instances when `pool` does. */
+double tm_learned_pools__together(const struct tm_learned_pools *learned, int pool, int other);
+/* The throughput of a group that is expected after so many samples, from what it is now. */
+double tm_learned_pools__expected(const struct tm_learned_pools *learned, int group, double now, int samples);
+enum { TM_POOLS_SAMPLE_S = 600 };
+
+struct tm_policy;
+
+/* Fills want and group of the decision, and why where it moves. `on_demand` are the on-demand instances that the
+ * deadline needs. */
+void tm_policy__choose_pools(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
+                             struct tm_decision *out);
+/* Parts of it. */
+void tm_policy__choose_ours(struct tm_policy *policy, const struct tm_facts *facts, int on_demand,
+                            struct tm_decision *out);
+
+/* What a pool has now: ours, and those on offer; what is not known counts as all that the job could want, unless a
+ * request was just refused. */
+int tm_pool__capacity(const struct tm_pool *pool, int most);
+/* Samples per second of the fastest layout on so many instances of a speed, between whole numbers too. */
+double tm_policy__rate(const struct tm_policy *policy, double instances, double speed, int workers_min);
+
+#endif

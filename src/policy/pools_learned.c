@@ -1,0 +1,146 @@
+/* What a job learns of its pools: how long instances live, how capacity comes and goes, and what goes together. */
+#include "policy/pools_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double fading = 0.999;        /* of a sample, each ten minutes: half of it is gone in five days */
+static const double usual_losses = 1;      /* in ... */
+static const double usual_s = 4 * 3600.0;  /* ... so many instance-seconds, until there are figures */
+static const double usual_kept = 0.92;     /* of a deviation from the mean, from sample to sample: it lasts two hours */
+static const double usual_weight = 36;     /* samples that these figures stand for */
+static const double usual_together = 0.25; /* pools that lose together, until it is known ... */
+static const double usual_drops = 4;       /* ... as if so many losses had been seen */
+static const double least_kept = 0.7;
+static const double most_kept = 0.995;
+static const double together_s = 900;
+
+void tm_learned_pools__init(struct tm_learned_pools *learned)
+{
+    memset(learned, 0, sizeof *learned);
+    learned->current = -1;
+    for (int i = 0; i < TM_POOLS_MAX; i++)
+        learned->pools[i].dropped_s = -INFINITY;
+}
+
+int tm_pool__capacity(const struct tm_pool *pool, int most)
+{
+    int ours = pool->here + pool->ordered;
+    if (pool->offered >= 0) return ours + pool->offered;
+    return pool->refused > 0 || ours > most ? ours : most;
+}
+
+static bool is_unknown(const struct tm_pool *pool)
+{
+    return pool->offered < 0 && pool->here + pool->ordered + pool->leaving + pool->lost + pool->refused == 0;
+}
+
+static void learn_drop(struct tm_learned_pools *learned, int pool, int taken)
+{
+    struct tm_learned_pool *it = &learned->pools[pool];
+    it->losses += taken;
+    it->drops++;
+    it->dropped_s = learned->now_s;
+    for (int i = 0; i < TM_POOLS_MAX; i++) {
+        if (i == pool || learned->now_s - learned->pools[i].dropped_s > together_s) continue;
+        learned->together[pool][i]++;
+        learned->together[i][pool]++;
+    }
+}
+
+static void sample_group(struct tm_learned_group *group, double now_s, double rate)
+{
+    while (now_s - group->sampled_s >= TM_POOLS_SAMPLE_S) {
+        group->weight = group->weight * fading + 1;
+        group->sum = group->sum * fading + group->last;
+        group->squares = group->squares * fading + group->last * group->last;
+        group->products *= fading;
+        group->sampled_s += TM_POOLS_SAMPLE_S;
+        bool newest = now_s - group->sampled_s < TM_POOLS_SAMPLE_S;
+        group->products += group->last * (newest ? rate : group->last);
+        if (newest) group->last = rate;
+    }
+}
+
+/* A pool that took or refused instances is short until one arrives there. */
+static void learn_pool_short(struct tm_learned_pool *it, const struct tm_pool *pool)
+{
+    int here = pool->here + pool->leaving;
+    if (pool->lost > 0 || pool->refused > 0)
+        it->is_short = true;
+    else if (here > it->here)
+        it->is_short = false;
+    it->here = here;
+}
+
+/* Where fewer than two pools are not short, none is. */
+static void learn_short(struct tm_learned_pools *learned, const struct tm_pool *pools, int count)
+{
+    int active = 0, spot = 0;
+    for (int i = 0; i < count; i++) {
+        if (pools[i].market != TM_POOL_SPOT) continue;
+        spot++;
+        active += !learned->pools[i].is_short;
+        if (pools[i].here + pools[i].ordered + pools[i].leaving + pools[i].lost > 0) learned->current = i;
+    }
+    for (int i = 0; spot > 1 && active < 2 && i < count; i++)
+        learned->pools[i].is_short = false;
+}
+
+void tm_learned_pools__observe(struct tm_learned_pools *learned, double now_s, const struct tm_pool *pools, int count,
+                               int capacities[TM_POOLS_MAX])
+{
+    double passed_s = learned->begun ? fmax(0, now_s - learned->now_s) : 0;
+    learned->now_s = now_s;
+    for (int g = 0; g < TM_POOLS_MAX; g++)
+        capacities[g] = 0;
+    for (int i = 0; i < count; i++) {
+        struct tm_learned_pool *it = &learned->pools[i];
+        if (pools[i].market != TM_POOL_SPOT) continue;
+        int ours = pools[i].here + pools[i].ordered + pools[i].leaving;
+        int capacity = pools[i].offered < 0 ? ours : ours + pools[i].offered;
+        it->instance_s += it->capacity * passed_s;
+        int taken = it->capacity - capacity > pools[i].lost ? it->capacity - capacity : pools[i].lost;
+        if (learned->begun && taken > 0) learn_drop(learned, i, taken);
+        learn_pool_short(it, &pools[i]);
+        it->capacity = capacity;
+        int *sum = &capacities[pools[i].group];
+        *sum = *sum < 0 || is_unknown(&pools[i]) ? -1 : *sum + capacity;
+    }
+    learn_short(learned, pools, count);
+    learned->begun = true;
+}
+
+void tm_learned_pools__sample(struct tm_learned_pools *learned, int group, double rate)
+{
+    struct tm_learned_group *it = &learned->groups[group];
+    if (!it->begun) *it = (struct tm_learned_group){.begun = true, .sampled_s = learned->now_s, .last = rate};
+    sample_group(it, learned->now_s, rate);
+}
+
+double tm_learned_pools__lost_per_s(const struct tm_learned_pools *learned, int pool)
+{
+    const struct tm_learned_pool *it = &learned->pools[pool];
+    return (it->losses + usual_losses) / (it->instance_s + usual_s);
+}
+
+double tm_learned_pools__together(const struct tm_learned_pools *learned, int pool, int other)
+{
+    double drops = learned->pools[pool].drops, both = learned->together[pool][other];
+    return fmin(1, (both + usual_together * usual_drops) / (drops + usual_drops));
+}
+
+double tm_learned_pools__expected(const struct tm_learned_pools *learned, int group, double now, int samples)
+{
+    const struct tm_learned_group *it = &learned->groups[group];
+    double kept = usual_kept, mean = now;
+    if (it->weight > 0) {
+        mean = (it->sum + usual_weight * now) / (it->weight + usual_weight);
+        double plain = it->sum / it->weight, variance = it->squares / it->weight - plain * plain;
+        double shared = it->products / it->weight - plain * plain;
+        double seen =
+            variance > 1e-6 * plain * plain ? fmin(most_kept, fmax(least_kept, shared / variance)) : usual_kept;
+        kept = (it->weight * seen + usual_weight * usual_kept) / (it->weight + usual_weight);
+    }
+    return fmax(0, mean + (now - mean) * pow(kept, samples));
+}

@@ -1,0 +1,455 @@
+/* Runs that choose among pools: small cases by hand, and what must hold whatever the traces. */
+#include "sim/test/sim_helpers.h"
+
+#include "base/random.h"
+
+#define COST                                                                                                           \
+    "tidemill-cost: 1\nkind: measured\nreform_ms: 20000\nlink: 5Gbit/s\nlink_latency_ms: 1\nstore: 2Gbit/s\n"          \
+    "start_s: 60\ncopy_interval_s: 120\n"
+
+enum { POOLS = 5, HOUR_MS = 3600000 };
+
+static const char *const choosers[] = {"single", "failover", "spread", "tidemill", "oracle", "ideal"};
+
+struct market {
+    struct tm_trace traces[POOLS];
+    struct tm_sim_pool list[POOLS];
+    struct tm_sim_pools pools;
+    struct tm_trace times;
+};
+
+static void begin(struct market *market, int64_t end_ms)
+{
+    memset(market, 0, sizeof *market);
+    tm_trace_init(&market->times);
+    market->times.end_ms = end_ms;
+    market->pools.list = market->list;
+}
+
+/* A pool with so many instances in each hour. */
+static struct tm_sim_pool *add(struct market *market, int group, double usd_h, const int *hours, int count)
+{
+    struct tm_error e;
+    int number = market->pools.count++, before = 0;
+    struct tm_trace *trace = &market->traces[number];
+    tm_trace_init(trace);
+    for (int i = 0; i < count; i++) {
+        int more = hours[i] > before ? hours[i] - before : 0, fewer = hours[i] < before ? before - hours[i] : 0;
+        if (more + fewer > 0) assert_int_equal(tm_trace_add(trace, i * (int64_t)HOUR_MS, more, fewer, NAN, &e), 0);
+        before = hours[i];
+    }
+    trace->end_ms = count * (int64_t)HOUR_MS;
+    market->list[number] = (struct tm_sim_pool){.name = "pool",
+                                                .market = TM_POOL_SPOT,
+                                                .group = group,
+                                                .trace = trace,
+                                                .limit = 100,
+                                                .price_usd_h = usd_h,
+                                                .start_s = 60,
+                                                .notice_s = 120,
+                                                .speed = 1};
+    return &market->list[number];
+}
+
+static struct tm_sim_result run(struct tm_env *env, struct test_job *job, struct market *market, const char *policy)
+{
+    struct tm_sim_options options = minute_options(0, market->times.end_ms);
+    options.pools = &market->pools;
+    options.workers_min = 1;
+    market->times.event_count = 0;
+    for (int64_t t = HOUR_MS; t < market->times.end_ms; t += HOUR_MS) {
+        struct tm_error e;
+        assert_int_equal(tm_trace_add(&market->times, t - 120000, 0, 0, NAN, &e), 0);
+        assert_int_equal(tm_trace_add(&market->times, t, 0, 0, NAN, &e), 0);
+    }
+    return simulate(env, job, &market->times, policy, &options, NULL);
+}
+
+static void drop(struct market *market)
+{
+    for (int i = 0; i < market->pools.count; i++)
+        tm_trace_deinit(&market->traces[i]);
+    tm_trace_deinit(&market->times);
+}
+
+static double rate(const struct test_job *job, int instances)
+{
+    return job->layouts.list[job->layouts.best[instances]].samples_per_s;
+}
+
+/* ---- by hand ---- */
+
+/* Two regions that take turns: one pool alone has half, whoever moves nearly all, and a move is paid for. */
+static void test_regions_take_turns(void **state)
+{
+    (void)state;
+    static const int odd[] = {4, 0, 4, 0, 4, 0}, even[] = {0, 4, 0, 4, 0, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    struct market market;
+    begin(&market, 6 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, odd, 6);
+    add(&market, 1, 1, even, 6);
+    market.pools.move_usd = 0.5;
+    double whole = 6 * 3600 * rate(job, 4);
+    struct tm_sim_result single = run(env, job, &market, "single"), ours = run(env, job, &market, "tidemill");
+    struct tm_sim_result failover = run(env, job, &market, "failover"), oracle = run(env, job, &market, "oracle");
+    assert_row(single.samples > 0.45 * whole && single.samples <= 0.5 * whole, "single: %g of %g", single.samples,
+               whole);
+    assert_row(single.pools[0].instance_hours > 11 && single.pools[1].instance_hours == 0, "single rents from one");
+    assert_row(ours.samples > 0.9 * whole, "ours: %g of %g", ours.samples, whole);
+    assert_row(ours.moves == 5, "ours: %d moves", ours.moves);
+    assert_row(failover.samples > 0.9 * whole && failover.samples < whole, "failover: %g", failover.samples);
+    assert_row(oracle.samples >= ours.samples && oracle.samples <= whole, "oracle: %g", oracle.samples);
+    double hours = ours.pools[0].instance_hours + ours.pools[1].instance_hours;
+    assert_row(close_to(ours.bill_usd, hours + 5 * 0.5, 1e-9), "$%g for %g h and 5 moves", ours.bill_usd, hours);
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Pools of one region add up; a limit holds; the cheap one comes first where not all are wanted. */
+static void test_one_region_adds_up(void **state)
+{
+    (void)state;
+    static const int all[] = {6, 6, 6};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    struct market market;
+    begin(&market, 3 * (int64_t)HOUR_MS);
+    add(&market, 0, 2, all, 3);
+    add(&market, 0, 1, all, 3)->limit = 5;
+    double least = 0.95 * 3 * 3600 * rate(job, 8);
+    struct tm_sim_result ours = run(env, job, &market, "tidemill"), spread = run(env, job, &market, "spread");
+    assert_row(ours.samples > least && spread.samples > least, "%g and %g of %g", ours.samples, spread.samples, least);
+    assert_row(ours.pools[1].instance_hours > ours.pools[0].instance_hours, "ours: the cheap one first");
+    assert_row(close_to(ours.pools[1].instance_hours, 15, 1e-2), "%g h of 5", ours.pools[1].instance_hours);
+    assert_row(close_to(spread.pools[0].instance_hours, 12, 0.01), "evenly: %g h", spread.pools[0].instance_hours);
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* A pool of faster instances is worth more, and one that cannot train is never rented. */
+static void test_types_differ(void **state)
+{
+    (void)state;
+    static const int all[] = {4, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    struct market market;
+    begin(&market, 2 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, all, 2);
+    add(&market, 1, 1, all, 2)->speed = 3;
+    add(&market, 2, 0.1, all, 2)->speed = 0;
+    struct tm_sim_result ours = run(env, job, &market, "tidemill");
+    assert_row(close_to(ours.samples, 3 * rate(job, 4) * 7200, 0.05), "%g", ours.samples);
+    assert_row(ours.pools[1].instance_hours > 7.5 && ours.pools[2].instance_hours == 0, "the fast ones");
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* On-demand instances come where the deadline needs them, and not before. */
+static void test_deadline(void **state)
+{
+    (void)state;
+    static const int none[] = {4, 0, 0, 0, 0, 0, 0, 0};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    for (int asks = 0; asks < 2; asks++) {
+        struct market market;
+        begin(&market, 8 * (int64_t)HOUR_MS);
+        add(&market, 0, 1, none, 8);
+        struct tm_sim_pool *on_demand = add(&market, 0, 3, none, 8);
+        on_demand->market = TM_POOL_ON_DEMAND;
+        on_demand->trace = NULL;
+        on_demand->limit = 4;
+        struct tm_sim_options options = minute_options(0, market.times.end_ms);
+        options.pools = &market.pools;
+        options.workers_min = 1;
+        options.samples_total = 3 * 3600 * rate(job, 4);
+        options.deadline_s = asks == 1 ? 5 * 3600 : 0;
+        struct tm_sim_result result = simulate(env, job, &market.times, "tidemill", &options, NULL);
+        assert_row(result.deadline_met == (asks == 1), "asks %d: finished at %g s", asks, result.finished_at_s);
+        assert_row((result.on_demand_hours > 0) == (asks == 1), "asks %d: %g h", asks, result.on_demand_hours);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Whoever has a notice stays until it has run out, though its successor is here: no more train than the job can use,
+ * and nobody takes them for others. */
+static void test_successors_before_the_end(void **state)
+{
+    (void)state;
+    static const int ends[] = {4, 0, 4, 0}, stays[] = {4, 4, 4, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    for (size_t k = 0; k < 4; k++) {
+        struct market market;
+        begin(&market, 4 * (int64_t)HOUR_MS);
+        add(&market, 0, 1, ends, 4)->notice_s = 600;
+        add(&market, 0, 2, stays, 4)->notice_s = 600;
+        struct tm_sim_result result = run(env, job, &market, choosers[k]);
+        assert_row(result.samples <= 4 * 3600 * rate(job, 4), "%s: %g", choosers[k], result.samples);
+        assert_row(k == 0 || result.samples > 0.9 * 4 * 3600 * rate(job, 4), "%s: %g", choosers[k], result.samples);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Whatever the deadline, spot and on-demand instances together are never more than the job wants. */
+static void test_no_more_than_wanted(void **state)
+{
+    (void)state;
+    static const int few[] = {2, 0, 3, 1, 4, 0, 0, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    struct market market;
+    begin(&market, 8 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, few, 8)->notice_s = 0;
+    struct tm_sim_pool *on_demand = add(&market, 0, 3, few, 8);
+    on_demand->market = TM_POOL_ON_DEMAND;
+    on_demand->trace = NULL;
+    on_demand->limit = 8;
+    for (int minutes = 60; minutes <= 480; minutes += 5) {
+        struct tm_sim_options options = minute_options(0, market.times.end_ms);
+        options.pools = &market.pools;
+        options.workers_min = 1;
+        options.samples_total = 3600 * rate(job, 4);
+        options.deadline_s = minutes * 60;
+        for (size_t k = 0; k < TM_COUNT(choosers); k++) {
+            struct tm_sim_result result = simulate(env, job, &market.times, choosers[k], &options, NULL);
+            double hours = (isnan(result.finished_at_s) ? result.wall_s : result.finished_at_s) / 3600;
+            assert_row(result.instance_hours <= 4 * hours + 1e-6, "%s, %d min: %g h in %g", choosers[k], minutes,
+                       result.instance_hours, hours);
+        }
+    }
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Whoever knows all has on-demand instances too, and pays for its moves; the ideal has them for nothing. */
+static void test_bounds(void **state)
+{
+    (void)state;
+    static const int odd[] = {4, 0, 4, 0, 4, 0}, even[] = {0, 4, 0, 4, 0, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    struct market market;
+    begin(&market, 6 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, odd, 6);
+    add(&market, 1, 1, even, 6);
+    struct tm_sim_result oracle = run(env, job, &market, "oracle"), ideal = run(env, job, &market, "ideal");
+    assert_row(oracle.moves == 5 && oracle.pauses.migrate_s > 0, "%d moves, %g s", oracle.moves,
+               oracle.pauses.migrate_s);
+    assert_row(oracle.samples < ideal.samples && ideal.moves == 0, "%g of %g", oracle.samples, ideal.samples);
+    struct tm_sim_pool *on_demand = add(&market, 0, 3, odd, 6);
+    on_demand->market = TM_POOL_ON_DEMAND;
+    on_demand->trace = NULL;
+    on_demand->limit = 4;
+    struct tm_sim_result spread = run(env, job, &market, "spread");
+    oracle = run(env, job, &market, "oracle");
+    assert_row(oracle.samples >= spread.samples && oracle.on_demand_hours > 0, "%g, spread %g", oracle.samples,
+               spread.samples);
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Half the speed and half the work: the same, with a deadline too. */
+static void test_speed_is_a_unit(void **state)
+{
+    (void)state;
+    static const int few[] = {3, 1, 2, 0, 0, 0, 0, 0};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    struct tm_sim_result results[2];
+    for (int half = 0; half < 2; half++) {
+        struct market market;
+        begin(&market, 8 * (int64_t)HOUR_MS);
+        add(&market, 0, 1, few, 8);
+        struct tm_sim_pool *on_demand = add(&market, 0, 3, few, 8);
+        on_demand->market = TM_POOL_ON_DEMAND;
+        on_demand->trace = NULL;
+        on_demand->limit = 4;
+        market.list[0].speed = market.list[1].speed = half == 1 ? 0.5 : 1;
+        struct tm_sim_options options = minute_options(0, market.times.end_ms);
+        options.pools = &market.pools;
+        options.workers_min = 1;
+        options.samples_total = 3 * 3600 * rate(job, 4) * market.list[0].speed;
+        options.deadline_s = 5 * 3600;
+        results[half] = simulate(env, job, &market.times, "tidemill", &options, NULL);
+        drop(&market);
+    }
+    assert_row(results[0].deadline_met && results[1].deadline_met, "finished at %g and %g s", results[0].finished_at_s,
+               results[1].finished_at_s);
+    assert_row(close_to(results[0].on_demand_hours, results[1].on_demand_hours, 1e-6), "%g h and %g h on demand",
+               results[0].on_demand_hours, results[1].on_demand_hours);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Of a pool whose trace begins with the job nothing was known before: it was not empty. */
+static void test_history_of_some(void **state)
+{
+    (void)state;
+    static const int old[22] = {3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, fresh[] = {4, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    struct market market;
+    begin(&market, 2 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, old, 22)->from_ms = 20 * (int64_t)HOUR_MS;
+    add(&market, 1, 1, fresh, 2);
+    struct tm_sim_result ours = run(env, job, &market, "tidemill");
+    assert_row(ours.pools[1].instance_hours > 7 && ours.pools[0].instance_hours == 0, "%g h and %g h",
+               ours.pools[0].instance_hours, ours.pools[1].instance_hours);
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* Who moves by himself loses no work, notice or not. */
+static void test_own_moves_lose_nothing(void **state)
+{
+    (void)state;
+    static const int before[] = {2, 2, 2}, after[] = {0, 4, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    double samples[2];
+    for (int noticed = 0; noticed < 2; noticed++) {
+        struct market market;
+        begin(&market, 3 * (int64_t)HOUR_MS);
+        add(&market, 0, 1, before, 3);
+        add(&market, 1, 1, after, 3);
+        struct tm_sim_options options = minute_options(0, market.times.end_ms);
+        options.pools = &market.pools;
+        options.workers_min = 1;
+        options.notice_s = noticed * 120;
+        struct tm_sim_result result = simulate(env, job, &market.times, "tidemill", &options, NULL);
+        assert_row(result.moves == 1, "%d moves", result.moves);
+        samples[noticed] = result.samples;
+        drop(&market);
+    }
+    assert_row(close_to(samples[0], samples[1], 1e-9), "%g and %g", samples[0], samples[1]);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+static void test_refusal(void **state)
+{
+    (void)state;
+    static const int all[] = {4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    struct market market;
+    begin(&market, HOUR_MS);
+    add(&market, 0, 1, all, 1);
+    struct tm_sim_job sim_job = {.layouts = &job->layouts, .migrations = job->migrations, .cost = &job->cost};
+    struct tm_sim_options options = minute_options(0, HOUR_MS);
+    struct tm_sim_result result;
+    struct tm_error e;
+    options.pools = &market.pools;
+    int rc = tm_simulate(env, &sim_job, &market.times, tm_policy_find("parcae"), &options, &result, NULL, &e);
+    assert_int_equal(rc, -TM_EUSAGE);
+    assert_non_null(strstr(e.text, "parcae does not choose among pools; use tidemill, single"));
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+/* ---- whatever the traces ---- */
+
+static void check(const struct tm_sim_result *result, const struct market *market, const int hours[POOLS][12],
+                  const char *policy, int seed)
+{
+    double usd = result->moves * market->pools.move_usd, instance_hours = 0;
+    for (int i = 0; i < market->pools.count; i++) {
+        double most = 0;
+        for (int h = 0; h < 12; h++)
+            most += hours[i][h] < market->list[i].limit ? hours[i][h] : market->list[i].limit;
+        assert_row(result->pools[i].instance_hours <= most + 1e-6, "%s, seed %d, pool %d: %g h of %g", policy, seed, i,
+                   result->pools[i].instance_hours, most);
+        instance_hours += result->pools[i].instance_hours;
+        usd += result->pools[i].instance_hours * market->list[i].price_usd_h;
+    }
+    assert_row(close_to(instance_hours, result->instance_hours, 1e-9), "%s, seed %d: hours", policy, seed);
+    assert_row(fabs(usd - result->bill_usd) < 1e-6, "%s, seed %d: $%g, not $%g", policy, seed, result->bill_usd, usd);
+}
+
+static void test_whatever_the_traces(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 8, test_speed);
+    for (int seed = 0; seed < 20; seed++) {
+        struct tm_random random = tm_random_make((uint64_t)seed, 7);
+        int hours[POOLS][12];
+        struct market market;
+        double samples[TM_COUNT(choosers)];
+        begin(&market, 12 * (int64_t)HOUR_MS);
+        market.pools.move_usd = 0.01 * seed;
+        for (int i = 0; i < POOLS; i++) {
+            for (int h = 0; h < 12; h++)
+                hours[i][h] = (int)tm_random_below(&random, 2) * (int)tm_random_below(&random, 7);
+            struct tm_sim_pool *pool =
+                add(&market, i % 3, 0.5 + 0.1 * (double)tm_random_below(&random, 9), hours[i], 12);
+            pool->limit = 1 + (int)tm_random_below(&random, 6);
+            pool->notice_s = (double)tm_random_below(&random, 2) * 120;
+        }
+        for (size_t k = 0; k < TM_COUNT(choosers); k++) {
+            struct tm_sim_result result = run(env, job, &market, choosers[k]);
+            check(&result, &market, hours, choosers[k], seed);
+            samples[k] = result.samples;
+        }
+        for (size_t k = 0; k < 4; k++)
+            assert_row(samples[k] <= samples[4] * (1 + 1e-9), "seed %d: %s above oracle", seed, choosers[k]);
+        assert_row(samples[4] <= samples[5] * (1 + 1e-9), "seed %d: oracle above ideal", seed);
+        drop(&market);
+    }
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+static int run_once(struct tm_env *env, struct test_job *job, const struct market *market, const char *policy)
+{
+    struct tm_sim_options options = minute_options(0, market->times.end_ms);
+    struct tm_migrations *migrations = NULL;
+    struct tm_sim_result result;
+    struct tm_error e;
+    options.pools = &market->pools;
+    options.interval_s = 600;
+    int rc = tm_migrations_create(&job->layouts, &job->cost, &migrations, &e);
+    if (rc != 0) return rc;
+    struct tm_sim_job sim_job = {.layouts = &job->layouts, .migrations = migrations, .cost = &job->cost};
+    rc = tm_simulate(env, &sim_job, &market->times, tm_policy_find(policy), &options, &result, NULL, &e);
+    tm_migrations_destroy(migrations);
+    return rc;
+}
+
+static void test_without_memory(void **state)
+{
+    (void)state;
+    static const int odd[] = {3, 0}, even[] = {1, 4};
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct test_job *job = job_make(9, false, COST, 4, test_speed);
+    struct market market;
+    begin(&market, 2 * (int64_t)HOUR_MS);
+    add(&market, 0, 1, odd, 2);
+    add(&market, 1, 1, even, 2);
+    for (size_t k = 0; k < TM_COUNT(choosers); k++)
+        TM_FAIL_EACH_ALLOC({ rc = run_once(env, job, &market, choosers[k]); });
+    drop(&market);
+    job_drop(job);
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_regions_take_turns), TM_TEST(test_one_region_adds_up), TM_TEST(test_types_differ),
+             TM_TEST(test_deadline), TM_TEST(test_successors_before_the_end), TM_TEST(test_no_more_than_wanted),
+             TM_TEST(test_bounds), TM_TEST(test_speed_is_a_unit), TM_TEST(test_history_of_some),
+             TM_TEST(test_own_moves_lose_nothing), TM_TEST(test_refusal), TM_TEST(test_whatever_the_traces),
+             TM_TEST(test_without_memory))

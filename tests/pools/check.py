@@ -1,0 +1,75 @@
+"""Each set of zones as a job over pools; what is expected of the policies, set by set and on average."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+tidemill, traces, scratch = sys.argv[1:4]
+# name, files, instances wanted, workers across regions
+SETS = [
+    ("2023-08-27, 16 a zone", "2023-08-27", 16, False),
+    ("2023-08-27, across regions", "2023-08-27", 32, True),
+    ("2023-08-03, 4 a zone", "2023-08-03", 4, False),
+    ("2023-08-03, across regions", "2023-08-03", 8, True),
+    ("2023-02-15, 1 a zone", "2023-02-15", 3, False),
+    ("2023-02-15, across regions", "2023-02-15", 6, True),
+    ("2023-04-22, 1 a zone", "2023-04-22", 2, False),
+    ("2022-10-26, V100 of two types", "2022-10-26-p3", 2, False),
+    ("2022-12-13, V100 of two types", "2022-12-13-p3", 2, False),
+]
+passed = failed = 0
+
+
+def ok(what, true):
+    global passed, failed
+    passed += bool(true)
+    failed += not true
+    if not true:
+        print("FAILED:", what)
+
+
+def job(files, wanted, across):
+    lines = ["name: pools", "model: resnet152", "batch: 4096"]
+    lines += ["fleet:", f"  limit: {wanted}", f"  across_regions: {'true' if across else 'false'}", "  pools:"]
+    for file in sorted(f for f in os.listdir(traces) if f.startswith("aws-") and files in f):
+        at = re.match(r"aws-\w+-\d+-\d+-\d+-(.+?)-((us-\w+-\d)\w)-n\d+", file)
+        price = "price: 0.92, " if at[1] == "p3.2xlarge" and "p3" not in files else ""  # else the catalogue's
+        lines.append(
+            f"    - {{instance: {at[1]}, infra: aws/{at[3]}/{at[2]}, market: spot, {price}start: 3m, notice: 2m, "
+            f"trace: {traces}/{file}}}"
+        )
+    path = os.path.join(scratch, "job.yaml")
+    with open(path, "w") as out:
+        out.write("\n".join(lines) + "\n")
+    return path
+
+
+over_single, over_failover = [], []
+for name, files, wanted, across in SETS:
+    call = [tidemill, "simulate", job(files, wanted, across), "--interval", "5m", "--json"]
+    done = subprocess.run(call + ["--policy", "single,failover,spread,tidemill,oracle"], capture_output=True, text=True)
+    ok(f"{name}: {done.stderr.strip()}", done.returncode == 0)
+    if done.returncode != 0:
+        continue
+    runs = {run["policy"]: run for run in json.loads(done.stdout)["runs"]}
+    ours, single, failover = runs["tidemill"], runs["single"], runs["failover"]
+    ratio = ours["samples"] / single["samples"]
+    dollars = ours["usd_per_million_samples"] / single["usd_per_million_samples"]
+    print(
+        f"{name}: {ratio:.2f} of single, {ours['samples'] / failover['samples']:.2f} of failover, "
+        f"{ours['samples'] / runs['spread']['samples']:.2f} of spread, {ours['samples'] / runs['oracle']['samples']:.2f} "
+        f"of the bound; a sample at {dollars:.2f} of single's price, failover's at "
+        f"{failover['usd_per_million_samples'] / single['usd_per_million_samples']:.2f}"
+    )
+    ok(f"{name}: not below single by more than 2%", ratio >= 0.98)
+    ok(f"{name}: nobody is above the bound", all(r["samples"] <= runs["oracle"]["samples"] * 1.0001 for r in runs.values()))
+    for run in runs.values():
+        paid = sum(pool["bill_usd"] for pool in run["pools"])
+        ok(f"{name}: {run['policy']}: pools pay ${paid}, the job ${run['bill_usd']}", abs(paid - run["bill_usd"]) < 0.01)
+    over_single.append(ratio)
+    over_failover.append(ours["samples"] / failover["samples"])
+ok(f"1.3 times the best single pool: {over_single}", sum(over_single) / len(over_single) >= 1.3)
+ok(f"1.1 times failover: {over_failover}", sum(over_failover) / len(over_failover) >= 1.1)
+print("tally", passed, failed, 0)
+sys.exit(failed > 0)
