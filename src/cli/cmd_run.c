@@ -5,10 +5,10 @@
 #include "cli/live_view.h"
 #include "cli/run_summary.h"
 #include "cli/run_table.h"
-#include "cloud/local_cloud.h"
 #include "job/job_changes.h"
 #include "job/job_file.h"
 #include "job/launch.h"
+#include "job/provider.h"
 #include "job/run_output.h"
 #include "run/chaos_driver.h"
 #include "run/state_folder.h"
@@ -32,6 +32,10 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "anyway", .help = "run even if the deadline or the budget cannot be met"},
     {.name = "resume", .help = "resume a run that was stopped or killed, on any layout"},
     {.name = "again", .help = "start over: delete the run in the state folder, with its weights and copies"},
+    {.name = "cloud",
+     .value = "NAME",
+     .help = "where the instances come from: local (processes on this machine that follow a trace)",
+     .choices = tm_job_cloud_names},
     {.name = "trace", .value = "TRACE", .help = "the trace to replay: a file, or hadp, hasp, ladp, lasp"},
     {.name = "from", .value = "TIME", .help = "where in the trace the replay starts"},
     {.name = "to", .value = "TIME", .help = "where in the trace the replay ends"},
@@ -138,18 +142,46 @@ static int keep_text(struct run *run, const char *option, const char **out, stru
     return *out == NULL ? tm_error_nomem(e) : 0;
 }
 
+/* What only a cloud that emulates one can do. */
+static int refuse_emulation(struct run *run, struct tm_error *e)
+{
+    static const char *const options[] = {
+        "trace", "from",        "to",          "until-end",    "speed", "notice", "notice-wall", "no-preemptions",
+        "chaos", "chaos-every", "chaos-kinds", "chaos-faults", "netns", "link",   "seed"};
+    const struct tm_provider *provider = tm_provider_of(&run->settings.job);
+    for (size_t i = 0; !provider->emulates && i < sizeof options / sizeof *options; i++)
+        if (tm_given(run->cli, options[i]))
+            return tm_error_set(
+                e, TM_EUSAGE, "--%s is for the local cloud, where one can say what happens; leave it out with cloud %s",
+                options[i], provider->name);
+    return 0;
+}
+
+static int read_cloud(struct run *run, struct tm_error *e)
+{
+    struct tm_job *job = &run->settings.job;
+    int before = job->cloud;
+    int rc = tm_given_choice(run->cli, "cloud", &job->cloud, e);
+    if (rc == 0 && run->resumed && job->cloud != before)
+        rc =
+            tm_error_set(e, TM_EUSAGE, "--cloud: the run in %s is on cloud %s; resume it there, or use another --state",
+                         run->dir, tm_job_cloud_names[before]);
+    return rc == 0 ? refuse_emulation(run, e) : rc;
+}
+
 static int read_options(struct run *run, struct tm_error *e)
 {
     struct tm_cli *cli = run->cli;
     struct tm_run_settings *s = &run->settings;
     struct tm_job_fleet *fleet = &s->job.fleet;
-    int rc = read_trace_option(run, e);
+    int rc = read_cloud(run, e);
+    if (rc == 0) rc = read_trace_option(run, e);
     if (rc == 0) rc = tm_given_duration(cli, "from", &fleet->from_ms, e);
     if (rc == 0) rc = tm_given_duration(cli, "to", &fleet->to_ms, e);
     if (rc == 0) rc = tm_given_number(cli, "speed", 1e-3, 1e6, &fleet->speed, e);
     if (rc == 0 && tm_given(cli, "limit") && fleet->pools.count > 0)
         rc = tm_error_set(e, TM_EUSAGE, "--limit: fleet.pools says how many instances there are; change it there");
-    if (rc == 0) rc = tm_given_integer(cli, "limit", 1, TM_LOCAL_INSTANCES_MAX, &fleet->limit, e);
+    if (rc == 0) rc = tm_given_integer(cli, "limit", 1, tm_provider_of(&s->job)->instances_max, &fleet->limit, e);
     if (rc == 0) rc = tm_given_duration(cli, "notice", &fleet->notice_ms, e);
     if (tm_given(cli, "notice")) fleet->notice_wall_ms = 0; /* the file's */
     if (rc == 0) rc = tm_given_duration(cli, "notice-wall", &fleet->notice_wall_ms, e);
@@ -173,6 +205,8 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc == 0) rc = keep_text(run, "advertise", &s->advertise, e);
     if (rc != 0) return rc;
     const char *place = run->path != NULL ? run->path : run->dir;
+    rc = tm_provider_settle(cli->env, s, place, e);
+    if (rc != 0) return rc;
     rc = tm_run_settings_check(s, &(struct tm_run_places){.file = place}, e);
     if (rc != 0 && e != NULL && tm_given(cli, "policy")) e->code = TM_EUSAGE;
     return rc;
@@ -427,7 +461,7 @@ static int note_refusal(struct run *run, int rc, struct tm_error *e)
 static int check_possible(struct run *run, struct tm_error *e)
 {
     const char *place = run->path != NULL ? run->path : run->dir;
-    int rc = tm_job_fleet_check_local(&run->settings.job.fleet, place, e);
+    int rc = tm_provider_check(&run->settings, place, e);
     if (!tm_job_fleet_has_choices(&run->settings.job.fleet)) rc = note_refusal(run, rc, e);
     if (rc == 0 && !run->resumed) rc = note_refusal(run, tm_job_file_check_engine(&run->settings.job, e), e);
     return rc;

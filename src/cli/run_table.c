@@ -2,6 +2,7 @@
 
 #include "base/table.h"
 #include "base/units.h"
+#include "job/provider.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,26 +92,36 @@ static void print_prices(const struct tm_run_settings *settings, struct tm_text 
                    (long long)fleet->limit, fleet->instance, spot, on_demand);
 }
 
+/* Where the instances come from, and what becomes of them. */
+static void print_cloud(const struct tm_run_settings *settings, struct tm_text *out)
+{
+    const struct tm_job_fleet *fleet = &settings->job.fleet;
+    const struct tm_provider *provider = tm_provider_of(&settings->job);
+    const char *about = settings->chaos >= 0 ? "with faults injected by chaos" : provider->about;
+    char speed[TM_UNITS_TEXT_MAX];
+    tm_unit_print(TM_UNIT_DURATION, (int64_t)(fleet->speed * 1000), speed);
+    if (provider->emulates)
+        tm_text_printf(out, "\n%s cloud: %s%s, replayed at %s per second; %s\n", provider->name,
+                       fleet->trace[0] != '\0' ? fleet->trace : "preemptions drawn from fleet.losses",
+                       settings->no_losses ? " without preemptions" : "", speed, about);
+    else
+        tm_text_printf(out, "\ncloud %s: at most %lld instances; %s\n", provider->name, (long long)fleet->limit, about);
+}
+
 int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings *settings,
                        const struct tm_run_plan *plan, const struct tm_verdict *verdict, const char *dir,
                        struct tm_text *out, struct tm_error *e)
 {
-    const struct tm_job_fleet *fleet = &settings->job.fleet;
     const struct tm_run_work *work = &plan->work;
-    char speed[TM_UNITS_TEXT_MAX];
     double params = 0;
     for (uint32_t l = 0; l < work->layers; l++)
         params += work->layer_params[l];
-    tm_unit_print(TM_UNIT_DURATION, (int64_t)(fleet->speed * 1000), speed);
     tm_text_printf(out, "%s: %llu steps of %lld samples in %u micro-batches", settings->job.name,
                    (unsigned long long)settings->job.steps, (long long)work->batch, work->micro_batches);
     if (settings->step_core_s > 0)
         tm_text_printf(out, "; %u layers, %.2f million parameters; a step takes %.3g core-seconds here", work->layers,
                        params / 1e6, settings->step_core_s);
-    tm_text_printf(out, "\nlocal cloud: %s%s, replayed at %s per second; %s\n",
-                   fleet->trace[0] != '\0' ? fleet->trace : "preemptions drawn from fleet.losses",
-                   settings->no_losses ? " without preemptions" : "", speed,
-                   settings->chaos >= 0 ? "with faults injected by chaos" : "instances are processes on this machine");
+    print_cloud(settings, out);
     tm_text_printf(out, "state: %s\n\n", dir);
     if (plan->speed_unknown) {
         print_prices(settings, out);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "job/planned_fleet.h"
+#include "job/provider.h"
 #include "sim/judge.h"
 #include "sim/moments.h"
 
@@ -222,12 +223,12 @@ static int judge_here(struct tm_env *env, const char *dir, const struct tm_run_s
     return rc;
 }
 
-/* No instance goes: a trace with all of them, from its beginning. */
-static int keep_whole(struct tm_trace *trace, int64_t limit, struct tm_error *e)
+/* No instance goes: a trace with all of them, from its beginning; with its first price, or without one. */
+static int keep_whole(struct tm_trace *trace, int64_t limit, bool priced, struct tm_error *e)
 {
     int64_t end_ms = trace->end_ms;
     double price = NAN;
-    (void)tm_moments_count_at(trace, trace->begin_ms, &price);
+    if (priced) (void)tm_moments_count_at(trace, trace->begin_ms, &price);
     trace->event_count = 0;
     trace->begin_ms = 0;
     trace->instances_max = limit;
@@ -263,9 +264,10 @@ int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings
     tm_trace_init(&out->trace);
     int rc = tm_run__load_work(env, settings, arena, &out->work, e);
     if (rc == 0) rc = tm_run_trace(env, settings, &out->trace, e);
-    if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->job.fleet.limit, e);
+    bool emulated = tm_provider_of(&settings->job)->emulates;
+    if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->job.fleet.limit, emulated, e);
     if (rc == 0) rc = find_prices(env, &out->trace, settings, e);
-    settings->cores = sysconf(_SC_NPROCESSORS_ONLN);
+    settings->cores = emulated ? sysconf(_SC_NPROCESSORS_ONLN) : 0; /* else each has its own */
     if (rc == 0) rc = judge_planned(env, settings, out, &known, e);
     out->planned = known;
     if (rc == 0 && known) rc = check_layouts(env, dir, settings, &out->work, e);

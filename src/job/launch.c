@@ -26,70 +26,25 @@ static int make_trace(struct tm_launch *launch, struct tm_error *e)
     return tm_trace_cut(trace, from_ms, trace->end_ms, trace, e);
 }
 
-/* Instances of a planned fleet are called what was planned; those of several zones have no one zone's name. */
-static void name_instances(const struct tm_job_fleet *fleet, struct tm_local_options *options)
-{
-    size_t count = 0;
-    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
-    options->keepers = (int)tm_job_fleet_keepers(fleet);
-    options->keeper_type = fleet->anchor_instance[0] != '\0' ? fleet->anchor_instance : NULL;
-    options->keeper_usd_h = (double)fleet->anchor_usd_h_millionths / 1e6;
-    if (count == 0) return;
-    for (size_t i = 0; i < count; i++) {
-        bool keeps = pools[i].role == TM_POOL_KEEPS_COPIES;
-        int kind = pools[i].market == TM_POOL_SPOT ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND;
-        const char **type = keeps ? &options->keeper_type : &options->types[kind];
-        const char **zone = keeps ? &options->keeper_zone : &options->zones[kind];
-        bool first = keeps ? *zone == NULL : *type == NULL;
-        bool same = pools[i].zone != NULL && *zone != NULL && strcmp(pools[i].zone, *zone) == 0;
-        *type = pools[i].instance;
-        *zone = first || same ? pools[i].zone : NULL;
-    }
-    if (options->types[TM_INSTANCE_ON_DEMAND] == NULL) /* what is bought for a deadline */
-        options->types[TM_INSTANCE_ON_DEMAND] = fleet->instance;
-}
-
 static int open_cloud(struct tm_launch *launch, struct tm_error *e)
 {
-    const struct tm_run_settings *settings = launch->request.settings;
-    const struct tm_job_fleet *fleet = &settings->job.fleet;
-    const char **command = launch->command;
-    command[0] = launch->request.program;
-    command[1] = "agent";
-    command[2] = "--state";
-    command[3] = launch->request.dir;
-    launch->marks[0] = launch->owner.mark;
     tm_state_path(launch->request.dir, TM_STATE_CLOUD, launch->cloud_dir);
     tm_state_path(launch->request.dir, TM_STATE_LOGS, launch->log_dir);
     int rc = make_trace(launch, e);
     if (rc != 0) return rc;
-    struct tm_local_options options = {.trace = &launch->trace,
-                                       .command = command,
-                                       .variables = launch->marks,
-                                       .state_dir = launch->cloud_dir,
-                                       .log_dir = launch->log_dir,
-                                       .speed = fleet->speed,
-                                       .notice_ms = fleet->notice_ms,
-                                       .notice_wall_ms = fleet->notice_wall_ms,
-                                       .hint_ms = fleet->hint_ms,
-                                       .spot_start_ms = fleet->spot_start_ms,
-                                       .on_demand_start_ms = fleet->on_demand_start_ms,
-                                       .spot_usd_h = (double)fleet->spot_usd_h_millionths / 1e6,
-                                       .on_demand_usd_h = (double)fleet->on_demand_usd_h_millionths / 1e6,
-                                       .limit = (int)fleet->limit,
-                                       .id_first = launch->account.instance + 1,
-                                       .seed = (uint64_t)fleet->seed,
-                                       .no_losses = settings->no_losses,
-                                       .netns = settings->netns,
-                                       .link_bits_per_s = settings->link_bit_s,
-                                       .prepare = tm_run_settings_tls(settings) ? tm_run_tls__issue : NULL,
-                                       .context = &launch->tls};
-    name_instances(fleet, &options);
-    rc = tm_local_cloud_create(launch->env, &options, &launch->cloud, e);
-    if (rc == 0 && tm_local_cloud_leftovers(launch->cloud) > 0)
-        tm_log(TM_LOG_WARN, "removing %d processes and namespaces left over from an earlier run",
-               tm_local_cloud_leftovers(launch->cloud));
-    return rc;
+    const struct tm_run_settings *settings = launch->request.settings;
+    launch->opened = (struct tm_provider_request){.settings = settings,
+                                                  .trace = &launch->trace,
+                                                  .account = &launch->account,
+                                                  .dir = launch->request.dir,
+                                                  .cloud_dir = launch->cloud_dir,
+                                                  .log_dir = launch->log_dir,
+                                                  .program = launch->request.program,
+                                                  .mark = launch->owner.mark,
+                                                  .certify = tm_run_settings_tls(settings) ? tm_run_tls__issue : NULL,
+                                                  .context = &launch->tls,
+                                                  .arena = launch->request.arena};
+    return tm_provider_of(&settings->job)->open(launch->env, &launch->opened, &launch->cloud, e);
 }
 
 /* ---- starting ---- */
@@ -102,7 +57,7 @@ static void find_addresses(struct tm_launch *launch)
     char cloud_host[TM_ADDRESS_MAX];
     char host[TM_ADDRESS_MAX];
     char port[TM_PORT_MAX];
-    tm_local_cloud_host(launch->cloud, cloud_host);
+    tm_provider_of(&settings->job)->host(launch->cloud, cloud_host);
     tm_address_of_host(settings->listen != NULL ? settings->listen : cloud_host, "0", launch->listen);
     bool any = tm_address_split(launch->listen, host, port, NULL) == 0 && tm_host_is_any(host);
     const char *told = settings->advertise != NULL ? settings->advertise : any ? cloud_host : "";

@@ -1,5 +1,6 @@
-/* A job on the local cloud, from its plan to its result: the state folder is taken and filled, the cloud is opened, and
- * a supervisor runs until the job is over; then everything that was started ends, and what is to last is kept.
+/* A job on a cloud (provider.h), from its plan to its result: the state folder is taken and filled, the cloud is
+ * opened, and a supervisor runs until the job is over; then everything that was started ends, and what is to last is
+ * kept.
  *
  *     rc = tm_launch_create(env, &request, &launch, e);
  *     while (rc == 0 && !tm_launch_ended(launch)) rc = tm_launch_step(launch, 100, e);

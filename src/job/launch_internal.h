@@ -1,8 +1,8 @@
 #ifndef TM_JOB_LAUNCH_INTERNAL_H
 #define TM_JOB_LAUNCH_INTERNAL_H
 
-#include "cloud/local_cloud.h"
 #include "job/launch.h"
+#include "job/provider.h"
 #include "job/run_tls.h"
 #include "run/supervisor.h"
 
@@ -23,8 +23,7 @@ struct tm_launch {
     int64_t save_until_ns;
     bool ended;
     /* texts that cloud and supervisor borrow */
-    const char *command[5];
-    const char *marks[2];
+    struct tm_provider_request opened;
     char cloud_dir[TM_STATE_PATH_MAX];
     char log_dir[TM_STATE_PATH_MAX];
     char tls_dir[TM_STATE_PATH_MAX];

@@ -319,6 +319,7 @@ static const struct tm_field fields[] = {
     {.key = "job", .type = TM_FIELD_STRING, .offset = offsetof(struct extra, number), .required = true},
     {.key = "folder", .type = TM_FIELD_STRING, AT(job.folder), .required = true},
     {.key = "engine", .type = TM_FIELD_CHOICE, AT(job.engine), .choices = tm_job_engine_names, .required = true},
+    {.key = "cloud", .type = TM_FIELD_CHOICE, AT(job.cloud), .choices = tm_job_cloud_names},
     {.key = "policy", .type = TM_FIELD_STRING, AT(job.policy), .required = true},
     {.key = "fleet", .type = TM_FIELD_MAP, AT(job.fleet), .fields = tm_job_fleet_fields, .required = true},
     {.key = "copy_every", .type = TM_FIELD_DURATION, AT(copy_every_ms)},
@@ -432,6 +433,7 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     tm_jsonout_string(&json, "job", text);
     tm_jsonout_string(&json, "folder", settings->job.folder);
     tm_jsonout_string(&json, "engine", tm_job_engine_names[settings->job.engine]);
+    tm_jsonout_string(&json, "cloud", tm_job_cloud_names[settings->job.cloud]);
     tm_jsonout_string(&json, "policy", settings->job.policy);
     print_fleet(&json, &settings->job.fleet);
     put_ms(&json, "copy_every", settings->copy_every_ms);

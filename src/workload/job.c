@@ -47,7 +47,7 @@ static const struct tm_field resource_fields[] = {
 
 const char *const tm_job_engine_names[] = {"gpt", "paced", "command", NULL};
 static const char *const engine_choices[] = {"gpt", "paced", NULL};
-static const char *const cloud_names[] = {"local", NULL};
+const char *const tm_job_cloud_names[] = {"local", NULL};
 
 /* `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 static const struct tm_field job_fields[] = {
@@ -213,8 +213,8 @@ static const struct tm_field job_fields[] = {
     {.key = "cloud",
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_job, cloud),
-     .choices = cloud_names,
-     .doc = "the cloud that a run rents from: local"},
+     .choices = tm_job_cloud_names,
+     .doc = "where a run gets its instances: local (processes of this machine that follow a trace)"},
     {.key = "policy",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job, policy),

@@ -79,7 +79,7 @@ struct tm_job {
     struct tm_strings anchors; /* a count and an instance type each, or "none" alone */
     /* of a run */
     int engine; /* TM_JOB_ENGINE_GPT, ...; where the file does not say: its command where it has one, else gpt */
-    int cloud;  /* 0: local */
+    int cloud;  /* by place in tm_job_cloud_names: where a run gets its instances */
     const char *policy;
     int64_t max_failures;    /* TM_FLEET_UNSAID */
     int64_t layers;          /* of a job that `run` trains */
@@ -121,5 +121,8 @@ int tm_job_wrong(const struct tm_job *job, const char *key, struct tm_error *e, 
 /* What trains it: a value of the key engine, or the job's `run`. */
 enum { TM_JOB_ENGINE_GPT, TM_JOB_ENGINE_PACED, TM_JOB_ENGINE_COMMAND };
 extern const char *const tm_job_engine_names[];
+
+/* Values of the key cloud; the first where it is not said. */
+extern const char *const tm_job_cloud_names[];
 
 #endif

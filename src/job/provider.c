@@ -1,0 +1,41 @@
+#include "job/provider.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* In the order of tm_job_cloud_names. */
+static const struct tm_provider *const providers[] = {&tm_provider__local};
+
+enum { COUNT = sizeof providers / sizeof *providers };
+
+const struct tm_provider *tm_provider__at(size_t index)
+{
+    return index < COUNT ? providers[index] : NULL;
+}
+
+const struct tm_provider *tm_provider_of(const struct tm_job *job)
+{
+    assert(job->cloud >= 0 && job->cloud < COUNT);
+    return providers[job->cloud];
+}
+
+int tm_provider_settle(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    const struct tm_provider *provider = tm_provider_of(&settings->job);
+    if (!provider->emulates) {
+        settings->copy_every_ms = (int64_t)((double)settings->copy_every_ms * settings->job.fleet.speed);
+        settings->job.fleet.speed = 1;
+        settings->no_losses = true;
+    }
+    int rc = provider->settle != NULL ? provider->settle(env, settings, place, e) : 0;
+    if (rc == 0 && settings->job.fleet.limit > provider->instances_max)
+        rc = tm_error_set(e, TM_EINPUT, "%s: fleet.limit: %lld instances, but cloud %s has at most %d; write fewer",
+                          place, (long long)settings->job.fleet.limit, provider->name, provider->instances_max);
+    return rc;
+}
+
+int tm_provider_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    const struct tm_provider *provider = tm_provider_of(&settings->job);
+    return provider->check != NULL ? provider->check(settings, place, e) : 0;
+}

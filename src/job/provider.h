@@ -1,0 +1,61 @@
+/* Providers: who has the instances of a run, as one table. A row says what of the job and the options it takes, and how
+ * it is opened as a cloud (cloud/cloud.h). Which one a run has is `cloud:` of its job file, or --cloud; nothing else
+ * asks by name.
+ *
+ * A new one is a name in tm_job_cloud_names (workload/job.c), a file job/provider_NAME.c with its row, and a line in
+ * provider.c. */
+#ifndef TM_JOB_PROVIDER_H
+#define TM_JOB_PROVIDER_H
+
+#include "base/arena.h"
+#include "cloud/cloud.h"
+#include "run/cloud_driver.h"
+#include "run/run_settings.h"
+
+/* What a provider is opened with: all is borrowed, and stays as long as its cloud does. */
+struct tm_provider_request {
+    const struct tm_run_settings *settings;
+    const struct tm_trace *trace;           /* for one that replays: from where an earlier program of this run stood */
+    const struct tm_cloud_account *account; /* what the run has used before: numbers of instances go on from there */
+    const char *dir;                        /* the state folder */
+    const char *cloud_dir; /* in it: what the provider must find again after a crash; it may not be there yet */
+    const char *log_dir;   /* in it: outputs, a file for each instance */
+    const char *program;   /* path of tidemill itself */
+    const char *mark;      /* "NAME=VALUE": among the variables of all that is started on this machine */
+    /* Makes the certificate of an instance on this machine, before it is started; NULL: the run has no TLS. */
+    int (*certify)(void *context, uint64_t instance, struct tm_error *e);
+    void *context;
+    struct tm_arena *arena; /* for texts that the cloud borrows */
+};
+
+struct tm_provider {
+    const char *name;
+    const char *about; /* what it is, for help and tables: "instances are processes on this machine" */
+    int instances_max; /* at a time */
+    bool emulates;     /* instances follow a trace, at a replay speed, with faults and links as one likes; else time is
+                        * real, and what happens, happens */
+    /* Fills in what follows from being on it, once job file and options are read; -TM_EINPUT and -TM_EUSAGE say what is
+     * missing. `place` is where the job stands, for messages. NULL: nothing. */
+    int (*settle)(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e);
+    /* What it cannot be, as -TM_EINPUT, before anything is rented. NULL: it can be anything. */
+    int (*check)(const struct tm_run_settings *settings, const char *place, struct tm_error *e);
+    /* The caller owns the cloud (its `destroy`). What an earlier program of this run left is adopted or ended here. */
+    int (*open)(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
+                struct tm_error *e);
+    /* Where its instances reach this machine, unless --listen or --advertise says. */
+    void (*host)(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX]);
+};
+
+/* Of the job. */
+const struct tm_provider *tm_provider_of(const struct tm_job *job);
+/* By place in the table; NULL: there are no more. */
+const struct tm_provider *tm_provider__at(size_t index);
+/* The provider's `settle`, and what every one that does not emulate has: real time, and no trace that takes instances
+ * away. Call it once, after options. */
+int tm_provider_settle(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e);
+/* The provider's `check`. */
+int tm_provider_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e);
+
+extern const struct tm_provider tm_provider__local; /* provider_local.c */
+
+#endif
