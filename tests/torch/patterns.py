@@ -264,6 +264,44 @@ def prepared_by_accelerate(job):
     return state(model)
 
 
+@pattern(("StepLR", "not attached", "attach(model, optimizer, scheduler)"))
+def schedule_not_attached(job):
+    """It would step once per step, and begin anew with every worker."""
+    model = net()
+    optimizer = sgd(model)
+    schedule = lr_scheduler.StepLR(optimizer, 3, 0.5)
+    job.on_commit(lambda step, loss: schedule.step())
+    return simple(job, model, optimizer)
+
+
+@pattern()
+def schedule_in_state(job):
+    model = net()
+    optimizer = sgd(model)
+    parts = [lr_scheduler.ConstantLR(optimizer, 0.5, 3), lr_scheduler.ExponentialLR(optimizer, 0.9)]
+    schedule = lr_scheduler.ChainedScheduler(parts)
+    job.on_commit(lambda step, loss: schedule.step())
+    return simple(job, model, optimizer, state={"a": parts[0], "b": parts[1], "both": schedule})
+
+
+@pattern(("Counts", "'calls'", "group[...]"))
+def optimizer_that_counts(job):
+    class Counts(torch.optim.SGD):
+        calls = 0
+
+        def __init__(self, params, lr):
+            super().__init__(params, lr)
+            self.calls = 0
+
+        def step(self, closure=None):
+            self.calls += 1
+            self.param_groups[0]["lr"] = 0.1 / self.calls
+            return super().step()
+
+    model = net()
+    return simple(job, model, Counts(model.parameters(), 0.1))
+
+
 # ---- gradients ----
 
 @pattern(("patterns.py:", ".backward()", "write job.backward(loss)"))
@@ -700,6 +738,62 @@ def state_without_state_dict(job):
     return simple(job, model, sgd(model), state={"best": 3.0})
 
 
+@pattern(("'passes' of the model", "job.committed_step"))
+def counter_of_a_model(job):
+    class Anneals(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.passes = net(), 0
+
+        def forward(self, x):
+            self.passes += 1
+            return self.inner(x) * (1 + 0.01 * self.passes)
+
+    model = Anneals()
+    return simple(job, model, sgd(model))
+
+
+@pattern(("'center' of the module loss_of", "on_commit"))
+def average_in_a_loss(job):
+    class Centered(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("center", torch.zeros(3))
+
+        def forward(self, out, y):
+            self.center = 0.9 * self.center + 0.1 * out.detach().mean(0)
+            return F.cross_entropy(out - self.center, y)
+
+    model, loss_of = net(), Centered()
+    job.attach(model, sgd(model))
+    loop(job, model, lambda n, x, y: job.backward(loss_of(model(x), y)))
+
+
+@pattern(("'p' of the module 2",))
+def dropout_by_counter(job):
+    model = net(nn.Dropout(0.0))
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        model[2].p = 0.01 * n
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+
+
+@pattern()
+def dropout_by_step(job):
+    model = net(nn.Dropout(0.0))
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        model[2].p = 0.02 * job.committed_step
+        job.backward(F.cross_entropy(model(x), y))
+
+    loop(job, model, body)
+    return state(model)
+
+
 # ---- data ----
 
 @pattern()
@@ -840,6 +934,32 @@ def embedding_with_max_norm(job):
 
     model = Rows()
     return simple(job, model, sgd(model))
+
+
+@pattern()
+def generators_of_ones_own(job):
+    """In the loop and in the data set: seeded by step and micro-batch, as torch's own are."""
+    import numpy
+    draw, noise = torch.Generator().manual_seed(0), random.Random(0)
+
+    class Noisy(Points):
+        def __init__(self):
+            super().__init__()
+            self.rng = numpy.random.default_rng(0)
+
+        def __getitem__(self, i):
+            x, y = super().__getitem__(i)
+            return x + 0.1 * torch.from_numpy(self.rng.standard_normal(6)).float(), y
+
+    model = net()
+    job.attach(model, sgd(model))
+
+    def body(n, x, y):
+        mixed = torch.rand(len(x), 1, generator=draw) * noise.random()
+        job.backward(F.cross_entropy(model(x * (1 + mixed)), y))
+
+    loop(job, model, body, Noisy())
+    return state(model)
 
 
 def begin(**words):

@@ -15,6 +15,7 @@ from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableD
 from tidemill import samples
 from tidemill.errors import UsageError
 from tidemill.torch.seeds import seed_all
+from tidemill.torch.strays import generators_in
 
 _DATA, _ORDER, _STREAM = 1, 3, 4  # purposes of random numbers
 _EPOCHS_KEPT = 2  # orders of a sampler
@@ -78,10 +79,11 @@ class _Keyed(Dataset):
     """The data set, indexed by (key, item): augmentation draws the same numbers on any worker."""
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+        self._dataset, self._generators = dataset, generators_in(dataset)
 
     def __getitem__(self, place: Tuple[int, int]) -> Any:
         seed_all(place[0])
+        self._generators.seed(place[0])
         return self._dataset[place[1]]
 
 

@@ -108,6 +108,10 @@ class Extras:
         """Was it attached?"""
         return any(own is thing for own in self._things.values())
 
+    def things(self, kind: type) -> List[Any]:
+        """Those of a kind that were attached."""
+        return [thing for thing in self._things.values() if isinstance(thing, kind)]
+
     def name_of(self, thing: Any) -> str:
         """Under which name."""
         return next(name for name, own in self._things.items() if own is thing)

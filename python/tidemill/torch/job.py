@@ -41,6 +41,7 @@ from tidemill.torch.scaling import LossScale
 from tidemill.torch.seeds import kept_random_numbers, seed_all
 from tidemill.torch.settings import LoopSettings
 from tidemill.torch.state import ModelState
+from tidemill.torch.strays import Generators, Strays
 from tidemill.torch.sums import FixedSums, FloatSums, Redo
 
 _COMPUTE = 2  # a purpose of random numbers
@@ -223,7 +224,8 @@ class Job:
             state.extras.commit()
             state.cut(self._layer_count)  # what is there now is the beginning
             state.watch.remember()
-        self._state, self._copies = state, guards.Copies(state)
+        self._state, self._copies, self._strays = state, guards.Copies(state), Strays(state)
+        self._generators = Generators()
         self._clip = clip
         state.watch.follow_settings()
         self._settings = LoopSettings(optimizer, scheduler)
@@ -410,6 +412,9 @@ class Job:
             guards.leave(self)
             yield _EPOCH_ENDS
             guards.enter(self)
+        if self._fresh:
+            self._strays.look()
+            self._generators.add_from_script()
         sums, group = self._sums, self._group
         assert sums is not None and group is not None
         self._settings.begin_step()
@@ -437,9 +442,12 @@ class Job:
         first = number == work.first_micro_batch
         trial = first and self._probe == "due"
         quiet = trial or (self._fresh and self._probe == "unknown")  # nothing is sent yet, so it can be done again
+        watched = trial or (self._probe == "unknown" and self._strays.watching())
+        before = self._strays.read() if watched else {}
         yield from self._give(work, number, source, number + 1 == work.last_micro_batch and not quiet)
         mark = self._settings.end()
-        if mark and self._probe == "unknown":
+        after = self._strays.read() if watched else {}
+        if (mark or self._strays.differ(after, before)) and self._probe == "unknown":
             self._probe = "due"
             trial = first and quiet
         if trial:
@@ -451,16 +459,23 @@ class Job:
             yield from self._give(work, number, source, number + 1 == work.last_micro_batch)
             again = self._settings.end()
             self._settings.probed(mark, again)
+            self._strays.probed(after, self._strays.read())
         self._marks[number] = mark
 
     def _give(self, work: Work, number: int, source: Source, last: bool) -> Iterator[Any]:
         batch = source.get(work.step, number)
-        seed_all(samples.key_of(self.seed, work.step, number, _COMPUTE))
+        self._key = samples.key_of(self.seed, work.step, number, _COMPUTE)
+        self._seed_again()
         self._settings.begin()
         self._step = Step(self, work.step, number, last)
         self._step.begin()
         yield batch
         self._end_of(self._step)
+
+    def _seed_again(self) -> None:
+        """Random numbers as this micro-batch begins with them."""
+        seed_all(self._key)
+        self._generators.seed(self._key)
 
     def _end_of(self, step: "Step") -> None:
         self._step = None
@@ -522,6 +537,7 @@ class Job:
         sums.commit()
         self._statistics.commit()
         self._change_extras(work.step)
+        self._strays.check_schedules()
         state.commit(work.step)
         self._settings.remember()
         self._copies.after_step(sums)
@@ -534,7 +550,9 @@ class Job:
             torch._foreach_clamp_min_(grads, -self._clip_value)
             torch._foreach_clamp_max_(grads, self._clip_value)
         state.watch.before_update()
+        self._strays.before_update()
         self._optimizer_step()
+        self._strays.after_update()
         state.watch.after_update()
 
     _clip_value: Optional[float] = None

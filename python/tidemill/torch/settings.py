@@ -86,7 +86,8 @@ class LoopSettings:
             odd = _difference(now, self._at_update)
             if odd is not None:
                 raise UsageError(self._text(odd) + "after optimizer.step(), for the step that follows: set it before, as a "
-                                 "function of the step that it is for (step.number)")
+                                 "function of the step that it is for (step.number); a schedule is attached (attach(model, "
+                                 "optimizer, scheduler)), and its steps may stay in the loop")
         odd = _difference(now, self._base)
         if odd is None and self.clip is None and not self.updates:
             return 0

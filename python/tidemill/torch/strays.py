@@ -1,0 +1,242 @@
+"""State that a script keeps beside what it attached: found where scripts are known to keep it.
+
+Numbers and tensors that are plain attributes of a module (a counter of forward passes, an average without a buffer), or
+buffers of a loss function, are compared after the first micro-batch of a process was given to the loop twice: what is not the
+same again is a state of this process, which no other worker has. Schedules that step unattached and optimizers that count in
+their own attributes are found when they do it. Generators of random numbers that the script made are seeded like torch's own.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import weakref
+from typing import Any, Dict, Iterator, List, Set, Tuple
+
+import torch
+from torch import nn
+
+from tidemill.errors import UsageError
+
+_COMPARED = 1 << 20  # elements of tensors, at most
+_WHOLE = "the model"
+_DEPTH = 4  # how far a data set is searched for generators
+_WATCHED = 64  # micro-batches of this process
+_COUNTED_STEPS = 3  # of an optimizer, of this process
+_KNOWN = ("_step_count", "_opt_called")  # numbers that torch's schedulers put on an optimizer
+_LIBRARIES = ("torch", "tidemill", "accelerate", "lightning", "pytorch_lightning", "transformers", "contextlib", "runpy")
+
+Place = Tuple[str, str]
+
+
+def script_frames() -> Iterator[Any]:
+    """Frames of the script that called us, from the inside out."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
+            yield frame
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+class Strays:
+    """What the attached model, and the modules in the script's variables, keep beside parameters and buffers."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._own = {id(m) for m in state.model.modules()}
+        self._modules: List[Tuple[str, nn.Module]] = [(name or _WHOLE, m) for name, m in state.model.named_modules()]
+        self._looked = False
+        self._watched = 0
+        self._schedules: List[Tuple[Any, int]] = []
+        self._steps = 0
+        self._numbers: Dict[str, Any] = {}
+
+    # -- modules --
+
+    def look(self) -> None:
+        """In the loop: modules of the script that are not attached, such as its loss function."""
+        if self._looked:
+            return
+        self._looked = True
+        self._follow_schedules()
+        attached = self._state.extras
+        for frame in script_frames():
+            for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+                if isinstance(value, nn.Module) and id(value) not in self._own and not attached.holds(value):
+                    for part, module in value.named_modules():
+                        if id(module) not in self._own:
+                            self._own.add(id(module))
+                            self._modules.append((f"{name}.{part}".rstrip("."), module))
+
+    def watching(self) -> bool:
+        """In the first micro-batches of this process, of which this is one."""
+        self._watched += 1
+        return self._watched <= _WATCHED
+
+    def read(self) -> Dict[Place, Any]:
+        """Numbers and tensors as they are now."""
+        out: Dict[Place, Any] = {}
+        room = _COMPARED
+        mine = {id(m) for m in self._state.model.modules()}
+        for name, module in self._modules:
+            if any(kind.__module__.startswith("torchmetrics") for kind in type(module).__mro__):
+                continue  # what is only logged
+            things = dict(module.__dict__)
+            if id(module) not in mine:
+                things.update(module._buffers)
+            for key, value in things.items():
+                if _is_number(value):
+                    out[name, key] = value
+                elif type(value) is torch.Tensor and value.device.type != "meta" and value.numel() <= room:
+                    room -= value.numel()
+                    out[name, key] = value.detach().clone()
+        return out
+
+    @staticmethod
+    def differ(now: Dict[Place, Any], before: Dict[Place, Any]) -> List[Place]:
+        """Where they do."""
+        def same(a: Any, b: Any) -> bool:
+            if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+                return (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
+                        and a.device == b.device and bool(torch.allclose(a, b, rtol=0.0, atol=0.0, equal_nan=True)))
+            return type(a) is type(b) and (a == b or (a != a and b != b))
+
+        return [place for place in now if not same(now[place], before.get(place))]
+
+    def probed(self, first: Dict[Place, Any], second: Dict[Place, Any]) -> None:
+        """One micro-batch was given to the loop twice."""
+        odd = self.differ(second, first)
+        if not odd:
+            return
+        name, key = odd[0]
+        was, now = first.get(odd[0]), second[odd[0]]
+        where = name if name == _WHOLE else f"the module {name}"
+        told = "" if isinstance(now, torch.Tensor) or isinstance(was, torch.Tensor) else f" ({was!r}, then {now!r})"
+        raise UsageError(
+            f"the attribute {key!r} of {where} has another value each time that a micro-batch is computed{told}: it is a count or "
+            "an average that only this process has, and a worker that joins, or a step that is done again, would have another. "
+            "Compute it from job.committed_step, or attach what keeps it (attach(..., state={NAME: thing}) with state_dict and "
+            "load_state_dict) and change it in job.on_commit")
+
+    # -- schedules --
+
+    def _follow_schedules(self) -> None:
+        """Once: schedules of the attached optimizer that are not attached themselves."""
+        state = self._state
+        kind = torch.optim.lr_scheduler.LRScheduler
+        found = [s for s in gc.get_objects()
+                 if issubclass(type(s), kind) and getattr(s, "optimizer", None) is state.optimizer]
+        known: Set[int] = set()
+        for schedule in [state.scheduler, *state.extras.things(kind)]:
+            known |= {id(part) for part in _parts(schedule)}
+        self._schedules = [(weakref.ref(s), getattr(s, "last_epoch", 0)) for s in found if id(s) not in known]
+
+    def check_schedules(self) -> None:
+        """With every commit."""
+        for reference, before in self._schedules:
+            schedule = reference()
+            if schedule is not None and getattr(schedule, "last_epoch", before) != before:
+                name = type(schedule).__name__
+                raise UsageError(f"a {name} of the attached optimizer steps and is not attached: a worker that joins would begin "
+                                 "it anew. Attach it (attach(model, optimizer, scheduler)), and leave its steps to Tidemill; or "
+                                 f"attach(..., state={{\"{name}\": scheduler}}) and step it in job.on_commit")
+
+    # -- the optimizer --
+
+    def before_update(self) -> None:
+        """An optimizer's own attributes, before its step."""
+        self._numbers = {}
+        if self._steps < _COUNTED_STEPS:
+            self._steps += 1
+            self._numbers = {k: v for k, v in self._state.optimizer.__dict__.items() if _is_number(v) and k not in _KNOWN}
+
+    def after_update(self) -> None:
+        """After it."""
+        for key, before in self._numbers.items():
+            now = self._state.optimizer.__dict__.get(key)
+            if now != before:
+                raise UsageError(
+                    f"{type(self._state.optimizer).__name__} counts in its attribute {key!r} ({before!r}, then {now!r}), which is "
+                    "neither in its state nor in its parameter groups: a worker that joins would not have it. Keep it in "
+                    "self.state[p] or in group[...], as torch's optimizers do")
+
+
+def _parts(schedule: Any) -> Iterator[Any]:
+    """A schedule and those inside it (SequentialLR, ChainedScheduler)."""
+    if schedule is None:
+        return
+    yield schedule
+    for part in getattr(schedule, "_schedulers", ()) or ():
+        yield from _parts(part)
+
+
+# ---- generators of random numbers ----
+
+
+def _kinds() -> Tuple[type, ...]:
+    numpy = sys.modules.get("numpy")
+    more = () if numpy is None else (numpy.random.Generator, numpy.random.RandomState)
+    return (torch.Generator, random.Random, *more)
+
+
+def _children(thing: Any) -> List[Any]:
+    if isinstance(thing, (list, tuple)):
+        return list(thing)[:64]
+    if isinstance(thing, dict):
+        return list(thing.values())[:64]
+    package = type(thing).__module__.partition(".")[0]
+    if isinstance(thing, (torch.Tensor, nn.Module, type)) or package in ("numpy", "pandas", "pyarrow"):
+        return []
+    return list(getattr(thing, "__dict__", {}).values())[:64]
+
+
+class Generators:
+    """Generators that the script made: each is seeded before a micro-batch, or an item, with numbers of its own."""
+
+    def __init__(self) -> None:
+        self.found: List[Any] = []
+
+    def add(self, thing: Any, depth: int = 0) -> None:
+        """A generator, or something that may have one in its attributes."""
+        if isinstance(thing, _kinds()):
+            if thing is not torch.default_generator and all(thing is not other for other in self.found):
+                self.found.append(thing)
+        elif depth > 0:
+            for child in _children(thing):
+                self.add(child, depth - 1)
+
+    def add_from_script(self) -> None:
+        """Those in variables of the script."""
+        kinds = _kinds()
+        for frame in script_frames():
+            for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
+                if isinstance(value, kinds):
+                    self.add(value)
+
+    def seed(self, key: int) -> None:
+        """All of them, each differently."""
+        for number, generator in enumerate(self.found):
+            own = (key + 0x9E3779B97F4A7C15 * (number + 1)) & 0x7FFFFFFFFFFFFFFF
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(own)
+            elif isinstance(generator, random.Random):
+                generator.seed(own)
+            elif hasattr(generator, "bit_generator"):
+                generator.bit_generator.state = type(generator.bit_generator)(own).state
+            else:
+                generator.seed(own & 0xFFFFFFFF)
+
+
+def generators_in(thing: Any) -> Generators:
+    """Those of a data set, its transforms, and what it wraps."""
+    out = Generators()
+    out.add(thing, _DEPTH)
+    return out
+
+
+__all__ = ["Generators", "Strays", "generators_in", "script_frames"]
