@@ -1,5 +1,8 @@
 #include "cloud/cloud.h"
 
+#include <math.h>
+#include <stdio.h>
+
 const char *tm_instance_kind__name(enum tm_instance_kind kind)
 {
     return kind == TM_INSTANCE_SPOT ? "spot" : "on-demand";
@@ -13,7 +16,7 @@ const char *tm_instance_state_name(enum tm_instance_state state)
 
 const char *tm_cloud_event__kind_name(enum tm_cloud_event_kind kind)
 {
-    static const char *const names[] = {"arrived", "hint", "notice", "lost", "released"};
+    static const char *const names[] = {"arrived", "hint", "notice", "lost", "released", "refused"};
     return names[kind];
 }
 
@@ -27,4 +30,13 @@ const struct tm_cloud_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t i
     size_t count = 0;
     const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
     return count > 0 && id >= all[0].id && id - all[0].id < count ? &all[id - all[0].id] : NULL;
+}
+
+void tm_cloud_pools__plain(struct tm_cloud_pool out[2])
+{
+    for (int i = 0; i < 2; i++) {
+        out[i] = (struct tm_cloud_pool){.kind = i == TM_CLOUD_SPOT ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND,
+                                        .price_usd_h = NAN};
+        (void)snprintf(out[i].name, sizeof out[i].name, "%s", tm_instance_kind__name(out[i].kind));
+    }
 }

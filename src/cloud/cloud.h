@@ -1,15 +1,33 @@
 /* A cloud: renting, releasing, what there is, what it costs, and what happens. One struct of functions that the local
  * cloud implements, and those of AWS, GCP and Azure will.
  *
- * Renting is saying how many are wanted: the cloud grants what it can now and the rest when it can, and what is lost is
- * asked for again, as the clouds' own fleets do. Everything happens inside `next`: call it all the time, or wait for
- * the handles of `watch` among others and then call it with no timeout. */
+ * A cloud is opened with its pools, and they go by number from then on. A job without a choice of pools has two:
+ * TM_CLOUD_SPOT and TM_CLOUD_ON_DEMAND.
+ *
+ * Renting is saying how many of a pool are wanted: the cloud grants what it can now and the rest when it can, and what
+ * is lost is asked for again, as the clouds' own fleets do. What it cannot grant is told (TM_CLOUD_REFUSED), and stays
+ * wanted. Everything happens inside `next`: call it all the time, or wait for the handles of `watch` among others and
+ * then call it with no timeout. */
 #ifndef TM_CLOUD_CLOUD_H
 #define TM_CLOUD_CLOUD_H
 
 #include "base/env.h"
 
 enum tm_instance_kind { TM_INSTANCE_SPOT, TM_INSTANCE_ON_DEMAND, TM_INSTANCE_KINDS };
+
+enum { TM_CLOUD_POOLS_MAX = 64, TM_CLOUD_SPOT = 0, TM_CLOUD_ON_DEMAND = 1 };
+
+/* What a cloud is told of a pool when it is opened. */
+struct tm_cloud_pool {
+    char name[96]; /* as people read it */
+    char type[64]; /* instance type; "": the cloud's own */
+    char zone[64]; /* "", or as the cloud calls it */
+    enum tm_instance_kind kind;
+    int limit;          /* instances at a time, those about to go aside; 0: none of its own */
+    double price_usd_h; /* where the cloud does not say; NaN: not known */
+    int64_t start_ms;   /* from grant to arrival, in the cloud's time, where the cloud is ours to time */
+    int64_t notice_ms;  /* likewise; 0: losses come without */
+};
 
 enum tm_instance_state {
     TM_INSTANCE_STARTING, /* granted, not there yet, not billed */
@@ -22,7 +40,8 @@ enum tm_instance_state {
 /* Times are the cloud's (now_ms); -1: not so far. */
 struct tm_cloud_instance {
     uint64_t id; /* in the order of grants, one by one; never used again */
-    enum tm_instance_kind kind;
+    int pool;
+    enum tm_instance_kind kind; /* of its pool */
     enum tm_instance_state state;
     char zone[64];
     char type[64];
@@ -43,27 +62,34 @@ enum tm_cloud_event_kind {
     TM_CLOUD_NOTICE, /* it will be, in left_ms */
     TM_CLOUD_LOST,
     TM_CLOUD_RELEASED,
+    TM_CLOUD_REFUSED, /* of what is wanted of a pool, there is no capacity for some */
 };
 
 struct tm_cloud_event {
     enum tm_cloud_event_kind kind;
-    uint64_t instance;
-    int64_t time_ms; /* the cloud's */
-    int64_t left_ms; /* TM_CLOUD_NOTICE: until the loss, in real time */
-    bool announced;  /* TM_CLOUD_LOST: there was a notice */
-    int status;      /* TM_CLOUD_LOST, TM_CLOUD_RELEASED: exit status of what ended by itself; -1: it was ended */
+    uint64_t instance; /* 0: TM_CLOUD_REFUSED */
+    int pool;          /* of the instance, too */
+    int count;         /* TM_CLOUD_REFUSED: how many are missing now; 0: none any more */
+    int64_t time_ms;   /* the cloud's */
+    int64_t left_ms;   /* TM_CLOUD_NOTICE: until the loss, in real time */
+    bool announced;    /* TM_CLOUD_LOST: there was a notice */
+    int status;        /* TM_CLOUD_LOST, TM_CLOUD_RELEASED: exit status of what ended by itself; -1: it was ended */
 };
 
+/* By pool. */
 struct tm_cloud_bill {
-    double usd[TM_INSTANCE_KINDS];
-    double seconds[TM_INSTANCE_KINDS]; /* instance-seconds */
+    double usd[TM_CLOUD_POOLS_MAX];
+    double seconds[TM_CLOUD_POOLS_MAX]; /* instance-seconds */
 };
 
 struct tm_cloud {
     void *self;
-    /* How many of a kind are wanted from now on. Fewer than there are: no more are granted; see release. */
-    int (*want)(struct tm_cloud *cloud, enum tm_instance_kind kind, int count, struct tm_error *e);
-    /* Gives one back at once, and wants one less of its kind. -TM_ENOTFOUND where there is none such now. */
+    /* What it was opened with: borrowed as long as it is there. */
+    const struct tm_cloud_pool *(*pools)(struct tm_cloud *cloud, int *out_count);
+    /* How many of a pool are wanted from now on. Fewer than there are: no more are granted; see release. -TM_EUSAGE:
+     * there is no such pool. */
+    int (*want)(struct tm_cloud *cloud, int pool, int count, struct tm_error *e);
+    /* Gives one back at once, and wants one less of its pool. -TM_ENOTFOUND where there is none such now. */
     int (*release)(struct tm_cloud *cloud, uint64_t id, struct tm_error *e);
     /* All there are and were, by id: borrowed until the next call. */
     const struct tm_cloud_instance *(*instances)(struct tm_cloud *cloud, size_t *out_count);
@@ -72,9 +98,10 @@ struct tm_cloud {
     /* What to wait for beside others: appends up to `max` handles and says how many; call `next` when one is ready or
      * *out_wait_ms (INT64_MAX: never) is over. */
     size_t (*watch)(struct tm_cloud *cloud, int *handles, size_t max, int64_t *out_wait_ms);
-    double (*price_usd_h)(struct tm_cloud *cloud, enum tm_instance_kind kind); /* now; NaN: not known */
-    int64_t (*now_ms)(struct tm_cloud *cloud);                                 /* the time that is billed */
-    struct tm_cloud_bill (*bill)(struct tm_cloud *cloud);                      /* up to now */
+    double (*price_usd_h)(struct tm_cloud *cloud, int pool); /* now; NaN: not known */
+    int (*offered)(struct tm_cloud *cloud, int pool);        /* how many more it would give now; NULL, -1: not known */
+    int64_t (*now_ms)(struct tm_cloud *cloud);               /* the time that is billed */
+    struct tm_cloud_bill (*bill)(struct tm_cloud *cloud);    /* up to now */
     /* Gives everything back and frees the cloud. An error says what was left behind. */
     int (*destroy)(struct tm_cloud *cloud, struct tm_error *e);
 };
@@ -84,5 +111,7 @@ const char *tm_instance_state_name(enum tm_instance_state state);               
 const char *tm_cloud_event__kind_name(enum tm_cloud_event_kind kind);               /* "arrived", ... */
 bool tm_instance_is_here(const struct tm_cloud_instance *instance);                 /* running or noticed */
 const struct tm_cloud_instance *tm_cloud_find(struct tm_cloud *cloud, uint64_t id); /* NULL: none */
+/* The two pools of a job without a choice: named "spot" and "on-demand", the rest for the caller to fill in. */
+void tm_cloud_pools__plain(struct tm_cloud_pool out[2]);
 
 #endif

@@ -40,19 +40,28 @@ int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, s
 
 /* ---- the interface ---- */
 
-static int local_want(struct tm_cloud *cloud, enum tm_instance_kind kind, int count, struct tm_error *e)
+static const struct tm_cloud_pool *local_pools(struct tm_cloud *cloud, int *out_count)
+{
+    *out_count = local_of(cloud)->pool_count;
+    return local_of(cloud)->is;
+}
+
+static int local_want(struct tm_cloud *cloud, int pool, int count, struct tm_error *e)
 {
     struct tm_local__cloud *local = local_of(cloud);
+    if (pool < 0 || pool >= local->pool_count)
+        return tm_error_set(e, TM_EUSAGE, "there is no pool %d: the cloud has %d", pool, local->pool_count);
     if (count < 0 || count > WANT_MAX)
         return tm_error_set(e, TM_EUSAGE, "%d instances wanted: expected 0 to %d", count, WANT_MAX);
     if (!local->asked && count > 0) {
         local->start_ns = local->env->monotonic_ns(local->env);
         local->asked = true;
     }
-    if (local->want[kind] != count)
-        tm_debug(TM_DEBUG_CLOUD, "local: %d %s wanted, was %d", count, tm_instance_kind__name(kind), local->want[kind]);
-    local->want[kind] = count;
-    local->retry_ms[kind] = 0;
+    if (local->pools[pool].want != count)
+        tm_debug(TM_DEBUG_CLOUD, "local: %d of %s wanted, was %d", count, local->is[pool].name,
+                 local->pools[pool].want);
+    local->pools[pool].want = count;
+    local->pools[pool].retry_ms = 0;
     local->grant_ms = tm_local__now_ms(local);
     return 0;
 }
@@ -63,10 +72,10 @@ static int local_release(struct tm_cloud *cloud, uint64_t id, struct tm_error *e
     for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
         struct tm_local__place *place = &local->places[i];
         if (id == 0 || place->id != id) continue;
-        enum tm_instance_kind kind = tm_local__instance(local, place)->kind;
+        struct tm_local__pool *pool = &local->pools[place->pool];
         int64_t now_ms = tm_local__now_ms(local);
         int status = 0;
-        if (local->want[kind] > 0) local->want[kind]--;
+        if (pool->want > 0) pool->want--;
         int rc = tm_local__stop_process(local, place, false, &status, e);
         int told = tm_local__end(local, place, TM_INSTANCE_RELEASED, now_ms < place->loss_ms ? now_ms : place->loss_ms,
                                  -1, rc == 0 ? e : NULL);
@@ -129,10 +138,22 @@ static int local_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_clou
     }
 }
 
-static double local_price_usd_h(struct tm_cloud *cloud, enum tm_instance_kind kind)
+static double local_price_usd_h(struct tm_cloud *cloud, int pool)
 {
     struct tm_local__cloud *local = local_of(cloud);
-    return kind == TM_INSTANCE_SPOT ? local->spot_usd_h : local->options.on_demand_usd_h;
+    return pool >= 0 && pool < local->pool_count ? local->pools[pool].price_usd_h : NAN;
+}
+
+static int local_offered(struct tm_cloud *cloud, int pool)
+{
+    struct tm_local__cloud *local = local_of(cloud);
+    if (!local->choices || pool < 0 || pool >= local->pool_count) return -1;
+    int here = 0, limit = local->is[pool].limit > 0 ? local->is[pool].limit : local->options.limit;
+    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++)
+        here += local->places[i].id != 0 && local->places[i].pool == pool;
+    int room = limit > here ? limit - here : 0;
+    int there = local->pools[pool].trace == NULL ? room : tm_local__free_slots(local, pool, local->done_ms);
+    return there < room ? there : room;
 }
 
 static int64_t local_now_ms(struct tm_cloud *cloud)
@@ -156,8 +177,10 @@ static struct tm_cloud_bill local_bill(struct tm_cloud *cloud)
 static void free_all(struct tm_local__cloud *local)
 {
     tm_metadata_server__destroy(local->server);
-    tm_local_slots__deinit(&local->slots);
-    tm_free(local->slot_taken);
+    for (int i = 0; i < local->pool_count; i++) {
+        tm_local_slots__deinit(&local->pools[i].slots);
+        tm_free(local->pools[i].slot_taken);
+    }
     tm_free(local->instances);
     tm_free(local->events);
     tm_free(local);
@@ -192,32 +215,74 @@ static int check_options(const struct tm_local_options *options, struct tm_error
     if (options->notice_ms < 0 || options->notice_wall_ms < 0 || options->hint_ms < 0 || options->spot_start_ms < 0 ||
         options->on_demand_start_ms < 0)
         return tm_error_set(e, TM_EUSAGE, "times of the local cloud must not be negative");
+    if (options->pool_count < 0 || options->pool_count > TM_CLOUD_POOLS_MAX)
+        return tm_error_set(e, TM_EUSAGE, "pools of the local cloud: expected at most %d, got %d", TM_CLOUD_POOLS_MAX,
+                            options->pool_count);
     if (options->command == NULL || options->command[0] == NULL)
         return tm_error_set(e, TM_EUSAGE, "the local cloud needs a command to run on each instance");
     return 0;
 }
 
 static const struct tm_cloud functions = {
+    .pools = local_pools,
     .want = local_want,
     .release = local_release,
     .instances = local_instances,
     .next = local_next,
     .watch = local_watch,
     .price_usd_h = local_price_usd_h,
+    .offered = local_offered,
     .now_ms = local_now_ms,
     .bill = local_bill,
     .destroy = local_destroy,
 };
 
+static void name_plain(struct tm_local__cloud *local)
+{
+    const struct tm_local_options *options = &local->options;
+    tm_cloud_pools__plain(local->is);
+    for (int i = 0; i < TM_INSTANCE_KINDS; i++) {
+        struct tm_cloud_pool *is = &local->is[i];
+        is->notice_ms = options->notice_ms;
+        is->start_ms = i == TM_CLOUD_SPOT ? options->spot_start_ms : options->on_demand_start_ms;
+        is->price_usd_h = i == TM_CLOUD_SPOT ? options->spot_usd_h : options->on_demand_usd_h;
+        if (options->types[i] != NULL) (void)snprintf(is->type, sizeof is->type, "%s", options->types[i]);
+        if (options->zones[i] != NULL) (void)snprintf(is->zone, sizeof is->zone, "%s", options->zones[i]);
+    }
+    local->pools[TM_CLOUD_SPOT].trace = options->trace;
+    local->pool_count = TM_INSTANCE_KINDS;
+}
+
+static int make_pools(struct tm_local__cloud *local, struct tm_error *e)
+{
+    const struct tm_local_options *options = &local->options;
+    int rc = 0;
+    local->choices = options->pool_count > 0;
+    if (!local->choices) name_plain(local);
+    for (int i = 0; i < options->pool_count; i++) {
+        local->is[i] = options->pools[i].is;
+        local->pools[i].trace = options->pools[i].trace;
+        local->pool_count++;
+    }
+    for (int i = 0; rc == 0 && i < local->pool_count; i++) {
+        struct tm_local__pool *pool = &local->pools[i];
+        pool->price_usd_h = local->is[i].price_usd_h;
+        if (pool->trace == NULL) continue;
+        rc = tm_local_slots__make(pool->trace, options->seed + (uint64_t)i, local->choices, &pool->slots, e);
+        if (rc == 0) pool->slot_taken = tm_calloc(pool->slots.count + 1, sizeof *pool->slot_taken);
+        if (rc == 0 && pool->slot_taken == NULL) rc = tm_error_nomem(e);
+    }
+    return rc;
+}
+
 static int prepare(struct tm_local__cloud *local, struct tm_error *e)
 {
     struct tm_env *env = local->env;
     int rc = tm_local__clean_up(env, local->options.state_dir, &local->leftovers, e);
-    if (rc == 0) rc = tm_local_slots__make(local->options.trace, local->options.seed, &local->slots, e);
+    if (rc == 0) rc = make_pools(local, e);
     if (rc != 0) return rc;
-    local->slot_taken = tm_calloc(local->slots.count + 1, sizeof *local->slot_taken);
     local->server = tm_metadata_server__create(env);
-    if (local->slot_taken == NULL || local->server == NULL) return tm_error_nomem(e);
+    if (local->server == NULL) return tm_error_nomem(e);
     rc = env->process_started(env, env->process_self(env), &local->self_start, e);
     if (rc == 0) rc = tm_local__write_record(local, e); /* before anything is started */
     if (rc == 0 && local->options.netns) rc = tm_local__netns_open(local, e);
@@ -236,7 +301,6 @@ int tm_local_cloud_create(struct tm_env *env, const struct tm_local_options *opt
     local->env = env;
     local->options = *options;
     if (local->options.id_first == 0) local->options.id_first = 1;
-    local->spot_usd_h = options->spot_usd_h;
     local->grant_ms = TM_LOCAL_NEVER;
     (void)snprintf(local->run, sizeof local->run, "%016" PRIx64, env->random_u64(env));
     tm_local__record_path(options->state_dir, local->record_path, sizeof local->record_path);

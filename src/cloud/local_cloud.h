@@ -1,14 +1,18 @@
-/* The local cloud: instances are process groups of this machine, and what happens to them follows a trace.
+/* The local cloud: instances are process groups of this machine, and what happens to them follows a trace, or one for
+ * each pool.
  *
  * Cloud time is the trace's: `speed` of its seconds pass per second of real time. Spot instances are granted from the
  * slots of the trace (local_slots.h) and lost with them, by SIGKILL to all their processes, after a notice; on-demand
  * ones are granted always, `on_demand_start_ms` later. Never more than `limit` at a time, of both kinds together. After
- * the trace's end what there is stays. Each instance has a metadata endpoint (metadata.h). What an instance does is
- * deterministic given trace, seed and requests at given times: arrivals, notices and losses bear the trace's times, and
- * so does the bill, however late `next` is called.
+ * the trace's end what there is stays. Where pools are given, each follows its own trace and has its own limit, price,
+ * start-up time and notice; an instance is then billed from its grant, and where a trace falls below what is rented of
+ * its pool the newest go: all as the simulator has it (sim/sim_pools.c). Each instance has a metadata endpoint
+ * (metadata.h). What an instance does is deterministic given trace, seed and requests at given times: arrivals, notices
+ * and losses bear the trace's times, and so does the bill, however late `next` is called.
  *
  * The command of an instance gets these variables beside the caller's:
- *   TIDEMILL_INSTANCE_ID, TIDEMILL_INSTANCE_KIND, TIDEMILL_INSTANCE_ZONE, TIDEMILL_INSTANCE_HOST (where to listen),
+ *   TIDEMILL_INSTANCE_ID, TIDEMILL_INSTANCE_KIND, TIDEMILL_INSTANCE_POOL (its name), TIDEMILL_INSTANCE_ZONE,
+ *   TIDEMILL_INSTANCE_HOST (where to listen),
  *   TIDEMILL_METADATA (HOST:PORT), TIDEMILL_CLOUD_MARK and TIDEMILL_INSTANCE_MARK (by which leftovers are found).
  * One that exits with status 0 is released, and one less is wanted; with any other it is lost without a notice, and the
  * next of its kind waits a while (a second, doubled each time it happens again soon).
@@ -23,8 +27,18 @@
 
 enum { TM_LOCAL_INSTANCES_MAX = 64, TM_LOCAL_HISTORY_MAX = 1 << 16 };
 
+/* A pool to choose from. */
+struct tm_local_pool {
+    struct tm_cloud_pool is;
+    const struct tm_trace *trace; /* begins when the first instance is asked for; NULL: there are always some */
+};
+
 struct tm_local_options {
-    const struct tm_trace *trace; /* borrowed, as all of these */
+    const struct tm_trace *trace; /* borrowed, as all of these; of a cloud without pools to choose from */
+    /* Pools to choose from; 0: spot as the trace has it, and on-demand. Where there are some, the keys of one trace, of
+     * a kind and of keepers that follow do not count. */
+    const struct tm_local_pool *pools;
+    int pool_count;
     const char *const *command;   /* ends in NULL */
     const char *const *variables; /* "NAME=VALUE", ends in NULL; NULL: none */
     const char *state_dir;

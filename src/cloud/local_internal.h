@@ -13,6 +13,7 @@ enum { TM_LOCAL_RUN_TEXT = 24, TM_LOCAL_NAME_MAX = 32 };
 /* Where an instance runs. There are `limit` of them, so never more instances than fit. Due times are the trace's. */
 struct tm_local__place {
     uint64_t id; /* of the instance; 0: free */
+    int pool;
     bool has_slot;
     bool keeper; /* one of options.keepers */
     size_t slot;
@@ -28,6 +29,20 @@ struct tm_local__place {
     struct tm_metadata known;
 };
 
+struct tm_local__pool {
+    const struct tm_trace *trace; /* NULL: there are always some */
+    struct tm_local_slots slots;
+    bool *slot_taken;  /* by slot */
+    size_t slot_first; /* those before have gone */
+    size_t slot_next;  /* those from here on have not come */
+    size_t price_next; /* of the trace's events */
+    double price_usd_h;
+    int want;
+    int refused;  /* that was told */
+    int failures; /* in a row, soon after arrival */
+    int64_t retry_ms;
+};
+
 struct tm_local__cloud {
     struct tm_cloud cloud; /* first */
     struct tm_env *env;
@@ -35,15 +50,10 @@ struct tm_local__cloud {
     char run[TM_LOCAL_RUN_TEXT]; /* names this cloud among all there were */
     char record_path[1024];
     int64_t self_start;
-    struct tm_local_slots slots;
-    bool *slot_taken;  /* by slot */
-    size_t slot_first; /* those before have gone */
-    size_t slot_next;  /* those from here on have not come */
-    size_t price_next; /* of the trace's events */
-    double spot_usd_h;
-    int want[TM_INSTANCE_KINDS];
-    int failures[TM_INSTANCE_KINDS]; /* in a row, soon after arrival */
-    int64_t retry_ms[TM_INSTANCE_KINDS];
+    bool choices;                                    /* pools were given */
+    struct tm_cloud_pool is[TM_CLOUD_POOLS_MAX];     /* what the pools are ... */
+    struct tm_local__pool pools[TM_CLOUD_POOLS_MAX]; /* ... and how they stand */
+    int pool_count;
     bool asked;       /* for an instance: the trace begins then ... */
     int64_t start_ns; /* ... at this time */
     int64_t done_ms;  /* everything up to here has happened */
@@ -64,11 +74,18 @@ struct tm_local__cloud {
 };
 
 int64_t tm_local__now_ms(const struct tm_local__cloud *local);
-/* What an instance of a kind is called. */
-const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper);
-const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper);
+/* What an instance of a pool is called. */
+const char *tm_local__type(const struct tm_local__cloud *local, int pool, bool keeper);
+const char *tm_local__zone(const struct tm_local__cloud *local, int pool, bool keeper);
 struct tm_cloud_instance *tm_local__instance(struct tm_local__cloud *local, const struct tm_local__place *place);
 int tm_local__tell(struct tm_local__cloud *local, struct tm_cloud_event event, struct tm_error *e);
+
+/* local_grant.c */
+int tm_local__grant_all(struct tm_local__cloud *local, int64_t time_ms, struct tm_error *e);
+/* Free slots of a pool that instances would be granted from now. */
+int tm_local__free_slots(const struct tm_local__cloud *local, int pool, int64_t time_ms);
+/* A slot is free again. Where the newest go, the instance that would go first gets it. */
+void tm_local__free_slot(struct tm_local__cloud *local, const struct tm_local__place *place);
 
 /* local_timeline.c: makes everything happen that is due, in order. */
 int tm_local__advance(struct tm_local__cloud *local, struct tm_error *e);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OWN_VARIABLES = 7, WORDS_MAX = 1 << 12, DEATH_LIMIT_MS = 10000, VARIABLE_MAX = 192 };
+enum { OWN_VARIABLES = 8, WORDS_MAX = 1 << 12, DEATH_LIMIT_MS = 10000, VARIABLE_MAX = 192 };
 
 static size_t count_words(const char *const *words)
 {
@@ -24,8 +24,8 @@ static int open_endpoint(struct tm_local__cloud *local, struct tm_local__place *
     char gateway[TM_LOCAL_NAME_MAX] = "127.0.0.1";
     if (place->in_netns) tm_local__netns_gateway(local->run, gateway);
     place->known = (struct tm_metadata){.id = instance->id, .version = 1};
-    place->known.zone = tm_local__zone(&local->options, instance->kind, place->keeper);
-    place->known.type = tm_local__type(&local->options, instance->kind, place->keeper);
+    place->known.zone = tm_local__zone(local, place->pool, place->keeper);
+    place->known.type = tm_local__type(local, place->pool, place->keeper);
     return tm_metadata_server__open(local->server, gateway, &place->known, instance->metadata, &place->endpoint, e);
 }
 
@@ -39,6 +39,7 @@ static void fill_variables(const struct tm_local__cloud *local, const struct tm_
     (void)snprintf(texts[4], VARIABLE_MAX, "TIDEMILL_METADATA=%s", instance->metadata);
     (void)snprintf(texts[5], VARIABLE_MAX, "TIDEMILL_CLOUD_MARK=%s", local->run);
     (void)snprintf(texts[6], VARIABLE_MAX, "TIDEMILL_INSTANCE_MARK=%s-%" PRIu64, local->run, instance->id);
+    (void)snprintf(texts[7], VARIABLE_MAX, "TIDEMILL_INSTANCE_POOL=%s", local->is[instance->pool].name);
 }
 
 /* The command, in its namespace where it has one. `words` has room for four more than the command. */

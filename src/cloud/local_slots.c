@@ -11,6 +11,7 @@ struct making {
     size_t there_count;
     size_t there_capacity;
     struct tm_random random;
+    bool newest; /* go first */
 };
 
 static void slots_init(struct tm_local_slots *slots)
@@ -27,7 +28,8 @@ void tm_local_slots__deinit(struct tm_local_slots *slots)
 static void take_one(struct making *making, int64_t time_ms)
 {
     if (making->there_count == 0) return;
-    size_t drawn = (size_t)tm_random_below(&making->random, making->there_count);
+    size_t drawn = making->there_count - 1;
+    if (!making->newest) drawn = (size_t)tm_random_below(&making->random, making->there_count);
     making->slots.list[making->there[drawn]].to_ms = time_ms;
     making->there[drawn] = making->there[--making->there_count];
 }
@@ -49,9 +51,10 @@ static int add_one(struct making *making, int64_t time_ms)
     return 0;
 }
 
-int tm_local_slots__make(const struct tm_trace *trace, uint64_t seed, struct tm_local_slots *slots, struct tm_error *e)
+int tm_local_slots__make(const struct tm_trace *trace, uint64_t seed, bool newest, struct tm_local_slots *slots,
+                         struct tm_error *e)
 {
-    struct making making = {.random = tm_random_make(seed, STREAM_LOSSES)};
+    struct making making = {.random = tm_random_make(seed, STREAM_LOSSES), .newest = newest};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < trace->event_count; i++) {
         const struct tm_trace_event *event = &trace->events[i];

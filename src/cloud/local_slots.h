@@ -1,7 +1,7 @@
 /* A trace as slots: each instance that the trace counts, with when it comes and when it goes.
  *
- * A trace says how many go, not which: they are drawn from the seed, evenly among those there. Nothing else enters, so
- * trace and seed alone say what each slot's fate is, whatever is rented when. */
+ * A trace says how many go, not which: they are drawn from the seed, evenly among those there, or the newest go.
+ * Nothing else enters, so trace and seed alone say what each slot's fate is, whatever is rented when. */
 #ifndef TM_CLOUD_LOCAL_SLOTS_H
 #define TM_CLOUD_LOCAL_SLOTS_H
 
@@ -21,7 +21,8 @@ struct tm_local_slots {
 };
 
 void tm_local_slots__deinit(struct tm_local_slots *slots);
-/* `slots` must be initialised; filled only on success. */
-int tm_local_slots__make(const struct tm_trace *trace, uint64_t seed, struct tm_local_slots *slots, struct tm_error *e);
+/* `slots` must be initialised; filled only on success. `newest`: the newest go. */
+int tm_local_slots__make(const struct tm_trace *trace, uint64_t seed, bool newest, struct tm_local_slots *slots,
+                         struct tm_error *e);
 
 #endif

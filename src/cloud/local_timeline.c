@@ -16,41 +16,43 @@ static int64_t to_trace_ms(const struct tm_local__cloud *local, int64_t wall_ms)
     return (int64_t)llround((double)wall_ms * local->options.speed);
 }
 
-static int64_t notice_lead_ms(const struct tm_local__cloud *local)
-{
-    const struct tm_local_options *options = &local->options;
-    return options->notice_wall_ms > 0 ? to_trace_ms(local, options->notice_wall_ms) : options->notice_ms;
-}
-
 /* ---- bill ---- */
 
 void tm_local__settle(struct tm_local__cloud *local, struct tm_local__place *place, int64_t time_ms)
 {
     struct tm_cloud_instance *instance = tm_local__instance(local, place);
-    if (!tm_instance_is_here(instance)) return;
+    bool paid = tm_instance_is_here(instance) || (local->choices && instance->state == TM_INSTANCE_STARTING);
+    if (!paid) return;
     double seconds = (double)(time_ms - place->billed_ms) / 1000;
     double usd = seconds * instance->price_usd_h / 3600;
     instance->bill_usd += usd;
-    local->bill.usd[instance->kind] += usd;
-    local->bill.seconds[instance->kind] += seconds;
+    local->bill.usd[instance->pool] += usd;
+    local->bill.seconds[instance->pool] += seconds;
     place->billed_ms = time_ms;
 }
 
-static void change_prices(struct tm_local__cloud *local, int64_t time_ms)
+static void change_prices_of(struct tm_local__cloud *local, int number, int64_t time_ms)
 {
-    const struct tm_trace *trace = local->options.trace;
-    for (; local->price_next < trace->event_count && trace->events[local->price_next].time_ms <= time_ms;
-         local->price_next++) {
-        double price = trace->events[local->price_next].price_usd_h;
+    struct tm_local__pool *pool = &local->pools[number];
+    const struct tm_trace *trace = pool->trace;
+    for (; pool->price_next < trace->event_count && trace->events[pool->price_next].time_ms <= time_ms;
+         pool->price_next++) {
+        double price = trace->events[pool->price_next].price_usd_h;
         if (isnan(price)) continue;
-        local->spot_usd_h = price;
+        pool->price_usd_h = price;
         for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
             struct tm_local__place *place = &local->places[i];
-            if (place->id == 0 || !place->has_slot) continue;
+            if (place->id == 0 || !place->has_slot || place->pool != number) continue;
             tm_local__settle(local, place, time_ms);
             tm_local__instance(local, place)->price_usd_h = price;
         }
     }
+}
+
+static void change_prices(struct tm_local__cloud *local, int64_t time_ms)
+{
+    for (int i = 0; i < local->pool_count; i++)
+        if (local->pools[i].trace != NULL) change_prices_of(local, i, time_ms);
 }
 
 /* ---- ends ---- */
@@ -62,15 +64,17 @@ int tm_local__end(struct tm_local__cloud *local, struct tm_local__place *place, 
     struct tm_cloud_event event = {
         .kind = state == TM_INSTANCE_LOST ? TM_CLOUD_LOST : TM_CLOUD_RELEASED,
         .instance = instance->id,
+        .pool = place->pool,
         .time_ms = time_ms,
         .announced = instance->state == TM_INSTANCE_NOTICED,
         .status = status,
     };
     tm_local__settle(local, place, time_ms);
-    if (place->has_slot && time_ms < place->loss_ms) local->slot_taken[place->slot] = false;
+    bool frees = place->has_slot && time_ms < place->loss_ms;
     instance->state = state;
     instance->gone_ms = time_ms;
     place->id = 0;
+    if (frees) tm_local__free_slot(local, place);
     local->record_due = true;
     if (time_ms < local->grant_ms) local->grant_ms = time_ms;
     return tm_local__tell(local, event, e);
@@ -88,19 +92,19 @@ static int lose(struct tm_local__cloud *local, struct tm_local__place *place, in
 static int find_ended(struct tm_local__cloud *local, struct tm_local__place *place, struct tm_error *e)
 {
     struct tm_cloud_instance *instance = tm_local__instance(local, place);
-    enum tm_instance_kind kind = instance->kind;
+    struct tm_local__pool *pool = &local->pools[place->pool];
     int64_t now_ms = tm_local__now_ms(local);
     int64_t time_ms = now_ms < place->loss_ms ? now_ms : place->loss_ms;
     int status = -1;
     int rc = tm_local__stop_process(local, place, true, &status, e);
     if (rc != 0) return rc;
     bool in_order = status == 0;
-    if (in_order && local->want[kind] > 0) local->want[kind]--;
+    if (in_order && pool->want > 0) pool->want--;
     if (!in_order) {
         bool soon = now_ms - instance->arrived_ms < to_trace_ms(local, SOON_WALL_MS);
-        int doublings = soon ? local->failures[kind]++ : (local->failures[kind] = 0);
+        int doublings = soon ? pool->failures++ : (pool->failures = 0);
         if (doublings > RETRY_DOUBLINGS) doublings = RETRY_DOUBLINGS;
-        local->retry_ms[kind] = now_ms + to_trace_ms(local, (int64_t)RETRY_WALL_MS << doublings);
+        pool->retry_ms = now_ms + to_trace_ms(local, (int64_t)RETRY_WALL_MS << doublings);
     }
     return tm_local__end(local, place, in_order ? TM_INSTANCE_RELEASED : TM_INSTANCE_LOST, time_ms, status, e);
 }
@@ -146,157 +150,31 @@ static int warn(struct tm_local__cloud *local, struct tm_local__place *place, en
         place->known.noticed_utc_ms = now_utc_ms;
         place->known.loss_utc_ms = now_utc_ms + left_ms;
     }
-    struct tm_cloud_event event = {.kind = kind, .instance = instance->id, .time_ms = time_ms, .left_ms = left_ms};
+    struct tm_cloud_event event = {
+        .kind = kind, .instance = instance->id, .pool = place->pool, .time_ms = time_ms, .left_ms = left_ms};
     return tm_local__tell(local, event, e);
 }
 
-/* ---- grants and arrivals ---- */
-
-static void plan_end(struct tm_local__cloud *local, struct tm_local__place *place, const struct tm_local_slot *slot)
-{
-    int64_t lead_ms = notice_lead_ms(local);
-    place->hint_ms = place->notice_ms = place->loss_ms = TM_LOCAL_NEVER;
-    if (slot == NULL || slot->to_ms == INT64_MAX || local->options.no_losses) return;
-    place->loss_ms = slot->to_ms;
-    if (lead_ms > 0) place->notice_ms = slot->to_ms - lead_ms;
-    if (lead_ms > 0 && local->options.hint_ms > 0) place->hint_ms = place->notice_ms - local->options.hint_ms;
-}
-
-/* A free slot that is not under notice, or has only just come; slot_next: none. */
-static size_t find_slot(struct tm_local__cloud *local, int64_t time_ms)
-{
-    int64_t lead_ms = notice_lead_ms(local);
-    bool no_losses = local->options.no_losses;
-    for (size_t i = local->slot_first; i < local->slot_next; i++) {
-        const struct tm_local_slot *slot = &local->slots.list[i];
-        bool there = no_losses || time_ms < slot->to_ms;
-        bool quiet = no_losses || slot->to_ms == INT64_MAX || time_ms < slot->to_ms - lead_ms;
-        if (!local->slot_taken[i] && there && (quiet || slot->from_ms == time_ms)) return i;
-    }
-    return local->slot_next;
-}
-
-const char *tm_local__type(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper)
-{
-    if (keeper && options->keeper_type != NULL) return options->keeper_type;
-    if (options->types[kind] != NULL) return options->types[kind];
-    return options->trace->instance[0] != '\0' ? options->trace->instance : "local";
-}
-
-const char *tm_local__zone(const struct tm_local_options *options, enum tm_instance_kind kind, bool keeper)
-{
-    if (keeper && options->keeper_zone != NULL) return options->keeper_zone;
-    if (options->zones[kind] != NULL) return options->zones[kind];
-    return options->trace->zone[0] != '\0' ? options->trace->zone : "local-a";
-}
-
-/* Those that go are replaced by others of their type, before any of the rest. */
-static bool is_keeper_due(const struct tm_local__cloud *local, enum tm_instance_kind kind)
-{
-    int here = 0;
-    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++)
-        here += local->places[i].id != 0 && local->places[i].keeper;
-    return kind == TM_INSTANCE_ON_DEMAND && here < local->options.keepers;
-}
-
-static int grant(struct tm_local__cloud *local, enum tm_instance_kind kind, int64_t time_ms, size_t slot,
-                 struct tm_error *e)
-{
-    const struct tm_local_options *options = &local->options;
-    bool spot = kind == TM_INSTANCE_SPOT;
-    bool keeper = is_keeper_due(local, kind);
-    struct tm_local__place *place = local->places;
-    while (place->id != 0)
-        place++;
-    void *list = local->instances;
-    int rc = tm_grow(&list, &local->instance_capacity, local->instance_count + 1, sizeof *local->instances,
-                     TM_LOCAL_HISTORY_MAX);
-    local->instances = list;
-    if (rc != 0) return tm_error_set(e, (enum tm_code) - rc, "no room for another instance");
-    struct tm_cloud_instance *instance = &local->instances[local->instance_count++];
-    *instance = (struct tm_cloud_instance){.kind = kind, .asked_ms = time_ms, .arrived_ms = -1};
-    instance->id = options->id_first + local->instance_count - 1;
-    instance->noticed_ms = instance->gone_ms = -1;
-    instance->price_usd_h = spot ? local->spot_usd_h : keeper ? options->keeper_usd_h : options->on_demand_usd_h;
-    (void)snprintf(instance->zone, sizeof instance->zone, "%s", tm_local__zone(options, kind, keeper));
-    (void)snprintf(instance->type, sizeof instance->type, "%s", tm_local__type(options, kind, keeper));
-    *place = (struct tm_local__place){
-        .id = instance->id, .has_slot = spot, .keeper = keeper, .slot = slot, .handle = -1, .endpoint = -1};
-    place->arrive_ms = time_ms + (spot ? options->spot_start_ms : options->on_demand_start_ms);
-    plan_end(local, place, spot ? &local->slots.list[slot] : NULL);
-    if (spot) local->slot_taken[slot] = true;
-    return 0;
-}
-
-/* Instances that count towards the limit. Whoever is about to go, or is not wanted any more, leaves room for its
- * successor, which may have to take over what it has before it is released. */
-static int counted(const struct tm_local__cloud *local, int here[TM_INSTANCE_KINDS])
-{
-    int count = 0, noticed[TM_INSTANCE_KINDS] = {0};
-    for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
-        if (local->places[i].id == 0) continue;
-        const struct tm_cloud_instance *instance = &local->instances[local->places[i].id - local->options.id_first];
-        here[instance->kind]++;
-        noticed[instance->kind] += instance->state == TM_INSTANCE_NOTICED;
-    }
-    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
-        int stay = here[kind] - noticed[kind];
-        count += stay < local->want[kind] ? stay : local->want[kind];
-    }
-    return count;
-}
-
-static int grant_kind(struct tm_local__cloud *local, enum tm_instance_kind kind, int64_t time_ms, struct tm_error *e)
-{
-    int here[TM_INSTANCE_KINDS] = {0}, all = counted(local, here), places = 0, have = here[kind];
-    for (int i = 0; i < TM_INSTANCE_KINDS; i++)
-        places += here[i];
-    int rc = 0;
-    while (rc == 0 && have < local->want[kind] && all < local->options.limit && places < TM_LOCAL_INSTANCES_MAX &&
-           time_ms >= local->retry_ms[kind]) {
-        size_t slot = kind == TM_INSTANCE_SPOT ? find_slot(local, time_ms) : 0;
-        if (kind == TM_INSTANCE_SPOT && slot == local->slot_next) break;
-        rc = grant(local, kind, time_ms, slot, e);
-        have++;
-        places++;
-        all++;
-    }
-    return rc;
-}
-
-static int grant_all(struct tm_local__cloud *local, int64_t time_ms, struct tm_error *e)
-{
-    const struct tm_local_slots *slots = &local->slots;
-    while (local->slot_next < slots->count && slots->list[local->slot_next].from_ms <= time_ms)
-        local->slot_next++;
-    while (local->slot_first < local->slot_next && slots->list[local->slot_first].to_ms <= time_ms &&
-           !local->options.no_losses)
-        local->slot_first++;
-    if (local->grant_ms <= time_ms) local->grant_ms = TM_LOCAL_NEVER;
-    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
-        if (time_ms >= local->retry_ms[kind]) local->retry_ms[kind] = 0;
-    }
-    int rc = grant_kind(local, TM_INSTANCE_ON_DEMAND, time_ms, e);
-    return rc != 0 ? rc : grant_kind(local, TM_INSTANCE_SPOT, time_ms, e);
-}
+/* ---- arrivals ---- */
 
 static int arrive(struct tm_local__cloud *local, struct tm_local__place *place, int64_t time_ms, struct tm_error *e)
 {
     place->arrive_ms = TM_LOCAL_NEVER;
     int rc = tm_local__start_process(local, place, e);
     struct tm_cloud_instance *instance = tm_local__instance(local, place);
-    place->billed_ms = time_ms;
+    if (!local->choices) place->billed_ms = time_ms;
     local->record_due = true;
     if (rc != 0) { /* the caller's command is wrong, or the machine is full: never again without being asked */
-        local->want[instance->kind] = 0;
+        local->pools[place->pool].want = 0;
         (void)tm_local__end(local, place, TM_INSTANCE_LOST, time_ms, 127, NULL);
         return tm_error_wrap(e, rc, "instance %" PRIu64, instance->id);
     }
     instance->state = TM_INSTANCE_RUNNING;
     instance->arrived_ms = time_ms;
-    if (place->has_slot) instance->price_usd_h = local->spot_usd_h;
-    return tm_local__tell(
-        local, (struct tm_cloud_event){.kind = TM_CLOUD_ARRIVED, .instance = instance->id, .time_ms = time_ms}, e);
+    if (place->has_slot) instance->price_usd_h = local->pools[place->pool].price_usd_h;
+    struct tm_cloud_event event = {
+        .kind = TM_CLOUD_ARRIVED, .instance = instance->id, .pool = place->pool, .time_ms = time_ms};
+    return tm_local__tell(local, event, e);
 }
 
 /* ---- time ---- */
@@ -308,12 +186,14 @@ static int64_t earlier(int64_t a, int64_t b)
 
 int64_t tm_local__next_ms(const struct tm_local__cloud *local)
 {
-    const struct tm_trace *trace = local->options.trace;
     int64_t next_ms = local->grant_ms;
-    if (local->slot_next < local->slots.count) next_ms = earlier(next_ms, local->slots.list[local->slot_next].from_ms);
-    if (local->price_next < trace->event_count) next_ms = earlier(next_ms, trace->events[local->price_next].time_ms);
-    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
-        if (local->retry_ms[kind] > 0) next_ms = earlier(next_ms, local->retry_ms[kind]);
+    for (int i = 0; i < local->pool_count; i++) {
+        const struct tm_local__pool *pool = &local->pools[i];
+        if (pool->retry_ms > 0) next_ms = earlier(next_ms, pool->retry_ms);
+        if (pool->trace == NULL) continue;
+        if (pool->slot_next < pool->slots.count) next_ms = earlier(next_ms, pool->slots.list[pool->slot_next].from_ms);
+        if (pool->price_next < pool->trace->event_count)
+            next_ms = earlier(next_ms, pool->trace->events[pool->price_next].time_ms);
     }
     for (size_t i = 0; i < TM_LOCAL_INSTANCES_MAX; i++) {
         const struct tm_local__place *place = &local->places[i];
@@ -355,7 +235,7 @@ static int step(struct tm_local__cloud *local, int64_t time_ms, struct tm_error 
         }
     }
     local->done_ms = time_ms;
-    return rc != 0 ? rc : grant_all(local, time_ms, e);
+    return rc != 0 ? rc : tm_local__grant_all(local, time_ms, e);
 }
 
 int tm_local__advance(struct tm_local__cloud *local, struct tm_error *e)

@@ -144,8 +144,10 @@ static int begin_saving(struct tm_launch *launch, struct tm_error *e)
     launch->saving = tm_job_engine_of(&launch->request.settings->job)->saves;
     launch->ended = !launch->saving;
     launch->save_until_ns = launch->env->monotonic_ns(launch->env) + SAVE_LIMIT_MS * (int64_t)1000000;
-    for (int kind = 0; rc == 0 && launch->saving && kind < TM_INSTANCE_KINDS; kind++)
-        rc = launch->cloud->want(launch->cloud, (enum tm_instance_kind)kind, 0, e);
+    int pools = 0;
+    (void)launch->cloud->pools(launch->cloud, &pools);
+    for (int i = 0; rc == 0 && launch->saving && i < pools; i++)
+        rc = launch->cloud->want(launch->cloud, i, 0, e);
     if (rc != -(int)TM_ENONE) return rc;
     launch->ended = true;
     return 0;

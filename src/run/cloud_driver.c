@@ -30,7 +30,9 @@ struct tm_cloud_driver {
     struct tm_tls *tls;
     struct tm_outbox out;
     char address[TM_ADDRESS_MAX];
-    int wanted[TM_INSTANCE_KINDS]; /* what the cloud was told */
+    int pool_count;
+    int wanted[TM_CLOUD_POOLS_MAX];  /* what the cloud was told */
+    int refused[TM_CLOUD_POOLS_MAX]; /* of that, what it has no capacity for */
     struct noticed noticed[NOTICED_MAX];
     size_t noticed_count;
     struct tm_cloud_event *events; /* ring, TM_DRIVER_EVENTS_MAX; owned */
@@ -63,9 +65,17 @@ static int read_numbers(const char *line, size_t length, double *out, int max)
     return count;
 }
 
+static bool take_pool(struct tm_cloud_account *account, const double n[3])
+{
+    if (n[0] >= TM_CLOUD_POOLS_MAX) return false;
+    account->bill.usd[(int)n[0]] = n[1];
+    account->bill.seconds[(int)n[0]] = n[2];
+    return true;
+}
+
 static bool take_line(struct tm_cloud_account *account, const char *line, size_t length, bool first)
 {
-    double n[8];
+    double n[9];
     if (first && length > 19 && memcmp(line, "tidemill-account 1 ", 19) == 0) {
         if (read_numbers(line + 19, length - 19, n, 6) != 6) return false;
         *account = (struct tm_cloud_account){.time_ms = (int64_t)n[0],
@@ -73,17 +83,21 @@ static bool take_line(struct tm_cloud_account *account, const char *line, size_t
                                              .bill = {.usd = {n[2], n[4]}, .seconds = {n[3], n[5]}}};
         return true;
     }
+    if (!first && length > 5 && memcmp(line, "pool ", 5) == 0)
+        return read_numbers(line + 5, length - 5, n, 3) == 3 && take_pool(account, n);
     if (first || length <= 9 || memcmp(line, "instance ", 9) != 0) return false;
-    int count = account->count == TM_ACCOUNT_INSTANCES_MAX ? -1 : read_numbers(line + 9, length - 9, n, 8);
-    if (count != 8 && count != 6) return false; /* six: of an earlier release, which told of those that were there */
+    int count = account->count == TM_ACCOUNT_INSTANCES_MAX ? -1 : read_numbers(line + 9, length - 9, n, 9);
+    /* six, eight: of earlier releases, which told of those that were there, and knew no pools */
+    if ((count != 9 && count != 8 && count != 6) || (count == 9 && n[8] >= TM_CLOUD_POOLS_MAX)) return false;
     account->list[account->count++] = (struct tm_account_instance){.id = (uint64_t)n[0],
                                                                    .start_ms = (int64_t)n[1],
+                                                                   .pool = count == 9 ? (int)n[8] : n[2] == 0,
                                                                    .spot = n[2] != 0,
                                                                    .announced = n[3] != 0,
                                                                    .price_usd_h = n[4],
                                                                    .bill_usd = n[5],
-                                                                   .end_ms = count == 8 ? (int64_t)n[6] : 0,
-                                                                   .released = count == 8 && n[7] != 0};
+                                                                   .end_ms = count >= 8 ? (int64_t)n[6] : 0,
+                                                                   .released = count >= 8 && n[7] != 0};
     return true;
 }
 
@@ -139,6 +153,7 @@ static struct tm_account_instance entry_of(const struct tm_cloud_driver *d, cons
     return (struct tm_account_instance){.id = instance->id,
                                         .start_ms = base_ms + instance->arrived_ms,
                                         .end_ms = tm_instance_is_here(instance) ? 0 : end_ms,
+                                        .pool = instance->pool,
                                         .spot = instance->kind == TM_INSTANCE_SPOT,
                                         .announced = instance->noticed_ms >= 0,
                                         .released = instance->state == TM_INSTANCE_RELEASED,
@@ -170,9 +185,9 @@ struct tm_cloud_account tm_cloud_driver__account(struct tm_cloud_driver *d)
     list_instances(d, all, count, &account);
     account.time_ms += d->cloud->now_ms(d->cloud);
     if (count > 0) account.instance = all[count - 1].id;
-    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
-        account.bill.usd[kind] += bill.usd[kind];
-        account.bill.seconds[kind] += bill.seconds[kind];
+    for (int i = 0; i < d->pool_count; i++) {
+        account.bill.usd[i] += bill.usd[i];
+        account.bill.seconds[i] += bill.seconds[i];
     }
     return account;
 }
@@ -180,17 +195,21 @@ struct tm_cloud_account tm_cloud_driver__account(struct tm_cloud_driver *d)
 static void print_account(const struct tm_cloud_account *a, struct tm_text *out)
 {
     char n[4][TM_NUMBER_TEXT_MAX];
-    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
-        tm_number_print(a->bill.usd[kind], n[2 * kind]);
-        tm_number_print(a->bill.seconds[kind], n[2 * kind + 1]);
+    for (int i = 0; i < 2; i++) {
+        tm_number_print(a->bill.usd[i], n[2 * i]);
+        tm_number_print(a->bill.seconds[i], n[2 * i + 1]);
     }
     tm_text_printf(out, "tidemill-account 1 %" PRId64 " %" PRIu64 " %s %s %s %s\n", a->time_ms, a->instance, n[0], n[1],
                    n[2], n[3]);
+    for (int i = 2; i < TM_CLOUD_POOLS_MAX; i++)
+        if (a->bill.seconds[i] > 0)
+            tm_text_printf(out, "pool %d %s %s\n", i, tm_number_print(a->bill.usd[i], n[0]),
+                           tm_number_print(a->bill.seconds[i], n[1]));
     for (size_t i = 0; i < a->count; i++) {
         const struct tm_account_instance *one = &a->list[i];
-        tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s %" PRId64 " %d\n", one->id, one->start_ms,
+        tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s %" PRId64 " %d %d\n", one->id, one->start_ms,
                        one->spot, one->announced, tm_number_print(one->price_usd_h, n[0]),
-                       tm_number_print(one->bill_usd, n[1]), one->end_ms, one->released);
+                       tm_number_print(one->bill_usd, n[1]), one->end_ms, one->released, one->pool);
     }
 }
 
@@ -232,8 +251,9 @@ static void take_event(struct tm_cloud_driver *d, const struct tm_cloud_event *e
     const struct tm_cloud_instance *instance = tm_cloud_find(d->cloud, event->instance);
     note_notice(d, event);
     /* One that ended in order, or that we gave back, is not asked for again: the cloud wants one less. */
-    if (event->kind == TM_CLOUD_RELEASED && instance != NULL && d->wanted[instance->kind] > 0)
-        d->wanted[instance->kind]--;
+    if (event->kind == TM_CLOUD_RELEASED && instance != NULL && d->wanted[instance->pool] > 0)
+        d->wanted[instance->pool]--;
+    if (event->kind == TM_CLOUD_REFUSED && event->pool < d->pool_count) d->refused[event->pool] = event->count;
     if (d->event_count == TM_DRIVER_EVENTS_MAX) {
         d->event_first = (d->event_first + 1) % TM_DRIVER_EVENTS_MAX;
         d->event_count--;
@@ -299,6 +319,7 @@ static void fill_instance(const struct tm_account_instance *entry, Tmw__Instance
     out->start_ms = entry->start_ms;
     out->end_ms = entry->end_ms;
     out->price_microusd_h = microusd_h(entry->price_usd_h);
+    out->pool = (uint32_t)entry->pool;
     out->spot = entry->spot;
     out->announced = entry->announced;
     /* Up, where the total is rounded down: what they add up to is never less than the total that was shown. */
@@ -331,10 +352,40 @@ static size_t fill_instances(const struct tm_cloud_driver *d, Tmw__Instance *tol
     return filled;
 }
 
+static double usd_of(const struct tm_cloud_driver *d, const struct tm_cloud_account *account, bool on_demand_only)
+{
+    int count = 0;
+    double usd = 0;
+    const struct tm_cloud_pool *pools = d->cloud->pools(d->cloud, &count);
+    for (int i = 0; i < count; i++)
+        if (!on_demand_only || pools[i].kind == TM_INSTANCE_ON_DEMAND) usd += account->bill.usd[i];
+    return usd;
+}
+
+static void fill_pools(const struct tm_cloud_driver *d, const struct tm_cloud_account *account, Tmw__PoolReport *told,
+                       Tmw__PoolReport **list)
+{
+    size_t count = 0;
+    const struct tm_cloud_instance *all = d->cloud->instances(d->cloud, &count);
+    for (int i = 0; i < d->pool_count; i++) {
+        tmw__pool_report__init(&told[i]);
+        told[i].price_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, i));
+        told[i].offered = d->cloud->offered != NULL ? d->cloud->offered(d->cloud, i) : -1;
+        told[i].refused = (uint32_t)d->refused[i];
+        told[i].bill_microusd = microusd(account->bill.usd[i]);
+        told[i].instance_ms = (uint64_t)fmax(0, account->bill.seconds[i] * 1000);
+        list[i] = &told[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        told[all[i].pool].starting += all[i].state == TM_INSTANCE_STARTING;
+}
+
 static void report(struct tm_cloud_driver *d)
 {
     Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
     struct tm_cloud_account account = tm_cloud_driver__account(d); /* settles the bills of instances, too */
+    Tmw__PoolReport pools[TM_CLOUD_POOLS_MAX];
+    Tmw__PoolReport *pool_list[TM_CLOUD_POOLS_MAX];
     Tmw__Instance *told = tm_calloc(TOLD_MAX, sizeof *told);
     Tmw__Instance **list = tm_calloc(TOLD_MAX, sizeof *list);
     if (told != NULL && list != NULL) {
@@ -343,11 +394,14 @@ static void report(struct tm_cloud_driver *d)
         body.now_ms = account.time_ms;
         body.utc_ms = d->env->now_ms(d->env);
         body.speed = d->options.speed;
-        body.spot_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_SPOT));
-        body.on_demand_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_INSTANCE_ON_DEMAND));
+        body.spot_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_CLOUD_SPOT));
+        body.on_demand_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_CLOUD_ON_DEMAND));
         body.spot_offered = -1;
-        body.bill_microusd = microusd(account.bill.usd[TM_INSTANCE_SPOT] + account.bill.usd[TM_INSTANCE_ON_DEMAND]);
-        body.on_demand_bill_microusd = microusd(account.bill.usd[TM_INSTANCE_ON_DEMAND]);
+        body.bill_microusd = microusd(usd_of(d, &account, false));
+        body.on_demand_bill_microusd = microusd(usd_of(d, &account, true));
+        fill_pools(d, &account, pools, pool_list);
+        body.pools = pool_list;
+        body.n_pools = (size_t)d->pool_count;
         tm_cloud_link_report(&d->link, now_ms(d), &body, &d->out);
     }
     tm_free(list);
@@ -359,8 +413,6 @@ static void report(struct tm_cloud_driver *d)
 static void carry_out_order(struct tm_cloud_driver *d)
 {
     const struct tm_cloud_order *order = &d->link.order;
-    int want[TM_INSTANCE_KINDS] = {[TM_INSTANCE_SPOT] = (int)(order->want_spot % 1000000),
-                                   [TM_INSTANCE_ON_DEMAND] = (int)(order->want_on_demand % 1000000)};
     struct tm_error e;
     if (!order->given) return;
     for (size_t i = 0; i < order->release_count; i++) {
@@ -369,11 +421,11 @@ static void carry_out_order(struct tm_cloud_driver *d)
         if (d->cloud->release(d->cloud, order->release[i], &e) != 0)
             tm_log(TM_LOG_WARN, "instance %" PRIu64 " could not be released: %s", order->release[i], e.text);
     }
-    for (int kind = 0; kind < TM_INSTANCE_KINDS; kind++) {
-        if (order->stop) want[kind] = 0;
-        if (want[kind] == d->wanted[kind]) continue; /* asked again, it would forget how long it waits after failures */
-        if (d->cloud->want(d->cloud, (enum tm_instance_kind)kind, want[kind], &e) == 0)
-            d->wanted[kind] = want[kind];
+    for (int i = 0; i < d->pool_count; i++) {
+        int want = order->stop || (size_t)i >= order->pool_count ? 0 : (int)(order->want[i] % 1000000);
+        if (want == d->wanted[i]) continue; /* asked again, it would forget how long it waits after failures */
+        if (d->cloud->want(d->cloud, i, want, &e) == 0)
+            d->wanted[i] = want;
         else
             tm_log(TM_LOG_WARN, "the cloud refused the order: %s", e.text);
     }
@@ -492,6 +544,7 @@ int tm_cloud_driver__create(struct tm_env *env, const struct tm_cloud_driver_opt
     d->options = *options;
     end_those_before(&d->options.before);
     d->cloud = options->cloud;
+    (void)d->cloud->pools(d->cloud, &d->pool_count);
     tm_outbox_init(&d->out);
     struct tm_cloud_link_options link = {
         .job = options->job, .incarnation = env->random_u64(env) | 1, .token = options->token};

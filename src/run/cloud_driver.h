@@ -21,6 +21,7 @@ struct tm_account_instance {
     uint64_t id;
     int64_t start_ms;
     int64_t end_ms; /* 0: it was there */
+    int pool;
     bool spot;
     bool announced;
     bool released; /* not a loss */

@@ -73,7 +73,12 @@ static bool take_order(struct tm_cloud_link *link, const Tmw__CloudOrder *body)
                                      .want_spot = body->want_spot,
                                      .want_on_demand = body->want_on_demand,
                                      .job_state = (enum tm_job_state)body->job_state,
+                                     .want = {body->want_spot, body->want_on_demand},
+                                     .pool_count = 2,
                                      .stop = body->stop != 0};
+    if (body->n_want > 0) order->pool_count = body->n_want < TM_ORDER_POOLS_MAX ? body->n_want : TM_ORDER_POOLS_MAX;
+    for (size_t i = 0; body->n_want > 0 && i < TM_ORDER_POOLS_MAX; i++)
+        order->want[i] = i < body->n_want ? body->want[i] : 0;
     for (size_t i = 0; i < body->n_release && order->release_count < TM_CLOUD_RELEASES_MAX; i++)
         order->release[order->release_count++] = body->release[i];
     return true;

@@ -11,12 +11,14 @@
 
 #include "wire/outbox.h"
 
-enum { TM_CLOUD_RELEASES_MAX = 256, TM_CLOUD_PEER_ID = 1 };
+enum { TM_CLOUD_RELEASES_MAX = 256, TM_CLOUD_PEER_ID = 1, TM_ORDER_POOLS_MAX = 64 };
 
 struct tm_cloud_order {
     bool given; /* there was one */
     uint32_t want_spot;
     uint32_t want_on_demand;
+    uint32_t want[TM_ORDER_POOLS_MAX]; /* by pool; of a job without a choice of them: spot, on-demand */
+    size_t pool_count;
     uint64_t release[TM_CLOUD_RELEASES_MAX]; /* those that do not fit come with a later order */
     size_t release_count;
     enum tm_job_state job_state;

@@ -23,6 +23,7 @@ static void describe(const struct sim *sim, const struct node *node, Tmw__Instan
     out->end_ms = node->end_ms;
     out->price_microusd_h = node->price_microusd_h;
     out->spot = node->spot;
+    out->pool = !node->spot;
     out->released = node->released;
     out->announced = node->announced;
     if (node->announced && node->up && node->notice_end_ms > sim->now_ms)

@@ -59,10 +59,10 @@ static void tear_down(struct setup *s)
     tm_env_virtual_destroy(s->env);
 }
 
-static void want(struct setup *s, enum tm_instance_kind kind, int count)
+static void want(struct setup *s, int pool, int count)
 {
     struct tm_error e;
-    assert_int_equal(s->cloud->want(s->cloud, kind, count, &e), 0);
+    assert_int_equal(s->cloud->want(s->cloud, pool, count, &e), 0);
 }
 
 /* "arrived 1 @0" for each event up to a time of the trace, one a line. */
@@ -76,9 +76,15 @@ static void play(struct setup *s, int64_t until_ms, struct tm_text *out)
         int rc = cloud->next(cloud, left_ms < 0 ? 0 : (int64_t)left_ms, &event, &e);
         if (rc == -(int)TM_ETIMEOUT) break;
         assert_row(rc == 0, "%s", e.text);
-        tm_text_printf(out, "%s %d @%lld%s\n", tm_cloud_event__kind_name(event.kind), (int)event.instance,
-                       (long long)event.time_ms / 1000, event.kind == TM_CLOUD_LOST && !event.announced ? " !" : "");
+        if (event.kind == TM_CLOUD_REFUSED)
+            tm_text_printf(out, "%d refused of %d @%lld\n", event.count, event.pool, (long long)event.time_ms / 1000);
+        else
+            tm_text_printf(out, "%s %d @%lld%s\n", tm_cloud_event__kind_name(event.kind), (int)event.instance,
+                           (long long)event.time_ms / 1000,
+                           event.kind == TM_CLOUD_LOST && !event.announced ? " !" : "");
+        if (event.kind == TM_CLOUD_REFUSED) continue;
         assert_row(tm_cloud_find(cloud, event.instance) != NULL, "an event of nobody");
+        assert_int_equal(tm_cloud_find(cloud, event.instance)->pool, event.pool);
     }
 }
 
@@ -110,6 +116,46 @@ static void test_a_trace_is_played(void **state)
     /* two for 600 s, one for 300 s, one for 1100 s */
     assert_row(fabs(bill.seconds[0] - 2600) < 0.1, "%g instance-seconds", bill.seconds[0]);
     assert_row(fabs(bill.usd[0] - 2600 * 0.9 / 3600) < 1e-4, "%g USD", bill.usd[0]);
+    tear_down(&s);
+}
+
+/* Pools to choose from: a trace each. What has no capacity is refused, and comes when there is some; where a trace
+ * falls the newest go, and whoever stays when another is given back stays as long as that one would have. */
+static void test_pools_with_a_trace_each(void **state)
+{
+    (void)state;
+    struct setup s;
+    struct tm_trace second;
+    struct tm_error e;
+    set_up(&s, "tidemill-trace 1\nend: 7200s\nnodes: 4\n\n0 +3\n600 -2\n900 +1\n");
+    make_trace(&second, "tidemill-trace 1\nend: 7200s\nnodes: 4\n\n0 +4\n");
+    struct tm_local_pool pools[] = {
+        {{.name = "a", .type = "p3.2xlarge", .zone = "z-a", .price_usd_h = 1, .notice_ms = 60000}, &s.trace},
+        {{.name = "b", .zone = "z-b", .limit = 2, .price_usd_h = 2, .start_ms = 30000}, &second},
+        {{.name = "c", .kind = TM_INSTANCE_ON_DEMAND, .limit = 1, .price_usd_h = 3, .start_ms = 10000}, NULL}};
+    s.options.pools = pools;
+    s.options.pool_count = 3;
+    open_cloud(&s);
+    assert_int_equal(s.cloud->want(s.cloud, 3, 1, &e), -TM_EUSAGE);
+    want(&s, 0, 4);
+    want(&s, 1, 3);
+    want(&s, 2, 1);
+    assert_plays(&s, 299,
+                 "1 refused of 0 @0\n1 refused of 1 @0\narrived 2 @0\narrived 3 @0\narrived 4 @0\narrived 1 @10\n"
+                 "arrived 5 @30\narrived 6 @30\n");
+    assert_int_equal(s.cloud->offered(s.cloud, 0), 0);
+    assert_int_equal(s.cloud->offered(s.cloud, 1), 0); /* its limit */
+    assert_string_equal(tm_cloud_find(s.cloud, 2)->zone, "z-a");
+    /* 2 has the slot that stays, but is given back: 3 or 4 gets it, and the other goes */
+    assert_int_equal(s.cloud->release(s.cloud, 2, &e), 0);
+    want(&s, 0, 2);
+    assert_plays(&s, 610, "released 2 @299\n0 refused of 0 @299\nnotice 4 @540\nlost 4 @600\n1 refused of 0 @600\n");
+    assert_plays(&s, 3600, "0 refused of 0 @900\narrived 7 @900\n");
+    struct tm_cloud_bill bill = s.cloud->bill(s.cloud); /* paid from the grant on */
+    assert_row(fabs(bill.seconds[0] - (299 + 600 + 3600 + 2700)) < 1, "%g instance-seconds", bill.seconds[0]);
+    assert_row(fabs(bill.seconds[1] - 7200) < 1 && fabs(bill.usd[1] - 4) < 1e-3, "%g USD", bill.usd[1]);
+    assert_row(fabs(bill.usd[2] - 3) < 1e-3, "%g USD", bill.usd[2]);
+    tm_trace_deinit(&second);
     tear_down(&s);
 }
 
@@ -514,9 +560,9 @@ static void test_survives_failing_allocations(void **state)
     }
 }
 
-TM_TEST_MAIN(TM_TEST(test_a_trace_is_played), TM_TEST(test_keepers_have_a_type_of_their_own),
-             TM_TEST(test_instances_are_called_what_was_planned), TM_TEST(test_notices_in_wall_time_and_hints),
-             TM_TEST(test_without_notices_losses_are_not_announced),
+TM_TEST_MAIN(TM_TEST(test_a_trace_is_played), TM_TEST(test_pools_with_a_trace_each),
+             TM_TEST(test_keepers_have_a_type_of_their_own), TM_TEST(test_instances_are_called_what_was_planned),
+             TM_TEST(test_notices_in_wall_time_and_hints), TM_TEST(test_without_notices_losses_are_not_announced),
              TM_TEST(test_on_demand_comes_always_and_the_limit_holds), TM_TEST(test_successors_come_before_they_go),
              TM_TEST(test_the_trace_begins_with_the_first_order), TM_TEST(test_an_instance_that_ends_by_itself),
              TM_TEST(test_prices_of_the_trace), TM_TEST(test_published_hours),
