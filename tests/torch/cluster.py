@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
@@ -166,3 +167,17 @@ class Cluster:
 
 def python() -> str:
     return sys.executable
+
+
+OVER = ROOT / "build" / "venv-torch"
+
+
+def need(package: str) -> str:
+    """A package of build/venv-torch, here and for workers: the interpreter that has it."""
+    for folder in OVER.glob("lib/python*/site-packages"):
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
+            importlib.invalidate_caches()
+    if importlib.util.find_spec(package) is None:
+        raise Skipped(f"the package {package} is not there (make venv)")
+    return str(OVER / "bin" / "python")

@@ -1,0 +1,317 @@
+"""Lightning: the Trainer on instances that come and go.
+
+    from tidemill.torch.lightning import TidemillStrategy
+
+    lightning.seed_everything(1)                        # before the model is made
+    trainer = lightning.Trainer(strategy=TidemillStrategy(determinism="bitwise"), max_epochs=10, accumulate_grad_batches=4)
+    trainer.fit(model, loader, validation_loader)
+
+The DataLoader's batch_size is a micro-batch, and a step has accumulate_grad_batches of them, on however many workers there are.
+What Lightning calls a batch is here a whole step: it runs `training_step` once for every micro-batch that this worker has, and
+every worker sees every step. So counters, logs, validation, checkpoints and callbacks follow the job's own steps, and a worker that
+joins begins with the job's epoch and step. An epoch has ceil(items / batch) steps.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, Dict, Iterator, Optional, Union
+
+import torch
+from torch.utils.data import DataLoader
+
+from tidemill.errors import UsageError
+from tidemill.session import under_agent
+from tidemill.torch.job import Job, init
+
+try:
+    import lightning.pytorch as pl
+    from lightning.fabric.utilities.rank_zero import rank_zero_only
+    from lightning.pytorch.loggers.utilities import _log_hyperparams
+    from lightning.pytorch.strategies import SingleDeviceStrategy
+    from lightning.pytorch.utilities.model_helpers import is_overridden
+except ImportError as error:
+    raise UsageError("tidemill.torch.lightning needs the package lightning (tested with 2.6): pip install lightning") from error
+
+# Hooks whose place in Lightning's loop Tidemill's step takes; with what to do instead.
+_NOT_CALLED = {
+    "optimizer_step": "Tidemill steps the optimizer when a step is committed; use trainer.strategy.job.on_commit",
+    "optimizer_zero_grad": "gradients are Tidemill's",
+    "backward": "Tidemill calls it",
+    "configure_gradient_clipping": "say Trainer(gradient_clip_val=...)",
+    "lr_scheduler_step": "the schedule steps once per committed step or epoch",
+    "on_before_optimizer_step": "the gradient of the whole batch is known when the step is committed; job.last_norm has its norm",
+}
+# Callbacks that keep state which decides how the training goes on, or change weights.
+_REFUSED = {
+    "EarlyStopping": "call trainer.strategy.job.stop() in a function given to trainer.strategy.job.on_commit",
+    "Timer": "a deadline belongs into the job's file",
+    "StochasticWeightAveraging": "attach an average: TidemillStrategy(state={\"ema\": ema})",
+    "WeightAveraging": "attach an average: TidemillStrategy(state={\"ema\": ema})",
+    "GradientAccumulationScheduler": "the batch is the job's, and stays",
+    "BatchSizeFinder": "the batch is the job's, and stays",
+    "LearningRateFinder": "find it before the job begins",
+    "BackboneFinetuning": "which parameters are trained is settled when the job begins",
+    "BaseFinetuning": "which parameters are trained is settled when the job begins",
+    "ModelPruning": "weights change only by the optimizer, or in job.on_commit",
+}
+
+
+def _refuse(trainer: Any, module: Any, loader: Any) -> None:
+    """What this strategy cannot honour, by its name."""
+    def no(what: str, why: str) -> None:
+        raise UsageError(f"{what} cannot be used with TidemillStrategy: {why}")
+
+    if not isinstance(loader, DataLoader):
+        no(f"a train_dataloader of type {type(loader).__name__}", "give one torch.utils.data.DataLoader")
+    if not module.automatic_optimization:
+        no(f"{type(module).__name__}.automatic_optimization = False", "Tidemill decides when the optimizer steps; in a loop of "
+           "your own use tidemill.torch.init")
+    for name in ("limit_train_batches", "overfit_batches", "reload_dataloaders_every_n_epochs", "fast_dev_run"):
+        if getattr(trainer, name) not in ((1.0,) if name == "limit_train_batches" else (0, 0.0, False)):
+            no(f"Trainer({name}={getattr(trainer, name)!r})", "a job trains all of its steps; use max_steps")
+    if trainer.ckpt_path is not None:
+        no("fit(ckpt_path=...)", "a job resumes by itself from its last committed step. Load weights into the model before fit")
+    precision = trainer.precision_plugin
+    if getattr(precision, "scaler", None) is not None:
+        no(f"Trainer(precision={precision.precision!r})", "it scales the loss by itself; use \"bf16-mixed\"")
+    for name, why in _NOT_CALLED.items():
+        if is_overridden(name, module, pl.LightningModule):
+            no(f"{type(module).__name__}.{name}", why)
+    for callback in trainer.callbacks:
+        for kind in type(callback).__mro__:
+            if kind.__name__ in _REFUSED and kind.__module__.startswith(("lightning", "pytorch_lightning")):
+                no(type(callback).__name__, _REFUSED[kind.__name__])
+        for name in ("on_before_optimizer_step", "on_before_zero_grad"):
+            if name in type(callback).__dict__ and not type(callback).__module__.startswith("lightning"):
+                no(f"{type(callback).__name__}.{name}", "it would not be called when the step is applied; use job.on_commit")
+
+
+def _one_schedule(strategy: Any) -> Dict[str, Any]:
+    configs = strategy.lr_scheduler_configs
+    if len(strategy.optimizers) != 1 or len(configs) > 1:
+        raise UsageError(f"configure_optimizers gave {len(strategy.optimizers)} optimizers and {len(configs)} schedules: a job has "
+                         "one optimizer (with parameter groups) and at most one schedule (SequentialLR joins several)")
+    if not configs:
+        return {}
+    config = configs[0]
+    if config.reduce_on_plateau or config.frequency != 1:
+        raise UsageError("a schedule of configure_optimizers depends on the step alone here: ReduceLROnPlateau and a frequency "
+                         "other than 1 cannot be used with TidemillStrategy")
+    return {"scheduler": config.scheduler, "schedule": config.interval}
+
+
+class _Steps:
+    """The training data as Lightning sees it: one batch for each step of the job."""
+
+    def __init__(self, strategy: "TidemillStrategy", trainer: Any, loader: DataLoader) -> None:
+        self._strategy, self._trainer, self.loader = strategy, trainer, loader
+        assert loader.batch_size is not None
+        self.micro_batch = loader.batch_size
+        self.batch = loader.batch_size * trainer.accumulate_grad_batches
+        trainer.accumulate_grad_batches = 1  # here, within a step
+        count = len(loader.dataset) if hasattr(loader.dataset, "__len__") else None  # type: ignore[arg-type]
+        if count is None and trainer.max_steps < 0:
+            raise UsageError("a stream has no length: say Trainer(max_steps=...)")
+        self.of_epoch = trainer.max_steps if count is None else math.ceil(count / self.batch)
+        by_epochs = math.inf if trainer.max_epochs in (None, -1) else trainer.max_epochs * self.of_epoch
+        steps = min(by_epochs, math.inf if trainer.max_steps < 0 else trainer.max_steps)
+        if steps == math.inf:
+            raise UsageError("a job has an end: say Trainer(max_epochs=...) or Trainer(max_steps=...)")
+        self.steps = int(steps)
+        self._micro: Optional[Iterator[Any]] = None
+        self._now: Any = None
+        self.ended = False
+
+    @property
+    def dataset(self) -> Any:
+        """The loader's."""
+        return self.loader.dataset
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+        return self.of_epoch
+
+    def __iter__(self) -> "_Steps":
+        try:
+            self._strategy.begin()
+        except BaseException:
+            self._trainer.fit_loop._data_fetcher = None  # it is half made, and would fail again while Lightning ends
+            raise
+        return self
+
+    def __next__(self) -> Any:
+        """The first micro-batch of the next step."""
+        strategy = self._strategy
+        strategy.begin()
+        if self._micro is None:
+            strategy.count()
+            self._micro = iter(strategy.job.batches(self.loader))
+            self.advance()
+            strategy.job._items = self.of_epoch * self.batch
+        if self.ended:
+            self._stop()
+            raise StopIteration
+        strategy.count()
+        fit, epoch = self._trainer.fit_loop, strategy.job.committed_step // self.of_epoch
+        if epoch != fit.epoch_progress.current.completed:  # this worker was away
+            progress = fit.epoch_progress.current
+            progress.ready = progress.started = epoch
+            progress.processed = progress.completed = epoch - 1
+            raise StopIteration
+        return self._now
+
+    def _stop(self) -> None:
+        """No step is left."""
+        fit = self._trainer.fit_loop
+        fit.min_epochs, fit.epoch_loop.min_steps = 0, None
+        self._trainer.should_stop = True
+
+    def advance(self) -> None:
+        """The next micro-batch; with it, a step may be committed."""
+        assert self._micro is not None
+        try:
+            self._now = next(self._micro)
+        except StopIteration:
+            self.ended, self._now = True, None
+
+    def run(self, closure: Any) -> None:
+        """One step: `training_step` and backward for every micro-batch that is ours, until the step is committed."""
+        job, trainer = self._strategy.job, self._trainer
+        if trainer.should_stop:
+            raise UsageError("trainer.should_stop was set: workers would not stop alike. Call trainer.strategy.job.stop() in a "
+                             "function given to trainer.strategy.job.on_commit")
+        given, before, first = closure._step_fn.args[0], job.committed_step, True
+        while True:
+            if not first:
+                batch = trainer.precision_plugin.convert_input(self._now)
+                batch = trainer.lightning_module._on_before_batch_transfer(batch, dataloader_idx=0)
+                given["batch"] = self._strategy.batch_to_device(batch, dataloader_idx=0)
+            first = False
+            job._seed_again()
+            closure()
+            self.advance()
+            if self.ended or job.committed_step != before:
+                return
+
+
+class TidemillStrategy(SingleDeviceStrategy):
+    """One device a worker; workers come and go."""
+
+    strategy_name = "tidemill"
+
+    def __init__(self, device: Union[str, torch.device, None] = None, *, seed: Optional[int] = None,
+                 determinism: Optional[str] = None, threads: Optional[int] = None, backend: Optional[str] = None,
+                 state: Optional[Dict[str, Any]] = None, **named: Any) -> None:
+        """device: of the model; default the GPU where there is one. seed: default that of seed_everything. The others are
+        those of tidemill.torch.init and, for state, Job.attach."""
+        if under_agent(os.environ):
+            for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+                os.environ.pop(name, None)
+        place = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+        super().__init__(device=place, **named)  # type: ignore[arg-type]
+        if seed is None and os.environ.get("PL_GLOBAL_SEED", "").isdigit():
+            seed = int(os.environ["PL_GLOBAL_SEED"])
+        self._settings = {"seed": seed, "determinism": determinism, "threads": threads, "backend": backend}
+        self._extras = state
+        self._job: Optional[Job] = None
+        self._steps: Optional[_Steps] = None
+        self._trainer: Any = None
+        if under_agent(os.environ):
+            rank_zero_only.rank = 1  # nobody is main before workers have met
+
+    @property
+    def job(self) -> Job:
+        """The job, from on_train_start on."""
+        if self._job is None:
+            raise UsageError("trainer.strategy.job is made by fit: ask for it in on_train_start or later")
+        return self._job
+
+    # -- what Lightning calls --
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Is this worker the one to log and save? From fit on; before, none is where there are others."""
+        if self._job is None:
+            return not under_agent(os.environ)
+        return self._job.is_main
+
+    def setup(self, trainer: Any) -> None:
+        """As Strategy.setup."""
+        self._trainer = trainer
+        super().setup(trainer)
+        self.begin()
+
+    def process_dataloader(self, dataloader: Any) -> Any:
+        """The training data become the job's."""
+        module = self.lightning_module
+        trainer = self._trainer or (module.trainer if module is not None else None)
+        if trainer is None or not trainer.training or trainer.state.fn != "fit":
+            return dataloader
+        _refuse(trainer, module, dataloader)
+        self._trainer, self._steps = trainer, _Steps(self, trainer, dataloader)
+        return self._steps
+
+    def begin(self) -> None:
+        """Joins the job, once model, optimizer and data are known."""
+        trainer, steps = self._trainer, self._steps
+        if self._job is not None or steps is None or not self.optimizers:
+            return
+        job = init(steps=steps.steps, batch=steps.batch, micro_batch=steps.micro_batch, **self._settings)
+        clip = {"clip_value" if trainer.gradient_clip_algorithm == "value" else "clip": trainer.gradient_clip_val}
+        job.attach(self.lightning_module, self.optimizers[0], **_one_schedule(self), state=self._extras,
+                   **(clip if trainer.gradient_clip_val else {}))
+        self._job = job
+        self.count()
+        if under_agent(os.environ) and self.is_global_zero:
+            _log_hyperparams(trainer)
+
+    def count(self) -> None:
+        """Lightning's counters become the job's: steps that were committed elsewhere count too."""
+        job, steps = self.job, self._steps
+        assert steps is not None
+        rank_zero_only.rank = 0 if self.is_global_zero else 1
+        done, fit = job.committed_step, self._trainer.fit_loop
+        epoch, at = divmod(done, steps.of_epoch)
+        loop = fit.epoch_loop
+        first = loop.batch_progress.total.ready == 0
+        for name in ("ready", "started", "processed", "completed"):
+            setattr(loop.batch_progress.current, name, at)
+            setattr(loop.batch_progress.total, name, done)
+            if first and done:
+                setattr(fit.epoch_progress.current, name, epoch)
+                setattr(fit.epoch_progress.total, name, epoch)
+        progress = loop.automatic_optimization.optim_progress.optimizer.step
+        progress.total.ready = progress.total.completed = loop._batches_that_stepped = done
+        if fit._data_fetcher is not None:
+            fit._data_fetcher.fetched = at
+
+    def on_train_start(self) -> None:
+        """As Strategy.on_train_start."""
+        self.begin()
+
+    def backward(self, closure_loss: torch.Tensor, optimizer: Any, *words: Any, **named: Any) -> torch.Tensor:
+        """job.backward, between Lightning's hooks."""
+        module, precision = self.lightning_module, self.precision_plugin
+        assert module is not None
+        closure_loss = precision.pre_backward(closure_loss, module)
+        self.job.backward(closure_loss)
+        return precision.post_backward(closure_loss, module)
+
+    def optimizer_step(self, optimizer: Any, closure: Any, model: Any = None, **named: Any) -> None:
+        """A whole step of the job."""
+        assert self._steps is not None
+        self._steps.run(closure)
+
+    def on_train_end(self) -> None:
+        """Leaves the job."""
+        if self._job is None or self._steps is None:
+            return
+        while not self._steps.ended and self._job._stop.at:
+            self._steps.advance()
+        self._job.done()
+        rank_zero_only.rank = 0 if self.is_global_zero else 1
+
+
+__all__ = ["TidemillStrategy"]
