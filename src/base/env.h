@@ -139,6 +139,9 @@ struct tm_env {
     int (*net_pair)(struct tm_env *env, int out_handles[2], struct tm_error *e);
     /* Waits until the handle can send; -TM_ETIMEOUT if it could not in time. */
     int (*net_wait_send)(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e);
+    /* Our end of a connection that was made: "HOST:PORT", an address of this machine by which the other end is reached.
+     */
+    int (*net_own_address)(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e);
     /* Ends a connection for both sides while others may still use the handle; net_close must follow. */
     void (*net_shutdown)(struct tm_env *env, int handle);
     void (*net_close)(struct tm_env *env, int handle);

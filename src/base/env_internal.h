@@ -50,6 +50,7 @@ int tm_env__net_watch(struct tm_env *env, struct tm_watch *watches, size_t count
                       struct tm_error *e);
 int tm_env__net_wait_send(struct tm_env *env, int handle, int64_t timeout_ms, struct tm_error *e);
 int tm_env__net_pair(struct tm_env *env, int out_handles[2], struct tm_error *e);
+int tm_env__net_own_address(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e);
 void tm_env__net_shutdown(struct tm_env *env, int handle);
 void tm_env__net_close(struct tm_env *env, int handle);
 int tm_env__unix_connect(const char *path, int *out_handle, struct tm_error *e);

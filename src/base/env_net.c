@@ -167,6 +167,15 @@ int tm_env__net_receive(struct tm_env *env, int handle, void *buffer, size_t siz
     return 0;
 }
 
+int tm_env__net_own_address(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    (void)env;
+    int rc = tm_env__connect_settle(handle, e);
+    if (rc != 0 && rc != -(int)TM_ENOTFOUND) return rc;
+    print_bound(handle, out);
+    return 0;
+}
+
 /* ---- waiting ---- */
 
 static int64_t monotonic_ns(void)

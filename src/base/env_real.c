@@ -345,6 +345,7 @@ struct tm_env *tm_env_real(void)
         .net_wait = tm_env__net_wait,
         .net_watch = tm_env__net_watch,
         .net_pair = tm_env__net_pair,
+        .net_own_address = tm_env__net_own_address,
         .net_wait_send = tm_env__net_wait_send,
         .net_shutdown = tm_env__net_shutdown,
         .net_close = tm_env__net_close,

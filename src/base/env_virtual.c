@@ -693,6 +693,15 @@ static int virtual_net_wait_send(struct tm_env *env, int handle, int64_t timeout
     return virtual_net_watch(env, &watch, 1, timeout_ms, e);
 }
 
+static int virtual_net_own_address(struct tm_env *env, int handle, char out[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    (void)env;
+    (void)handle;
+    (void)e;
+    (void)snprintf(out, TM_ADDRESS_MAX, "127.0.0.1:1");
+    return 0;
+}
+
 static void virtual_net_shutdown(struct tm_env *env, int handle)
 {
     tm_env_virtual_cut(env, handle);
@@ -960,6 +969,7 @@ struct tm_env *tm_env_virtual_create(uint64_t seed)
         .net_wait = virtual_net_wait,
         .net_watch = virtual_net_watch,
         .net_pair = virtual_net_pair,
+        .net_own_address = virtual_net_own_address,
         .net_wait_send = virtual_net_wait_send,
         .net_shutdown = virtual_net_shutdown,
         .net_close = virtual_net_close,

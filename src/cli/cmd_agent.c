@@ -8,6 +8,10 @@
 static const char *const notice_names[] = {"aws", "gcp", "azure", "local", "none", NULL}; /* tm_agent_notice */
 
 const struct tm_option tm_agent_command_options[] = {
+    {.name = "join",
+     .value = "TICKET",
+     .help = "join a job by a ticket: nothing else is needed; @FILE: read it from a file (else the variable "
+             "TIDEMILL_TICKET)"},
     {.name = "coordinator", .value = "HOST:PORT", .help = "address of the job's coordinator"},
     {.name = "token-file", .value = "FILE", .help = "the job's join token: the file named token in its state folder"},
     {.name = "job", .value = "JOB.yaml", .help = "job for the built-in worker; else give a command after --"},
@@ -44,6 +48,7 @@ int tm_cmd_agent(struct tm_cli *cli, struct tm_error *e)
 {
     struct sigaction action = {.sa_handler = on_term};
     struct tm_job_agent request = {.state = tm_given_text(cli, "state"),
+                                   .ticket = tm_given_text(cli, "join"),
                                    .job = tm_given_text(cli, "job"),
                                    .coordinator = tm_given_text(cli, "coordinator"),
                                    .token_file = tm_given_text(cli, "token-file"),

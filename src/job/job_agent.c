@@ -3,6 +3,7 @@
 #include "base/address.h"
 #include "base/number.h"
 #include "job/job_file.h"
+#include "job/join.h"
 #include "job/run_fingerprint.h"
 #include "run/protocol_times.h"
 #include "run/serve.h"
@@ -28,6 +29,8 @@ struct agent {
     uint64_t number;   /* of the job */
     bool restarts_all; /* checkpoint-restart: workers are ended all the time */
     bool chaos;        /* and some by its schedule */
+    bool joined;       /* by a ticket: the state folder is of this machine alone */
+    struct tm_joined join;
     char worker_file[TM_STATE_PATH_MAX];
     char output[TM_STATE_PATH_MAX];
 };
@@ -116,15 +119,40 @@ static int make_paths_absolute(struct agent *a, struct tm_error *e)
     return rc;
 }
 
+/* All by a ticket, where there is one, and nothing else says which job it is. */
+static int join(struct agent *a, struct tm_error *e)
+{
+    const char *ticket = NULL;
+    bool said = a->r.state != NULL || a->r.coordinator != NULL;
+    if (a->r.ticket == NULL && said) return 0;
+    if (a->r.ticket != NULL && said)
+        return tm_error_set(e, TM_EUSAGE, "--join says which job it is: leave out --state and --coordinator");
+    int rc = tm_join__find_ticket(a->env, a->r.ticket, a->arena, &ticket, e);
+    if (rc != 0 || ticket == NULL) return rc;
+    rc = tm_join__run(a->env, ticket, a->r.terminating, a->arena, &a->join, e);
+    if (rc != 0) return rc;
+    a->joined = true;
+    a->r.state = a->join.dir;
+    a->r.instance = (int64_t)a->join.instance;
+    a->r.copies = a->join.copies;
+    a->r.tls = a->join.tls;
+    a->r.anchor = a->r.anchor || a->join.anchor;
+    if (a->r.host == NULL) a->r.host = a->join.host;
+    if (a->r.notice == TM_AGENT_NOTICE_UNSAID) a->r.notice = TM_AGENT_NOTICE_NONE;
+    return 0;
+}
+
 static int complete(struct agent *a, struct tm_error *e)
 {
     char host[TM_ADDRESS_MAX];
     char port[TM_PORT_MAX];
-    int rc = from_variables(a, e);
+    int rc = join(a, e);
+    if (rc == 0) rc = from_variables(a, e);
     if (rc == 0 && a->r.state != NULL) rc = from_state(a, e);
     if (rc != 0) return rc;
     if (a->r.coordinator == NULL || a->r.token_file == NULL)
-        return tm_error_set(e, TM_EUSAGE, "which job? give --coordinator HOST:PORT and --token-file FILE");
+        return tm_error_set(e, TM_EUSAGE,
+                            "which job? give --join TICKET, or --coordinator HOST:PORT and --token-file FILE");
     if (strchr(a->r.coordinator, ':') == NULL)
         return tm_error_set(e, TM_EUSAGE, "--coordinator: expected HOST:PORT, got \"%.100s\"", a->r.coordinator);
     rc = tm_address_split(a->r.coordinator, host, port, e);
@@ -229,7 +257,7 @@ static void fill_service(struct agent *a, const struct tm_notice_options *notice
     out->worker_file = a->worker_file;
     tm_state_output_path(r->state, (uint64_t)r->instance, a->output);
     out->output = a->output;
-    out->output_name = a->output + strlen(r->state) + 1;
+    out->output_name = a->joined ? NULL : a->output + strlen(r->state) + 1;
 }
 
 /* What its worker would train: another job file, or another script, is refused before a worker is started. */
@@ -238,11 +266,12 @@ static int tell_fingerprint(struct agent *a, struct tm_agent_options *out, struc
     struct tm_run_settings settings;
     struct tm_text text;
     int rc = 0;
-    if (a->r.state != NULL) return 0; /* the same folder as the coordinator's */
+    if (a->r.state != NULL && !a->joined) return 0; /* the same folder as the coordinator's */
     tm_text_init(&text, TM_RUN_FINGERPRINT_MAX);
     tm_run_settings_init(&settings);
     if (a->r.job != NULL) rc = tm_job_file_load(a->env, a->r.job, &settings, e);
-    if (rc == 0 && a->r.job != NULL) rc = tm_run__fingerprint(a->env, &settings.job, a->arena, &text, e);
+    if (a->joined) rc = tm_run_settings_load(a->env, a->r.state, &settings, e);
+    if (rc == 0 && (a->r.job != NULL || a->joined)) rc = tm_run__fingerprint(a->env, &settings.job, a->arena, &text, e);
     for (size_t i = 0; i < a->r.word_count; i++)
         tm_run_fingerprint__word(a->env, "", a->r.words[i], &text);
     if (rc == 0) rc = tm_text_status(&text, e);
@@ -265,23 +294,30 @@ static int fill_notice(struct agent *a, struct tm_notice_options *out, struct tm
     return tm_error_set(e, TM_EUSAGE, "--notice local: TIDEMILL_METADATA does not give the local cloud's address");
 }
 
-int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, struct tm_arena *arena,
-                       struct tm_error *e)
+static int serve(struct agent *a, struct tm_error *e)
 {
-    struct agent a = {.env = env, .arena = arena, .r = *request};
     struct tm_notice_options notice;
     struct tm_agent_service service;
     const char *words[WORDS_MAX + 1];
     const char *variables[VARIABLES_MAX + 1];
-    int rc = complete(&a, e);
-    if (rc == 0) rc = fill_notice(&a, &notice, e);
+    int rc = complete(a, e);
+    if (rc == 0) rc = fill_notice(a, &notice, e);
     if (rc != 0) return rc;
-    fill_service(&a, &notice, &service);
-    rc = tell_fingerprint(&a, &service.agent, e);
-    if (rc == 0) rc = make_words(&a, words, e);
-    if (rc == 0) rc = make_variables(&a, service.agent.fingerprint, variables, e);
+    fill_service(a, &notice, &service);
+    rc = tell_fingerprint(a, &service.agent, e);
+    if (rc == 0) rc = make_words(a, words, e);
+    if (rc == 0) rc = make_variables(a, service.agent.fingerprint, variables, e);
     if (rc != 0) return rc;
     service.worker = words;
     service.variables = variables;
-    return tm_agent_serve(env, &service, e);
+    return tm_agent_serve(a->env, &service, e);
+}
+
+int tm_job_agent_serve(struct tm_env *env, const struct tm_job_agent *request, struct tm_arena *arena,
+                       struct tm_error *e)
+{
+    struct agent a = {.env = env, .arena = arena, .r = *request};
+    int rc = serve(&a, e);
+    if (a.joined) tm_join__remove(&a.join);
+    return rc;
 }

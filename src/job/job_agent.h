@@ -1,6 +1,6 @@
 /* The agent of one instance of a job: what it goes by comes from the caller, from the variables that a cloud sets, and
- * from a state folder on the same machine; the first that says something counts. It starts the job's worker, and runs
- * until the job is over or the instance goes. */
+ * from a state folder on the same machine, or all of it by a ticket (join.h); the first that says something counts. It
+ * starts the job's worker, and runs until the job is over or the instance goes. */
 #ifndef TM_JOB_JOB_AGENT_H
 #define TM_JOB_JOB_AGENT_H
 
@@ -13,6 +13,7 @@ enum tm_agent_notice { TM_AGENT_NOTICE_LOCAL = TM_NOTICE_CLOUDS, TM_AGENT_NOTICE
 /* Not said: NULL, 0. All is borrowed. */
 struct tm_job_agent {
     const char *state;       /* the folder that says the rest */
+    const char *ticket;      /* instead: joins by it; tm_join__find_ticket says what is taken */
     const char *job;         /* a job file, for the built-in worker */
     const char *coordinator; /* HOST:PORT */
     const char *token_file;

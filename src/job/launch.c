@@ -43,6 +43,9 @@ static int open_cloud(struct tm_launch *launch, struct tm_error *e)
                                                   .mark = launch->owner.mark,
                                                   .certify = tm_run_settings_tls(settings) ? tm_run_tls__issue : NULL,
                                                   .context = &launch->tls,
+                                                  .ticket = tm_office_ticket,
+                                                  .has_joined = tm_office_has_joined,
+                                                  .office = launch->office,
                                                   .arena = launch->request.arena};
     return tm_provider_of(&settings->job)->open(launch->env, &launch->opened, &launch->cloud, e);
 }
@@ -57,8 +60,11 @@ static void find_addresses(struct tm_launch *launch)
     char cloud_host[TM_ADDRESS_MAX];
     char host[TM_ADDRESS_MAX];
     char port[TM_PORT_MAX];
-    tm_provider_of(&settings->job)->host(launch->cloud, cloud_host);
-    tm_address_of_host(settings->listen != NULL ? settings->listen : cloud_host, "0", launch->listen);
+    const struct tm_provider *provider = tm_provider_of(&settings->job);
+    (void)snprintf(cloud_host, sizeof cloud_host, "127.0.0.1"); /* where those who join from elsewhere do not go */
+    if (provider->host != NULL) provider->host(launch->cloud, cloud_host);
+    const char *usual = provider->joins ? "0.0.0.0" : cloud_host;
+    tm_address_of_host(settings->listen != NULL ? settings->listen : usual, "0", launch->listen);
     bool any = tm_address_split(launch->listen, host, port, NULL) == 0 && tm_host_is_any(host);
     const char *told = settings->advertise != NULL ? settings->advertise : any ? cloud_host : "";
     (void)snprintf(launch->advertise, sizeof launch->advertise, "%s", told);
@@ -78,10 +84,13 @@ static int start(struct tm_launch *launch, struct tm_error *e)
     const struct tm_run_settings *settings = launch->request.settings;
     const char *call = NULL;
     tm_state_tls_path(launch->request.dir, TM_STATE_TLS_CLOUD, launch->tls_dir);
-    int rc = open_cloud(launch, e);
+    bool joins = tm_provider_of(&settings->job)->joins;
+    if (joins) find_addresses(launch);
+    int rc = tm_launch__open_office(launch, e);
+    if (rc == 0) rc = open_cloud(launch, e);
     if (rc == 0) rc = name_call(launch, &call, e);
     if (rc != 0) return rc;
-    find_addresses(launch);
+    if (!joins) find_addresses(launch);
     launch->stop_at_ms = launch->request.until_end ? launch->trace.end_ms : INT64_MAX;
     launch->chaos = (struct tm_chaos_options){.faults_max = (uint64_t)launch->request.faults_max,
                                               .chaos = {.seed = (uint64_t)settings->chaos,
@@ -205,6 +214,8 @@ int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e)
         if (closed == 0) closed = destroyed;
     }
     launch->cloud = NULL;
+    tm_office_destroy(launch->office);
+    launch->office = NULL;
     if (rc != 0 || closed == 0) return rc;
     if (e != NULL) *e = ending;
     return closed;

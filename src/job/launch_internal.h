@@ -15,6 +15,7 @@ struct tm_launch {
     char token[TM_STATE_TOKEN_MAX];
     struct tm_trace trace; /* what the cloud replays */
     struct tm_cloud_account account;
+    struct tm_office *office; /* NULL: nobody joins from elsewhere */
     struct tm_cloud *cloud;
     struct tm_supervisor *supervisor;
     struct tm_chaos_options chaos;
@@ -27,11 +28,16 @@ struct tm_launch {
     char cloud_dir[TM_STATE_PATH_MAX];
     char log_dir[TM_STATE_PATH_MAX];
     char tls_dir[TM_STATE_PATH_MAX];
+    char office_tls_dir[TM_STATE_PATH_MAX];
+    char office_listen[TM_ADDRESS_MAX];
+    char office_host[TM_ADDRESS_MAX]; /* for agents: of coordinator and office; "": as they come */
     char listen[TM_ADDRESS_MAX];
     char advertise[TM_ADDRESS_MAX]; /* "": where it listens */
 };
 
 /* Takes the folder and puts down what all processes of the run read. */
 int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e);
+/* Where the provider's instances join: opens the office. The coordinator's address must be known. */
+int tm_launch__open_office(struct tm_launch *launch, struct tm_error *e);
 
 #endif

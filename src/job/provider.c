@@ -27,6 +27,7 @@ int tm_provider_settle(struct tm_env *env, struct tm_run_settings *settings, con
         settings->job.fleet.speed = 1;
         settings->no_losses = true;
     }
+    if (provider->joins) settings->tls = true;
     int rc = provider->settle != NULL ? provider->settle(env, settings, place, e) : 0;
     if (rc == 0 && settings->job.fleet.limit > provider->instances_max)
         rc = tm_error_set(e, TM_EINPUT, "%s: fleet.limit: %lld instances, but cloud %s has at most %d; write fewer",

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "cloud/cloud.h"
 #include "run/cloud_driver.h"
+#include "run/office.h"
 #include "run/run_settings.h"
 
 /* What a provider is opened with: all is borrowed, and stays as long as its cloud does. */
@@ -25,7 +26,13 @@ struct tm_provider_request {
     /* Makes the certificate of an instance on this machine, before it is started; NULL: the run has no TLS. */
     int (*certify)(void *context, uint64_t instance, struct tm_error *e);
     void *context;
-    struct tm_arena *arena; /* for texts that the cloud borrows */
+    /* One that joins: a ticket for an instance, which its agent needs and nothing else (tidemill agent --join, or the
+     * variable TIDEMILL_TICKET); and whether it was used, so that the instance is there. Ask for it when the instance
+     * is started: it lasts for minutes. */
+    int (*ticket)(void *office, const struct tm_ticket_for *who, char out[TM_TICKET_MAX], struct tm_error *e);
+    bool (*has_joined)(struct tm_office *office, uint64_t instance);
+    struct tm_office *office; /* NULL: the provider does not join */
+    struct tm_arena *arena;   /* for texts that the cloud borrows */
 };
 
 struct tm_provider {
@@ -34,6 +41,7 @@ struct tm_provider {
     int instances_max; /* at a time */
     bool emulates;     /* instances follow a trace, at a replay speed, with faults and links as one likes; else time is
                         * real, and what happens, happens */
+    bool joins;        /* instances are other machines: their agents join by tickets, over TLS, and share no folder */
     /* Fills in what follows from being on it, once job file and options are read; -TM_EINPUT and -TM_EUSAGE say what is
      * missing. `place` is where the job stands, for messages. NULL: nothing. */
     int (*settle)(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e);
@@ -42,7 +50,8 @@ struct tm_provider {
     /* The caller owns the cloud (its `destroy`). What an earlier program of this run left is adopted or ended here. */
     int (*open)(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                 struct tm_error *e);
-    /* Where its instances reach this machine, unless --listen or --advertise says. */
+    /* Where its instances reach this machine, unless --listen or --advertise says. NULL for one that joins: it listens
+     * on every address, and its tickets say by which one a machine comes. */
     void (*host)(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX]);
 };
 

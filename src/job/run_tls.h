@@ -1,5 +1,5 @@
-/* The certificates of a job's members, under tls/ of its state folder: a key each, in coordinator/, cloud/ and
- * instance-N/. The authority's key is only in memory, and is gone when the program ends. */
+/* The certificates of a job's members, under tls/ of its state folder: a key each, in coordinator/, cloud/, office/
+ * and instance-N/. The authority's key is only in memory, and is gone when the program ends. */
 #ifndef TM_JOB_RUN_TLS_H
 #define TM_JOB_RUN_TLS_H
 

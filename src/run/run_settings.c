@@ -319,6 +319,7 @@ static const struct tm_field fields[] = {
     {.key = "job", .type = TM_FIELD_STRING, .offset = offsetof(struct extra, number), .required = true},
     {.key = "folder", .type = TM_FIELD_STRING, AT(job.folder), .required = true},
     {.key = "engine", .type = TM_FIELD_CHOICE, AT(job.engine), .choices = tm_job_engine_names, .required = true},
+    {.key = "data", .type = TM_FIELD_STRING, AT(job.data)}, /* of a machine that was handed it */
     {.key = "cloud", .type = TM_FIELD_CHOICE, AT(job.cloud), .choices = tm_job_cloud_names},
     {.key = "policy", .type = TM_FIELD_STRING, AT(job.policy), .required = true},
     {.key = "fleet", .type = TM_FIELD_MAP, AT(job.fleet), .fields = tm_job_fleet_fields, .required = true},
@@ -433,6 +434,8 @@ void tm_run_settings_print(const struct tm_run_settings *settings, struct tm_tex
     tm_jsonout_string(&json, "job", text);
     tm_jsonout_string(&json, "folder", settings->job.folder);
     tm_jsonout_string(&json, "engine", tm_job_engine_names[settings->job.engine]);
+    if (settings->job.data != NULL && settings->job.data[0] == '/')
+        tm_jsonout_string(&json, "data", settings->job.data);
     tm_jsonout_string(&json, "cloud", tm_job_cloud_names[settings->job.cloud]);
     tm_jsonout_string(&json, "policy", settings->job.policy);
     print_fleet(&json, &settings->job.fleet);

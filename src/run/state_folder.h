@@ -54,6 +54,7 @@ void tm_state_path(const char *dir, enum tm_state_file file, char out[TM_STATE_P
 /* "DIR/tls/MEMBER": the folder with that member's certificate. */
 #define TM_STATE_TLS_COORDINATOR "coordinator"
 #define TM_STATE_TLS_CLOUD       "cloud"
+#define TM_STATE_TLS_OFFICE      "office"
 #define TM_STATE_TLS_INSTANCE    "instance-%" PRIu64
 void tm_state_tls_path(const char *dir, const char *member, char out[TM_STATE_PATH_MAX]);
 /* -TM_ELIMIT: the folder's name is too long. */

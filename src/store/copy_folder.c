@@ -320,6 +320,7 @@ static void folder_close(struct tm_copy_store *store)
 
 int tm_copy_store_check_place(const char *place, struct tm_error *e)
 {
+    if (tm_copy_office__is_place(place)) return tm_copy_office__check(place, e);
     if (strstr(place, "://") != NULL) /* s3://BUCKET/PATH is not a folder named "s3:" */
         return tm_error_set(e, TM_EUSAGE, "%.200s: not supported yet; give a folder", place);
     if (place[0] == '\0' || strlen(place) >= FOLDER_MAX)
@@ -333,6 +334,7 @@ int tm_copy_store_open(struct tm_env *env, const char *place, uint64_t job, stru
     assert(env != NULL && place != NULL);
     int rc = tm_copy_store_check_place(place, e);
     if (rc != 0) return rc;
+    if (tm_copy_office__is_place(place)) return tm_copy_office__open(env, place, out, e);
     struct folder *f = tm_calloc(1, sizeof *f);
     if (f == NULL) return tm_error_nomem(e);
     f->env = env;

@@ -71,6 +71,11 @@ struct tm_copy_store {
     void (*close)(struct tm_copy_store *store);
 };
 
+/* The place of the store that a run's office keeps for members on other machines: "tidemill://HOST:PORT/FOLDER", where
+ * the folder, on this machine, has the member's certificate. It puts, gets and names the newest; what only the
+ * coordinator does, it does on its own side. */
+void tm_copy_store_office_place(const char *address, const char *tls_folder, struct tm_text *out);
+
 /* Can a store be opened there, as far as its name tells? -TM_EUSAGE: no; object stores ("s3://...") are not supported
  * yet. */
 int tm_copy_store_check_place(const char *place, struct tm_error *e);

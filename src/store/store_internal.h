@@ -13,4 +13,9 @@ int tm_copy_file__write(struct tm_env *env, const char *path, const struct tm_co
 int tm_copy_file__read(struct tm_env *env, const char *path, uint64_t size, struct tm_block_pool *pool,
                        struct tm_copy_name *out_name, struct tm_block **out_block, struct tm_error *e);
 
+/* The store of a run's office (copy_office.c). */
+bool tm_copy_office__is_place(const char *place);
+int tm_copy_office__check(const char *place, struct tm_error *e);
+int tm_copy_office__open(struct tm_env *env, const char *place, struct tm_copy_store **out, struct tm_error *e);
+
 #endif

@@ -68,6 +68,12 @@ void tm_record_event_pack(const Tmw__RecordEvent *event, struct tm_text *out)
     pack(&event->base, out);
 }
 
+void tm_office_message_pack(const Tmw__OfficeMessage *message, struct tm_text *out)
+{
+    assert(message->body_case != TMW__OFFICE_MESSAGE__BODY__NOT_SET);
+    pack(&message->base, out);
+}
+
 /* ---- limits: every field of every message, by the schema's own description ---- */
 
 static int check_message(ProtobufCMessage *message, int depth, struct tm_error *e);
@@ -204,6 +210,23 @@ int tm_message_unpack(const void *data, size_t length, struct tm_arena *arena, t
         return tm_error_set(e, TM_EINPUT, "message with a body unknown to this release");
     if (message->from_role < TM_ROLE_COORDINATOR || message->from_role > TM_ROLE_CLOUD)
         return tm_error_set(e, TM_EINPUT, "message from unknown role %u", message->from_role);
+    *out = message;
+    return 0;
+}
+
+int tm_office_message_unpack(const void *data, size_t length, struct tm_arena *arena, Tmw__OfficeMessage **out,
+                             struct tm_error *e)
+{
+    ProtobufCMessage *any = NULL;
+    int rc = unpack(&tmw__office_message__descriptor, data, length, arena, &any, e);
+    if (rc != 0) return rc;
+    Tmw__OfficeMessage *message = (Tmw__OfficeMessage *)any;
+    if (message->version != TM_MESSAGE_VERSION)
+        return tm_error_set(e, TM_EINPUT,
+                            "message of version %u, this program uses %d: run the same release everywhere",
+                            message->version, TM_MESSAGE_VERSION);
+    if (message->body_case == TMW__OFFICE_MESSAGE__BODY__NOT_SET || message->enrol == NULL)
+        return tm_error_set(e, TM_EINPUT, "message with a body unknown to this release");
     *out = message;
     return 0;
 }

@@ -84,6 +84,11 @@ int tm_message_unpack(const void *data, size_t length, struct tm_arena *arena, t
 /* The name of a body as in the schema ("heartbeat"); "none". */
 const char *tm_message_name(const tm_message *message);
 
+/* The same for the office (run/office.h); `out` has exactly one body. */
+void tm_office_message_pack(const Tmw__OfficeMessage *message, struct tm_text *out);
+int tm_office_message_unpack(const void *data, size_t length, struct tm_arena *arena, Tmw__OfficeMessage **out,
+                             struct tm_error *e);
+
 /* The same for events of the record. */
 void tm_record_event_pack(const Tmw__RecordEvent *event, struct tm_text *out);
 int tm_record_event_unpack(const void *data, size_t length, struct tm_arena *arena, Tmw__RecordEvent **out,

@@ -414,7 +414,7 @@ static size_t channel_of(const struct tm_links *links, const struct link *link, 
 {
     if (link->tls != NULL) {
         static_assert(TM_TLS_BINDING_BYTES <= TM_ADDRESS_MAX, "a channel's name has room");
-        return tm_tls_session__binding(link->tls, (uint8_t *)out) == 0 ? (size_t)TM_TLS_BINDING_BYTES : 0;
+        return tm_tls_session_binding(link->tls, (uint8_t *)out) == 0 ? (size_t)TM_TLS_BINDING_BYTES : 0;
     }
     return (size_t)snprintf(out, TM_ADDRESS_MAX, "%s", link->proof.listens ? links->address : link->address);
 }

@@ -15,6 +15,7 @@ enum { PEM_MAX = 1 << 16, PATH_BYTES = 4096, READ_BYTES = 1 << 14 };
 
 struct tm_tls {
     SSL_CTX *context;
+    uint8_t pinned[TM_TLS_FINGERPRINT_BYTES]; /* of a client that knows its server's authority by this alone */
 };
 
 struct tm_tls_session {
@@ -169,6 +170,79 @@ int tm_tls_authority_issue(struct tm_tls_authority *authority, struct tm_env *en
     return rc;
 }
 
+static int hash_certificate(const X509 *certificate, uint8_t out[TM_TLS_FINGERPRINT_BYTES])
+{
+    unsigned length = 0;
+    bool good =
+        X509_digest(certificate, EVP_sha256(), out, &length) == 1 && length == (unsigned)TM_TLS_FINGERPRINT_BYTES;
+    return good ? 0 : -(int)TM_EINTERNAL;
+}
+
+int tm_tls_authority_fingerprint(const struct tm_tls_authority *authority, uint8_t out[TM_TLS_FINGERPRINT_BYTES],
+                                 struct tm_error *e)
+{
+    return hash_certificate(authority->certificate, out) == 0 ? 0 : failed(e, TM_EINTERNAL, "hashing a certificate");
+}
+
+static int put_certificate(X509 *certificate, struct tm_text *out, struct tm_error *e)
+{
+    BIO *memory = BIO_new(BIO_s_mem());
+    if (memory == NULL) return tm_error_nomem(e);
+    int rc = PEM_write_bio_X509(memory, certificate) == 1 ? 0 : failed(e, TM_EINTERNAL, "writing a certificate");
+    char *data = NULL;
+    long length = BIO_get_mem_data(memory, &data);
+    if (rc == 0) tm_text_append(out, data, (size_t)length);
+    (void)BIO_free(memory);
+    return rc == 0 ? tm_text_status(out, e) : rc;
+}
+
+static bool is_p256(const EVP_PKEY *key)
+{
+    char group[32] = "";
+    return EVP_PKEY_is_a(key, "EC") == 1 && EVP_PKEY_get_group_name(key, group, sizeof group, NULL) == 1 &&
+           strcmp(group, "prime256v1") == 0;
+}
+
+int tm_tls_authority_sign(struct tm_tls_authority *authority, struct tm_env *env, const void *public_key, size_t length,
+                          const struct tm_tls_member *member, struct tm_text *certificate, struct tm_text *ca,
+                          struct tm_error *e)
+{
+    const unsigned char *at = public_key;
+    EVP_PKEY *key = length <= 4096 ? d2i_PUBKEY(NULL, &at, (long)length) : NULL;
+    bool good = key != NULL && is_p256(key) && at == (const unsigned char *)public_key + length;
+    ERR_clear_error();
+    X509 *made = good ? make_certificate(env, key, member, authority->certificate, authority->key) : NULL;
+    int rc = 0;
+    if (!good) rc = tm_error_set(e, TM_EINPUT, "not a public key of P-256");
+    if (good && made == NULL) rc = failed(e, TM_EINTERNAL, "making a certificate");
+    if (rc == 0) rc = put_certificate(made, certificate, e);
+    if (rc == 0) rc = put_certificate(authority->certificate, ca, e);
+    X509_free(made);
+    EVP_PKEY_free(key);
+    return rc;
+}
+
+int tm_tls_make_key(struct tm_text *private_key, struct tm_text *public_key, struct tm_error *e)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    BIO *memory = BIO_new(BIO_s_mem());
+    unsigned char *der = NULL;
+    int length = key == NULL ? -1 : i2d_PUBKEY(key, &der);
+    bool good = memory != NULL && length > 0 && PEM_write_bio_PrivateKey(memory, key, NULL, NULL, 0, NULL, NULL) == 1;
+    if (good) {
+        char *data = NULL;
+        long bytes = BIO_get_mem_data(memory, &data);
+        tm_text_append(private_key, data, (size_t)bytes);
+        tm_text_append(public_key, (const char *)der, (size_t)length);
+    }
+    OPENSSL_free(der);
+    (void)BIO_free(memory);
+    EVP_PKEY_free(key);
+    if (!good) return failed(e, TM_EINTERNAL, "making a key");
+    int rc = tm_text_status(private_key, e);
+    return rc == 0 ? tm_text_status(public_key, e) : rc;
+}
+
 int tm_tls_make_job(struct tm_env *env, const char *folder, struct tm_error *e)
 {
     char path[PATH_BYTES];
@@ -219,6 +293,12 @@ static bool use_files(SSL_CTX *context, BIO *ca, BIO *certificate, BIO *key)
     return good;
 }
 
+static void set_usual(SSL_CTX *context)
+{
+    (void)SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    (void)SSL_CTX_set_num_tickets(context, 0);
+}
+
 int tm_tls_load(struct tm_env *env, const char *folder, struct tm_tls **out, struct tm_error *e)
 {
     BIO *ca = NULL;
@@ -238,8 +318,7 @@ int tm_tls_load(struct tm_env *env, const char *folder, struct tm_tls **out, str
                     use_files(tls->context, ca, certificate, key);
         if (!good) rc = failed(e, TM_EINPUT, "certificates of the job");
         SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-        (void)SSL_CTX_set_session_cache_mode(tls->context, SSL_SESS_CACHE_OFF);
-        (void)SSL_CTX_set_num_tickets(tls->context, 0);
+        set_usual(tls->context);
     }
     (void)BIO_free(key);
     (void)BIO_free(certificate);
@@ -248,6 +327,65 @@ int tm_tls_load(struct tm_env *env, const char *folder, struct tm_tls **out, str
         tm_tls_destroy(tls);
         return tm_error_wrap(e, rc, "%s", folder);
     }
+    *out = tls;
+    return 0;
+}
+
+int tm_tls_load_open(struct tm_env *env, const char *folder, struct tm_tls **out, struct tm_error *e)
+{
+    struct tm_tls *tls = NULL;
+    BIO *ca = NULL;
+    int rc = tm_tls_load(env, folder, &tls, e);
+    if (rc == 0) rc = read_pem(env, folder, "ca.pem", &ca, e);
+    X509 *authority = rc == 0 ? PEM_read_bio_X509(ca, NULL, NULL, NULL) : NULL;
+    if (rc == 0 && (authority == NULL || SSL_CTX_add1_chain_cert(tls->context, authority) != 1))
+        rc = failed(e, TM_EINPUT, "certificates of the job");
+    if (rc == 0) {
+        SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
+        *out = tls;
+    } else {
+        tm_tls_destroy(tls);
+    }
+    X509_free(authority);
+    (void)BIO_free(ca);
+    return rc;
+}
+
+/* The server's chain is good if it ends in the authority whose fingerprint we have, whatever else it shows. */
+static int verify_pinned(X509_STORE_CTX *store, void *context)
+{
+    const struct tm_tls *tls = context;
+    STACK_OF(X509) *shown = X509_STORE_CTX_get0_untrusted(store);
+    uint8_t hash[TM_TLS_FINGERPRINT_BYTES];
+    for (int i = 0; shown != NULL && i < sk_X509_num(shown); i++) {
+        X509 *certificate = sk_X509_value(shown, i);
+        if (hash_certificate(certificate, hash) != 0 || memcmp(hash, tls->pinned, sizeof hash) != 0) continue;
+        STACK_OF(X509) *trusted = sk_X509_new_null();
+        int good = trusted != NULL && sk_X509_push(trusted, certificate) > 0;
+        if (good) {
+            X509_STORE_CTX_set0_trusted_stack(store, trusted);
+            good = X509_verify_cert(store) == 1;
+        }
+        sk_X509_free(trusted);
+        return good;
+    }
+    X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_UNTRUSTED);
+    return 0;
+}
+
+int tm_tls_create_pinned(const uint8_t fingerprint[TM_TLS_FINGERPRINT_BYTES], struct tm_tls **out, struct tm_error *e)
+{
+    struct tm_tls *tls = tm_calloc(1, sizeof *tls);
+    if (tls == NULL) return tm_error_nomem(e);
+    memcpy(tls->pinned, fingerprint, sizeof tls->pinned);
+    tls->context = SSL_CTX_new(TLS_method());
+    if (tls->context == NULL || SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION) != 1) {
+        tm_tls_destroy(tls);
+        return failed(e, TM_EINTERNAL, "TLS");
+    }
+    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_cert_verify_callback(tls->context, verify_pinned, tls);
+    set_usual(tls->context);
     *out = tls;
     return 0;
 }
@@ -350,7 +488,18 @@ int tm_tls_session_input(struct tm_tls_session *session, const void *raw, size_t
     return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? 0 : -(int)TM_EPEER;
 }
 
-int tm_tls_session__binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES])
+bool tm_tls_session__is_ready(const struct tm_tls_session *session)
+{
+    return SSL_is_init_finished(session->ssl) == 1;
+}
+
+bool tm_tls_session_is_member(const struct tm_tls_session *session)
+{
+    return tm_tls_session__is_ready(session) && SSL_get0_peer_certificate(session->ssl) != NULL &&
+           SSL_get_verify_result(session->ssl) == X509_V_OK;
+}
+
+int tm_tls_session_binding(const struct tm_tls_session *session, uint8_t out[TM_TLS_BINDING_BYTES])
 {
     static const char label[] = "EXPORTER-tidemill-link";
     int rc = SSL_export_keying_material(session->ssl, out, TM_TLS_BINDING_BYTES, label, strlen(label), NULL, 0, 0);

@@ -1,0 +1,278 @@
+#include "job/join.h"
+
+#include "base/address.h"
+#include "base/log.h"
+#include "run/run_settings.h"
+#include "run/state_folder.h"
+#include "store/copy_store.h"
+#include "wire/office_link.h"
+#include "wire/ticket.h"
+
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TRIES = 60, BETWEEN_MS = 500, KEY_MAX = 1 << 14, TEXT_MAX = 4 << 20 };
+
+int tm_join__find_ticket(struct tm_env *env, const char *given, struct tm_arena *arena, const char **out,
+                         struct tm_error *e)
+{
+    struct tm_text text;
+    *out = NULL;
+    if (given == NULL) given = env->variable(env, "TIDEMILL_TICKET");
+    if (given == NULL || given[0] == '\0') return 0;
+    tm_text_init(&text, TM_TICKET_MAX * 4);
+    int rc = 0;
+    if (given[0] == '@')
+        rc = env->file_read(env, given + 1, &text, e);
+    else
+        tm_text_puts(&text, given);
+    if (rc == 0) rc = tm_text_status(&text, e);
+    if (rc == 0) *out = tm_arena_strdup(arena, tm_text_string(&text));
+    if (rc == 0 && *out == NULL) rc = tm_error_nomem(e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+void tm_join__remove(const struct tm_joined *joined)
+{
+    if (joined->dir != NULL) (void)nftw(joined->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A name that nobody can have taken before, in a folder for things that do not last. */
+static int make_folder(struct tm_env *env, uint64_t job, struct tm_arena *arena, const char **out, struct tm_error *e)
+{
+    const char *under = env->variable(env, "TMPDIR");
+    const char *dir =
+        tm_arena_printf(arena, "%s/tidemill-%08" PRIx64 "-%016" PRIx64,
+                        under != NULL && under[0] == '/' ? under : "/tmp", job >> 32, env->random_u64(env));
+    if (dir == NULL) return tm_error_nomem(e);
+    int rc = env->folder_make(env, dir, e);
+    if (rc == 0) *out = dir;
+    return rc;
+}
+
+/* ---- getting in ---- */
+
+/* One machine on its way. */
+struct join {
+    struct tm_env *env;
+    struct tm_arena *arena;
+    struct tm_ticket ticket;
+    struct tm_tls *tls;
+    struct tm_office_link *link;
+    struct tm_text private_key;
+    struct tm_text public_key;
+    struct tm_joined made;
+};
+
+static int ask(struct join *j, struct tm_arena *arena, Tmw__OfficeMessage **out, struct tm_error *e)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__Enrol body = TMW__ENROL__INIT;
+    uint8_t channel[TM_TLS_BINDING_BYTES];
+    uint8_t proof[TM_TICKET_PROOF_BYTES];
+    int rc = tm_office_link_channel(j->link, channel, e);
+    if (rc != 0) return rc;
+    if (!tm_ticket_prove(j->ticket.secret, channel, sizeof channel, j->public_key.data, j->public_key.length, proof))
+        return tm_error_nomem(e);
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_ENROL;
+    message.enrol = &body;
+    body.ticket = j->ticket.number;
+    body.proof = (ProtobufCBinaryData){sizeof proof, proof};
+    body.public_key = (ProtobufCBinaryData){j->public_key.length, (uint8_t *)j->public_key.data};
+    rc = tm_office_link_send(j->link, &message, e);
+    if (rc == 0) rc = tm_office_link_receive(j->link, arena, out, e);
+    if (rc == 0 && (*out)->body_case != TMW__OFFICE_MESSAGE__BODY_ENROLLED)
+        rc = tm_error_set(e, TM_EPEER, "the office answered something else");
+    return rc;
+}
+
+static int write_file(struct join *j, const char *folder, const char *name, const void *data, size_t length,
+                      struct tm_error *e)
+{
+    const char *path = tm_arena_printf(j->arena, "%s/%s", folder, name);
+    if (path == NULL) return tm_error_nomem(e);
+    return j->env->file_write_private(j->env, path, data, length, e);
+}
+
+/* "HOST:PORT"; without a host, the one by which we have come. */
+static int find_coordinator(const struct join *j, const char *told, char out[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    if (told[0] != ':') {
+        (void)snprintf(out, TM_ADDRESS_MAX, "%.100s", told);
+        return tm_address_split(out, host, port, e);
+    }
+    int rc = tm_address_split(j->ticket.address, host, port, e);
+    if (rc == 0) tm_address_join(host, told + 1, out);
+    return rc == 0 ? tm_address_split(out, host, port, e) : rc;
+}
+
+static int lay_down(struct join *j, const Tmw__Enrolled *got, struct tm_error *e)
+{
+    char address[TM_ADDRESS_MAX];
+    char member[64];
+    char path[TM_STATE_PATH_MAX];
+    struct tm_text copies;
+    (void)snprintf(member, sizeof member, TM_STATE_TLS_INSTANCE, got->instance);
+    tm_state_tls_path(j->made.dir, member, path);
+    j->made.tls = tm_arena_strdup(j->arena, path);
+    j->made.host = tm_arena_strdup(j->arena, tm_office_link_own_host(j->link));
+    j->made.instance = got->instance;
+    j->made.anchor = got->anchor;
+    if (j->made.tls == NULL || j->made.host == NULL) return tm_error_nomem(e);
+    tm_text_init(&copies, TM_STATE_PATH_MAX);
+    tm_copy_store_office_place(j->ticket.address, path, &copies);
+    int rc = tm_text_status(&copies, e);
+    j->made.copies = rc == 0 ? tm_arena_strdup(j->arena, tm_text_string(&copies)) : NULL;
+    tm_text_deinit(&copies);
+    if (rc == 0 && j->made.copies == NULL) rc = tm_error_nomem(e);
+    if (rc == 0) rc = write_file(j, path, "node.key", j->private_key.data, j->private_key.length, e);
+    if (rc == 0) rc = write_file(j, path, "node.pem", got->certificate.data, got->certificate.len, e);
+    if (rc == 0) rc = write_file(j, path, "ca.pem", got->authority.data, got->authority.len, e);
+    if (rc == 0) rc = tm_state_write(j->env, j->made.dir, TM_STATE_TOKEN, got->token, e);
+    if (rc == 0) rc = find_coordinator(j, got->coordinator, address, e);
+    return rc == 0 ? tm_state_write(j->env, j->made.dir, TM_STATE_ADDRESS, address, e) : rc;
+}
+
+/* One try; -TM_EBUSY and -TM_EIO: there may be another. */
+static int enrol(struct join *j, struct tm_error *e)
+{
+    struct tm_arena arena;
+    Tmw__OfficeMessage *answer = NULL;
+    tm_office_link_close(j->link);
+    j->link = NULL;
+    int rc = tm_office_link_open(j->env, j->ticket.address, j->tls, &j->link, e);
+    if (rc != 0) return rc;
+    tm_arena_init(&arena, 8 << 20);
+    rc = ask(j, &arena, &answer, e);
+    if (rc == 0) rc = lay_down(j, answer->enrolled, e);
+    tm_arena_deinit(&arena);
+    return rc;
+}
+
+/* ---- what the job is ---- */
+
+static int fetch_piece(struct join *j, enum tm_office_file file, struct tm_text *out, uint64_t *out_total,
+                       struct tm_error *e)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__FileRequest body = TMW__FILE_REQUEST__INIT;
+    Tmw__OfficeMessage *answer = NULL;
+    struct tm_arena arena;
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_FILE_REQUEST;
+    message.file_request = &body;
+    body.file = file;
+    body.offset = out->length;
+    tm_arena_init(&arena, 8 << 20);
+    int rc = tm_office_link_send(j->link, &message, e);
+    if (rc == 0) rc = tm_office_link_receive(j->link, &arena, &answer, e);
+    if (rc == 0 && answer->body_case != TMW__OFFICE_MESSAGE__BODY_FILE_DATA)
+        rc = tm_error_set(e, TM_EPEER, "the office answered something else");
+    if (rc == 0) {
+        const Tmw__FileData *data = answer->file_data;
+        *out_total = data->total;
+        if (data->data.len == 0 && out->length < data->total)
+            rc = tm_error_set(e, TM_EIO, "a file that ends too early");
+        if (data->data.len > 0) tm_text_append(out, (const char *)data->data.data, data->data.len);
+    }
+    tm_arena_deinit(&arena);
+    return rc == 0 ? tm_text_status(out, e) : rc;
+}
+
+static int fetch(struct join *j, enum tm_office_file file, const char *name, size_t limit, struct tm_error *e)
+{
+    struct tm_text text;
+    uint64_t total = 1;
+    int rc = 0;
+    tm_text_init(&text, limit);
+    while (rc == 0 && text.length < total)
+        rc = fetch_piece(j, file, &text, &total, e);
+    if (rc == 0) rc = write_file(j, j->made.dir, name, text.data, text.length, e);
+    tm_text_deinit(&text);
+    return rc;
+}
+
+/* The settings say where the job's folder is on the coordinator's machine: here it is this one, for what was handed
+ * over. A command's own folder must be on every machine. */
+static int settle(struct join *j, bool data, struct tm_error *e)
+{
+    struct tm_run_settings settings;
+    struct tm_text text;
+    struct tm_job *job = &settings.job;
+    tm_run_settings_init(&settings);
+    tm_text_init(&text, TEXT_MAX);
+    int rc = tm_run_settings_load(j->env, j->made.dir, &settings, e);
+    if (rc == 0 && job->engine != TM_JOB_ENGINE_COMMAND) {
+        const char *before = job->folder;
+        if (data)
+            job->data = tm_arena_printf(&job->arena, "%s/data", j->made.dir);
+        else if (job->data != NULL && job->data[0] != '/' && before[0] != '\0' &&
+                 strcmp(job->data, "kjv-new-testament") != 0)
+            job->data = tm_arena_printf(&job->arena, "%s/%s", before, job->data);
+        job->folder = j->made.dir;
+    }
+    if (rc == 0) tm_run_settings_print(&settings, &text);
+    if (rc == 0) rc = tm_text_status(&text, e);
+    if (rc == 0) rc = tm_state_write(j->env, j->made.dir, TM_STATE_RUN, tm_text_string(&text), e);
+    tm_text_deinit(&text);
+    tm_run_settings_deinit(&settings);
+    return rc;
+}
+
+static int fetch_job(struct join *j, struct tm_error *e)
+{
+    int rc = fetch(j, TM_OFFICE_JOB, "job.yaml", TM_JOB_BYTES_MAX, e);
+    if (rc == 0) rc = fetch(j, TM_OFFICE_RUN, "run.yaml", TEXT_MAX, e);
+    if (rc != 0) return rc;
+    int data = fetch(j, TM_OFFICE_DATA, "data", TM_JOIN_DATA_MAX, e);
+    if (data != 0 && data != -(int)TM_ENOTFOUND) return data;
+    return settle(j, data == 0, e);
+}
+
+static int try_all(struct join *j, const volatile int *terminating, struct tm_error *e)
+{
+    int rc = -1;
+    for (int i = 0; rc != 0 && i < TRIES; i++) {
+        if (i > 0) j->env->sleep_ms(j->env, BETWEEN_MS);
+        if (*terminating != 0) return tm_error_set(e, TM_ECANCELED, "this machine goes before it could join");
+        rc = enrol(j, e);
+        bool later = rc == -(int)TM_EBUSY || rc == -(int)TM_EIO;
+        if (!later) break;
+    }
+    return rc == 0 ? fetch_job(j, e) : rc;
+}
+
+int tm_join__run(struct tm_env *env, const char *ticket, const volatile int *terminating, struct tm_arena *arena,
+                 struct tm_joined *out, struct tm_error *e)
+{
+    struct join j = {.env = env, .arena = arena};
+    tm_text_init(&j.private_key, KEY_MAX);
+    tm_text_init(&j.public_key, KEY_MAX);
+    int rc = tm_ticket_parse(ticket, strlen(ticket), &j.ticket, e);
+    if (rc == 0) rc = tm_tls_create_pinned(j.ticket.authority, &j.tls, e);
+    if (rc == 0) rc = tm_tls_make_key(&j.private_key, &j.public_key, e);
+    if (rc == 0) rc = make_folder(env, j.ticket.job, arena, &j.made.dir, e);
+    if (rc == 0) rc = try_all(&j, terminating, e);
+    if (rc != 0) tm_join__remove(&j.made);
+    tm_office_link_close(j.link);
+    tm_tls_destroy(j.tls);
+    tm_text_deinit(&j.private_key);
+    tm_text_deinit(&j.public_key);
+    if (rc != 0) return tm_error_wrap(e, rc, "joining");
+    *out = j.made;
+    return 0;
+}

@@ -1,0 +1,56 @@
+/* The office of a run: where machines with a ticket get in (wire/ticket.h), and where members on other machines keep
+ * copies in files. It is what makes a folder that all machines share unnecessary. A thread of its own in the program
+ * that has the job's authority (tidemill run); TLS, whatever the address.
+ *
+ * Who connects without a certificate may only enrol: it shows that it knows a ticket's secret, once, for a public key
+ * of its own, and gets a certificate for that key, the join token and where the coordinator is. Whoever is in may read
+ * the job, its settings and its data (enum tm_office_file), put and get parts of copy sets (store/copy_store.h), and
+ * ask for the newest.
+ *
+ * The folder of copies stays the coordinator's: parts go into it as those of workers on this machine do, and the result
+ * of the job ends in the state folder wherever it was trained. */
+#ifndef TM_RUN_OFFICE_H
+#define TM_RUN_OFFICE_H
+
+#include "wire/ticket.h"
+#include "wire/tls.h"
+
+enum { TM_OFFICE_TICKET_MS = 15 * 60 * 1000, TM_OFFICE_TICKETS_MAX = 4096 };
+
+/* All is borrowed as long as the office is there. */
+struct tm_office_options {
+    const char *listen;     /* HOST:PORT; port 0: any */
+    const char *host;       /* that a ticket names where whoever asks for it does not say; NULL: this machine's name */
+    const char *dir;        /* state folder: settings, address of the coordinator, copies */
+    const char *tls_folder; /* the office's own certificate, for TM_TLS_OFFICE */
+    const char *token;
+    const char *data; /* a file that machines need and may not have; NULL: none */
+    /* HOST that agents are told for the coordinator; NULL: the one by which they reached the office. Its port is the
+     * coordinator's own. */
+    const char *coordinator_host;
+    uint64_t job;
+    struct tm_tls_authority *authority;
+};
+
+/* For whom a ticket is. */
+struct tm_ticket_for {
+    uint64_t instance;
+    bool anchor;
+    const char *host; /* where that machine reaches this one; NULL: the office's own */
+    int64_t valid_ms; /* 0: TM_OFFICE_TICKET_MS */
+};
+
+struct tm_office;
+
+/* Listens, and starts its thread. The caller owns the result. */
+int tm_office_create(struct tm_env *env, const struct tm_office_options *options, struct tm_office **out,
+                     struct tm_error *e);
+void tm_office_destroy(struct tm_office *office);              /* NULL is allowed */
+const char *tm_office_address(const struct tm_office *office); /* where it listens */
+/* A new ticket; an earlier one of the same instance that was not used is worth nothing any more. `office` is a struct
+ * tm_office. */
+int tm_office_ticket(void *office, const struct tm_ticket_for *who, char out[TM_TICKET_MAX], struct tm_error *e);
+/* Has the last ticket of this instance been used? */
+bool tm_office_has_joined(struct tm_office *office, uint64_t instance);
+
+#endif

@@ -1,0 +1,285 @@
+/* What the office answers. */
+#include "base/address.h"
+#include "base/log.h"
+#include "base/secret.h"
+#include "run/office_internal.h"
+#include "run/state_folder.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PEM_MAX = 1 << 14 };
+
+static void send_done(struct tm_office__client *client, int rc, const char *text, uint64_t number)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__Done done = TMW__DONE__INIT;
+    char cut[TM_MESSAGE_STRING_MAX + 1];
+    (void)snprintf(cut, sizeof cut, "%s", rc == 0 ? "" : text);
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_DONE;
+    message.done = &done;
+    done.code = (uint32_t)-rc;
+    done.text = cut;
+    done.number = number;
+    tm_office__send(client, &message);
+}
+
+/* ---- letting in ---- */
+
+/* A ticket is used up by whoever shows its proof, and by nobody else. */
+static int use_ticket(struct tm_office *o, const struct tm_office__client *client, const Tmw__Enrol *body,
+                      struct tm_office__ticket *out, struct tm_error *e)
+{
+    uint8_t channel[TM_TLS_BINDING_BYTES];
+    uint8_t right[TM_TICKET_PROOF_BYTES];
+    if (body->ticket == 0 || body->ticket > o->ticket_count || o->ticket_count - body->ticket >= TM_OFFICE_TICKETS_MAX)
+        return tm_error_set(e, TM_ENOTFOUND, "this ticket is not known: ask for a new one");
+    struct tm_office__ticket *ticket = &o->tickets[(body->ticket - 1) % TM_OFFICE_TICKETS_MAX];
+    if (tm_tls_session_binding(client->tls, channel) != 0) return tm_error_set(e, TM_EPEER, "TLS failed");
+    bool good =
+        tm_ticket_prove(ticket->secret, channel, sizeof channel, body->public_key.data, body->public_key.len, right) &&
+        tm_secret_equal(body->proof.data, body->proof.len, right, sizeof right);
+    if (!good) return tm_error_set(e, TM_EPEER, "this is not the ticket's secret");
+    if (ticket->used)
+        return tm_error_set(e, TM_EEXISTS,
+                            "this ticket has been used: one machine joins by it, once; ask for a new one");
+    if (ticket->void_)
+        return tm_error_set(e, TM_EEXISTS, "this ticket is void: a newer one was made for the same instance");
+    if (o->env->monotonic_ns(o->env) > ticket->until_ns)
+        return tm_error_set(e, TM_ETIMEOUT, "this ticket has expired: ask for a new one");
+    *out = *ticket;
+    return 0;
+}
+
+/* HOST:PORT for agents: "" as the host: the one by which they have come. */
+static int find_coordinator(const struct tm_office *o, char out[TM_ADDRESS_MAX], struct tm_error *e)
+{
+    char address[TM_ADDRESS_MAX];
+    char host[TM_ADDRESS_MAX];
+    char port[TM_PORT_MAX];
+    int rc = tm_state_read(o->env, o->options.dir, TM_STATE_ADDRESS, address, sizeof address, NULL);
+    if (rc != 0) return tm_error_set(e, TM_EBUSY, "the coordinator is not there yet: try again");
+    rc = tm_address_split(address, host, port, e);
+    if (rc != 0) return rc;
+    if (o->options.coordinator_host != NULL)
+        tm_address_join(o->options.coordinator_host, port, out);
+    else
+        (void)snprintf(out, TM_ADDRESS_MAX, ":%s", port);
+    return 0;
+}
+
+static int sign(struct tm_office *o, const Tmw__Enrol *body, uint64_t instance, struct tm_text *certificate,
+                struct tm_text *authority, struct tm_error *e)
+{
+    char member[64];
+    char name[80];
+    char subject[80];
+    (void)snprintf(member, sizeof member, TM_STATE_TLS_INSTANCE, instance);
+    (void)snprintf(name, sizeof name, "%s.tidemill", member);
+    (void)snprintf(subject, sizeof subject, "tidemill %s", member);
+    const struct tm_tls_member who = {.subject = subject, .names = {name}};
+    return tm_tls_authority_sign(o->options.authority, o->env, body->public_key.data, body->public_key.len, &who,
+                                 certificate, authority, e);
+}
+
+static void send_enrolled(struct tm_office *o, struct tm_office__client *client, const struct tm_office__ticket *ticket,
+                          char *coordinator, const struct tm_text *certificate, const struct tm_text *authority)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__Enrolled enrolled = TMW__ENROLLED__INIT;
+    char token[TM_STATE_TOKEN_MAX];
+    (void)snprintf(token, sizeof token, "%s", o->options.token);
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_ENROLLED;
+    message.enrolled = &enrolled;
+    enrolled.certificate = (ProtobufCBinaryData){certificate->length, (uint8_t *)certificate->data};
+    enrolled.authority = (ProtobufCBinaryData){authority->length, (uint8_t *)authority->data};
+    enrolled.token = token;
+    enrolled.instance = ticket->instance;
+    enrolled.anchor = ticket->anchor;
+    enrolled.coordinator = coordinator;
+    tm_office__send(client, &message);
+}
+
+static void enrol(struct tm_office *o, struct tm_office__client *client, const Tmw__Enrol *body)
+{
+    struct tm_error e = {.text = ""};
+    struct tm_office__ticket ticket = {0};
+    char coordinator[TM_ADDRESS_MAX];
+    struct tm_text certificate;
+    struct tm_text authority;
+    tm_text_init(&certificate, PEM_MAX);
+    tm_text_init(&authority, PEM_MAX);
+    (void)pthread_mutex_lock(&o->lock);
+    int rc = use_ticket(o, client, body, &ticket, &e);
+    if (rc == 0) rc = find_coordinator(o, coordinator, &e);
+    if (rc == 0) rc = sign(o, body, ticket.instance, &certificate, &authority, &e);
+    if (rc == 0) o->tickets[(ticket.number - 1) % TM_OFFICE_TICKETS_MAX].used = true;
+    (void)pthread_mutex_unlock(&o->lock);
+    if (rc == 0) {
+        client->enrolled = true;
+        send_enrolled(o, client, &ticket, coordinator, &certificate, &authority);
+    } else {
+        if (rc == -(int)TM_EEXISTS || rc == -(int)TM_ETIMEOUT) /* who had the secret; others may say anything */
+            tm_log(TM_LOG_WARN, "a machine was refused: %s", e.text);
+        send_done(client, rc, e.text, 0);
+        client->broken = true;
+    }
+    tm_text_deinit(&certificate);
+    tm_text_deinit(&authority);
+}
+
+/* ---- files ---- */
+
+static void answer_file(struct tm_office *o, struct tm_office__client *client, const Tmw__FileRequest *body)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__FileData answer = TMW__FILE_DATA__INIT;
+    struct tm_error e = {.text = ""};
+    char path[TM_STATE_PATH_MAX] = "";
+    size_t length = 0;
+    int64_t size = 0;
+    if (body->file == TM_OFFICE_JOB) tm_state_path(o->options.dir, TM_STATE_JOB, path);
+    if (body->file == TM_OFFICE_RUN) tm_state_path(o->options.dir, TM_STATE_RUN, path);
+    if (body->file == TM_OFFICE_DATA && o->options.data != NULL)
+        (void)snprintf(path, sizeof path, "%s", o->options.data);
+    struct tm_block *room = tm_block_create(o->pool, TM_OFFICE_PIECE);
+    int rc = room == NULL ? tm_error_nomem(&e) : 0;
+    if (rc == 0 && path[0] == '\0') rc = tm_error_set(&e, TM_ENOTFOUND, "there is no such file for machines to read");
+    if (rc == 0 && body->offset > INT64_MAX / 2) rc = tm_error_set(&e, TM_EINPUT, "behind the end of the file");
+    if (rc == 0)
+        rc = o->env->file_read_at(o->env, path, (int64_t)body->offset, room->data, room->size, &length, &size, &e);
+    if (rc == 0) {
+        message.body_case = TMW__OFFICE_MESSAGE__BODY_FILE_DATA;
+        message.file_data = &answer;
+        answer.total = (uint64_t)size;
+        answer.data = (ProtobufCBinaryData){length, room->data};
+        tm_office__send(client, &message);
+    } else {
+        send_done(client, rc, e.text, 0);
+    }
+    tm_block_release(room);
+}
+
+/* ---- copies ---- */
+
+static void take_put(struct tm_office *o, struct tm_office__client *client, const Tmw__StorePut *body)
+{
+    struct tm_error e = {.text = ""};
+    bool first = body->offset == 0;
+    if (first) {
+        tm_block_release(client->put_block);
+        client->put_block =
+            body->total <= TM_OFFICE_PART_MAX && body->set > 0 ? tm_block_create(o->pool, (size_t)body->total) : NULL;
+        client->put = (struct tm_copy_name){.set = body->set,
+                                            .step = body->step,
+                                            .generation = body->generation,
+                                            .layer = body->layer,
+                                            .hash = {body->hash_low, body->hash_high},
+                                            .size = body->total};
+        client->put_at = 0;
+    }
+    if (body->offset != client->put_at || body->total != client->put.size ||
+        body->data.len > body->total - body->offset) {
+        client->broken = true; /* not as members do it */
+        return;
+    }
+    if (client->put_block != NULL && body->data.len > 0)
+        memcpy(client->put_block->data + body->offset, body->data.data, body->data.len);
+    client->put_at += body->data.len;
+    if (client->put_at < client->put.size) return;
+    int rc = 0;
+    if (client->put_block == NULL)
+        rc = tm_error_set(&e, TM_ENOMEM, "no memory for a part of %" PRIu64 " bytes", body->total);
+    else if (!tm_hash_equal(tm_hash_of(client->put_block->data, client->put_block->size), client->put.hash))
+        rc = tm_error_set(&e, TM_EIO, "the bytes that came are not what their hash says");
+    else
+        rc = o->store->put(o->store, &client->put, client->put_block, &e);
+    tm_block_release(client->put_block);
+    client->put_block = NULL;
+    send_done(client, rc, e.text, 0);
+}
+
+void tm_office__go_on(struct tm_office__client *client)
+{
+    Tmw__OfficeMessage message = tm_office_message_make();
+    Tmw__StorePut body = TMW__STORE_PUT__INIT;
+    const struct tm_copy_name *name = &client->get;
+    size_t left = client->get_block->size - client->get_at;
+    message.body_case = TMW__OFFICE_MESSAGE__BODY_STORE_PUT;
+    message.store_put = &body;
+    body.set = name->set;
+    body.step = name->step;
+    body.generation = name->generation;
+    body.layer = name->layer;
+    body.hash_low = name->hash.low;
+    body.hash_high = name->hash.high;
+    body.total = client->get_block->size;
+    body.offset = client->get_at;
+    body.data.data = client->get_block->data + client->get_at;
+    body.data.len = left < TM_OFFICE_PIECE ? left : TM_OFFICE_PIECE;
+    tm_office__send(client, &message);
+    client->get_at += body.data.len;
+    if (client->get_at < client->get_block->size) return;
+    tm_block_release(client->get_block);
+    client->get_block = NULL;
+}
+
+static void begin_get(struct tm_office *o, struct tm_office__client *client, const Tmw__StoreGet *body)
+{
+    struct tm_error e = {.text = ""};
+    int rc = body->set == 0 ? tm_error_set(&e, TM_EINPUT, "sets are numbered from 1") : 0;
+    if (rc == 0)
+        rc = o->store->get(o->store, body->set, body->layer, body->size, o->pool, &client->get, &client->get_block, &e);
+    client->get_at = 0;
+    if (rc != 0) send_done(client, rc, e.text, 0);
+}
+
+static void answer_newest(struct tm_office *o, struct tm_office__client *client)
+{
+    struct tm_error e = {.text = ""};
+    uint64_t set = 0;
+    int rc = o->store->newest(o->store, &set, &e);
+    send_done(client, rc, e.text, set);
+}
+
+void tm_office__answer(struct tm_office *o, struct tm_office__client *client, const Tmw__OfficeMessage *message)
+{
+    bool in = tm_office__is_in(client);
+    switch (message->body_case) {
+    case TMW__OFFICE_MESSAGE__BODY_ENROL:
+        if (!in) {
+            enrol(o, client, message->enrol);
+            return;
+        }
+        break;
+    case TMW__OFFICE_MESSAGE__BODY_FILE_REQUEST:
+        if (in) {
+            answer_file(o, client, message->file_request);
+            return;
+        }
+        break;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_PUT:
+        if (in) {
+            take_put(o, client, message->store_put);
+            return;
+        }
+        break;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_GET:
+        if (in) {
+            begin_get(o, client, message->store_get);
+            return;
+        }
+        break;
+    case TMW__OFFICE_MESSAGE__BODY_STORE_NEWEST:
+        if (in) {
+            answer_newest(o, client);
+            return;
+        }
+        break;
+    default:
+        break;
+    }
+    send_done(client, -(int)TM_EUSAGE, in ? "not a question for the office" : "enrol with a ticket first", 0);
+    client->broken = true;
+}

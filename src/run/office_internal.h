@@ -1,0 +1,73 @@
+/* The insides of the office: office.c has the thread and its connections, office_answer.c what is answered. */
+#ifndef TM_RUN_OFFICE_INTERNAL_H
+#define TM_RUN_OFFICE_INTERNAL_H
+
+#include "run/office.h"
+#include "store/copy_store.h"
+#include "wire/office_link.h"
+
+#include <pthread.h>
+
+enum { TM_OFFICE_PIECE = 512 << 10, TM_OFFICE_PART_MAX = 1 << 30 };
+
+struct tm_office__ticket {
+    uint64_t number;
+    uint64_t instance;
+    bool anchor;
+    bool used;
+    bool void_; /* another one has taken its place */
+    int64_t until_ns;
+    uint8_t secret[TM_TICKET_SECRET_BYTES];
+};
+
+struct tm_office__client {
+    int handle;
+    bool broken;
+    bool enrolled; /* by a ticket, on this connection */
+    int64_t since_ns;
+    struct tm_tls_session *tls;
+    struct tm_text in;  /* plain */
+    struct tm_text out; /* raw */
+    size_t out_at;
+    /* a part that comes */
+    struct tm_copy_name put;
+    struct tm_block *put_block;
+    uint64_t put_at;
+    /* a part that goes */
+    struct tm_copy_name get;
+    struct tm_block *get_block;
+    uint64_t get_at;
+};
+
+struct tm_office {
+    struct tm_env *env;
+    struct tm_office_options options;
+    struct tm_tls *tls;
+    struct tm_copy_store *store;
+    struct tm_block_pool *pool;
+    int listener;
+    int wake[2];
+    char address[TM_ADDRESS_MAX];
+    char host[TM_ADDRESS_MAX]; /* for tickets */
+    uint8_t fingerprint[TM_TLS_FINGERPRINT_BYTES];
+    struct tm_office__client *clients[256];
+    size_t client_count; /* places */
+    pthread_t thread;
+    bool has_thread;
+    bool ends; /* with the lock, as what follows */
+    pthread_mutex_t lock;
+    struct tm_office__ticket *tickets; /* ring of TM_OFFICE_TICKETS_MAX */
+    uint64_t ticket_count;             /* ever made */
+    char buffer[1 << 16];
+};
+
+/* Sends a message to the client, once there is room. */
+void tm_office__send(struct tm_office__client *client, const Tmw__OfficeMessage *message);
+/* Answers one message; a client that may not ask it is told so, and breaks. */
+void tm_office__answer(struct tm_office *office, struct tm_office__client *client, const Tmw__OfficeMessage *message);
+/* More of a part that goes to the client. */
+void tm_office__go_on(struct tm_office__client *client);
+/* May it ask for more than to be let in? */
+bool tm_office__is_in(const struct tm_office__client *client);
+
+#endif
