@@ -325,5 +325,76 @@ def test_hf_layers(build, folder):
         torch.testing.assert_close(first, whole.get_input_embeddings().weight, rtol=1e-3, atol=1e-5)
 
 
+def families():
+    """(name, model) of decoders, tiny and random; windows are shorter than the sequences."""
+    import transformers
+
+    small = dict(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
+                 vocab_size=64, max_position_embeddings=32, bos_token_id=0, eos_token_id=0, pad_token_id=0)
+    window = {"sliding_window": 4}
+    slides = {"use_sliding_window": True, "max_window_layers": 1, **window}
+    both = {"layer_types": ["sliding_attention", "full_attention"], **window}
+    for name, more in (("Llama", {}), ("Mistral", window), ("Qwen2", slides),
+                       ("Qwen3", {"head_dim": 8, "tie_word_embeddings": True}), ("Gemma", {"head_dim": 8}),
+                       ("Gemma2", {"head_dim": 8, "query_pre_attn_scalar": 8, **window}),
+                       ("Gemma3", {"head_dim": 8, "query_pre_attn_scalar": 8, **both})):
+        config = getattr(transformers, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")(**small, **more)
+        transformers.set_seed(5)
+        yield name, getattr(transformers, f"{name}ForCausalLM")(config)
+
+
+def test_hf_layers_of_decoders(build, folder):
+    """Llama, Mistral, Qwen, Gemma: the list of layers computes what the model does, with and without padding, forth and back."""
+    need_transformers()
+    import copy
+
+    from tidemill import samples
+    from tidemill import torch as elastic
+    from tidemill.torch.hf import layers_of, token_loss
+
+    ids = torch.randint(1, 64, (3, 12), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[0, :4], mask[2, 9:] = 0, 0
+    for name, whole in families():
+        layers, tied = layers_of(copy.deepcopy(whole))
+        assert len(layers) == 4 and bool(tied) == (name in ("Qwen3", "Gemma", "Gemma2", "Gemma3")), (name, tied)
+        for given in ((ids,), (ids, mask)):
+            out = given
+            for layer in layers:
+                out = layer(*out) if isinstance(out, tuple) else layer(out)
+            expected = whole(input_ids=ids, attention_mask=mask if len(given) > 1 else None, use_cache=False).logits
+            real = mask.bool() if len(given) > 1 else torch.ones_like(ids).bool()
+            torch.testing.assert_close(out[real], expected[real], msg=lambda text: f"{name}: {text}")
+
+    class Padded(torch.utils.data.Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, i):
+            own = torch.randint(1, 64, (12,), generator=torch.Generator().manual_seed(i))
+            seen = torch.ones_like(own)
+            seen[8 + i % 4:] = 0
+            return (own, seen), torch.where(seen.bool(), own.roll(-1), -100)
+
+    for name, whole in families():
+        if name not in ("Llama", "Gemma2"):
+            continue
+        layers, tied = layers_of(copy.deepcopy(whole))
+        job = elastic.init(steps=3, batch=8, micro_batch=4, seed=1)
+        pipeline = elastic.Pipeline(job, layers, loss=token_loss, tied=tied,
+                                    optimizer=lambda layer: torch.optim.SGD(layer.parameters(), lr=0.1))
+        pipeline.train(Padded())
+        optimizer, data = torch.optim.SGD(whole.parameters(), lr=0.1), Padded()
+        for step in range(1, 4):
+            optimizer.zero_grad()
+            for number in range(2):
+                rows = [data[i] for i in samples.micro_batch_items(1, len(data), 8, 4, step, number)]
+                own, seen = (torch.stack([r[0][k] for r in rows]) for k in (0, 1))
+                targets = torch.stack([r[1] for r in rows])
+                (token_loss(whole(input_ids=own, attention_mask=seen, use_cache=False).logits, targets) / 2).backward()
+            optimizer.step()
+        torch.testing.assert_close(pipeline.layer(0).embed_tokens.weight, whole.get_input_embeddings().weight, rtol=1e-3, atol=1e-5)
+
+
 for _test in (test_hf_evaluation, test_hf_resume, test_hf_float16):
     _test.slow = True

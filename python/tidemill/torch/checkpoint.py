@@ -51,7 +51,7 @@ def shard_name(kind: str, number: int, count: int) -> str:
 
 def layer_tensors(layer: Layer, prefix: str = "") -> Tuple[Dict[str, torch.Tensor], Dict[str, torch.Tensor]]:
     """A layer's tensors: the model's, and the optimizer's."""
-    model = {prefix + p.name: p.tensor.detach().cpu().contiguous() for p in layer.params}
+    model = {prefix + p.name: p.tensor.detach().cpu().contiguous() for p in (*layer.params, *layer.frozen)}
     model.update({prefix + b.name: b.tensor().detach().cpu().contiguous() for b in layer.buffers})
     states = {}
     for p in layer.params:
@@ -80,7 +80,7 @@ def write_index(folder: Path, names: Iterable[Tuple[str, int, int]], count: int,
 
 def layer_names(layer: Layer, prefix: str = "") -> List[Tuple[str, int, int]]:
     """(tensor, bytes, layer) of what a layer holds of the model."""
-    slots = [p.slot for p in layer.params] + [b.slot for b in layer.buffers]
+    slots = [p.slot for p in (*layer.params, *layer.frozen)] + [b.slot for b in layer.buffers]
     return [(prefix + s.name, s.bytes, layer.number) for s in slots]
 
 
@@ -147,6 +147,8 @@ def load(state: ModelState, folder: PathLike) -> int:
                 state.optimizer.state.pop(p.tensor, None)
                 if kept:
                     state.optimizer.state[p.tensor] = kept
+            for p in layer.frozen:
+                p.tensor.copy_(tensors[p.name])
             for b in layer.buffers:
                 b.tensor().copy_(tensors[b.name])
     if state.extras.tensors:

@@ -6,19 +6,26 @@ the job follows from its place in the stream, so each is used once, whoever is l
 
 from __future__ import annotations
 
+import copy
+import json
+import warnings
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Protocol, Sequence, Tuple
 
+import torch
 from torch.utils.data import (DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler, SequentialSampler,
                               default_collate)
 
 from tidemill import samples
 from tidemill.errors import UsageError
+from tidemill.torch.plain import from_plain, to_plain
 from tidemill.torch.seeds import seed_all
 from tidemill.torch.strays import generators_in
 
 _DATA, _ORDER, _STREAM = 1, 3, 4  # purposes of random numbers
 _EPOCHS_KEPT = 2  # orders of a sampler
+_POSITION_BYTES = 1 << 14  # of a stream's state
+_TRIES = 4  # commits of this process at which a stream must continue where its state was taken; at one it may by chance
 
 
 class Source(Protocol):
@@ -34,6 +41,9 @@ class Source(Protocol):
 
     def get(self, step: int, number: int) -> Any:
         """A micro-batch of this worker's share, collated."""
+
+    def commit(self, step: int) -> None:
+        """The step is committed."""
 
     def close(self) -> None:
         """Ends what loads."""
@@ -54,7 +64,7 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
         if workers or sampler is not None:
             raise UsageError(f"{type(dataset).__name__} is a stream, which is read in its order by the worker itself: leave "
                              "workers, num_workers and sampler out")
-        return Stream(dataset, collate, job)
+        return Stream(dataset, collate, job, next((p for p in job._positions if p.dataset is dataset), None))
     return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle)
 
 
@@ -183,17 +193,80 @@ class MicroBatches:
         self._expected = (step, following[0]) if following else (step + 1, self.share[0])
         return out
 
+    def commit(self, step: int) -> None:
+        """Which items follow is known from the step."""
+
     def close(self) -> None:
         """Ends the loading processes."""
         self._ahead = None
 
 
+def stream_in(thing: Any) -> Any:
+    """The stream that it is, or that a DataLoader of one has; None: it is none."""
+    dataset = thing.dataset if isinstance(thing, DataLoader) else thing
+    if isinstance(dataset, IterableDataset):
+        return dataset
+    if isinstance(dataset, (torch.nn.Module, torch.optim.Optimizer, Dataset)):
+        return None
+    return dataset if hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__") else None
+
+
+class Position:
+    """Where a stream is, as part of the job's state: the place of the next item, its epoch, and the data set's own state there.
+
+    It has a fixed size, as all state has."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.place = self.epoch = 0
+        self.state: Any = None  # None: not known here, so read from the start
+        self.trusted = True
+        self._bytes = torch.zeros(_POSITION_BYTES, dtype=torch.uint8)
+
+    def set(self, place: int, epoch: int, state: Any) -> None:
+        """The next item is number `place`."""
+        text = json.dumps([place, epoch, to_plain(state, f"the state of {type(self.dataset).__name__}")]).encode()
+        if len(text) + 8 > _POSITION_BYTES:
+            raise UsageError(f"the state of {type(self.dataset).__name__} takes {len(text)} bytes, and {_POSITION_BYTES - 8} fit: "
+                             "leave it out of attach(state=...); a worker that joins then reads the stream from its start")
+        self.place, self.epoch, self.state = place, epoch, state
+        self.trusted = place >= 0
+        data = (len(text).to_bytes(8, "little") + text).ljust(_POSITION_BYTES, b"\0")
+        self._bytes = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """As bytes."""
+        return {"position": self._bytes}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """What state_dict gave."""
+        self._bytes = state["position"].cpu()
+        data = self._bytes.numpy().tobytes()
+        size = int.from_bytes(data[:8], "little")
+        if size:
+            self.place, self.epoch, plain = json.loads(data[8: 8 + size])
+            self.state, self.trusted = from_plain(plain), self.place >= 0
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Are two items the same?"""
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.shape == b.shape and bool(torch.equal(a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(_alike(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(_alike(x, y) for x, y in zip(a, b))
+    return bool(getattr(a == b, "all", lambda: a == b)())
+
+
 class Stream:
-    """An IterableDataset, read by place. A worker that joins passes over what was used before it came."""
+    """An IterableDataset, read by place. A worker that joins begins at the job's position where there is one, and passes over what
+    was used before it came where there is none."""
 
     count: Optional[int] = None
 
-    def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], job: Any) -> None:
+    def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], job: Any,
+                 position: Optional[Position] = None) -> None:
         self._dataset, self._collate = dataset, collate or default_collate
         self._seed, self._batch, self._micro_batch = job.seed, job.batch, job.micro_batch
         self._iterator: Optional[Iterator[Any]] = None
@@ -201,6 +274,7 @@ class Stream:
         self._first = 0
         self._epoch = 0
         self._empty = True
+        self._position, self._tries = position, 0
 
     def begin(self, share: Sequence[int]) -> None:
         """Any share will do."""
@@ -211,6 +285,9 @@ class Stream:
     def get(self, step: int, number: int) -> Any:
         """As Source.get."""
         start = (step - 1) * self._batch
+        at = self._position
+        if at is not None and at.state is not None and at.place <= start and at.place > self._first + len(self._items):
+            self._go_to(at)
         if start < self._first:  # never in a job: steps do not go back
             self._iterator, self._first, self._epoch = None, 0, 0
             self._items.clear()
@@ -219,20 +296,69 @@ class Stream:
                 self._read()
             self._items.popleft()
             self._first += 1
-        at = number * self._micro_batch
-        while len(self._items) < at + self._micro_batch:
+        at_item = number * self._micro_batch
+        while len(self._items) < at_item + self._micro_batch:
             self._read()
-        return self._collate([self._items[at + j] for j in range(self._micro_batch)])
+        return self._collate([self._items[at_item + j] for j in range(self._micro_batch)])
+
+    def commit(self, step: int) -> None:
+        """The step's items are used: what follows is where the job is."""
+        if self._position is None or not self._position.trusted:
+            return
+        while self._first + len(self._items) < step * self._batch:
+            self._read()
+        if self._first + len(self._items) > step * self._batch:
+            return  # the item that was read to try the position; the next commit has one
+        holder = self._iterator if hasattr(self._iterator, "state_dict") else self._dataset
+        state = copy.deepcopy(holder.state_dict())
+        if self._tries < _TRIES and not self._continues(state):
+            warnings.warn(f"{type(self._dataset).__name__} does not continue where its state_dict was taken (a buffer that shuffles "
+                          "is no part of it): a worker that joins reads the stream from its start instead, and each item is "
+                          "still used once")
+            self._position.set(-1, 0, None)  # for everybody
+            return
+        self._position.set(step * self._batch, self._epoch, state)
+
+    def _open(self, dataset: Any, epoch: int, state: Any = None) -> Iterator[Any]:
+        """An iterator of this epoch, from its start or from a state."""
+        if callable(getattr(dataset, "set_epoch", None)):
+            dataset.set_epoch(epoch)
+        seed_all(samples.key_of(self._seed, epoch, 0, _STREAM))
+        if state is not None and hasattr(dataset, "load_state_dict"):
+            dataset.load_state_dict(copy.deepcopy(state))
+        iterator = iter(dataset)
+        if state is not None and not hasattr(dataset, "load_state_dict"):
+            iterator.load_state_dict(copy.deepcopy(state))  # type: ignore[attr-defined]
+        return iterator
+
+    def _go_to(self, at: Position) -> None:
+        self._iterator, self._epoch, self._empty = self._open(self._dataset, at.epoch, at.state), at.epoch, False
+        self._items.clear()
+        self._first = at.place
+
+    def _continues(self, state: Any) -> bool:
+        """Does a copy with this state give the item that comes next?"""
+        self._tries += 1
+        epoch, place = self._epoch, self._first + len(self._items)
+        try:
+            other = copy.deepcopy(self._dataset)
+        except Exception:  # open files, generators: what cannot be copied cannot be tried
+            return True
+        iterator = self._open(other, epoch, state)
+        seed_all(samples.key_of(self._seed, place, 0, _DATA))
+        try:
+            expected = next(iterator)
+        except StopIteration:
+            return True
+        self._read()
+        return self._epoch == epoch and _alike(self._items[-1], expected)
 
     def _read(self) -> None:
         """The next item, with random numbers of its place."""
         place = self._first + len(self._items)
         while True:
             if self._iterator is None:
-                if callable(getattr(self._dataset, "set_epoch", None)):
-                    self._dataset.set_epoch(self._epoch)
-                seed_all(samples.key_of(self._seed, self._epoch, 0, _STREAM))
-                self._iterator, self._empty = iter(self._dataset), True
+                self._iterator, self._empty = self._open(self._dataset, self._epoch), True
             seed_all(samples.key_of(self._seed, place, 0, _DATA))
             try:
                 self._items.append(next(self._iterator))
@@ -246,3 +372,6 @@ class Stream:
     def close(self) -> None:
         """As Source.close."""
         self._iterator = None
+
+
+__all__ = ["MicroBatches", "Position", "Source", "Stream", "open_source", "stream_in"]

@@ -14,14 +14,13 @@ saving, and callbacks. Arguments that it cannot honour are refused by name.
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import json
 import math
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, Optional, Tuple
 
 import torch
 from torch import nn
@@ -49,6 +48,8 @@ try:
     from transformers.trainer_utils import TrainOutput, get_last_checkpoint, rotate_checkpoints
 except ImportError as error:
     raise UsageError("tidemill.torch.hf needs the package transformers: pip install 'transformers[torch]'") from error
+
+from tidemill.torch.hf_layers import layers_of, token_loss  # noqa: E402
 
 OLDEST_TRANSFORMERS = 5
 _MARK = "tidemill-job"  # in checkpoints of a job: which
@@ -283,14 +284,15 @@ class ElasticTrainer(Trainer):
             self._load_optimizer(folder)
         self._progress = _Progress(self)
         scaler = torch.amp.GradScaler(args.device.type) if args.fp16 else None
+        dataset, collate = self._without_columns(dataset)
         job.on_commit(self._on_commit)
         job.after_step(self._after_step)
         job.attach(model, self.optimizer, self.lr_scheduler, clip=args.max_grad_norm or None, scaler=scaler,
-                   state={"trainer": self._progress})
+                   state={"trainer": self._progress, **({"data": dataset} if hasattr(dataset, "state_dict") else {})})
         self.job = job
         self._begin(steps, before, batch, count)
         self.is_in_train = True
-        self._loop(job, model, dataset)
+        self._loop(job, model, dataset, collate)
         self.is_in_train = False
         return self._end(job)
 
@@ -340,12 +342,14 @@ class ElasticTrainer(Trainer):
             self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
             self._progress.restore()  # what callbacks begin with is not what a worker that joins has
 
-    def _loop(self, job: Job, model: nn.Module, dataset: Any) -> None:
-        model.train()
+    def _without_columns(self, dataset: Any) -> Tuple[Any, Any]:
+        """The data set and the collator, without columns that the model does not know."""
         if hasattr(dataset, "remove_columns") and hasattr(dataset, "column_names"):  # of the package datasets
-            dataset, collate = self._remove_unused_columns(dataset, "training"), self.data_collator
-        else:
-            collate = self._get_collator_with_removed_columns(self.data_collator, "training")
+            return self._remove_unused_columns(dataset, "training"), self.data_collator
+        return dataset, self._get_collator_with_removed_columns(self.data_collator, "training")
+
+    def _loop(self, job: Job, model: nn.Module, dataset: Any, collate: Any) -> None:
+        model.train()
         for inputs in job.batches(dataset, collate=collate, workers=self.args.dataloader_num_workers):
             self._say_begin(job)
             with job.step() as step:
@@ -446,111 +450,6 @@ class ElasticTrainer(Trainer):
 
     def _get_learning_rate(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])
-
-
-# ---- models as lists of layers ----
-
-Ties = List[Tuple[Tuple[int, str], Tuple[int, str]]]
-
-
-class _Gpt2Embedding(nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.wte, self.wpe, self.drop = model.transformer.wte, model.transformer.wpe, model.transformer.drop
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.drop(self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device)))
-
-
-class _Gpt2Head(nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.ln_f, self.lm_head = model.transformer.ln_f, _apart(model.lm_head)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.lm_head(self.ln_f(x))
-
-
-class _BertHead(nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.cls = _apart(model.cls)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.cls(x)
-
-
-class _BertEmbedding(nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.embeddings = model.bert.embeddings
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.embeddings(input_ids=ids)
-
-
-class _Block(nn.Module):
-    """A block that takes and gives hidden states, without padding."""
-
-    def __init__(self, block: nn.Module) -> None:
-        super().__init__()
-        self.block = block
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = self.block(x)
-        return out[0] if isinstance(out, tuple) else out
-
-
-def _apart(module: nn.Module) -> nn.Module:
-    """A copy with its own weights: in a pipeline a tied weight exists at both ends."""
-    return copy.deepcopy(module)
-
-
-def _is_tied(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a is b or a.data_ptr() == b.data_ptr()
-
-
-def _gpt2(model: Any) -> Tuple[List[nn.Module], Ties]:
-    if model.config._attn_implementation == "eager":
-        raise UsageError("a GPT-2 with eager attention needs a mask that only the whole model makes: load it with "
-                         "attn_implementation=\"sdpa\"")
-    tied = _is_tied(model.lm_head.weight, model.transformer.wte.weight)
-    layers = [_Gpt2Embedding(model), *[_Block(b) for b in model.transformer.h], _Gpt2Head(model)]
-    last = len(layers) - 1
-    return layers, [((0, "wte.weight"), (last, "lm_head.weight"))] if tied else []
-
-
-def _bert(model: Any) -> Tuple[List[nn.Module], Ties]:
-    tied = _is_tied(model.cls.predictions.decoder.weight, model.bert.embeddings.word_embeddings.weight)
-    layers = [_BertEmbedding(model), *[_Block(b) for b in model.bert.encoder.layer], _BertHead(model)]
-    last = len(layers) - 1
-    ends = ((0, "embeddings.word_embeddings.weight"), (last, "cls.predictions.decoder.weight"))
-    return layers, [ends] if tied else []
-
-
-_KINDS: Dict[str, Callable[[Any], Tuple[List[nn.Module], Ties]]] = {"GPT2LMHeadModel": _gpt2, "BertForMaskedLM": _bert}
-
-
-def layers_of(model: nn.Module) -> Tuple[List[nn.Module], Ties]:
-    """A GPT2LMHeadModel or BertForMaskedLM as (layers, ties) for tidemill.torch.Pipeline:
-
-        layers, tied = layers_of(model)
-        pipeline = Pipeline(job, layers, loss=token_loss, optimizer=..., tied=tied)
-
-    The first layer takes token numbers (batch, length), the last gives logits. Sequences are of full length: there is no
-    padding mask. The layers are the model's own, but for the head, which gets a copy of a tied weight. `layers:` of the job's
-    file is their number, blocks + 2.
-    """
-    kind = type(model).__name__
-    if kind not in _KINDS:
-        raise UsageError(f"layers_of knows {', '.join(sorted(_KINDS))}, not {kind}: give Pipeline a list of its layers, each "
-                         "of which takes what the one before it gives")
-    return _KINDS[kind](model)
-
-
-def token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross entropy per token; targets as wide as the logits (already shifted), -100 at positions to ignore."""
-    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
 __all__ = ["ElasticTrainer", "layers_of", "token_loss"]

@@ -27,13 +27,14 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from tidemill import samples
 from tidemill.errors import JobFailed, Refused, UsageError
 from tidemill.session import APPLY, STEP, Alone, Peer, Session, Work, stay_with_agent, under_agent
 from tidemill.torch import checkpoint, fixed_point, guards
 from tidemill.torch.buffers import RunningStatistics
-from tidemill.torch.data import Source, open_source
+from tidemill.torch.data import Position, Source, open_source, stream_in
 from tidemill.torch.extras import Extras
 from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
 from tidemill.torch.logs import Sink, StepLog
@@ -160,6 +161,7 @@ class Job:
         self._commit_callbacks: List[Callable[[int, float], None]] = []
         self._main_callbacks: List[Callable[[], None]] = []
         self._logs: List[Any] = []
+        self._positions: List[Position] = []
         self._pending: Any = None  # work that was asked for before the loop
         self._loop: Optional[Iterator[Any]] = None
         self._epoch: Optional[int] = None  # in a loop over job.epochs
@@ -197,7 +199,8 @@ class Job:
         clip_value   the largest element of the gradient (clip_grad_value_)
         scaler       a torch.amp.GradScaler, for float16: its calls in the loop may stay
         state        {name: thing}: whatever else the training keeps (an average of weights, a counter) and has state_dict and
-                     load_state_dict; it is moved, copied and restored with the model. Change it in `on_commit`
+                     load_state_dict; it is moved, copied and restored with the model. Change it in `on_commit`.
+                     A stream (IterableDataset, StatefulDataLoader): a worker that joins begins where the job is
         schedule     "step": the scheduler steps once per committed step; "epoch": with the last step of each epoch
         start        a checkpoint of `save` to begin from, the same on every worker; the job's steps count from 1 again
         """
@@ -207,13 +210,25 @@ class Job:
             raise UsageError(f"attach(schedule={schedule!r}): it is \"step\" or \"epoch\"")
         optimizer, scheduler = guards.plain_optimizer(optimizer), guards.plain_scheduler(scheduler)
         first_scale = fixed_point.start(self.micro_batches) if self.bitwise else None
-        extras = Extras(state or {})
+        extras = Extras(self._with_positions(state or {}))
         extras.add("stop", self._stop)
         if scaler is not None and scaler.is_enabled():
             self._scale = LossScale(scaler)
             extras.add("loss scale", self._scale)
         self._attach(ModelState(model, optimizer, scheduler, first_scale, extras), clip, start)
         self._clip_value, self._schedule = clip_value, schedule
+
+    def _with_positions(self, state: Mapping[str, Any]) -> Dict[str, Any]:
+        """Streams are kept as their positions. A DataLoader of numbered items needs none: the step says where it is."""
+        out: Dict[str, Any] = {}
+        for name, thing in state.items():
+            stream = stream_in(thing)
+            if stream is not None:
+                self._positions.append(Position(stream))
+                out[name] = self._positions[-1]
+            elif not isinstance(thing, DataLoader):
+                out[name] = thing
+        return out
 
     def _attach(self, state: ModelState, clip: Optional[float], start: Any) -> None:
         model, optimizer, scheduler = state.model, state.optimizer, state.scheduler
@@ -573,6 +588,8 @@ class Job:
                 update()
             for callback in self._commit_callbacks:
                 callback(step, self._mean_loss())
+            if self._positions:
+                self._source.commit(step)
             if self._stop.wanted:
                 self._stop.at = step
         finally:

@@ -409,7 +409,7 @@ class Pipeline:
             for number, param_name in (tie.first, tie.second):
                 if number in self._held:
                     layer = self._stack.layer(number)
-                    ends.append((layer, next(p for p in layer.params if p.name == param_name)))
+                    ends += [(layer, p) for p in layer.params if p.name == param_name]  # none where it is frozen
             if not ends:
                 continue
             without |= {id(p) for _, p in ends}
@@ -485,6 +485,8 @@ class _Schedule:
         if self._first or self._last:
             inputs_here, targets = self._source.get(work.step, number)
         if self._first:
+            if isinstance(inputs_here, list):  # as default_collate makes of a tuple
+                inputs_here = tuple(inputs_here)
             inputs = tuple(t.to(owner._device) for t in _tuple(inputs_here, -1))
         else:
             inputs = self._mail.receive(owner.rank_of(work, work.stage - 1), 2 * number, owner._device)

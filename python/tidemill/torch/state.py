@@ -30,6 +30,7 @@ from tidemill.torch.plain import Slot, from_plain, slot_for, to_plain
 _MAGIC = b"tmtorch1"
 _FIXED = 64
 _ALIGN = 64
+_SAMPLED = 1 << 18  # elements of a frozen parameter that are compared between workers
 
 
 def _round_up(n: int) -> int:
@@ -49,6 +50,7 @@ class Param:
     state: "OrderedDict[str, Slot]" = field(default_factory=OrderedDict)
     devices: Dict[str, torch.device] = field(default_factory=dict)  # of its state
     numbers: Tuple[str, ...] = ()  # keys of its state that are no tensors
+    frozen: bool = False  # never trained: every worker makes it by itself, and it is compared, not moved
 
 
 @dataclass(eq=False)
@@ -76,8 +78,15 @@ class Unit:
 
     def weight(self) -> int:
         """Bytes, with the optimizer's state."""
-        return sum(p.slot.bytes + sum(s.bytes for s in p.state.values()) for p in self.params) + sum(
+        return sum(p.slot.bytes + sum(s.bytes for s in p.state.values()) for p in self.params if not p.frozen) + sum(
             s.slot.bytes for s in (*self.buffers, *self.extras))
+
+
+def _sample(tensor: torch.Tensor) -> bytes:
+    """All bytes of a small tensor, and of a large one those of elements at equal distances: to tell weights apart, not bits."""
+    flat = tensor.detach().reshape(-1)
+    some = flat[:: max(1, flat.numel() // _SAMPLED)].cpu().contiguous()
+    return some.view(torch.uint8).numpy().tobytes() if some.numel() else b""
 
 
 def _stand_in(optimizer: torch.optim.Optimizer) -> Tuple[Any, List[Tuple[nn.Parameter, nn.Parameter]]]:
@@ -169,7 +178,7 @@ class ModelState:
         return units
 
     def _describe(self, name: str, param: nn.Parameter, expected: Dict[nn.Parameter, Dict[str, Any]]) -> Param:
-        out = Param(name, param, slot_for(name, param))
+        out = Param(name, param, slot_for(name, param), frozen=param not in expected and not param.requires_grad)
         numbers = []
         for key, value in expected.get(param, {}).items():
             if isinstance(value, torch.Tensor):
@@ -215,6 +224,9 @@ class ModelState:
         for layer in self.layers:
             h.update(layer.initial)
             h.update(json.dumps([layer.size, layer.names()]).encode())
+            for p in layer.frozen:
+                h.update(json.dumps([p.name, str(p.slot.dtype), p.slot.shape]).encode())
+                h.update(_sample(p.tensor))
         return h.hexdigest()
 
     # -- notes of all layers --
@@ -294,7 +306,8 @@ class Layer:
 
     def __init__(self, owner: ModelState, number: int, units: Sequence[Unit]) -> None:
         self.owner, self.number, self.units = owner, number, list(units)
-        self.params = [p for u in self.units for p in u.params]
+        self.params = [p for u in self.units for p in u.params if not p.frozen]
+        self.frozen = [p for u in self.units for p in u.params if p.frozen]
         self.buffers = [b for u in self.units for b in u.buffers]
         self.extras = [e for u in self.units for e in u.extras]
         self.trained = [p for p in self.params if p.tensor.requires_grad]

@@ -1,0 +1,171 @@
+"""Streams with positions: each item is used once, and a worker that joins does not read what was used before."""
+import warnings
+
+import torch
+from torch.nn import functional as F
+from torch.utils.data import IterableDataset
+
+import patterns
+from check_patterns import compare, train
+from cluster import Skipped, Trouble, need
+
+READ = []  # items that were read, in order
+KILLS = {"kills": {3, 8, 12}, "given_up": {5: 2, 9: 1}}
+
+
+def item(i):
+    x = torch.randn(6, generator=torch.Generator().manual_seed(i))
+    return x + 0.01 * torch.randn(6), int(x.sum() > 0)
+
+
+class Lines(IterableDataset):
+    """Fifty items an epoch, six steps and a quarter; its state is the number of the next one."""
+
+    def __init__(self):
+        self.next = 0
+
+    def __iter__(self):
+        while self.next < 50:
+            self.next += 1
+            READ.append(self.next - 1)
+            yield item(self.next - 1)
+        self.next = 0
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+
+class Walk:
+    """An iterator that has the state, as torchdata's may."""
+
+    def __init__(self):
+        self.next = 0
+
+    def __next__(self):
+        if self.next == 50:
+            raise StopIteration
+        self.next += 1
+        READ.append(self.next - 1)
+        return item(self.next - 1)
+
+    def __iter__(self):
+        return self
+
+    def state_dict(self):
+        return {"next": self.next}
+
+    def load_state_dict(self, state):
+        self.next = state["next"]
+
+
+class Walks(IterableDataset):
+    def __iter__(self):
+        return Walk()
+
+
+class Shuffles(Lines):
+    """Keeps a buffer that is no part of its state."""
+
+    def __iter__(self):
+        buffer = []
+        for one in super().__iter__():
+            buffer.append(one)
+            if len(buffer) > 4:
+                yield buffer.pop(int(torch.randint(len(buffer), ())))
+        yield from buffer
+
+
+def script(make, attached=True, wrap=lambda d: d):
+    def run(job):
+        model, data = patterns.net(), wrap(make())
+        job.attach(model, patterns.sgd(model), **({"state": {"data": data}} if attached else {}))
+        for x, y in job.batches(data):
+            job.backward(F.cross_entropy(model(x), y))
+        assert job.done()
+        return patterns.state(model)
+    return run
+
+
+def both(make, wrap=lambda d: d):
+    """(items read alone, items read through kills); the same weights with and without positions and kills."""
+    READ.clear()
+    expected = train(script(make, False, wrap))
+    READ.clear()
+    alone = train(script(make, True, wrap))
+    first = list(READ)
+    READ.clear()
+    killed = train(script(make, True, wrap), {k: v.copy() for k, v in KILLS.items()})
+    compare("a stream without a position", expected, alone)
+    compare("a stream", alone, killed)
+    return first, list(READ)
+
+
+def test_stream_positions(build, folder):
+    total = patterns.STEPS * patterns.BATCH
+    for make in (Lines, Walks):
+        alone, killed = both(make)
+        used = [i % 50 for i in range(total)]
+        assert [alone.count(i) for i in range(50)] >= [used.count(i) for i in range(50)]
+        assert len(alone) <= total + 5, len(alone)  # and what tries the position
+        assert len(killed) <= total + 4 * patterns.BATCH, (make, len(killed))  # of steps that were lost, not all before them
+
+
+def test_stream_whose_state_is_not_all(build, folder):
+    """Found out, and read from the start."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        alone, killed = both(Shuffles)
+    assert any("does not continue where its state_dict was taken" in str(w.message) for w in told)
+    assert len(killed) > len(alone) + patterns.BATCH
+
+
+def test_stateful_data_loader(build, folder):
+    """torchdata's: of a stream, and of numbered items, which need no position."""
+    need("torchdata")
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    _, killed = both(Lines, lambda d: StatefulDataLoader(d, batch_size=patterns.MICRO))
+    assert len(killed) <= patterns.STEPS * patterns.BATCH + 4 * patterns.BATCH, len(killed)
+    numbered = script(patterns.Points, True, lambda d: StatefulDataLoader(d, batch_size=patterns.MICRO, shuffle=True))
+    compare("numbered items", train(numbered), train(numbered, {k: v.copy() for k, v in KILLS.items()}))
+
+
+def test_streams_of_hugging_face(build, folder):
+    """IterableDataset of the package datasets, in shards."""
+    need("datasets")
+    try:
+        import datasets
+    except ImportError as error:
+        raise Skipped(str(error))
+
+    def rows(mapped):
+        plain = datasets.Dataset.from_list([{"x": [float(i), 1.0, 0.0, float(i % 7), 0.5, -1.0], "y": i % 3} for i in range(50)])
+        stream = plain.to_iterable_dataset(num_shards=3)
+        return stream.map(lambda row: row) if mapped else stream
+
+    def run(mapped):
+        def body(job):
+            model, data = patterns.net(), rows(mapped)
+            job.attach(model, patterns.sgd(model, lr=1e-3), state={"data": data})
+            for x, y in job.batches(data, collate=lambda many: [torch.tensor([r[k] for r in many]) for k in ("x", "y")]):
+                job.backward(F.cross_entropy(model(x), y))
+            assert job.done()
+            places.append(job._positions[0].place)
+            return patterns.state(model)
+        return body
+
+    for mapped in (False, True):  # what `map` keeps ahead is no part of its state
+        places = []
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            compare("datasets", train(run(mapped)), train(run(mapped), {k: v.copy() for k, v in KILLS.items()}))
+        assert any("does not continue" in str(w.message) for w in told) == mapped
+        if places != [-1 if mapped else patterns.STEPS * patterns.BATCH] * 2:
+            raise Trouble(f"positions {places}")
+
+
+for _test in (test_stateful_data_loader, test_streams_of_hugging_face):
+    _test.slow = True
