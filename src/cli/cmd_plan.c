@@ -246,8 +246,6 @@ static int give_job(struct plan *plan, struct tm_error *e)
     if (rc == 0) rc = give(cli, "network", job->network, e);
     if (rc == 0) rc = give(cli, "profile-gpu", job->profile_gpu, e);
     if (rc == 0 && tm_job_refuses_anchors(job)) rc = give(cli, "anchors", "none", e);
-    if (rc == 0 && job->anchors.count > 0 && !tm_job_refuses_anchors(job))
-        tm_log(TM_LOG_WARN, "%s: anchors: plan chooses the anchors itself; those of the job are not kept", job->file);
     if (rc == 0) rc = give(cli, "precision", job->precision, e);
     if (rc == 0) rc = give(cli, "objective", job->objective, e);
     if (rc == 0) rc = give(cli, "market", job->market, e);
@@ -379,6 +377,8 @@ static bool is_allowed(const void *context, const struct tm_instance_type *insta
     const struct tm_cli *cli = plan->cli;
     if (!anchor && is_unasked(plan, instance)) return false;
     if (is_retired(plan, offer)) return false;
+    const struct tm_instance_type *anchors = plan->request.supply.anchor_type;
+    if (anchors != NULL && strcmp(anchors->cloud, instance->cloud) != 0) return false; /* they are beside the rest */
     if (plan->emits == EMIT_SKYPILOT && !tm_emit_skypilot_has(instance)) return false;
     if (plan->has_job && !job_allows(plan, instance, offer, anchor)) return false;
     return tm_given_matches(cli, "cloud", instance->cloud) && tm_given_matches(cli, "region", offer->region) &&
@@ -501,6 +501,7 @@ static int read_job(struct tm_cli *cli, struct plan *plan, struct tm_error *e)
     if (plan->job.fleet.on_demand_start_ms >= 0)
         request->job.startup_s = (double)plan->job.fleet.on_demand_start_ms / 1000;
     request->supply.batch = (int)batch;
+    request->supply.micro_batch = tm_planned_micro_batch(&plan->job, batch);
     request->max_instances = (int)max_instances;
     request->top = (size_t)top;
     return 0;
@@ -514,6 +515,22 @@ static void fill_supply(struct plan *plan)
     supply->allowed = is_allowed;
     supply->allowed_context = plan;
     tm_knowledge_supply(&plan->knowledge, supply);
+}
+
+/* Anchors that the job names are beside every fleet. */
+static int read_anchors(struct plan *plan, struct tm_error *e)
+{
+    struct tm_plan_request *request = &plan->request;
+    const char *name = NULL;
+    int64_t count = 0;
+    if (tm_given(plan->cli, "anchors")) return 0; /* the option overrides the file; none of the file is one, too */
+    struct tm_error why;
+    int rc = tm_job_anchors(&plan->job, &count, &name, e);
+    if (rc != 0 || count == 0) return rc;
+    if (tm_knowledge_instance(&plan->catalog, name, NULL, NULL, &request->supply.anchor_type, &why) != 0)
+        return tm_job_wrong(&plan->job, "anchors", e, "%s", why.text);
+    request->anchors_said = (int)count;
+    return 0;
 }
 
 static int read_request(struct tm_cli *cli, struct plan *plan, int planner, struct tm_error *e)
@@ -538,6 +555,7 @@ static int read_request(struct tm_cli *cli, struct plan *plan, int planner, stru
     if (rc == 0) rc = tm_given_number(cli, "max-hourly", 0, 1e9, &request->max_usd_h, e);
     if (rc == 0) rc = tm_given_number(cli, "probability", 0.01, 0.9999, &request->min_probability, e);
     if (rc == 0) rc = read_quotas(plan, e);
+    if (rc == 0) rc = read_anchors(plan, e);
     if (rc == 0 && planner >= PLANNER_DEEPVM && !tm_given(cli, "max-hourly"))
         request->max_usd_h = 3; /* as DeepVM has it */
     request->objective = plan->objective == TM_PLAN_FASTEST ? TM_PLAN_FASTEST : TM_PLAN_CHEAPEST;

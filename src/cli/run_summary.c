@@ -112,7 +112,7 @@ void tm_run_summary_print(const struct tm_run_status *s, const struct tm_run_pre
     tm_text_puts(out, "Next:\n");
     if (goes_on)
         tm_text_printf(out, "  tidemill run --resume --state %s\n", dir);
-    else if (s->weights_hash[0] != '\0')
+    else if (s->weights_hash[0] != '\0' && !isnan(s->loss)) /* the paced engine trains nothing */
         tm_text_printf(out, "  tidemill generate %s/result\n", dir);
     tm_text_printf(out, "  tidemill events --state %s\n", dir);
     tm_text_printf(out, "  tidemill status --state %s --json\n", dir);

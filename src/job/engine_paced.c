@@ -141,11 +141,8 @@ static int train(struct tm_env *env, const struct tm_job *job, struct tm_arena *
     rc = tm_model_load(env, work.model, &pace.model, e);
     if (rc == 0 && pace.model.point_count == 0) rc = tm_catalog_load(env, &pace.catalog, e);
     if (rc == 0) {
-        struct tm_job_speed_request request = {.catalog = &pace.catalog,
-                                               .model = &pace.model,
-                                               .instance = job->fleet.instance,
-                                               .batch = work.batch,
-                                               .instances_max = (int)job->fleet.limit};
+        struct tm_job_speed_request request =
+            tm_job_speed__of_job(env, job, &pace.catalog, &pace.model, work.batch, arena);
         rc = tm_job_speed__init(env, &request, &pace.speed, e);
         if (rc == 0) rc = train_paced(env, job, &work, &pace, arena, e);
         tm_job_speed__deinit(&pace.speed);

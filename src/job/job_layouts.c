@@ -25,16 +25,38 @@ static int predict(struct tm_env *env, const struct tm_job_speed_request *reques
             model->name, name);
     int rc = tm_knowledge__group(catalog, instance, &context->group, e);
     if (rc != 0) return rc;
-    enum tm_precision precision = tm_plan_precision(&context->group.gpu, TM_PRECISION_MIXED);
+    int asked = request->precise ? request->precision : TM_PRECISION_MIXED;
+    enum tm_precision precision = tm_plan_precision(&context->group.gpu, asked);
     rc = tm_knowledge_read(env, &request->source, &out->knowledge, e);
-    if (rc == 0) rc = tm_knowledge_learn(env, &request->source, catalog, model, (int)precision, &out->knowledge, e);
+    if (rc == 0) rc = tm_knowledge_learn(env, &request->source, catalog, model, asked, &out->knowledge, e);
     context->request.model = model;
     context->request.precision = precision;
     context->request.compute = &out->knowledge.compute;
     context->request.comm = &out->knowledge.comm;
     context->request.gradients = out->knowledge.gradients;
     context->request.gradient_count = out->knowledge.gradient_count;
+    if (out->knowledge.precision == precision && strcmp(out->knowledge.gpu, context->group.gpu.name) == 0) {
+        context->request.measured_batches = out->knowledge.batches;
+        context->request.measured_ms = out->knowledge.ms;
+        context->request.measured_count = out->knowledge.count;
+    }
     return rc;
+}
+
+struct tm_job_speed_request tm_job_speed__of_job(struct tm_env *env, const struct tm_job *job,
+                                                 const struct tm_catalog *catalog, const struct tm_model *model,
+                                                 int64_t batch, struct tm_arena *arena)
+{
+    int precision = tm_knowledge__said_precision(job);
+    return (struct tm_job_speed_request){.catalog = catalog,
+                                         .model = model,
+                                         .instance = job->fleet.instance,
+                                         .batch = batch,
+                                         .micro_batch = job->micro_batch,
+                                         .precise = precision >= 0,
+                                         .precision = precision,
+                                         .instances_max = (int)job->fleet.limit,
+                                         .source = tm_knowledge__of_job(env, job, arena)};
 }
 
 int tm_job_speed__init(struct tm_env *env, const struct tm_job_speed_request *request, struct tm_job_speed *out,
@@ -55,6 +77,7 @@ int tm_job_speed__init(struct tm_env *env, const struct tm_job_speed_request *re
     out->speed = tm_layout_speed_predicted;
     out->context = &out->predicted;
     out->predicted.request.batch = (int)batch_of(request);
+    out->predicted.request.micro_batch = (int)request->micro_batch;
     return predict(env, request, out, e);
 }
 

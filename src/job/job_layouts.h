@@ -20,10 +20,17 @@ struct tm_job_speed_request {
     const struct tm_model *model;
     const char *instance; /* the type that is rented; NULL: p3.2xlarge, which the published hours are of */
     int64_t batch;        /* of a model that brings no measured layouts; 0: its own, else 8 an instance */
+    int64_t micro_batch;  /* of one pipeline; 0: the best of each layout */
+    bool precise;         /* at `precision`; else at the best of 16 bits that the GPU has */
+    int precision;        /* or mixed */
     int instances_max;
     struct tm_knowledge_source source; /* a profile to learn from, where there is one */
 };
 
+/* As a job says it, of its own model and instance type; files are named in the arena. */
+struct tm_job_speed_request tm_job_speed__of_job(struct tm_env *env, const struct tm_job *job,
+                                                 const struct tm_catalog *catalog, const struct tm_model *model,
+                                                 int64_t batch, struct tm_arena *arena);
 /* All is borrowed; `out` is to be freed after any call. */
 int tm_job_speed__init(struct tm_env *env, const struct tm_job_speed_request *request, struct tm_job_speed *out,
                        struct tm_error *e);

@@ -198,6 +198,29 @@ static int learn_links(const struct tm_profile *profile, struct tm_comm_model *o
     return rc;
 }
 
+/* What a job names lies here, or beside its file. */
+static const char *find_file(struct tm_env *env, const char *name, const char *folder, struct tm_arena *arena)
+{
+    if (name == NULL || name[0] == '/' || env->file_exists(env, name)) return name;
+    const char *beside = tm_arena_printf(arena, "%s/%s", folder, name);
+    return beside != NULL && env->file_exists(env, beside) ? beside : name;
+}
+
+struct tm_knowledge_source tm_knowledge__of_job(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena)
+{
+    return (struct tm_knowledge_source){.profile = find_file(env, job->profile, job->folder, arena),
+                                        .profile_gpu = job->profile_gpu,
+                                        .network = job->network,
+                                        .model = find_file(env, job->model, job->folder, arena)};
+}
+
+int tm_knowledge__said_precision(const struct tm_job *job)
+{
+    for (int i = 0; job->precision != NULL && tm_precision_names[i] != NULL; i++)
+        if (strcmp(job->precision, tm_precision_names[i]) == 0) return i;
+    return -1;
+}
+
 int tm_knowledge_read(struct tm_env *env, const struct tm_knowledge_source *source, struct tm_knowledge *knowledge,
                       struct tm_error *e)
 {

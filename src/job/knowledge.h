@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "market/catalog.h"
 #include "workload/comm.h"
+#include "workload/job.h"
 #include "workload/predict.h"
 
 /* What the user gave to learn from; NULL: not given. */
@@ -33,6 +34,11 @@ struct tm_knowledge {
 
 void tm_knowledge_init(struct tm_knowledge *knowledge);
 void tm_knowledge_deinit(struct tm_knowledge *knowledge);
+
+/* What a job gives to learn from: files lie here, or beside its own. The texts are the job's, or in the arena. */
+struct tm_knowledge_source tm_knowledge__of_job(struct tm_env *env, const struct tm_job *job, struct tm_arena *arena);
+/* The precision that a job says, TM_PRECISION_MIXED among them; -1: none. */
+int tm_knowledge__said_precision(const struct tm_job *job);
 
 /* Reads the profile, if one was given. */
 int tm_knowledge_read(struct tm_env *env, const struct tm_knowledge_source *source, struct tm_knowledge *knowledge,

@@ -72,21 +72,6 @@ static int add_pool(struct tm_planned_fleet *out, const struct tm_job_pool *pool
 
 /* ---- the job ---- */
 
-/* What a job names lies here, or beside its file. */
-static const char *find_file(struct tm_env *env, const char *name, const char *folder, struct tm_arena *arena)
-{
-    if (name == NULL || name[0] == '/' || env->file_exists(env, name)) return name;
-    const char *beside = tm_arena_printf(arena, "%s/%s", folder, name);
-    return beside != NULL && env->file_exists(env, beside) ? beside : name;
-}
-
-static int precision_of(const struct tm_job *job)
-{
-    for (int i = 0; job->precision != NULL && tm_precision_names[i] != NULL; i++)
-        if (strcmp(job->precision, tm_precision_names[i]) == 0) return i;
-    return -1;
-}
-
 void tm_knowledge_supply(const struct tm_knowledge *knowledge, struct tm_supply_request *out)
 {
     out->compute = &knowledge->compute;
@@ -104,14 +89,11 @@ static int learn(struct tm_env *env, const struct tm_job *job, struct tm_arena *
                  struct tm_error *e)
 {
     struct tm_supply_request *supply = &out->request.supply;
-    struct tm_knowledge_source source = {.profile = find_file(env, job->profile, job->folder, arena),
-                                         .profile_gpu = job->profile_gpu,
-                                         .network = job->network,
-                                         .model = find_file(env, job->model, job->folder, arena)};
+    struct tm_knowledge_source source = tm_knowledge__of_job(env, job, arena);
     int rc = tm_knowledge_read(env, &source, &out->knowledge, e);
     if (rc == 0) rc = tm_knowledge_model(env, &source, &out->knowledge, &out->model, e);
     if (rc != 0) return rc;
-    int said = precision_of(job);
+    int said = tm_knowledge__said_precision(job);
     supply->precision =
         said >= 0 ? said : tm_knowledge_precision(&source, &out->knowledge, &out->model, TM_PRECISION_MIXED);
     rc = tm_knowledge_learn(env, &source, &out->catalog, &out->model, supply->precision, &out->knowledge, e);
@@ -130,6 +112,11 @@ double tm_planned_times(const struct tm_model *model, int64_t checkpoint_ms, int
     return state_bytes;
 }
 
+int tm_planned_micro_batch(const struct tm_job *job, int64_t batch)
+{
+    return job->micro_batch > 0 && batch % job->micro_batch == 0 ? (int)job->micro_batch : 0;
+}
+
 static void fill_job(const struct tm_job *job, struct tm_planned_fleet *out)
 {
     struct tm_plan_request *request = &out->request;
@@ -137,6 +124,7 @@ static void fill_job(const struct tm_job *job, struct tm_planned_fleet *out)
                     : out->model.global_batch > 0 ? out->model.global_batch
                                                   : TM_PLANNED_BATCH;
     request->supply.batch = (int)batch;
+    request->supply.micro_batch = tm_planned_micro_batch(job, batch);
     request->job.samples = job->samples > 0 ? (double)job->samples : (double)job->steps * (double)batch;
     request->job.deadline_s = job->deadline_ms > 0 ? (double)job->deadline_ms / 1000 : INFINITY;
     (void)tm_planned_times(&out->model, job->checkpoint_time_ms, job->restart_time_ms, &request->job);

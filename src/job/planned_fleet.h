@@ -30,6 +30,8 @@ int tm_planned_fleet__init(struct tm_env *env, const struct tm_run_settings *set
 void tm_planned_fleet__deinit(struct tm_planned_fleet *planned);
 
 enum { TM_PLANNED_BATCH = 256 }; /* samples of a step, where neither job nor model says */
+/* The job's micro-batch size, which is fixed for life; 0: it says none that divides the batch. */
+int tm_planned_micro_batch(const struct tm_job *job, int64_t batch);
 /* What checkpoints and restarts take, for the planner: as said (checkpoint_ms > 0, restart_ms >= 0), else as usual, by
  * the bytes of the weights and the optimizer's state, which it returns. */
 double tm_planned_times(const struct tm_model *model, int64_t checkpoint_ms, int64_t restart_ms,

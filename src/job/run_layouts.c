@@ -119,11 +119,8 @@ int tm_run_layouts__predicted(struct tm_env *env, const char *dir, const struct 
     tm_catalog_init(&catalog);
     rc = tm_catalog_load(env, &catalog, e);
     if (rc == 0) {
-        struct tm_job_speed_request request = {.catalog = &catalog,
-                                               .model = &job->model,
-                                               .instance = fleet->instance,
-                                               .batch = work->batch,
-                                               .instances_max = (int)fleet->limit};
+        struct tm_job_speed_request request =
+            tm_job_speed__of_job(env, &settings->job, &catalog, &job->model, work->batch, &job->model.arena);
         rc = tm_job_speed__init(env, &request, &speed, e);
         if (rc == 0)
             rc = tm_job_layouts__make(&job->model, &job->cost, (int)fleet->limit, speed.speed, speed.context,

@@ -12,7 +12,8 @@ static int predict_deep(const struct tm_speed_context *speed, int pipelines, int
     request.group_count = 1;
     request.pipelines = pipelines * (group.gpus_per_node / deep);
     request.stages = stages * deep;
-    if (request.batch < request.pipelines) return 0; /* fewer samples than pipelines: some would idle */
+    int micro_batches = request.micro_batch > 0 ? (request.batch - 1) / request.micro_batch + 1 : request.batch;
+    if (micro_batches < request.pipelines) return 0; /* some pipelines would idle */
     if (deep > 1 && (request.stages > (int)request.model->layer_count || request.stages > TM_PREDICT_STAGES_MAX))
         return 0;
     int rc = tm_predict(&request, &prediction, e);

@@ -356,6 +356,7 @@ static void build_program(struct branch *branch, const struct box *box, struct p
                                    .usd_h = price_cap(branch, least_time(branch, box)),
                                    .instances = request->max_instances};
     program->mix.quota_count = fill_quotas(branch, program->quotas);
+    if (request->anchors_said > 0) return; /* they are beside every fleet: the bound stays one without them */
     if (!box->spot || !branch->search->losses || !(request->state_bytes > 0) || request->market != TM_PLAN_MIXED ||
         region->anchor_count == 0)
         return;

@@ -138,6 +138,7 @@ static int judge_answer(const struct tm_fleet_judge *judge, const struct tm_plan
     int rc = tm_fleet_layouts_init(judge, request, &answer->fleet, &layouts, e);
     if (rc != 0) return rc;
     rc = tm_fleet_judge_policy(judge, request, &answer->fleet, &layouts, policy, &judged, e);
+    answer->prediction = layouts.prediction; /* with the micro-batch size that it will have */
     tm_fleet_layouts_deinit(&layouts);
     if (rc != 0) return rc;
     struct tm_expectation *out = &answer->expectation;

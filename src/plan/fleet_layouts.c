@@ -62,6 +62,56 @@ static int types_of(const struct tm_catalog *catalog, const struct tm_supply_req
     return count > 0 ? 0 : tm_error_set(e, TM_EINPUT, "a fleet without instances that train");
 }
 
+/* ---- the micro-batch: a run has one size of it for life ---- */
+
+static int largest_divisor(int batch, int most)
+{
+    while (batch % most != 0)
+        most--;
+    return most;
+}
+
+/* Samples a second of so many instances; 0: they cannot train it. */
+static int throughput(const struct tm_predict_request *predict, int instances, int micro_batch, double *out,
+                      struct tm_error *e)
+{
+    struct tm_prediction prediction;
+    struct tm_predict_request request = *predict;
+    struct tm_fleet_group group = predict->groups[0];
+    *out = 0;
+    if (instances < 1) return 0;
+    group.instances = instances;
+    request.groups = &group;
+    request.micro_batch = micro_batch;
+    int rc = tm_predict(&request, &prediction, e);
+    if (rc == 0) *out = prediction.samples_per_s;
+    return rc == -(int)TM_ENONE ? 0 : rc;
+}
+
+/* Where the job says none: one that divides the batch, the best for the whole fleet; of instances of one type that may
+ * be preempted, the best for all of them and for one less, since whole micro-batches are shared. */
+static int settle_micro_batch(const struct tm_plan_fleet *fleet, struct tm_predict_request *predict,
+                              struct tm_prediction *out, struct tm_error *e)
+{
+    int instances = predict->groups[0].instances;
+    double best = 0;
+    if (predict->micro_batch > 0) return 0;
+    predict->micro_batch = largest_divisor(predict->batch, out->micro_batch);
+    bool shrinks = predict->group_count == 1 && instances > 1 && tm_plan_spot_instances(fleet) > 0;
+    for (int micro = predict->micro_batch; shrinks && micro > 0;
+         micro = micro > 1 ? largest_divisor(predict->batch, micro / 2) : 0) {
+        double whole = 0, one_less = 0;
+        int rc = throughput(predict, instances, micro, &whole, e);
+        if (rc == 0) rc = throughput(predict, instances - 1, micro, &one_less, e);
+        if (rc != 0) return rc;
+        if (whole + one_less > best) {
+            best = whole + one_less;
+            predict->micro_batch = micro;
+        }
+    }
+    return tm_predict(predict, out, e);
+}
+
 static int predict_fleet(const struct tm_catalog *catalog, const struct tm_plan_request *request,
                          const struct tm_plan_fleet *fleet, struct speeds *speeds, struct tm_prediction *out,
                          struct tm_error *e)
@@ -77,6 +127,7 @@ static int predict_fleet(const struct tm_catalog *catalog, const struct tm_plan_
         pointers[i] = &types[i];
     struct tm_predict_request predict = tm_supply_predict_request(&request->supply, pointers, instances, count, groups);
     rc = tm_predict(&predict, out, e);
+    if (rc == 0) rc = settle_micro_batch(fleet, &predict, out, e);
     speeds->mixed = count > 1;
     speeds->type = (struct tm_speed_context){.request = predict, .group = groups[0]};
     return rc;

@@ -152,6 +152,11 @@ static int find_anchors(const struct tm_plan_request *request, const struct tm_p
 {
     fleet->anchor_instances = 0;
     fleet->anchor.instance = NULL;
+    if (request->anchors_said > 0 && region->anchor_count > 0) {
+        fleet->anchor = region->anchors[0];
+        fleet->anchor_instances = request->anchors_said;
+        return request->anchors_said;
+    }
     if (!(request->state_bytes > 0) || request->market != TM_PLAN_MIXED || tm_plan_spot_instances(fleet) == 0) return 0;
     double bit_s = tm_search__anchor_bit_s(request, interval_s);
     double gib = tm_search__anchor_gib(request);
@@ -193,7 +198,7 @@ static struct tm_expectation weigh(const struct tm_supply_request *supply, const
     }
     double events = expect.losses.single + expect.losses.burst;
     double interval_s = events > 0 ? sqrt(2 * request->job.checkpoint_s / events) : INFINITY;
-    *out_anchors = losses ? find_anchors(request, region, interval_s, fleet) : 0;
+    *out_anchors = losses || request->anchors_said > 0 ? find_anchors(request, region, interval_s, fleet) : 0;
     expect.usd_h = price_of(fleet);
     return tm__expect(&request->job, &expect);
 }

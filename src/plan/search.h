@@ -39,6 +39,7 @@ struct tm_plan_request {
     enum tm_plan_market market;
     struct tm_expect_job job;
     double state_bytes; /* of a copy set; 0: no anchors are needed */
+    int anchors_said;   /* so many of supply.anchor_type, which the job names, beside every fleet; 0: it names none */
     double budget_usd;  /* infinite: none */
     double max_usd_h;   /* infinite: none */
     int max_instances;

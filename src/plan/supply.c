@@ -78,6 +78,7 @@ struct tm_predict_request tm_supply_predict_request(const struct tm_supply_reque
                                          .groups = groups,
                                          .group_count = count,
                                          .batch = request->batch,
+                                         .micro_batch = request->micro_batch,
                                          .compute = request->compute,
                                          .comm = request->comm,
                                          .gradients = request->gradients,
@@ -380,6 +381,7 @@ static void offer_anchor(const struct tm_plan_anchor_kind *kind, double needed_g
 static bool can_anchor(const struct tm_supply_request *request, const struct tm_instance_type *instance,
                        const struct tm_offer *offer)
 {
+    if (request->anchor_type != NULL) return instance == request->anchor_type && offer->on_demand_usd_h > 0;
     if (instance->gpus > 0 || !(instance->network_gbps > 0) || !(instance->memory_gib > 0)) return false;
     if (!(offer->on_demand_usd_h > 0)) return false;
     return request->allowed == NULL || request->allowed(request->allowed_context, instance, offer, true);
@@ -396,8 +398,10 @@ static void assume_anchors(const struct tm_supply_request *request, struct tm_su
             const struct tm_offer *offer = &supply->catalog->offers[i];
             const struct tm_instance_type *instance = &supply->catalog->instances[offer->instance];
             struct tm_plan_anchor_kind kind = {instance, offer};
-            if (instance->cloud != region->cloud || instance->gpus > 0 || !(offer->on_demand_usd_h > 0)) continue;
-            if (!(instance->network_gbps > 0) || !(instance->memory_gib > 0)) continue;
+            bool named = request->anchor_type != NULL;
+            bool suits = named ? instance == request->anchor_type
+                               : instance->gpus == 0 && instance->network_gbps > 0 && instance->memory_gib > 0;
+            if (!suits || instance->cloud != region->cloud || !(offer->on_demand_usd_h > 0)) continue;
             offer_anchor(&kind, request->anchor_gib, region->anchors);
         }
         for (size_t by = 0; by < TM_PLAN_ANCHOR_KINDS_MAX && region->anchors[0].instance != NULL; by++) {
@@ -415,18 +419,19 @@ static int find_anchors(const struct tm_supply_request *request, struct tm_suppl
 {
     supply->assumed = tm_alloc((supply->region_count + 1) * TM_PLAN_ANCHOR_KINDS_MAX * sizeof *supply->assumed);
     if (supply->assumed == NULL) return tm_error_nomem(e);
-    for (size_t i = 0; request->on_demand && i < supply->catalog->offer_count; i++) {
+    bool wanted = request->on_demand || request->anchor_type != NULL;
+    for (size_t i = 0; wanted && i < supply->catalog->offer_count; i++) {
         const struct tm_offer *offer = &supply->catalog->offers[i];
         const struct tm_instance_type *instance = &supply->catalog->instances[offer->instance];
         struct tm_plan_anchor_kind kind = {instance, offer};
-        if (instance->gpus > 0 || !can_anchor(request, instance, offer)) continue;
+        if (!can_anchor(request, instance, offer)) continue;
         for (size_t r = 0; r < supply->region_count; r++) {
             struct tm_plan_region *region = &supply->regions[r];
             if (offer->region == region->region && instance->cloud == region->cloud)
                 offer_anchor(&kind, request->anchor_gib, region->anchors);
         }
     }
-    if (request->on_demand) assume_anchors(request, supply);
+    if (wanted) assume_anchors(request, supply);
     for (size_t r = 0; r < supply->region_count; r++) {
         struct tm_plan_region *region = &supply->regions[r];
         for (size_t by = 0; by < TM_PLAN_ANCHOR_KINDS_MAX && region->anchors[0].instance != NULL; by++) {

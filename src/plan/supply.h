@@ -77,6 +77,7 @@ struct tm_supply_request {
     const struct tm_comm_model *comm;
     int precision; /* or mixed */
     int batch;
+    int micro_batch; /* that the job says, for life; 0: the best */
     int max_instances;
     bool spot; /* may be rented */
     bool on_demand;
@@ -87,6 +88,7 @@ struct tm_supply_request {
     const double *offer_loss_per_s;   /* by offer of the catalogue, from tm_supply_loss_rates; NULL: ask each time */
     double probed_bit_s;              /* of the instances' network, where it was probed; 0: as the catalogue says */
     double anchor_gib;                /* that anchors must hold together; 0: any */
+    const struct tm_instance_type *anchor_type; /* that the job names for them; NULL: any */
     /* May this offer be used, to train or (anchor) to hold copies? NULL: all. */
     bool (*allowed)(const void *context, const struct tm_instance_type *instance, const struct tm_offer *offer,
                     bool anchor);

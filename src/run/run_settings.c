@@ -88,26 +88,20 @@ static int take_anchors(struct tm_job *job, struct tm_error *e)
 {
     struct tm_job_fleet *fleet = &job->fleet;
     if (fleet->on_demand > 0 || fleet->pools.count > 0 || tm_job_refuses_anchors(job)) return 0;
-    for (size_t i = 0; i < job->anchors.count; i++) {
-        char *end = NULL;
-        long count = strtol(job->anchors.items[i], &end, 10);
-        const char *type = *end == 'x' ? end + 1 + strspn(end + 1, " ") : "";
-        if (count < 1 || count > 64 || type[0] == '\0')
-            return tm_job_wrong(
-                job, "anchors", e,
-                "expected COUNTx TYPE with at most 64, such as \"1x c5.xlarge\", or none, got \"%.40s\"",
-                job->anchors.items[i]);
-        if (fleet->anchor_instance != NULL && strcasecmp(fleet->anchor_instance, type) != 0)
-            return tm_job_wrong(job, "anchors", e, "must be of one instance type, got %.60s and %.60s",
-                                fleet->anchor_instance, type);
-        if (fleet->on_demand_trains == 1)
-            return tm_job_wrong(job, "anchors", e,
-                                "they keep copies and do not train: leave out fleet.on_demand_trains, or give "
-                                "fleet.on_demand instead of anchors");
-        fleet->on_demand += count;
-        fleet->on_demand_trains = 0;
-        fleet->anchor_instance = type;
-    }
+    int64_t count = 0;
+    const char *type = NULL;
+    int rc = tm_job_anchors(job, &count, &type, e);
+    if (rc != 0 || count == 0) return rc;
+    if (fleet->anchor_instance != NULL && strcasecmp(fleet->anchor_instance, type) != 0)
+        return tm_job_wrong(job, "anchors", e, "must be of one instance type, got %.60s and %.60s",
+                            fleet->anchor_instance, type);
+    if (fleet->on_demand_trains == 1)
+        return tm_job_wrong(job, "anchors", e,
+                            "they keep copies and do not train: leave out fleet.on_demand_trains, or give "
+                            "fleet.on_demand instead of anchors");
+    fleet->on_demand = count;
+    fleet->on_demand_trains = 0;
+    fleet->anchor_instance = type;
     return 0;
 }
 

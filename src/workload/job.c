@@ -8,7 +8,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+enum { ANCHORS_MAX = 64 };
 
 static const struct tm_field resource_fields[] = {
     {.key = "infra",
@@ -494,6 +498,28 @@ bool tm_job_wants_spot(const struct tm_job *job)
 bool tm_job_refuses_anchors(const struct tm_job *job)
 {
     return job->anchors.count == 1 && strcmp(job->anchors.items[0], "none") == 0;
+}
+
+int tm_job_anchors(const struct tm_job *job, int64_t *out_count, const char **out_type, struct tm_error *e)
+{
+    *out_count = 0;
+    *out_type = NULL;
+    for (size_t i = 0; i < job->anchors.count && !tm_job_refuses_anchors(job); i++) {
+        char *end = NULL;
+        long count = strtol(job->anchors.items[i], &end, 10);
+        const char *type = *end == 'x' ? end + 1 + strspn(end + 1, " ") : "";
+        if (count < 1 || count > ANCHORS_MAX || type[0] == '\0')
+            return tm_job_wrong(
+                job, "anchors", e,
+                "expected COUNTx TYPE with at most 64, such as \"1x c5.xlarge\", or none, got \"%.40s\"",
+                job->anchors.items[i]);
+        if (*out_type != NULL && strcasecmp(*out_type, type) != 0)
+            return tm_job_wrong(job, "anchors", e, "must be of one instance type, got %.60s and %.60s", *out_type,
+                                type);
+        *out_count += count;
+        *out_type = type;
+    }
+    return 0;
 }
 
 /* ---- what others find wrong ---- */

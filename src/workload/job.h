@@ -111,6 +111,9 @@ bool tm_job_infra_means(const char *infra, const char *cloud, const char *region
 bool tm_job_wants_spot(const struct tm_job *job);
 /* Does the file say that there are to be no anchors? */
 bool tm_job_refuses_anchors(const struct tm_job *job);
+/* The anchors that the file names, "2x c5.xlarge" (or a list of them): how many, of which type, in the job's memory. 0:
+ * it names none, or "none". -TM_EINPUT: they are of several types, or cannot be understood. */
+int tm_job_anchors(const struct tm_job *job, int64_t *out_count, const char **out_type, struct tm_error *e);
 /* Does the file say anything of a key ("fleet.limit")? */
 bool tm_job_says(const struct tm_job *job, const char *key);
 /* What is wrong with a value that the file gives, as -TM_EINPUT: "job.yaml:3:7: batch: ..."; without line and column

@@ -203,6 +203,54 @@ static void test_no_bound_above_the_answer(void **state)
     tm_free(result);
 }
 
+/* A run has one micro-batch size for life: the job's where it says one, else one that divides the batch. */
+static void test_micro_batch(void **state)
+{
+    struct fixture *f = *state;
+    struct tm_fleet_judge judge = judge_of(f, "tidemill");
+    double best = 0;
+    f->request.supply.batch = 24; /* no power of two above 8 divides it */
+    for (int micro = 0; micro <= 12; micro = micro == 0 ? 1 : micro * 2 + (micro == 2) * 2) { /* 0, 1, 2, 6, 12 */
+        struct tm_plan_answer answer = answer_of(f, 4, 0);
+        struct tm_fleet_layouts layouts;
+        f->request.supply.micro_batch = micro;
+        assert_int_equal(tm_fleet_layouts_init(&judge, &f->request, &answer.fleet, &layouts, NULL), 0);
+        int settled = layouts.prediction.micro_batch;
+        assert_row(micro > 0 ? settled == micro : 24 % settled == 0, "%d: %d", micro, settled);
+        double four = layouts.layouts.list[layouts.layouts.best[4]].samples_per_s;
+        double three = layouts.layouts.list[layouts.layouts.best[3]].samples_per_s;
+        if (micro == 0) best = four + three;
+        assert_row(four + three <= best * (1 + 1e-9), "%d is better than what was chosen", micro);
+        assert_row(micro < 12 || four <= three * (1 + 1e-9), "two micro-batches keep two instances busy, not four");
+        tm_fleet_layouts_deinit(&layouts);
+    }
+}
+
+/* Anchors that the job names are beside every fleet, and cost money. */
+static void test_named_anchors(void **state)
+{
+    struct fixture *f = *state;
+    static const enum tm_plan_market markets[] = {TM_PLAN_MIXED, TM_PLAN_SPOT_ONLY, TM_PLAN_ON_DEMAND_ONLY};
+    f->request.anchors_said = 3;
+    f->request.supply.anchor_type = &f->basis.catalog.instances[2];
+    f->request.programs_max = 20;
+    for (size_t i = 0; i < sizeof markets / sizeof *markets; i++) {
+        struct tm_plan_result *other;
+        f->request.market = markets[i];
+        tm_supply_deinit(&f->supply);
+        tm_supply_init(&f->supply);
+        assert_int_equal(tm_plan_make_supply(&f->basis.catalog, &f->request, &f->supply, NULL), 0);
+        struct tm_plan_result *result = search(f, &other);
+        assert_row(result->count > 0, "%zu: nothing found", i);
+        for (size_t k = 0; k < result->count; k++) {
+            const struct tm_plan_fleet *fleet = &result->answers[k].fleet;
+            assert_row(fleet->anchor_instances == 3 && fleet->anchor.instance == f->request.supply.anchor_type,
+                       "%zu: %d anchors", i, fleet->anchor_instances);
+        }
+        tm_free(result);
+    }
+}
+
 /* Money and time that nothing can meet: no answer, and what would do. */
 static void test_infeasible(void **state)
 {
@@ -295,4 +343,4 @@ static void test_trade_is_the_judges(void **state)
 TM_TEST_MAIN(FIXTURE_TEST(test_nothing_is_lost), FIXTURE_TEST(test_losses_cost), FIXTURE_TEST(test_never_there),
              FIXTURE_TEST(test_answers_are_the_judges), FIXTURE_TEST(test_no_bound_above_the_answer),
              FIXTURE_TEST(test_infeasible), FIXTURE_TEST(test_rivals), FIXTURE_TEST(test_trade_is_the_judges),
-             FIXTURE_TEST(test_without_memory))
+             FIXTURE_TEST(test_without_memory), FIXTURE_TEST(test_micro_batch), FIXTURE_TEST(test_named_anchors))
