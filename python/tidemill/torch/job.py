@@ -180,6 +180,8 @@ class Job:
             torch.set_num_threads(threads or 1)
         if self.bitwise:
             torch.use_deterministic_algorithms(True)
+            # Only code that reads what it has not written could tell; filling costs a kernel for each new tensor.
+            torch.utils.deterministic.fill_uninitialized_memory = False
         if host is not None:
             stay_with_agent()
             self._watch_exits()

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from tidemill.errors import JobFailed, UsageError
-from tidemill.torch import fixed_point
+from tidemill.torch import fixed_point, fused
 from tidemill.torch.group import Group
 from tidemill.torch.state import Layer, Param
 
@@ -42,14 +42,17 @@ class Redo(Exception):
 
 def squares_by_layer(layers: Sequence[Layer], grads: Dict[int, torch.Tensor]) -> Dict[int, float]:
     """Sums of squares per layer; the order is fixed, so the bits are the same on every replica."""
-    out: Dict[int, float] = {}
+    out = {layer.number: 0.0 for layer in layers}
+    numbers: List[int] = []
+    squares: List[torch.Tensor] = []
     for layer in layers:
         tensors = [grads[id(p)] for p in layer.trained if id(p) in grads]
-        if not tensors:
-            out[layer.number] = 0.0
-            continue
-        norms = torch.stack([n.double() for n in torch._foreach_norm(tensors, 2)])
-        out[layer.number] = float((norms * norms).sum())
+        if tensors:
+            norms = torch.stack(torch._foreach_norm(tensors, 2)).double()
+            numbers.append(layer.number)
+            squares.append((norms * norms).sum())
+    if squares:
+        out.update(zip(numbers, torch.stack(squares).tolist()))  # a GPU is waited for once
     return out
 
 
@@ -207,19 +210,22 @@ class FixedSums:
                         if id(p) not in without]
         self._params = [layer.trained[index] for layer, index in self._places]
         check_float32(self._params)
-        count = sum(p.tensor.numel() for p in self._params)
+        counts = [p.tensor.numel() for p in self._params]
         device = self._params[0].tensor.device if self._params else torch.device("cpu")
+        self._adder = fused.adder(counts, device)
+        count = sum(fused.padded(n) for n in counts)
         self._floats = torch.zeros(count, device=device)
         self._sums = torch.zeros(count, dtype=torch.int32, device=device)
-        self._rounded = torch.zeros(count, dtype=torch.int32, device=device)
+        self._rounded = torch.zeros(count if self._adder is None else 0, dtype=torch.int32, device=device)
         self._views: List[torch.Tensor] = []
         at = 0
-        for p in self._params:
-            n = p.tensor.numel()
+        for p, n in zip(self._params, counts):
             self._views.append(torch.as_strided(self._floats[at: at + n], p.tensor.shape, p.slot.stride))
-            at += n
+            at += fused.padded(n)
         self._largest = torch.zeros(max(1, len(self._params)), device=device)
         self._scales: List[int] = []
+        self._found: List[float] = []  # the largest |g| of each, over all workers
+        self._clean = False  # the floats are all 0
         self._seen = -1
         self._group_now: Optional[Group] = None
         self.may_overflow = self.overflow = False
@@ -238,16 +244,23 @@ class FixedSums:
 
     def begin(self, group: Group) -> None:
         self._group_now = group
-        self._scales = [int(_scales(layer)[index]) for layer, index in self._places]
+        scales = {layer.number: _scales(layer).tolist() for layer in self._layers}
+        self._scales = [scales[layer.number][index] for layer, index in self._places]
         self.begin_again()
 
     def begin_again(self) -> None:
         self._sums.zero_()
         self._largest.zero_()
+        self._floats.zero_()
+        self._clean = True
+        if self._adder is not None:
+            self._adder.set_units([math.ldexp(1.0, s) for s in self._scales])
         self.settle()
 
     def begin_micro_batch(self, last: bool) -> None:
-        self._floats.zero_()
+        if not self._clean:  # a micro-batch was given up, or the optimizer had its gradients there
+            self._floats.zero_()
+        self._clean = False
         for p, view in zip(self._params, self._views):
             p.tensor.grad = view
         self.settle()
@@ -259,12 +272,20 @@ class FixedSums:
             if p.tensor.grad is not view and p.tensor.grad is not None:
                 view.copy_(p.tensor.grad)
             p.tensor.grad = None
+        if self._adder is not None:
+            self._adder.add(self._floats, self._sums, self._largest)
+            self._clean = True
+        else:
+            self._add_rounded()
+        self.settle()
+
+    def _add_rounded(self) -> None:
+        """As fused.Adder.add, to the same bits."""
         norms = torch.stack(torch._foreach_norm(self._views, math.inf))
         torch.maximum(self._largest, norms, out=self._largest)
         torch._foreach_mul_(self._views, [math.ldexp(1.0, s) for s in self._scales])
         self._rounded.copy_(self._floats.round_())
         self._sums.add_(self._rounded)
-        self.settle()
 
     def finish(self, agree: Callable[[bool], bool] = bool) -> Dict[int, float]:
         """The layers' shares of the squared norm. Redo, if a gradient did not fit here or, as `agree` says, anywhere."""
@@ -272,7 +293,7 @@ class FixedSums:
         assert group is not None
         torch.nan_to_num_(self._largest, nan=math.inf, posinf=math.inf)  # a maximum may drop NaN
         group.wait(group.all_reduce(self._largest, dist.ReduceOp.MAX))
-        largest = self._largest.tolist()
+        self._found = largest = self._largest.tolist()
         self.overflow = self.may_overflow and not all(math.isfinite(g) for g in largest)
         if self.overflow:
             return {layer.number: 0.0 for layer in self._layers}
@@ -301,8 +322,11 @@ class FixedSums:
 
     def commit(self) -> None:
         """Stores the scales of the next step in the layers."""
-        for (layer, index), g, s in zip(self._places, self._largest.tolist(), self._scales):
-            _scales(layer)[index] = fixed_point.following(g, s, self._addends)
+        following = {layer.number: _scales(layer).tolist() for layer in self._layers}
+        for (layer, index), g, s in zip(self._places, self._found, self._scales):
+            following[layer.number][index] = fixed_point.following(g, s, self._addends)
+        for layer in self._layers:
+            _scales(layer).copy_(torch.tensor(following[layer.number], dtype=torch.int32))
 
 
 class TiedSums:
