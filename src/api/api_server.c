@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CONNECTIONS = 24, WORDS = 4, TELL_AGAIN_MS = 1000 };
+enum { CONNECTIONS = 24, WORDS = 4, TELL_AGAIN_MS = 1000, KEEP_MS = 30000 };
 
 struct tm_api_server {
     struct tm_env *env;
     struct tm_http_server *http;
-    struct tm_run_tap *tap; /* while it is served */
-    uint64_t sequence;      /* held requests are answered when it changes */
+    struct tm_api_source source; /* its tap: while it is served */
+    uint64_t sequence;           /* held requests are answered when it changes */
     char credential[TM_API_CREDENTIAL_MAX];
     char dir[TM_STATE_PATH_MAX];
     char path[TM_STATE_PATH_MAX];
@@ -26,7 +26,7 @@ struct tm_api_server {
 static int64_t answer(void *context, const struct tm_http_request *request, struct tm_text *out)
 {
     struct tm_api_server *server = context;
-    return tm_api__answer(server->tap, server->credential, request, out);
+    return tm_api__answer(&server->source, server->credential, request, out);
 }
 
 /* A full disk is no reason not to run: the owner is told when there is room. */
@@ -54,12 +54,14 @@ int tm_api_server_create(struct tm_env *env, const char *state_dir, struct tm_ap
     struct tm_http_limits limits = {.listeners = 1,
                                     .connections = CONNECTIONS,
                                     .connections_each = CONNECTIONS,
-                                    .response_max = TM_API_RESPONSE_MAX + 4096};
+                                    .response_max = TM_API_RESPONSE_MAX + 4096,
+                                    .keep_ms = KEEP_MS};
     struct tm_api_server *server = tm_calloc(1, sizeof *server);
     if (server == NULL) return tm_error_nomem(e);
     server->env = env;
     (void)snprintf(server->dir, sizeof server->dir, "%s", state_dir);
     tm_state_path(state_dir, TM_STATE_API, server->path);
+    server->source = (struct tm_api_source){.env = env, .dir = server->dir, .live = true};
     for (size_t i = 0; i < WORDS; i++)
         (void)snprintf(server->credential + 16 * i, 17, "%016" PRIx64, env->random_u64(env));
     server->http = tm_http_server_create(env, &limits);
@@ -77,6 +79,7 @@ void tm_api_server_destroy(struct tm_api_server *server)
     if (server == NULL) return;
     if (server->http != NULL) (void)server->env->file_remove(server->env, server->path, NULL);
     tm_http_server_destroy(server->http);
+    tm_api__source_deinit(&server->source);
     tm_free(server);
 }
 
@@ -85,10 +88,10 @@ static void serve(void *context, struct tm_run_tap *tap)
     struct tm_api_server *server = context;
     bool due = server->untold && server->env->monotonic_ns(server->env) / 1000000 - server->tried_ms >= TELL_AGAIN_MS;
     if (due) (void)tell(server, NULL);
-    server->tap = tap;
+    server->source.tap = tap;
     server->sequence = tap->sequence;
     tm_http_server_serve(server->http);
-    server->tap = NULL;
+    server->source.tap = NULL;
 }
 
 struct tm_run_hook tm_api_server_hook(struct tm_api_server *server)

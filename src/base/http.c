@@ -230,13 +230,17 @@ struct tm_slice tm_http_query(struct tm_slice target, const char *name)
 
 /* ---- writing ---- */
 
-static const char *reason_of(int status)
+const char *tm_http__reason(int status)
 {
     switch (status) {
     case 200:
         return "OK";
     case 202:
         return "Accepted";
+    case 204:
+        return "No Content";
+    case 304:
+        return "Not Modified";
     case 400:
         return "Bad Request";
     case 401:
@@ -255,8 +259,18 @@ static const char *reason_of(int status)
         return "Length Required";
     case 413:
         return "Content Too Large";
+    case 421:
+        return "Misdirected Request";
+    case 429:
+        return "Too Many Requests";
     case 431:
         return "Request Header Fields Too Large";
+    case 422:
+        return "Unprocessable Content";
+    case 500:
+        return "Internal Server Error";
+    case 502:
+        return "Bad Gateway";
     default:
         return "Service Unavailable";
     }
@@ -265,7 +279,7 @@ static const char *reason_of(int status)
 void tm_http_respond(struct tm_text *out, int status, const char *type, const char *more, const char *body)
 {
     tm_text_printf(out, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n%s\r\n",
-                   status, reason_of(status), type, strlen(body), more);
+                   status, tm_http__reason(status), type, strlen(body), more);
     tm_text_puts(out, body);
 }
 

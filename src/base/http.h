@@ -49,6 +49,8 @@ struct tm_slice tm_http_query(struct tm_slice target, const char *name);
 
 /* Appends a whole response after which the connection ends. `more`: further headers, each with its line's end. */
 void tm_http_respond(struct tm_text *out, int status, const char *type, const char *more, const char *body);
+/* The words of a status. */
+const char *tm_http__reason(int status);
 /* One without content. */
 void tm_http_refuse(struct tm_text *out, int status);
 

@@ -1,11 +1,12 @@
 #include "base/http_server.h"
 
 #include "base/alloc.h"
+#include "base/number.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { REQUEST_LIMIT_MS = 5000, ACCEPTS_AT_ONCE = 1024 };
+enum { REQUEST_LIMIT_MS = 5000, ACCEPTS_AT_ONCE = 1024, ANSWERS_AT_ONCE = 16 };
 
 struct listener {
     struct tm_http_listener given; /* answer NULL: free */
@@ -20,10 +21,16 @@ struct connection {
     enum progress progress;
     int handle;
     int listener;
-    int64_t until_ms;  /* READING, SENDING: given up then; HOLDING: answered then */
-    uint64_t number;   /* in the order of their coming */
-    uint64_t version;  /* HOLDING: answered when it changes */
-    struct tm_text in; /* the request so far */
+    int64_t until_ms;                 /* READING, SENDING: given up then; HOLDING: answered then */
+    uint64_t number;                  /* in the order of their coming */
+    uint64_t version;                 /* HOLDING: answered when it changes */
+    uint64_t cursor[TM_HTTP_CURSORS]; /* of who answers */
+    bool streaming;                   /* the answer has begun and goes on */
+    bool keep;                        /* after the answer */
+    bool chatty;                      /* something came while it was held: nobody reads that */
+    int64_t hold_ms;                  /* SENDING a piece of a stream: how long to wait for the next */
+    size_t whole;                     /* length of the request that is answered, in `in` */
+    struct tm_text in;                /* the request so far */
     struct tm_text out;
     size_t sent;
 };
@@ -115,32 +122,104 @@ static uint64_t version_of(const struct listener *listener)
     return listener->given.version == NULL ? 0 : *listener->given.version;
 }
 
+/* How long the body is; -TM_EBUSY: it is not whole yet. 0: the head is all there is, or all that is heard. */
+static int measure_body(const struct tm_http_server *server, const struct connection *connection,
+                        const struct tm_http_head *head, size_t *out_length)
+{
+    struct tm_slice given = tm_http_header(head, "content-length");
+    int64_t length = 0;
+    *out_length = 0;
+    if (server->limits.body_max == 0) return 0;
+    if (tm_http_header(head, "transfer-encoding").at != NULL) return -(int)TM_EUSAGE;
+    if (given.at == NULL) return 0;
+    if (!tm_number_i64(given.at, given.length, &length) || length < 0) return -(int)TM_EINPUT;
+    if ((uint64_t)length > server->limits.body_max) return -(int)TM_ELIMIT;
+    *out_length = (size_t)length;
+    return connection->in.length - head->length >= (size_t)length ? 0 : -(int)TM_EBUSY;
+}
+
+/* With a body that nobody heard, what follows on the connection is no request. */
+static bool may_keep(const struct tm_http_server *server, const struct connection *connection,
+                     const struct tm_http_head *head)
+{
+    struct tm_slice line = {.at = connection->in.data, .length = head->length};
+    const char *end = memchr(line.at, '\n', line.length);
+    bool new = end != NULL &&end - line.at > 9 && memcmp(end - (end[-1] == '\r' ? 9 : 8), "HTTP/1.1", 8) == 0;
+    bool unheard = server->limits.body_max == 0 && (tm_http_header(head, "content-length").at != NULL ||
+                                                    tm_http_header(head, "transfer-encoding").at != NULL);
+    return server->limits.keep_ms > 0 && new && !unheard && !connection->chatty &&
+           !tm_slice_is_any_case(tm_http_header(head, "connection"), "close");
+}
+
+static void begin_sending(struct tm_http_server *server, struct connection *connection)
+{
+    connection->progress = SENDING;
+    connection->until_ms = monotonic_ms(server) + REQUEST_LIMIT_MS;
+}
+
+static void refuse(struct tm_http_server *server, struct connection *connection, int status)
+{
+    tm_text_clear(&connection->out);
+    tm_http_refuse(&connection->out, status);
+    connection->keep = false;
+    begin_sending(server, connection);
+}
+
+static void hold(struct tm_http_server *server, struct connection *connection, int64_t hold_ms)
+{
+    connection->progress = HOLDING;
+    connection->until_ms = monotonic_ms(server) + hold_ms;
+}
+
+/* Asks who answers; the request is whole. */
+static void ask(struct tm_http_server *server, struct connection *connection, const struct tm_http_head *head,
+                bool waited)
+{
+    const struct listener *listener = &server->listeners[connection->listener];
+    struct tm_http_request request = {
+        .head = head,
+        .body = {.at = connection->in.data + head->length, .length = connection->whole - head->length},
+        .now_ms = monotonic_ms(server),
+        .waited = waited,
+        .streaming = connection->streaming,
+        .may_keep = may_keep(server, connection, head),
+        .keep = &connection->keep,
+        .cursor = connection->cursor};
+    connection->keep = false;
+    connection->version = version_of(listener);
+    int64_t hold_ms = listener->given.answer(listener->given.context, &request, &connection->out);
+    if (tm_text_status(&connection->out, NULL) == -(int)TM_ELIMIT && !connection->streaming) {
+        refuse(server, connection, 503);
+        return;
+    }
+    if (hold_ms > 0 && connection->out.length == 0) {
+        hold(server, connection, hold_ms);
+        return;
+    }
+    connection->streaming = hold_ms > 0;
+    connection->hold_ms = hold_ms;
+    begin_sending(server, connection);
+}
+
 /* Answers, or holds, what has been read. */
 static void answer(struct tm_http_server *server, struct connection *connection, bool waited)
 {
-    const struct listener *listener = &server->listeners[connection->listener];
     struct tm_http_head head;
-    int64_t now_ms = monotonic_ms(server);
+    size_t body = 0;
     int rc = tm_http_read_request(tm_text_string(&connection->in), connection->in.length, &head, NULL);
     if (rc == -(int)TM_EBUSY) return;
     if (rc != 0) {
-        tm_http_refuse(&connection->out, rc == -(int)TM_ELIMIT ? 431 : 400);
-    } else {
-        struct tm_http_request request = {.head = &head, .now_ms = now_ms, .waited = waited};
-        int64_t hold_ms = listener->given.answer(listener->given.context, &request, &connection->out);
-        if (hold_ms > 0) {
-            connection->progress = HOLDING;
-            connection->version = version_of(listener);
-            connection->until_ms = now_ms + hold_ms;
-            return;
-        }
-        if (tm_text_status(&connection->out, NULL) == -(int)TM_ELIMIT) {
-            tm_text_clear(&connection->out);
-            tm_http_refuse(&connection->out, 503);
-        }
+        refuse(server, connection, rc == -(int)TM_ELIMIT ? 431 : 400);
+        return;
     }
-    connection->progress = SENDING;
-    connection->until_ms = now_ms + REQUEST_LIMIT_MS;
+    rc = measure_body(server, connection, &head, &body);
+    if (rc == -(int)TM_EBUSY) return;
+    if (rc != 0) {
+        refuse(server, connection, rc == -(int)TM_ELIMIT ? 413 : rc == -(int)TM_EUSAGE ? 411 : 400);
+        return;
+    }
+    connection->whole = head.length + body;
+    ask(server, connection, &head, waited);
 }
 
 /* False once the connection is done for. */
@@ -148,15 +227,46 @@ static bool read_more(struct tm_http_server *server, struct connection *connecti
 {
     struct tm_env *env = server->env;
     char buffer[TM_HTTP_HEAD_MAX]; /* all of a request that has come: see make_room */
-    size_t got = 0;
-    int rc = env->net_receive(env, connection->handle, buffer, sizeof buffer, &got, NULL);
-    if (rc == -(int)TM_EBUSY) return true;
-    if (rc != 0 || got == 0) return false;
-    if (connection->progress != READING) return true; /* one request a connection: the rest is not heard */
-    size_t room = connection->in.max - connection->in.length;
-    tm_text_append(&connection->in, buffer, got < room ? got : room);
-    if (tm_text_status(&connection->in, NULL) != 0) return false;
-    answer(server, connection, false);
+    for (;;) {
+        size_t got = 0;
+        int rc = env->net_receive(env, connection->handle, buffer, sizeof buffer, &got, NULL);
+        if (rc == -(int)TM_EBUSY) return true;
+        if (rc != 0 || got == 0) return false;
+        if (connection->progress != READING) {
+            connection->chatty = true; /* what comes before the answer is not heard */
+            return true;
+        }
+        size_t room = connection->in.max - connection->in.length;
+        tm_text_append(&connection->in, buffer, got < room ? got : room);
+        if (tm_text_status(&connection->in, NULL) != 0) return false;
+        answer(server, connection, false);
+        if (connection->progress != READING || server->limits.body_max == 0) return true;
+    }
+}
+
+/* The answer is sent: the next request, if the connection stays. What came of it already is answered. */
+static bool begin_again(struct tm_http_server *server, struct connection *connection)
+{
+    if (!connection->keep) return false;
+    size_t rest = connection->in.length - connection->whole;
+    if (rest > 0) memmove(connection->in.data, connection->in.data + connection->whole, rest);
+    connection->in.length = rest;
+    if (connection->in.data != NULL) connection->in.data[rest] = '\0';
+    tm_text_clear(&connection->out);
+    connection->progress = READING;
+    connection->sent = 0;
+    memset(connection->cursor, 0, sizeof connection->cursor);
+    connection->until_ms = monotonic_ms(server) + server->limits.keep_ms;
+    if (rest > 0) answer(server, connection, false);
+    return true;
+}
+
+/* A piece of a stream is sent: the next follows when there is something. */
+static bool await_more(struct tm_http_server *server, struct connection *connection)
+{
+    tm_text_clear(&connection->out);
+    connection->sent = 0;
+    hold(server, connection, connection->hold_ms);
     return true;
 }
 
@@ -168,11 +278,11 @@ static bool send_more(struct tm_http_server *server, struct connection *connecti
         size_t done = 0;
         int rc = env->net_send(env, connection->handle, connection->out.data + connection->sent,
                                connection->out.length - connection->sent, &done, NULL);
-        if (rc == -(int)TM_EBUSY) return true;
+        if (rc == -(int)TM_EBUSY) return monotonic_ms(server) < connection->until_ms;
         if (rc != 0) return false;
         connection->sent += done;
     }
-    return false; /* all said */
+    return connection->streaming ? await_more(server, connection) : begin_again(server, connection);
 }
 
 static bool serve_one(struct tm_http_server *server, struct connection *connection)
@@ -181,8 +291,12 @@ static bool serve_one(struct tm_http_server *server, struct connection *connecti
     bool late = monotonic_ms(server) >= connection->until_ms;
     if (connection->progress != SENDING && !read_more(server, connection)) return false;
     if (connection->progress == HOLDING && (late || version != connection->version)) answer(server, connection, true);
-    if (connection->progress == SENDING) return send_more(server, connection) && !late;
-    return connection->progress == HOLDING || !late;
+    bool lives = connection->progress != READING || !late;
+    for (int i = 0; lives && connection->progress == SENDING && i < ANSWERS_AT_ONCE; i++) {
+        lives = send_more(server, connection);
+        if (connection->progress == SENDING && connection->sent > 0) break; /* the peer takes no more now */
+    }
+    return lives;
 }
 
 static struct connection *free_connection(struct tm_http_server *server)
@@ -244,7 +358,7 @@ static void accept_some(struct tm_http_server *server, int number)
         *connection = (struct connection){.open = true, .handle = handle, .listener = number};
         connection->number = server->accepted++;
         connection->until_ms = monotonic_ms(server) + REQUEST_LIMIT_MS;
-        tm_text_init(&connection->in, TM_HTTP_HEAD_MAX);
+        tm_text_init(&connection->in, TM_HTTP_HEAD_MAX + server->limits.body_max);
         tm_text_init(&connection->out, server->limits.response_max);
         listener->connections++;
         if (!serve_one(server, connection)) drop(server, connection);

@@ -22,6 +22,9 @@ struct tm_run_historian {
     bool waits;    /* the last pause goes on */
     double bill_usd;
     double on_demand_usd;
+    bool told; /* what goes on was given an end, and the curve of the cost was settled, by these */
+    double paid_scale;
+    double on_demand_scale;
     double begun_s; /* start-up or a resumed run: since when; NaN: it trains */
 };
 
@@ -95,12 +98,28 @@ static int add_bill(struct tm_run_historian *h)
 static void settle_bill(struct tm_run_historian *h)
 {
     const struct tm_run_history *all = &h->history;
-    double paid = h->bill_usd > 0 ? all->status->bill_usd / h->bill_usd : 1;
-    double on_demand = h->on_demand_usd > 0 ? all->status->on_demand_usd / h->on_demand_usd : 1;
+    h->paid_scale = h->bill_usd > 0 && all->status->bill_usd > 0 ? all->status->bill_usd / h->bill_usd : 1;
+    h->on_demand_scale =
+        h->on_demand_usd > 0 && !(all->status->on_demand_usd <= 0) ? all->status->on_demand_usd / h->on_demand_usd : 1;
     for (size_t i = 0; i < all->bill_count; i++) {
-        all->bill[i].bill_usd *= paid;
-        all->bill[i].on_demand_usd *= on_demand;
+        all->bill[i].bill_usd *= h->paid_scale;
+        all->bill[i].on_demand_usd *= h->on_demand_scale;
     }
+}
+
+/* There is more to take. */
+static void untell(struct tm_run_historian *h)
+{
+    struct tm_run_history *all = &h->history;
+    if (!h->told) return;
+    h->told = false;
+    for (size_t i = 0; i < all->bill_count; i++) {
+        all->bill[i].bill_usd /= h->paid_scale;
+        all->bill[i].on_demand_usd =
+            isnan(h->on_demand_scale) ? h->on_demand_usd : all->bill[i].on_demand_usd / h->on_demand_scale;
+    }
+    for (size_t i = 0; i < all->instance_count; i++)
+        if (all->instances[i].state == TM_INSTANCE_RUNNING) all->instances[i].to_s = NAN;
 }
 
 static struct tm_history_instance *find_instance(struct tm_run_history *all, uint64_t id)
@@ -285,6 +304,7 @@ static int keep_event(struct tm_run_historian *h, const Tmw__RecordEvent *event)
 int tm_run_historian_take(struct tm_run_historian *h, uint64_t sequence, const Tmw__RecordEvent *event,
                           struct tm_error *e)
 {
+    untell(h);
     accrue(h, tm_run_watch__wall_s(h->watch, event->at_ms));
     int rc = tm_run_watch_take(h->watch, sequence, event, e);
     if (rc != 0) return rc;
@@ -306,7 +326,9 @@ const struct tm_run_history *tm_run_historian_tell(struct tm_run_historian *h)
     struct tm_run_history *all = &h->history;
     all->status = tm_run_watch_status(h->watch);
     double end_s = all->status->wall_s;
+    untell(h);
     settle_bill(h);
+    h->told = true;
     if (h->trains) all->layouts[all->layout_count - 1].to_s = end_s;
     if (h->waits) all->pauses[all->pause_count - 1].to_s = end_s;
     for (size_t i = 0; i < all->instance_count; i++)

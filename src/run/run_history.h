@@ -80,7 +80,7 @@ struct tm_run_historian *tm_run_historian_create(void);
 void tm_run_historian_destroy(struct tm_run_historian *historian);
 int tm_run_historian_take(struct tm_run_historian *historian, uint64_t sequence, const Tmw__RecordEvent *event,
                           struct tm_error *e);
-/* Up to the last event; borrowed. After it nothing more is taken. */
+/* Up to the last event; borrowed until more is taken. */
 const struct tm_run_history *tm_run_historian_tell(struct tm_run_historian *historian);
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #define CREDENTIAL "c0ffee"
+#define FROM(more) "GET /v1/status HTTP/1.1\r\nAuthorization: Bearer " CREDENTIAL "\r\n" more "\r\n"
 #define WITH(line) line " HTTP/1.1\r\nAuthorization: Bearer " CREDENTIAL "\r\n\r\n"
 
 static int64_t ask(struct sample_tap *t, const char *request, bool waited, struct tm_text *out)
@@ -19,8 +20,11 @@ static int64_t ask(struct sample_tap *t, const char *request, bool waited, struc
     struct tm_http_head head;
     assert_row(tm_http_read_request(request, strlen(request), &head, NULL) == 0, "\"%s\"", request);
     struct tm_http_request asked = {.head = &head, .now_ms = 1000, .waited = waited};
+    struct tm_api_source source = {.env = tm_env_real(), .tap = &t->tap, .live = true};
     tm_text_clear(out);
-    return tm_api__answer(&t->tap, CREDENTIAL, &asked, out);
+    int64_t hold_ms = tm_api__answer(&source, CREDENTIAL, &asked, out);
+    tm_api__source_deinit(&source);
+    return hold_ms;
 }
 
 static void test_answers(void **state)
@@ -38,6 +42,25 @@ static void test_answers(void **state)
         {"GET /v1/status HTTP/1.1\r\nAuthorization: Bearer \r\n\r\n", "401", "credential"},
         {"GET /v1/status HTTP/1.1\r\nAuthorization: Basic c0ffee\r\n\r\n", "401", "credential"},
         {"GET /nothing HTTP/1.1\r\n\r\n", "401", ""}, /* who may not ask is not told what there is */
+        {FROM("Host: 127.0.0.1:8123\r\n"), "200", ""},
+        {FROM("Host: localhost\r\n"), "200", ""},
+        {FROM("Host: [::1]:8123\r\nOrigin: http://[::1]:8123\r\n"), "200", ""},
+        {FROM("Host: evil.example:8123\r\n"), "403", "not other sites' pages"}, /* a name that was made ours */
+        {FROM("Host: 127.0.0.1.evil.example\r\n"), "403", ""},
+        {FROM("Host: localhost:8123x\r\n"), "403", ""},
+        {FROM("Host: localhost\r\nOrigin: https://evil.example\r\n"), "403", ""},
+        {FROM("Host: localhost\r\nOrigin: null\r\n"), "403", ""},
+        {FROM("Host: localhost:1\r\nOrigin: http://localhost:2\r\n"), "403", ""},
+        {FROM("Host: localhost\r\nSec-Fetch-Site: cross-site\r\n"), "403", ""},
+        {FROM("Host: localhost\r\nSec-Fetch-Site: same-site\r\n"), "403", ""},
+        {WITH("GET /v1/history"), "200", "\"on_demand_usd\": ["},
+        {WITH("GET /v1/history?points=5000"), "400", "from 0 to 4000"},
+        {WITH("GET /v1/logs"), "200", "\"instances\": []"},
+        {WITH("GET /v1/prediction"), "200", "{}"},
+        {WITH("GET /v1/openapi.json"), "200", "\"/v1/events\""},
+        {WITH("GET /v1/jobs"), "404", ""},
+        {WITH("POST /v1/resume"), "404", ""},
+        {WITH("HEAD /v1/status"), "200", "Content-Length: "},
         {WITH("GET /v1/status"), "200", "\"committed\": 100"},
         {WITH("GET /v1/status?x=y"), "200", "Content-Type: application/json"},
         {WITH("GET /metrics"), "200", "tidemill_step_committed 100\n"},
@@ -47,12 +70,12 @@ static void test_answers(void **state)
         {WITH("GET /v1/events"), "200", "\"kind\": \"job\""},
         {WITH("GET /v1/events?after=0&limit=2"), "200", "\"sequence\": 2"},
         {WITH("GET /v1/events?after=999999&wait=0"), "200", "Content-Length: 0\r\n"},
-        {WITH("GET /v1/events?after=-1"), "400", "whole numbers"},
-        {WITH("GET /v1/events?after=1x"), "400", "whole numbers"},
-        {WITH("GET /v1/events?limit=10001"), "400", "whole numbers"},
-        {WITH("GET /v1/events?wait=61"), "400", "whole numbers"},
-        {WITH("GET /v1/events?after=99999999999999999999"), "400", "whole numbers"},
-        {WITH("POST /v1/stop?now=2"), "400", "0 or 1"},
+        {WITH("GET /v1/events?after=-1"), "400", "whole number"},
+        {WITH("GET /v1/events?after=1x"), "400", "whole number"},
+        {WITH("GET /v1/events?limit=10001"), "400", "whole number"},
+        {WITH("GET /v1/events?wait=61"), "400", "whole number"},
+        {WITH("GET /v1/events?after=99999999999999999999"), "400", "whole number"},
+        {WITH("POST /v1/stop?now=2"), "400", "from 0 to 1"},
         {"POST /v1/stop HTTP/1.1\r\nAuthorization: Bearer c0ffee\r\nContent-Length: 5\r\n\r\nhello", "413", "body"},
         {"POST /v1/stop HTTP/1.1\r\nAuthorization: Bearer c0ffee\r\nContent-Length: 0\r\n\r\n", "202", "stopping"},
     };
@@ -99,6 +122,60 @@ static void test_waiting_for_events(void **state)
     assert_int_equal(ask(&t, WITH("GET /v1/events?after=10&wait=7"), true, &out), 0);
     assert_non_null(strstr(tm_text_string(&out), "\"sequence\": 11"));
     assert_non_null(strstr(tm_text_string(&out), "\"sequence\": 12"));
+    tm_text_deinit(&out);
+    sample_tap_deinit(&t);
+}
+
+/* ---- streams ---- */
+
+static int64_t ask_stream(struct sample_tap *t, const char *request, int64_t now_ms, uint64_t *cursor, bool begun,
+                          struct tm_text *out)
+{
+    struct tm_http_head head;
+    assert_int_equal(tm_http_read_request(request, strlen(request), &head, NULL), 0);
+    struct tm_http_request asked = {
+        .head = &head, .now_ms = now_ms, .waited = begun, .streaming = begun, .cursor = cursor};
+    struct tm_api_source source = {.env = tm_env_real(), .tap = &t->tap, .live = true};
+    tm_text_clear(out);
+    return tm_api__answer(&source, CREDENTIAL, &asked, out);
+}
+
+#define STREAM(target, more)                                                                                           \
+    "GET " target " HTTP/1.1\r\nAuthorization: Bearer " CREDENTIAL "\r\nAccept: text/event-stream\r\n" more "\r\n"
+
+/* Every event once, whoever is cut off and comes back with the last number it has. */
+static void test_streams(void **state)
+{
+    (void)state;
+    struct sample_tap t;
+    struct tm_text out;
+    uint64_t cursor[TM_HTTP_CURSORS] = {0};
+    sample_tap_init(&t, 10);
+    tm_text_init(&out, TM_API_RESPONSE_MAX);
+    assert_true(ask_stream(&t, STREAM("/v1/events", ""), 1000, cursor, false, &out) > 0);
+    assert_non_null(strstr(tm_text_string(&out), "Content-Type: text/event-stream"));
+    assert_non_null(strstr(tm_text_string(&out), "\nid: 1\ndata: {\"sequence\": 1,"));
+    assert_non_null(strstr(tm_text_string(&out), "\nid: 10\ndata: {"));
+    assert_int_equal(cursor[0], 10);
+    t.tap.sequence = 12;
+    assert_true(ask_stream(&t, STREAM("/v1/events", ""), 1100, cursor, true, &out) > 0);
+    assert_true(strncmp(tm_text_string(&out), "id: 11\n", 7) == 0);
+    assert_non_null(strstr(tm_text_string(&out), "id: 12\n"));
+    assert_true(ask_stream(&t, STREAM("/v1/events", ""), 1200, cursor, true, &out) > 0);
+    assert_string_equal(tm_text_string(&out), ":\n\n");
+    /* Again, from where it was cut off. */
+    memset(cursor, 0, sizeof cursor);
+    assert_true(ask_stream(&t, STREAM("/v1/events", "Last-Event-ID: 11\r\n"), 1300, cursor, false, &out) > 0);
+    assert_null(strstr(tm_text_string(&out), "id: 11\n"));
+    assert_non_null(strstr(tm_text_string(&out), "id: 12\n"));
+    /* A few at a time; the status follows the last. */
+    memset(cursor, 0, sizeof cursor);
+    assert_int_equal(ask_stream(&t, STREAM("/v1/events?limit=8&status=1", ""), 2000, cursor, false, &out), 1);
+    assert_null(strstr(tm_text_string(&out), "event: status"));
+    assert_int_equal(ask_stream(&t, STREAM("/v1/events?limit=8&status=1", ""), 2001, cursor, true, &out), 1000);
+    assert_non_null(strstr(tm_text_string(&out), "event: status\ndata: {\"job\": {\"name\": \"gpt-small\","));
+    assert_int_equal(ask_stream(&t, STREAM("/v1/events?limit=8&status=1", ""), 2301, cursor, true, &out), 700);
+    assert_int_equal(out.length, 0);
     tm_text_deinit(&out);
     sample_tap_deinit(&t);
 }
@@ -240,6 +317,9 @@ static void test_memory(void **state)
     TM_FAIL_EACH_ALLOC(rc = ask_once(&t, WITH("GET /v1/status"), &out));
     TM_FAIL_EACH_ALLOC(rc = ask_once(&t, WITH("GET /v1/events"), &out));
     TM_FAIL_EACH_ALLOC(rc = ask_once(&t, WITH("GET /metrics"), &out));
+    TM_FAIL_EACH_ALLOC(rc = ask_once(&t, WITH("GET /v1/history"), &out));
+    TM_FAIL_EACH_ALLOC(rc = ask_once(&t, WITH("GET /v1/logs"), &out));
+    TM_FAIL_EACH_ALLOC(rc = ask_once(&t, WITH("GET /v1/openapi.json"), &out));
     struct tm_env *env = tm_env_virtual_create(7);
     assert_int_equal(begin_server(env), 0); /* the world's own list of files has grown */
     TM_FAIL_EACH_ALLOC(rc = begin_server(env));
@@ -247,5 +327,5 @@ static void test_memory(void **state)
     sample_tap_deinit(&t);
 }
 
-TM_TEST_MAIN(TM_TEST(test_answers), TM_TEST(test_waiting_for_events), TM_TEST(test_server_and_client),
-             TM_TEST(test_metrics), TM_TEST(test_memory))
+TM_TEST_MAIN(TM_TEST(test_answers), TM_TEST(test_waiting_for_events), TM_TEST(test_streams),
+             TM_TEST(test_server_and_client), TM_TEST(test_metrics), TM_TEST(test_memory))

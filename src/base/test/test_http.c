@@ -302,6 +302,187 @@ static void test_a_crowd_of_slow_ones(void **state)
     end(&w);
 }
 
+/* ---- connections that stay, bodies, streams ---- */
+
+/* "/echo" says the body; "/zeros" is long; "/stream" counts up with the version, and ends at 3. */
+static int64_t answer_more(void *context, const struct tm_http_request *request, struct tm_text *out)
+{
+    static char zeros[5000];
+    struct shop *shop = context;
+    struct tm_slice path = tm_http_path(request->head->target);
+    shop->asked++;
+    if (tm_slice_is(path, "/stream")) {
+        if (!request->streaming) tm_text_puts(out, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        if (request->cursor[0] == shop->version) return 9000;
+        request->cursor[0] = shop->version;
+        tm_text_printf(out, "<%d>", (int)shop->version);
+        return shop->version == 3 ? 0 : 9000;
+    }
+    memset(zeros, '0', sizeof zeros);
+    bool echo = tm_slice_is(path, "/echo");
+    struct tm_http_reply reply = {.status = 200,
+                                  .type = "text/plain",
+                                  .body = echo ? request->body.at : zeros,
+                                  .length = echo ? request->body.length : sizeof zeros};
+    tm_http_reply(request, &reply, out);
+    return 0;
+}
+
+struct raw {
+    struct world w;
+    int handle;
+    struct tm_text got;
+};
+
+static void begin_raw(struct raw *r)
+{
+    struct tm_http_limits limits = {.listeners = 1,
+                                    .connections = 4,
+                                    .connections_each = 4,
+                                    .response_max = 16384,
+                                    .body_max = 1000,
+                                    .keep_ms = 20000};
+    *r = (struct raw){.w = {.env = tm_env_virtual_create(1), .shop = {.version = 1}}, .handle = -1};
+    r->w.server = tm_http_server_create(r->w.env, &limits);
+    struct tm_http_listener listener = {.answer = answer_more, .context = &r->w.shop, .version = &r->w.shop.version};
+    assert_int_equal(tm_http_server_open(r->w.server, "127.0.0.1:0", &listener, r->w.bound, &r->w.listener, NULL), 0);
+    assert_int_equal(r->w.env->net_connect(r->w.env, r->w.bound, &r->handle, NULL), 0);
+    tm_text_init(&r->got, 1 << 20);
+}
+
+/* Says it, lets the server work, and hears what comes of it. False: the connection is closed. */
+static bool say(struct raw *r, const char *text)
+{
+    struct tm_env *env = r->w.env;
+    char buffer[4096];
+    size_t done = 0;
+    bool open = true;
+    tm_text_clear(&r->got);
+    for (size_t at = 0; at < strlen(text); at += done)
+        if (env->net_send(env, r->handle, text + at, strlen(text) - at, &done, NULL) != 0) return false;
+    for (int turn = 0; turn < 8; turn++) {
+        tm_http_server_serve(r->w.server);
+        int rc = env->net_receive(env, r->handle, buffer, sizeof buffer, &done, NULL);
+        if (rc == 0 && done > 0) tm_text_append(&r->got, buffer, done);
+        if (rc != -(int)TM_EBUSY && done == 0) open = false;
+        if (rc == -(int)TM_EBUSY) done = 0;
+    }
+    return open;
+}
+
+static void end_raw(struct raw *r)
+{
+    r->w.env->net_close(r->w.env, r->handle);
+    tm_text_deinit(&r->got);
+    end(&r->w);
+}
+
+static int count_of(const char *text, const char *piece)
+{
+    int count = 0;
+    for (const char *at = strstr(text, piece); at != NULL; at = strstr(at + 1, piece))
+        count++;
+    return count;
+}
+
+static void test_connections_that_stay(void **state)
+{
+    (void)state;
+    struct raw r;
+    begin_raw(&r);
+    assert_true(say(&r, "POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nhe"));
+    assert_int_equal(r.got.length, 0);
+    assert_true(say(&r, "llo"));
+    assert_non_null(strstr(tm_text_string(&r.got), "\r\n\r\nhello"));
+    assert_null(strstr(tm_text_string(&r.got), "Connection: close"));
+    /* Three at once: each is answered, the body of one is not the next one's head. */
+    assert_true(say(&r, "POST /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nfirst"
+                        "GET /echo HTTP/1.1\r\n\r\nPOST /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\nend"));
+    assert_int_equal(count_of(tm_text_string(&r.got), "HTTP/1.1 200 OK"), 3);
+    assert_non_null(strstr(tm_text_string(&r.got), "\r\n\r\nfirstHTTP"));
+    assert_string_equal(tm_text_string(&r.got) + r.got.length - 3, "end");
+    /* Idle for long, it is closed. */
+    tm_env_virtual_advance(r.w.env, 19000);
+    assert_true(say(&r, ""));
+    tm_env_virtual_advance(r.w.env, 2000);
+    assert_false(say(&r, ""));
+    end_raw(&r);
+}
+
+static void test_ends_of_connections(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request;
+        const char *answer;
+    } rows[] = {
+        {"GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n", "200"},
+        {"GET /echo HTTP/1.0\r\n\r\n", "200"},
+        {"POST /echo HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", "413"},
+        {"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400"},
+        {"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "411"},
+        {"nonsense\r\n\r\n", "400"},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct raw r;
+        begin_raw(&r);
+        assert_row(!say(&r, rows[i].request), "%s: stays", rows[i].request);
+        assert_row(r.got.length > 12 && strncmp(r.got.data + 9, rows[i].answer, 3) == 0, "%s: %s", rows[i].request,
+                   tm_text_string(&r.got));
+        end_raw(&r);
+    }
+}
+
+static void test_gzip(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *accept;
+        bool packed;
+    } rows[] = {{"gzip", true},
+                {"deflate, gzip;q=0.5, br", true},
+                {"GZIP", true},
+                {"br", false},
+                {"gzip;q=0", false},
+                {"gzip; q=0.0", false},
+                {"", false},
+                {"gzip;q=0.01", true},
+                {"identity, gzip", true},
+                {",,", false}};
+    struct raw r;
+    begin_raw(&r);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char request[200];
+        (void)snprintf(request, sizeof request, "GET /zeros HTTP/1.1\r\nAccept-Encoding: %s\r\n\r\n", rows[i].accept);
+        assert_true(say(&r, request));
+        bool packed = strstr(tm_text_string(&r.got), "Content-Encoding: gzip\r\n") != NULL;
+        assert_row(packed == rows[i].packed, "\"%s\": %d", rows[i].accept, packed);
+        assert_row(packed == (r.got.length < 1000), "\"%s\": %zu bytes", rows[i].accept, r.got.length);
+    }
+    end_raw(&r);
+}
+
+static void test_a_stream(void **state)
+{
+    (void)state;
+    struct raw r;
+    begin_raw(&r);
+    assert_true(say(&r, "GET /stream HTTP/1.1\r\n\r\n"));
+    assert_non_null(strstr(tm_text_string(&r.got), "\r\n\r\n<1>"));
+    assert_true(say(&r, ""));
+    assert_int_equal(r.got.length, 0);
+    r.w.shop.version = 2;
+    assert_true(say(&r, ""));
+    assert_string_equal(tm_text_string(&r.got), "<2>");
+    tm_env_virtual_advance(r.w.env, 60000); /* asked in vain, it goes on */
+    assert_true(say(&r, ""));
+    assert_int_equal(r.got.length, 0);
+    r.w.shop.version = 3;
+    assert_false(say(&r, ""));
+    assert_string_equal(tm_text_string(&r.got), "<3>");
+    end_raw(&r);
+}
+
 static int serve_once(void)
 {
     struct tm_env *env = tm_env_virtual_create(1);
@@ -346,4 +527,5 @@ static void test_memory(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_requests), TM_TEST(test_targets_and_headers), TM_TEST(test_bodies), TM_TEST(test_a_call),
              TM_TEST(test_held), TM_TEST(test_a_call_gives_up), TM_TEST(test_a_crowd_of_slow_ones),
-             TM_TEST(test_memory))
+             TM_TEST(test_connections_that_stay), TM_TEST(test_ends_of_connections), TM_TEST(test_gzip),
+             TM_TEST(test_a_stream), TM_TEST(test_memory))

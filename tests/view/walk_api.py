@@ -1,0 +1,124 @@
+"""Asks for everything that an OpenAPI document describes, and checks that the answers are as it says.
+
+Use: walk_api.py HOST:PORT TOKEN OPENAPI.json [JOB]
+Every operation is asked for as it is, with each parameter at its limit and beyond it, without a token, and by another
+method. What changes something (scope steer, bodies) is only asked in ways that must be refused. Prints what is wrong.
+"""
+import gzip
+import http.client
+import json
+import sys
+
+address, token, file = sys.argv[1:4]
+job = sys.argv[4] if len(sys.argv) > 4 else None
+wrong = 0
+asked = 0
+
+
+def complain(text):
+    global wrong
+    wrong += 1
+    print(text)
+
+
+connection = http.client.HTTPConnection(address, timeout=20)  # one for all: it stays
+
+
+def ask(method, target, with_token=True, headers=None):
+    global asked
+    asked += 1
+    headers = dict(headers or {})
+    if with_token:
+        headers["Authorization"] = "Bearer " + token
+    connection.request(method, target, headers=headers)
+    answer = connection.getresponse()
+    if answer.getheader("Content-Type", "").startswith("text/event-stream"):
+        piece = answer.fp.readline()
+        connection.close()
+        return answer.status, "text/event-stream", piece
+    body = answer.read()
+    if answer.getheader("Content-Encoding") == "gzip":
+        body = gzip.decompress(body)
+    return answer.status, answer.getheader("Content-Type"), body
+
+
+def check(what, responses, status, kind, body):
+    """The answer is one of those that are declared."""
+    declared = responses.get(str(status))
+    if declared is None:
+        return complain(f"{what}: answered {status}, which is not declared: {body[:200]!r}")
+    if kind not in declared["content"]:
+        return complain(f"{what}: {status} is {kind}, not {list(declared['content'])}")
+    schema = declared["content"][kind]["schema"]
+    if schema["type"] == "object":
+        document = json.loads(body)
+        missing = [key for key in schema.get("required", []) if key not in document]
+        if missing:
+            complain(f"{what}: {status} lacks {missing}")
+
+
+described = json.load(open(file))
+if described["openapi"].split(".")[0] != "3" or not described["paths"]:
+    complain("no OpenAPI document")
+for path, operations in described["paths"].items():
+    place = path.replace("{job}", job or "none")
+    for method, operation in operations.items():
+        method = method.upper()
+        responses = operation["responses"]
+        good = next(status for status in responses if status.startswith("2"))
+        what = f"{method} {path}"
+        open_to_all = operation["security"] == []
+        steers = any("steer" in scopes.get("bearer", []) for scopes in operation["security"])
+        if not open_to_all:
+            status, kind, body = ask(method, place, with_token=False)
+            check(what + " without a token", responses, status, kind, body)
+            if status != 401:
+                complain(f"{what} without a token: {status}")
+        status, kind, body = ask(method, place, headers={"Origin": "http://evil.example"})
+        check(what + " from another site", responses, status, kind, body)
+        if status != 403:
+            complain(f"{what} from another site: {status}")
+        status, kind, body = ask("PATCH", place)
+        if status != 405:
+            complain(f"PATCH {path}: {status}")
+        if "{job}" in path:
+            status, kind, body = ask(method, path.replace("{job}", "no-such-job"))
+            check(what + " of no job", responses, status, kind, body)
+            if status != 404:
+                complain(f"{what} of no job: {status}")
+        for param in operation["parameters"]:
+            if param["in"] != "query":
+                continue
+            schema = param["schema"]
+            for value in ("x", "-1", "", str(schema["maximum"] + 1)):
+                status, kind, body = ask(method, f"{place}?{param['name']}={value}")
+                check(f"{what} with {param['name']}={value}", responses, status, kind, body)
+                if status != 400:
+                    complain(f"{what} with {param['name']}={value}: {status}")
+            if steers or param["name"] == "wait":
+                continue
+            for value in (schema["default"], schema["maximum"]):
+                status, kind, body = ask(method, f"{place}?{param['name']}={value}")
+                check(f"{what} with {param['name']}={value}", responses, status, kind, body)
+                if str(status) != good:
+                    complain(f"{what} with {param['name']}={value}: {status} {body[:200]!r}")
+        if steers or method == "DELETE" or "requestBody" in operation:
+            continue
+        for encoding in ("identity", "gzip"):
+            status, kind, body = ask(method, place, headers={"Accept-Encoding": encoding})
+            check(what, responses, status, kind, body)
+            if str(status) != good:
+                complain(f"{what}: {status} {body[:200]!r}")
+        if "text/event-stream" in responses[good]["content"]:
+            status, kind, body = ask(method, place, headers={"Accept": "text/event-stream"})
+            check(what + " as a stream", responses, status, kind, body)
+            if kind != "text/event-stream" or not body.startswith(b"retry: "):
+                complain(f"{what} as a stream: {kind} {body!r}")
+for place in ("/v1", "/v1/", "/v2/status", "/v1/status/x", "/..", "/v1/jobs/"):
+    status, kind, body = ask("GET", place)
+    if status not in (404,) and not (job and place in ("/v1/jobs/",)):
+        complain(f"GET {place}: {status}")
+if asked < 30:
+    complain(f"only {asked} requests: the description has too little in it")
+print(f"{asked} requests, {wrong} wrong")
+sys.exit(wrong != 0)
