@@ -31,6 +31,11 @@ static const struct tm_api_param page_params[] = {
     {NULL, 0, 0, NULL},
 };
 
+static const struct tm_api_param plan_params[] = {
+    {"pareto", 1, 0, "1: the trade-off between cost and time (--objective pareto)."},
+    {NULL, 0, 0, NULL},
+};
+
 #define JSON      "application/json"
 #define OF_RUNS   (TM_API_OF_RUN | TM_API_OF_JOB)
 #define OF_EITHER (TM_API_OF_RUN | TM_API_OF_DASHBOARD)
@@ -58,7 +63,7 @@ const struct tm_api_route tm_api__routes[] = {
     {"GET", "/v1/jobs", TM_API_JOBS, TM_API_OF_DASHBOARD, TM_API_WATCH, "All runs that are known here, by name.",
      page_params, NULL, 200, JSON, "jobs next", false},
     {"POST", "/v1/plan", TM_API_PLAN, TM_API_OF_DASHBOARD, TM_API_STEER,
-     "What to rent for a job: the body is a job file, the answer that of tidemill plan --json.", NULL,
+     "What to rent for a job: the body is a job file, the answer that of tidemill plan --json.", plan_params,
      "application/yaml", 200, JSON, "", false},
     {"POST", "/v1/simulate", TM_API_SIMULATE, TM_API_OF_DASHBOARD, TM_API_STEER,
      "What would happen: the body is a job file, the answer that of tidemill simulate --json.", NULL,
@@ -77,7 +82,7 @@ const struct tm_api_route tm_api__routes[] = {
 
 static const char jobs_prefix[] = "/v1/jobs/";
 
-void tm_api__route_path(const struct tm_api_route *route, bool dashboard, struct tm_text *out)
+static void put_path(const struct tm_api_route *route, bool dashboard, struct tm_text *out)
 {
     if (dashboard && (route->of & TM_API_OF_JOB) != 0)
         tm_text_printf(out, "%s{job}%s", jobs_prefix, route->path + strlen("/v1"));
@@ -286,7 +291,7 @@ static void describe_paths(bool dashboard, struct tm_jsonout *json)
         if (open == NULL || strcmp(open, route->path) != 0) {
             if (open != NULL) tm_jsonout_end(json);
             tm_text_clear(&path);
-            tm_api__route_path(route, dashboard, &path);
+            put_path(route, dashboard, &path);
             tm_jsonout_object(json, tm_text_string(&path));
             open = route->path;
         }

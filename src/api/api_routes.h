@@ -73,8 +73,6 @@ int tm_api__find(const struct tm_http_head *head, bool dashboard, struct tm_api_
 /* The parameter of that name. The route must have it. */
 int64_t tm_api__param(const struct tm_api_asked *asked, const char *name);
 
-/* The path as it stands in a dashboard's or a run's API. */
-void tm_api__route_path(const struct tm_api_route *route, bool dashboard, struct tm_text *out);
 /* The OpenAPI document (3.1). */
 void tm_api_describe(bool dashboard, const char *version, struct tm_jsonout *json);
 

@@ -10,7 +10,7 @@
 enum { WORTH_BYTES = 1200, GZIP_WINDOW = 15 + 16 };
 
 /* "gzip" among what Accept-Encoding names, unless its weight is 0. */
-bool tm_http_takes_gzip(const struct tm_http_head *head)
+static bool takes_gzip(const struct tm_http_head *head)
 {
     struct tm_slice given = tm_http_header(head, "accept-encoding");
     const char *at = given.at;
@@ -46,7 +46,7 @@ static void take_memory(voidpf context, voidpf memory)
     tm_free(memory);
 }
 
-bool tm_http__pack(const char *bytes, size_t length, struct tm_text *out)
+static bool pack(const char *bytes, size_t length, struct tm_text *out)
 {
     z_stream stream = {.zalloc = give_memory, .zfree = take_memory};
     if (length > UINT32_MAX / 2 || deflateInit2(&stream, 1, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK)
@@ -83,12 +83,12 @@ void tm_http_reply(const struct tm_http_request *request, const struct tm_http_r
     bool headless = tm_slice_is(request->head->method, "HEAD");
     struct tm_text packed;
     tm_text_init(&packed, out->max);
-    bool worth = !reply->packed && reply->length >= WORTH_BYTES && tm_http_takes_gzip(request->head);
-    if (worth && tm_http__pack(reply->body, reply->length, &packed) && packed.length < reply->length) {
+    bool worth = reply->length >= WORTH_BYTES && takes_gzip(request->head);
+    if (worth && pack(reply->body, reply->length, &packed) && packed.length < reply->length) {
         put_head(request, reply, packed.length, true, out);
         if (!headless) tm_text_append(out, packed.data, packed.length);
     } else {
-        put_head(request, reply, reply->length, reply->packed, out);
+        put_head(request, reply, reply->length, false, out);
         if (!headless && reply->length > 0) tm_text_append(out, reply->body, reply->length);
     }
     tm_text_deinit(&packed);

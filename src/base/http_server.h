@@ -56,13 +56,8 @@ struct tm_http_reply {
     const char *more; /* further headers, each with its line's end; NULL: none */
     const char *body;
     size_t length;
-    bool packed; /* the body is gzip'd already, and may go only to whoever accepts that */
 };
 void tm_http_reply(const struct tm_http_request *request, const struct tm_http_reply *reply, struct tm_text *out);
-/* Does the request accept gzip? */
-bool tm_http_takes_gzip(const struct tm_http_head *head);
-/* Appends the gzip'd bytes; false: out of memory, and nothing of use was appended. */
-bool tm_http__pack(const char *bytes, size_t length, struct tm_text *out);
 
 struct tm_http_server;
 

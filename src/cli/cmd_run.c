@@ -2,6 +2,7 @@
 #include "base/paths.h"
 #include "base/suggest.h"
 #include "cli/commands.h"
+#include "cli/dashboard_open.h"
 #include "cli/live_view.h"
 #include "cli/run_summary.h"
 #include "cli/run_table.h"
@@ -21,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OUTPUT_BYTES_MAX = 4 << 20, STEP_MS = 100, ANSWER_MAX = 64 };
+enum { OUTPUT_BYTES_MAX = 4 << 20, STEP_MS = 100, PAGE_STEP_MS = 20, ANSWER_MAX = 64 };
 
 const struct tm_option tm_run_command_options[] = {
     {.name = "state", .value = "DIR", .help = "state folder of the run (~/.local/state/tidemill/NAME)"},
@@ -64,6 +65,7 @@ const struct tm_option tm_run_command_options[] = {
      .help = "where the coordinator listens (where the cloud's instances reach this machine, any port)"},
     {.name = "advertise", .value = "HOST[:PORT]", .help = "where instances are told it is (where it listens)"},
     {.name = "tls", .help = "TLS on loopback, too; beyond it always"},
+    {.name = "dashboard", .help = "also serve the dashboard while it runs, and print the link to its page"},
     {.name = "seed", .value = "N", .help = "seed that picks which instances are preempted (1)"},
     {.name = NULL},
 };
@@ -91,6 +93,7 @@ struct run {
     struct tm_launch *launch;
     struct tm_live_view *view; /* NULL: nothing is shown */
     struct tm_run_output *output;
+    struct tm_dashboard *dashboard; /* NULL: not asked for */
 };
 
 /* What people see on the way; the one document of --json stays alone on standard output. */
@@ -280,13 +283,33 @@ static void show_output(struct run *run, bool last)
     tm_text_deinit(&lines);
 }
 
+/* A page beside it: what it shows it asks like any other. */
+static void open_dashboard(struct run *run)
+{
+    struct tm_text text;
+    struct tm_error e;
+    if (!tm_given(run->cli, "dashboard")) return;
+    if (tm_dashboard_open(run->cli, run->dir, &run->dashboard, &e) != 0) {
+        tm_log(TM_LOG_WARN, "%s; the run goes on without it", e.text);
+        return;
+    }
+    tm_text_init(&text, 1024);
+    tm_text_puts(&text, "dashboard: ");
+    tm_dashboard_link(run->dashboard, true, &text);
+    tm_text_putc(&text, '\n');
+    show(run, &text);
+    tm_text_deinit(&text);
+}
+
 static int supervise(struct run *run, struct tm_error *e)
 {
     int heard = 0;
     int rc = 0;
+    open_dashboard(run);
     open_view(run);
     while (rc == 0 && !tm_launch_ended(run->launch)) {
-        rc = tm_launch_step(run->launch, STEP_MS, e);
+        rc = tm_launch_step(run->launch, run->dashboard == NULL ? STEP_MS : PAGE_STEP_MS, e);
+        if (run->dashboard != NULL) tm_dashboard_step(run->dashboard, 0);
         if (run->view != NULL) tm_live_view_step(run->view);
         show_output(run, false);
         for (; heard < interrupts; heard++)
@@ -494,6 +517,7 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     tm_run_settings_init(&run.settings);
     tm_trace_init(&run.plan.trace);
     int rc = do_run(&run, e);
+    tm_dashboard_destroy(run.dashboard);
     tm_live_view_destroy(run.view);
     tm_run_output_destroy(run.output);
     tm_run_plan_deinit(&run.plan);

@@ -320,6 +320,21 @@ const struct tm_command tm_commands[] = {
         .files = true,
     },
     {
+        .name = "dashboard",
+        .summary = "a page to watch runs and to steer them, in the browser",
+        .description =
+            "Serves a page and an API on loopback for all runs of this user: what each has done and what it costs, one "
+            "run live (layout, loss, throughput, cost, pauses, events, logs), what to rent for a job, and stop and "
+            "resume. It prints a link with a token; who has the link may steer, or with the second one only watch. It "
+            "watches as status does: it may come and go, and a run never notices. From another machine use an SSH "
+            "tunnel: ssh -L 8642:127.0.0.1:8642 HOST. doc/dashboard.md has more.",
+        .examples = "  tidemill dashboard\n"
+                    "  tidemill dashboard --listen 127.0.0.1:9000 --state /data/runs/big\n"
+                    "  tidemill dashboard --openapi                # the API, for programs\n",
+        .options = tm_dashboard_command_options,
+        .run = tm_cmd_dashboard,
+    },
+    {
         .name = "status",
         .summary = "state of a run: fleet, layout, steps, loss, cost, last events",
         .description =

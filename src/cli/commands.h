@@ -63,6 +63,9 @@ int tm_cmd_coordinator(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_worker_command_options[];
 int tm_cmd_worker(struct tm_cli *cli, struct tm_error *e);
 
+extern const struct tm_option tm_dashboard_command_options[];
+int tm_cmd_dashboard(struct tm_cli *cli, struct tm_error *e);
+
 extern const struct tm_option tm_status_command_options[];
 int tm_cmd_status(struct tm_cli *cli, struct tm_error *e);
 extern const struct tm_option tm_events_command_options[];

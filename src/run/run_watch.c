@@ -267,7 +267,7 @@ static void add_up_instances(struct tm_run_watch *watch)
 {
     struct tm_run_status *s = &watch->status;
     double passed_ms = (double)(s->utc_ms - watch->cloud_utc_ms) * s->job.speed;
-    double now_ms = (double)watch->cloud_ms + (s->live && passed_ms > 0 ? passed_ms : 0);
+    double now_ms = (double)watch->cloud_ms + (s->live && watch->cloud_utc_ms > 0 && passed_ms > 0 ? passed_ms : 0);
     double seconds = 0;
     double bill_usd = 0;
     s->here = s->noticed = 0;

@@ -1,0 +1,205 @@
+/* Who may ask the dashboard for what, how one logs in, the page's own files and their headers, and what is refused
+ * before anything is done. Runs, streams and browsers: tests/dashboard. */
+#include "api/dashboard_internal.h"
+
+#include "base/env_virtual.h"
+#include "base/test/harness.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct tm_dashboard_options options = {
+    .listen = "127.0.0.1:0", .root = "/state", .program = "/bin/false", .version = "9"};
+
+struct world {
+    struct tm_env *env;
+    struct tm_dashboard *d;
+    struct tm_text out;
+};
+
+static void begin(struct world *w)
+{
+    *w = (struct world){.env = tm_env_virtual_create(3)};
+    tm_text_init(&w->out, 1 << 20);
+    assert_int_equal(tm_dashboard_create(w->env, &options, &w->d, NULL), 0);
+    memset(w->d->steer_token, 'a', 64); /* known to the rows below */
+    memset(w->d->watch_token, 'b', 64);
+    (void)snprintf(w->d->cookie, sizeof w->d->cookie, "tidemill-8642");
+}
+
+static void end(struct world *w)
+{
+    tm_dashboard_destroy(w->d);
+    tm_text_deinit(&w->out);
+    tm_env_virtual_destroy(w->env);
+}
+
+static int64_t ask(struct world *w, const char *line, const char *headers, const char *body)
+{
+    char text[4096];
+    struct tm_http_head head;
+    uint64_t cursor[TM_HTTP_CURSORS] = {0};
+    (void)snprintf(text, sizeof text, "%s HTTP/1.1\r\n%s\r\n", line, headers);
+    assert_row(tm_http_read_request(text, strlen(text), &head, NULL) == 0, "%s", text);
+    struct tm_http_request request = {
+        .head = &head, .body = {.at = body, .length = strlen(body)}, .now_ms = 1000, .cursor = cursor};
+    tm_text_clear(&w->out);
+    return tm_dashboard__answer(w->d, &request, &w->out);
+}
+
+#define A16           "aaaaaaaaaaaaaaaa"
+#define B16           "bbbbbbbbbbbbbbbb"
+#define STEER         A16 A16 A16 A16
+#define WATCH         B16 B16 B16 B16
+#define HERE          "Host: 127.0.0.1:8642\r\n"
+#define ORIGIN        "Origin: http://127.0.0.1:8642\r\n"
+#define BEARER(token) HERE "Authorization: Bearer " token "\r\n"
+#define COOKIE(token) HERE "Cookie: x=y; tidemill-8642=" token "; z\r\n"
+
+static void test_who_may_ask(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        const char *headers;
+        const char *body;
+        const char *status;
+        const char *piece;
+    } rows[] = {
+        {"GET /v1/jobs", HERE, "", "401", "log in"},
+        {"GET /v1/nothing", HERE, "", "401", "log in"}, /* who may not ask is not told what there is */
+        {"GET /v1/jobs", BEARER("c"), "", "401", ""},
+        {"GET /v1/jobs", BEARER(WATCH), "", "200", "\"jobs\": []"},
+        {"GET /v1/jobs", COOKIE(WATCH), "", "200", ""},
+        {"GET /v1/jobs", COOKIE("b"), "", "401", ""},
+        {"GET /v1/jobs", HERE "Cookie: tidemill-864=" WATCH "\r\n", "", "401", ""},
+        {"GET /v1/jobs", "Authorization: Bearer " STEER "\r\n", "", "403", "its own page"}, /* no Host */
+        {"GET /v1/jobs", "Host: evil.example\r\nAuthorization: Bearer " STEER "\r\n", "", "403", ""},
+        {"GET /", "Host: evil.example:8642\r\n", "", "403", ""}, /* a name that was made to point here */
+        {"GET /v1/jobs", COOKIE(STEER) "Origin: http://evil.example\r\n", "", "403", ""},
+        {"GET /v1/jobs", COOKIE(STEER) "Sec-Fetch-Site: cross-site\r\n", "", "403", ""},
+        {"POST /v1/plan", COOKIE(STEER), "x", "403", "own page"}, /* a form of another site, without Origin */
+        {"POST /v1/plan", COOKIE(WATCH) ORIGIN, "x", "403", "may only watch"},
+        {"POST /v1/plan", BEARER(WATCH), "x", "403", "may only watch"},
+        {"POST /v1/plan", BEARER(STEER), "", "400", "job file"},
+        {"POST /v1/plan?pareto=2", BEARER(STEER), "x", "400", "from 0 to 1"},
+        {"POST /v1/jobs/none/stop", BEARER(STEER), "", "404", "no such job"},
+        {"GET /v1/jobs/..%2f..%2fetc/status", BEARER(STEER), "", "404", "no such job"},
+        {"GET /v1/jobs//status", BEARER(STEER), "", "404", ""},
+        {"GET /v1/status", BEARER(STEER), "", "404", ""},
+        {"DELETE /v1/jobs", BEARER(STEER), "", "405", "Allow: GET\r\n"},
+        {"GET /v1/session", BEARER(WATCH), "", "200", "\"scope\": \"watch\""},
+        {"GET /v1/session", BEARER(STEER), "", "200", "\"scope\": \"steer\""},
+        {"GET /v1/openapi.json", BEARER(WATCH), "", "200", "\"/v1/jobs/{job}/events\""},
+        {"POST /v1/session", HERE ORIGIN, STEER "\n", "200",
+         "Set-Cookie: tidemill-8642=" STEER "; Path=/; HttpOnly; SameSite=Strict\r\n"},
+        {"POST /v1/session", HERE ORIGIN, WATCH, "200", "\"scope\": \"watch\""},
+        {"POST /v1/session", HERE, "guess", "401", "not the token"},
+        {"POST /v1/session", HERE, "", "401", ""},
+        {"POST /v1/session", HERE "Origin: http://evil.example\r\n", STEER, "403", ""},
+        {"DELETE /v1/session", COOKIE(WATCH) ORIGIN, "", "200", "Max-Age=0"},
+    };
+    struct world w;
+    begin(&w);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        assert_row(ask(&w, rows[i].line, rows[i].headers, rows[i].body) == 0, "%s: held", rows[i].line);
+        const char *got = tm_text_string(&w.out);
+        assert_row(strncmp(got + 9, rows[i].status, 3) == 0, "%zu: %s: %s", i, rows[i].line, got);
+        assert_row(strstr(got, rows[i].piece) != NULL, "%zu: %s: %s", i, rows[i].line, got);
+        assert_row(strstr(got, "Access-Control") == NULL, "%s: shown to other sites", rows[i].line);
+    }
+    end(&w);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"/",          "/style.css", "/icon.svg", "/app.js", "/api.js",    "/dom.js",
+                                        "/format.js", "/chart.js",  "/jobs.js",  "/job.js", "/layout.js", "/plan.js"};
+    struct world w;
+    begin(&w);
+    for (size_t i = 0; i < TM_COUNT(files); i++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "GET %s", files[i]);
+        (void)ask(&w, line, HERE, "");
+        const char *got = tm_text_string(&w.out);
+        assert_row(strncmp(got + 9, "200", 3) == 0, "%s", files[i]);
+        assert_row(strstr(got, "Content-Security-Policy: default-src 'none'; script-src 'self'") != NULL, "%s",
+                   files[i]);
+        assert_row(strstr(got, "nosniff") != NULL && strstr(got, "X-Frame-Options: DENY") != NULL, "%s", files[i]);
+        assert_row(strstr(got, "https://") == NULL, "%s: something from outside", files[i]);
+    }
+    (void)ask(&w, "GET /../etc/passwd", HERE, "");
+    assert_int_equal(strncmp(tm_text_string(&w.out) + 9, "404", 3), 0);
+    (void)ask(&w, "POST /", HERE, "");
+    assert_int_equal(strncmp(tm_text_string(&w.out) + 9, "405", 3), 0);
+    end(&w);
+}
+
+static void test_where_it_listens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *listen;
+        bool good;
+    } rows[] = {{"127.0.0.1:0", true}, {"localhost:0", true}, {"0.0.0.0:0", false}, {"10.0.0.1:80", false},
+                {"[::]:0", false},     {"example:1", false},  {"nonsense", false}};
+    struct tm_env *env = tm_env_virtual_create(3);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_dashboard_options own = options;
+        struct tm_dashboard *d = NULL;
+        struct tm_error e = {.text = ""};
+        own.listen = rows[i].listen;
+        int rc = tm_dashboard_create(env, &own, &d, &e);
+        assert_row((rc == 0) == rows[i].good, "%s: %d %s", rows[i].listen, rc, e.text);
+        assert_row(rows[i].good || strstr(e.text, "--listen") != NULL, "%s: %s", rows[i].listen, e.text);
+        tm_dashboard_destroy(d);
+    }
+    tm_env_virtual_destroy(env);
+}
+
+/* A link is good for the next dashboard, too; a file that is none is not trusted. */
+static void test_tokens(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tm_dashboard *next = NULL;
+    struct tm_text first;
+    begin(&w);
+    tm_text_init(&first, 1024);
+    tm_dashboard_destroy(w.d);
+    assert_int_equal(tm_dashboard_create(w.env, &options, &w.d, NULL), 0);
+    assert_int_equal(tm_dashboard_create(w.env, &options, &next, NULL), 0);
+    assert_string_equal(w.d->steer_token, next->steer_token);
+    assert_string_equal(w.d->watch_token, next->watch_token);
+    assert_string_not_equal(w.d->steer_token, w.d->watch_token);
+    tm_dashboard_link(w.d, true, &first);
+    assert_non_null(strstr(tm_text_string(&first), "/#token="));
+    tm_dashboard_destroy(next);
+    assert_int_equal(w.env->file_write(w.env, "/state/dashboard-tokens", "short", 5, NULL), 0);
+    assert_int_equal(tm_dashboard_create(w.env, &options, &next, NULL), 0);
+    assert_int_equal(strlen(next->steer_token), 64);
+    tm_dashboard_destroy(next);
+    tm_text_deinit(&first);
+    end(&w);
+}
+
+static int begin_once(struct tm_env *env)
+{
+    struct tm_dashboard *d = NULL;
+    int rc = tm_dashboard_create(env, &options, &d, NULL);
+    tm_dashboard_destroy(d);
+    return rc;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(3);
+    assert_int_equal(begin_once(env), 0);
+    TM_FAIL_EACH_ALLOC(rc = begin_once(env));
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_who_may_ask), TM_TEST(test_files), TM_TEST(test_where_it_listens), TM_TEST(test_tokens),
+             TM_TEST(test_memory))

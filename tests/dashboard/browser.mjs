@@ -1,0 +1,134 @@
+// The dashboard in a real browser. Use: node browser.mjs MODULES BASE-URL STEER-TOKEN WATCH-TOKEN LIVE DONE OUT [full]
+// MODULES: the node_modules with playwright-core and axe-core. LIVE and DONE: a run that goes on, and one that is over.
+// Screenshots go to OUT. Prints a line for each thing that is wrong; exit status 1 if there is one.
+import fs from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+const [modules, base, steer, watch, live, done, out, full] = process.argv.slice(2);
+const require = createRequire(path.join(modules, "x.js"));
+const { chromium } = require("playwright-core");
+const axe = fs.readFileSync(path.join(modules, "axe-core/axe.min.js"), "utf8");
+let wrong = 0, checked = 0;
+const check = (good, text) => { checked++; if (!good) { wrong++; console.log("FAILED " + text); } };
+
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
+
+async function open(token, { width = 1280, scheme = "light", bypassCSP = false } = {}) {
+  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme, bypassCSP, reducedMotion: "reduce" });
+  const page = await context.newPage();
+  page.errors = [];
+  page.outside = [];
+  page.on("console", (m) => { if (m.type() === "error" && !/401|Failed to load resource|ERR_/.test(m.text())) page.errors.push(m.text()); });
+  page.on("pageerror", (e) => page.errors.push(String(e)));
+  page.on("request", (r) => { if (!r.url().startsWith(base) && !r.url().startsWith("data:")) page.outside.push(r.url()); });
+  await page.goto(`${base}/${token ? "#token=" + token : ""}`);
+  await page.waitForFunction(() => !document.querySelector(".loading"));
+  return page;
+}
+const go = async (page, hash, ready) => { await page.evaluate((h) => { location.hash = h; }, hash); await page.waitForSelector(ready); };
+async function close(page, what) {
+  check(page.errors.length === 0, `${what}: the page complains: ${page.errors.join("; ")}`);
+  check(page.outside.length === 0, `${what}: something from outside is asked for: ${page.outside.join(" ")}`);
+  await page.context().close();
+}
+async function accessible(page, what) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => (await window.axe.run()).violations.map((v) => `${v.id}: ${v.nodes[0].html.slice(0, 120)}`));
+  check(found.length === 0, `${what}: ${found.join("; ")}`);
+}
+const committed = (page) => page.evaluate(() => Number(document.querySelector(".tile progress").value));
+
+// Logging in: nothing without a token, a wrong one is refused, the link's one becomes a cookie and leaves the address.
+{
+  const page = await open("");
+  check(await page.isVisible("text=Log in"), "without a token there is a form to log in");
+  await page.fill("input[type=password]", "guess");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("text=not the token");
+  await page.fill("input[type=password]", steer);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("table.jobs");
+  const cookies = await page.context().cookies();
+  check(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === "Strict", "the cookie is for this page alone");
+  await close(page, "logging in");
+}
+{
+  const page = await open(steer);
+  check(!page.url().includes(steer), "the token leaves the address");
+  await page.waitForSelector(`text=${live}`);
+  check(await page.isVisible(`text=${done}`), "both runs are listed");
+  await page.screenshot({ path: `${out}/jobs.png` });
+  // A page that another site serves, or frames, gets nothing.
+  check(await page.evaluate(() => document.styleSheets.length === 1), "the style is there");
+  await close(page, "jobs");
+}
+// One run, live: it goes on without a reload.
+{
+  const page = await open(steer, { width: 1400 });
+  await go(page, `#/job/${live}`, ".seat");
+  const before = await committed(page);
+  await page.waitForFunction((n) => Number(document.querySelector(".tile progress").value) > n, before, { timeout: 30000 });
+  check((await page.locator(".events li").count()) > 3, "events are listed");
+  check((await page.locator("svg.chart path.line").count()) >= 4, "curves are drawn");
+  check(await page.isVisible("text=Stop…"), "who may steer can stop it");
+  await page.click("text=Stop…");
+  check(await page.isVisible("dialog[open]"), "a stop is to be confirmed");
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+  check(await page.evaluate(async (n) => (await (await fetch(`/v1/jobs/${n}/status`)).json()).state, live) === "training", "and not done without");
+  // Filters.
+  const chip = page.locator(".chips button").first();
+  const kind = (await chip.textContent()).trim();
+  await chip.click();
+  check(!(await page.locator(".events .kind").allTextContents()).includes(kind), "a kind of events can be hidden");
+  await page.screenshot({ path: `${out}/live.png`, fullPage: true });
+  await close(page, "a run");
+}
+// Who may only watch is not offered more.
+{
+  const page = await open(watch);
+  await go(page, `#/job/${live}`, ".seat");
+  check(!(await page.isVisible("text=Stop…")) && (await page.isVisible("text=watching only")), "who may only watch cannot stop");
+  await close(page, "watching");
+}
+if (full) {
+  for (const [name, width, scheme, hash, ready] of [["jobs", 1280, "light", "#/", "table.jobs a"], ["live", 1400, "light", `#/job/${live}`, ".seat"], ["done-dark", 1400, "dark", `#/job/${done}`, ".seat"], ["phone", 390, "light", `#/job/${live}`, ".seat"], ["jobs-phone-dark", 390, "dark", "#/", "table.jobs a"], ["plan", 1280, "light", "#/plan", "textarea"]]) {
+    const page = await open(steer, { width, scheme, bypassCSP: true });
+    await go(page, hash, ready);
+    if (name === "live" || name === "done-dark") await page.waitForSelector("path.line");
+    await accessible(page, name);
+    check(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `${name}: the page is not wider than the screen`);
+    await page.screenshot({ path: `${out}/${name}.png`, fullPage: true });
+    await close(page, name);
+  }
+  // Keyboard alone: from the top to a run, and back.
+  {
+    const page = await open(steer);
+    await page.waitForSelector("table.jobs a");
+    let reached = false;
+    for (let i = 0; i < 12 && !reached; i++) { await page.keyboard.press("Tab"); reached = await page.evaluate((n) => document.activeElement?.textContent === n, live); }
+    check(reached, "a run can be reached by the keyboard");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".seat");
+    await close(page, "keyboard");
+  }
+  // A plan, drawn; and the wrong words of a job come back as tidemill says them.
+  {
+    const page = await open(steer);
+    await go(page, "#/plan", "textarea");
+    await page.click("button.main");
+    await page.waitForSelector("circle.best", { timeout: 90000 });
+    check((await page.locator("circle.p").count()) >= 3, "each point is a fleet");
+    await page.locator("input[type=range]").first().fill("200");
+    await page.waitForFunction(() => document.querySelector("svg.chart .limit") !== null);
+    await page.screenshot({ path: `${out}/plan.png`, fullPage: true });
+    await page.locator("input").first().fill("no-such-model");
+    await page.click("button.main");
+    await page.waitForFunction(() => /no model/.test(document.querySelector(".error").textContent), null, { timeout: 60000 });
+    await close(page, "plan");
+  }
+}
+await browser.close();
+console.log(`${checked} checked in the browser, ${wrong} wrong`);
+process.exit(wrong ? 1 : 0);

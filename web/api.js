@@ -1,0 +1,38 @@
+// The dashboard's own API (/v1/openapi.json): questions, and streams that resume by themselves.
+export class ApiError extends Error {
+  constructor(status, text) { super(text); this.status = status; }
+}
+
+export async function ask(method, path, body, type) {
+  const answer = await fetch(path, { method, body, headers: type ? { "Content-Type": type } : {}, cache: "no-store" });
+  const text = await answer.text();
+  let document = null;
+  try { document = JSON.parse(text); } catch { /* an error without words */ }
+  if (!answer.ok) throw new ApiError(answer.status, document?.error ?? `answered ${answer.status}`);
+  return document;
+}
+export const get = (path) => ask("GET", path);
+export const post = (path, body = "", type = "text/plain") => ask("POST", path, body, type);
+export const jobPath = (name, rest) => `/v1/jobs/${encodeURIComponent(name)}/${rest}`;
+
+// `handlers`: event(e), status(s), away(), open(), lost(). EventSource comes back by itself, with the last number it has.
+export function follow(name, after, handlers) {
+  const source = new EventSource(jobPath(name, `events?status=1&after=${after}`));
+  source.onmessage = (m) => handlers.event(JSON.parse(m.data));
+  source.addEventListener("status", (m) => handlers.status(JSON.parse(m.data)));
+  source.addEventListener("away", () => handlers.away());
+  source.onopen = () => handlers.open();
+  source.onerror = () => handlers.lost();
+  return source;
+}
+
+// A link's token is in its fragment, which is not sent anywhere: it becomes a cookie that scripts cannot read.
+export async function logIn(token) { return post("/v1/session", token.trim()); }
+export async function session() {
+  const given = /^#token=([0-9a-f]+)/.exec(location.hash);
+  if (given) {
+    history.replaceState(null, "", location.pathname);
+    return logIn(given[1]);
+  }
+  return get("/v1/session");
+}

@@ -1,0 +1,93 @@
+// What to rent, and what would happen: the answers of tidemill plan and tidemill simulate, drawn.
+import { h, fill, put } from "./dom.js";
+import { post } from "./api.js";
+import { scatter } from "./chart.js";
+import * as f from "./format.js";
+
+const fields = [
+  ["model", "Model", "gpt2-124m", "text"], ["samples", "Samples", "20000000", "text"], ["batch", "Batch", "512", "text"],
+  ["deadline", "Deadline", "48h", "text"], ["budget", "Budget (dollars)", "500", "text"],
+];
+let kept = null; // what was typed, while the page is open
+
+export function planView(main, app) {
+  kept ??= { values: Object.fromEntries(fields.map(([k, , v]) => [k, v])), yaml: "", own: false };
+  const inputs = {};
+  const yaml = h("textarea", { "aria-label": "Job file", spellcheck: "false" });
+  const form = h("div.form", {}, fields.map(([key, label, , type]) => {
+    inputs[key] = h("input", { type, value: kept.values[key], oninput: () => { kept.values[key] = inputs[key].value; kept.own = false; write(); } });
+    return h("label", {}, label, inputs[key]);
+  }));
+  const write = () => {
+    if (kept.own) { yaml.value = kept.yaml; return; }
+    yaml.value = "name: what-if\n" + fields.filter(([k]) => kept.values[k].trim() !== "").map(([k]) => `${k}: ${kept.values[k].trim()}\n`).join("");
+  };
+  yaml.addEventListener("input", () => { kept.yaml = yaml.value; kept.own = true; });
+  write();
+  const error = h("p.error", { role: "alert" }), busy = h("span.soft", { role: "status" });
+  const result = h("div.stack", {}), simulated = h("div.stack", {});
+  const plan = h("button.main", { type: "button", disabled: !app.steers }, "Plan");
+  const simulate = h("button", { type: "button", disabled: !app.steers }, "Simulate");
+  const run = async (what, work) => {
+    plan.disabled = simulate.disabled = true; put(error, ""); put(busy, what);
+    try { await work(); } catch (e) { put(error, e.message.replace(/^tidemill: error: \S*\.yaml:?/gm, "")); }
+    plan.disabled = simulate.disabled = !app.steers; put(busy, "");
+  };
+  plan.onclick = () => run("Weighing fleets…", async () => {
+    const [chosen, curve] = await Promise.all([post("/v1/plan", yaml.value, "application/yaml"), post("/v1/plan?pareto=1", yaml.value, "application/yaml")]);
+    drawPlan(result, chosen, curve, kept);
+  });
+  simulate.onclick = () => run("Simulating…", async () => drawSimulation(simulated, await post("/v1/simulate", yaml.value, "application/yaml")));
+  fill(main, h("div.row", {}, h("h1", {}, "Plan"), h("span.soft", {}, "what to rent for a job, and what would happen")),
+    h("div.stack", {}, h("span"), h("section.card", { "aria-label": "The job" }, form, h("p", {}, h("details", { open: kept.own }, h("summary", {}, "Job file"), h("p.soft.small", {}, "Any key of tidemill-job(5) may be added here: pools, quotas, a trace to simulate on."), yaml)), h("div.row", {}, plan, simulate, busy, app.steers ? null : h("span.soft.small", {}, "This link may only watch.")), error)), result, simulated);
+}
+
+const place = (a) => [a.cloud, a.region, a.zone].filter(Boolean).join(" · ");
+const fleet = (a) => [a.spot_nodes ? `${a.spot_nodes} spot` : "", a.on_demand_nodes ? `${a.on_demand_nodes} on-demand` : ""].filter(Boolean).join(" + ") + " × " + a.instance + (a.anchors?.nodes ? ` + ${f.plural(a.anchors.nodes, "anchor")}` : "");
+const id = (a) => `${place(a)}|${fleet(a)}`;
+
+function drawPlan(into, answer, curve, now) {
+  const best = answer.answers.find((a) => a.chosen) ?? answer.answers[0];
+  const points = new Map();
+  for (const a of [...answer.answers, ...curve.answers]) points.set(id(a), { a, curve: false });
+  for (const a of curve.answers) points.get(id(a)).curve = true;
+  const all = [...points.values()].sort((p, q) => p.a.cost_usd.mean - q.a.cost_usd.mean);
+  const longest = Math.max(...all.map((p) => p.a.time_s.p90)), dearest = Math.max(...all.map((p) => p.a.cost_usd.p90));
+  const chart = scatter({ money: (v) => f.usd(v).replace(/\.00$/, "") });
+  const body = h("tbody", {}), why = h("p", { role: "status" });
+  const slider = (label, max, text) => {
+    const out = h("output", {}), input = h("input", { type: "range", min: "0", max: "1000", value: "1000", "aria-label": label });
+    const read = () => (Number(input.value) >= 1000 ? Infinity : max * (Number(input.value) / 1000) ** 2);
+    const show = () => { put(out, read() === Infinity ? " any" : " " + text(read())); update(); };
+    input.addEventListener("input", show);
+    return { el: h("label", {}, label, out, input), read, show };
+  };
+  const time = slider("What if the deadline were", longest * 1.05, f.span), money = slider("What if the budget were", dearest * 1.05, f.usd);
+  const update = () => {
+    if (!money || !time) return;
+    const fits = ({ a }) => a.time_s.p90 <= time.read() && a.cost_usd.p90 <= money.read();
+    const cheapest = all.find(fits), any = time.read() === Infinity && money.read() === Infinity;
+    const chosen = any ? all.find((p) => id(p.a) === id(best)) : cheapest;
+    put(why, chosen ? `${any ? "Chosen" : "The cheapest that fits in 9 of 10 cases"}: ${fleet(chosen.a)} in ${place(chosen.a)}: ${f.usd(chosen.a.cost_usd.mean)} in ${f.span(chosen.a.time_s.mean)}${any ? reasons(answer) : ""}.` : "None of these fits: plan again with that deadline or budget to search further.");
+    chart.update({ points: all.map((p) => ({ x: p.a.time_s.mean, y: p.a.cost_usd.mean, curve: p.curve, name: `${fleet(p.a)}, ${place(p.a)}: ${f.usd(p.a.cost_usd.mean)} in ${f.span(p.a.time_s.mean)}`, kind: p === chosen ? "best" : fits(p) ? "" : "out" })), deadline: time.read() === Infinity ? 0 : time.read(), budget: money.read() === Infinity ? 0 : money.read() });
+    fill(body, all.map((p) => h("tr", { class: p === chosen ? "chosen" : fits(p) ? "" : "out" }, h("td", {}, fleet(p.a), h("div.soft.small", {}, place(p.a))), h("td.num", {}, f.span(p.a.time_s.mean), h("div.soft.small", {}, `${f.span(p.a.time_s.p10)} – ${f.span(p.a.time_s.p90)}`)), h("td.num", {}, f.usd(p.a.cost_usd.mean), h("div.soft.small", {}, `${f.usd(p.a.cost_usd.p10)} – ${f.usd(p.a.cost_usd.p90)}`)), h("td.num", {}, f.usd(p.a.price_usd_h) + "/h"), h("td.num", {}, f.short(p.a.samples_per_s)), h("td.num", {}, f.percent(p.a.p_deadline)))));
+  };
+  fill(into, h("section.card", { "aria-label": "Cost against time" }, h("h2", {}, "Cost against time"), chart, why, h("div.form", {}, time.el, money.el)),
+    h("section.card", { "aria-label": "Fleets" }, h("h2", {}, "Fleets"), h("div.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Fleet"), ["Time (p10–p90)", "Cost (p10–p90)", "Price", "Samples/s", "P(deadline)"].map((t) => h("th.num", { scope: "col" }, t)))), body)), h("p.soft.small", {}, `${f.count(answer.fleets_weighed)} fleets weighed; judged by ${answer.judge}.`)));
+  time.show(); money.show();
+}
+
+function reasons(answer) {
+  const binds = (answer.binds ?? []).map((b) => b.constraint.replace(/^--/, ""));
+  return binds.length ? `. What limits it: ${binds.join(", ")}` : ", the cheapest that meets deadline and budget";
+}
+
+function drawSimulation(into, answer) {
+  const expected = answer.expected ?? [];
+  const rows = expected.length
+    ? expected.map((e) => h("tr", { class: e.chosen ? "chosen" : "" }, h("td", {}, e.policy), h("td.num", {}, f.span(e.time_s?.mean), h("div.soft.small", {}, `${f.span(e.time_s?.p10)} – ${f.span(e.time_s?.p90)}`)), h("td.num", {}, f.usd(e.bill_usd?.mean), h("div.soft.small", {}, `${f.usd(e.bill_usd?.p10)} – ${f.usd(e.bill_usd?.p90)}`)), h("td.num", {}, f.percent(e.p_deadline))))
+    : [];
+  const runs = (answer.runs ?? []).map((r) => h("tr", {}, h("td", {}, r.policy, h("div.soft.small", {}, `on ${r.trace}`)), h("td.num", {}, f.span(r.finished_at_s)), h("td.num", {}, f.usd(r.bill_usd)), h("td.num", {}, f.short(r.samples_per_s)), h("td.num", {}, f.span(Object.values(r.stall_s ?? {}).reduce((a, b) => a + b, 0))), h("td.num", {}, f.percent(r.fraction_of_ideal))));
+  const table = (head, body) => h("div.scroll", {}, h("table", {}, h("thead", {}, h("tr", {}, head.map((t, i) => h("th", { class: i ? "num" : "", scope: "col" }, t)))), h("tbody", {}, body)));
+  fill(into, h("section.card", { "aria-label": "Simulation" }, h("h2", {}, "Simulated"), runs.length ? table(["Policy", "Time", "Cost", "Samples/s", "Stood still", "Of ideal"], runs) : null, rows.length ? [h("h2", {}, "Expected"), table(["Policy", "Time (p10–p90)", "Cost (p10–p90)", "P(deadline)"], rows)] : null));
+}
