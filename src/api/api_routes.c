@@ -252,7 +252,7 @@ static void describe_method(const struct tm_api_route *route, bool dashboard, st
     static const char *const methods[][2] = {{"GET", "get"}, {"POST", "post"}, {"DELETE", "delete"}};
     static const char *const scopes[] = {"", "watch", "steer"};
     size_t m = 0;
-    while (strcmp(methods[m][0], route->method) != 0)
+    while (m + 1 < sizeof methods / sizeof methods[0] && strcmp(methods[m][0], route->method) != 0)
         m++;
     tm_jsonout_object(json, methods[m][1]);
     tm_jsonout_string(json, "summary", route->help);

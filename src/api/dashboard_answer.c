@@ -1,5 +1,6 @@
 #include "api/dashboard_internal.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static int64_t ask_live(const struct asking *a, struct tm_api_content *out)
 
 static int64_t ask_job(const struct asking *a, struct tm_api_content *out)
 {
+    assert(a->job != NULL); /* its routes have one in their path */
     if (tm_dashboard__is_live(a->d, a->job)) return ask_live(a, out);
     (void)a->job->tap.status(&a->job->tap); /* its last number */
     tm_api__produce(&a->job->source, &a->asked, a->request->waited, out);
@@ -242,6 +244,7 @@ static void resume(const struct asking *a, struct tm_api_content *out)
 {
     struct tm_error e = {.text = ""};
     const struct tm_run_status *status = NULL;
+    assert(a->job != NULL);
     if (tm_dashboard__is_live(a->d, a->job)) {
         tm_api__content_refuse(out, 409, "it is running");
         return;

@@ -48,6 +48,10 @@ static void take_memory(voidpf context, voidpf memory)
 
 static bool pack(const char *bytes, size_t length, struct tm_text *out)
 {
+    union { /* zlib's type lacks const unless built so; it does not write to its input */
+        const char *given;
+        Bytef *taken;
+    } input = {.given = bytes};
     z_stream stream = {.zalloc = give_memory, .zfree = take_memory};
     if (length > UINT32_MAX / 2 || deflateInit2(&stream, 1, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return false;
@@ -56,7 +60,7 @@ static bool pack(const char *bytes, size_t length, struct tm_text *out)
     char *to = tm_text_room(out, room);
     int rc = Z_MEM_ERROR;
     if (to != NULL) {
-        stream.next_in = (Bytef *)(uintptr_t)bytes;
+        stream.next_in = input.taken;
         stream.avail_in = (uInt)length;
         stream.next_out = (Bytef *)to;
         stream.avail_out = (uInt)room;
