@@ -15,6 +15,7 @@
 
 #define TM_DEBUG_ROOMS(X)                                                                                              \
     X(WIRE, "wire")                                                                                                    \
+    X(WEB, "web")                                                                                                      \
     X(STORE, "store") X(WORKER, "worker") X(ENGINE, "engine") X(CLOUD, "cloud") X(RUN, "run") X(SIM, "sim")
 
 enum tm_debug_room {

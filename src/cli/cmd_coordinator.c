@@ -26,7 +26,8 @@ const struct tm_option tm_coordinator_command_options[] = {
      .help = "where agents are told it is, if that is not where it listens (0.0.0.0, a name)"},
     {.name = "copies",
      .value = "DIR",
-     .help = "a folder shared by all machines, for copy sets (on one machine: copies in the state folder)"},
+     .help = "for copy sets: a folder shared by all machines, or s3://BUCKET/PREFIX (on one machine: copies in the "
+             "state folder)"},
     {.name = "instances", .value = "N", .help = "make certificates for this many machines (16)"},
     {.name = "prepare", .help = "make token and certificates and exit, so that they can be copied to the machines"},
     {.name = "state", .value = "DIR", .help = "the state folder (~/.local/state/tidemill/NAME)"},

@@ -106,21 +106,22 @@ static void put_program(struct tm_text *out)
         tm_text_puts(out, ".\n\n");
     }
     tm_text_puts(
-        out, "# ENVIRONMENT\n"
-             "\n"
-             "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, *TIDEMILL\\_CACHE\\_DIR*\n"
-             "\tFolders for settings, data, state and cache. The default is _tidemill_ in the XDG folders.\n"
-             "\n"
-             "*TIDEMILL\\_DEBUG*\n"
-             "\tPrints debug output of these rooms on standard error: _wire_, _store_, _worker_, _engine_, _cloud_, "
-             "_run_, _sim_, separated by commas, or _all_. Programs that the command starts write it to their logs.\n"
-             "\n"
-             "*NO\\_COLOR*\n"
-             "\tNo colour, even on a terminal.\n"
-             "\n"
-             "*COLUMNS*\n"
-             "\tWidth of tables and plots.\n"
-             "\n");
+        out,
+        "# ENVIRONMENT\n"
+        "\n"
+        "*TIDEMILL\\_CONFIG\\_DIR*, *TIDEMILL\\_DATA\\_DIR*, *TIDEMILL\\_STATE\\_DIR*, *TIDEMILL\\_CACHE\\_DIR*\n"
+        "\tFolders for settings, data, state and cache. The default is _tidemill_ in the XDG folders.\n"
+        "\n"
+        "*TIDEMILL\\_DEBUG*\n"
+        "\tPrints debug output of these rooms on standard error: _wire_, _web_, _store_, _worker_, _engine_, _cloud_, "
+        "_run_, _sim_, separated by commas, or _all_. Programs that the command starts write it to their logs.\n"
+        "\n"
+        "*NO\\_COLOR*\n"
+        "\tNo colour, even on a terminal.\n"
+        "\n"
+        "*COLUMNS*\n"
+        "\tWidth of tables and plots.\n"
+        "\n");
     put_tail(out);
 }
 

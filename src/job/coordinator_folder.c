@@ -1,6 +1,7 @@
 #include "job/coordinator_folder.h"
 
 #include "base/paths.h"
+#include "job/copies_place.h"
 #include "job/job_file.h"
 #include "job/launch.h"
 #include "job/run_fingerprint.h"
@@ -9,12 +10,8 @@
 #include "wire/fingerprint.h"
 #include "wire/peer_links.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { INSTANCES_DEFAULT = 16 };
 
@@ -58,29 +55,6 @@ static int compare_jobs(struct tm_env *env, const struct tm_job *job, const char
     return rc;
 }
 
-/* Where all workers write copy sets; the folder's own name for it is copies. It stays what it is for the job's life. */
-static int link_copies(struct tm_env *env, const char *given, const char *dir, struct tm_error *e)
-{
-    char path[TM_STATE_PATH_MAX];
-    char real[PATH_MAX];
-    char there[PATH_MAX];
-    tm_state_path(dir, TM_STATE_COPIES, path);
-    if (given == NULL) return 0;
-    int rc = env->folder_make(env, given, e);
-    if (rc != 0) return tm_error_wrap(e, rc, "--copies");
-    if (realpath(given, real) == NULL) return tm_error_errno(e, errno, "--copies %s", given);
-    if (symlink(real, path) == 0) return 0;
-    if (errno != EEXIST) return tm_error_errno(e, errno, "%s", path);
-    if (realpath(path, there) == NULL)
-        return tm_error_errno(e, errno,
-                              "--copies %s: this job has its copies elsewhere, and %s does not lead there any more",
-                              given, path);
-    if (strcmp(there, real) == 0) return 0;
-    return tm_error_set(e, TM_EUSAGE,
-                        "--copies %s: this job has its copies in %s; leave it out, or start over with another --state",
-                        given, there);
-}
-
 static int make_files(struct tm_env *env, const struct tm_coordinator_request *request,
                       struct tm_run_settings *settings, const char *dir, struct tm_error *e)
 {
@@ -90,7 +64,7 @@ static int make_files(struct tm_env *env, const struct tm_coordinator_request *r
     int rc = tm_state_write(env, dir, TM_STATE_JOB, settings->job.document, e);
     if (rc == 0) rc = tm_state_token(env, dir, token, e);
     if (rc == 0) rc = tm_token_job(token, &settings->number, e);
-    if (rc == 0) rc = link_copies(env, request->copies, dir, e);
+    if (rc == 0) rc = tm_copies_place__link(env, request->copies, NULL, dir, "--copies", e);
     tm_run_settings_print(settings, &text);
     if (rc == 0) rc = tm_text_status(&text, e);
     if (rc == 0) rc = tm_state_write(env, dir, TM_STATE_RUN, tm_text_string(&text), e); /* last: it is whole */
@@ -139,7 +113,7 @@ int tm_coordinator_folder_make(struct tm_env *env, const struct tm_coordinator_r
         if (rc == 0) rc = make_files(env, request, &settings, out->dir, e);
     } else if (rc == 0) {
         if (path != NULL) rc = compare_jobs(env, &settings.job, out->dir, arena, e);
-        if (rc == 0) rc = link_copies(env, request->copies, out->dir, e);
+        if (rc == 0) rc = tm_copies_place__link(env, request->copies, NULL, out->dir, "--copies", e);
     }
     tm_state_tls_path(out->dir, TM_STATE_TLS_COORDINATOR, folder);
     (void)snprintf(certificate, sizeof certificate, "%s/node.pem", folder);

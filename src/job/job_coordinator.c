@@ -1,5 +1,6 @@
 #include "job/job_coordinator.h"
 
+#include "job/copies_place.h"
 #include "job/run_fingerprint.h"
 #include "job/run_layouts.h"
 #include "run/decide_policy.h"
@@ -102,8 +103,7 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
         .advertise = job->advertise,
         .record = place->record,
         .copy_folder = place->copies,
-        /* The state folder's own name for a folder that is shared is a link. */
-        .copies_shared = job->by_hand && env->file_is_link(env, place->copies),
+        .copies_shared = tm_copies_place__is_shared(env, job->dir),
         .tls_folder = job->tls || tm_run_settings_tls(settings) ? place->tls : NULL,
         .address_file = place->address,
         .owner_dir = of_run ? job->dir : NULL,

@@ -1,6 +1,7 @@
 /* The state folder of a run: what is in it, and what goes into it before anything is rented. */
 #include "base/log.h"
 #include "base/paths.h"
+#include "job/copies_place.h"
 #include "job/job_changes.h"
 #include "job/launch_internal.h"
 #include "job/pool_lives.h"
@@ -167,18 +168,34 @@ static int write_settings(const struct tm_launch *launch, struct tm_error *e)
     return rc;
 }
 
-/* Before anything is rented: what cannot be written, listed and read back now would never be durable. */
-static int check_copies(const struct tm_launch *launch, struct tm_error *e)
+/* Before anything is rented: what cannot be written, listed and read back now would never be durable. A place that
+ * others see becomes this job's, unless another has it; `before` is where the run was that this one begins again. */
+static int check_copies(const struct tm_launch *launch, const char *before, struct tm_error *e)
 {
-    char folder[TM_STATE_PATH_MAX];
+    const struct tm_launch_request *request = &launch->request;
+    char path[TM_STATE_PATH_MAX];
+    char place[TM_COPY_PLACE_MAX];
     struct tm_copy_store *store = NULL;
-    tm_state_path(launch->request.dir, TM_STATE_COPIES, folder);
-    int rc = tm_copy_store_open(launch->env, folder, 0, &store, e);
+    bool shared = tm_copies_place__is_shared(launch->env, request->dir);
+    tm_state_path(request->dir, TM_STATE_COPIES, path);
+    int rc = tm_copy_store_place(launch->env, path, place, e);
+    if (rc == 0) rc = tm_copy_store_open(launch->env, path, shared ? request->settings->number : 0, &store, e);
     if (rc == 0) {
         rc = store->check(store, e);
+        if (rc == 0 && shared) rc = store->claim(store, strcmp(place, before) == 0, e);
         store->close(store);
     }
+    if (rc != 0 && shared) return tm_error_wrap(e, rc, "the place for copies cannot be used");
     if (rc != 0) return tm_error_wrap(e, rc, "the folder for copies cannot be used; fix that, or give another --state");
+    return 0;
+}
+
+/* A run begins: what an earlier one left goes, also what it left elsewhere. */
+static int begin_anew(const struct tm_launch *launch, char *before, size_t room, struct tm_error *e)
+{
+    int rc = tm_copies_place__forget(launch->env, launch->request.dir, before, room, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "copies of the run before cannot be deleted");
+    clear_folder(launch->request.dir);
     return 0;
 }
 
@@ -186,18 +203,21 @@ int tm_launch__prepare(struct tm_launch *launch, struct tm_error *e)
 {
     struct tm_env *env = launch->env;
     const struct tm_launch_request *request = &launch->request;
+    const struct tm_job *job = &request->settings->job;
+    char before[TM_COPY_PLACE_MAX] = "";
     int leftovers = 0;
     int rc = tm_state_own(env, request->dir, &launch->owner, &leftovers, e);
     if (rc != 0) return rc;
     launch->owned = true;
     if (leftovers > 0) tm_log(TM_LOG_WARN, "ending %d processes left over from an earlier run", leftovers);
-    if (!request->resumed) clear_folder(request->dir);
-    if (!is_there(env, request->dir, TM_STATE_JOB))
+    if (!request->resumed) rc = begin_anew(launch, before, sizeof before, e);
+    if (rc == 0 && !is_there(env, request->dir, TM_STATE_JOB))
         rc = tm_state_write(env, request->dir, TM_STATE_JOB, request->settings->job.document, e);
     if (rc == 0) rc = tm_state_token(env, request->dir, launch->token, e);
     if (rc == 0) rc = tm_token_job(launch->token, &request->settings->number, e);
     if (rc == 0) rc = write_settings(launch, e);
-    if (rc == 0) rc = check_copies(launch, e);
+    if (rc == 0) rc = tm_copies_place__link(env, job->copies, job->folder, request->dir, "copies:", e);
+    if (rc == 0) rc = check_copies(launch, before, e);
     if (rc == 0 && tm_run_settings_tls(request->settings)) /* new each time: all who use them are started anew */
         rc = tm_run_tls__make(env, request->dir, request->settings->listen, request->settings->advertise, &launch->tls,
                               e);

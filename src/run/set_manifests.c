@@ -46,9 +46,14 @@ int tm_set_manifests_put(struct tm_set_manifests *m, uint64_t set, const void *d
     struct tm_error own;
     assert(set > 0 && length > 0);
     if (m->store == NULL) return 0;
-    if (m->store->seal(m->store, set, data, length, &own) == 0) { /* one before it that still waits is of no use now */
+    int rc = m->store->seal(m->store, set, data, length, &own);
+    if (rc == 0) { /* one before it that still waits is of no use now */
         all_there(m);
         return 0;
+    }
+    if (rc == -(int)TM_EINPUT) { /* the store is another coordinator's by now */
+        if (e != NULL) *e = own;
+        return rc;
     }
     tm_log(TM_LOG_WARN, "the manifest of a copy set could not be stored, retrying: %s", own.text);
     m->waiting_set = set;

@@ -29,7 +29,8 @@ void tm_set_manifests_init(struct tm_set_manifests *manifests, struct tm_copy_st
 void tm_set_manifests_deinit(struct tm_set_manifests *manifests);
 
 /* The set is whole, and newer than all before it. Copies the data. -TM_ENOMEM: it is not stored, and nobody will try
- * again; the program has to end, and the next one mends it. */
+ * again; the program has to end, and the next one mends it. -TM_EINPUT: another coordinator has taken the store over,
+ * and this one has to end. */
 int tm_set_manifests_put(struct tm_set_manifests *manifests, uint64_t set, const void *data, size_t length,
                          struct tm_error *e);
 /* The set may go. */

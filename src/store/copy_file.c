@@ -33,7 +33,7 @@ static void write_head(const struct tm_copy_name *name, char head[HEAD_BYTES])
 }
 
 /* Only what write_head writes, its own hash included. */
-static int read_head(const void *from, struct tm_copy_name *out, struct tm_error *e)
+int tm_copy_file__head(const void *from, struct tm_copy_name *out, struct tm_error *e)
 {
     char head[HEAD_BYTES];
     char same[HEAD_BYTES];
@@ -100,7 +100,7 @@ int tm_copy_file_decode(const void *file, size_t length, struct tm_copy_name *ou
     struct tm_copy_name name;
     const uint8_t *data = (const uint8_t *)file + HEAD_BYTES;
     if (length < HEAD_BYTES) return tm_error_set(e, TM_EINPUT, "not a copy: only %zu bytes", length);
-    int rc = read_head(file, &name, e);
+    int rc = tm_copy_file__head(file, &name, e);
     if (rc != 0) return rc;
     if (!length_is_right(&name, length)) return wrong_length(&name, length, e);
     rc = check(&name, tm_hash_of(data, (size_t)name.size), data, e);
@@ -112,16 +112,21 @@ int tm_copy_file_decode(const void *file, size_t length, struct tm_copy_name *ou
 
 /* ---- on disk ---- */
 
-int tm_copy_file__write(struct tm_env *env, const char *path, const struct tm_copy_name *name, struct tm_block *block,
-                        bool *out_direct, struct tm_error *e)
+size_t tm_copy_file__prepare(const struct tm_copy_name *name, struct tm_block *block)
 {
     assert(block->size == name->size && block->shares > 0);
     size_t length = tm_copy_file_length(name->size);
     assert(length - HEAD_BYTES <= block->room);
-    uint8_t *file = block->data - HEAD_BYTES;
-    write_head(name, (char *)file);
+    write_head(name, (char *)block->data - HEAD_BYTES);
     memset(block->data + name->size, 0, length - HEAD_BYTES - (size_t)name->size);
-    int rc = env->file_write_blocks(env, path, file, length, out_direct, e);
+    return length;
+}
+
+int tm_copy_file__write(struct tm_env *env, const char *path, const struct tm_copy_name *name, struct tm_block *block,
+                        bool *out_direct, struct tm_error *e)
+{
+    size_t length = tm_copy_file__prepare(name, block);
+    int rc = env->file_write_blocks(env, path, block->data - HEAD_BYTES, length, out_direct, e);
     tm_debug(TM_DEBUG_STORE, "set %" PRIu64 ", layer %" PRIu32 ", step %" PRIu64 ": %zu bytes %s %s", name->set,
              name->layer, name->step, length, rc == 0 ? "written to" : "not written to", path);
     return rc;
@@ -138,7 +143,7 @@ struct reading {
 static int first_piece(struct reading *r, const void *data, size_t length, struct tm_error *e)
 {
     if (length < HEAD_BYTES) return tm_error_set(e, TM_EINPUT, "not a copy: only %zu bytes", length);
-    int rc = read_head(data, &r->name, e);
+    int rc = tm_copy_file__head(data, &r->name, e);
     if (rc == 0 && r->name.size != r->size) rc = wrong_length(&r->name, tm_copy_file_length(r->size), e);
     return rc;
 }

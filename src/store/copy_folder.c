@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FOLDER_MAX = 4096, PATH_BYTES = FOLDER_MAX + 128, NAMES_MAX = 1 << 20 };
+enum { FOLDER_MAX = TM_COPY_PLACE_MAX, PATH_BYTES = FOLDER_MAX + 128, NAMES_MAX = 1 << 20 };
 
 struct folder {
     struct tm_copy_store store;
@@ -318,23 +318,10 @@ static void folder_close(struct tm_copy_store *store)
     tm_free(folder_of(store));
 }
 
-int tm_copy_store_check_place(const char *place, struct tm_error *e)
+int tm_copy_folder__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
+                         struct tm_error *e)
 {
-    if (tm_copy_office__is_place(place)) return tm_copy_office__check(place, e);
-    if (strstr(place, "://") != NULL) /* s3://BUCKET/PATH is not a folder named "s3:" */
-        return tm_error_set(e, TM_EUSAGE, "%.200s: not supported yet; give a folder", place);
-    if (place[0] == '\0' || strlen(place) >= FOLDER_MAX)
-        return tm_error_set(e, TM_EUSAGE, "the name of the folder for copies must have 1 to %d bytes", FOLDER_MAX - 1);
-    return 0;
-}
-
-int tm_copy_store_open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
-                       struct tm_error *e)
-{
-    assert(env != NULL && place != NULL);
-    int rc = tm_copy_store_check_place(place, e);
-    if (rc != 0) return rc;
-    if (tm_copy_office__is_place(place)) return tm_copy_office__open(env, place, out, e);
+    assert(env != NULL && strlen(place) < FOLDER_MAX);
     struct folder *f = tm_calloc(1, sizeof *f);
     if (f == NULL) return tm_error_nomem(e);
     f->env = env;
@@ -353,14 +340,4 @@ int tm_copy_store_open(struct tm_env *env, const char *place, uint64_t job, stru
                                       .close = folder_close};
     *out = &f->store;
     return 0;
-}
-
-int tm_copy_store_newest(struct tm_env *env, const char *place, uint64_t *out_set, struct tm_error *e)
-{
-    struct tm_copy_store *store = NULL;
-    int rc = tm_copy_store_open(env, place, 0, &store, e);
-    if (rc != 0) return rc;
-    rc = store->newest(store, out_set, e);
-    store->close(store);
-    return rc;
 }

@@ -1,4 +1,4 @@
-/* Shared inside the room: files of copies, for the folder (copy_folder.c). */
+/* Shared inside the room: the stores, and files of copies for them. */
 #ifndef TM_STORE_INTERNAL_H
 #define TM_STORE_INTERNAL_H
 
@@ -17,5 +17,16 @@ int tm_copy_file__read(struct tm_env *env, const char *path, uint64_t size, stru
 bool tm_copy_office__is_place(const char *place);
 int tm_copy_office__check(const char *place, struct tm_error *e);
 int tm_copy_office__open(struct tm_env *env, const char *place, struct tm_copy_store **out, struct tm_error *e);
+/* Writes the head into the room before the block's bytes, and zeros to the end of the last page: from data -
+ * TM_BLOCK_HEAD on, so many bytes are the file. */
+size_t tm_copy_file__prepare(const struct tm_copy_name *name, struct tm_block *block);
+/* What the head, TM_BLOCK_HEAD bytes, says. -TM_EINPUT: it is damaged. */
+int tm_copy_file__head(const void *head, struct tm_copy_name *out, struct tm_error *e);
+
+/* The stores themselves, of places that were checked. */
+int tm_copy_folder__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
+                         struct tm_error *e);
+int tm_copy_s3__open(struct tm_env *env, const char *place, uint64_t job, struct tm_copy_store **out,
+                     struct tm_error *e);
 
 #endif

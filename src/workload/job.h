@@ -78,6 +78,7 @@ struct tm_job {
     int64_t checkpoint_interval_ms;
     struct tm_strings anchors; /* a count and an instance type each, or "none" alone */
     /* of a run */
+    const char *copies; /* a folder or s3://BUCKET/PREFIX; NULL: in the state folder */
     int engine; /* TM_JOB_ENGINE_GPT, ...; where the file does not say: its command where it has one, else gpt */
     int cloud;  /* by place in tm_job_cloud_names: where a run gets its instances */
     const char *policy;

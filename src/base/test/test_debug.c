@@ -70,7 +70,8 @@ static void test_rooms_that_are_not_there(void **state)
         bool fine = strcmp(rows[i], "wire,") == 0; /* nothing behind the last comma */
         assert_row(rc == (fine ? 0 : -(int)TM_EUSAGE), "\"%s\"", rows[i]);
         if (!fine)
-            assert_row(strstr(e.text, "rooms are wire, store, worker, engine, cloud, run, sim, or all"), "%s", e.text);
+            assert_row(strstr(e.text, "rooms are wire, web, store, worker, engine, cloud, run, sim, or all"), "%s",
+                       e.text);
     }
     assert_int_equal(tm_debug_set(env, NULL, NULL), 0);
     tm_env_virtual_destroy(env);

@@ -1,0 +1,175 @@
+/* The store of copies in S3. Names of places need no service; the rest does: tests/clouds/run starts one on loopback,
+ * and says where it is and that it may be used (TIDEMILL_TEST_S3, a bucket's name). */
+#include "base/test/harness.h"
+#include "store/s3.h"
+#include "store/test/copy_store_suite.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char *bucket_of_tests(void)
+{
+    const char *name = getenv("TIDEMILL_TEST_S3");
+    if (name == NULL) skip();
+    return name;
+}
+
+struct bucket_place {
+    char place[200];
+};
+
+static struct tm_copy_store *open_bucket(void *context, uint64_t job)
+{
+    const struct bucket_place *place = context;
+    struct tm_copy_store *store = NULL;
+    struct tm_error e;
+    int rc = tm_copy_store_open(tm_env_real(), place->place, job, &store, &e);
+    assert_row(rc == 0, "%s", e.text);
+    return store;
+}
+
+static struct bucket_place make_place(const char *name)
+{
+    struct bucket_place place;
+    (void)snprintf(place.place, sizeof place.place, "s3://%s/%d/%s", bucket_of_tests(), (int)getpid(), name);
+    return place;
+}
+
+static void test_suite(void **state)
+{
+    (void)state;
+    struct bucket_place place = make_place("suite/a b+c=d:e");
+    copy_store_suite(&(struct copy_store_place){&place, open_bucket, NULL, NULL});
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *place;
+        const char *bucket; /* NULL: refused */
+        const char *prefix;
+    } rows[] = {{"s3://tide", "tide", ""},
+                {"s3://tide/", "tide", ""},
+                {"s3://tide/a/b/", "tide", "a/b"},
+                {"s3://tide//a", "tide", "a"},
+                {"s3://my.bucket-1/x", "my.bucket-1", "x"},
+                {"s3://Tide/x", NULL, NULL},
+                {"s3://ti/x", NULL, NULL},
+                {"s3:///x", NULL, NULL},
+                {"s3://", NULL, NULL},
+                {"gs://tide/x", NULL, NULL},
+                {"s3://a123456789012345678901234567890123456789012345678901234567890123/x", NULL, NULL}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        char bucket[TM_S3_BUCKET_MAX] = "";
+        char prefix[TM_S3_PREFIX_MAX] = "";
+        int rc = tm_s3__place(rows[i].place, bucket, prefix, NULL);
+        assert_row((rc == 0) == (rows[i].bucket != NULL), "%s: %d", rows[i].place, rc);
+        if (rc != 0) continue;
+        assert_row_string(rows[i].place, bucket, rows[i].bucket);
+        assert_row_string(rows[i].place, prefix, rows[i].prefix);
+    }
+}
+
+/* Parts that go in several pieces, up and down, and what a large one leaves behind. */
+static void test_large(void **state)
+{
+    (void)state;
+    struct bucket_place place = make_place("large");
+    struct tm_copy_store *store = open_bucket(&place, 0);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    static const size_t sizes[] = {(8U << 20) - 4096, (8U << 20) - 4095, (12U << 20) - 4096, 12U << 20,
+                                   (24U << 20) + 12345};
+    for (uint32_t l = 0; l < TM_COUNT(sizes); l++)
+        assert_row(suite_put(store, pool, 5, l, sizes[l]) == 0, "%zu", sizes[l]);
+    assert_int_equal(store->seal(store, 5, "five", 4, NULL), 0);
+    for (uint32_t l = 0; l < TM_COUNT(sizes); l++)
+        assert_row(suite_get(store, pool, 5, l, sizes[l]) == 0, "%zu", sizes[l]);
+    struct tm_block *block = NULL;
+    struct tm_copy_name name;
+    assert_int_equal(store->get(store, 5, 4, 64U << 20, pool, &name, &block, NULL), -(int)TM_EINPUT);
+    assert_int_equal(store->get(store, 5, 4, 16U << 20, pool, &name, &block, NULL), -(int)TM_EINPUT);
+    assert_int_equal(store->drop(store, 5, NULL), 0);
+    tm_block_pool_destroy(pool);
+    store->close(store);
+}
+
+/* Two coordinators of one job: who claims last names the newest set, the other is told. */
+static void test_two_coordinators(void **state)
+{
+    (void)state;
+    struct bucket_place place = make_place("two");
+    struct tm_copy_store *old = open_bucket(&place, 7);
+    struct tm_copy_store *new = open_bucket(&place, 7);
+    struct tm_error e;
+    uint64_t set = 0;
+    assert_int_equal(old->claim(old, false, NULL), 0);
+    assert_int_equal(old->newest(old, &set, NULL), -(int)TM_ENOTFOUND); /* claimed is not sealed */
+    assert_int_equal(old->seal(old, 1, "one", 3, NULL), 0);
+    assert_int_equal(new->claim(new, false, NULL), 0);
+    assert_int_equal(suite_newest(new), 1);
+    assert_int_equal(old->seal(old, 2, "two", 3, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "another coordinator has taken this job over");
+    assert_int_equal(suite_newest(old), 1);
+    assert_int_equal(new->seal(new, 3, "three", 5, NULL), 0);
+    assert_int_equal(old->seal(old, 3, "three", 5, NULL), -(int)TM_EINPUT);
+    assert_int_equal(suite_newest(new), 3);
+    assert_int_equal(new->seal(new, 4, "four", 4, NULL), 0);
+    assert_int_equal(suite_newest(old), 4);
+    old->close(old);
+    new->close(new);
+}
+
+static int count_one(void *context, const char *name, struct tm_error *e)
+{
+    (void)name;
+    (void)e;
+    ++*(int *)context;
+    return 0;
+}
+
+/* Nothing of a set is left once it is dropped; names like those of others stay. */
+static void test_drop(void **state)
+{
+    (void)state;
+    struct bucket_place place = make_place("drop");
+    struct tm_copy_store *store = open_bucket(&place, 0);
+    struct tm_block_pool *pool = tm_block_pool_create();
+    struct tm_s3 *s3 = NULL;
+    int count = 0;
+    assert_int_equal(tm_s3__create(tm_env_real(), place.place, &s3, NULL), 0);
+    for (uint32_t l = 0; l < 5; l++) {
+        assert_int_equal(suite_put(store, pool, 1, l, 100), 0);
+        assert_int_equal(suite_put(store, pool, 12, l, 100), 0);
+    }
+    assert_int_equal(tm_s3__put(s3, "set-x.manifest", "x", 1, NULL, NULL, NULL), 0);
+    assert_int_equal(tm_s3__put(s3, "set-0.manifest", "x", 1, NULL, NULL, NULL), 0);
+    assert_int_equal(store->seal(store, 12, "twelve", 6, NULL), 0);
+    suite_lists(store, "12:twelve ");
+    assert_int_equal(store->drop(store, 1, NULL), 0);
+    assert_int_equal(tm_s3__each(s3, "set-1/", false, count_one, &count, NULL), 0);
+    assert_int_equal(count, 0);
+    assert_int_equal(tm_s3__each(s3, "set-12/", false, count_one, &count, NULL), 0);
+    assert_int_equal(count, 5);
+    tm_s3__destroy(s3);
+    tm_block_pool_destroy(pool);
+    store->close(store);
+}
+
+/* What is not there, or not allowed, says what to do. */
+static void test_errors(void **state)
+{
+    (void)state;
+    (void)bucket_of_tests();
+    struct tm_copy_store *store = NULL;
+    struct tm_error e;
+    uint64_t set = 0;
+    assert_int_equal(tm_copy_store_open(tm_env_real(), "s3://no-such-bucket/a", 0, &store, NULL), 0);
+    assert_int_equal(store->check(store, &e), -(int)TM_EIO);
+    assert_error_has(e, "there is no bucket no-such-bucket: create it");
+    assert_int_equal(store->newest(store, &set, &e), -(int)TM_EIO);
+    store->close(store);
+}
+
+TM_TEST_MAIN(TM_TEST(test_places), TM_TEST(test_suite), TM_TEST(test_large), TM_TEST(test_two_coordinators),
+             TM_TEST(test_drop), TM_TEST(test_errors))

@@ -1,0 +1,266 @@
+#include "web/aws.h"
+
+#include "base/alloc.h"
+#include "base/debug.h"
+#include "web/aws_credentials.h"
+#include "web/xml.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { ENDPOINT_MAX = 512 };
+
+struct tm_aws {
+    struct tm_env *env;
+    char region[64];
+    char endpoint_all[ENDPOINT_MAX]; /* of the profile; "": none */
+    struct tm_aws_credentials *credentials;
+    _Atomic int64_t ahead_ms; /* of the services' clock before ours */
+};
+
+/* ---- where ---- */
+
+static const char *set_variable(struct tm_env *env, const char *name)
+{
+    const char *value = env->variable(env, name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static bool is_region(const char *text)
+{
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    return length > 0 && length < 40 && text[length] == '\0';
+}
+
+static int find_region(struct tm_env *env, const char *given, char out[64], struct tm_error *e)
+{
+    const char *found = given;
+    char of_profile[64] = "";
+    if (found == NULL) found = set_variable(env, "AWS_REGION");
+    if (found == NULL) found = set_variable(env, "AWS_DEFAULT_REGION");
+    if (found == NULL) {
+        int rc = tm_aws_profile__setting(env, "region", of_profile, sizeof of_profile, e);
+        if (rc != 0) return rc;
+        if (of_profile[0] != '\0') found = of_profile;
+    }
+    if (found == NULL)
+        return tm_error_set(e, TM_EINPUT,
+                            "no AWS region: set AWS_REGION (for example AWS_REGION=us-east-1), or run `aws configure`");
+    if (!is_region(found)) return tm_error_set(e, TM_EINPUT, "%.60s: not the name of an AWS region", found);
+    (void)snprintf(out, 64, "%s", found);
+    return 0;
+}
+
+/* The endpoint that was set for a service; NULL: AWS's own. */
+static const char *find_endpoint(const struct tm_aws *aws, const char *service)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "AWS_ENDPOINT_URL_%s", service);
+    for (char *at = name; *at != '\0'; at++)
+        if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 'a' + 'A');
+    const char *found = set_variable(aws->env, name);
+    if (found == NULL) found = set_variable(aws->env, "AWS_ENDPOINT_URL");
+    if (found == NULL && aws->endpoint_all[0] != '\0') found = aws->endpoint_all;
+    return found;
+}
+
+/* "https://HOST" of the request in `origin`, and its host alone; whether the bucket is part of the path. */
+static int find_place(struct tm_aws_request *r, char origin[ENDPOINT_MAX + 16], bool *bucket_in_path,
+                      struct tm_error *e)
+{
+    const char *endpoint = find_endpoint(r->aws, r->service);
+    const char *dot_cn = strncmp(r->aws->region, "cn-", 3) == 0 ? ".cn" : "";
+    *bucket_in_path = r->bucket != NULL && (endpoint != NULL || strchr(r->bucket, '.') != NULL);
+    if (endpoint == NULL) {
+        bool in_name = r->bucket != NULL && !*bucket_in_path;
+        (void)snprintf(r->host, sizeof r->host, "%s%s%s.%s.amazonaws.com%s", in_name ? r->bucket : "",
+                       in_name ? "." : "", r->service, r->aws->region, dot_cn);
+        (void)snprintf(origin, ENDPOINT_MAX + 16, "https://%s", r->host);
+        return 0;
+    }
+    const char *host = strstr(endpoint, "://");
+    bool known = strncmp(endpoint, "http://", 7) == 0 || strncmp(endpoint, "https://", 8) == 0;
+    size_t length = known ? strcspn(host + 3, "/") : 0;
+    if (length == 0 || length >= sizeof r->host || strlen(host + 3 + length) > 1)
+        return tm_error_set(e, TM_EINPUT, "%.200s: not an endpoint; write it as https://HOST or http://HOST:PORT",
+                            endpoint);
+    (void)snprintf(r->host, sizeof r->host, "%.*s", (int)length, host + 3);
+    (void)snprintf(origin, ENDPOINT_MAX + 16, "%.*s", (int)((size_t)(host + 3 - endpoint) + length), endpoint);
+    return 0;
+}
+
+/* ---- requests ---- */
+
+static int make_path(const struct tm_aws_request *r, bool bucket_in_path, struct tm_text *out, struct tm_error *e)
+{
+    if (bucket_in_path) tm_text_printf(out, "/%s", r->bucket);
+    tm_text_puts(out, r->path);
+    return tm_text_status(out, e);
+}
+
+static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
+{
+    struct tm_aws_request *r = context;
+    struct tm_aws *aws = r->aws;
+    struct tm_aws_keys keys = {.ends_ms = 0};
+    char origin[ENDPOINT_MAX + 16];
+    struct tm_text path;
+    bool in_path = false;
+    tm_text_init(&path, 8192);
+    int rc = find_place(r, origin, &in_path, e);
+    if (rc == 0) rc = make_path(r, in_path, &path, e);
+    if (rc == 0) rc = tm_aws_credentials__get(aws->credentials, &keys, e);
+    if (rc == 0) {
+        struct tm_aws_signed to_sign = {.method = r->method,
+                                        .host = r->host,
+                                        .path = tm_text_string(&path),
+                                        .query = r->query,
+                                        .query_count = r->query_count,
+                                        .headers = r->headers,
+                                        .header_count = r->header_count,
+                                        .payload = r->unsigned_body ? TM_AWS_UNSIGNED : r->hash,
+                                        .payload_header = strcmp(r->service, "s3") == 0,
+                                        .region = aws->region,
+                                        .service = r->service,
+                                        .time_ms = aws->env->now_ms(aws->env) + atomic_load(&aws->ahead_ms)};
+        tm_text_puts(url, origin);
+        rc = tm_aws_sign(&to_sign, &keys, url, headers, e);
+    }
+    tm_aws_keys__clear(&keys);
+    tm_text_deinit(&path);
+    return rc;
+}
+
+static bool is_any(const char *code, const char *const *list)
+{
+    for (; *list != NULL; list++)
+        if (strcmp(code, *list) == 0) return true;
+    return false;
+}
+
+/* Refusals that mend themselves: throttling under any status, a clock that differs, credentials that have ended. */
+static bool again(void *context, const struct tm_web_answer *answer)
+{
+    static const char *const wait[] = {"RequestLimitExceeded",
+                                       "Throttling",
+                                       "ThrottlingException",
+                                       "EC2ThrottledException",
+                                       "SlowDown",
+                                       "RequestTimeout",
+                                       "RequestTimeoutException",
+                                       "OperationAborted",
+                                       "ConditionalRequestConflict",
+                                       "Unavailable",
+                                       "InternalError",
+                                       NULL};
+    static const char *const skewed[] = {"RequestTimeTooSkewed", "RequestExpired",     "SignatureDoesNotMatch",
+                                         "AuthFailure",          "RequestInTheFuture", NULL};
+    static const char *const ended[] = {"ExpiredToken", "ExpiredTokenException", "RequestExpired",
+                                        "TokenRefreshRequired", NULL};
+    static const int64_t skew_ms = 60000;
+    struct tm_aws_request *r = context;
+    struct tm_aws *aws = r->aws;
+    struct tm_aws_refusal refusal;
+    if (tm_aws_refusal(answer, &refusal, NULL) != 0) return false;
+    if (is_any(refusal.code, wait)) return true;
+    if (is_any(refusal.code, skewed) && !r->clock_set && answer->date_ms > 0) {
+        int64_t ahead = answer->date_ms - aws->env->now_ms(aws->env);
+        int64_t off = ahead - atomic_load(&aws->ahead_ms);
+        r->clock_set = true;
+        if (off > skew_ms || off < -skew_ms) {
+            tm_debug(TM_DEBUG_WEB, "the service's clock is %lld s ahead of ours", (long long)(ahead / 1000));
+            atomic_store(&aws->ahead_ms, ahead);
+            return true;
+        }
+    }
+    if (is_any(refusal.code, ended) && !r->renewed) {
+        r->renewed = true;
+        tm_aws_credentials__doubt(aws->credentials);
+        return true;
+    }
+    return false;
+}
+
+int tm_aws_begin(struct tm_web *web, struct tm_aws_request *r, struct tm_web_call **out, struct tm_error *e)
+{
+    assert(r->aws != NULL && r->path[0] == '/' && r->query_count <= 8 && r->header_count <= 8);
+    if (!r->unsigned_body) tm_sha256__hex(r->body != NULL ? r->body : "", r->length, r->hash);
+    struct tm_web_request request = {.method = r->method,
+                                     .body = r->body,
+                                     .length = r->length,
+                                     .into = r->into,
+                                     .room = r->room,
+                                     .deadline_ms = r->deadline_ms,
+                                     .silence_ms = r->silence_ms,
+                                     .tries_max = r->tries_max,
+                                     .prepare = prepare,
+                                     .again = again,
+                                     .context = r};
+    return tm_web__begin(web, &request, out, e);
+}
+
+int tm_aws_ask(struct tm_web *web, struct tm_aws_request *r, struct tm_web_answer *out, struct tm_error *e)
+{
+    struct tm_web_call *call = NULL;
+    int rc = tm_aws_begin(web, r, &call, e);
+    if (rc != 0) return rc;
+    while (rc == 0 && !tm_web_is_done(call))
+        rc = tm_web_step_wait(web, e);
+    int ended = tm_web_end(call, out, rc == 0 ? e : NULL);
+    if (rc == 0) rc = ended;
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "%s", r->host[0] != '\0' ? r->host : r->service);
+}
+
+/* ---- answers ---- */
+
+int tm_aws_refusal(const struct tm_web_answer *answer, struct tm_aws_refusal *out, struct tm_error *e)
+{
+    struct tm_arena arena;
+    struct tm_xml *root = NULL;
+    *out = (struct tm_aws_refusal){.code = ""};
+    if (answer->body.length == 0) return 0;
+    tm_arena_init(&arena, 8 << 20);
+    int rc = tm_xml_read(answer->body.data, answer->body.length, &arena, &root, e);
+    if (rc == 0) {
+        const struct tm_xml *code = tm_xml__anywhere(root, "Code");
+        const struct tm_xml *message = tm_xml__anywhere(root, "Message");
+        (void)snprintf(out->code, sizeof out->code, "%s", code != NULL ? code->text : "");
+        (void)snprintf(out->message, sizeof out->message, "%s", message != NULL ? message->text : "");
+    }
+    tm_arena_deinit(&arena);
+    return rc == -(int)TM_ENOMEM ? rc : 0;
+}
+
+/* ---- the account ---- */
+
+int tm_aws_create(struct tm_env *env, const char *region, struct tm_aws **out, struct tm_error *e)
+{
+    assert(env != NULL);
+    struct tm_aws *aws = tm_calloc(1, sizeof *aws);
+    if (aws == NULL) return tm_error_nomem(e);
+    aws->env = env;
+    int rc = find_region(env, region, aws->region, e);
+    if (rc == 0) rc = tm_aws_profile__setting(env, "endpoint_url", aws->endpoint_all, sizeof aws->endpoint_all, e);
+    if (rc == 0) rc = tm_aws_credentials__create(env, &aws->credentials, e);
+    if (rc != 0) {
+        tm_aws_destroy(aws);
+        return rc;
+    }
+    *out = aws;
+    return 0;
+}
+
+void tm_aws_destroy(struct tm_aws *aws)
+{
+    if (aws == NULL) return;
+    tm_aws_credentials__destroy(aws->credentials);
+    tm_free(aws);
+}
+
+const char *tm_aws_region(const struct tm_aws *aws)
+{
+    return aws->region;
+}

@@ -1,0 +1,47 @@
+/* AWS credentials, found as AWS's own tools find them, the first that has some:
+ *
+ *   1. AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
+ *   2. the profile AWS_PROFILE (else "default") of ~/.aws/credentials and ~/.aws/config (AWS_SHARED_CREDENTIALS_FILE,
+ *      AWS_CONFIG_FILE): its keys, its login by SSO (the token that `aws sso login` left), or its credential_process
+ *   3. a container's: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, with
+ * AWS_CONTAINER_AUTHORIZATION_TOKEN(_FILE)
+ *   4. the instance's role by IMDSv2, unless AWS_EC2_METADATA_DISABLED is "true"
+ *
+ * Those that end are asked for again 15 minutes before; while the old ones are good, failing to is no error. They are
+ * kept in memory only, and never printed. Any thread; a call may wait for a service. */
+#ifndef TM_WEB_AWS_CREDENTIALS_H
+#define TM_WEB_AWS_CREDENTIALS_H
+
+#include "base/env.h"
+#include "web/aws_sign.h"
+
+struct tm_aws_credentials;
+
+int tm_aws_credentials__create(struct tm_env *env, struct tm_aws_credentials **out, struct tm_error *e);
+void tm_aws_credentials__destroy(struct tm_aws_credentials *credentials);
+/* A copy, to be cleared by the caller (tm_aws_keys__clear). -TM_ENOTFOUND: nobody has any; -TM_EINPUT: what was found
+ * cannot be used. */
+int tm_aws_credentials__get(struct tm_aws_credentials *credentials, struct tm_aws_keys *out, struct tm_error *e);
+/* The service says that they have ended: ask for new ones with the next get. */
+void tm_aws_credentials__doubt(struct tm_aws_credentials *credentials);
+/* Where the last ones came from, in words: "the environment", "profile x of /root/.aws/credentials"; "": not so far. */
+void tm_aws_credentials__source(struct tm_aws_credentials *credentials, char out[256]);
+
+void tm_aws_keys__clear(struct tm_aws_keys *keys);
+
+/* ---- shared inside the room, and with tests ---- */
+
+/* The JSON of credential_process, containers and IMDS. -TM_EINPUT: it is something else. */
+int tm_aws_keys__read(const char *from, const char *text, size_t length, struct tm_aws_keys *out, struct tm_error *e);
+/* A setting of the profile: of the config file, "" where there is none. */
+int tm_aws_profile__setting(struct tm_env *env, const char *key, char *out, size_t room, struct tm_error *e);
+/* The answer to a plain GET or PUT without credentials of AWS: for metadata services, which no proxy knows. */
+struct tm_web_answer;
+int tm_aws_plain__ask(struct tm_env *env, const char *method, const char *url, const char *header, int64_t deadline_ms,
+                      struct tm_web_answer *out, struct tm_error *e);
+/* Each -TM_ENOTFOUND where it has none. */
+int tm_aws_keys__of_profile(struct tm_env *env, struct tm_aws_keys *out, char source[256], struct tm_error *e);
+int tm_aws_keys__of_container(struct tm_env *env, struct tm_aws_keys *out, struct tm_error *e);
+int tm_aws_keys__of_instance(struct tm_env *env, struct tm_aws_keys *out, struct tm_error *e);
+
+#endif

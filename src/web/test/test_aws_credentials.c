@@ -1,0 +1,213 @@
+/* The chain, on files and variables of the virtual world; what asks a service, and a process, on the machine itself. */
+#include "base/env_virtual.h"
+#include "base/test/harness.h"
+#include "base/test/tempdir.h"
+#include "web/aws.h"
+#include "web/aws_config.h"
+#include "web/aws_credentials.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char config[] = "# comment\n[default]\nregion = eu-west-1 ; mine\n\n[profile dev]\n"
+                             "aws_access_key_id=CONFIGID\naws_secret_access_key=CONFIGSECRET\ns3 =\n  region = nested\n"
+                             "[profile  role]\nrole_arn = arn:x\n[profile empty]\n[other dev]\nregion=no\n"
+                             "[profile twice]\nregion=a\nregion=b\n";
+static const char credentials[] = "[default]\naws_access_key_id = FILEID\naws_secret_access_key = FILE/SECRET+=\n"
+                                  "[work]\nAWS_ACCESS_KEY_ID = WORKID\naws_secret_access_key = WORKSECRET\n"
+                                  "aws_session_token = WORKTOKEN\n";
+
+static void test_config(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *section;
+        const char *key;
+        const char *want; /* NULL: none */
+    } rows[] = {{"default", "region", "eu-west-1"},    {"profile dev", "aws_access_key_id", "CONFIGID"},
+                {"profile dev", "region", NULL},       {"profile role", "role_arn", "arn:x"},
+                {"profile twice", "region", "b"},      {"profile none", "region", NULL},
+                {"other dev", "region", "no"},         {"dev", "region", NULL},
+                {"default", "aws_access_key_id", NULL}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        const char *value = NULL;
+        size_t length = 0;
+        bool found = tm_aws_config__find(config, sizeof config - 1, rows[i].section, rows[i].key, &value, &length);
+        assert_row(found == (rows[i].want != NULL), "%s %s", rows[i].section, rows[i].key);
+        if (found)
+            assert_row(length == strlen(rows[i].want) && memcmp(value, rows[i].want, length) == 0, "%s %s: %.*s",
+                       rows[i].section, rows[i].key, (int)length, value);
+    }
+    assert_true(tm_aws_config__has(config, sizeof config - 1, "profile empty"));
+    assert_false(tm_aws_config__has(config, sizeof config - 1, "profile emp"));
+}
+
+static struct tm_env *world(void)
+{
+    struct tm_env *env = tm_env_virtual_create(1);
+    assert_int_equal(tm_env_virtual_set_variable(env, "HOME", "/home/u"), 0);
+    assert_int_equal(tm_env_virtual_set_variable(env, "AWS_EC2_METADATA_DISABLED", "true"), 0);
+    assert_int_equal(env->file_write(env, "/home/u/.aws/config", config, sizeof config - 1, NULL), 0);
+    assert_int_equal(env->file_write(env, "/home/u/.aws/credentials", credentials, sizeof credentials - 1, NULL), 0);
+    return env;
+}
+
+static void test_chain(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variables[8];
+        int rc;
+        const char *id;
+        const char *token;
+        const char *words; /* of the source, or the error */
+    } rows[] = {
+        {{NULL}, 0, "FILEID", "", "profile default of /home/u/.aws/credentials"},
+        {{"AWS_ACCESS_KEY_ID", "VARID", "AWS_SECRET_ACCESS_KEY", "s", "AWS_SESSION_TOKEN", "t"},
+         0,
+         "VARID",
+         "t",
+         "the environment"},
+        {{"AWS_ACCESS_KEY_ID", "VARID"}, -(int)TM_EINPUT, NULL, NULL, "AWS_SECRET_ACCESS_KEY is not"},
+        {{"AWS_PROFILE", "work"}, 0, "WORKID", "WORKTOKEN", "profile work of"},
+        {{"AWS_PROFILE", "dev"}, 0, "CONFIGID", "", "profile dev of /home/u/.aws/config"},
+        {{"AWS_PROFILE", "role"}, -(int)TM_EINPUT, NULL, NULL, "aws configure export-credentials --profile role"},
+        {{"AWS_PROFILE", "nobody"}, -(int)TM_EINPUT, NULL, NULL, "there is no profile nobody"},
+        {{"AWS_PROFILE", "empty"}, -(int)TM_ENOTFOUND, NULL, NULL, "no AWS credentials: set AWS_ACCESS_KEY_ID"},
+        {{"AWS_PROFILE", "work", "AWS_SHARED_CREDENTIALS_FILE", "/none"}, -(int)TM_EINPUT, NULL, NULL, "/none"},
+        {{"AWS_SHARED_CREDENTIALS_FILE", "/none", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://1.2.3.4/x"},
+         -(int)TM_EINPUT,
+         NULL,
+         NULL,
+         "only https"},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_env *env = world();
+        struct tm_aws_credentials *c = NULL;
+        struct tm_aws_keys keys = {.id = ""};
+        struct tm_error e = {.text = ""};
+        char source[256] = "";
+        for (size_t v = 0; v + 1 < 8 && rows[i].variables[v] != NULL; v += 2)
+            assert_int_equal(tm_env_virtual_set_variable(env, rows[i].variables[v], rows[i].variables[v + 1]), 0);
+        assert_int_equal(tm_aws_credentials__create(env, &c, NULL), 0);
+        int rc = tm_aws_credentials__get(c, &keys, &e);
+        assert_row(rc == rows[i].rc, "row %zu: %d %s", i, rc, e.text);
+        if (rc == 0) {
+            assert_string_equal(keys.id, rows[i].id);
+            assert_string_equal(keys.token, rows[i].token);
+            tm_aws_credentials__source(c, source);
+        }
+        assert_row(strstr(rc == 0 ? source : e.text, rows[i].words) != NULL, "row %zu: %s%s", i, source, e.text);
+        tm_aws_credentials__destroy(c);
+        tm_env_virtual_destroy(env);
+    }
+}
+
+static void test_region(void **state)
+{
+    (void)state;
+    struct tm_env *env = world();
+    struct tm_aws *aws = NULL;
+    struct tm_error e;
+    assert_int_equal(tm_aws_create(env, NULL, &aws, NULL), 0);
+    assert_string_equal(tm_aws_region(aws), "eu-west-1");
+    tm_aws_destroy(aws);
+    assert_int_equal(tm_env_virtual_set_variable(env, "AWS_REGION", "us-west-2"), 0);
+    assert_int_equal(tm_aws_create(env, NULL, &aws, NULL), 0);
+    assert_string_equal(tm_aws_region(aws), "us-west-2");
+    tm_aws_destroy(aws);
+    assert_int_equal(tm_env_virtual_set_variable(env, "AWS_REGION", "us west"), 0);
+    assert_int_equal(tm_aws_create(env, NULL, &aws, &e), -(int)TM_EINPUT);
+    assert_int_equal(tm_env_virtual_set_variable(env, "AWS_REGION", NULL), 0);
+    assert_int_equal(tm_env_virtual_set_variable(env, "AWS_PROFILE", "dev"), 0);
+    assert_int_equal(tm_aws_create(env, NULL, &aws, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "no AWS region: set AWS_REGION");
+    tm_env_virtual_destroy(env);
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int rc;
+        int64_t ends_ms;
+    } rows[] = {
+        {"{\"Version\":1,\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\"}", 0, INT64_MAX},
+        {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"T\",\"Expiration\":\"1970-01-01T00:00:05Z\"}", 0,
+         5000},
+        {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Expiration\":\"soon\"}", -(int)TM_EINPUT, 0},
+        {"{\"AccessKeyId\":\"A\"}", -(int)TM_EINPUT, 0},
+        {"{\"AccessKeyId\":\"A\\n\",\"SecretAccessKey\":\"S\"}", -(int)TM_EINPUT, 0},
+        {"Secret words", -(int)TM_EINPUT, 0},
+    };
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_aws_keys keys;
+        struct tm_error e = {.text = ""};
+        assert_row(tm_aws_keys__read("it", rows[i].text, strlen(rows[i].text), &keys, &e) == rows[i].rc, "%s: %s",
+                   rows[i].text, e.text);
+        if (rows[i].rc == 0) assert_int_equal(keys.ends_ms, rows[i].ends_ms);
+        assert_null(strstr(e.text, "words")); /* nothing of what was read */
+    }
+}
+
+/* A process of the machine, asked again when its credentials end soon, and kept while they are good. */
+static void test_process(void **state)
+{
+    (void)state;
+    struct tm_tempdir dir;
+    struct tm_env *env = tm_env_real();
+    struct tm_aws_credentials *c = NULL;
+    struct tm_aws_keys keys;
+    struct tm_error e;
+    char text[2000];
+    tm_tempdir_make(&dir);
+    (void)snprintf(text, sizeof text,
+                   "[default]\ncredential_process = echo x >> %s/asked; echo noise >&2; cat %s/answer\n", dir.path,
+                   dir.path);
+    assert_int_equal(env->file_write(env, tm_tempdir_path(&dir, "config"), text, strlen(text), NULL), 0);
+    (void)setenv("AWS_CONFIG_FILE", tm_tempdir_path(&dir, "config"), 1);
+    (void)setenv("AWS_SHARED_CREDENTIALS_FILE", "/none", 1);
+    (void)setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
+    (void)unsetenv("AWS_ACCESS_KEY_ID");
+    (void)unsetenv("AWS_PROFILE");
+    static const char soon[] =
+        "{\"Version\":1,\"AccessKeyId\":\"P\",\"SecretAccessKey\":\"S\",\"Expiration\":\"2999-01-01T00:00:00Z\"}";
+    assert_int_equal(tm_aws_credentials__create(env, &c, NULL), 0);
+    assert_int_equal(tm_aws_credentials__get(c, &keys, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "credential_process of profile default: it ended with status 1");
+    assert_int_equal(env->file_write(env, tm_tempdir_path(&dir, "answer"), soon, sizeof soon - 1, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        assert_row(tm_aws_credentials__get(c, &keys, &e) == 0, "%s", e.text);
+    assert_string_equal(keys.id, "P");
+    tm_aws_credentials__doubt(c);
+    assert_int_equal(tm_aws_credentials__get(c, &keys, &e), 0);
+    struct tm_text asked;
+    tm_text_init(&asked, 100);
+    assert_int_equal(env->file_read(env, tm_tempdir_path(&dir, "asked"), &asked, NULL), 0);
+    assert_int_equal(asked.length, 2 * 3); /* the failure, the first, the doubted */
+    tm_text_deinit(&asked);
+    tm_aws_credentials__destroy(c);
+    tm_tempdir_remove(&dir);
+}
+
+static int use(struct tm_env *env)
+{
+    struct tm_aws_credentials *c = NULL;
+    struct tm_aws_keys keys;
+    int rc = tm_aws_credentials__create(env, &c, NULL);
+    if (rc == 0) rc = tm_aws_credentials__get(c, &keys, NULL);
+    tm_aws_credentials__destroy(c);
+    return rc;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct tm_env *env = world();
+    TM_FAIL_EACH_ALLOC(rc = use(env));
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_config), TM_TEST(test_chain), TM_TEST(test_region), TM_TEST(test_json), TM_TEST(test_process),
+             TM_TEST(test_memory))

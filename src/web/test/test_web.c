@@ -1,0 +1,293 @@
+/* Requests against a server of our own that answers each connection with the next line of a script. */
+#include "base/test/harness.h"
+#include "web/web.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SCRIPT_MAX = 16 };
+
+/* What each connection gets; NULL: nothing, and it is kept open until the end. */
+struct server {
+    struct tm_env *env;
+    const char *const *script;
+    size_t count;
+    int listener;
+    char address[TM_ADDRESS_MAX];
+    char seen[SCRIPT_MAX][4096]; /* requests */
+    atomic_size_t served;
+    atomic_bool stop;
+    pthread_t thread;
+};
+
+static void read_request(struct server *s, int handle, char *out, size_t room)
+{
+    size_t used = 0;
+    for (;;) {
+        size_t got = 0;
+        bool ready = false;
+        int rc = s->env->net_receive(s->env, handle, out + used, room - 1 - used, &got, NULL);
+        if (rc == 0 && got == 0) return;
+        if (rc == 0) used += got;
+        out[used] = '\0';
+        const char *end = strstr(out, "\r\n\r\n");
+        const char *length = strcasestr(out, "\r\ncontent-length: ");
+        size_t body = length == NULL ? 0 : (size_t)strtoul(length + 18, NULL, 10);
+        if (end != NULL && used >= (size_t)(end + 4 - out) + body) return;
+        if (rc == -(int)TM_EBUSY && s->env->net_wait(s->env, &handle, 1, 5000, &ready, NULL) != 0) return;
+        if (rc != 0 && rc != -(int)TM_EBUSY) return;
+    }
+}
+
+static void *serve(void *argument)
+{
+    struct server *s = argument;
+    int kept[SCRIPT_MAX];
+    size_t kept_count = 0;
+    while (!atomic_load(&s->stop)) {
+        bool ready = false;
+        int handle = -1;
+        if (s->env->net_wait(s->env, &s->listener, 1, 20, &ready, NULL) != 0) continue;
+        if (s->env->net_accept(s->env, s->listener, &handle, NULL) != 0) continue;
+        size_t at = atomic_load(&s->served);
+        const char *answer = at < s->count ? s->script[at] : "";
+        read_request(s, handle, s->seen[at % SCRIPT_MAX], sizeof s->seen[0]);
+        atomic_fetch_add(&s->served, 1);
+        size_t sent = 0;
+        if (answer != NULL) (void)s->env->net_send(s->env, handle, answer, strlen(answer), &sent, NULL);
+        if (answer == NULL)
+            kept[kept_count++] = handle;
+        else
+            s->env->net_close(s->env, handle);
+    }
+    for (size_t i = 0; i < kept_count; i++)
+        s->env->net_close(s->env, kept[i]);
+    return NULL;
+}
+
+static void start(struct server *s, const char *const *script, size_t count)
+{
+    memset(s, 0, sizeof *s);
+    s->env = tm_env_real();
+    s->script = script;
+    s->count = count;
+    assert_int_equal(s->env->net_listen(s->env, "127.0.0.1:0", &s->listener, s->address, NULL), 0);
+    assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
+}
+
+static void stop(struct server *s)
+{
+    atomic_store(&s->stop, true);
+    (void)pthread_join(s->thread, NULL);
+    s->env->net_close(s->env, s->listener);
+}
+
+static int prepare(void *context, struct tm_text *url, struct tm_text *headers, struct tm_error *e)
+{
+    (void)e;
+    tm_text_printf(url, "http://%s/a%%20b/../c?x=%%2F", (const char *)context);
+    tm_text_puts(headers, "x-own: 1\n");
+    return 0;
+}
+
+static struct tm_web_request request_to(struct server *s)
+{
+    return (struct tm_web_request){
+        .method = "GET", .deadline_ms = 20000, .tries_max = 4, .prepare = prepare, .context = s->address};
+}
+
+#define OK(body)           "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\nConnection: close\r\n\r\n" body
+#define STATUS(code, more) "HTTP/1.1 " code " x\r\n" more "Content-Length: 2\r\nConnection: close\r\n\r\nno"
+
+static void test_tries(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script[4];
+        int tries; /* wanted */
+        int rc;
+        int status;
+    } rows[] = {
+        {{OK("hello")}, 1, 0, 200},
+        {{STATUS("503", ""), OK("hello")}, 2, 0, 200},
+        {{STATUS("429", ""), STATUS("500", ""), STATUS("502", ""), OK("hello")}, 4, 0, 200},
+        {{"", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe", OK("hello")}, 3, 0, 200}, /* cut */
+        {{STATUS("504", ""), STATUS("503", ""), STATUS("503", ""), STATUS("503", "")}, 4, 0, 503},
+        {{STATUS("404", "")}, 1, 0, 404},
+        {{STATUS("403", "")}, 1, 0, 403},
+        {{STATUS("301", "Location: http://127.0.0.1:1/\r\n")}, 1, 0, 301},
+        {{"nonsense\r\n\r\n", OK("hello")}, 2, 0, 200},
+        {{"", "", "", ""}, 4, -(int)TM_EPEER, 0},
+    };
+    struct tm_web *web = NULL;
+    assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct server s;
+        struct tm_web_answer answer = {.status = 0};
+        struct tm_error e = {.text = ""};
+        start(&s, rows[i].script, 4);
+        struct tm_web_request request = request_to(&s);
+        int rc = tm_web__ask(web, &request, &answer, &e);
+        assert_row(rc == rows[i].rc, "row %zu: %d %s", i, rc, e.text);
+        assert_row(atomic_load(&s.served) == (size_t)rows[i].tries, "row %zu: %zu tries", i, atomic_load(&s.served));
+        if (rc == 0) assert_row(answer.status == rows[i].status, "row %zu: %d", i, answer.status);
+        if (rc == 0 && answer.status == 200) {
+            assert_string_equal(tm_text_string(&answer.body), "hello");
+            assert_string_equal(answer.etag, "\"e\"");
+            assert_non_null(strstr(s.seen[0], "GET /a%20b/../c?x=%2F HTTP/1.1\r\n")); /* as it was signed */
+            assert_non_null(strstr(s.seen[0], "x-own: 1\r\n"));
+        }
+        if (rc == 0) tm_web_answer_deinit(&answer);
+        stop(&s);
+    }
+    tm_web_destroy(web);
+}
+
+static void test_body_and_into(void **state)
+{
+    (void)state;
+    static const char *const script[] = {
+        OK(""), "HTTP/1.1 206 x\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/77\r\n\r\nabcd",
+        "HTTP/1.1 206 x\r\nContent-Length: 5\r\n\r\nabcde", STATUS("404", "")};
+    struct server s;
+    struct tm_web *web = NULL;
+    struct tm_web_answer answer;
+    char into[4];
+    start(&s, script, 4);
+    assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
+    struct tm_web_request request = request_to(&s);
+    request.method = "PUT";
+    request.body = "body!";
+    request.length = 5;
+    request.tries_max = 1;
+    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), -(int)TM_EPEER); /* fewer bytes than it says */
+    assert_non_null(strstr(s.seen[0], "\r\n\r\nbody!"));
+    assert_null(strcasestr(s.seen[0], "expect:"));
+    assert_null(strcasestr(s.seen[0], "content-type:"));
+    request = request_to(&s);
+    request.into = into;
+    request.room = sizeof into;
+    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), 0);
+    assert_int_equal(answer.received, 4);
+    assert_int_equal(answer.total, 77);
+    assert_memory_equal(into, "abcd", 4);
+    tm_web_answer_deinit(&answer);
+    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), -(int)TM_ELIMIT);
+    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), 0); /* a refusal's words do not go there */
+    assert_int_equal(answer.status, 404);
+    assert_string_equal(tm_text_string(&answer.body), "no");
+    tm_web_answer_deinit(&answer);
+    tm_web_destroy(web);
+    stop(&s);
+}
+
+/* Who does not answer does not hold anybody up: the deadline ends it, and giving up needs no answer. */
+static void test_silence(void **state)
+{
+    (void)state;
+    static const char *const script[] = {NULL, NULL, NULL, NULL};
+    struct server s;
+    struct tm_web *web = NULL;
+    struct tm_web_answer answer;
+    struct tm_web_call *call = NULL;
+    start(&s, script, 4);
+    assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
+    struct tm_web_request request = request_to(&s);
+    request.deadline_ms = 150;
+    assert_int_equal(tm_web__ask(web, &request, &answer, NULL), -(int)TM_ETIMEOUT);
+    assert_int_equal(tm_web__begin(web, &request, &call, NULL), 0);
+    assert_false(tm_web_is_done(call));
+    assert_int_equal(tm_web_end(call, &answer, NULL), -(int)TM_ECANCELED);
+    assert_int_equal(tm_web__begin(web, &request, &call, NULL), 0);
+    tm_web_destroy(web); /* with a call under way */
+    stop(&s);
+}
+
+/* Many at once, driven by a loop that watches handles. */
+static void test_loop(void **state)
+{
+    (void)state;
+    const char *script[SCRIPT_MAX];
+    struct server s;
+    struct tm_web *web = NULL;
+    struct tm_web_call *calls[8];
+    size_t done = 0;
+    for (size_t i = 0; i < SCRIPT_MAX; i++)
+        script[i] = i % 3 == 1 ? STATUS("503", "") : OK("hello");
+    start(&s, script, SCRIPT_MAX);
+    assert_int_equal(tm_web_create(tm_env_real(), &web, NULL), 0);
+    struct tm_web_request request = request_to(&s);
+    request.tries_max = 9;
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(tm_web__begin(web, &request, &calls[i], NULL), 0);
+    while (done < 8) {
+        struct tm_watch watches[64];
+        int64_t wait_ms = 0;
+        size_t count = tm_web__watch(web, watches, 64, &wait_ms);
+        if (wait_ms > 500) wait_ms = 500;
+        (void)s.env->net_watch(s.env, watches, count, wait_ms, NULL);
+        tm_web__step(web);
+        done = 0;
+        for (size_t i = 0; i < 8; i++)
+            done += tm_web_is_done(calls[i]);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        struct tm_web_answer answer;
+        assert_int_equal(tm_web_end(calls[i], &answer, NULL), 0);
+        assert_int_equal(answer.status, 200);
+        tm_web_answer_deinit(&answer);
+    }
+    tm_web_destroy(web);
+    stop(&s);
+}
+
+static void test_pauses(void **state)
+{
+    (void)state;
+    for (uint64_t r = 0; r < 1000; r += 37) {
+        assert_in_range(tm_web__pause_ms(1, r * r, 0), 50, 100);
+        assert_in_range(tm_web__pause_ms(3, r * r, 0), 200, 400);
+        assert_in_range(tm_web__pause_ms(50, r * r, 0), 10000, 20000);
+        assert_int_equal(tm_web__pause_ms(1, r, 3000), 3000);
+    }
+    assert_int_equal(tm_web__retry_after_ms("2", 1, 0), 2000);
+    assert_int_equal(tm_web__retry_after_ms("x", 1, 0), 0);
+    assert_int_equal(tm_web__retry_after_ms("-5", 2, 0), 0);
+    assert_int_equal(tm_web__retry_after_ms("Thu, 01 Jan 1970 00:00:09 GMT", 29, 4000), 5000);
+    assert_int_equal(tm_web__retry_after_ms("Thu, 01 Jan 1970 00:00:09 GMT", 29, 40000), 0);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    static const char *const script[] = {STATUS("404", "")};
+    struct server s;
+    struct tm_web_answer answer;
+    const char *many[SCRIPT_MAX];
+    for (size_t i = 0; i < SCRIPT_MAX; i++)
+        many[i] = script[0];
+    tm_alloc_fail_hold(1);
+    start(&s, many, SCRIPT_MAX);
+    struct tm_web_request request = request_to(&s);
+    tm_alloc_fail_hold(0);
+    for (long n = 1; n < 40; n++) { /* libcurl's own memory is not ours to fail */
+        struct tm_web *web = NULL;
+        long live = tm_alloc_live();
+        tm_alloc_fail_at(n);
+        int rc = tm_web_create(s.env, &web, NULL);
+        if (rc == 0) rc = tm_web__ask(web, &request, &answer, NULL);
+        int was = tm_alloc_failed();
+        tm_alloc_fail_at(0);
+        if (rc == 0) tm_web_answer_deinit(&answer);
+        tm_web_destroy(web);
+        if (was) assert_int_equal(rc, -(int)TM_ENOMEM);
+        assert_int_equal(tm_alloc_live(), live);
+        if (!was) break;
+    }
+    stop(&s);
+}
+
+TM_TEST_MAIN(TM_TEST(test_tries), TM_TEST(test_body_and_into), TM_TEST(test_silence), TM_TEST(test_loop),
+             TM_TEST(test_pauses), TM_TEST(test_memory))

@@ -1,0 +1,77 @@
+/* What services and AWS's own tools write: XML, config files, credentials in JSON, names of places. The first byte says
+ * which. */
+#include "fuzz.h"
+
+#include "base/doc.h"
+#include "store/s3.h"
+#include "web/aws_config.h"
+#include "web/aws_credentials.h"
+#include "web/xml.h"
+
+#include <string.h>
+
+static size_t count_all(const struct tm_xml *element, int depth)
+{
+    size_t count = 1;
+    assert(depth <= 32 && element->name != NULL && element->text != NULL);
+    for (const struct tm_xml *child = element->first; child != NULL; child = child->next)
+        count += count_all(child, depth + 1);
+    return count;
+}
+
+static void read_xml(const char *text, size_t length)
+{
+    struct tm_arena arena;
+    struct tm_xml *root = NULL;
+    tm_arena_init(&arena, 16 << 20);
+    if (tm_xml_read(text, length, &arena, &root, NULL) == 0) {
+        assert(count_all(root, 1) <= 200000);
+        (void)tm_xml__anywhere(root, "Code");
+        (void)tm_xml_text(root, "a/b");
+    }
+    tm_arena_deinit(&arena);
+}
+
+static void read_config(const char *text, size_t length)
+{
+    const char *value = NULL;
+    size_t found = 0;
+    if (tm_aws_config__find(text, length, "profile x", "region", &value, &found)) {
+        assert(value >= text && value + found <= text + length && found > 0);
+        assert(tm_aws_config__has(text, length, "profile x"));
+    }
+}
+
+static void read_place(const char *text, size_t length)
+{
+    char place[700];
+    char bucket[TM_S3_BUCKET_MAX];
+    char prefix[TM_S3_PREFIX_MAX];
+    if (length >= sizeof place) length = sizeof place - 1;
+    if (length > 0) memcpy(place, text, length);
+    place[length] = '\0';
+    if (tm_s3__place(place, bucket, prefix, NULL) == 0) assert(strlen(bucket) >= 3 && strchr(bucket, '/') == NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct tm_aws_keys keys;
+    const char *text = (const char *)data + 1;
+    if (size == 0) return 0;
+    tm_json_use_our_alloc();
+    switch (data[0] % 4) {
+    case 0:
+        read_xml(text, size - 1);
+        break;
+    case 1:
+        read_config(text, size - 1);
+        break;
+    case 2:
+        if (tm_aws_keys__read("it", text, size - 1, &keys, NULL) == 0) assert(keys.id[0] != '\0');
+        break;
+    default:
+        read_place(text, size - 1);
+    }
+    assert(tm_alloc_live() == 0);
+    return 0;
+}
