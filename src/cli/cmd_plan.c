@@ -794,13 +794,7 @@ static int search_published(struct plan *plan, int planner, struct tm_error *e)
     rc = tm_plan_judge(&plan->supply, &plan->request, answer, e);
     answer->fleet = chosen; /* with the remotes that it has, not those that we would give it */
     answer->anchors = chosen.anchor_instances + tm_plan_on_demand_instances(&chosen);
-    answer->expectation.usd_h =
-        chosen.anchor_instances > 0 ? chosen.anchor_instances * chosen.anchor.offer->on_demand_usd_h : 0;
-    for (size_t i = 0; i < chosen.part_count; i++) {
-        const struct tm_plan_part *part = &chosen.parts[i];
-        if (part->spot > 0) answer->expectation.usd_h += part->spot * part->offer->spot_usd_h;
-        if (part->on_demand > 0) answer->expectation.usd_h += part->on_demand * part->offer->on_demand_usd_h;
-    }
+    answer->expectation.usd_h = tm_plan_usd_h(&chosen);
     if (rc == 0) rc = tm_fleet_judge_answer(&judge, &plan->request, answer, e);
     plan->result.bound = plan->result.gap = NAN;
     plan->result.fleets = plan->other.fleets;
@@ -891,7 +885,9 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
     if (report.running != NULL && plan->replan.holds) {
         report.other = NULL;
     } else if (plan->result.count == 0) {
-        rc = tm_plan_relax(&plan->catalog, &plan->supply, &plan->request, &plan->result, &plan->relax, e);
+        struct tm_fleet_judge judge = judge_of(plan);
+        rc = tm_plan_relax(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->catalog, &plan->supply, &plan->request,
+                           &plan->result, &plan->relax, e);
         report.relax = &plan->relax;
         bool found = false;
         if (rc == 0 && plan->supply.pool_count == 0 && plan->supply.seen.unfit > 0) rc = find_smallest(plan, &found, e);

@@ -221,6 +221,12 @@ static void put_relax_json(struct tm_jsonout *json, const struct tm_plan_relaxat
     tm_jsonout_number(json, "max_usd_h", relax->usd_h);
     if (relax->instances > 0) tm_jsonout_integer(json, "max_nodes", relax->instances);
     if (relax->probability > 0) tm_jsonout_number(json, "probability", relax->probability);
+    if (isfinite(relax->both_s)) {
+        tm_jsonout_object(json, "together");
+        tm_jsonout_number(json, "deadline_s", relax->both_s);
+        tm_jsonout_number(json, "budget_usd", relax->both_usd);
+        tm_jsonout_end(json);
+    }
     tm_jsonout_bool(json, "without_quotas", relax->quotas);
     tm_jsonout_bool(json, "market_mixed", relax->market);
     tm_jsonout_end(json);
@@ -511,12 +517,26 @@ static void put_empty_supply(const struct tm_plan_report *report, struct tm_text
                        report->request->supply.batch);
 }
 
+/* A deadline as one word of a command line. */
+static const char *limit_words(double seconds, char time[TM_UNITS_TEXT_MAX])
+{
+    (void)tm_unit_print_limit(fmax(60, seconds), time);
+    char *space = strchr(time, ' ');
+    if (space != NULL) memmove(space, space + 1, strlen(space));
+    return time;
+}
+
 static void put_reason(const struct tm_plan_report *report, struct tm_text *out)
 {
+    char time[TM_UNITS_TEXT_MAX];
     if (report->supply->pool_count == 0)
         put_empty_supply(report, out);
     else if (report->result->fleets == 0)
         tm_text_puts(out, "; the model does not fit on any of them");
+    else if (isfinite(report->relax->both_s))
+        tm_text_printf(out,
+                       "; relaxing one constraint is not enough: with --deadline %s and --budget %.2f there is one",
+                       limit_words(report->relax->both_s, time), ceil(report->relax->both_usd * 100) / 100);
     else
         tm_text_puts(out, "; relaxing one constraint is not enough: relax two of them");
 }
@@ -527,12 +547,8 @@ int tm_plan_report_nothing(const struct tm_plan_report *report, struct tm_error 
     struct tm_text words;
     char time[TM_UNITS_TEXT_MAX];
     tm_text_init(&words, 1024);
-    if (isfinite(relax->deadline_s)) {
-        (void)tm_unit_print_limit(fmax(60, relax->deadline_s), time);
-        char *space = strchr(time, ' '); /* one word of a command line */
-        if (space != NULL) memmove(space, space + 1, strlen(space));
-        tm_text_printf(&words, "; with --deadline %s there is one", time);
-    }
+    if (isfinite(relax->deadline_s))
+        tm_text_printf(&words, "; with --deadline %s there is one", limit_words(relax->deadline_s, time));
     if (isfinite(relax->budget_usd))
         tm_text_printf(&words, "; with --budget %.2f there is one", ceil(relax->budget_usd * 100) / 100);
     if (isfinite(relax->usd_h))

@@ -47,16 +47,16 @@ bool tm_job_simulation_is_job(struct tm_env *env, const char *path)
     struct tm_arena arena;
     struct tm_node *root = NULL;
     bool found = false;
+    if (ends_in(path, ".yaml") || ends_in(path, ".yml")) return true; /* its mistakes are a job's */
     tm_text_init(&text, TM_JOB_BYTES_MAX);
     tm_arena_init(&arena, 4 * TM_JOB_BYTES_MAX);
     int rc = tm_content_read(env, path, &text, NULL);
-    bool named = ends_in(path, ".yaml") || ends_in(path, ".yml"); /* then its mistakes are a job's */
     if (rc == 0) rc = tm_doc_parse_yaml(path, tm_text_string(&text), text.length, &arena, &root, NULL);
     for (size_t i = 0; rc == 0 && root->kind == TM_NODE_MAP && i < sizeof keys / sizeof *keys; i++)
         found = found || tm_node_find(root, keys[i]) != NULL;
     tm_arena_deinit(&arena);
     tm_text_deinit(&text);
-    return found || named;
+    return found;
 }
 
 int tm_job_simulation_read(struct tm_env *env, const char *path, struct tm_job_simulation *simulation,

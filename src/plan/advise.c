@@ -168,14 +168,35 @@ static int best_chance(const struct tm_supply *supply, const struct tm_plan_requ
     return 0;
 }
 
-int tm_plan_relax(const struct tm_catalog *catalog, const struct tm_supply *supply,
+static bool helps(const struct tm_plan_relaxation *relax)
+{
+    return isfinite(relax->deadline_s) || isfinite(relax->budget_usd) || isfinite(relax->usd_h) ||
+           relax->instances > 0 || relax->quotas || relax->market || relax->probability > 0;
+}
+
+/* The cheapest fleet without deadline and budget: what it takes and costs, for sure. */
+static int relax_both(const struct tm_fleet_judge *judge, const struct tm_supply *supply,
+                      const struct tm_plan_request *request, struct tm_plan_result *scratch,
+                      struct tm_plan_relaxation *out, struct tm_error *e)
+{
+    struct tm_plan_request relaxed = *request;
+    relaxed.job.deadline_s = relaxed.budget_usd = INFINITY;
+    int rc = search_again(judge, supply, &relaxed, scratch, e);
+    if (rc != 0 || scratch->count == 0) return rc;
+    out->both_s = fmax(scratch->answers[0].expectation.sure_s, request->job.deadline_s);
+    out->both_usd = fmax(scratch->answers[0].expectation.sure_usd, request->budget_usd);
+    return 0;
+}
+
+int tm_plan_relax(const struct tm_fleet_judge *judge, const struct tm_catalog *catalog, const struct tm_supply *supply,
                   const struct tm_plan_request *request, const struct tm_plan_result *result,
                   struct tm_plan_relaxation *out, struct tm_error *e)
 {
     struct tm_plan_result *scratch = tm_alloc(sizeof *scratch);
     if (scratch == NULL) return tm_error_nomem(e);
     struct tm_plan_request relaxed = *request;
-    *out = (struct tm_plan_relaxation){.deadline_s = INFINITY, .budget_usd = INFINITY, .usd_h = INFINITY};
+    *out = (struct tm_plan_relaxation){
+        .deadline_s = INFINITY, .budget_usd = INFINITY, .usd_h = INFINITY, .both_s = NAN, .both_usd = NAN};
     if (isfinite(request->job.deadline_s)) out->deadline_s = result->deadline_needed_s;
     if (isfinite(request->budget_usd)) out->budget_usd = result->budget_needed_usd;
     if (isfinite(request->max_usd_h)) out->usd_h = result->usd_h_needed;
@@ -199,6 +220,8 @@ int tm_plan_relax(const struct tm_catalog *catalog, const struct tm_supply *supp
         rc = search_afresh(catalog, &relaxed, scratch, e);
         out->market = rc == 0 && scratch->count > 0;
     }
+    if (rc == 0 && !helps(out) && isfinite(request->job.deadline_s) && isfinite(request->budget_usd))
+        rc = relax_both(judge, supply, request, scratch, out, e);
     tm_free(scratch);
     return rc;
 }

@@ -37,9 +37,14 @@ struct tm_plan_relaxation {
     bool quotas;        /* without them */
     bool market;        /* if spot and on demand may be mixed */
     double probability; /* to meet the deadline */
+    /* Where nothing of this helps alone: a deadline and a budget that a fleet meets; NaN: none, or not both are asked.
+     */
+    double both_s;
+    double both_usd;
 };
 
-int tm_plan_relax(const struct tm_catalog *catalog, const struct tm_supply *supply,
+/* `judge` NULL: by the closed form. */
+int tm_plan_relax(const struct tm_fleet_judge *judge, const struct tm_catalog *catalog, const struct tm_supply *supply,
                   const struct tm_plan_request *request, const struct tm_plan_result *result,
                   struct tm_plan_relaxation *out, struct tm_error *e);
 

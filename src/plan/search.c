@@ -32,7 +32,7 @@ int tm_plan_on_demand_instances(const struct tm_plan_fleet *fleet)
     return instances;
 }
 
-static double price_of(const struct tm_plan_fleet *fleet)
+double tm_plan_usd_h(const struct tm_plan_fleet *fleet)
 {
     double usd_h = 0;
     for (size_t i = 0; i < fleet->part_count; i++) {
@@ -199,7 +199,7 @@ static struct tm_expectation weigh(const struct tm_supply_request *supply, const
     double events = expect.losses.single + expect.losses.burst;
     double interval_s = events > 0 ? sqrt(2 * request->job.checkpoint_s / events) : INFINITY;
     *out_anchors = losses || request->anchors_said > 0 ? find_anchors(request, region, interval_s, fleet) : 0;
-    expect.usd_h = price_of(fleet);
+    expect.usd_h = tm_plan_usd_h(fleet);
     return tm__expect(&request->job, &expect);
 }
 

@@ -90,6 +90,8 @@ struct tm_plan_result {
 
 int tm_plan_spot_instances(const struct tm_plan_fleet *fleet);
 int tm_plan_on_demand_instances(const struct tm_plan_fleet *fleet);
+/* What an hour of all of it costs, anchors among them. */
+double tm_plan_usd_h(const struct tm_plan_fleet *fleet);
 
 /* Large results: give them their own allocation. 0 also if nothing was found (count 0). `other`, if not NULL, gets what
  * the other planner would answer: predictions, the dear part, are made once for both. */
