@@ -63,6 +63,9 @@ static void put_value(const struct tm_field *field, const struct tm_settings *se
         tm_text_puts(out, field->choices[*(const int *)member]);
     } else if (field->type == TM_FIELD_STRING) {
         tm_text_puts(out, *(const char *const *)member);
+    } else if (field->type == TM_FIELD_MAPS) { /* what is in them may be secret */
+        size_t count = ((const struct tm_maps *)member)->count;
+        if (count > 0) tm_text_printf(out, "%zu of them", count);
     } else {
         const struct tm_strings *strings = (const struct tm_strings *)member;
         for (size_t i = 0; i < strings->count; i++)

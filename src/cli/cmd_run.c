@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/dashboard_open.h"
 #include "cli/live_view.h"
+#include "cli/run_alerts.h"
 #include "cli/run_summary.h"
 #include "cli/run_table.h"
 #include "job/job_changes.h"
@@ -94,6 +95,7 @@ struct run {
     struct tm_live_view *view; /* NULL: nothing is shown */
     struct tm_run_output *output;
     struct tm_dashboard *dashboard; /* NULL: not asked for */
+    struct tm_run_alerts *alerts;   /* NULL: nobody is to be told */
 };
 
 /* What people see on the way; the one document of --json stays alone on standard output. */
@@ -306,10 +308,12 @@ static int supervise(struct run *run, struct tm_error *e)
     int heard = 0;
     int rc = 0;
     open_dashboard(run);
+    run->alerts = tm_run_alerts_open(run->cli, &run->settings.job, run->dir);
     open_view(run);
     while (rc == 0 && !tm_launch_ended(run->launch)) {
         rc = tm_launch_step(run->launch, run->dashboard == NULL ? STEP_MS : PAGE_STEP_MS, e);
         if (run->dashboard != NULL) tm_dashboard_step(run->dashboard, 0);
+        tm_run_alerts_step(run->alerts);
         if (run->view != NULL) tm_live_view_step(run->view);
         show_output(run, false);
         for (; heard < interrupts; heard++)
@@ -342,6 +346,7 @@ static int finish(struct run *run, struct tm_error *e)
         print_summary(run, &status);
     }
     if (rc == 0 && (status.state == TM_JOB_FAILED || status.gave_up)) cli->exit_status = 1;
+    tm_run_alerts_finish(run->alerts, &status);
     tm_run_status_deinit(&status);
     return rc;
 }
@@ -517,6 +522,7 @@ int tm_cmd_run(struct tm_cli *cli, struct tm_error *e)
     tm_run_settings_init(&run.settings);
     tm_trace_init(&run.plan.trace);
     int rc = do_run(&run, e);
+    tm_run_alerts_close(run.alerts);
     tm_dashboard_destroy(run.dashboard);
     tm_live_view_destroy(run.view);
     tm_run_output_destroy(run.output);

@@ -5,6 +5,7 @@
 #include "base/paths.h"
 #include "base/term.h"
 #include "market/catalog.h"
+#include "workload/job_notify.h"
 
 enum { SETTINGS_BYTES_MAX = 1 << 20 };
 
@@ -37,6 +38,13 @@ const struct tm_field tm_settings_fields[] = {
      .offset = offsetof(struct tm_settings, data_dir),
      .example = "/srv/tidemill",
      .doc = "folder of imported catalogues"},
+    {.key = "notify",
+     .type = TM_FIELD_MAPS,
+     .offset = offsetof(struct tm_settings, notify),
+     .fields = tm_notify_fields,
+     .size = sizeof(struct tm_notify_target),
+     .example = "[{webhook: \"https://...\", format: slack}]",
+     .doc = "whom to tell how runs go, as the key notify of a job file"},
     {.key = NULL},
 };
 
@@ -54,6 +62,7 @@ int tm_settings_parse(const char *file, const char *text, size_t length, struct 
     if (rc != 0) return rc;
     struct tm_settings fresh = *settings;
     rc = tm_fields_read(file, root, tm_settings_fields, arena, &fresh, e);
+    if (rc == 0) rc = tm_notify_check(&fresh.notify, file, e);
     if (rc == 0) *settings = fresh;
     return rc;
 }

@@ -11,6 +11,7 @@ struct tm_settings {
     int precision;            /* of the catalogue's TFLOPS: enum tm_precision or mixed */
     struct tm_strings clouds; /* show these only; empty: all */
     const char *data_dir;     /* "": by the XDG rules */
+    struct tm_maps notify;    /* of struct tm_notify_target: whom to tell of every run */
     const char *path;         /* file they came from; "": none */
 };
 

@@ -197,7 +197,7 @@ static struct tm_run_instance *instance_of(struct tm_run_status *s, uint64_t id)
 
 static void cloud_time(struct tm_run_watch *watch, int64_t utc_ms, int64_t cloud_ms)
 {
-    if (cloud_ms <= watch->cloud_ms) return;
+    if (watch->cloud_utc_ms != 0 && cloud_ms <= watch->cloud_ms) return;
     watch->cloud_utc_ms = utc_ms;
     watch->cloud_ms = cloud_ms;
 }

@@ -273,6 +273,12 @@ static const struct tm_field job_fields[] = {
      .offset = offsetof(struct tm_job, fleet),
      .fields = tm_job_fleet_fields,
      .doc = "the instances of a run"},
+    {.key = "notify",
+     .type = TM_FIELD_MAPS,
+     .offset = offsetof(struct tm_job, notify),
+     .fields = tm_notify_fields,
+     .size = sizeof(struct tm_notify_target),
+     .doc = "whom to tell how a run goes"},
     {.key = NULL},
 };
 
@@ -462,6 +468,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
     }
     if (rc == 0) rc = tm_fields_read(file, root, job_fields, &fresh.arena, &fresh, e);
     if (rc == 0) rc = check_spot(file, &fresh, e);
+    if (rc == 0) rc = tm_notify_check(&fresh.notify, file, e);
     if (fresh.steps == 0 && fresh.samples > 0 && fresh.batch > 0)
         fresh.steps = (fresh.samples + fresh.batch - 1) / fresh.batch;
     if (fresh.engine == TM_FLEET_UNSAID) fresh.engine = fresh.run != NULL ? TM_JOB_ENGINE_COMMAND : TM_JOB_ENGINE_GPT;

@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/fields.h"
 #include "workload/job_fleet.h"
+#include "workload/job_notify.h"
 #include "workload/job_training.h"
 
 #include <stdbool.h>
@@ -95,6 +96,7 @@ struct tm_job {
     int policy_line;
     int fleet_line;
     struct tm_job_fleet fleet;
+    struct tm_maps notify; /* of struct tm_notify_target */
 };
 
 void tm_job_init(struct tm_job *job);

@@ -1,0 +1,79 @@
+#include "cli/run_alerts.h"
+
+#include "api/api_client.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "run/notifier.h"
+#include "run/state_folder.h"
+
+enum { LOOK_MS = 1000, LAST_MS = 15000, STEP_MS = 20, PATIENCE_S = 600 };
+
+struct tm_run_alerts {
+    struct tm_env *env;
+    const struct tm_maps *lists[2];
+    struct tm_notifier *notifier;
+    struct tm_api_client *client;
+    int64_t looked_ms;
+};
+
+static int64_t now_ms(const struct tm_run_alerts *a)
+{
+    return a->env->monotonic_ns(a->env) / 1000000;
+}
+
+struct tm_run_alerts *tm_run_alerts_open(struct tm_cli *cli, const struct tm_job *job, const char *dir)
+{
+    char logs[TM_STATE_PATH_MAX];
+    struct tm_alert_limits limits = {.deadline_s = (double)job->deadline_ms / 1000,
+                                     .budget_usd = (double)job->budget_usd_millionths / 1e6,
+                                     .patience_s = PATIENCE_S};
+    if (job->notify.count + cli->settings.notify.count == 0) return NULL;
+    struct tm_run_alerts *a = tm_calloc(1, sizeof *a);
+    if (a == NULL) return NULL;
+    a->env = cli->env;
+    a->lists[0] = &job->notify;
+    a->lists[1] = &cli->settings.notify;
+    tm_state_path(dir, TM_STATE_LOGS, logs);
+    a->notifier = tm_notifier_create(cli->env, logs, a->lists, 2, &limits);
+    a->client = tm_api_client_create(cli->env, dir);
+    if (a->notifier != NULL && a->client != NULL) return a;
+    tm_run_alerts_close(a);
+    return NULL;
+}
+
+void tm_run_alerts_close(struct tm_run_alerts *a)
+{
+    if (a == NULL) return;
+    tm_notifier_destroy(a->notifier);
+    tm_api_client_destroy(a->client);
+    tm_free(a);
+}
+
+void tm_run_alerts_step(struct tm_run_alerts *a)
+{
+    struct tm_run_status status;
+    if (a == NULL) return;
+    if (now_ms(a) - a->looked_ms >= LOOK_MS) {
+        int rc = tm_api_status_step(a->client, &status, NULL);
+        if (rc != -(int)TM_EBUSY) a->looked_ms = now_ms(a);
+        if (rc == 0) {
+            tm_notifier_look(a->notifier, &status);
+            tm_run_status_deinit(&status);
+        }
+    }
+    (void)tm_notifier_step(a->notifier);
+}
+
+void tm_run_alerts_finish(struct tm_run_alerts *a, const struct tm_run_status *status)
+{
+    if (a == NULL) return;
+    int64_t end_ms = now_ms(a) + LAST_MS;
+    tm_notifier_look(a->notifier, status);
+    while (!tm_notifier_step(a->notifier)) {
+        if (now_ms(a) > end_ms) {
+            tm_log(TM_LOG_WARN, "not all were told how it ended: a receiver does not answer; see logs/notify.log");
+            return;
+        }
+        a->env->sleep_ms(a->env, STEP_MS);
+    }
+}

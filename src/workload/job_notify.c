@@ -1,0 +1,84 @@
+#include "workload/job_notify.h"
+
+#include "base/suggest.h"
+
+#include <string.h>
+
+static const char *const formats[] = {"json", "slack", "discord", NULL};
+
+const char *const tm_notify_alert_names[] = {"finished", "failed",   "stopped",  "stalled",
+                                             "budget",   "deadline", "capacity", NULL};
+
+const struct tm_field tm_notify_fields[] = {
+    {.key = "webhook",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_notify_target, webhook),
+     .example = "https://hooks.slack.com/services/...",
+     .doc = "an address that the alert is posted to, by curl"},
+    {.key = "format",
+     .type = TM_FIELD_CHOICE,
+     .offset = offsetof(struct tm_notify_target, format),
+     .choices = formats,
+     .doc = "what is posted: plain JSON, or what Slack or Discord understand"},
+    {.key = "email",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_notify_target, email),
+     .example = "me@example.org",
+     .doc = "an address that it is mailed to, by sendmail"},
+    {.key = "command",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_notify_target, command),
+     .example = "notify-send \"$TIDEMILL_TEXT\"",
+     .doc = "a command for the shell, with TIDEMILL_ALERT, TIDEMILL_JOB and TIDEMILL_TEXT set"},
+    {.key = "on",
+     .type = TM_FIELD_STRINGS,
+     .offset = offsetof(struct tm_notify_target, on),
+     .example = "[failed, stalled]",
+     .doc = "which alerts: finished, failed, stopped, stalled, budget, deadline, capacity; all of them if not said"},
+    {.key = NULL},
+};
+
+static int check_names(const struct tm_strings *on, const char *file, struct tm_error *e)
+{
+    for (size_t i = 0; i < on->count; i++) {
+        struct tm_suggest suggest = {.word = on->items[i]};
+        bool known = false;
+        for (size_t n = 0; tm_notify_alert_names[n] != NULL; n++) {
+            tm_suggest_offer(&suggest, tm_notify_alert_names[n]);
+            known = known || strcmp(tm_notify_alert_names[n], on->items[i]) == 0;
+        }
+        if (known) continue;
+        return tm_error_set(e, TM_EINPUT, "%s: notify: on: unknown alert \"%.40s\"%s%s%s", file, on->items[i],
+                            suggest.best == NULL ? "" : "; did you mean ", suggest.best == NULL ? "" : suggest.best,
+                            suggest.best == NULL ? "; there are finished, failed, stopped, stalled, budget, deadline "
+                                                   "and capacity"
+                                                 : "?");
+    }
+    return 0;
+}
+
+static bool is_address(const char *text)
+{
+    return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0;
+}
+
+int tm_notify_check(const struct tm_maps *targets, const char *file, struct tm_error *e)
+{
+    const struct tm_notify_target *list = targets->items;
+    for (size_t i = 0; i < targets->count; i++) {
+        const struct tm_notify_target *target = &list[i];
+        int said = (target->webhook != NULL) + (target->email != NULL) + (target->command != NULL);
+        if (said != 1)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: notify: each receiver has one of webhook, email and command; number %zu has %d",
+                                file, i + 1, said);
+        if (target->webhook != NULL && (!is_address(target->webhook) || strpbrk(target->webhook, " \"\\\n") != NULL))
+            return tm_error_set(e, TM_EINPUT, "%s: notify: webhook: number %zu is no http:// or https:// address", file,
+                                i + 1);
+        if (target->email != NULL && (strchr(target->email, '@') == NULL || strpbrk(target->email, " \n,") != NULL))
+            return tm_error_set(e, TM_EINPUT, "%s: notify: email: \"%.60s\" is no address", file, target->email);
+        int rc = check_names(&target->on, file, e);
+        if (rc != 0) return rc;
+    }
+    return 0;
+}
