@@ -94,6 +94,7 @@ class Session:
             library.MoveLayer(self._guard(lambda c, layer, out, size: engine.read_layer(layer, out, size) or 0, 1)),
             library.MoveLayer(self._guard(lambda c, layer, data, size: engine.write_layer(layer, data, size) or 0, 1)),
             library.Cancelled(),
+            *self._follow_functions(getattr(engine, "follow", None)),
         )
         error = ctypes.create_string_buffer(1024)
         options = library.Options()
@@ -104,6 +105,29 @@ class Session:
         if not self._handle:
             raise TidemillError(f"cannot join the job: {error.value.decode(errors='replace')}")
         self._work = library.Work()
+
+    def _follow_functions(self, follow: Any) -> Tuple[Any, ...]:
+        """Of an engine whose layers can move while they are trained. A failure is no error: they then move during the change."""
+        if follow is None:
+            return (library.LayerBytes(), library.MoveLayer(), library.AdvanceLayer())
+
+        def quiet(function: Any) -> Any:
+            def call(*words: Any) -> int:
+                try:
+                    function(*words)
+                    return 0
+                except Exception:  # noqa: BLE001
+                    return 1
+            return call
+
+        def advance(_: Any, layer: int, step: int, norm: float, state: int, size: int, gradient: int, bytes_: int) -> None:
+            if bytes_ != follow.gradient_bytes(layer):
+                raise ValueError("a gradient of another size")
+            follow.advance(layer, step, norm, state, gradient)
+
+        return (library.LayerBytes(self._guard(lambda c, layer: follow.gradient_bytes(layer), 0)),
+                library.MoveLayer(quiet(lambda c, layer, out, size: follow.read_gradient(layer, out, size))),
+                library.AdvanceLayer(quiet(advance)))
 
     def _guard(self, function: Any, on_error: Any) -> Any:
         """Exceptions cannot pass through C: they are kept, and the next call of `next` raises them."""

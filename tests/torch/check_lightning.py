@@ -140,4 +140,5 @@ def test_lightning_cluster(build, folder):
             raise Trouble(f"other weights than alone\n{c.tail()}")
 
 
-test_lightning_cluster.slow = True
+for _test in (test_lightning_as_it_is, test_lightning_stop, test_lightning_cluster):
+    _test.slow = True

@@ -167,5 +167,5 @@ def test_streams_of_hugging_face(build, folder):
             raise Trouble(f"positions {places}")
 
 
-for _test in (test_stateful_data_loader, test_streams_of_hugging_face):
+for _test in (test_stream_whose_state_is_not_all, test_stateful_data_loader, test_streams_of_hugging_face):
     _test.slow = True

@@ -10,6 +10,20 @@ from cluster import ROOT, Skipped, Trouble
 LOAD = "import tidemill.library as l; print(l.load()._name)"
 
 
+SCRIPT = """
+import torch, tidemill.torch
+job = tidemill.torch.init(steps=6, batch=8, micro_batch=2, seed=1)
+model = torch.nn.Linear(4, 2)
+job.attach(model, torch.optim.SGD(model.parameters(), 0.1))
+print("hello from the script")
+job.after_step(lambda step, loss: print(f"step {step} loss {loss}"))
+data = [(torch.randn(4, generator=torch.Generator().manual_seed(i)), i % 2) for i in range(32)]
+for x, y in job.batches(data):
+    job.backward(torch.nn.functional.cross_entropy(model(x), y))
+job.done()
+"""
+
+
 def install(folder: Path, **variables: str) -> Path:
     """The environment's python. A copy of the source: nothing of a build lies around it."""
     shutil.copytree(ROOT / "python", folder / "source" / "python",
@@ -55,4 +69,24 @@ def test_wheel_without_library(build, folder):
         raise Trouble(done.stdout + done.stderr)
 
 
-test_wheel_without_library.slow = True
+def test_wheel_run(build, folder):
+    """A script of a user's own under `tidemill run`, both of the wheel: what it prints is shown, and `tidemill logs` has it."""
+    python = install(folder, TIDEMILL_LIBRARY=str(build / "libtidemill.so"))
+    here = next((folder / "venv").glob("lib/python*/site-packages"))
+    (here / "over.pth").write_text("\n".join(p for p in sys.path if p.endswith("site-packages")))  # torch is not installed again
+    job = folder / "job"
+    job.mkdir()
+    (job / "train.py").write_text(SCRIPT)
+    (job / "job.yaml").write_text("name: prints\nrun: python train.py\nsteps: 6\nbatch: 8\nmicro_batch: 2\nseed: 1\n")
+    env = {"PATH": f"{python.parent}:/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    words = ["tidemill", "run", "-y", "--no-preemptions", "--limit", "1", "--state", str(folder / "state"), "job.yaml"]
+    ran = subprocess.run(words, cwd=job, env=env, capture_output=True, text=True, timeout=600)
+    if ran.returncode or "hello from the script" not in ran.stdout + ran.stderr:
+        raise Trouble(ran.stdout + ran.stderr)
+    told = subprocess.run(["tidemill", "logs", "--state", str(folder / "state")], cwd=job, env=env, capture_output=True, text=True)
+    if told.returncode or "hello from the script" not in told.stdout or "step 6" not in told.stdout:
+        raise Trouble(told.stdout + told.stderr)
+
+
+for _test in (test_wheel_without_library, test_wheel_run):
+    _test.slow = True

@@ -937,6 +937,24 @@ def embedding_with_max_norm(job):
 
 
 @pattern()
+def processes_that_load(job):
+    """With what each of them does first."""
+    class Opened(Points):
+        offset = None
+
+        def __getitem__(self, i):
+            x, y = super().__getitem__(i)
+            return x + self.offset, y  # an error where nobody has opened it
+
+    def open_it(number):
+        torch.utils.data.get_worker_info().dataset.offset = 0.5
+
+    model = net()
+    loader = DataLoader(Opened(0.1), MICRO, shuffle=True, num_workers=1, worker_init_fn=open_it, prefetch_factor=3)
+    return simple(job, model, sgd(model), dataset=loader)
+
+
+@pattern()
 def generators_of_ones_own(job):
     """In the loop and in the data set: seeded by step and micro-batch, as torch's own are."""
     import numpy

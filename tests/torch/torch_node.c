@@ -55,6 +55,7 @@ static int coordinator(char **words)
                                                              .settle_ms = 300,
                                                              .drain_limit_ms = 15000,
                                                              .fetch_limit_ms = 15000,
+                                                             .follow_limit_ms = 15000,
                                                              .stall_ms = 30000,
                                                              .quarantine_ms = 5000,
                                                              .copy_limit_ms = 15000,

@@ -140,6 +140,7 @@ def main() -> None:
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
+    print(f"followed {job._state.follow.advanced if job._state.follow else 0}", flush=True)
     if job.done():
         torch.save({"hash": weights_hash(model), "model": model.state_dict(), "lr": optimizer.param_groups[0]["lr"],
                     "loss": job.last_loss}, f"{words.out}-{os.environ.get('TIDEMILL_INSTANCE_ID', '0')}")

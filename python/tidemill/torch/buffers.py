@@ -7,7 +7,7 @@ micro-batches, into what one worker alone would have computed. Any other buffer 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 from torch import nn
@@ -106,16 +106,26 @@ class RunningStatistics:
 
     def commit(self) -> None:
         """The running statistics become those after all micro-batches, in order."""
+        for module, at in self.places():
+            rows = self._table[:, at: at + 2 * module.num_features + 1]
+            merge(rows, module, module.running_mean, module.running_var, module.num_batches_tracked)
+
+    def places(self) -> Iterator[Tuple[_BatchNorm, int]]:
+        """Each BatchNorm, and where its columns begin."""
         at = 0
         for _, module in self._norms:
-            n = module.num_features
-            keep = 1.0 - float(module.momentum)  # type: ignore[arg-type]
-            mean, var = module.running_mean, module.running_var
-            for row in self._table[:, at: at + 2 * n + 1]:
-                passes = int(row[2 * n])
-                if passes:
-                    mean.mul_(keep**passes).add_(row[:n].to(mean))  # type: ignore[union-attr, arg-type]
-                    var.mul_(keep**passes).add_(row[n: 2 * n].to(var))  # type: ignore[union-attr, arg-type]
-                    if module.num_batches_tracked is not None:
-                        module.num_batches_tracked.add_(passes)
-            at += 2 * n + 1
+            yield module, at
+            at += 2 * module.num_features + 1
+
+
+def merge(rows: torch.Tensor, module: _BatchNorm, mean: Any, var: Any, count: Any) -> None:
+    """The statistics of all micro-batches into these tensors, in order."""
+    n = module.num_features
+    keep = 1.0 - float(module.momentum)  # type: ignore[arg-type]
+    for row in rows:
+        passes = int(row[2 * n])
+        if passes:
+            mean.mul_(keep**passes).add_(row[:n].to(mean))
+            var.mul_(keep**passes).add_(row[n: 2 * n].to(var))
+            if count is not None:
+                count.add_(passes)

@@ -51,8 +51,10 @@ class Source(Protocol):
 
 def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any, shuffle: bool) -> Source:
     """For what `Job.batches` was given."""
+    options: Dict[str, Any] = {}
     if isinstance(dataset, DataLoader):
         loader = dataset
+        options = _options(loader)
         _check_loader(loader, job.micro_batch)
         dataset, collate, workers = loader.dataset, collate or loader.collate_fn, workers or loader.num_workers
         if not isinstance(dataset, IterableDataset):
@@ -65,7 +67,16 @@ def open_source(job: Any, dataset: Any, collate: Any, workers: int, sampler: Any
             raise UsageError(f"{type(dataset).__name__} is a stream, which is read in its order by the worker itself: leave "
                              "workers, num_workers and sampler out")
         return Stream(dataset, collate, job, next((p for p in job._positions if p.dataset is dataset), None))
-    return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle)
+    return MicroBatches(dataset, collate, workers, job.seed, job.batch, job.micro_batch, job.steps, sampler, shuffle,
+                        options)
+
+
+def _options(loader: DataLoader) -> Dict[str, Any]:
+    """How its processes load, where it has any."""
+    if not loader.num_workers:
+        return {}
+    names = ("worker_init_fn", "timeout", "pin_memory", "prefetch_factor", "multiprocessing_context")
+    return {name: getattr(loader, name) for name in names}
 
 
 def _check_loader(loader: DataLoader, micro_batch: int) -> None:
@@ -96,6 +107,18 @@ class _Keyed(Dataset):
         self._generators.seed(place[0])
         return self._dataset[place[1]]
 
+    def __getattr__(self, name: str) -> Any:
+        """The data set's own: a worker_init_fn is given this one."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._dataset, name, value)
+
 
 class _Order:
     """A sampler of batches: this worker's micro-batches from a step on."""
@@ -116,14 +139,15 @@ class MicroBatches:
     """Loads micro-batches; as long as they are requested in order, worker processes load ahead."""
 
     def __init__(self, dataset: Any, collate: Optional[Callable[[List[Any]], Any]], workers: int, seed: int, batch: int,
-                 micro_batch: int, steps: int, sampler: Any = None, shuffle: bool = True) -> None:
+                 micro_batch: int, steps: int, sampler: Any = None, shuffle: bool = True,
+                 options: Optional[Dict[str, Any]] = None) -> None:
         if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
             raise UsageError(f"{type(dataset).__name__} is neither a map-style data set (with __len__ and __getitem__) nor a "
                              "stream (with __iter__): Tidemill has to name the samples of a step, whoever computes them")
         if sampler is not None:
             _check_sampler(sampler)
         self.count: int = len(dataset) if sampler is None else len(sampler)
-        self._sampler, self._shuffle = sampler, shuffle
+        self._sampler, self._shuffle, self._options = sampler, shuffle, options or {}
         self._orders: Dict[int, List[int]] = {}
         if self.count == 0:
             raise UsageError("the data set is empty")
@@ -186,7 +210,7 @@ class MicroBatches:
             return self._collate([self._dataset[place] for place in self.places(step, number)])
         if self._expected != (step, number):
             self._ahead = iter(DataLoader(self._dataset, batch_sampler=_Order(self, (step, number)),  # type: ignore
-                                          num_workers=self._workers, collate_fn=self._collate))
+                                          num_workers=self._workers, collate_fn=self._collate, **self._options))
         assert self._ahead is not None
         out = next(self._ahead)
         following = [m for m in self.share if m > number]

@@ -112,6 +112,10 @@ class Extras:
         """Those of a kind that were attached."""
         return [thing for thing in self._things.values() if isinstance(thing, kind)]
 
+    def only_own(self) -> bool:
+        """Is there nothing of the script's?"""
+        return set(self._things) <= self._own
+
     def name_of(self, thing: Any) -> str:
         """Under which name."""
         return next(name for name, own in self._things.items() if own is thing)

@@ -36,6 +36,7 @@ from tidemill.torch import checkpoint, fixed_point, guards
 from tidemill.torch.buffers import RunningStatistics
 from tidemill.torch.data import Position, Source, open_source, stream_in
 from tidemill.torch.extras import Extras
+from tidemill.torch.follow import Follow
 from tidemill.torch.group import Group, Home, StepCancelled, given_up, read_endpoint
 from tidemill.torch.logs import Sink, StepLog
 from tidemill.torch.scaling import LossScale
@@ -248,6 +249,8 @@ class Job:
         self._settings = LoopSettings(optimizer, scheduler)
         self._statistics = RunningStatistics(model, self.micro_batches)
         self._take_over(optimizer, scheduler)
+        if Follow.possible(self, state):
+            state.follow = Follow(self, state, self._statistics)
         digest = "" if self._host is None else self._state.digest()
         self._join(self._state, digest, len(self._state.layers), self._state.device)
 
@@ -576,6 +579,13 @@ class Job:
     _schedule = "step"
     _items: Optional[int] = None
 
+    def _schedule_due_next(self) -> bool:
+        """Of the step that is held."""
+        return self._state is not None and self._state.scheduler is not None and self._schedule_is_due(self._next_step)
+
+    def _clip_now(self) -> Optional[float]:
+        return self._clip if self._state is None or self._settings.clip is None else self._settings.clip
+
     def _schedule_is_due(self, step: int) -> bool:
         if self._schedule == "step":
             return True
@@ -601,7 +611,7 @@ class Job:
         return float(self._losses.sum()) / self.micro_batches
 
     def _clip_factor(self, work: Work) -> float:
-        clip = self._clip if self._state is None or self._settings.clip is None else self._settings.clip
+        clip = self._clip_now()
         if clip is None:
             return 1.0
         norm = math.sqrt(work.norm) / (1.0 if self._scale is None else self._scale.scale)

@@ -146,6 +146,7 @@ class ModelState:
         self.units += [Unit(extra.slot.name, extras=[extra]) for extra in self.extras.list]
         self.device = self._one_device()
         self.layers: List["Layer"] = []
+        self.follow: Any = None  # tidemill.torch.follow, where layers can move while they are trained
         self.step = 0
         guards.own(optimizer)
         self.watch = guards.Watch(self)

@@ -192,6 +192,15 @@ class FloatSums:
             for p, view in zip(bucket.params, bucket.views):
                 p.tensor.grad = view
 
+    def view_of(self, p: Param) -> torch.Tensor:
+        """The summed gradient, after `finish`."""
+        bucket, index = self._place[id(p.tensor)]
+        return bucket.views[index]
+
+    def scale_of(self, p: Param) -> Any:
+        """Floats have none."""
+        return None
+
     def storages(self) -> List[int]:
         """Where the sums are."""
         return [bucket.flat.untyped_storage().data_ptr() for bucket in self._buckets]
@@ -315,6 +324,15 @@ class FixedSums:
             self._floats.mul_(factor)
         for p, view in zip(self._params, self._views):
             p.tensor.grad = view
+
+    def view_of(self, p: Param) -> torch.Tensor:
+        """As FloatSums.view_of."""
+        return self._views[self._params.index(p)]
+
+    def scale_of(self, p: Param) -> Any:
+        """The largest element of the step's gradients, and their scale."""
+        index = self._params.index(p)
+        return [float(self._largest[index]), self._scales[index]]
 
     def storages(self) -> List[int]:
         """As FloatSums.storages."""
