@@ -36,8 +36,13 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "again", .help = "start over: delete the run in the state folder, with its weights and copies"},
     {.name = "cloud",
      .value = "NAME",
-     .help = "where the instances come from: local (processes on this machine that follow a trace)",
+     .help =
+         "where the instances come from: local (processes on this machine that follow a trace) or hosts (machines of "
+         "yours, over ssh)",
      .choices = tm_job_cloud_names},
+    {.name = "hosts",
+     .value = "FILE",
+     .help = "of cloud hosts: a list, one a line: [user@]host[:port] [slots=N or gpus=N]"},
     {.name = "trace", .value = "TRACE", .help = "the trace to replay: a file, or hadp, hasp, ladp, lasp"},
     {.name = "from", .value = "TIME", .help = "where in the trace the replay starts"},
     {.name = "to", .value = "TIME", .help = "where in the trace the replay ends"},
@@ -171,7 +176,17 @@ static int read_cloud(struct run *run, struct tm_error *e)
         rc =
             tm_error_set(e, TM_EUSAGE, "--cloud: the run in %s is on cloud %s; resume it there, or use another --state",
                          run->dir, tm_job_cloud_names[before]);
+    if (rc == 0 && tm_given(run->cli, "hosts"))
+        rc = tm_provider_read_hosts(run->cli->env, tm_given_text(run->cli, "hosts"), job, e);
     return rc == 0 ? refuse_emulation(run, e) : rc;
+}
+
+/* How many: all that there are, where neither file nor option says. */
+static void unsay_limit(struct run *run)
+{
+    struct tm_job *job = &run->settings.job;
+    bool said = tm_given(run->cli, "limit") || tm_job_says(job, "fleet.limit") || run->resumed;
+    if (tm_provider_of(job)->joins && !said && job->fleet.pools.count == 0) job->fleet.limit = 0;
 }
 
 static int read_options(struct run *run, struct tm_error *e)
@@ -210,6 +225,7 @@ static int read_options(struct run *run, struct tm_error *e)
     if (rc == 0) rc = keep_text(run, "advertise", &s->advertise, e);
     if (rc != 0) return rc;
     const char *place = run->path != NULL ? run->path : run->dir;
+    unsay_limit(run);
     rc = tm_provider_settle(cli->env, s, place, e);
     if (rc != 0) return rc;
     rc = tm_run_settings_check(s, &(struct tm_run_places){.file = place}, e);

@@ -58,9 +58,11 @@ static int make_folder(struct tm_env *env, uint64_t job, struct tm_arena *arena,
         tm_arena_printf(arena, "%s/tidemill-%08" PRIx64 "-%016" PRIx64,
                         under != NULL && under[0] == '/' ? under : "/tmp", job >> 32, env->random_u64(env));
     if (dir == NULL) return tm_error_nomem(e);
+    const char *logs = tm_arena_printf(arena, "%s/logs", dir);
+    if (logs == NULL) return tm_error_nomem(e);
     int rc = env->folder_make(env, dir, e);
     if (rc == 0) *out = dir;
-    return rc;
+    return rc == 0 ? env->folder_make(env, logs, e) : rc; /* where the worker's output goes */
 }
 
 /* ---- getting in ---- */

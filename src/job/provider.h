@@ -65,6 +65,10 @@ int tm_provider_settle(struct tm_env *env, struct tm_run_settings *settings, con
 /* The provider's `check`. */
 int tm_provider_check(const struct tm_run_settings *settings, const char *place, struct tm_error *e);
 
+/* A file with a list of hosts (cloud/host_list.h), as fleet.hosts of the job. */
+int tm_provider_read_hosts(struct tm_env *env, const char *path, struct tm_job *job, struct tm_error *e);
+
 extern const struct tm_provider tm_provider__local; /* provider_local.c */
+extern const struct tm_provider tm_provider__hosts; /* provider_hosts.c */
 
 #endif

@@ -386,9 +386,19 @@ static void print_losses(struct tm_jsonout *json, const struct tm_job_losses *lo
     tm_jsonout_end(json);
 }
 
+static void print_hosts(struct tm_jsonout *json, const struct tm_strings *hosts)
+{
+    if (hosts->count == 0) return;
+    tm_jsonout_list(json, "hosts");
+    for (size_t i = 0; i < hosts->count; i++)
+        tm_jsonout_string(json, NULL, hosts->items[i]);
+    tm_jsonout_end(json);
+}
+
 static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *fleet)
 {
     tm_jsonout_object(json, "fleet");
+    print_hosts(json, &fleet->hosts);
     print_pools(json, fleet);
     if (tm_job_fleet_is_drawn(fleet)) print_losses(json, &fleet->losses);
     put_text(json, "trace", fleet->trace);

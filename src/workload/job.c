@@ -51,7 +51,7 @@ static const struct tm_field resource_fields[] = {
 
 const char *const tm_job_engine_names[] = {"gpt", "paced", "command", NULL};
 static const char *const engine_choices[] = {"gpt", "paced", NULL};
-const char *const tm_job_cloud_names[] = {"local", NULL};
+const char *const tm_job_cloud_names[] = {"local", "hosts", NULL};
 
 /* `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 static const struct tm_field job_fields[] = {
@@ -223,7 +223,8 @@ static const struct tm_field job_fields[] = {
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_job, cloud),
      .choices = tm_job_cloud_names,
-     .doc = "where a run gets its instances: local (processes of this machine that follow a trace)"},
+     .doc = "where a run gets its instances: local (processes of this machine that follow a trace), or "
+            "hosts (machines of yours, over ssh)"},
     {.key = "policy",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job, policy),

@@ -51,6 +51,7 @@ struct tm_job_losses {
 /* Where a run gets its instances. */
 struct tm_job_fleet {
     struct tm_maps pools;        /* struct tm_job_pool */
+    struct tm_strings hosts;     /* of cloud hosts: cloud/host_list.h */
     struct tm_job_losses losses; /* where there is no trace */
     const char *trace;           /* a file, or a published hour's name */
     int64_t from_ms;             /* of the trace */

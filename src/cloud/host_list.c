@@ -1,0 +1,135 @@
+#include "cloud/host_list.h"
+
+#include "base/number.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A host must not be taken for an option or a word of a shell. */
+static bool is_name(const char *text, size_t length)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._@%:[]";
+    if (length == 0 || text[0] == '-' || text[0] == '@') return false;
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == '\0' || strchr(allowed, text[i]) == NULL) return false;
+    return true;
+}
+
+static int wrong(const char *where, const char *text, size_t length, struct tm_error *e)
+{
+    return tm_error_set(e, TM_EINPUT,
+                        "%s: expected [user@]host[:port] [slots=N], got \"%.*s\"; write for example gpu1 or "
+                        "me@gpu2:2222 gpus=4",
+                        where, (int)(length < 60 ? length : 60), text);
+}
+
+/* "host", "host:22", "[::1]:22", "::1" (without a port). */
+static bool take_host(const char *text, size_t length, struct tm_host *out)
+{
+    size_t name = length;
+    int64_t port = 0;
+    const char *colon = memchr(text, ':', length);
+    const char *bracket = memchr(text, ']', length);
+    if (!is_name(text, length)) return false;
+    if (bracket != NULL) { /* user@[::1]:22 */
+        const char *open = memchr(text, '[', length);
+        size_t after = (size_t)(bracket - text) + 1;
+        if (open == NULL || open > bracket || (after < length && text[after] != ':')) return false;
+        size_t user = (size_t)(open - text);
+        size_t inside = (size_t)(bracket - open) - 1;
+        if (user + inside >= sizeof out->name || inside == 0) return false;
+        memcpy(out->name, text, user);
+        memcpy(out->name + user, open + 1, inside);
+        out->name[user + inside] = '\0';
+        if (after == length) return true;
+        colon = text + after;
+    } else {
+        if (memchr(text, '[', length) != NULL) return false;
+        bool many = colon != NULL && memchr(colon + 1, ':', length - (size_t)(colon + 1 - text)) != NULL;
+        if (many) colon = NULL; /* an IPv6 address alone */
+        if (colon != NULL) name = (size_t)(colon - text);
+        if (name == 0 || name >= sizeof out->name) return false;
+        memcpy(out->name, text, name);
+        out->name[name] = '\0';
+        if (colon == NULL) return true;
+    }
+    size_t digits = length - (size_t)(colon + 1 - text);
+    if (!tm_number_i64(colon + 1, digits, &port) || port < 1 || port > 65535) return false;
+    (void)snprintf(out->port, sizeof out->port, "%d", (int)port);
+    return true;
+}
+
+static bool take_slots(const char *text, size_t length, struct tm_host *out)
+{
+    static const char *const keys[] = {"slots=", "gpus="};
+    for (size_t i = 0; i < 2; i++) {
+        size_t key = strlen(keys[i]);
+        int64_t count = 0;
+        if (length <= key || memcmp(text, keys[i], key) != 0) continue;
+        if (!tm_number_i64(text + key, length - key, &count) || count < 1 || count > TM_HOST_SLOTS_MAX) return false;
+        out->slots = (int)count;
+        out->gpus = i == 1;
+        return true;
+    }
+    return false;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+int tm_host__parse(const char *where, const char *line, size_t length, struct tm_host *out, bool *out_empty,
+                   struct tm_error *e)
+{
+    struct tm_host host = {.slots = 1};
+    size_t words = 0;
+    const char *comment = memchr(line, '#', length);
+    if (comment != NULL) length = (size_t)(comment - line);
+    for (size_t at = 0; at < length;) {
+        if (is_blank(line[at])) {
+            at++;
+            continue;
+        }
+        size_t from = at;
+        while (at < length && !is_blank(line[at]))
+            at++;
+        bool good = words == 0   ? take_host(line + from, at - from, &host)
+                    : words == 1 ? take_slots(line + from, at - from, &host)
+                                 : false;
+        if (!good) return wrong(where, line + from, at - from, e);
+        words++;
+    }
+    *out_empty = words == 0;
+    if (words > 0) *out = host;
+    return 0;
+}
+
+int tm_hosts_parse(const char *file, const char *text, size_t length, struct tm_host *out, size_t *out_count,
+                   struct tm_error *e)
+{
+    size_t count = 0;
+    int number = 0;
+    for (size_t at = 0; at < length;) {
+        const char *end = memchr(text + at, '\n', length - at);
+        size_t line = end != NULL ? (size_t)(end - text) - at : length - at;
+        char where[512];
+        struct tm_host host;
+        bool empty = true;
+        (void)snprintf(where, sizeof where, "%.480s:%d", file, ++number);
+        int rc = tm_host__parse(where, text + at, line, &host, &empty, e);
+        if (rc != 0) return rc;
+        at += line + 1;
+        if (empty) continue;
+        for (size_t i = 0; i < count; i++)
+            if (strcmp(out[i].name, host.name) == 0 && strcmp(out[i].port, host.port) == 0)
+                return tm_error_set(e, TM_EINPUT, "%s: %s is there twice; write it once, with slots=N", where,
+                                    host.name);
+        if (count == TM_HOSTS_MAX) return tm_error_set(e, TM_ELIMIT, "%s: more than %d hosts", where, TM_HOSTS_MAX);
+        out[count++] = host;
+    }
+    if (count == 0) return tm_error_set(e, TM_EINPUT, "%s: there is no host in it; write one a line", file);
+    *out_count = count;
+    return 0;
+}

@@ -1,0 +1,172 @@
+/* What every cloud must do (cloud/cloud.h), tried on one that is fresh: arrivals, releases, losses, refusals, a driver
+ * that dies, another that takes over, and nothing left behind. An implementation's test says how its cloud is opened,
+ * how an instance is taken from it, and how many there really are, and calls cloud_suite. */
+#ifndef TM_CLOUD_TEST_CLOUD_SUITE_H
+#define TM_CLOUD_TEST_CLOUD_SUITE_H
+
+#include "base/test/harness.h"
+#include "cloud/cloud.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SUITE_LONG_MS = 60000, SUITE_STEPS = 600 };
+
+struct cloud_place {
+    void *context;
+    int limit; /* of instances at a time: at least 3 */
+    /* `again`: what an earlier one, whose program died, has left is still there. `id_first`: its first instance. */
+    struct tm_cloud *(*open)(void *context, bool again, uint64_t id_first);
+    /* Takes the instance away, as a failure does: not through the cloud. */
+    void (*lose)(void *context, const struct tm_cloud_instance *instance);
+    /* How many instances' processes there are, as the machine tells, not the cloud. */
+    int (*alive)(void *context);
+};
+
+/* The next event of a kind; others are taken on the way. */
+static struct tm_cloud_event suite_await(struct tm_cloud *cloud, enum tm_cloud_event_kind kind)
+{
+    struct tm_cloud_event event = {0};
+    struct tm_error e = {.text = ""};
+    for (int i = 0; i < SUITE_STEPS; i++) {
+        int rc = cloud->next(cloud, SUITE_LONG_MS / SUITE_STEPS, &event, &e);
+        assert_row(rc == 0 || rc == -(int)TM_ETIMEOUT, "%s", e.text);
+        if (rc == 0 && event.kind == kind) return event;
+    }
+    fail_msg("the cloud never told: %s", tm_cloud_event__kind_name(kind));
+    return event;
+}
+
+/* Serves the cloud until so many are really there. */
+static void suite_await_alive(const struct cloud_place *place, struct tm_cloud *cloud, int count)
+{
+    struct tm_cloud_event event;
+    for (int i = 0; i < SUITE_STEPS && place->alive(place->context) != count; i++)
+        (void)cloud->next(cloud, SUITE_LONG_MS / SUITE_STEPS, &event, NULL);
+    assert_int_equal(place->alive(place->context), count);
+}
+
+static int suite_here(struct tm_cloud *cloud)
+{
+    size_t count = 0;
+    int here = 0;
+    const struct tm_cloud_instance *all = cloud->instances(cloud, &count);
+    for (size_t i = 0; i < count; i++)
+        here += tm_instance_is_here(&all[i]);
+    return here;
+}
+
+static void suite_want(struct tm_cloud *cloud, int count)
+{
+    struct tm_error e = {.text = ""};
+    assert_row(cloud->want(cloud, TM_CLOUD_SPOT, count, &e) == 0, "%s", e.text);
+}
+
+static void suite_close(const struct cloud_place *place, struct tm_cloud *cloud)
+{
+    struct tm_error e = {.text = ""};
+    assert_row(cloud->destroy(cloud, &e) == 0, "%s", e.text);
+    assert_int_equal(place->alive(place->context), 0);
+}
+
+/* What is wanted arrives, numbered from the first on, and really runs; what is given back goes, and is not replaced. */
+static void suite_arrive_release(const struct cloud_place *place)
+{
+    struct tm_cloud *cloud = place->open(place->context, false, 7);
+    struct tm_error e;
+    int pools = 0;
+    assert_true(cloud->pools(cloud, &pools) != NULL && pools > TM_CLOUD_SPOT);
+    assert_int_equal(suite_here(cloud), 0);
+    suite_want(cloud, 2);
+    struct tm_cloud_event first = suite_await(cloud, TM_CLOUD_ARRIVED);
+    struct tm_cloud_event second = suite_await(cloud, TM_CLOUD_ARRIVED);
+    assert_true(first.instance >= 7 && second.instance >= 7 && first.instance != second.instance);
+    assert_true(tm_instance_is_here(tm_cloud_find(cloud, first.instance)));
+    suite_await_alive(place, cloud, 2);
+    assert_int_equal(cloud->release(cloud, first.instance, &e), 0);
+    assert_int_equal(suite_await(cloud, TM_CLOUD_RELEASED).instance, first.instance);
+    assert_int_equal(tm_cloud_find(cloud, first.instance)->state, TM_INSTANCE_RELEASED);
+    suite_await_alive(place, cloud, 1);
+    assert_int_equal(suite_here(cloud), 1);
+    struct tm_cloud_bill bill = cloud->bill(cloud);
+    assert_true(bill.seconds[TM_CLOUD_SPOT] > 0 && bill.usd[TM_CLOUD_SPOT] >= 0);
+    suite_close(place, cloud);
+}
+
+/* One that is taken away is told, as a loss without a notice, and another comes in its place. */
+static void suite_loss(const struct cloud_place *place)
+{
+    struct tm_cloud *cloud = place->open(place->context, false, 1);
+    suite_want(cloud, 1);
+    uint64_t id = suite_await(cloud, TM_CLOUD_ARRIVED).instance;
+    suite_await_alive(place, cloud, 1);
+    struct tm_cloud_instance taken = *tm_cloud_find(cloud, id);
+    place->lose(place->context, &taken);
+    struct tm_cloud_event lost = suite_await(cloud, TM_CLOUD_LOST);
+    assert_int_equal(lost.instance, id);
+    assert_false(lost.announced);
+    assert_int_equal(tm_cloud_find(cloud, id)->state, TM_INSTANCE_LOST);
+    uint64_t next = suite_await(cloud, TM_CLOUD_ARRIVED).instance;
+    assert_true(next > id);
+    suite_await_alive(place, cloud, 1);
+    suite_close(place, cloud);
+}
+
+/* What it has not got it refuses in words, or does not grant; nothing of that changes what is there. */
+static void suite_refusal(const struct cloud_place *place)
+{
+    struct tm_cloud *cloud = place->open(place->context, false, 1);
+    struct tm_cloud_event event;
+    struct tm_error e = {.text = ""};
+    int pools = 0;
+    (void)cloud->pools(cloud, &pools);
+    assert_int_equal(cloud->want(cloud, pools, 1, &e), -(int)TM_EUSAGE);
+    assert_true(e.text[0] != '\0');
+    assert_int_equal(cloud->release(cloud, 99, &e), -(int)TM_ENOTFOUND);
+    assert_int_equal(cloud->next(cloud, 0, &event, &e), -(int)TM_ETIMEOUT);
+    suite_want(cloud, place->limit + 5);
+    for (int i = 0; i < place->limit; i++)
+        (void)suite_await(cloud, TM_CLOUD_ARRIVED);
+    for (int i = 0; i < 5; i++)
+        (void)cloud->next(cloud, 20, &event, NULL);
+    assert_int_equal(suite_here(cloud), place->limit);
+    suite_close(place, cloud);
+}
+
+/* The driver dies at once, while instances start, and when they are there; the next one finds the place its own, and
+ * leaves nothing of either. */
+static void suite_crash(const struct cloud_place *place, int arrivals)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct tm_cloud *dying = place->open(place->context, false, 1);
+        struct tm_cloud_event event;
+        suite_want(dying, 2);
+        if (arrivals == 0) (void)dying->next(dying, 0, &event, NULL);
+        for (int i = 0; i < arrivals; i++)
+            (void)suite_await(dying, TM_CLOUD_ARRIVED);
+        _exit(0); /* as SIGKILL: nothing is put in order */
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    struct tm_cloud *cloud = place->open(place->context, true, 10);
+    suite_want(cloud, 1);
+    assert_true(suite_await(cloud, TM_CLOUD_ARRIVED).instance >= 10);
+    suite_await_alive(place, cloud, 1); /* and none of before */
+    suite_close(place, cloud);
+}
+
+static void cloud_suite(const struct cloud_place *place)
+{
+    suite_arrive_release(place);
+    suite_loss(place);
+    suite_refusal(place);
+    for (int arrivals = 0; arrivals <= 2; arrivals++)
+        suite_crash(place, arrivals);
+}
+
+#endif

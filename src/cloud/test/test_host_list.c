@@ -1,0 +1,79 @@
+/* Lists of hosts, as people have them for mpirun. */
+#include "base/test/harness.h"
+#include "cloud/host_list.h"
+
+#include <string.h>
+
+static void test_lines(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        const char *name;
+        const char *port;
+        int slots;
+        bool gpus;
+    } rows[] = {
+        {"gpu1", "gpu1", "", 1, false},
+        {"  gpu1 slots=8  # the big one", "gpu1", "", 8, false},
+        {"me@gpu2:2222 gpus=4", "me@gpu2", "2222", 4, true},
+        {"10.0.0.7:22", "10.0.0.7", "22", 1, false},
+        {"fe80::1%eth0", "fe80::1%eth0", "", 1, false},
+        {"me@[2001:db8::1]:2200", "me@2001:db8::1", "2200", 1, false},
+        {"[::1]", "::1", "", 1, false},
+        {"gpu1\tslots=2\r", "gpu1", "", 2, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tm_host host = {.slots = 0};
+        struct tm_error e = {.text = ""};
+        bool empty = true;
+        int rc = tm_host__parse("a:1", rows[i].line, strlen(rows[i].line), &host, &empty, &e);
+        assert_row(rc == 0 && !empty, "%s: %s", rows[i].line, e.text);
+        assert_row(strcmp(host.name, rows[i].name) == 0 && strcmp(host.port, rows[i].port) == 0 &&
+                       host.slots == rows[i].slots && host.gpus == rows[i].gpus,
+                   "%s: %s %s %d", rows[i].line, host.name, host.port, host.slots);
+    }
+}
+
+static void test_wrong(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "-oProxyCommand=x", "gpu1;reboot", "gpu1 slots=0", "gpu1 slots=65", "gpu1 8", "gpu1:0", "gpu1:70000",
+        "gpu1 slots=1 x",   "$(reboot)",   "[::1",         "@gpu1",         "gpu1:",  "[]:22"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        struct tm_host host;
+        struct tm_error e = {.text = ""};
+        bool empty = true;
+        assert_row(tm_host__parse("a:1", lines[i], strlen(lines[i]), &host, &empty, &e) == -(int)TM_EINPUT, "%s",
+                   lines[i]);
+        assert_row(strstr(e.text, "a:1: expected") != NULL, "%s", e.text);
+    }
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    static struct tm_host hosts[TM_HOSTS_MAX];
+    static const char good[] = "# mine\n\ngpu1 slots=2\nme@gpu1\n";
+    static const char twice[] = "gpu1\ngpu1\n";
+    static const char none[] = "# nothing\n";
+    struct tm_error e = {.text = ""};
+    size_t count = 0;
+    assert_int_equal(tm_hosts_parse("list", good, strlen(good), hosts, &count, &e), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(tm_hosts_parse("list", twice, strlen(twice), hosts, &count, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "list:2: gpu1 is there twice");
+    assert_int_equal(tm_hosts_parse("list", none, strlen(none), hosts, &count, &e), -(int)TM_EINPUT);
+    assert_error_has(e, "there is no host in it");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
