@@ -93,7 +93,7 @@ const committed = (page) => page.evaluate(() => Number(document.querySelector(".
   await close(page, "watching");
 }
 if (full) {
-  for (const [name, width, scheme, hash, ready] of [["jobs", 1280, "light", "#/", "table.jobs a"], ["live", 1400, "light", `#/job/${live}`, ".seat"], ["done-dark", 1400, "dark", `#/job/${done}`, ".seat"], ["phone", 390, "light", `#/job/${live}`, ".seat"], ["jobs-phone-dark", 390, "dark", "#/", "table.jobs a"], ["plan", 1280, "light", "#/plan", "textarea"]]) {
+  for (const [name, width, scheme, hash, ready] of [["jobs", 1280, "light", "#/", "table.jobs a"], ["live", 1400, "light", `#/job/${live}`, ".seat"], ["done-dark", 1400, "dark", `#/job/${done}`, ".seat"], ["phone", 390, "light", `#/job/${live}`, ".seat"], ["jobs-phone-dark", 390, "dark", "#/", "table.jobs a"], ["plan", 1280, "light", "#/plan", "button.main"]]) {
     const page = await open(steer, { width, scheme, bypassCSP: true });
     await go(page, hash, ready);
     if (name === "live" || name === "done-dark") await page.waitForSelector("path.line");
@@ -116,7 +116,7 @@ if (full) {
   // A plan, drawn; and the wrong words of a job come back as tidemill says them.
   {
     const page = await open(steer);
-    await go(page, "#/plan", "textarea");
+    await go(page, "#/plan", "button.main");
     await page.click("button.main");
     await page.waitForSelector("circle.best", { timeout: 90000 });
     check((await page.locator("circle.p").count()) >= 3, "each point is a fleet");
