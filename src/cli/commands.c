@@ -35,6 +35,17 @@ const struct tm_command tm_commands[] = {
         .run = tm_cmd_catalog_list,
     },
     {
+        .name = "cloud",
+        .summary = "what is rented, ending it, and what works of an account",
+        .description =
+            "AWS, so far. Region, endpoint and credentials are those of AWS's own tools. Nothing of it was tried "
+            "on a real account yet; tests have moto.",
+        .examples = "  tidemill cloud check aws\n"
+                    "  tidemill cloud list --json\n"
+                    "  tidemill cloud clean -y\n",
+        .subcommands = tm_cloud_subcommands,
+    },
+    {
         .name = "trace",
         .summary = "spot availability over time: statistics, plots, cuts, synthetic traces",
         .description = "A trace is a record of how many instances a place would give over time. Many file formats are "

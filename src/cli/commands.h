@@ -9,6 +9,8 @@
 extern const struct tm_option tm_catalog_list_options[];
 extern const struct tm_command tm_catalog_subcommands[];
 int tm_cmd_catalog_list(struct tm_cli *cli, struct tm_error *e);
+
+extern const struct tm_command tm_cloud_subcommands[];
 /* For commands with the same filters: does --gpu allow a GPU by any of its names ("" for none)? And: is every word of
  * --cloud,
  * --region, --zone, --instance and --gpu in the catalogue? One that is not is an error with a suggestion. */

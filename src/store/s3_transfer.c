@@ -81,7 +81,7 @@ static int take_part(struct transfer *t, const struct stream *stream, const stru
     if (t->upload != NULL) {
         if (answer->etag[0] == '\0' || strlen(answer->etag) >= ETAG_BYTES)
             return tm_error_set(e, TM_EIO, "%s: part %zu has no ETag", t->path, stream->part + 1);
-        (void)snprintf(t->etags[stream->part], ETAG_BYTES, "%s", answer->etag);
+        (void)snprintf(t->etags[stream->part], ETAG_BYTES, "%.*s", ETAG_BYTES - 1, answer->etag);
         return 0;
     }
     uint64_t total = answer->total >= 0 ? (uint64_t)answer->total : answer->received;

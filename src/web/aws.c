@@ -67,17 +67,22 @@ static const char *find_endpoint(const struct tm_aws *aws, const char *service)
     return found;
 }
 
+static const char *region_of(const struct tm_aws_request *r)
+{
+    return r->region != NULL ? r->region : r->aws->region;
+}
+
 /* "https://HOST" of the request in `origin`, and its host alone; whether the bucket is part of the path. */
 static int find_place(struct tm_aws_request *r, char origin[ENDPOINT_MAX + 16], bool *bucket_in_path,
                       struct tm_error *e)
 {
     const char *endpoint = find_endpoint(r->aws, r->service);
-    const char *dot_cn = strncmp(r->aws->region, "cn-", 3) == 0 ? ".cn" : "";
+    const char *dot_cn = strncmp(region_of(r), "cn-", 3) == 0 ? ".cn" : "";
     *bucket_in_path = r->bucket != NULL && (endpoint != NULL || strchr(r->bucket, '.') != NULL);
     if (endpoint == NULL) {
         bool in_name = r->bucket != NULL && !*bucket_in_path;
         (void)snprintf(r->host, sizeof r->host, "%s%s%s.%s.amazonaws.com%s", in_name ? r->bucket : "",
-                       in_name ? "." : "", r->service, r->aws->region, dot_cn);
+                       in_name ? "." : "", r->service, region_of(r), dot_cn);
         (void)snprintf(origin, ENDPOINT_MAX + 16, "https://%s", r->host);
         return 0;
     }
@@ -123,7 +128,7 @@ static int prepare(void *context, struct tm_text *url, struct tm_text *headers, 
                                         .header_count = r->header_count,
                                         .payload = r->unsigned_body ? TM_AWS_UNSIGNED : r->hash,
                                         .payload_header = strcmp(r->service, "s3") == 0,
-                                        .region = aws->region,
+                                        .region = region_of(r),
                                         .service = r->service,
                                         .time_ms = aws->env->now_ms(aws->env) + atomic_load(&aws->ahead_ms)};
         tm_text_puts(url, origin);

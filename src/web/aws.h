@@ -21,6 +21,7 @@ const char *tm_aws_region(const struct tm_aws *aws); /* borrowed */
 struct tm_aws_request {
     struct tm_aws *aws;
     const char *service; /* "s3", "ec2" */
+    const char *region;  /* NULL: the account's */
     const char *bucket;  /* S3: NULL: none */
     const char *method;
     const char *path; /* "/...", not encoded; of a bucket: within it */

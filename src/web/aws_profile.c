@@ -243,9 +243,9 @@ static int of_sso(struct tm_env *env, const struct sso *s, struct tm_aws_keys *o
     else
         tm_text_printf(&url, "https://portal.sso.%s.amazonaws.com", s->region);
     tm_text_puts(&url, "/federation/credentials?account_id=");
-    tm_percent__encode(s->account, false, &url);
+    tm_percent_encode(s->account, false, &url);
     tm_text_puts(&url, "&role_name=");
-    tm_percent__encode(s->role, false, &url);
+    tm_percent_encode(s->role, false, &url);
     (void)snprintf(header, sizeof header, "x-amz-sso_bearer_token: %s\n", token);
     rc = tm_text_status(&url, e);
     if (rc == 0) rc = tm_aws_plain__ask(env, "GET", url.data, header, SSO_MS, &answer, e);

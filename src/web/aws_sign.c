@@ -34,7 +34,7 @@ static void hmac(const void *key, size_t key_length, const char *text, unsigned 
     (void)HMAC(EVP_sha256(), key, (int)key_length, (const unsigned char *)text, strlen(text), out, &size);
 }
 
-void tm_percent__encode(const char *text, bool keep_slash, struct tm_text *out)
+void tm_percent_encode(const char *text, bool keep_slash, struct tm_text *out)
 {
     for (const char *at = text; *at != '\0'; at++) {
         unsigned char c = (unsigned char)*at;
@@ -83,10 +83,10 @@ static int put_query(const struct tm_web_pair *pairs, size_t count, struct tm_te
     tm_text_init(&text, CANONICAL_MAX);
     for (size_t i = 0; i < count; i++) {
         list[i].name = text.length;
-        tm_percent__encode(pairs[i].name, false, &text);
+        tm_percent_encode(pairs[i].name, false, &text);
         tm_text_append(&text, "", 1);
         list[i].value = text.length;
-        tm_percent__encode(pairs[i].value, false, &text);
+        tm_percent_encode(pairs[i].value, false, &text);
         tm_text_append(&text, "", 1);
     }
     int rc = tm_text_status(&text, e);
@@ -169,7 +169,7 @@ static int sign(const struct tm_aws_signed *r, const struct tm_aws_keys *keys, c
 static int put_target(const struct tm_aws_signed *r, const struct tm_web_pair *query, size_t count,
                       struct tm_text *target, struct tm_error *e)
 {
-    tm_percent__encode(r->path, true, target);
+    tm_percent_encode(r->path, true, target);
     if (count > 0) tm_text_putc(target, '?');
     int rc = put_query(query, count, target, e);
     return rc == 0 ? tm_text_status(target, e) : rc;

@@ -51,6 +51,6 @@ int tm_aws_presign(const struct tm_aws_signed *request, const struct tm_aws_keys
 
 void tm_sha256__hex(const void *data, size_t length, char out[TM_SHA256_HEX]);
 /* Percent-encodes all but letters, digits, "-._~" and, if wanted, "/". */
-void tm_percent__encode(const char *text, bool keep_slash, struct tm_text *out);
+void tm_percent_encode(const char *text, bool keep_slash, struct tm_text *out);
 
 #endif

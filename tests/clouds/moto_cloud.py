@@ -100,7 +100,8 @@ def app(environ, start):
             kept = tokens.get((action, token))
         if kept:
             return answer(start, 200, kept, [("Content-Type", "text/xml")])
-        status, out = [], b"".join(moto(environ, lambda s, h, e=None: status.extend([s, h])))
+        status = []
+        out = b"".join(moto(environ, lambda s, h, e=None: status.extend([s, h])))
         if status[0].startswith("200"):
             with lock:
                 tokens[(action, token)] = out
