@@ -81,11 +81,35 @@ static void put_fleet(const struct tm_run_status *s, struct tm_text *out)
             (double)s->worker_losses);
 }
 
+static void put_pool(const struct tm_run_status *s, size_t i, const char *name, double value, struct tm_text *out)
+{
+    char text[TM_NUMBER_TEXT_MAX];
+    tm_text_printf(out, "%s{pool=\"", name);
+    put_label_value(out, s->job.pools[i]);
+    tm_text_printf(out, "\"} %s\n", tm_number_print(value, text));
+}
+
+/* Where there is a choice of them. */
+static void put_pools(const struct tm_run_status *s, struct tm_text *out)
+{
+    if (s->job.pool_count == 0) return;
+    put_head(out, "tidemill_pool_instances", "gauge", "Instances of a pool running now.");
+    for (size_t i = 0; i < s->job.pool_count; i++)
+        put_pool(s, i, "tidemill_pool_instances", s->pools[i].here, out);
+    put_head(out, "tidemill_pool_instance_hours", "gauge", "Instance-hours of a pool so far.");
+    for (size_t i = 0; i < s->job.pool_count; i++)
+        put_pool(s, i, "tidemill_pool_instance_hours", s->pools[i].instance_hours, out);
+    put_head(out, "tidemill_pool_bill_dollars", "gauge", "Cost of a pool so far.");
+    for (size_t i = 0; i < s->job.pool_count; i++)
+        put_pool(s, i, "tidemill_pool_bill_dollars", s->pools[i].bill_usd, out);
+}
+
 void tm_metrics__write(const struct tm_run_status *s, struct tm_text *out)
 {
     put_state(s, out);
     put_steps(s, out);
     put_fleet(s, out);
+    put_pools(s, out);
     put_one(out, "tidemill_bill_dollars", "gauge", "Cost so far.", s->bill_usd);
     put_one(out, "tidemill_on_demand_dollars", "gauge", "Cost of the same instance-seconds on-demand.",
             s->on_demand_usd);

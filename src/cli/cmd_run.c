@@ -506,7 +506,7 @@ static int check_possible(struct run *run, struct tm_error *e)
 {
     const char *place = run->path != NULL ? run->path : run->dir;
     int rc = tm_provider_check(&run->settings, place, e);
-    if (!tm_job_fleet_has_choices(&run->settings.job.fleet)) rc = note_refusal(run, rc, e);
+    rc = note_refusal(run, rc, e);
     if (rc == 0 && !run->resumed) rc = note_refusal(run, tm_job_file_check_engine(&run->settings.job, e), e);
     return rc;
 }

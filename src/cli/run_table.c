@@ -23,6 +23,12 @@ static void put_fleet(const struct tm_verdict *verdict, bool on_demand, struct t
         tm_text_printf(out, "%lldx %s on-demand", (long long)all, verdict->fleet[0].instance);
 }
 
+/* "up to 4x a.large of 3 pools": the policy chooses. */
+static void put_choices(const struct tm_job_fleet *fleet, struct tm_text *out)
+{
+    tm_text_printf(out, "up to %lldx %s of %zu pools", (long long)fleet->limit, fleet->instance, fleet->pools.count);
+}
+
 static void add_row(struct tm_table *table, const struct tm_run_settings *settings, const struct tm_verdict *verdict,
                     const struct tm_expected *row, bool utf8)
 {
@@ -36,7 +42,10 @@ static void add_row(struct tm_table *table, const struct tm_run_settings *settin
     }
     tm_unit_print(TM_UNIT_DURATION, (int64_t)(row->paused_s * 1000), paused);
     tm_text_init(&fleet, 4096);
-    put_fleet(verdict, row->on_demand, &fleet);
+    if (tm_job_fleet_has_choices(&settings->job.fleet))
+        put_choices(&settings->job.fleet, &fleet);
+    else
+        put_fleet(verdict, row->on_demand, &fleet);
     tm_table_add(table, "%s", row->policy);
     tm_table_add(table, "%s", tm_text_string(&fleet));
     tm_table_add(table, "%s", cloud);
@@ -102,7 +111,9 @@ static void print_cloud(const struct tm_run_settings *settings, struct tm_text *
     tm_unit_print(TM_UNIT_DURATION, (int64_t)(fleet->speed * 1000), speed);
     if (provider->emulates)
         tm_text_printf(out, "\n%s cloud: %s%s, replayed at %s per second; %s\n", provider->name,
-                       fleet->trace[0] != '\0' ? fleet->trace : "preemptions drawn from fleet.losses",
+                       fleet->trace[0] != '\0'           ? fleet->trace
+                       : tm_job_fleet_has_choices(fleet) ? "each pool as its trace says"
+                                                         : "preemptions drawn from fleet.losses",
                        settings->no_losses ? " without preemptions" : "", speed, about);
     else
         tm_text_printf(out, "\ncloud %s: at most %lld instances; %s\n", provider->name, (long long)fleet->limit, about);
@@ -124,7 +135,7 @@ int tm_run_table_print(const struct tm_term *term, const struct tm_run_settings 
     print_cloud(settings, out);
     tm_text_printf(out, "state: %s\n\n", dir);
     if (plan->speed_unknown) {
-        print_prices(settings, out);
+        if (!tm_job_fleet_has_choices(&settings->job.fleet)) print_prices(settings, out);
         return 0;
     }
     tm_text_printf(out, "Expected, by simulation (%s migration costs):\n",

@@ -84,6 +84,7 @@ struct tm_cloud_bill {
 
 struct tm_cloud {
     void *self;
+    bool bills_start; /* instances are billed from their grant on; else from their arrival */
     /* What it was opened with: borrowed as long as it is there. */
     const struct tm_cloud_pool *(*pools)(struct tm_cloud *cloud, int *out_count);
     /* How many of a pool are wanted from now on. Fewer than there are: no more are granted; see release. -TM_EUSAGE:

@@ -258,6 +258,7 @@ static int make_pools(struct tm_local__cloud *local, struct tm_error *e)
     const struct tm_local_options *options = &local->options;
     int rc = 0;
     local->choices = options->pool_count > 0;
+    local->cloud.bills_start = local->choices;
     if (!local->choices) name_plain(local);
     for (int i = 0; i < options->pool_count; i++) {
         local->is[i] = options->pools[i].is;

@@ -1,4 +1,5 @@
 #include "job/expectation.h"
+#include "job/job_pools.h"
 
 #include "base/alloc.h"
 #include "job/planned_fleet.h"
@@ -256,6 +257,73 @@ static int check_layouts(struct tm_env *env, const char *dir, const struct tm_ru
     return rc;
 }
 
+/* ---- pools to choose from ---- */
+
+static int expect_choice(struct tm_env *env, const char *policy, const struct tm_run_settings *settings,
+                         const struct tm_run_layouts *layouts, const struct tm_run_plan *plan,
+                         struct tm_run_expectation *out, struct tm_error *e)
+{
+    struct tm_sim_job job = {&layouts->job.layouts, layouts->migrations, &layouts->job.cost, NULL};
+    struct tm_judged judged;
+    struct tm_trace longer = plan->trace; /* borrows: after its end what there is stays */
+    double samples = (double)settings->job.steps * (double)plan->work.batch;
+    double alone_s = samples / fmax(1e-9, job.layouts->list[job.layouts->best[1]].samples_per_s);
+    struct tm_judge judge = {.env = env,
+                             .job = &job,
+                             .policy = tm_policy_find(policy),
+                             .options = tm_job_pools__sim_options(settings, plan->pools, samples),
+                             .trace = &longer,
+                             .step_spread = settings->step_core_s > 0 ? MEASURED_SPREAD : 0,
+                             .probability = settings->job.probability,
+                             .runs = settings->step_core_s > 0 ? TM_JUDGE_RUNS : 1};
+    longer.end_ms += (int64_t)fmin(isfinite(alone_s) ? 4000 * alone_s : 0, EXTRA_H_MAX * 3600e3);
+    judge.options.to_ms = tm_moments_end_ms(&longer, INTERVAL_S * 1000);
+    int rc = tm_judge_job(&judge, &judged, e);
+    if (rc == 0) take(policy, &judged, out);
+    return rc;
+}
+
+static int judge_choices(struct tm_env *env, const char *dir, const struct tm_run_settings *settings,
+                         struct tm_run_plan *out, struct tm_error *e)
+{
+    struct tm_run_layouts layouts;
+    int rc = tm_run_layouts__init(env, dir, settings, &out->work, &layouts, e);
+    if (rc != 0) return rc;
+    out->costs_measured = layouts.measured;
+    out->speed_unknown = layouts.speed_unknown;
+    for (int i = 0; i < out->pools->pools.count; i++)
+        out->pools->list[i].start_s += tm_job_pools__join_s(&settings->job.fleet, &layouts.job.cost);
+    if (!out->speed_unknown) {
+        rc = expect_choice(env, settings->job.policy, settings, &layouts, out, &out->chosen, e);
+        if (rc == 0) rc = expect_choice(env, "failover", settings, &layouts, out, &out->restart, e);
+    }
+    tm_run_layouts__deinit(&layouts);
+    return rc;
+}
+
+static int plan_choices(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_arena *arena,
+                        struct tm_run_plan *out, struct tm_error *e)
+{
+    struct tm_job_fleet *fleet = &settings->job.fleet;
+    if (tm_policy_find(settings->job.policy)->choice == TM_CHOICE_NONE)
+        return tm_error_set(e, TM_EINPUT, "%s: policy %s does not choose among pools; use tidemill", settings->job.file,
+                            settings->job.policy);
+    out->pools = tm_calloc(1, sizeof *out->pools);
+    if (out->pools == NULL) return tm_error_nomem(e);
+    int rc = tm_job_pools__init(env, &settings->job, arena, out->pools, e);
+    if (rc == 0) rc = tm_trace_copy(&out->pools->times, &out->trace, e);
+    for (int i = 0; rc == 0 && settings->no_losses && i < out->pools->pools.count; i++)
+        if (out->pools->list[i].trace != NULL) {
+            rc = keep_whole(&out->pools->traces[i], out->pools->list[i].limit, true, e);
+            out->pools->list[i].from_ms = 0;
+        }
+    if (rc != 0) return rc;
+    out->pools->pools.move_usd = tm_job_pools__egress_usd(fleet, tm_run_work__state_bytes(&out->work));
+    fleet->limit = out->pools->wanted;
+    settings->cores = tm_provider_of(&settings->job)->emulates ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
+    return judge_choices(env, dir, settings, out, e);
+}
+
 int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings *settings, struct tm_arena *arena,
                      struct tm_run_plan *out, struct tm_error *e)
 {
@@ -263,6 +331,8 @@ int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings
     *out = (struct tm_run_plan){.work = {0}};
     tm_trace_init(&out->trace);
     int rc = tm_run__load_work(env, settings, arena, &out->work, e);
+    if (rc == 0 && tm_job_fleet_has_choices(&settings->job.fleet))
+        return plan_choices(env, dir, settings, arena, out, e);
     if (rc == 0) rc = tm_run_trace(env, settings, &out->trace, e);
     bool emulated = tm_provider_of(&settings->job)->emulates;
     if (rc == 0 && settings->no_losses) rc = keep_whole(&out->trace, settings->job.fleet.limit, emulated, e);
@@ -278,4 +348,7 @@ int tm_run_plan_make(struct tm_env *env, const char *dir, struct tm_run_settings
 void tm_run_plan_deinit(struct tm_run_plan *plan)
 {
     tm_trace_deinit(&plan->trace);
+    if (plan->pools != NULL) tm_job_pools__deinit(plan->pools);
+    tm_free(plan->pools);
+    plan->pools = NULL;
 }

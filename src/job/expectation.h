@@ -26,9 +26,12 @@ struct tm_run_expectation {
     double changes;
 };
 
+struct tm_job_pools;
+
 struct tm_run_plan {
     struct tm_run_work work;
-    struct tm_trace trace; /* as the local cloud replays it */
+    struct tm_trace trace;      /* as the local cloud replays it; of pools to choose from, when something happens */
+    struct tm_job_pools *pools; /* to choose from, owned; NULL: there is no choice */
     struct tm_run_expectation chosen;
     struct tm_run_expectation on_demand; /* a full fleet on demand */
     struct tm_run_expectation restart;   /* by checkpoint-restart */

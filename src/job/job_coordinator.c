@@ -1,6 +1,7 @@
 #include "job/job_coordinator.h"
 
 #include "job/copies_place.h"
+#include "job/job_pools.h"
 #include "job/run_fingerprint.h"
 #include "job/run_layouts.h"
 #include "run/decide_policy.h"
@@ -93,6 +94,7 @@ static void fill_service(struct tm_env *env, const struct tm_job_coordinator *jo
                         .steps = (uint64_t)settings->job.steps,
                         .micro_batches = work->micro_batches,
                         .copies = tm_run_restarts_all(settings) ? 0 : 1,
+                        .pools = tm_job_fleet_has_choices(fleet) ? (uint32_t)fleet->pools.count : 0,
                         .remotes = fleet->on_demand_trains != 0 ? 0 : (uint32_t)fleet->on_demand,
                         .copies_to_files = true,
                         .failures_max = (uint32_t)settings->job.max_failures,
@@ -131,6 +133,20 @@ static void tell_job(struct tm_env *env, const struct tm_run_settings *settings,
         (void)snprintf(out->command, sizeof out->command, "%s", command);
 }
 
+static int name_pools(const struct tm_run_settings *settings, struct tm_arena *arena, struct tm_run_job *out,
+                      struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(&settings->job.fleet, &count);
+    if (!tm_job_fleet_has_choices(&settings->job.fleet)) return 0;
+    for (size_t i = 0; i < count && i < TM_RUN_POOLS_MAX; i++) {
+        const char *name = tm_job_pool__name(&pools[i], arena);
+        if (name == NULL) return tm_error_nomem(e);
+        (void)snprintf(out->pools[out->pool_count++], sizeof out->pools[0], "%s", name);
+    }
+    return 0;
+}
+
 static int make_decider(const struct tm_run_settings *settings, const struct tm_run_work *work,
                         const struct tm_run_layouts *layouts, struct tm_policy_decider **out, struct tm_error *e)
 {
@@ -154,6 +170,8 @@ static int make_decider(const struct tm_run_settings *settings, const struct tm_
                                   .samples_per_step = (double)work->batch,
                                   .copy_every_ms = settings->copy_every_ms, /* 0: the policy says when */
                                   .copy_every_alone_ms = settings->copy_every_ms};
+    if (tm_job_fleet_has_choices(fleet))
+        tm_job_pools__rule(fleet, tm_run_work__state_bytes(work), tm_job_pools__join_s(fleet, rule.cost), &rule);
     return tm_policy_decider_create(&rule, out, e);
 }
 
@@ -176,7 +194,8 @@ static int serve(struct tm_env *env, struct tm_job_coordinator *job, const struc
         tell_job(env, settings, &work, &told);
         service.decider = tm_policy_decider_get(decider);
         service.job = &told;
-        rc = tm_coordinator_serve(env, &service, e);
+        rc = name_pools(settings, arena, &told, e);
+        if (rc == 0) rc = tm_coordinator_serve(env, &service, e);
         job->unrecorded = rc == 0 && service.unrecorded;
     }
     tm_policy_decider_destroy(decider);

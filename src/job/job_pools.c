@@ -4,9 +4,12 @@
 #include "market/trace_draw.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+enum { INTERVAL_S = 60, HORIZON = 12 };
 
 static const double EGRESS_USD_GB = 0.02; /* between two regions of a cloud */
 
@@ -50,7 +53,7 @@ static bool is_listed(const struct tm_catalog *catalog, const char *type)
     return false;
 }
 
-static const char *name_of(const struct tm_job_pool *pool, struct tm_arena *arena)
+const char *tm_job_pool__name(const struct tm_job_pool *pool, struct tm_arena *arena)
 {
     const char *parts[] = {pool->cloud, pool->region, pool->zone};
     const char *name = pool->instance;
@@ -71,6 +74,12 @@ static int draw_trace(const struct tm_job_fleet *fleet, const struct tm_job_pool
     struct tm_draw draw = tm_run_draw(&alone, drawn);
     draw.seed += number;
     return tm_trace_draw(&draw, out, e);
+}
+
+static int64_t start_ms_of(const struct tm_job_fleet *fleet, const struct tm_job_pool *pool)
+{
+    if (pool->start_ms >= 0) return pool->start_ms;
+    return pool->market == TM_POOL_SPOT ? fleet->spot_start_ms : fleet->on_demand_start_ms;
 }
 
 static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number, const struct tm_catalog *catalog,
@@ -100,17 +109,16 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
     if (isnan(usd_h) && !priced)
         return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].price: no %s price of %s is known; write price: 0.92",
                             job->file, number + 1, tm_pool_market_names[pool->market], pool->instance);
-    int64_t start_ms = pool->start_ms >= 0 ? pool->start_ms : spot ? fleet->spot_start_ms : fleet->on_demand_start_ms;
     int64_t most = pool->limit > 0 ? pool->limit : pool->count > 0 ? pool->count : trace->instances_max;
     out->types[number] = pool->instance;
     out->list[number] =
-        (struct tm_sim_pool){.name = name_of(pool, arena),
+        (struct tm_sim_pool){.name = tm_job_pool__name(pool, arena),
                              .market = (enum tm_pool_market)pool->market,
                              .trace = spot ? trace : NULL,
                              .from_ms = trace->begin_ms + pool->from_ms,
                              .limit = (int)most,
                              .price_usd_h = usd_h,
-                             .start_s = (double)start_ms / 1000,
+                             .start_s = (double)start_ms_of(fleet, pool) / 1000,
                              .notice_s = (double)(pool->notice_ms >= 0 ? pool->notice_ms : fleet->notice_ms) / 1000,
                              .speed = 1};
     if (out->list[number].name == NULL) return tm_error_nomem(e);
@@ -123,20 +131,57 @@ static int add_pool(struct tm_env *env, const struct tm_job *job, size_t number,
 /* ---- all of them ---- */
 
 /* Workers that train together are of one type and, unless the job says otherwise, in one region. */
-static void make_groups(const struct tm_job_fleet *fleet, struct tm_job_pools *out)
+static void make_groups(const struct tm_job_fleet *fleet, int groups[TM_POOLS_MAX])
 {
     size_t count = 0;
-    int groups = 0;
+    int made = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
     for (size_t i = 0; i < count; i++) {
-        out->list[i].group = -1;
-        for (size_t k = 0; k < i && out->list[i].group < 0; k++) {
+        groups[i] = -1;
+        for (size_t k = 0; k < i && groups[i] < 0; k++) {
             bool near = fleet->across_regions ||
                         (same(pools[i].cloud, pools[k].cloud) && same(pools[i].region, pools[k].region));
-            if (near && same(pools[i].instance, pools[k].instance)) out->list[i].group = out->list[k].group;
+            if (near && same(pools[i].instance, pools[k].instance)) groups[i] = groups[k];
         }
-        if (out->list[i].group < 0) out->list[i].group = groups++;
+        if (groups[i] < 0) groups[i] = made++;
     }
+}
+
+double tm_job_pools__join_s(const struct tm_job_fleet *fleet, const struct tm_cost *cost)
+{
+    return fmax(0, cost->measured.join_s - (double)fleet->spot_start_ms / 1000);
+}
+
+void tm_job_pools__rule(const struct tm_job_fleet *fleet, double state_bytes, double join_s, struct tm_policy_rule *out)
+{
+    size_t count = 0;
+    int groups[TM_POOLS_MAX];
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    out->pool_count = (int)count;
+    out->move_usd = tm_job_pools__egress_usd(fleet, state_bytes);
+    make_groups(fleet, groups);
+    for (size_t i = 0; i < count; i++)
+        out->pools[i] = (struct tm_rule_pool){.market = (enum tm_pool_market)pools[i].market,
+                                              .group = groups[i],
+                                              .start_s = (double)start_ms_of(fleet, &pools[i]) / 1000 + join_s,
+                                              .speed = 1};
+}
+
+void tm_job_pools__describe(const struct tm_job_pools *pools, const struct tm_job_fleet *fleet, int number,
+                            struct tm_cloud_pool *out)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pool = &tm_job_fleet_pools(fleet, &count)[number];
+    const struct tm_sim_pool *known = &pools->list[number];
+    *out = (struct tm_cloud_pool){.kind = known->market == TM_POOL_SPOT ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND,
+                                  .limit = known->limit,
+                                  .price_usd_h = known->price_usd_h,
+                                  .start_ms = start_ms_of(fleet, pool),
+                                  .notice_ms = (int64_t)(known->notice_s * 1000)};
+    const char *zone = pool->zone != NULL ? pool->zone : pool->region != NULL ? pool->region : "";
+    (void)snprintf(out->name, sizeof out->name, "%s", known->name);
+    (void)snprintf(out->type, sizeof out->type, "%s", pool->instance);
+    (void)snprintf(out->zone, sizeof out->zone, "%s", zone);
 }
 
 /* As many as the job says; else all that one group has. */
@@ -208,7 +253,10 @@ int tm_job_pools__init(struct tm_env *env, const struct tm_job *job, struct tm_a
     tm_catalog_deinit(&catalog);
     if (rc != 0) return rc;
     out->pools = (struct tm_sim_pools){.list = out->list, .count = (int)count};
-    make_groups(&job->fleet, out);
+    int groups[TM_POOLS_MAX];
+    make_groups(&job->fleet, groups);
+    for (size_t i = 0; i < count; i++)
+        out->list[i].group = groups[i];
     out->wanted = wanted(&job->fleet, out);
     bool spot = false;
     for (size_t i = 0; i < count; i++)
@@ -226,6 +274,35 @@ double tm_job_pools__egress_usd(const struct tm_job_fleet *fleet, double state_b
         if (!same(pools[i].cloud, pools[0].cloud) || !same(pools[i].region, pools[0].region))
             return state_bytes / 1e9 * EGRESS_USD_GB;
     return 0;
+}
+
+double tm_run_work__state_bytes(const struct tm_run_work *work)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < work->layers; i++)
+        bytes += work->layer_params[i] * work->state_bytes_param;
+    return bytes;
+}
+
+struct tm_sim_options tm_job_pools__sim_options(const struct tm_run_settings *settings,
+                                                const struct tm_job_pools *pools, double samples)
+{
+    const struct tm_job *job = &settings->job;
+    int64_t end_ms = pools->times.end_ms;
+    return (struct tm_sim_options){.to_ms =
+                                       job->fleet.to_ms > 0 && job->fleet.to_ms < end_ms ? job->fleet.to_ms : end_ms,
+                                   .interval_s = INTERVAL_S,
+                                   .horizon = HORIZON,
+                                   .notice_s = (double)job->fleet.notice_ms / 1000,
+                                   .seed = (uint64_t)job->fleet.seed,
+                                   .spot_usd_h = NAN,
+                                   .on_demand_usd_h = NAN,
+                                   .samples_total = samples,
+                                   .deadline_s = (double)job->deadline_ms / 1000,
+                                   .budget_usd = (double)job->budget_usd_millionths / 1e6,
+                                   .workers_min = (int)job->fleet.workers_min,
+                                   .live = true,
+                                   .pools = &pools->pools};
 }
 
 void tm_job_pools__deinit(struct tm_job_pools *pools)

@@ -2,7 +2,10 @@
 #ifndef TM_JOB_JOB_POOLS_H
 #define TM_JOB_JOB_POOLS_H
 
+#include "cloud/cloud.h"
+#include "job/run_work.h"
 #include "market/catalog.h"
+#include "run/decide_policy.h"
 #include "run/run_settings.h"
 #include "sim/simulate.h"
 
@@ -21,6 +24,21 @@ int tm_job_pools__init(struct tm_env *env, const struct tm_job *job, struct tm_a
                        struct tm_error *e);
 /* What it costs to move the state to another region; 0 where all pools are in one. */
 double tm_job_pools__egress_usd(const struct tm_job_fleet *fleet, double state_bytes);
+/* "p3.2xlarge aws/us-east-2/us-east-2b". NULL: no memory. */
+const char *tm_job_pool__name(const struct tm_job_pool *pool, struct tm_arena *arena);
+/* What a decider is told of them: all but what the cloud says. An instance trains `join_s` after it has come. */
+void tm_job_pools__rule(const struct tm_job_fleet *fleet, double state_bytes, double join_s,
+                        struct tm_policy_rule *out);
+/* From an instance's arrival to its worker's first work. */
+double tm_job_pools__join_s(const struct tm_job_fleet *fleet, const struct tm_cost *cost);
+/* What a cloud is opened with. */
+void tm_job_pools__describe(const struct tm_job_pools *pools, const struct tm_job_fleet *fleet, int number,
+                            struct tm_cloud_pool *out);
+/* How the job is simulated on them. */
+struct tm_sim_options tm_job_pools__sim_options(const struct tm_run_settings *settings,
+                                                const struct tm_job_pools *pools, double samples);
+/* Of a job's whole state. */
+double tm_run_work__state_bytes(const struct tm_run_work *work);
 void tm_job_pools__deinit(struct tm_job_pools *pools);
 
 #endif

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <strings.h>
 
-enum { POOLS_INTERVAL_S = 60, POOLS_HORIZON = 12 };
-
 void tm_job_simulation_init(struct tm_job_simulation *simulation)
 {
     *simulation = (struct tm_job_simulation){.trace = ""};
@@ -222,15 +220,14 @@ static int make_here(struct tm_env *env, const char *dir, struct tm_arena *arena
     if (rc != 0) return rc;
     simulation->layouts = &simulation->here.job.layouts;
     simulation->cost = &simulation->here.job.cost;
+    for (int i = 0; i < simulation->pools->pools.count; i++)
+        simulation->pools->list[i].start_s += tm_job_pools__join_s(&settings->job.fleet, simulation->cost);
     simulation->options.samples_total = (double)settings->job.steps * (double)work->batch;
-    double bytes = 0;
-    for (uint32_t i = 0; i < work->layers; i++)
-        bytes += work->layer_params[i] * work->state_bytes_param;
-    simulation->pools->pools.move_usd = tm_job_pools__egress_usd(&settings->job.fleet, bytes);
+    simulation->pools->pools.move_usd = tm_job_pools__egress_usd(&settings->job.fleet, tm_run_work__state_bytes(work));
     return 0;
 }
 
-/* Without a verdict: nobody can run it yet. */
+/* Without a verdict: instances are as fast as predicted, wherever the job would run. */
 static int make_choices(struct tm_env *env, const char *dir, struct tm_arena *arena,
                         struct tm_job_simulation *simulation, struct tm_error *e)
 {
@@ -239,26 +236,10 @@ static int make_choices(struct tm_env *env, const char *dir, struct tm_arena *ar
     struct tm_job_pools *pools = simulation->pools = tm_calloc(1, sizeof *pools);
     if (pools == NULL) return tm_error_nomem(e);
     int rc = tm_job_pools__init(env, &settings->job, arena, pools, e);
-    if (rc == 0) rc = make_planned(env, simulation, &known, e);
+    if (rc == 0 && settings->costs == NULL) rc = make_planned(env, simulation, &known, e); /* else as it was run */
     if (rc == 0 && !known) rc = make_here(env, dir, arena, simulation, e);
     if (rc != 0) return rc;
-    struct tm_sim_options *options = &simulation->options;
-    double samples = options->samples_total;
-    *options = (struct tm_sim_options){.to_ms = pools->times.end_ms,
-                                       .interval_s = POOLS_INTERVAL_S,
-                                       .horizon = POOLS_HORIZON,
-                                       .notice_s = (double)settings->job.fleet.notice_ms / 1000,
-                                       .seed = (uint64_t)settings->job.fleet.seed,
-                                       .spot_usd_h = NAN,
-                                       .on_demand_usd_h = NAN,
-                                       .samples_total = samples,
-                                       .deadline_s = (double)settings->job.deadline_ms / 1000,
-                                       .budget_usd = (double)settings->job.budget_usd_millionths / 1e6,
-                                       .workers_min = (int)settings->job.fleet.workers_min,
-                                       .live = true,
-                                       .pools = &pools->pools};
-    if (settings->job.fleet.to_ms > 0 && settings->job.fleet.to_ms < options->to_ms)
-        options->to_ms = settings->job.fleet.to_ms;
+    simulation->options = tm_job_pools__sim_options(settings, pools, simulation->options.samples_total);
     simulation->trace = "pools";
     return 0;
 }
@@ -288,6 +269,8 @@ int tm_job_simulation_believe(struct tm_env *env, const char *costs, struct tm_j
                               struct tm_error *e)
 {
     struct tm_run_settings believed = simulation->settings; /* borrows */
+    if (simulation->plan.work.layers == 0)
+        return tm_error_set(e, TM_EUSAGE, "--believe: only where the job is simulated as it was run; give --cost, too");
     believed.costs = costs;
     return tm_run_layouts__init(env, "", &believed, &simulation->plan.work, &simulation->believed, e);
 }

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "job/job_engine.h"
+#include "job/job_pools.h"
 #include "job/launch_internal.h"
 #include "job/run_costs.h"
 #include "job/run_report_file.h"
@@ -26,15 +27,34 @@ static int make_trace(struct tm_launch *launch, struct tm_error *e)
     return tm_trace_cut(trace, from_ms, trace->end_ms, trace, e);
 }
 
+static int make_pools(struct tm_launch *launch, struct tm_error *e)
+{
+    const struct tm_job_pools *pools = launch->request.plan->pools;
+    int rc = 0;
+    for (int i = 0; rc == 0 && pools != NULL && i < pools->pools.count; i++) {
+        const struct tm_trace *trace = pools->list[i].trace;
+        struct tm_trace *out = &launch->pool_traces[launch->pool_count++];
+        tm_job_pools__describe(pools, &launch->request.settings->job.fleet, i, &launch->pools[i]);
+        if (trace == NULL) continue;
+        int64_t from_ms = pools->list[i].from_ms + launch->account.time_ms;
+        rc = tm_trace_cut(trace, from_ms < trace->end_ms ? from_ms : trace->end_ms - 1, trace->end_ms, out, e);
+    }
+    return rc;
+}
+
 static int open_cloud(struct tm_launch *launch, struct tm_error *e)
 {
     tm_state_path(launch->request.dir, TM_STATE_CLOUD, launch->cloud_dir);
     tm_state_path(launch->request.dir, TM_STATE_LOGS, launch->log_dir);
     int rc = make_trace(launch, e);
+    if (rc == 0) rc = make_pools(launch, e);
     if (rc != 0) return rc;
     const struct tm_run_settings *settings = launch->request.settings;
     launch->opened = (struct tm_provider_request){.settings = settings,
                                                   .trace = &launch->trace,
+                                                  .pools = launch->pools,
+                                                  .pool_traces = launch->pool_traces,
+                                                  .pool_count = launch->pool_count,
                                                   .account = &launch->account,
                                                   .dir = launch->request.dir,
                                                   .cloud_dir = launch->cloud_dir,
@@ -128,6 +148,8 @@ int tm_launch_create(struct tm_env *env, const struct tm_launch_request *request
     launch->env = env;
     launch->request = *request;
     tm_trace_init(&launch->trace);
+    for (int i = 0; i < TM_CLOUD_POOLS_MAX; i++)
+        tm_trace_init(&launch->pool_traces[i]);
     int rc = tm_launch__prepare(launch, e);
     return rc == 0 ? start(launch, e) : rc;
 }
@@ -141,6 +163,8 @@ void tm_launch_destroy(struct tm_launch *launch)
     if (launch->owned && tm_run_settings_tls(launch->request.settings)) tm_run_tls__remove(dir);
     if (launch->owned) tm_state_disown(launch->env, dir, &launch->owner);
     tm_trace_deinit(&launch->trace);
+    for (int i = 0; i < TM_CLOUD_POOLS_MAX; i++)
+        tm_trace_deinit(&launch->pool_traces[i]);
     tm_free(launch);
 }
 

@@ -13,7 +13,10 @@ struct tm_launch {
     bool owned;
     struct tm_run_tls tls;
     char token[TM_STATE_TOKEN_MAX];
-    struct tm_trace trace; /* what the cloud replays */
+    struct tm_trace trace;                           /* what the cloud replays */
+    struct tm_cloud_pool pools[TM_CLOUD_POOLS_MAX];  /* to choose from ... */
+    struct tm_trace pool_traces[TM_CLOUD_POOLS_MAX]; /* ... and what each replays */
+    int pool_count;
     struct tm_cloud_account account;
     struct tm_office *office; /* NULL: nobody joins from elsewhere */
     struct tm_cloud *cloud;

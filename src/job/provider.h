@@ -17,6 +17,9 @@
 struct tm_provider_request {
     const struct tm_run_settings *settings;
     const struct tm_trace *trace;           /* for one that replays: from where an earlier program of this run stood */
+    const struct tm_cloud_pool *pools;      /* that the job may choose from, by number */
+    const struct tm_trace *pool_traces;     /* of each, for one that replays; end_ms 0: there are always some */
+    int pool_count;                         /* 0: there is no choice */
     const struct tm_cloud_account *account; /* what the run has used before: numbers of instances go on from there */
     const char *dir;                        /* the state folder */
     const char *cloud_dir; /* in it: what the provider must find again after a crash; it may not be there yet */

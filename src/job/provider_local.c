@@ -44,6 +44,19 @@ static int make_words(const struct tm_provider_request *request, struct tm_local
     return 0;
 }
 
+static int make_choices(const struct tm_provider_request *request, struct tm_local_options *options, struct tm_error *e)
+{
+    struct tm_local_pool *pools = tm_arena_alloc(request->arena, (size_t)request->pool_count * sizeof *pools);
+    if (pools == NULL) return tm_error_nomem(e);
+    for (int i = 0; i < request->pool_count; i++) {
+        const struct tm_trace *trace = &request->pool_traces[i];
+        pools[i] = (struct tm_local_pool){request->pools[i], trace->end_ms > 0 ? trace : NULL};
+    }
+    options->pools = pools;
+    options->pool_count = request->pool_count;
+    return 0;
+}
+
 static int open_local(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
                       struct tm_error *e)
 {
@@ -70,7 +83,11 @@ static int open_local(struct tm_env *env, const struct tm_provider_request *requ
                                        .context = request->context};
     int rc = make_words(request, &options, e);
     if (rc != 0) return rc;
-    name_instances(fleet, &options);
+    if (request->pool_count > 0)
+        rc = make_choices(request, &options, e);
+    else
+        name_instances(fleet, &options);
+    if (rc != 0) return rc;
     rc = tm_local_cloud_create(env, &options, out, e);
     if (rc == 0 && tm_local_cloud_leftovers(*out) > 0)
         tm_log(TM_LOG_WARN, "removing %d processes and namespaces left over from an earlier run",

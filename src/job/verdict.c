@@ -1,5 +1,7 @@
 #include "job/verdict.h"
 
+#include "job/job_pools.h"
+
 #include "base/units.h"
 #include "policy/policy.h"
 
@@ -15,6 +17,19 @@ static const double NOTABLY = 0.98; /* of the bill: less of a difference is not 
 static void add_pool(struct tm_verdict *out, struct tm_job_pool pool)
 {
     if (pool.count > 0 && out->fleet_count < TM_VERDICT_POOLS_MAX) out->fleet[out->fleet_count++] = pool;
+}
+
+/* Of pools to choose from, as many as there can be. */
+static void take_choices(const struct tm_job_fleet *fleet, const struct tm_job_pools *known, struct tm_verdict *out)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++) {
+        struct tm_job_pool pool = pools[i];
+        pool.count = known->list[i].limit;
+        if (!isnan(known->list[i].price_usd_h)) pool.usd_h_millionths = llround(known->list[i].price_usd_h * 1e6);
+        add_pool(out, pool);
+    }
 }
 
 static void take_fleet(const struct tm_job_fleet *fleet, const struct tm_trace *trace, struct tm_verdict *out)
@@ -173,7 +188,10 @@ int tm_verdict_make(const struct tm_job *job, const struct tm_run_plan *plan, co
     struct tm_run_expectation chosen = plan->chosen;
     bool known = !plan->speed_unknown;
     *out = (struct tm_verdict){0};
-    take_fleet(&job->fleet, &plan->trace, out);
+    if (plan->pools != NULL)
+        take_choices(&job->fleet, plan->pools, out);
+    else
+        take_fleet(&job->fleet, &plan->trace, out);
     if (!known) chosen.policy = job->policy;
     add_row(out, &chosen, known, true);
     if (known) add_row(out, &plan->restart, true, false);

@@ -43,6 +43,14 @@ static const struct tm_figure facts_figures[] = {
     POOLS(leaving, TM_FIGURE_INT, 0, MANY),
     POOLS(offered, TM_FIGURE_INT, -1, MANY),
     POOLS(start_s, TM_FIGURE_DOUBLE, -ANY, ANY),
+    POOLS(group, TM_FIGURE_INT, 0, TM_POOLS_MAX - 1),
+    POOLS(lost, TM_FIGURE_INT, 0, MANY),
+    POOLS(refused, TM_FIGURE_INT, 0, MANY),
+    POOLS(speed, TM_FIGURE_DOUBLE, -ANY, ANY),
+    FACT_BOOL(choices),
+    FIGURE(tm_facts, "group", group, TM_FIGURE_INT, -1, TM_POOLS_MAX - 1),
+    FACT_INT(spares),
+    FACT_DOUBLE(move_usd),
     FIGURE(tm_facts, "pool_count", pool_count, TM_FIGURE_INT, 0, TM_POOLS_MAX),
     FACT_DOUBLE(progress.samples_left),
     FACT_DOUBLE(progress.samples_per_step),
@@ -70,7 +78,13 @@ static const struct tm_figure facts_figures[] = {
 
 #define DECISION_INT(member, high) FIGURE(tm_decision, #member, member, TM_FIGURE_INT, 0, high)
 #define DECISION_BOOL(member)      FIGURE(tm_decision, #member, member, TM_FIGURE_BOOL, 0, 1)
-#define DECISION_DOUBLE(member)    FIGURE(tm_decision, #member, member, TM_FIGURE_DOUBLE, -ANY, ANY)
+#define WANT                                                                                                           \
+    {                                                                                                                  \
+        .name = "want", .type = TM_FIGURE_INT, .offset = offsetof(struct tm_decision, want), .count = TM_POOLS_MAX,    \
+        .max = MANY                                                                                                    \
+    }
+#define GROUP                   FIGURE(tm_decision, "group", group, TM_FIGURE_INT, -1, TM_POOLS_MAX - 1)
+#define DECISION_DOUBLE(member) FIGURE(tm_decision, #member, member, TM_FIGURE_DOUBLE, -ANY, ANY)
 
 static const struct tm_figure acts_figures[] = {DECISION_INT(layout, TM_LAYOUTS_MAX),
                                                 DECISION_INT(change, TM_CHANGE_TIMED),
@@ -79,6 +93,8 @@ static const struct tm_figure acts_figures[] = {DECISION_INT(layout, TM_LAYOUTS_
                                                 DECISION_INT(want_on_demand, MANY),
                                                 DECISION_BOOL(copy),
                                                 DECISION_BOOL(stop),
+                                                WANT,
+                                                GROUP,
                                                 {.name = NULL}};
 
 static const struct tm_figure decision_figures[] = {DECISION_INT(layout, TM_LAYOUTS_MAX),
@@ -93,6 +109,8 @@ static const struct tm_figure decision_figures[] = {DECISION_INT(layout, TM_LAYO
                                                     DECISION_BOOL(stop),
                                                     DECISION_DOUBLE(until_s),
                                                     DECISION_INT(why, TM_WHY_MOVES),
+                                                    WANT,
+                                                    GROUP,
                                                     {.name = NULL}};
 
 struct hint {

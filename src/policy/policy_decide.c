@@ -6,6 +6,7 @@
 #include "policy/rent_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 static const double slowed_by_copies = 0.1; /* share of training's speed while a set is copied */
 static const double exposed_s = 10;    /* on the workers' clocks, from a loss until its stage has a replica again */
@@ -303,6 +304,8 @@ int tm_policy_decide(struct tm_policy *policy, const struct tm_facts *facts, str
     if (rc != 0) return rc;
     bool told = policy->info->knows != TM_KNOWS_PAST;
     if (told && view.after < facts->limits.workers_min) decision.layout = TM_LAYOUT_PAUSE;
+    memset(decision.want, 0, sizeof decision.want);
+    decision.group = 0;
     if (facts->choices)
         take_choice(facts, &choice, &decision);
     else

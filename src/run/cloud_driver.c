@@ -75,7 +75,7 @@ static bool take_pool(struct tm_cloud_account *account, const double n[3])
 
 static bool take_line(struct tm_cloud_account *account, const char *line, size_t length, bool first)
 {
-    double n[9];
+    double n[10];
     if (first && length > 19 && memcmp(line, "tidemill-account 1 ", 19) == 0) {
         if (read_numbers(line + 19, length - 19, n, 6) != 6) return false;
         *account = (struct tm_cloud_account){.time_ms = (int64_t)n[0],
@@ -86,12 +86,13 @@ static bool take_line(struct tm_cloud_account *account, const char *line, size_t
     if (!first && length > 5 && memcmp(line, "pool ", 5) == 0)
         return read_numbers(line + 5, length - 5, n, 3) == 3 && take_pool(account, n);
     if (first || length <= 9 || memcmp(line, "instance ", 9) != 0) return false;
-    int count = account->count == TM_ACCOUNT_INSTANCES_MAX ? -1 : read_numbers(line + 9, length - 9, n, 9);
+    int count = account->count == TM_ACCOUNT_INSTANCES_MAX ? -1 : read_numbers(line + 9, length - 9, n, 10);
     /* six, eight: of earlier releases, which told of those that were there, and knew no pools */
-    if ((count != 9 && count != 8 && count != 6) || (count == 9 && n[8] >= TM_CLOUD_POOLS_MAX)) return false;
+    if ((count != 10 && count != 8 && count != 6) || (count == 10 && n[8] >= TM_CLOUD_POOLS_MAX)) return false;
     account->list[account->count++] = (struct tm_account_instance){.id = (uint64_t)n[0],
                                                                    .start_ms = (int64_t)n[1],
-                                                                   .pool = count == 9 ? (int)n[8] : n[2] == 0,
+                                                                   .pool = count == 10 ? (int)n[8] : n[2] == 0,
+                                                                   .paid_before_ms = count == 10 ? (int64_t)n[9] : 0,
                                                                    .spot = n[2] != 0,
                                                                    .announced = n[3] != 0,
                                                                    .price_usd_h = n[4],
@@ -140,7 +141,8 @@ static void end_those_before(struct tm_cloud_account *before)
 
 static bool is_told(const struct tm_cloud_driver *d, const struct tm_cloud_instance *instance)
 {
-    if (instance->arrived_ms < 0) return false; /* not there yet, or never was */
+    bool paid = d->cloud->bills_start && instance->gone_ms >= 0;
+    if (instance->arrived_ms < 0 && !paid) return false; /* not there yet, or never was */
     if (tm_instance_is_here(instance)) return true;
     int64_t ago_ms = d->cloud->now_ms(d->cloud) - instance->gone_ms;
     return (double)ago_ms <= TOLD_AFTER_END_MS * fmax(1, d->options.speed);
@@ -150,8 +152,10 @@ static struct tm_account_instance entry_of(const struct tm_cloud_driver *d, cons
 {
     int64_t base_ms = d->options.before.time_ms;
     int64_t end_ms = base_ms + instance->gone_ms > 0 ? base_ms + instance->gone_ms : 1;
+    int64_t start_ms = instance->arrived_ms >= 0 ? instance->arrived_ms : instance->gone_ms; /* it never came */
     return (struct tm_account_instance){.id = instance->id,
-                                        .start_ms = base_ms + instance->arrived_ms,
+                                        .start_ms = base_ms + start_ms,
+                                        .paid_before_ms = d->cloud->bills_start ? start_ms - instance->asked_ms : 0,
                                         .end_ms = tm_instance_is_here(instance) ? 0 : end_ms,
                                         .pool = instance->pool,
                                         .spot = instance->kind == TM_INSTANCE_SPOT,
@@ -207,9 +211,10 @@ static void print_account(const struct tm_cloud_account *a, struct tm_text *out)
                            tm_number_print(a->bill.seconds[i], n[1]));
     for (size_t i = 0; i < a->count; i++) {
         const struct tm_account_instance *one = &a->list[i];
-        tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s %" PRId64 " %d %d\n", one->id, one->start_ms,
-                       one->spot, one->announced, tm_number_print(one->price_usd_h, n[0]),
-                       tm_number_print(one->bill_usd, n[1]), one->end_ms, one->released, one->pool);
+        tm_text_printf(out, "instance %" PRIu64 " %" PRId64 " %d %d %s %s %" PRId64 " %d %d %" PRId64 "\n", one->id,
+                       one->start_ms, one->spot, one->announced, tm_number_print(one->price_usd_h, n[0]),
+                       tm_number_print(one->bill_usd, n[1]), one->end_ms, one->released, one->pool,
+                       one->paid_before_ms);
     }
 }
 
@@ -320,6 +325,7 @@ static void fill_instance(const struct tm_account_instance *entry, Tmw__Instance
     out->end_ms = entry->end_ms;
     out->price_microusd_h = microusd_h(entry->price_usd_h);
     out->pool = (uint32_t)entry->pool;
+    out->paid_before_ms = entry->paid_before_ms;
     out->spot = entry->spot;
     out->announced = entry->announced;
     /* Up, where the total is rounded down: what they add up to is never less than the total that was shown. */
@@ -362,6 +368,17 @@ static double usd_of(const struct tm_cloud_driver *d, const struct tm_cloud_acco
     return usd;
 }
 
+/* The least of a market's pools; NaN: there is none, or it is not known. */
+static double price_of(const struct tm_cloud_driver *d, enum tm_instance_kind kind)
+{
+    int count = 0;
+    double usd_h = NAN;
+    const struct tm_cloud_pool *pools = d->cloud->pools(d->cloud, &count);
+    for (int i = 0; i < count; i++)
+        if (pools[i].kind == kind) usd_h = fmin(usd_h, d->cloud->price_usd_h(d->cloud, i));
+    return usd_h;
+}
+
 static void fill_pools(const struct tm_cloud_driver *d, const struct tm_cloud_account *account, Tmw__PoolReport *told,
                        Tmw__PoolReport **list)
 {
@@ -394,8 +411,8 @@ static void report(struct tm_cloud_driver *d)
         body.now_ms = account.time_ms;
         body.utc_ms = d->env->now_ms(d->env);
         body.speed = d->options.speed;
-        body.spot_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_CLOUD_SPOT));
-        body.on_demand_microusd_h = microusd_h(d->cloud->price_usd_h(d->cloud, TM_CLOUD_ON_DEMAND));
+        body.spot_microusd_h = microusd_h(price_of(d, TM_INSTANCE_SPOT));
+        body.on_demand_microusd_h = microusd_h(price_of(d, TM_INSTANCE_ON_DEMAND));
         body.spot_offered = -1;
         body.bill_microusd = microusd(usd_of(d, &account, false));
         body.on_demand_bill_microusd = microusd(usd_of(d, &account, true));

@@ -20,7 +20,8 @@ enum { TM_DRIVER_EVENTS_MAX = 1024, TM_ACCOUNT_INSTANCES_MAX = 256 };
 struct tm_account_instance {
     uint64_t id;
     int64_t start_ms;
-    int64_t end_ms; /* 0: it was there */
+    int64_t end_ms;         /* 0: it was there */
+    int64_t paid_before_ms; /* it came, while it was starting */
     int pool;
     bool spot;
     bool announced;

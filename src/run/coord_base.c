@@ -171,6 +171,7 @@ static uint32_t *gains_of(struct tm_coordinator *c, int64_t now_ms, const struct
     for (size_t i = 0; gains != NULL && i < roster->member_count; i++) {
         const struct known *k = tm_coord__member(c, &roster->members[i]);
         if (k == NULL || roster->members[i].remote || !tm_coord__usable(c, k, now_ms)) continue;
+        if (!tm_coord__may_sit(c, roster->members[i].id)) continue;
         for (uint32_t s = 0; s < decision->stages; s++)
             gains[i * decision->stages + s] = overlap(c, k, decision, s, base) + 1;
     }

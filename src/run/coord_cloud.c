@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "base/planted.h"
 
+#include <string.h>
+
 enum { BILL_EVERY_MS = 60000 };
 
 /* ---- instances ---- */
@@ -96,9 +98,45 @@ static void take_notice(struct tm_coordinator *c, int64_t now_ms, const Tmw__Ins
 
 /* ---- orders ---- */
 
+uint32_t tm_coord__pool(const struct tm_coordinator *c, const Tmw__Instance *instance)
+{
+    if (c->options.pools == 0) return !instance->spot;
+    return instance->pool < c->options.pools ? instance->pool : c->options.pools - 1;
+}
+
+static uint32_t count_in(const struct tm_coordinator *c, uint32_t pool, bool announced_only)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < c->instance_count; i++) {
+        const Tmw__Instance *instance = &c->instances[i];
+        if (instance->end_ms != 0 || tm_coord__pool(c, instance) != pool) continue;
+        count += !announced_only || instance->announced;
+    }
+    return count;
+}
+
+static bool trains(const struct tm_coordinator *c, uint32_t pool)
+{
+    return c->seated_pools == 0 || (c->seated_pools >> pool & 1) != 0;
+}
+
+uint32_t tm_coord__wanted(const struct tm_coordinator *c, uint32_t pool)
+{
+    if (c->options.pools == 0) return pool == 0 ? c->want_spot : c->want_on_demand;
+    return c->want[pool] + (trains(c, pool) ? count_in(c, pool, true) : 0);
+}
+
+bool tm_coord__may_sit(const struct tm_coordinator *c, uint64_t id)
+{
+    if (c->options.pools == 0 || c->seated_pools == 0) return true;
+    const Tmw__Instance *instance = tm_coord__instance(c, id);
+    return instance != NULL && trains(c, tm_coord__pool(c, instance));
+}
+
 void tm_coord__want(struct tm_coordinator *c, const struct tm_run_decision *decision)
 {
     if (!decision->rents) return;
+    memcpy(c->want, decision->want, sizeof c->want);
     c->rents = true;
     c->want_spot = decision->want_spot;
     c->want_on_demand = decision->want_on_demand;
@@ -111,6 +149,11 @@ static void send_order(struct tm_coordinator *c, const struct known *cloud, uint
     body.sequence = sequence;
     body.want_spot = TM_PLANTED(rent_fewer) && c->want_spot > 1 ? c->want_spot - 1 : c->want_spot;
     body.want_on_demand = c->want_on_demand;
+    uint32_t want[TM_RUN_POOLS_MAX];
+    for (uint32_t i = 0; i < c->options.pools; i++)
+        want[i] = c->rents ? tm_coord__wanted(c, i) : count_in(c, i, false);
+    body.want = want;
+    body.n_want = c->options.pools;
     for (size_t i = 0; !c->rents && i < c->instance_count; i++) { /* all stays as it is */
         bool runs = c->instances[i].end_ms == 0;
         body.want_spot += runs && c->instances[i].spot;
@@ -125,6 +168,25 @@ static void send_order(struct tm_coordinator *c, const struct known *cloud, uint
     tm_outbox_send(out, &cloud->peer, &message);
 }
 
+/* Is a price new? */
+static bool take_pools(struct tm_coordinator *c, const Tmw__CloudReport *report)
+{
+    bool new_price = false;
+    c->cloud.pools_told = c->options.pools > 0 && report->n_pools >= c->options.pools;
+    for (uint32_t i = 0; c->cloud.pools_told && i < c->options.pools; i++) {
+        const Tmw__PoolReport *told = report->pools[i];
+        struct tm_run_pool *pool = &c->cloud.pools[i];
+        new_price = new_price || pool->microusd_h != told->price_microusd_h;
+        *pool = (struct tm_run_pool){.microusd_h = told->price_microusd_h,
+                                     .offered = told->offered,
+                                     .refused = told->refused,
+                                     .starting = told->starting,
+                                     .bill_microusd = told->bill_microusd,
+                                     .instance_ms = told->instance_ms};
+    }
+    return new_price;
+}
+
 void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_message *message, struct tm_outbox *out)
 {
     const Tmw__CloudReport *report = message->cloud_report;
@@ -136,6 +198,7 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
     bool new_price = report->spot_microusd_h != c->cloud.spot_microusd_h ||
                      report->on_demand_microusd_h != c->cloud.on_demand_microusd_h;
     bool bill_due = !c->cloud.heard || now_ms - c->cloud.billed_ms >= BILL_EVERY_MS;
+    struct cloud_seen before = c->cloud;
     c->cloud = (struct cloud_seen){.heard = true,
                                    .heard_ms = now_ms,
                                    .billed_ms = bill_due ? now_ms : c->cloud.billed_ms,
@@ -146,7 +209,8 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
                                    .spot_offered = report->spot_offered,
                                    .bill_microusd = report->bill_microusd,
                                    .on_demand_bill_microusd = report->on_demand_bill_microusd};
-    if (new_price) tm_coord__record_price(c, out);
+    memcpy(c->cloud.pools, before.pools, sizeof before.pools);
+    if (take_pools(c, report) || new_price) tm_coord__record_price(c, out);
     for (size_t i = 0; i < report->n_instances; i++) {
         take_instance(c, now_ms, report->instances[i], bill_due, out);
         take_notice(c, now_ms, report->instances[i], out);

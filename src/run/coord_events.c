@@ -5,6 +5,7 @@
 #include "base/planted.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- who is here ---- */
 
@@ -165,15 +166,20 @@ void tm_coord__tell_state(struct tm_coordinator *c, struct tm_outbox *out)
 
 void tm_coord__tell_rent(struct tm_coordinator *c, struct tm_outbox *out)
 {
-    if (!c->rents || (c->told_rent && c->told_spot == c->want_spot && c->told_on_demand == c->want_on_demand)) return;
+    bool same = c->told_spot == c->want_spot && c->told_on_demand == c->want_on_demand &&
+                memcmp(c->told_want, c->want, sizeof c->want) == 0;
+    if (!c->rents || (c->told_rent && same)) return;
     Tmw__RecordEvent event = TMW__RECORD_EVENT__INIT;
     Tmw__RentEvent body = TMW__RENT_EVENT__INIT;
     body.want_spot = c->want_spot;
     body.want_on_demand = c->want_on_demand;
+    body.want = c->want;
+    body.n_want = c->options.pools;
     event.body_case = TMW__RECORD_EVENT__BODY_RENT;
     event.rent = &body;
     c->told_rent = true;
     c->told_spot = c->want_spot;
     c->told_on_demand = c->want_on_demand;
+    memcpy(c->told_want, c->want, sizeof c->want);
     tm_coord__record(c, &event, false, out);
 }

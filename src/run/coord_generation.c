@@ -25,8 +25,16 @@ static void show_cloud(const struct tm_coordinator *c, int64_t now_ms, struct tm
                               .on_demand_microusd_h = c->cloud.on_demand_microusd_h,
                               .spot_offered = c->cloud.heard ? c->cloud.spot_offered : -1,
                               .bill_microusd = tm_coord__bill(c, false),
+                              .pools = c->cloud.pools,
+                              .pool_count = c->cloud.pools_told ? c->options.pools : 0,
                               .instances = c->instances,
                               .instance_count = c->instance_count};
+}
+
+static int pool_of(const struct tm_coordinator *c, uint64_t id)
+{
+    const Tmw__Instance *instance = c->options.pools > 0 ? tm_coord__instance(c, id) : NULL;
+    return instance != NULL ? (int)tm_coord__pool(c, instance) : -1;
 }
 
 /* Those that may train, and those that are about to go. */
@@ -44,8 +52,10 @@ static void show_workers(struct tm_coordinator *c, int64_t now_ms, bool reported
         if (!tm_coord__usable(c, k, now_ms) || (reported_only && k->reported != c->generation)) continue;
         if (tm_coord__remote(c, k, now_ms)) continue;
         const struct tm_member *member = runs ? tm_roster_find(&c->roster, k->peer.id) : NULL;
-        workers[view->worker_count++] =
-            (struct tm_run_worker){.id = k->peer.id, .anchor = k->anchor, .seated = member != NULL && !member->spare};
+        workers[view->worker_count++] = (struct tm_run_worker){.id = k->peer.id,
+                                                               .pool = pool_of(c, k->peer.id),
+                                                               .anchor = k->anchor,
+                                                               .seated = member != NULL && !member->spare};
     }
     for (size_t i = 0; i < c->started.member_count; i++) {
         const struct known *k = tm_coord__member(c, &c->started.members[i]);
@@ -54,6 +64,10 @@ static void show_workers(struct tm_coordinator *c, int64_t now_ms, bool reported
         if (c->started.members[i].remote || (c->started.members[i].spare && !usable)) continue;
         view->last_workers++;
         view->last_here += usable;
+        int pool = pool_of(c, c->started.members[i].id);
+        if (pool < 0) continue;
+        view->last_workers_of[pool]++;
+        view->last_here_of[pool] += usable;
     }
 }
 
@@ -88,8 +102,13 @@ static void decide(struct tm_coordinator *c, int64_t now_ms, bool reported_only,
     if (c->decider.made != NULL) view.ear = &ear;
     c->decider.decide(c->decider.context, &view, out);
     tm_coord__decisions_tell(c, outbox);
+    if (out->rents && out->pools != c->seated_pools) c->changed_ms = now_ms;
+    if (out->rents) c->seated_pools = out->pools;
+    size_t may_sit = 0;
+    for (size_t i = 0; i < view.worker_count; i++)
+        may_sit += tm_coord__may_sit(c, workers[i].id);
     if (out->stages > c->options.layers || out->pipelines > c->options.micro_batches ||
-        (size_t)out->pipelines * out->stages > view.worker_count)
+        (size_t)out->pipelines * out->stages > may_sit)
         out->pipelines = 0; /* more than there is: as good as no decision */
     tm_debug(TM_DEBUG_RUN,
              "coordinator: of %zu workers %u pipelines of %u stages, was %ux%u; wants %u spot, %u on-demand%s%s",
@@ -121,8 +140,10 @@ static enum tm_change_cause leaving(struct tm_coordinator *c, int64_t now_ms)
     enum tm_change_cause cause = TM_CHANGED_NONE;
     for (size_t i = 0; i < c->roster.member_count; i++) {
         const struct known *k = tm_coord__member(c, &c->roster.members[i]);
-        if (c->roster.members[i].spare || k == NULL || !k->registered || tm_coord__usable(c, k, now_ms)) continue;
-        bool given_back = tm_coord__releasing(c, k->peer.id) && !tm_coord__noticed(c, k, now_ms);
+        if (c->roster.members[i].spare || k == NULL || !k->registered) continue;
+        bool moves = !tm_coord__may_sit(c, k->peer.id); /* the job, to where others are */
+        if (tm_coord__usable(c, k, now_ms) && !moves) continue;
+        bool given_back = (moves || tm_coord__releasing(c, k->peer.id)) && !tm_coord__noticed(c, k, now_ms);
         if (cause != TM_CHANGED_NOTICE) cause = given_back ? TM_CHANGED_RELEASE : TM_CHANGED_NOTICE;
     }
     return cause;

@@ -178,6 +178,8 @@ struct cloud_seen {
     int64_t spot_offered;
     uint64_t bill_microusd;
     uint64_t on_demand_bill_microusd;
+    struct tm_run_pool pools[TM_RUN_POOLS_MAX]; /* of a job with a choice of them */
+    bool pools_told;
 };
 
 /* A planned change that is prepared. */
@@ -192,7 +194,7 @@ struct following {
 /* An instance that is to be given back. */
 struct release {
     uint64_t id;
-    bool spot;
+    uint32_t pool;
     bool ordered; /* the cloud is told */
 };
 
@@ -297,12 +299,15 @@ struct tm_coordinator {
     bool told_rent;
     uint32_t told_spot;
     uint32_t told_on_demand;
+    uint32_t told_want[TM_RUN_POOLS_MAX];
 
     bool starved; /* there are too few workers, or the newest copy set's holders are not here */
     struct cloud_seen cloud;
     bool rents; /* the decider has said how many are wanted; else what there is is kept */
     uint32_t want_spot;
     uint32_t want_on_demand;
+    uint32_t want[TM_RUN_POOLS_MAX]; /* by pool, where there is a choice; beside those with a notice */
+    uint64_t seated_pools;           /* bit by bit: whose workers may have seats; 0: all */
     struct following follow;
     uint64_t follow_highest; /* number heard of */
     struct release releases[RELEASES_MAX];
@@ -366,6 +371,12 @@ void tm_coord__on_cloud(struct tm_coordinator *c, int64_t now_ms, const tm_messa
 int tm_coord__store_instance(struct tm_coordinator *c, const Tmw__Instance *instance);
 /* What the decision says of instances, from now on. */
 void tm_coord__want(struct tm_coordinator *c, const struct tm_run_decision *decision);
+/* By number; of a job without a choice: 0 spot, 1 on-demand. */
+uint32_t tm_coord__pool(const struct tm_coordinator *c, const Tmw__Instance *instance);
+/* Of a pool, with those that have a notice and train to its end. */
+uint32_t tm_coord__wanted(const struct tm_coordinator *c, uint32_t pool);
+/* May a worker have a seat, as far as its pool is concerned? */
+bool tm_coord__may_sit(const struct tm_coordinator *c, uint64_t id);
 const Tmw__Instance *tm_coord__instance(const struct tm_coordinator *c, uint64_t id); /* NULL: not known */
 uint64_t tm_coord__bill(const struct tm_coordinator *c, bool on_demand_only);
 

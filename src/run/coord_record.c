@@ -234,6 +234,11 @@ void tm_coord__record_price(struct tm_coordinator *c, struct tm_outbox *out)
     Tmw__PriceEvent body = TMW__PRICE_EVENT__INIT;
     body.spot_microusd_h = c->cloud.spot_microusd_h;
     body.on_demand_microusd_h = c->cloud.on_demand_microusd_h;
+    uint64_t prices[TM_RUN_POOLS_MAX];
+    for (uint32_t i = 0; i < c->options.pools; i++)
+        prices[i] = c->cloud.pools[i].microusd_h;
+    body.pool_microusd_h = prices;
+    body.n_pool_microusd_h = c->options.pools;
     event.body_case = TMW__RECORD_EVENT__BODY_PRICE;
     event.price = &body;
     tm_coord__record(c, &event, false, out);
@@ -383,12 +388,16 @@ int tm_coordinator_load(struct tm_coordinator *c, const Tmw__RecordEvent *event,
         c->told_rent = true;
         c->told_spot = event->rent->want_spot;
         c->told_on_demand = event->rent->want_on_demand;
+        for (size_t i = 0; i < event->rent->n_want && i < TM_RUN_POOLS_MAX; i++)
+            c->told_want[i] = event->rent->want[i];
         return 0;
     case TMW__RECORD_EVENT__BODY_INSTANCE:
         return tm_coord__store_instance(c, event->instance) == 0 ? 0 : tm_error_nomem(e);
     case TMW__RECORD_EVENT__BODY_PRICE:
         c->cloud.spot_microusd_h = event->price->spot_microusd_h;
         c->cloud.on_demand_microusd_h = event->price->on_demand_microusd_h;
+        for (size_t i = 0; i < event->price->n_pool_microusd_h && i < TM_RUN_POOLS_MAX; i++)
+            c->cloud.pools[i].microusd_h = event->price->pool_microusd_h[i];
         return 0;
     case TMW__RECORD_EVENT__BODY_FINISHED_STEP:
         c->loaded_finished = true;

@@ -27,21 +27,22 @@ static int dispensable(struct tm_coordinator *c, int64_t now_ms, const Tmw__Inst
     return needed || tm_coord__remote(c, k, now_ms) ? 1 : 2;
 }
 
-static size_t running(const struct tm_coordinator *c, bool spot)
+static size_t running(const struct tm_coordinator *c, uint32_t pool)
 {
     size_t count = 0;
     for (size_t i = 0; i < c->instance_count; i++)
-        count += c->instances[i].end_ms == 0 && (c->instances[i].spot != 0) == spot;
+        count += c->instances[i].end_ms == 0 && tm_coord__pool(c, &c->instances[i]) == pool;
     return count;
 }
 
-static const Tmw__Instance *choose(struct tm_coordinator *c, int64_t now_ms, bool spot)
+static const Tmw__Instance *choose(struct tm_coordinator *c, int64_t now_ms, uint32_t pool)
 {
     const Tmw__Instance *best = NULL;
     int most = 0;
     for (size_t i = 0; i < c->instance_count; i++) {
         const Tmw__Instance *instance = &c->instances[i];
-        if (instance->end_ms != 0 || (instance->spot != 0) != spot || tm_coord__releasing(c, instance->id)) continue;
+        if (instance->end_ms != 0 || tm_coord__pool(c, instance) != pool || tm_coord__releasing(c, instance->id))
+            continue;
         int rank = dispensable(c, now_ms, instance);
         if (rank < most || rank == 0) continue; /* of equals the newest */
         most = rank;
@@ -50,11 +51,11 @@ static const Tmw__Instance *choose(struct tm_coordinator *c, int64_t now_ms, boo
     return best;
 }
 
-static size_t chosen(const struct tm_coordinator *c, bool spot)
+static size_t chosen(const struct tm_coordinator *c, uint32_t pool)
 {
     size_t count = 0;
     for (size_t i = 0; i < c->release_count; i++)
-        count += c->releases[i].spot == spot;
+        count += c->releases[i].pool == pool;
     return count;
 }
 
@@ -63,15 +64,16 @@ static void forget(struct tm_coordinator *c, size_t i)
     c->releases[i] = c->releases[--c->release_count];
 }
 
-static void choose_all(struct tm_coordinator *c, int64_t now_ms, bool spot, size_t want)
+static void choose_all(struct tm_coordinator *c, int64_t now_ms, uint32_t pool)
 {
-    while (running(c, spot) > want + chosen(c, spot) && c->release_count < RELEASES_MAX) {
-        const Tmw__Instance *instance = choose(c, now_ms, spot);
+    size_t want = tm_coord__wanted(c, pool);
+    while (running(c, pool) > want + chosen(c, pool) && c->release_count < RELEASES_MAX) {
+        const Tmw__Instance *instance = choose(c, now_ms, pool);
         if (instance == NULL) return;
-        c->releases[c->release_count++] = (struct release){.id = instance->id, .spot = spot};
+        c->releases[c->release_count++] = (struct release){.id = instance->id, .pool = pool};
     }
     for (size_t i = c->release_count; i-- > 0;) /* wanted after all, as long as the cloud has not been told */
-        if (c->releases[i].spot == spot && !c->releases[i].ordered && running(c, spot) < want + chosen(c, spot))
+        if (c->releases[i].pool == pool && !c->releases[i].ordered && running(c, pool) < want + chosen(c, pool))
             forget(c, i);
 }
 
@@ -114,8 +116,8 @@ void tm_coord__release_pump(struct tm_coordinator *c, int64_t now_ms, struct tm_
         if (instance == NULL || instance->end_ms != 0) forget(c, i);
     }
     if (!c->rents || tm_coord__ended(c)) return;
-    choose_all(c, now_ms, true, c->want_spot);
-    choose_all(c, now_ms, false, c->want_on_demand);
+    for (uint32_t i = 0; i < (c->options.pools > 0 ? c->options.pools : 2); i++)
+        choose_all(c, now_ms, i);
     if (c->phase != TM_COORDINATOR_RUNNING) return; /* who is needed is not known before a generation runs */
     for (size_t i = 0; i < c->release_count; i++) {
         struct release *release = &c->releases[i];

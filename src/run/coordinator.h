@@ -79,6 +79,7 @@ struct tm_coordinator_options {
     int64_t durable_wait_ms;    /* for holders of the newest set that are neither here nor known to be gone */
     uint32_t predicted_step_ms; /* where the decider predicts none for its layout; 0: none */
     uint32_t copies;            /* of each layer, in peers' memory */
+    uint32_t pools;             /* that the job may choose from; 0: there is no choice */
     uint32_t remotes;           /* so many anchors keep copies and do not train (tiering); the others train */
     bool copies_to_files;
     uint32_t sets_kept;
@@ -163,6 +164,9 @@ struct tm_coordinator_view {
     bool gave_up;          /* TM_JOB_STOPPED: not by order, but because it could not go on */
     uint32_t want_spot;    /* instances; what the cloud is told */
     uint32_t want_on_demand;
+    const struct tm_run_pool *pools; /* by number, as the cloud last told; of a job with a choice of them */
+    const uint32_t *want;            /* of each */
+    size_t pool_count;
     uint64_t spot_microusd_h; /* now; 0: not known */
     uint64_t on_demand_microusd_h;
     uint64_t bill_microusd; /* by the cloud's own count, of all instances that ever were */

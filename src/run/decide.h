@@ -6,10 +6,23 @@
 #include "base/text.h"
 #include "wire/roster.h"
 
+enum { TM_RUN_POOLS_MAX = 64 };
+
 struct tm_run_worker {
     uint64_t id;
+    int pool; /* -1: the cloud has not told of its instance yet */
     bool anchor;
     bool seated;
+};
+
+/* A pool, by the cloud's last word. */
+struct tm_run_pool {
+    uint64_t microusd_h; /* 0: not known */
+    int64_t offered;     /* how many more it would give now; -1: not known */
+    uint32_t refused;    /* of what is wanted: there is no capacity for so many */
+    uint32_t starting;   /* granted, not there yet */
+    uint64_t bill_microusd;
+    uint64_t instance_ms;
 };
 
 /* The cloud's last word. */
@@ -22,6 +35,8 @@ struct tm_run_cloud {
     uint64_t on_demand_microusd_h;
     int64_t spot_offered; /* how many more it would give now; -1: not known */
     uint64_t bill_microusd;
+    const struct tm_run_pool *pools; /* by number; of a job with a choice of them */
+    size_t pool_count;
     const Tmw__Instance *instances; /* all that ever were */
     size_t instance_count;
 };
@@ -54,9 +69,11 @@ struct tm_run_view {
     /* The generation that started last, whether it still runs or not. */
     uint32_t last_pipelines;
     uint32_t last_stages;
-    int64_t paused_ms;     /* that generation runs, and has not made its first step: since when nothing is; 0: it has */
-    size_t last_workers;   /* its members, but for anchors that only keep copies and spares that went ... */
-    size_t last_here;      /* ... and how many of them are usable now */
+    int64_t paused_ms;   /* that generation runs, and has not made its first step: since when nothing is; 0: it has */
+    size_t last_workers; /* its members, but for anchors that only keep copies and spares that went ... */
+    size_t last_here;    /* ... and how many of them are usable now */
+    uint32_t last_workers_of[TM_RUN_POOLS_MAX]; /* the same by pool, where there is a choice of them */
+    uint32_t last_here_of[TM_RUN_POOLS_MAX];
     bool only_one_replica; /* some layer's state is on one worker alone */
     int64_t since_copy_ms; /* since the newest whole set's step was applied, or the last try; -1: there was none yet */
     uint64_t copied_step;  /* of the newest whole set */
@@ -76,8 +93,10 @@ struct tm_run_decision {
     bool rents;         /* the next two count; else what there is is kept */
     uint32_t want_spot; /* instances to have in all, of each kind */
     uint32_t want_on_demand;
-    bool stop;       /* the job is to stop in order */
-    const char *why; /* in words, static; set where it stops */
+    uint32_t want[TM_RUN_POOLS_MAX]; /* by pool, where there is a choice; beside those with a notice */
+    uint64_t pools;                  /* bit by bit: whose workers may have seats; 0: all */
+    bool stop;                       /* the job is to stop in order */
+    const char *why;                 /* in words, static; set where it stops */
 };
 
 /* What a policy was made from: with what its ear heard since, the same can be decided again. Borrowed from the decider.

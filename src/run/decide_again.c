@@ -129,6 +129,8 @@ static int ask(struct tm_decide_again *again, struct decides *by, uint64_t seque
     bool answered = body->decision.len > 0;
     if (rc == 0 && answered)
         rc = tm_decision_recall(chars(&body->decision), body->decision.len, &by->layouts, &now.was, e);
+    if (rc == 0 && now.facts.choices)
+        tm_policy_observe_pools(by->policy, now.facts.now_s, now.facts.pools, now.facts.pool_count);
     if (rc == 0) rc = tm_policy_decide(by->policy, &now.facts, &now.would, e);
     if (rc != 0) return rc;
     if (!answered) {

@@ -21,6 +21,11 @@ struct question {
     int after;
     int here[TM_POOLS_MAX];
     int ordered[TM_POOLS_MAX];
+    int offered[TM_POOLS_MAX]; /* the next ones where there is a choice of pools */
+    int leaving[TM_POOLS_MAX];
+    int refused[TM_POOLS_MAX];
+    int pool_lost[TM_POOLS_MAX];
+    float price_usd_h[TM_POOLS_MAX];
     int observations; /* of the forecast */
     int hints;
     int interval;
@@ -43,9 +48,10 @@ struct tm_policy_decider {
     struct question asked;
     bool answered;
     struct tm_decision answer;
-    double change_ms;   /* that the last change was expected to take */
-    int spares;         /* that joined the running generation ... */
-    uint64_t spares_of; /* ... this one, and were given no seat: they are no news any more */
+    double change_ms;       /* that the last change was expected to take */
+    int spares;             /* that joined the running generation ... */
+    uint64_t spares_of;     /* ... this one, and were given no seat: they are no news any more */
+    int lost[TM_POOLS_MAX]; /* by pool, of which the policy was told */
     struct steps_seen seen;
     double slower;       /* measured step time over predicted; 0: nothing measured yet */
     double best_samples; /* that the fastest layouts would have made since the first call ... */
@@ -92,6 +98,7 @@ static int begin(void *context, struct tm_error *e)
     decider->answer = (struct tm_decision){.layout = TM_LAYOUT_PAUSE};
     decider->change_ms = 0;
     decider->spares = 0;
+    memset(decider->lost, 0, sizeof decider->lost);
     decider->seen = (struct steps_seen){.layout = TM_LAYOUT_PAUSE};
     decider->slower = 0;
     decider->best_samples = 0;
@@ -240,6 +247,95 @@ static void show_pools(const struct tm_policy_decider *decider, const struct tm_
     facts->pool_count = beside > 0 ? 3 : 2;
 }
 
+/* ---- a choice of pools ---- */
+
+/* Workers, of one group where there is a choice. */
+struct crew {
+    int here;
+    int last_workers;
+    int last_here;
+};
+
+static struct crew crew_of(const struct tm_policy_decider *decider, const struct tm_run_view *view, int group)
+{
+    const struct tm_policy_rule *rule = &decider->rule;
+    struct crew crew = {0};
+    if (rule->pool_count == 0)
+        return (struct crew){(int)view->worker_count, (int)view->last_workers, (int)view->last_here};
+    for (size_t i = 0; i < view->worker_count; i++) {
+        int pool = view->workers[i].pool;
+        crew.here += pool >= 0 && pool < rule->pool_count && rule->pools[pool].group == group;
+    }
+    for (int i = 0; i < rule->pool_count; i++) {
+        if (rule->pools[i].group != group) continue;
+        crew.last_workers += (int)view->last_workers_of[i];
+        crew.last_here += (int)view->last_here_of[i];
+    }
+    return crew;
+}
+
+/* That the job trains in: by the last answer, or, of a coordinator that has just begun, by who trains. */
+static int standing_group(const struct tm_policy_decider *decider, const struct tm_run_view *view)
+{
+    const struct tm_policy_rule *rule = &decider->rule;
+    uint32_t most = 0;
+    int group = -1;
+    if (rule->pool_count == 0) return 0;
+    if (decider->answered) return decider->answer.group;
+    for (int i = 0; i < rule->pool_count; i++) {
+        if (view->last_workers_of[i] <= most) continue;
+        most = view->last_workers_of[i];
+        group = rule->pools[i].group;
+    }
+    return group;
+}
+
+static void show_choices(const struct tm_policy_decider *decider, const struct tm_run_view *view,
+                         struct tm_facts *facts)
+{
+    const struct tm_policy_rule *rule = &decider->rule;
+    int running[TM_POOLS_MAX] = {0}, lost[TM_POOLS_MAX] = {0};
+    facts->choices = true;
+    facts->group = standing_group(decider, view);
+    facts->move_usd = rule->move_usd;
+    facts->pool_count = rule->pool_count;
+    for (int i = 0; i < rule->pool_count; i++) {
+        const struct tm_run_pool *told = &view->cloud.pools[i];
+        facts->pools[i] = (struct tm_pool){.market = rule->pools[i].market,
+                                           .role = TM_POOL_TRAINS,
+                                           .zone = i,
+                                           .price_usd_h = usd_or_nan(told->microusd_h),
+                                           .ordered = (int)told->starting,
+                                           .offered = (int)told->offered,
+                                           .start_s = rule->pools[i].start_s,
+                                           .group = rule->pools[i].group,
+                                           .refused = (int)told->refused,
+                                           .speed = rule->pools[i].speed};
+    }
+    for (size_t i = 0; i < view->worker_count; i++)
+        if (view->workers[i].pool >= 0 && view->workers[i].pool < rule->pool_count)
+            facts->pools[view->workers[i].pool].here++;
+    for (size_t i = 0; i < view->cloud.instance_count; i++) {
+        const Tmw__Instance *instance = &view->cloud.instances[i];
+        if (instance->pool >= (uint32_t)rule->pool_count) continue;
+        running[instance->pool] += instance->end_ms == 0 && !instance->announced;
+        lost[instance->pool] += instance->end_ms != 0 && !instance->released;
+    }
+    for (int i = 0; i < rule->pool_count; i++) { /* those whose workers have not joined yet are on their way, too */
+        facts->pools[i].ordered += at_least_0(running[i] - facts->pools[i].here);
+        facts->pools[i].lost = at_least_0(lost[i] - decider->lost[i]);
+    }
+}
+
+/* The cloud has not spoken yet: who trains, trains on. */
+static bool waits_for_cloud(const struct tm_policy_decider *decider, const struct tm_run_view *view)
+{
+    return decider->rule.pool_count > 0 &&
+           (!view->cloud.known || view->cloud.pool_count < (size_t)decider->rule.pool_count);
+}
+
+/* ---- the fleet before and after ---- */
+
 /* The fleet before and after this moment. Arrivals and losses since the generation started are this moment's event, but
  * for arrivals that the policy has already left without a seat. */
 static void show_fleet(const struct tm_policy_decider *decider, const struct tm_run_view *view, struct tm_facts *facts)
@@ -247,10 +343,11 @@ static void show_fleet(const struct tm_policy_decider *decider, const struct tm_
     const struct tm_layouts *layouts = decider->rule.layouts;
     int most = layouts->instances_max;
     int spares = decider->spares_of == view->generation ? decider->spares : 0;
-    int others = at_least_0((int)view->worker_count - (int)view->last_here); /* than the generation's own */
-    int before = (int)view->last_workers + spares < most ? (int)view->last_workers + spares : most;
-    int after = view->worker_count < (size_t)most ? (int)view->worker_count : most;
-    int lost = (int)(view->last_workers - view->last_here) + at_least_0(spares - others);
+    struct crew crew = crew_of(decider, view, standing_group(decider, view));
+    int others = at_least_0(crew.here - crew.last_here); /* than the generation's own */
+    int before = crew.last_workers + spares < most ? crew.last_workers + spares : most;
+    int after = crew.here < most ? crew.here : most;
+    int lost = crew.last_workers - crew.last_here + at_least_0(spares - others);
     facts->first = before == 0;
     facts->before = before;
     facts->lost = lost < before ? lost : before;
@@ -261,7 +358,10 @@ static void show_fleet(const struct tm_policy_decider *decider, const struct tm_
     if (layouts->list[facts->standing.layout].instances > before) facts->standing.layout = TM_LAYOUT_PAUSE;
     if (view->paused_ms > 0)
         facts->standing.migrating_ms = fmax(0, decider->change_ms - (double)view->paused_ms * facts->speed);
-    show_pools(decider, view, facts);
+    if (decider->rule.pool_count > 0)
+        show_choices(decider, view, facts);
+    else
+        show_pools(decider, view, facts);
 }
 
 /* ---- progress ---- */
@@ -349,6 +449,12 @@ static struct question question_of(const struct tm_policy_decider *decider, cons
     for (int i = 0; i < facts->pool_count; i++) {
         question.here[i] = facts->pools[i].here;
         question.ordered[i] = facts->pools[i].ordered;
+        if (!facts->choices) continue;
+        question.offered[i] = facts->pools[i].offered;
+        question.leaving[i] = facts->pools[i].leaving;
+        question.refused[i] = facts->pools[i].refused;
+        question.pool_lost[i] = facts->pools[i].lost;
+        question.price_usd_h[i] = (float)facts->pools[i].price_usd_h;
     }
     question.observations = decider->watch.observations;
     question.hints = (int)decider->watch.hint_count;
@@ -364,7 +470,7 @@ static void settle(struct tm_policy_decider *decider, const struct tm_run_view *
                    int layout)
 {
     if (facts->first || facts->lost > 0 || layout != facts->standing.layout) return;
-    decider->spares = at_least_0(facts->after - (int)view->last_here);
+    decider->spares = at_least_0(facts->after - crew_of(decider, view, facts->group).last_here);
     decider->spares_of = view->generation;
 }
 
@@ -373,6 +479,7 @@ static void ask(struct tm_policy_decider *decider, const struct tm_run_view *vie
     const struct tm_policy_rule *rule = &decider->rule;
     struct tm_error e;
     struct tm_decision decision;
+    if (facts->choices) tm_policy_observe_pools(decider->policy, facts->now_s, facts->pools, facts->pool_count);
     int rc = tm_policy_decide(decider->policy, facts, &decision, &e);
     if (decider->ear != NULL) decider->ear->decided(decider->ear->context, facts, rc == 0 ? &decision : NULL);
     if (rc != 0) {
@@ -382,7 +489,14 @@ static void ask(struct tm_policy_decider *decider, const struct tm_run_view *vie
         decision.layout = rule->layouts->best[facts->after];
         decision.pace = 1;
     }
-    decision.layout = tm_policy_realise(rule->layouts, decision.layout, facts->after, facts->limits.workers_min);
+    int after = facts->after;
+    if (facts->choices) { /* of the group that is to train */
+        after = crew_of(decider, view, decision.group).here;
+        if (after > rule->layouts->instances_max) after = rule->layouts->instances_max;
+        for (int i = 0; i < facts->pool_count; i++)
+            decider->lost[i] += facts->pools[i].lost;
+    }
+    decision.layout = tm_policy_realise(rule->layouts, decision.layout, after, facts->limits.workers_min);
     if (decision.layout != facts->standing.layout || facts->lost > 0) {
         double ms =
             tm_migrations_ms(rule->migrations, facts->before, facts->standing.layout, facts->lost, decision.layout);
@@ -395,19 +509,23 @@ static void ask(struct tm_policy_decider *decider, const struct tm_run_view *vie
 
 /* ---- what becomes of the answer ---- */
 
-static void carry_out(const struct tm_policy_decider *decider, const struct tm_run_view *view,
-                      struct tm_run_decision *out)
+static void carry_out(const struct tm_policy_decider *decider, const struct tm_decision *answer,
+                      const struct tm_run_view *view, struct tm_run_decision *out)
 {
-    const struct tm_decision *answer = &decider->answer;
     const struct tm_layouts *layouts = decider->rule.layouts;
     const struct tm_layout *layout = &layouts->list[answer->layout];
     const struct tm_cut *cut = &layouts->cuts[layout->stages];
+    const struct tm_policy_rule *rule = &decider->rule;
     *out = (struct tm_run_decision){.copy = answer->copy,
                                     .rents = answer->rents,
                                     .want_spot = (uint32_t)answer->want_spot,
                                     .want_on_demand = (uint32_t)answer->want_on_demand,
                                     .stop = answer->stop,
                                     .why = tm_why_words(answer->why)};
+    for (int i = 0; i < rule->pool_count; i++) {
+        out->want[i] = (uint32_t)answer->want[i];
+        if (rule->pools[i].group == answer->group) out->pools |= (uint64_t)1 << i;
+    }
     bool fits = layout->pipelines > 0 && layout->stages <= TM_STAGES_MAX && layout->stages <= (int)view->layers &&
                 layouts->layer_count == (int)view->layers;
     if (!fits) return;
@@ -435,6 +553,12 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     struct tm_policy_decider *decider = context;
     struct tm_facts facts;
     bool told = decider->rule.info->knows != TM_KNOWS_PAST;
+    if (waits_for_cloud(decider, view)) {
+        int layout = tm_layouts_find(decider->rule.layouts, (int)view->pipelines, (int)view->stages);
+        struct tm_decision same = {.layout = layout, .pace = 1};
+        carry_out(decider, &same, view, out);
+        return;
+    }
     decider->ear = view->ear;
     if (told) learn(decider, view);
     fill_facts(decider, view, &facts);
@@ -446,7 +570,7 @@ static void decide(void *context, const struct tm_run_view *view, struct tm_run_
     }
     if (!told) learn(decider, view);
     decider->ear = NULL;
-    carry_out(decider, view, out);
+    carry_out(decider, &decider->answer, view, out);
 }
 
 struct tm_decider tm_policy_decider_get(struct tm_policy_decider *decider)

@@ -12,6 +12,14 @@
 
 struct tm_policy_decider;
 
+/* A pool that the policy may choose. */
+struct tm_rule_pool {
+    enum tm_pool_market market;
+    int group;      /* pools of one group can train together */
+    double start_s; /* from asking for one to its first work */
+    double speed;   /* throughput of its instances over that which the layouts say */
+};
+
 struct tm_policy_rule {
     const struct tm_policy_info *info; /* one that knows the past or the event: the future is not known in a run */
     const struct tm_layouts *layouts;  /* borrowed, as are the next two */
@@ -24,9 +32,12 @@ struct tm_policy_rule {
     int workers_max; /* that train; 0: what there is, nothing is rented or given back */
     int anchors;     /* on-demand instances that hold copies */
     bool anchors_train;
-    double samples_per_step; /* with a deadline or a budget */
-    double deadline_s;       /* real time since the job began; 0: none */
-    double budget_usd;       /* 0: none */
+    double samples_per_step;                 /* with a deadline or a budget */
+    double deadline_s;                       /* real time since the job began; 0: none */
+    double budget_usd;                       /* 0: none */
+    struct tm_rule_pool pools[TM_POOLS_MAX]; /* by number */
+    int pool_count;                          /* 0: there is no choice */
+    double move_usd;                         /* of a move of the whole job to another group */
     /* 0: by expected loss against cost (as the policy says); else fixed, where two replicas of each stage live ...
      */
     int64_t copy_every_ms;

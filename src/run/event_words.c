@@ -70,6 +70,11 @@ void tm_run_job__pack(const struct tm_run_job *job, int64_t utc_ms, struct tm_te
     body.name = copy.name;
     body.command = pieces;
     body.n_command = cut_text(job->command, memory, pieces, PIECES_MAX);
+    char *pools[TM_RUN_POOLS_MAX];
+    for (size_t i = 0; i < job->pool_count; i++)
+        pools[i] = copy.pools[i];
+    body.pools = pools;
+    body.n_pools = job->pool_count;
     body.steps = job->steps;
     body.samples_per_step = job->samples_per_step;
     body.tokens_per_step = job->tokens_per_step;
@@ -225,6 +230,8 @@ static void plain_words(const Tmw__RecordEvent *event, struct tm_text *out)
     case TMW__RECORD_EVENT__BODY_RENT:
         tm_text_printf(out, "wanted: %u spot and %u on-demand instances", event->rent->want_spot,
                        event->rent->want_on_demand);
+        for (size_t i = 0; i < event->rent->n_want; i++)
+            tm_text_printf(out, "%s%u", i == 0 ? "; by pool " : ", ", event->rent->want[i]);
         break;
     case TMW__RECORD_EVENT__BODY_RESTART:
         tm_text_puts(out, event->restart->rebuilt ? "the coordinator restarted, without its record"

@@ -53,6 +53,23 @@ static void put_cards(struct tm_text *out, const struct tm_run_status *s)
     tm_text_puts(out, "</small></div></div>\n");
 }
 
+/* Where there is a choice of them. */
+static void put_pools(struct tm_text *out, const struct tm_run_status *s)
+{
+    if (s->job.pool_count == 0) return;
+    tm_text_puts(out, "<h2>Pools</h2><table><tr><th>pool<th>instance-hours<th>cost</tr>\n");
+    for (size_t i = 0; i < s->job.pool_count; i++) {
+        tm_text_puts(out, "<tr><td>");
+        tm_html_escape(out, s->job.pools[i]);
+        tm_text_puts(out, "<td>");
+        tm_html_number(out, s->pools[i].instance_hours, 2);
+        tm_text_puts(out, "<td>");
+        tm_html_usd(out, s->pools[i].bill_usd);
+        tm_text_puts(out, "</tr>\n");
+    }
+    tm_text_puts(out, "</table>\n");
+}
+
 static void put_sentence(struct tm_text *out, const struct tm_run_status *s, const char *weights_hash)
 {
     tm_text_printf(out,
@@ -202,6 +219,7 @@ int tm_run_report_html(const struct tm_run_report *report, struct tm_text *out, 
     put_cards(out, s);
     put_sentence(out, s, report->weights_hash);
     put_predictions(out, report);
+    put_pools(out, s);
     tm_run__timeline(out, history);
     put_causes(out, history);
     tm_text_puts(out, "</article>\n");

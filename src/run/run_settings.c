@@ -366,10 +366,15 @@ static void print_pools(struct tm_jsonout *json, const struct tm_job_fleet *flee
         put_text(json, "region", pools[i].region);
         put_text(json, "zone", pools[i].zone);
         tm_jsonout_string(json, "market", tm_pool_market_names[pools[i].market]);
-        tm_jsonout_integer(json, "count", pools[i].count);
+        if (pools[i].count > 0) tm_jsonout_integer(json, "count", pools[i].count);
         tm_jsonout_string(json, "role", tm_pool_role_names[pools[i].role]);
         put_usd(json, "price", pools[i].usd_h_millionths);
         if (pools[i].mean_life_ms > 0) put_ms(json, "mean_life", pools[i].mean_life_ms);
+        if (pools[i].limit > 0) tm_jsonout_integer(json, "limit", pools[i].limit);
+        put_text(json, "trace", pools[i].trace);
+        if (pools[i].from_ms > 0) put_ms(json, "from", pools[i].from_ms);
+        if (pools[i].start_ms >= 0) put_ms(json, "start", pools[i].start_ms);
+        if (pools[i].notice_ms >= 0) put_ms(json, "notice", pools[i].notice_ms);
         tm_jsonout_end(json);
     }
     tm_jsonout_end(json);
@@ -424,6 +429,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     put_text(json, "anchor_instance", fleet->anchor_instance);
     put_usd(json, "anchor_price", fleet->anchor_usd_h_millionths);
     tm_jsonout_integer(json, "seed", fleet->seed);
+    if (fleet->across_regions) tm_jsonout_bool(json, "across_regions", true);
     tm_jsonout_end(json);
 }
 

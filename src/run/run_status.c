@@ -86,11 +86,12 @@ static void write_layout(const struct tm_run_status *s, struct tm_jsonout *json)
     tm_jsonout_end(json);
 }
 
-static void write_instance(const struct tm_run_instance *instance, struct tm_jsonout *json)
+static void write_instance(const struct tm_run_instance *instance, bool choice, struct tm_jsonout *json)
 {
     tm_jsonout_object(json, NULL);
     count(json, "id", instance->id);
     tm_jsonout_string(json, "state", tm_instance_state_name(instance->state));
+    if (choice) count(json, "pool", instance->pool);
     tm_jsonout_bool(json, "spot", instance->spot);
     tm_jsonout_bool(json, "announced", instance->announced);
     count(json, "zone", instance->zone);
@@ -106,6 +107,24 @@ static void write_instance(const struct tm_run_instance *instance, struct tm_jso
     tm_jsonout_end(json);
 }
 
+/* Where there is a choice of them. */
+static void write_pools(const struct tm_run_status *s, bool whole, struct tm_jsonout *json)
+{
+    if (s->job.pool_count == 0) return;
+    tm_jsonout_list(json, "pools");
+    for (size_t i = 0; i < s->job.pool_count; i++) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, "pool", s->job.pools[i]);
+        if (whole) count(json, "want", s->pools[i].want);
+        if (whole) count(json, "here", s->pools[i].here);
+        if (whole) tm_jsonout_number(json, "price_usd_h", s->pools[i].price_usd_h);
+        tm_jsonout_number(json, "instance_hours", s->pools[i].instance_hours);
+        tm_jsonout_number(json, "bill_usd", s->pools[i].bill_usd);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
 static void write_fleet(const struct tm_run_status *s, struct tm_jsonout *json)
 {
     size_t gone = 0;
@@ -114,7 +133,7 @@ static void write_fleet(const struct tm_run_status *s, struct tm_jsonout *json)
     tm_jsonout_list(json, "instances");
     for (size_t i = 0; i < s->instance_count; i++) {
         bool here = tm_run_instance_is_here(&s->instances[i]);
-        if (here || gone <= TM_STATUS_GONE_SHOWN) write_instance(&s->instances[i], json);
+        if (here || gone <= TM_STATUS_GONE_SHOWN) write_instance(&s->instances[i], s->job.pool_count > 0, json);
         gone -= !here;
     }
     tm_jsonout_end(json);
@@ -130,6 +149,7 @@ static void write_fleet(const struct tm_run_status *s, struct tm_jsonout *json)
     tm_jsonout_number(json, "on_demand_usd", s->on_demand_usd);
     tm_jsonout_number(json, "spot_usd_h", s->spot_usd_h);
     tm_jsonout_number(json, "on_demand_usd_h", s->on_demand_usd_h);
+    write_pools(s, true, json);
 }
 
 static void write_spread(const struct tm_run_spread *spread, const char *key, struct tm_jsonout *json)
@@ -238,6 +258,7 @@ void tm_run_summary_write(const struct tm_run_status *s, struct tm_jsonout *json
     tm_jsonout_number(json, "bill_usd", s->bill_usd);
     tm_jsonout_number(json, "on_demand_usd", s->on_demand_usd);
     tm_jsonout_number(json, "wall_s", s->wall_s);
+    write_pools(s, false, json);
     tm_jsonout_end(json);
 }
 
@@ -400,6 +421,7 @@ static void read_instance(struct reading *r, json_t *map, struct tm_run_instance
 {
     instance->id = count_of(r, map, "id");
     instance->state = (enum tm_instance_state)name_of(r, map, "state", TM_INSTANCE_RELEASED + 1, instance_name);
+    instance->pool = json_object_get(map, "pool") != NULL ? small_of(r, map, "pool") % TM_RUN_POOLS_MAX : 0;
     instance->spot = bool_of(r, map, "spot");
     instance->announced = bool_of(r, map, "announced");
     instance->zone = small_of(r, map, "zone");
@@ -412,6 +434,21 @@ static void read_instance(struct reading *r, json_t *map, struct tm_run_instance
     instance->seat = (enum tm_seat_kind)name_of(r, map, "seat", TM_SEAT_TRAINS + 1, seat_name);
     instance->pipeline = small_of(r, map, "pipeline");
     instance->stage = small_of(r, map, "stage");
+}
+
+static void read_pools(struct reading *r, json_t *root, struct tm_run_status *s)
+{
+    if (json_object_get(root, "pools") == NULL) return;
+    json_t *list = list_of(r, root, "pools", TM_RUN_POOLS_MAX, &s->job.pool_count);
+    for (size_t i = 0; i < s->job.pool_count; i++) {
+        json_t *map = json_array_get(list, i);
+        text_of(r, map, "pool", s->job.pools[i], sizeof s->job.pools[i]);
+        s->pools[i].want = small_of(r, map, "want");
+        s->pools[i].here = small_of(r, map, "here");
+        s->pools[i].price_usd_h = number_of(r, map, "price_usd_h");
+        s->pools[i].instance_hours = number_of(r, map, "instance_hours");
+        s->pools[i].bill_usd = number_of(r, map, "bill_usd");
+    }
 }
 
 static int read_fleet(struct reading *r, json_t *root, struct tm_run_status *s)
@@ -435,6 +472,7 @@ static int read_fleet(struct reading *r, json_t *root, struct tm_run_status *s)
     s->on_demand_usd = number_of(r, root, "on_demand_usd");
     s->spot_usd_h = number_of(r, root, "spot_usd_h");
     s->on_demand_usd_h = number_of(r, root, "on_demand_usd_h");
+    read_pools(r, root, s);
     return 0;
 }
 

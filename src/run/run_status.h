@@ -40,6 +40,7 @@
 enum {
     TM_STATUS_NAME_MAX = 64,
     TM_STATUS_COMMAND_MAX = 4096,
+    TM_STATUS_POOL_NAME_MAX = 96,
     TM_STATUS_TEXT_MAX = 200,
     TM_STATUS_LOSS_POINTS = 256,  /* over the whole run: when full, every second one goes */
     TM_STATUS_EVENTS = 32,        /* the last ones */
@@ -55,8 +56,19 @@ struct tm_run_job {
     uint64_t tokens_per_step;  /* 0: not known */
     uint32_t layers;
     uint32_t micro_batches;
-    double speed;                        /* the cloud's seconds per second of real time */
-    char command[TM_STATUS_COMMAND_MAX]; /* to repeat it; "": not known, or longer than this */
+    double speed;                                          /* the cloud's seconds per second of real time */
+    char command[TM_STATUS_COMMAND_MAX];                   /* to repeat it; "": not known, or longer than this */
+    char pools[TM_RUN_POOLS_MAX][TM_STATUS_POOL_NAME_MAX]; /* that it may choose from */
+    size_t pool_count;                                     /* 0: there is no choice */
+};
+
+/* A pool that the job may choose. */
+struct tm_run_pool_status {
+    uint32_t want;
+    uint32_t here;
+    double price_usd_h; /* NaN: not known */
+    double instance_hours;
+    double bill_usd;
 };
 
 enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS };
@@ -64,6 +76,8 @@ enum tm_seat_kind { TM_SEAT_NONE, TM_SEAT_SPARE, TM_SEAT_TRAINS };
 struct tm_run_instance {
     uint64_t id;
     enum tm_instance_state state;
+    uint32_t pool;          /* its number, where there is a choice */
+    int64_t paid_before_ms; /* that was paid before start_ms */
     bool spot;
     bool announced; /* of one that is lost: there was a notice */
     uint32_t zone;
@@ -141,6 +155,7 @@ struct tm_run_status {
     uint32_t noticed;
     uint32_t want_spot;
     uint32_t want_on_demand;
+    struct tm_run_pool_status pools[TM_RUN_POOLS_MAX]; /* of job.pools */
     uint64_t arrivals;
     uint64_t losses_announced;
     uint64_t losses_unannounced;

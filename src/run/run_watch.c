@@ -218,6 +218,8 @@ static int take_instance(struct tm_run_watch *watch, int64_t at_ms, const Tmw__I
     watch->cloud_tells = true;
     cloud_time(watch, at_ms, body->end_ms != 0 ? body->end_ms : body->start_ms);
     instance->spot = body->spot;
+    instance->paid_before_ms = body->paid_before_ms > 0 ? body->paid_before_ms : 0;
+    instance->pool = body->pool < TM_RUN_POOLS_MAX ? body->pool : 0;
     instance->announced = body->announced;
     instance->zone = body->zone;
     instance->start_ms = body->start_ms;
@@ -271,14 +273,23 @@ static void add_up_instances(struct tm_run_watch *watch)
     double seconds = 0;
     double bill_usd = 0;
     s->here = s->noticed = 0;
+    for (size_t i = 0; i < s->job.pool_count; i++) {
+        s->pools[i].here = 0;
+        s->pools[i].instance_hours = s->pools[i].bill_usd = 0;
+    }
     for (size_t i = 0; i < s->instance_count; i++) {
         const struct tm_run_instance *instance = &s->instances[i];
         double end_ms = instance->end_ms != 0 ? (double)instance->end_ms : now_ms;
         s->here += tm_run_instance_is_here(instance);
         s->noticed += instance->state == TM_INSTANCE_NOTICED;
         bill_usd += instance->bill_usd;
-        if (watch->cloud_tells && end_ms > (double)instance->start_ms)
-            seconds += (end_ms - (double)instance->start_ms) / 1000;
+        struct tm_run_pool_status *pool = &s->pools[instance->pool];
+        pool->here += tm_run_instance_is_here(instance);
+        pool->bill_usd += instance->bill_usd;
+        pool->instance_hours += (double)instance->paid_before_ms / 3.6e6;
+        if (!watch->cloud_tells || end_ms <= (double)instance->start_ms) continue;
+        seconds += (end_ms - (double)instance->start_ms) / 1000;
+        pool->instance_hours += (end_ms - (double)instance->start_ms) / 3.6e6;
     }
     if (!watch->cloud_tells) {
         s->arrivals = watch->workers_arrived;
@@ -442,6 +453,9 @@ static void take_job(struct tm_run_watch *watch, const Tmw__JobEvent *body)
     job->layers = body->layers;
     job->micro_batches = body->micro_batches;
     job->speed = body->speed > 0 && isfinite(body->speed) ? body->speed : 1;
+    job->pool_count = body->n_pools < TM_RUN_POOLS_MAX ? body->n_pools : TM_RUN_POOLS_MAX;
+    for (size_t i = 0; i < job->pool_count; i++)
+        copy_text(job->pools[i], sizeof job->pools[i], body->pools[i]);
 }
 
 static void take_failed(struct tm_run_watch *watch, int64_t at_ms, const Tmw__FailedEvent *body)
@@ -492,11 +506,16 @@ static int take_body(struct tm_run_watch *watch, const Tmw__RecordEvent *event, 
     case TMW__RECORD_EVENT__BODY_RENT:
         s->want_spot = event->rent->want_spot;
         s->want_on_demand = event->rent->want_on_demand;
+        for (size_t i = 0; i < event->rent->n_want && i < TM_RUN_POOLS_MAX; i++)
+            s->pools[i].want = event->rent->want[i];
         return 0;
     case TMW__RECORD_EVENT__BODY_PRICE:
         s->spot_usd_h = event->price->spot_microusd_h > 0 ? (double)event->price->spot_microusd_h / 1e6 : NAN;
         s->on_demand_usd_h =
             event->price->on_demand_microusd_h > 0 ? (double)event->price->on_demand_microusd_h / 1e6 : NAN;
+        for (size_t i = 0; i < event->price->n_pool_microusd_h && i < TM_RUN_POOLS_MAX; i++)
+            s->pools[i].price_usd_h =
+                event->price->pool_microusd_h[i] > 0 ? (double)event->price->pool_microusd_h[i] / 1e6 : NAN;
         return 0;
     case TMW__RECORD_EVENT__BODY_STATE:
         set_state(watch, at_ms, (enum tm_job_state)event->state->state);
@@ -589,6 +608,8 @@ int tm_run_watch__look(struct tm_run_watch *watch, const struct tm_coordinator_v
     s->generation = view->generation;
     s->want_spot = view->want_spot;
     s->want_on_demand = view->want_on_demand;
+    for (size_t i = 0; i < view->pool_count && i < TM_RUN_POOLS_MAX; i++)
+        s->pools[i].want = view->want[i];
     for (size_t i = 0; i < view->instance_count; i++) {
         int rc = take_instance(watch, utc_ms, &view->instances[i], e);
         if (rc != 0) return rc;

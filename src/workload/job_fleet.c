@@ -665,20 +665,21 @@ static const char *clash(const struct tm_job_fleet *fleet, const struct tm_job_p
     return NULL;
 }
 
+/* Pools to choose from may be anywhere: each has a trace of its own. All instances are as fast. */
+static const char *clash_of_choices(const struct tm_job_pool *a, const struct tm_job_pool *b)
+{
+    return strcasecmp(a->instance, b->instance) != 0 ? "pools of two instance types" : NULL;
+}
+
 int tm_job_fleet_check_local(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
 {
     size_t count = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
-    if (tm_job_fleet_has_choices(fleet))
-        return tm_error_set(e, TM_EINPUT,
-                            "%s: fleet.pools: pools with a trace or a limit of their own can be simulated but not run "
-                            "yet (%s%s%s); simulate the job, or run it on one pool with fleet.instance, fleet.trace "
-                            "and fleet.limit",
-                            place, pools[0].instance, count > 1 ? ", " : "", count > 1 ? pools[1].instance : "");
+    bool choices = tm_job_fleet_has_choices(fleet);
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < i; k++) {
-            const char *what = clash(fleet, &pools[k], &pools[i]);
-            bool apart = is_apart(&pools[k], &pools[i]);
+            const char *what = choices ? clash_of_choices(&pools[k], &pools[i]) : clash(fleet, &pools[k], &pools[i]);
+            bool apart = !choices && is_apart(&pools[k], &pools[i]);
             char names[2][128];
             if (what == NULL) continue;
             return tm_error_set(e, TM_EINPUT,

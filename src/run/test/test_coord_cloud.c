@@ -106,6 +106,67 @@ static void report(struct pair *p, Tmw__Instance *instance, int times)
     p->now_ms += 250;
 }
 
+/* ---- a choice of pools ---- */
+
+static void choose(void *context, const struct tm_run_view *view, struct tm_run_decision *out)
+{
+    struct tm_run_pool *seen = context;
+    *out = (struct tm_run_decision){.rents = true, .want_spot = 2, .want_on_demand = 1, .want = {2, 0, 1}, .pools = 1};
+    if (view->cloud.pool_count == 3) *seen = view->cloud.pools[1];
+}
+
+/* Orders and reports are by pool; of the one that trains, those with a notice are wanted to their end. */
+static void test_pools(void **state)
+{
+    (void)state;
+    struct pair p;
+    struct tm_run_pool seen = {0};
+    struct tm_coordinator_options chooses = options;
+    struct tm_decider decider = {.context = &seen, .decide = choose};
+    chooses.pools = 3;
+    setup(&p, "t");
+    tm_coordinator_destroy(p.coordinator);
+    p.coordinator = tm_coordinator_create(&chooses, &decider);
+    assert_non_null(p.coordinator);
+    tm_coordinator_begin(p.coordinator, p.now_ms, 0, &p.from_coordinator);
+    join(&p);
+    Tmw__Instance instances[2] = {TMW__INSTANCE__INIT, TMW__INSTANCE__INIT};
+    Tmw__PoolReport pools[3] = {TMW__POOL_REPORT__INIT, TMW__POOL_REPORT__INIT, TMW__POOL_REPORT__INIT};
+    Tmw__PoolReport *pool_list[] = {&pools[0], &pools[1], &pools[2]};
+    Tmw__Instance *list[] = {&instances[0], &instances[1]};
+    instances[0].spot = instances[1].spot = instances[0].announced = instances[1].announced = true;
+    instances[0].id = 1;
+    instances[1].id = 2;
+    instances[1].pool = 1; /* of a group that does not train */
+    pools[1].price_microusd_h = 5;
+    pools[1].offered = 7;
+    pools[1].refused = 2;
+    pools[1].starting = 1;
+    for (int i = 0; i < 4; i++) {
+        Tmw__CloudReport body = TMW__CLOUD_REPORT__INIT;
+        body.instances = list;
+        body.n_instances = 2;
+        body.pools = pool_list;
+        body.n_pools = 3;
+        tm_cloud_link__changed(&p.link);
+        assert_true(tm_cloud_link_due(&p.link, p.now_ms, &p.from_link));
+        tm_cloud_link_report(&p.link, p.now_ms, &body, &p.from_link);
+        deliver(&p, 1);
+        deliver(&p, 1);
+        p.now_ms += 250;
+        tm_coordinator_tick(p.coordinator, p.now_ms, 0, &p.from_coordinator);
+    }
+    assert_int_equal(p.link.order.pool_count, 3);
+    assert_int_equal(p.link.order.want[0], 3); /* two, and the one with a notice */
+    assert_int_equal(p.link.order.want[1], 0);
+    assert_int_equal(p.link.order.want[2], 1);
+    assert_int_equal(seen.offered, 7);
+    assert_int_equal(seen.refused, 2);
+    assert_int_equal(seen.starting, 1);
+    assert_int_equal(tm_coordinator_look(p.coordinator).pool_count, 3);
+    teardown(&p);
+}
+
 static void test_order(void **state)
 {
     (void)state;
@@ -274,5 +335,5 @@ static void test_late_hello(void **state)
     teardown(&p);
 }
 
-TM_TEST_MAIN(TM_TEST(test_order), TM_TEST(test_not_named), TM_TEST(test_old_report), TM_TEST(test_wrong_token),
-             TM_TEST(test_silence), TM_TEST(test_late_hello))
+TM_TEST_MAIN(TM_TEST(test_pools), TM_TEST(test_order), TM_TEST(test_not_named), TM_TEST(test_old_report),
+             TM_TEST(test_wrong_token), TM_TEST(test_silence), TM_TEST(test_late_hello))
