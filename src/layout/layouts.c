@@ -33,7 +33,10 @@ static int sum_layers(struct tm_layouts *layouts, const struct tm_model *model, 
     for (size_t i = 0; i < model->layer_count; i++) {
         layouts->layer_params_before[i] = sum;
         sum += model->layers[i].params;
+        if (model->layers[i].kind == TM_LAYER_conv) layouts->convolutions = true;
     }
+    if (model->global_batch > 0 && model->micro_batch > 0)
+        layouts->micro_batches = (double)model->global_batch / model->micro_batch;
     layouts->layer_params_before[model->layer_count] = sum;
     layouts->bytes_per_param = 4.0 * (1 + model->optimizer_states);
     return 0;

@@ -42,6 +42,8 @@ struct tm_layouts {
     struct tm_cut *cuts; /* owned; [stages], 0 to stages_max */
     double layer_params_before[TM_LAYOUT_INSTANCES_MAX + 1]; /* parameters of the layers before layer i */
     int layer_count;
+    bool convolutions;      /* the model has layers of them */
+    double micro_batches;   /* of a step, over all pipelines; 0: not known */
     double bytes_per_param; /* of state: weight and optimizer, 4 bytes each */
 };
 

@@ -45,27 +45,55 @@ int tm_policy__checkpoint(struct tm_policy *policy, const struct tm_view *view, 
 
 /* ---- redundant ---- */
 
-/* Bamboo's figures: a fixed depth; 20 s to put a spare in a lost place, 30 s to form all pipelines anew, 45 s more when
- * two neighbours went at once, so that nobody holds their layers. */
-enum { LOCAL_MS = 20000, GLOBAL_MS = 30000, CREATE_MS = 45000 };
+/* Bamboo's figures: 20 s to put a spare in a lost place, 30 s to form all pipelines anew, 45 s more when two neighbours
+ * went at once, so that nobody holds their layers. Depths are those of its released simulator: 12 for GPT-2 and BERT, 6
+ * for convolutional networks. */
+enum { LOCAL_MS = 20000, GLOBAL_MS = 30000, CREATE_MS = 45000, BLOCKS_DEPTH = 12, CONVOLUTIONS_DEPTH = 6 };
 
-/* The depth it trains with: the first of these that the model has been measured with. */
+static bool has_depth(const struct tm_layouts *layouts, int depth)
+{
+    for (int pipelines = layouts->instances_max / depth; pipelines > 0; pipelines--)
+        if (layouts->list[tm_layouts_find(layouts, pipelines, depth)].samples_per_s > 0) return true;
+    return false;
+}
+
+/* The depth it trains with: its own, or the nearest that there is. Every instance holds the state of its own stage and
+ * of the next, so it takes at least twice as many as the model needs. 0: there is none, and the model cannot be
+ * trained. */
 static int fixed_depth(const struct tm_layouts *layouts)
 {
-    static const int depths[] = {12, 8, 6, 4, 2, 1};
-    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
-        for (int pipelines = layouts->instances_max / depths[i]; pipelines > 0; pipelines--)
-            if (layouts->list[tm_layouts_find(layouts, pipelines, depths[i])].samples_per_s > 0) return depths[i];
-    return layouts->stages_min;
+    int least = 1;
+    while (least <= layouts->stages_max && !has_depth(layouts, least))
+        least++;
+    int first = layouts->convolutions ? CONVOLUTIONS_DEPTH : BLOCKS_DEPTH;
+    int lowest = least > 1 ? 2 * least : 1;
+    if (first < lowest) first = lowest;
+    for (int depth = first; depth >= lowest; depth--)
+        if (depth <= layouts->stages_max && has_depth(layouts, depth)) return depth;
+    for (int depth = first + 1; depth <= layouts->stages_max; depth++)
+        if (has_depth(layouts, depth)) return depth;
+    return 0;
 }
 
 static int widest(const struct tm_layouts *layouts, int depth, int instances)
 {
-    for (int pipelines = instances / depth; pipelines > 0; pipelines--) {
+    for (int pipelines = depth > 0 ? instances / depth : 0; pipelines > 0; pipelines--) {
         int layout = tm_layouts_find(layouts, pipelines, depth);
         if (layouts->list[layout].samples_per_s > 0) return layout;
     }
     return TM_LAYOUT_PAUSE;
+}
+
+/* Everybody also does the forward passes of the next stage: a third of a turn for every micro-batch, of which the
+ * bubbles of the pipeline, a turn for every other stage, hide what they can; half, where the number of micro-batches is
+ * not known. */
+static double pace_of(const struct tm_layouts *layouts, const struct tm_layout *layout)
+{
+    if (layout->stages < 2) return 1; /* no neighbour */
+    double micro_batches = layouts->micro_batches / layout->pipelines, bubbles = layout->stages - 1;
+    if (!(micro_batches > 0)) return 1 / (1 + 1.0 / 6);
+    double extra = micro_batches / 3 - bubbles;
+    return extra > 0 ? 1 / (1 + extra / (micro_batches + bubbles)) : 1;
 }
 
 int tm_policy__redundant(struct tm_policy *policy, const struct tm_view *view, struct tm_decision *out,
@@ -73,9 +101,11 @@ int tm_policy__redundant(struct tm_policy *policy, const struct tm_view *view, s
 {
     (void)e;
     out->change = TM_CHANGE_TIMED;
+    out->pace = pace_of(policy->layouts, &policy->layouts->list[view->standing.layout]);
     if (!view->event) return 0;
     int now = view->standing.layout;
     out->layout = widest(policy->layouts, fixed_depth(policy->layouts), view->after);
+    out->pace = pace_of(policy->layouts, &policy->layouts->list[out->layout]);
     double neighbours = view->before > 1 ? (double)view->lost * (view->lost - 1) / (view->before - 1) : 0;
     double fatal = neighbours < 1 ? neighbours : 1; /* probability that two neighbours are among those lost */
     if (out->layout != now)
