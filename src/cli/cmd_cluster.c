@@ -21,29 +21,36 @@ struct request {
 
 /* ---- what is asked ---- */
 
+static bool is_named(const char *text, size_t length, const char *name)
+{
+    return length == strlen(name) && strncasecmp(text, name, length) == 0;
+}
+
 /* "K80=4.5,P100=11.8": measured speeds of one worker. */
-static int read_speeds(const char *text, struct tm_cluster_model *model, struct tm_error *e)
+static int read_speeds(const char *text, const struct tm_cluster *cluster, struct tm_cluster_model *model,
+                       struct tm_error *e)
 {
     for (const char *at = text; *at != '\0';) {
         size_t length = strcspn(at, ",");
         const char *equals = memchr(at, '=', length);
         double speed = 0;
-        int gpu = -1;
-        for (int g = 0; equals != NULL && g < TM_CLUSTER_GPUS; g++) {
-            size_t name = (size_t)(equals - at);
-            if (name == strlen(tm_cluster_gpus[g].name) && strncasecmp(at, tm_cluster_gpus[g].name, name) == 0) gpu = g;
-        }
-        if (gpu < 0 || !tm_number_double(equals + 1, length - (size_t)(equals + 1 - at), &speed) || !(speed > 0) ||
+        bool known = false;
+        int kinds = TM_CLUSTER_GPUS + (int)cluster->other_count;
+        for (int g = 0; equals != NULL && g < kinds; g++)
+            known = known || is_named(at, (size_t)(equals - at), tm_cluster_gpu_name(cluster, g));
+        if (!known || !tm_number_double(equals + 1, length - (size_t)(equals + 1 - at), &speed) || !(speed > 0) ||
             speed > 1e9)
             return tm_error_set(e, TM_EUSAGE,
                                 "--speeds: expected steps per second such as K80=4.5,P100=11.8, got \"%.40s\"", text);
-        model->steps_per_s[gpu] = speed;
+        for (int g = 0; g < kinds; g++)
+            if (is_named(at, (size_t)(equals - at), tm_cluster_gpu_name(cluster, g))) model->steps_per_s[g] = speed;
         at += length + (at[length] == ',');
     }
     return 0;
 }
 
-static int read_model(const struct tm_cli *cli, struct tm_cluster_model *model, struct tm_error *e)
+static int read_model(const struct tm_cli *cli, const struct tm_cluster *cluster, struct tm_cluster_model *model,
+                      struct tm_error *e)
 {
     const struct tm_cluster_model *known = NULL;
     const char *name = tm_given_text(cli, "model");
@@ -55,7 +62,7 @@ static int read_model(const struct tm_cli *cli, struct tm_cluster_model *model, 
                  ? *known
                  : (struct tm_cluster_model){
                        .name = name, .steps_per_s = {NAN, NAN, NAN}, .ceiling = {INFINITY, INFINITY}, .join_s = 80};
-    rc = measured ? read_speeds(tm_given_text(cli, "speeds"), model, e) : 0;
+    rc = measured ? read_speeds(tm_given_text(cli, "speeds"), cluster, model, e) : 0;
     double ceiling = 0;
     if (rc == 0) rc = tm_given_number(cli, "ceiling", 1e-6, 1e9, &ceiling, e);
     if (rc == 0 && ceiling > 0) {
@@ -74,6 +81,7 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
     int64_t seed = 1;
     int64_t runs = 2000;
     int64_t steps = 0;
+    int64_t hour = 0;
     if (!tm_given(cli, "steps")) return tm_error_set(e, TM_EUSAGE, "give the length of the job: --steps 64000");
     int rc = tm_given_integer(cli, "steps", 1, INT64_C(1000000000000), &steps, e);
     if (rc == 0) rc = tm_given_choice(cli, "revocations", &revocations, e);
@@ -83,17 +91,35 @@ static int read_job(const struct tm_cli *cli, struct tm_cluster_job *job, struct
     if (rc == 0) rc = tm_given_number(cli, "checkpoint-every", 1, 1e12, &job->checkpoint_every, e);
     if (rc == 0) rc = tm_given_number(cli, "checkpoint-mb", 0, 1e9, &job->checkpoint_mb, e);
     if (rc == 0) rc = tm_given_integer(cli, "runs", 1, TM_CLUSTER_RUNS_MAX, &runs, e);
+    if (rc == 0) rc = tm_given_integer(cli, "hour", 0, 23, &hour, e);
     if (rc == 0) rc = tm_given_integer(cli, "seed", 0, INT64_MAX, &seed, e);
     if (rc == 0 && tm_given(cli, "checkpoint-mb") && !tm_given(cli, "checkpoint-every"))
         rc = tm_error_set(e, TM_EUSAGE,
                           "--checkpoint-mb gives the size of checkpoints: give --checkpoint-every STEPS too");
     job->steps = (double)steps;
     job->revocations = revocations - 1; /* "sampled" is -1 */
+    job->at_hour = tm_given(cli, "hour");
+    job->hour = (int)hour;
     job->replace = replace == 1;
     job->lost_billed = (enum tm_cluster_billing)billed;
     job->chief = (enum tm_cluster_chief)chief;
     job->runs = (int)runs;
     job->seed = (uint64_t)seed;
+    return rc;
+}
+
+/* GPUs that the study did not have: by the catalogue and what is known of the risk of spot. */
+static int know_others(const struct tm_cli *cli, struct tm_cluster *cluster, struct tm_error *e)
+{
+    struct tm_catalog catalog;
+    struct tm_risk risk;
+    tm_catalog_init(&catalog);
+    tm_risk_init(&risk);
+    int rc = tm_catalog_load(cli->env, &catalog, e);
+    if (rc == 0) rc = tm_risk_load(cli->env, &risk, e);
+    if (rc == 0) rc = tm_cluster_know(cluster, &catalog, &risk, e);
+    tm_risk_deinit(&risk);
+    tm_catalog_deinit(&catalog);
     return rc;
 }
 
@@ -105,16 +131,19 @@ static int read_request(const struct tm_cli *cli, struct request *request, struc
     if (cli->argument_count > 0) return tm_error_set(e, TM_EUSAGE, "study cluster takes no files; see its options");
     if (workers == NULL) return tm_error_set(e, TM_EUSAGE, "give the cluster: --workers \"4x K80:transient\"");
     int rc = tm_cluster_parse(workers, &request->cluster, e);
+    if (rc == 0 && request->cluster.other_count > 0) rc = know_others(cli, &request->cluster, e);
     if (rc == 0) rc = tm_given_integer(cli, "servers", 0, TM_CLUSTER_SERVERS_MAX, &servers, e);
     if (rc == 0 && tm_given(cli, "servers")) request->cluster.servers = (int)servers;
-    if (rc == 0) rc = read_model(cli, &request->model, e);
+    if (rc == 0) rc = read_model(cli, &request->cluster, &request->model, e);
     if (rc == 0) rc = read_job(cli, &request->job, e);
     if (rc == 0) rc = tm_given_choice(cli, "baseline", &baseline, e);
     if (rc != 0) return rc;
     if (!tm_given(cli, "baseline") && !(request->model.steps_per_s[baseline] > 0))
-        baseline = (int)request->cluster.workers[0].gpu;
+        baseline = request->cluster.workers[0].gpu;
     request->baseline.count = 1;
-    request->baseline.workers[0] = (struct tm_cluster_worker){.gpu = (enum tm_cluster_gpu)baseline};
+    request->baseline.workers[0] = (struct tm_cluster_worker){.gpu = baseline};
+    memcpy(request->baseline.others, request->cluster.others, sizeof request->baseline.others);
+    request->baseline.other_count = request->cluster.other_count;
     request->job.model = &request->model;
     return 0;
 }
@@ -199,6 +228,31 @@ static int put_table(struct tm_cli *cli, const struct request *request, const st
     return rc;
 }
 
+/* How long each kind of worker lives, and where that is from. */
+static void put_lives(struct tm_cli *cli, const struct tm_cluster *cluster)
+{
+    for (size_t i = 0; i < cluster->count; i++) {
+        const struct tm_cluster_worker *worker = &cluster->workers[i];
+        bool seen = !worker->transient;
+        for (size_t k = 0; k < i && !seen; k++)
+            seen = cluster->workers[k].gpu == worker->gpu && cluster->workers[k].transient &&
+                   strcmp(cluster->workers[k].region, worker->region) == 0;
+        if (seen) continue;
+        struct tm_cluster_life life;
+        tm_cluster_life_of(cluster, i, &life);
+        tm_text_printf(&cli->out, "%s%s%s: %.0f%% preempted within 1 h, %.0f%% within 24 h, ",
+                       tm_cluster_gpu_name(cluster, worker->gpu), worker->region[0] != '\0' ? "@" : "", worker->region,
+                       100 * tm_cluster_lost_by(&life, 1), 100 * tm_cluster_lost_by(&life, 24));
+        if (worker->gpu >= TM_CLUSTER_GPUS)
+            tm_text_printf(&cli->out, "by what is known of the risk of spot; prices of %s.\n",
+                           cluster->others[worker->gpu - TM_CLUSTER_GPUS].instance);
+        else
+            tm_text_puts(&cli->out, life.of_region              ? "as CM-DARE (2020) found in that region.\n"
+                                    : worker->region[0] != '\0' ? "as the study found in all regions; not that one.\n"
+                                                                : "as the study found in all regions.\n");
+    }
+}
+
 static void put_notes(struct tm_cli *cli, const struct request *request, const struct answer *answer)
 {
     double sum = tm_cluster_sum_of_speeds(&request->model, &request->cluster);
@@ -208,6 +262,7 @@ static void put_notes(struct tm_cli *cli, const struct request *request, const s
     if (isfinite(ceiling)) tm_text_printf(&cli->out, "; the parameter servers handle at most %.1f", ceiling);
     tm_text_printf(&cli->out, ".\nRuns with 0, 1, and 2 or more preemptions: %.1f%%, %.1f%%, %.1f%%.\n",
                    100 * o->with_count[0], 100 * o->with_count[1], 100 * o->with_count[2]);
+    if (request->job.revocations < 0) put_lives(cli, &request->cluster);
     if (request->job.lost_billed == TM_LOST_TO_END && o->uptime_usd.mean < 0.9999 * o->cost_usd.mean)
         tm_text_printf(
             &cli->out,
@@ -321,7 +376,9 @@ static int cmd_cluster(struct tm_cli *cli, struct tm_error *e)
 }
 
 static const struct tm_option options[] = {
-    {.name = "workers", .value = "LIST", .help = "such as \"2x K80:transient, P100:on-demand, V100@us-west1\""},
+    {.name = "workers",
+     .value = "LIST",
+     .help = "such as \"2x K80:transient, P100:on-demand, V100@us-west1, T4\"; any GPU of the catalogue"},
     {.name = "steps", .value = "N", .help = "steps of the whole cluster"},
     {.name = "model", .value = "NAME", .help = "resnet15, resnet32, shake-small, shake-big; any with --speeds"},
     {.name = "servers", .value = "N", .help = "parameter servers (1; 0 for a single worker)"},
@@ -329,6 +386,7 @@ static const struct tm_option options[] = {
      .value = "N",
      .help = "how many transient workers are preempted, at random times; else drawn from their lifetimes",
      .choices = revocation_choices},
+    {.name = "hour", .value = "N", .help = "local hour of the day at which the job starts, 0 to 23 (any)"},
     {.name = "replace", .value = "YES", .help = "replace preempted workers (no)", .choices = yes_or_no},
     {.name = "lost-billed",
      .value = "HOW",
@@ -361,12 +419,16 @@ const struct tm_command tm_study_subcommands[] = {
          "The table has means and 80% ranges, speedup and saving against one on-demand worker, and whether one more "
          "worker or server would be worth it. Prices are those of the study (2019).\n"
          "\n"
+         "Regions (K80@us-east1) and --hour change how long workers live, as CM-DARE (2020) found. GPUs that neither "
+         "study had need --speeds; prices are the catalogue's, and lifetimes those of study --risk.\n"
+         "\n"
          "A preempted worker is paid for to the end of the job, as in the study's tables: its $2.08 for two K80, one "
          "of them preempted, is the whole time at the price of both. If your cloud charges only for uptime, look at "
          "UPTIME; with --lost-billed uptime everything is judged by that.",
      .examples =
          "  tidemill study cluster --workers \"4x K80:transient\" --steps 64000 --model resnet32\n"
          "  tidemill study cluster --workers \"8x V100\" --steps 64000 --model resnet32 --revocations 0\n"
+         "  tidemill study cluster --workers \"4x T4@us-central1\" --speeds T4=9 --steps 64000 --model resnet32\n"
          "  tidemill study cluster --workers \"3x K80@us-east1, K80@us-west1\" --steps 64000 --model resnet32\n",
      .options = options,
      .run = cmd_cluster},

@@ -1,4 +1,4 @@
-#include "sim/cluster_whatif.h"
+#include "sim/cluster_internal.h"
 
 #include "base/alloc.h"
 #include "base/number.h"
@@ -16,7 +16,6 @@
 static const double exchange_s = 0.004;
 static const double sharpness = 7;
 static const double round_trips_per_step = 3;
-static const double gce_limit_h = 24;
 
 /* Prices of the study (Google, early 2019): rates in its code, or implied by its bills; on-demand P100 and V100 are
  * list prices of GPU and machine. Start-up: its measurements of requests right after a revocation. Hazards: its shares
@@ -107,16 +106,42 @@ static int take_count(struct cursor *cursor, int64_t *out, struct tm_error *e)
     return 0;
 }
 
-static int take_worker(struct cursor *cursor, struct tm_cluster_worker *out, struct tm_error *e)
+/* A GPU that the study did not have: one entry for each of them and region. */
+static int find_other(struct tm_cluster *cluster, const char *name, size_t length, struct tm_cluster_worker *worker,
+                      struct tm_error *e)
+{
+    size_t at = 0;
+    while (at < cluster->other_count &&
+           (strncasecmp(cluster->others[at].name, name, length) != 0 || cluster->others[at].name[length] != '\0' ||
+            strcmp(cluster->others[at].region, worker->region) != 0))
+        at++;
+    if (at == TM_CLUSTER_OTHERS_MAX)
+        return tm_error_set(e, TM_EUSAGE, "workers: at most %d kinds beside K80, P100 and V100", TM_CLUSTER_OTHERS_MAX);
+    struct tm_cluster_other *other = &cluster->others[at];
+    if (at == cluster->other_count) {
+        *other = (struct tm_cluster_other){0};
+        memcpy(other->name, name, length);
+        memcpy(other->region, worker->region, sizeof other->region);
+        cluster->other_count++;
+    }
+    worker->gpu = TM_CLUSTER_GPUS + (int)at;
+    return 0;
+}
+
+static int take_worker(struct cursor *cursor, struct tm_cluster *cluster, struct tm_cluster_worker *out,
+                       struct tm_error *e)
 {
     *out = (struct tm_cluster_worker){.gpu = TM_CLUSTER_GPUS, .transient = true};
     for (int g = 0; g < TM_CLUSTER_GPUS; g++) {
         if (!take_word(cursor, tm_cluster_gpus[g].name)) continue;
-        out->gpu = (enum tm_cluster_gpu)g;
+        out->gpu = g;
         break;
     }
-    if (out->gpu == TM_CLUSTER_GPUS)
-        return tm_error_set(e, TM_EUSAGE, "workers: expected K80, P100 or V100, got \"%.20s\"", cursor->at);
+    const char *other = cursor->at;
+    size_t other_length = out->gpu == TM_CLUSTER_GPUS ? word_length(cursor->at) : 0;
+    if (out->gpu == TM_CLUSTER_GPUS && (other_length == 0 || other_length >= sizeof cluster->others->name))
+        return tm_error_set(e, TM_EUSAGE, "workers: expected a GPU such as K80, V100 or T4, got \"%.20s\"", cursor->at);
+    cursor->at += other_length;
     if (*cursor->at == ':') {
         cursor->at++;
         bool on_demand = take_word(cursor, "on-demand") || take_word(cursor, "od");
@@ -133,19 +158,20 @@ static int take_worker(struct cursor *cursor, struct tm_cluster_worker *out, str
         cursor->at += length;
     }
     skip_blanks(cursor);
-    return 0;
+    return other_length > 0 ? find_other(cluster, other, other_length, out, e) : 0;
 }
 
 int tm_cluster_parse(const char *text, struct tm_cluster *out, struct tm_error *e)
 {
     struct cursor cursor = {text};
     size_t count = 0;
+    out->other_count = 0;
     skip_blanks(&cursor);
     do {
         int64_t copies;
         struct tm_cluster_worker worker;
         int rc = take_count(&cursor, &copies, e);
-        if (rc == 0) rc = take_worker(&cursor, &worker, e);
+        if (rc == 0) rc = take_worker(&cursor, out, &worker, e);
         if (rc != 0) return rc;
         if (count + (size_t)copies > TM_CLUSTER_WORKERS_MAX)
             return tm_error_set(e, TM_EUSAGE, "workers: at most %d", TM_CLUSTER_WORKERS_MAX);
@@ -173,7 +199,7 @@ void tm_cluster_print(const struct tm_cluster *cluster, struct tm_text *out)
         size_t same = i;
         while (same < cluster->count && is_same(worker, &cluster->workers[same]))
             same++;
-        tm_text_printf(out, "%s%zux %s:%s", i > 0 ? ", " : "", same - i, tm_cluster_gpus[worker->gpu].name,
+        tm_text_printf(out, "%s%zux %s:%s", i > 0 ? ", " : "", same - i, tm_cluster_gpu_name(cluster, worker->gpu),
                        worker->transient ? "transient" : "on-demand");
         if (worker->region[0] != '\0') tm_text_printf(out, "@%s", worker->region);
         i = same;
@@ -258,6 +284,7 @@ struct slot {
 struct run {
     const struct tm_cluster_job *job;
     const struct tm_cluster *cluster;
+    const struct tm_cluster_life *lives; /* of each worker */
     struct tm_random random;
     struct slot slots[TM_CLUSTER_WORKERS_MAX];
     bool present[TM_CLUSTER_WORKERS_MAX];
@@ -268,32 +295,12 @@ struct run {
     int revocations;
 };
 
-/* Age at which a cumulated hazard is reached; the cloud's limit at the latest. */
-static double age_at(const struct tm_cluster_gpu_facts *gpu, double cumulated)
-{
-    const double *hazard_h = gpu->hazard_h;
-    for (int b = 0; b < TM_AGE_BINS; b++) {
-        double here = hazard_h[b] * (tm_age_bin_h[b + 1] - tm_age_bin_h[b]);
-        if (b == 0 && cumulated <= here) return pow(cumulated / here, 1 / gpu->first_hour_layout) * tm_age_bin_h[1];
-        if (hazard_h[b] > 0 && cumulated <= here) return fmin(gce_limit_h, tm_age_bin_h[b] + cumulated / hazard_h[b]);
-        cumulated -= hazard_h[b] > 0 ? here : 0;
-        if (tm_age_bin_h[b + 1] >= gce_limit_h) break;
-    }
-    return gce_limit_h;
-}
-
-/* Share lost by an age. */
-static double lost_by(const struct tm_cluster_gpu_facts *gpu, double age_h)
-{
-    if (age_h >= tm_age_bin_h[1]) return tm_hazards_lost_by(gpu->hazard_h, age_h);
-    return 1 - exp(-gpu->hazard_h[0] * tm_age_bin_h[1] * pow(age_h / tm_age_bin_h[1], gpu->first_hour_layout));
-}
-
 static double draw_loss_h(struct run *run, size_t i, double now_h)
 {
     const struct tm_cluster_worker *worker = &run->cluster->workers[i];
     if (!worker->transient || run->job->revocations >= 0) return INFINITY;
-    return now_h + age_at(&tm_cluster_gpus[worker->gpu], tm_random_exponential(&run->random, 1));
+    int hour = run->job->at_hour ? (run->job->hour + (int)fmin(now_h, 1e6)) % TM_HOURS : -1;
+    return now_h + tm_cluster__age_at(&run->lives[i], hour, tm_random_exponential(&run->random, 1));
 }
 
 /* So many transient workers, chosen at random, are lost before the job would end without losses. */
@@ -307,11 +314,11 @@ static void draw_given_losses(struct run *run, double end_h)
         const struct tm_cluster_worker *worker = &run->cluster->workers[i];
         if (!worker->transient) continue;
         if (tm_random_below(&run->random, left--) >= (uint64_t)wanted) continue;
-        const struct tm_cluster_gpu_facts *gpu = &tm_cluster_gpus[worker->gpu];
-        double before_end = lost_by(gpu, end_h);
+        const struct tm_cluster_life *life = &run->lives[i];
+        double before_end = tm_cluster_lost_by(life, end_h);
         double share = tm_random_unit(&run->random);
         run->slots[i].lost_at_h =
-            before_end > 0 ? fmin(end_h, age_at(gpu, -log(1 - share * before_end))) : share * end_h;
+            before_end > 0 ? fmin(end_h, tm_cluster__age_at(life, -1, -log(1 - share * before_end))) : share * end_h;
         wanted--;
     }
 }
@@ -333,7 +340,7 @@ static void start(struct run *run)
 static double rate_usd_h(const struct run *run, size_t i)
 {
     const struct tm_cluster_worker *worker = &run->cluster->workers[i];
-    const struct tm_cluster_gpu_facts *gpu = &tm_cluster_gpus[worker->gpu];
+    const struct tm_cluster_gpu_facts *gpu = tm_cluster__facts(run->cluster, worker->gpu);
     return worker->transient ? gpu->transient_usd_h : gpu->on_demand_usd_h;
 }
 
@@ -360,7 +367,7 @@ static bool lose(struct run *run, size_t i)
     slot->lost_at_h = INFINITY;
     run->revocations++;
     if (run->job->replace) {
-        double up_h = run->now_h + tm_cluster_gpus[run->cluster->workers[i].gpu].startup_s / 3600;
+        double up_h = run->now_h + tm_cluster__facts(run->cluster, run->cluster->workers[i].gpu)->startup_s / 3600;
         slot->up_since_h = up_h;
         slot->joins_at_h = up_h + run->job->model->join_s / 3600;
     }
@@ -464,7 +471,7 @@ static int check(const struct tm_cluster_job *job, const struct tm_cluster *clus
         transient += cluster->workers[i].transient;
         if (!(job->model->steps_per_s[cluster->workers[i].gpu] > 0))
             return tm_error_set(e, TM_EUSAGE, "the throughput of one worker with a %s is not known: give --speeds",
-                                tm_cluster_gpus[cluster->workers[i].gpu].name);
+                                tm_cluster_gpu_name(cluster, cluster->workers[i].gpu));
     }
     if (cluster->count == 0) return tm_error_set(e, TM_EUSAGE, "a cluster needs at least one worker");
     if (cluster->count > 1 && cluster->servers < 1)
@@ -495,16 +502,21 @@ int tm_cluster_run(const struct tm_cluster_job *job, const struct tm_cluster *cl
     int runs = job->runs < 1 ? 1 : job->runs > TM_CLUSTER_RUNS_MAX ? TM_CLUSTER_RUNS_MAX : job->runs;
     struct run *run = tm_calloc(1, sizeof *run);
     double *values = tm_alloc(3 * (size_t)runs * sizeof *values);
-    if (run == NULL || values == NULL) {
+    struct tm_cluster_life *lives = tm_alloc(cluster->count * sizeof *lives);
+    if (run == NULL || values == NULL || lives == NULL) {
         tm_free(run);
         tm_free(values);
+        tm_free(lives);
         return tm_error_nomem(e);
     }
+    for (size_t i = 0; i < cluster->count; i++)
+        tm_cluster_life_of(cluster, i, &lives[i]);
     *out = (struct tm_cluster_outcome){.steps_per_s = tm_cluster_speed(job->model, cluster, NULL)};
     size_t finished = 0;
     double undisturbed_h = job->steps / out->steps_per_s / 3600;
     for (int r = 0; r < runs; r++) {
-        *run = (struct run){.job = job, .cluster = cluster, .random = tm_random_make(job->seed, (uint64_t)r)};
+        *run = (struct run){
+            .job = job, .cluster = cluster, .lives = lives, .random = tm_random_make(job->seed, (uint64_t)r)};
         start(run);
         if (job->revocations > 0) draw_given_losses(run, undisturbed_h);
         bool ended = run_once(run);
@@ -522,6 +534,7 @@ int tm_cluster_run(const struct tm_cluster_job *job, const struct tm_cluster *cl
     summarise(values, finished, runs, out);
     tm_free(run);
     tm_free(values);
+    tm_free(lives);
     return 0;
 }
 

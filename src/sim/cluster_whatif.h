@@ -13,6 +13,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "market/catalog.h"
+#include "market/risk.h"
 #include "market/survival.h"
 
 #include <stdbool.h>
@@ -20,7 +22,9 @@
 #include <stdint.h>
 
 enum { TM_CLUSTER_WORKERS_MAX = 256, TM_CLUSTER_SERVERS_MAX = 64, TM_CLUSTER_RUNS_MAX = 1000000 };
+/* GPUs of the study; beyond them, those of the catalogue that a cluster names (tm_cluster_know). */
 enum tm_cluster_gpu { TM_CLUSTER_K80, TM_CLUSTER_P100, TM_CLUSTER_V100, TM_CLUSTER_GPUS };
+enum { TM_CLUSTER_OTHERS_MAX = 8, TM_CLUSTER_KINDS_MAX = TM_CLUSTER_GPUS + TM_CLUSTER_OTHERS_MAX };
 
 struct tm_cluster_gpu_facts {
     const char *name;
@@ -34,7 +38,7 @@ extern const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS];
 
 struct tm_cluster_model {
     const char *name;
-    double steps_per_s[TM_CLUSTER_GPUS]; /* of a worker alone; NaN: not known */
+    double steps_per_s[TM_CLUSTER_KINDS_MAX]; /* of a worker alone; NaN or 0: not known */
     double ceiling[2]; /* steps a second that one and two parameter servers take; infinite: no limit */
     double join_s;     /* from a new VM that is up to its first step */
 };
@@ -44,15 +48,25 @@ extern const struct tm_cluster_model tm_cluster__models[];
 int tm_cluster_model_find(const char *name, const struct tm_cluster_model **out, struct tm_error *e);
 
 struct tm_cluster_worker {
-    enum tm_cluster_gpu gpu;
+    int gpu; /* of enum tm_cluster_gpu, or TM_CLUSTER_GPUS + i: the cluster's other i */
     bool transient;
     char region[24]; /* "": that of the servers */
+};
+
+/* A GPU that the study did not have, in a region. */
+struct tm_cluster_other {
+    char name[24];
+    char region[24];
+    char instance[64]; /* whose prices are taken */
+    struct tm_cluster_gpu_facts facts;
 };
 
 struct tm_cluster {
     struct tm_cluster_worker workers[TM_CLUSTER_WORKERS_MAX];
     size_t count;
     int servers; /* 0 only for a worker alone, which needs none */
+    struct tm_cluster_other others[TM_CLUSTER_OTHERS_MAX];
+    size_t other_count;
 };
 
 /* "2x K80:transient, P100@us-west1, V100:on-demand": count x GPU, transient unless it says otherwise, and a region
@@ -60,6 +74,24 @@ struct tm_cluster {
 int tm_cluster_parse(const char *text, struct tm_cluster *out, struct tm_error *e);
 /* The same in words, equal neighbours counted: "2x K80:transient, 1x P100:transient@us-west1". */
 void tm_cluster_print(const struct tm_cluster *cluster, struct tm_text *out);
+
+/* Prices and lifetimes of the GPUs that the study did not have: those of the catalogue, and of the risk of spot. Needed
+ * before such a cluster is run. -TM_EUSAGE: a GPU that the catalogue does not have. */
+int tm_cluster_know(struct tm_cluster *cluster, const struct tm_catalog *catalog, const struct tm_risk *risk,
+                    struct tm_error *e);
+const char *tm_cluster_gpu_name(const struct tm_cluster *cluster, int gpu);
+
+/* How long a worker lives, were it transient: as its GPU does in its region, where CM-DARE measured that; else as its
+ * GPU does in all. */
+struct tm_cluster_life {
+    double hazard_h[TM_AGE_BINS];
+    double first_hour_layout;
+    int gpu;
+    bool of_region;
+};
+void tm_cluster_life_of(const struct tm_cluster *cluster, size_t worker, struct tm_cluster_life *out);
+/* Share lost by an age. */
+double tm_cluster_lost_by(const struct tm_cluster_life *life, double age_h);
 
 /* ---- parts of the model ---- */
 
@@ -90,7 +122,9 @@ struct tm_cluster_job {
     const struct tm_cluster_model *model;
     double steps;
     int revocations; /* of transient workers, at random times; -1: as their lifetimes have it */
-    bool replace;    /* lost workers by new ones of the same kind */
+    bool at_hour;    /* it starts at `hour` of the local day; else at any */
+    int hour;
+    bool replace; /* lost workers by new ones of the same kind */
     enum tm_cluster_billing lost_billed;
     enum tm_cluster_chief chief; /* when the first worker is lost: another takes over; or the job goes back to its last
                                     checkpoint; or it is lost */

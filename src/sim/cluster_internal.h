@@ -1,0 +1,14 @@
+/* What the files of cluster what-ifs share. */
+#ifndef TM_SIM_CLUSTER_INTERNAL_H
+#define TM_SIM_CLUSTER_INTERNAL_H
+
+#include "sim/cluster_whatif.h"
+
+const struct tm_cluster_gpu_facts *tm_cluster__facts(const struct tm_cluster *cluster, int gpu);
+/* How much more often than on average a GPU of the study is lost at a local hour of the day; 1: not known. */
+double tm_cluster__hour_factor(int gpu, int hour);
+/* Age at which a cumulated hazard is reached by a worker that starts at a local hour of the day (-1: any); the cloud's
+ * limit at the latest. */
+double tm_cluster__age_at(const struct tm_cluster_life *life, int hour, double cumulated);
+
+#endif
