@@ -358,8 +358,117 @@ static void put_json(struct tm_cli *cli, const struct request *request, const st
     tm_text_deinit(&names);
 }
 
+/* ---- --validate ---- */
+
+static double mean_error(const struct tm_cluster_trial *trials, size_t count, bool fitted, bool share)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        double got = fitted ? trials[i].fitted : trials[i].predicted;
+        sum += 100 * fabs(share ? got - trials[i].measured : got / trials[i].measured - 1);
+    }
+    return sum / (double)count;
+}
+
+static int put_sizes(struct tm_cli *cli, const struct tm_cluster_trial *trials, size_t count, struct tm_error *e)
+{
+    static const struct tm_column trial_columns[] = {{"CLUSTER", TM_LEFT, 0},        {"HOURS", TM_RIGHT, 0},
+                                                     {"FITTED", TM_RIGHT, 0},        {"ERROR", TM_RIGHT, 0},
+                                                     {"SIZE HELD OUT", TM_RIGHT, 0}, {"ERROR", TM_RIGHT, 0}};
+    struct tm_table table;
+    tm_table_init(&table, trial_columns, sizeof trial_columns / sizeof *trial_columns);
+    for (size_t i = 0; i < count; i++) {
+        tm_table_add(&table, "%s", trials[i].what);
+        tm_table_add(&table, "%.3f", trials[i].measured);
+        tm_table_add(&table, "%.3f", trials[i].fitted);
+        tm_table_add(&table, "%+.1f%%", 100 * (trials[i].fitted / trials[i].measured - 1));
+        tm_table_add(&table, "%.3f", trials[i].predicted);
+        tm_table_add(&table, "%+.1f%%", 100 * (trials[i].predicted / trials[i].measured - 1));
+    }
+    int rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    tm_table_deinit(&table);
+    tm_text_printf(
+        &cli->out,
+        "Exchange, ceiling and sharpness are fitted to these clusters: mean error %.1f%%. Fitted without the "
+        "clusters of the same size: %.1f%%.\n\n",
+        mean_error(trials, count, true, false), mean_error(trials, count, false, false));
+    return rc;
+}
+
+static int put_regions(struct tm_cli *cli, const struct tm_cluster_trial *trials, size_t count, const char *age,
+                       struct tm_error *e)
+{
+    static const struct tm_column trial_columns[] = {{"GPU", TM_LEFT, 0},
+                                                     {"REGION", TM_LEFT, 0},
+                                                     {"REVOKED", TM_RIGHT, 0},
+                                                     {"REGION HELD OUT", TM_RIGHT, 0},
+                                                     {"80% INTERVAL", TM_RIGHT, 0}};
+    struct tm_table table;
+    size_t inside = 0;
+    tm_table_init(&table, trial_columns, sizeof trial_columns / sizeof *trial_columns);
+    for (size_t i = 0; i < count; i++) {
+        inside += trials[i].measured >= trials[i].low && trials[i].measured <= trials[i].high;
+        tm_table_add(&table, "%s", trials[i].gpu);
+        tm_table_add(&table, "%s", trials[i].what);
+        tm_table_add(&table, "%.0f%%", 100 * trials[i].measured);
+        tm_table_add(&table, "%.0f%%", 100 * trials[i].predicted);
+        tm_table_add(&table, "%.0f-%.0f%%", 100 * trials[i].low, 100 * trials[i].high);
+    }
+    int rc = tm_table_print(&table, &cli->term, &cli->out, e);
+    tm_table_deinit(&table);
+    tm_text_printf(&cli->out,
+                   "Revoked within %s, from the other regions: mean error %.0f points, %zu of %zu inside.\n\n", age,
+                   mean_error(trials, count, false, true), inside, count);
+    return rc;
+}
+
+static void put_trials(struct tm_jsonout *json, const char *key, const struct tm_cluster_trial *trials, size_t count)
+{
+    tm_jsonout_list(json, key);
+    for (size_t i = 0; i < count; i++) {
+        tm_jsonout_object(json, NULL);
+        tm_jsonout_string(json, trials[i].gpu != NULL ? "region" : "workers", trials[i].what);
+        if (trials[i].gpu != NULL) tm_jsonout_string(json, "gpu", trials[i].gpu);
+        tm_jsonout_number(json, "measured", trials[i].measured);
+        if (trials[i].gpu == NULL) tm_jsonout_number(json, "fitted", trials[i].fitted);
+        tm_jsonout_number(json, "predicted", trials[i].predicted);
+        if (trials[i].gpu != NULL) tm_jsonout_number(json, "low", trials[i].low);
+        if (trials[i].gpu != NULL) tm_jsonout_number(json, "high", trials[i].high);
+        tm_jsonout_end(json);
+    }
+    tm_jsonout_end(json);
+}
+
+static int validate(struct tm_cli *cli, struct tm_error *e)
+{
+    struct tm_cluster_trial sizes[TM_CLUSTER_TRIALS_MAX], hour[TM_CLUSTER_TRIALS_MAX], day[TM_CLUSTER_TRIALS_MAX];
+    if (tm_given(cli, "workers") || tm_given(cli, "steps") || tm_given(cli, "model"))
+        return tm_error_set(e, TM_EUSAGE,
+                            "--validate is about the study's own clusters: give no --workers, --steps or --model");
+    size_t clusters = tm_cluster_hold_out_sizes(sizes);
+    size_t regions = tm_cluster_hold_out_regions(true, hour);
+    (void)tm_cluster_hold_out_regions(false, day);
+    if (cli->json) {
+        struct tm_jsonout json;
+        tm_jsonout_init(&json, &cli->out);
+        tm_jsonout_object(&json, NULL);
+        tm_jsonout_number(&json, "fitted_error_percent", mean_error(sizes, clusters, true, false));
+        tm_jsonout_number(&json, "held_out_error_percent", mean_error(sizes, clusters, false, false));
+        put_trials(&json, "sizes", sizes, clusters);
+        put_trials(&json, "regions_1h", hour, regions);
+        put_trials(&json, "regions_24h", day, regions);
+        tm_jsonout_end(&json);
+        return 0;
+    }
+    int rc = put_sizes(cli, sizes, clusters, e);
+    if (rc == 0) rc = put_regions(cli, hour, regions, "1 h", e);
+    if (rc == 0) rc = put_regions(cli, day, regions, "24 h", e);
+    return rc;
+}
+
 static int cmd_cluster(struct tm_cli *cli, struct tm_error *e)
 {
+    if (tm_given(cli, "validate")) return validate(cli, e);
     struct request *request = tm_arena_alloc(&cli->arena, sizeof *request);
     struct answer answer = {0};
     if (request == NULL) return tm_error_nomem(e);
@@ -404,6 +513,7 @@ static const struct tm_option options[] = {
      .value = "GPU",
      .help = "compare with one on-demand worker with this GPU (K80)",
      .choices = baselines},
+    {.name = "validate", .help = "how far off: the study's cluster sizes and regions, each predicted from the others"},
     {.name = "runs", .value = "N", .help = "number of simulated runs (2000)"},
     {.name = "seed", .value = "N", .help = "the same seed gives the same runs (1)"},
     {.name = NULL},

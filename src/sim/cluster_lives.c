@@ -8,11 +8,7 @@
 #include <strings.h>
 
 /* CM-DARE (ICDCS 2020): shares of VMs revoked within 1, 3 and 24 hours by region; 156 K80, 120 P100, 120 V100. */
-static const struct {
-    enum tm_cluster_gpu gpu;
-    const char *region;
-    double lost_1h, lost_3h, lost_24h;
-} regions[] = {
+static const struct tm_cluster_region regions[] = {
     {TM_CLUSTER_K80, "us-west1", 0.04, 0.15, 0.229},       {TM_CLUSTER_K80, "us-east1", 0.467, 0.467, 0.467},
     {TM_CLUSTER_K80, "us-central1", 0.10, 0.15, 0.563},    {TM_CLUSTER_K80, "europe-west1", 0.40, 0.47, 0.667},
     {TM_CLUSTER_P100, "europe-west1", 0, 0.13, 0.267},     {TM_CLUSTER_P100, "us-central1", 0.27, 0.33, 0.533},
@@ -65,6 +61,13 @@ void tm_cluster_life_of(const struct tm_cluster *cluster, size_t worker, struct 
         hazards_of(regions[r].lost_1h, regions[r].lost_3h, regions[r].lost_24h, out->hazard_h);
         out->of_region = true;
     }
+}
+
+size_t tm_cluster__regions(struct tm_cluster_region *out, size_t count)
+{
+    size_t all = sizeof regions / sizeof *regions;
+    if (out != NULL) memcpy(out, regions, (count < all ? count : all) * sizeof *out);
+    return out == NULL || count > all ? all : count;
 }
 
 double tm_cluster__hour_factor(int gpu, int hour)

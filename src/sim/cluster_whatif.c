@@ -35,10 +35,10 @@ static const double server_usd_h = 0.143; /* a parameter server, always on deman
  * Ceilings: fitted to CM-DARE's clusters of 1 to 8 workers with one and two servers; resnet32 with one to the study's.
  */
 const struct tm_cluster_model tm_cluster__models[] = {
-    {"resnet15", {9.45, 24.6, 30.0}, {98, 276}, 75.6},
-    {"resnet32", {4.5456, 11.8125, 14.430}, {41, 77}, 78.7},
-    {"shake-small", {2.55, 6.90, 8.43}, {27.6, 35.4}, 89.1},
-    {"shake-big", {0.71, 2.03, 2.48}, {6.1, 6.5}, 90.8},
+    {"resnet15", {9.45, 24.6, 30.0}, {98, 276}, 75.6, 0, 0},
+    {"resnet32", {4.5456, 11.8125, 14.430}, {41, 77}, 78.7, 0, 0},
+    {"shake-small", {2.55, 6.90, 8.43}, {27.6, 35.4}, 89.1, 0, 0},
+    {"shake-big", {0.71, 2.03, 2.48}, {6.1, 6.5}, 90.8, 0, 0},
     {.name = NULL},
 };
 
@@ -240,7 +240,8 @@ static double worker_speed(const struct tm_cluster_model *model, const struct tm
     double alone = model->steps_per_s[worker->gpu];
     if (cluster->servers == 0) return alone;
     double trip_s = tm_cluster__round_trip_s(cluster->workers[0].region, worker->region);
-    return 1 / (1 / alone + exchange_s + round_trips_per_step * trip_s);
+    double exchange = model->exchange_s > 0 ? model->exchange_s : exchange_s;
+    return 1 / (1 / alone + exchange + round_trips_per_step * trip_s);
 }
 
 double tm_cluster_speed(const struct tm_cluster_model *model, const struct tm_cluster *cluster, const bool *present)
@@ -250,7 +251,8 @@ double tm_cluster_speed(const struct tm_cluster_model *model, const struct tm_cl
         if (present == NULL || present[i]) sum += worker_speed(model, cluster, i);
     double ceiling = tm_cluster_ceiling(model, cluster->servers);
     if (!(sum > 0) || isinf(ceiling)) return sum;
-    return sum * pow(1 + pow(sum / ceiling, sharpness), -1 / sharpness);
+    double sharp = model->sharpness > 0 ? model->sharpness : sharpness;
+    return sum * pow(1 + pow(sum / ceiling, sharp), -1 / sharp);
 }
 
 double tm_cluster_sum_of_speeds(const struct tm_cluster_model *model, const struct tm_cluster *cluster)

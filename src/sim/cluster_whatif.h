@@ -39,8 +39,9 @@ extern const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS];
 struct tm_cluster_model {
     const char *name;
     double steps_per_s[TM_CLUSTER_KINDS_MAX]; /* of a worker alone; NaN or 0: not known */
-    double ceiling[2]; /* steps a second that one and two parameter servers take; infinite: no limit */
-    double join_s;     /* from a new VM that is up to its first step */
+    double ceiling[2];            /* steps a second that one and two parameter servers take; infinite: no limit */
+    double join_s;                /* from a new VM that is up to its first step */
+    double exchange_s, sharpness; /* 0: as fitted to the study's clusters */
 };
 /* NULL-named at the end: resnet15, resnet32, shake-small, shake-big. */
 extern const struct tm_cluster_model tm_cluster__models[];
@@ -107,6 +108,22 @@ double tm_cluster__replacement_s(double overhead_s, double remaining_steps, doub
 double tm_cluster_checkpoint_s(double megabytes);
 /* Round trip between two regions, in seconds; 0 for the same one. */
 double tm_cluster__round_trip_s(const char *a, const char *b);
+
+/* ---- how far off ---- */
+
+enum { TM_CLUSTER_TRIALS_MAX = 16 };
+struct tm_cluster_trial {
+    const char *what; /* workers, or a region */
+    const char *gpu;  /* of a region */
+    double measured;
+    double fitted;    /* with everything; NaN: nothing is fitted */
+    double predicted; /* held out */
+    double low, high; /* of a region: an interval that holds 80% */
+};
+/* Hours of the study's clusters: exchange, ceiling and sharpness are fitted to those of the other sizes. */
+size_t tm_cluster_hold_out_sizes(struct tm_cluster_trial out[TM_CLUSTER_TRIALS_MAX]);
+/* Shares of VMs revoked within 1 or 24 hours in CM-DARE's regions, from the other regions of the same GPU. */
+size_t tm_cluster_hold_out_regions(bool first_hour, struct tm_cluster_trial out[TM_CLUSTER_TRIALS_MAX]);
 
 /* ---- a job ---- */
 

@@ -248,6 +248,30 @@ static void test_lives(void **state)
     assert_true(busy.revocations > 4 * quiet.revocations && busy.time_h.mean > quiet.time_h.mean);
 }
 
+/* Sizes and regions of the study held out in turn: within 20% and, on average, 8%; 8 or more of 12 regions inside. */
+static void test_held_out(void **state)
+{
+    (void)state;
+    struct tm_cluster_trial trials[TM_CLUSTER_TRIALS_MAX];
+    size_t count = tm_cluster_hold_out_sizes(trials);
+    double sum = 0;
+    assert_int_equal(count, 8);
+    for (size_t i = 0; i < count; i++) {
+        sum += fabs(trials[i].predicted / trials[i].measured - 1);
+        assert_row(near(trials[i].fitted, trials[i].measured, 0.05), "%s", trials[i].what);
+        assert_row(near(trials[i].predicted, trials[i].measured, 0.20), "%s", trials[i].what);
+    }
+    assert_true(sum / (double)count < 0.08);
+    for (int first_hour = 0; first_hour < 2; first_hour++) {
+        size_t inside = 0;
+        count = tm_cluster_hold_out_regions(first_hour == 1, trials);
+        assert_int_equal(count, 12);
+        for (size_t i = 0; i < count; i++)
+            inside += trials[i].measured >= trials[i].low && trials[i].measured <= trials[i].high;
+        assert_row(inside >= 9 && inside <= 10, "%zu of 12", inside); /* 70 to 90% */
+    }
+}
+
 /* A GPU that the study did not have: prices of the catalogue, lifetimes of the risk of spot. */
 static void test_other_gpus(void **state)
 {
@@ -338,5 +362,5 @@ static void test_out_of_memory(void **state)
 
 TM_TEST_MAIN(TM_TEST(test_table_of_clusters), TM_TEST(test_table_of_revocations), TM_TEST(test_billing),
              TM_TEST(test_advice), TM_TEST(test_replacement), TM_TEST(test_chief), TM_TEST(test_checkpoints_and_ends),
-             TM_TEST(test_regions), TM_TEST(test_lives), TM_TEST(test_other_gpus), TM_TEST(test_words),
-             TM_TEST(test_out_of_memory))
+             TM_TEST(test_regions), TM_TEST(test_held_out), TM_TEST(test_lives), TM_TEST(test_other_gpus),
+             TM_TEST(test_words), TM_TEST(test_out_of_memory))
