@@ -30,12 +30,12 @@ static const double gce_limit_h = 24;
 
 const struct tm_cluster_gpu_facts *tm_cluster__facts(const struct tm_cluster *cluster, int gpu)
 {
-    return gpu < TM_CLUSTER_GPUS ? &tm_cluster_gpus[gpu] : &cluster->others[gpu - TM_CLUSTER_GPUS].facts;
+    return gpu < TM_CLUSTER_GPUS ? &tm_cluster__gpus[gpu] : &cluster->others[gpu - TM_CLUSTER_GPUS].facts;
 }
 
 const char *tm_cluster_gpu_name(const struct tm_cluster *cluster, int gpu)
 {
-    return gpu < TM_CLUSTER_GPUS ? tm_cluster_gpus[gpu].name : cluster->others[gpu - TM_CLUSTER_GPUS].name;
+    return gpu < TM_CLUSTER_GPUS ? tm_cluster__gpus[gpu].name : cluster->others[gpu - TM_CLUSTER_GPUS].name;
 }
 
 /* Hazards of shares lost by 1, 3 and 24 hours, even in between. */

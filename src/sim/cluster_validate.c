@@ -103,7 +103,7 @@ size_t tm_cluster_hold_out_regions(bool first_hour, struct tm_cluster_trial out[
         double error = log_hazard(share) - middles[i];
         double spread = 1.2816 * sqrt((squares - error * error) / (double)(count - 1)); /* of the other regions */
         out[i] = (struct tm_cluster_trial){.what = all[i].region,
-                                           .gpu = tm_cluster_gpus[all[i].gpu].name,
+                                           .gpu = tm_cluster__gpus[all[i].gpu].name,
                                            .measured = share,
                                            .fitted = NAN,
                                            .predicted = 1 - exp(-exp(middles[i])),

@@ -24,7 +24,7 @@ static const double round_trips_per_step = 3;
  * at 70% and 53% of those on average, as their delays tell. A layout of 1.55 makes that most likely; 1.65,
  * as good as that (1.2 to 1.9 are within half a unit of log-likelihood), suits the tables best. The others' losses are
  * taken to come evenly. */
-const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS] = {
+const struct tm_cluster_gpu_facts tm_cluster__gpus[TM_CLUSTER_GPUS] = {
     {"K80", 0.2556, 0.723, 70.3, {0.0812, 0.0354, 0.0120, 0.0048, 0.0171, 0.0171}, 1.65},
     {"P100", 0.551, 1.84, 67.3, {0.0492, 0, 0.0443, 0.0098, 0.0026, 0.0026}, 1},
     {"V100", 0.861, 2.86, 70.9, {0.3188, 0.0319, 0, 0, 0.0038, 0.0038}, 1},
@@ -133,7 +133,7 @@ static int take_worker(struct cursor *cursor, struct tm_cluster *cluster, struct
 {
     *out = (struct tm_cluster_worker){.gpu = TM_CLUSTER_GPUS, .transient = true};
     for (int g = 0; g < TM_CLUSTER_GPUS; g++) {
-        if (!take_word(cursor, tm_cluster_gpus[g].name)) continue;
+        if (!take_word(cursor, tm_cluster__gpus[g].name)) continue;
         out->gpu = g;
         break;
     }

@@ -34,7 +34,7 @@ struct tm_cluster_gpu_facts {
     double hazard_h[TM_AGE_BINS]; /* losses per instance-hour by age (survival.h) */
     double first_hour_layout;     /* of the first hour's losses, t^layout have come by the age of t hours */
 };
-extern const struct tm_cluster_gpu_facts tm_cluster_gpus[TM_CLUSTER_GPUS];
+extern const struct tm_cluster_gpu_facts tm_cluster__gpus[TM_CLUSTER_GPUS];
 
 struct tm_cluster_model {
     const char *name;

@@ -100,7 +100,7 @@ static void test_billing(void **state)
     assert_true(lost.uptime_usd.mean < 0.8 * lost.cost_usd.mean);
     struct tm_cluster_outcome replaced = run("2x K80", -1, 1, true);
     assert_true(near(replaced.cost_usd.mean, replaced.time_h.mean * rate_usd_h, 1e-9));
-    double away_h = tm_cluster_gpus[TM_CLUSTER_K80].startup_s / 3600;
+    double away_h = tm_cluster__gpus[TM_CLUSTER_K80].startup_s / 3600;
     assert_true(near(replaced.uptime_usd.p50, replaced.cost_usd.p50 - away_h * 0.2556, 1e-6));
     struct tm_cluster_outcome steady = run("2x K80", -1, 0, false);
     assert_true(near(steady.uptime_usd.mean, steady.cost_usd.mean, 1e-12));
@@ -147,7 +147,7 @@ static void test_replacement(void **state)
     bool present[2] = {true, false};
     double v1 = tm_cluster_speed(model, &cluster, NULL);
     double v0 = tm_cluster_speed(model, &cluster, present);
-    double overhead_s = tm_cluster_gpus[TM_CLUSTER_K80].startup_s + model->join_s;
+    double overhead_s = tm_cluster__gpus[TM_CLUSTER_K80].startup_s + model->join_s;
     /* Whenever the one loss comes, the job is late by the steps that were not made meanwhile. */
     double late_s = tm_cluster__replacement_s(overhead_s, 64000, v0, v1) - 64000 / v1;
     struct tm_cluster_outcome got = run("2x K80", 1, 1, true);
