@@ -7,6 +7,7 @@
 #include "job/job_pools.h"
 #include "job/launch_internal.h"
 #include "job/run_costs.h"
+#include "job/run_lives.h"
 #include "job/run_report_file.h"
 #include "run/run_tap.h"
 
@@ -226,6 +227,20 @@ void tm_launch_stop(struct tm_launch *launch)
         tm_supervisor_stop(launch->supervisor);
 }
 
+/* What happened to the instances, for the next plan: that of an emulated cloud stays in the run's folder. */
+static void keep_lives(struct tm_launch *launch)
+{
+    const struct tm_job *job = &launch->request.settings->job;
+    const struct tm_provider *provider = tm_provider_of(job);
+    const struct tm_run_lives lives = {.cloud = provider->name,
+                                       .type = job->fleet.instance,
+                                       .dir = launch->request.dir,
+                                       .emulated = provider->emulates};
+    struct tm_error e;
+    if (tm_run_lives__keep(launch->env, launch->cloud, &lives, &e) != 0)
+        tm_log(TM_LOG_WARN, "how long the instances lived could not be stored: %s", e.text);
+}
+
 int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e)
 {
     struct tm_error ending;
@@ -234,6 +249,7 @@ int tm_launch_close(struct tm_launch *launch, int rc, struct tm_error *e)
     tm_supervisor_destroy(launch->supervisor);
     launch->supervisor = NULL;
     if (launch->cloud != NULL) {
+        keep_lives(launch);
         int destroyed = launch->cloud->destroy(launch->cloud, closed == 0 ? &ending : NULL);
         if (closed == 0) closed = destroyed;
     }

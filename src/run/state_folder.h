@@ -40,7 +40,8 @@ enum { TM_STATE_PATH_MAX = 4096, TM_STATE_TOKEN_MAX = 128, TM_STATE_MARK_MAX = 6
     X(SUMMARY, "summary.json")                                                                                         \
     X(REPORT, "report.html")                                                                                           \
     X(PREDICTION, "prediction.json")                                                                                   \
-    X(COST, "measured.tmcost")
+    X(COST, "measured.tmcost")                                                                                         \
+    X(LIFETIMES, "lifetimes.csv")
 
 enum tm_state_file {
 #define TM_STATE_FILE_ENUM(name, text) TM_STATE_##name,

@@ -1,0 +1,96 @@
+/* What a run's instances tell the next plan. */
+#include "base/env_virtual.h"
+#include "base/test/harness.h"
+#include "job/run_lives.h"
+#include "market/risk.h"
+
+#include <string.h>
+
+static struct tm_cloud_pool pools[2] = {
+    {.type = "p3.2xlarge", .zone = "us-west-2a", .kind = TM_INSTANCE_SPOT, .notice_ms = 120000},
+    {.type = "p3.2xlarge", .zone = "us-west-2a", .kind = TM_INSTANCE_ON_DEMAND},
+};
+enum { HOUR_MS = 3600000 };
+static struct tm_cloud_instance instances[] = {
+    {.id = 1, .state = TM_INSTANCE_LOST, .arrived_ms = 0, .noticed_ms = HOUR_MS / 2 - 120000, .gone_ms = HOUR_MS / 2},
+    {.id = 2, .state = TM_INSTANCE_LOST, .arrived_ms = 0, .noticed_ms = 1, .gone_ms = 2 * HOUR_MS},
+    {.id = 3, .state = TM_INSTANCE_LOST, .arrived_ms = 0, .noticed_ms = -1, .gone_ms = HOUR_MS}, /* it crashed */
+    {.id = 4, .state = TM_INSTANCE_RELEASED, .arrived_ms = HOUR_MS, .noticed_ms = -1, .gone_ms = 3 * HOUR_MS},
+    {.id = 5, .state = TM_INSTANCE_RUNNING, .arrived_ms = 2 * HOUR_MS, .noticed_ms = -1, .gone_ms = -1},
+    {.id = 6, .state = TM_INSTANCE_STARTING, .arrived_ms = -1, .noticed_ms = -1, .gone_ms = -1},
+    {.id = 7, .pool = 1, .kind = TM_INSTANCE_ON_DEMAND, .state = TM_INSTANCE_RUNNING, .gone_ms = -1},
+};
+
+static const struct tm_cloud_pool *get_pools(struct tm_cloud *cloud, int *out_count)
+{
+    (void)cloud;
+    *out_count = 2;
+    return pools;
+}
+
+static const struct tm_cloud_instance *get_instances(struct tm_cloud *cloud, size_t *out_count)
+{
+    (void)cloud;
+    *out_count = TM_COUNT(instances);
+    return instances;
+}
+
+static int64_t get_now_ms(struct tm_cloud *cloud)
+{
+    (void)cloud;
+    return 3 * HOUR_MS;
+}
+
+static struct tm_cloud cloud = {.pools = get_pools, .instances = get_instances, .now_ms = get_now_ms};
+
+/* Instance-hours and preemptions that the user has recorded. */
+static void learned(struct tm_env *env, double *lost, double *hours)
+{
+    struct tm_risk risk;
+    struct tm_error e = {0};
+    tm_risk_init(&risk);
+    *lost = *hours = 0;
+    assert_row(tm_risk_load(env, &risk, &e) == 0, "%s", e.text);
+    for (size_t i = 0; i < risk.count; i++)
+        for (int b = 0; b < TM_AGE_BINS && strcmp(risk.pools[i].campaign, TM_RISK_OWN) == 0; b++) {
+            *lost += risk.pools[i].age_lost[b];
+            *hours += risk.pools[i].age_hours[b];
+        }
+    tm_risk_deinit(&risk);
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    struct tm_env *env = tm_env_virtual_create(1);
+    struct tm_run_lives lives = {.cloud = "aws", .dir = "/run", .emulated = true};
+    struct tm_error e = {0};
+    struct tm_text text;
+    double lost, hours;
+    tm_text_init(&text, 1 << 16);
+    assert_int_equal(tm_env_virtual_set_variable(env, "TIDEMILL_DATA_DIR", "/d"), 0);
+    assert_row(tm_run_lives__keep(env, &cloud, &lives, &e) == 0, "%s", e.text);
+    learned(env, &lost, &hours);
+    assert_true(lost == 0 && hours == 0); /* nothing of a cloud that was not there */
+    assert_int_equal(env->file_read(env, "/run/lifetimes.csv", &text, &e), 0);
+    assert_string_equal(tm_text_string(&text), "instance,gpu,zone,lifetime_s,end\n"
+                                               "p3.2xlarge,V100,us-west-2a,1800,preempted\n"
+                                               "p3.2xlarge,V100,us-west-2a,7200,preempted\n"
+                                               "p3.2xlarge,V100,us-west-2a,3600,failed\n"
+                                               "p3.2xlarge,V100,us-west-2a,7200,stopped\n"
+                                               "p3.2xlarge,V100,us-west-2a,3600,stopped\n");
+    lives.emulated = false;
+    assert_row(tm_run_lives__keep(env, &cloud, &lives, &e) == 0, "%s", e.text);
+    learned(env, &lost, &hours);
+    assert_true(lost == 2 && hours == 6.5);
+    tm_text_clear(&text);
+    assert_int_equal(env->file_read(env, "/run/lifetimes.csv", &text, &e), 0);
+    size_t lines = 0;
+    for (size_t i = 0; i < text.length; i++)
+        lines += tm_text_string(&text)[i] == '\n';
+    assert_int_equal(lines, 11); /* what an earlier program of the run wrote stays */
+    tm_text_deinit(&text);
+    tm_env_virtual_destroy(env);
+}
+
+TM_TEST_MAIN(TM_TEST(test_kept))
