@@ -530,7 +530,7 @@ const struct tm_command tm_study_subcommands[] = {
          "worker or server would be worth it. Prices are those of the study (2019).\n"
          "\n"
          "Regions (K80@us-east1) and --hour change how long workers live, as CM-DARE (2020) found. GPUs that neither "
-         "study had need --speeds; prices are the catalogue's, and lifetimes those of study --risk.\n"
+         "study had need --speeds; prices are the catalogue's, and lifetimes those that tidemill study knows.\n"
          "\n"
          "A preempted worker is paid for to the end of the job, as in the study's tables: its $2.08 for two K80, one "
          "of them preempted, is the whole time at the price of both. If your cloud charges only for uptime, look at "

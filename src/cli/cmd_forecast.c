@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/forecast_known.h"
 #include "market/backtest.h"
 #include "market/forecast.h"
 #include "market/series.h"
@@ -432,6 +433,7 @@ static int backtest(struct tm_cli *cli, const struct request *request, struct tm
 int tm_cmd_forecast(struct tm_cli *cli, struct tm_error *e)
 {
     struct request request;
+    if (tm_given(cli, "instance")) return tm_forecast_known(cli, e);
     int rc = read_request(cli, &request, e);
     if (rc != 0) return rc;
     return tm_given(cli, "backtest") ? backtest(cli, &request, e) : forecast_once(cli, &request, e);
@@ -455,6 +457,12 @@ const struct tm_option tm_forecast_options[] = {
      .value = "NAME",
      .help = "starts of a backtest: every interval with 12 of history, or as in Parcae's table",
      .choices = protocols},
+    {.name = "instance", .value = "TYPE", .help = "no trace: by what is known of the risk of this instance type"},
+    {.name = "count", .value = "N", .help = "with --instance: how many start (8)"},
+    {.name = "cloud", .value = "NAME", .help = "with --instance: its cloud, if several use the name"},
+    {.name = "region", .value = "NAME", .help = "with --instance: where"},
+    {.name = "zone", .value = "NAME", .help = "with --instance: where, to the zone"},
+    {.name = "hour", .value = "N", .help = "with --instance: hour of the day, UTC, at which they start (any)"},
     {.name = "svg", .value = "OUT", .help = "write the plot to OUT as SVG instead of to the terminal"},
     {.name = "format",
      .value = "NAME",

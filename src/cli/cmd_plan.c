@@ -191,7 +191,9 @@ struct plan {
     struct tm_replan replan;
     struct tm_trace trace; /* of --trace */
     struct tm_risk risk;
-    double *loss_rates;             /* by offer; owned */
+    double *loss_rates;          /* by offer; owned */
+    double elapsed_s, spent_usd; /* of a running job */
+    bool batch_searched;
     struct tm_plan_answer smallest; /* that holds the model, where nothing that is allowed does */
 };
 
@@ -636,6 +638,8 @@ static int replan(struct plan *plan, struct tm_error *e)
     state.elapsed_s = (double)elapsed_ms / 1000;
     if (rc == 0) rc = tm_plan_replan(&plan->supply, &plan->request, &state, &plan->replan, &plan->result, e);
     if (rc == 0) plan->request = plan->replan.left;
+    plan->elapsed_s = state.elapsed_s;
+    plan->spent_usd = state.spent_usd;
     tm_observed_deinit(&observed);
     return rc;
 }
@@ -816,6 +820,37 @@ static int search(struct plan *plan, int planner, struct tm_error *e)
     return tm_plan_search_in(&plan->supply, &plan->request, &plan->result, &plan->other, e);
 }
 
+static int search_at(struct plan *plan, int planner, int batch, struct tm_error *e)
+{
+    plan->request.supply.batch = batch;
+    tm_supply_deinit(&plan->supply);
+    tm_supply_init(&plan->supply);
+    int rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
+    return rc == 0 ? search(plan, planner, e) : rc;
+}
+
+/* A batch that nobody said is free: where nothing is found with the usual one, larger ones send gradients less often.
+ * The one that is found counts as if it had been given. */
+static int search_batches(struct plan *plan, int planner, struct tm_error *e)
+{
+    static const int batches[] = {512, 1024, 2048};
+    struct tm_cli *cli = plan->cli;
+    bool is_open = !tm_given(cli, "batch") && plan->model.global_batch <= 0 && !tm_given(cli, "running");
+    if (!is_open || plan->result.count > 0 || plan->supply.pool_count == 0 || planner != PLANNER_TIDEMILL) return 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && plan->result.count == 0 && i < sizeof batches / sizeof *batches; i++)
+        rc = search_at(plan, planner, batches[i], e);
+    if (rc == 0 && plan->result.count == 0) return search_at(plan, planner, TM_PLANNED_BATCH, e);
+    if (rc == 0) rc = give_integer(cli, "batch", plan->request.supply.batch, e);
+    if (rc != 0) return rc;
+    struct tm_option_given found = cli->given[cli->given_count - 1];
+    for (size_t i = cli->given_count - 1; i > plan->own_options; i--)
+        cli->given[i] = cli->given[i - 1];
+    cli->given[plan->own_options++] = found;
+    plan->batch_searched = true;
+    return 0;
+}
+
 /* Of all offers, whatever is allowed, the smallest that holds the model: least GPU memory, then the cheapest. */
 static int find_smallest(struct plan *plan, bool *found, struct tm_error *e)
 {
@@ -874,7 +909,9 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                                     .other = plan->objective == OBJECTIVE_PARETO ? NULL : &plan->other,
                                     .supply = &plan->supply,
                                     .for_skypilot = plan->emits == EMIT_SKYPILOT,
-                                    .batch_from = tm_given(cli, "batch")         ? "as you said"
+                                    .batch_from = plan->batch_searched           ? "searched: nothing satisfies all "
+                                                                                   "constraints at 256; see that it converges"
+                                                  : tm_given(cli, "batch")       ? "as you said"
                                                   : plan->model.global_batch > 0 ? "the model's"
                                                                                  : "assumed: --batch sets it",
                                     .zones_by_region = are_zones_by_region(plan),
@@ -888,6 +925,8 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
         struct tm_fleet_judge judge = judge_of(plan);
         rc = tm_plan_relax(plan->judge != JUDGE_EXPECT ? &judge : NULL, &plan->catalog, &plan->supply, &plan->request,
                            &plan->result, &plan->relax, e);
+        plan->relax.deadline_s += plan->elapsed_s; /* limits of the whole job, as they were given */
+        plan->relax.budget_usd += plan->spent_usd;
         report.relax = &plan->relax;
         bool found = false;
         if (rc == 0 && plan->supply.pool_count == 0 && plan->supply.seen.unfit > 0) rc = find_smallest(plan, &found, e);
@@ -933,6 +972,7 @@ static int plan_model(struct tm_cli *cli, struct plan *plan, int planner, struct
     if (rc == 0) rc = choose_judge(plan, e);
     if (rc == 0) rc = tm_plan_make_supply(&plan->catalog, &plan->request, &plan->supply, e);
     if (rc == 0) rc = search(plan, planner, e);
+    if (rc == 0) rc = search_batches(plan, planner, e);
     return rc == 0 ? report(plan, planner, e) : rc;
 }
 
@@ -971,7 +1011,9 @@ const struct tm_option tm_plan_options[] = {
      .value = "NAME",
      .help = "what to train: a shipped model, a model file, or a formula such as gpt: or llama:"},
     {.name = "samples", .value = "N", .help = "how many samples to train"},
-    {.name = "batch", .value = "N", .help = "global batch (the model's own, or 256)"},
+    {.name = "batch",
+     .value = "N",
+     .help = "global batch (the model's own, or 256, or if nothing is found with it 512 to 2048)"},
     {.name = "deadline", .value = "DURATION", .help = "finish within this time"},
     {.name = "budget", .value = "USD", .help = "at most USD dollars in total"},
     {.name = "max-hourly", .value = "USD", .help = "at most USD dollars per hour (3 for DeepVM's planners)"},

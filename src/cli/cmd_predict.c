@@ -39,6 +39,7 @@ static void put_cell_json(struct tm_jsonout *json, const struct tm_evaluation_ce
 {
     tm_jsonout_object(json, NULL);
     tm_jsonout_string(json, "network", cell->network);
+    if (cell->step != NULL && cell->step->gpu[0] != '\0') tm_jsonout_string(json, "gpu", cell->step->gpu);
     if (cell->step != NULL) {
         tm_jsonout_string(json, "precision", tm_precision_names[cell->step->precision]);
         tm_jsonout_integer(json, "micro_batch", cell->step->micro_batch);
@@ -136,7 +137,7 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
 {
     struct tm_catalog catalog;
     struct tm_profile profile;
-    struct tm_gpu_figures gpu;
+    struct tm_gpu_figures *gpus = NULL;
     struct tm_compute_model known;
     struct tm_knowledge_names names = {cli->env, &profile};
     struct tm_evaluation *evaluation = tm_calloc(1, sizeof *evaluation);
@@ -150,11 +151,11 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
     if (rc == 0) rc = tm_given_choice(cli, "split", &split, e);
     if (rc == 0 && !runs && split == TM_SPLIT_LEAVE_ONE_BANDWIDTH)
         rc = tm_error_set(e, TM_EUSAGE, "--split leave-one-bandwidth is for data-parallel runs, and %s has none", path);
-    if (rc == 0 && !runs) rc = tm_knowledge_profile_gpu(&catalog, &profile, path, tm_given_text(cli, "gpu"), &gpu, e);
+    if (rc == 0 && !runs) rc = tm_knowledge_step_gpus(&catalog, &profile, path, tm_given_text(cli, "gpu"), &gpus, e);
     if (rc == 0) rc = tm_knowledge_shipped(cli->env, &catalog, &known, e);
     if (rc == 0)
         rc = runs ? tm_evaluate_runs(&profile, (enum tm_split)split, evaluation, e)
-                  : tm_evaluate_steps(&profile, (enum tm_split)split, &gpu, &known, tm_knowledge_step_model, &names,
+                  : tm_evaluate_steps(&profile, (enum tm_split)split, gpus, &known, tm_knowledge_step_model, &names,
                                       evaluation, e);
     if (rc == 0 && cli->json)
         print_json(cli, (enum tm_split)split, evaluation);
@@ -162,6 +163,7 @@ static int evaluate(struct tm_cli *cli, const char *path, struct tm_error *e)
         rc = print_table(cli, evaluation, e);
     tm_evaluation_deinit(evaluation);
     tm_profile_deinit(&profile);
+    tm_free(gpus);
     tm_catalog_deinit(&catalog);
     tm_free(evaluation);
     return rc;
@@ -372,6 +374,20 @@ static int read_ways(struct tm_cli *cli, struct tm_predict_request *request, str
     return rc;
 }
 
+/* Rates that nobody publishes. */
+static void print_assumed(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_described_fleet *fleet)
+{
+    for (size_t g = 0; g < fleet->group_count; g++)
+        for (size_t i = 0; i < catalog->instance_count; i++) {
+            const struct tm_instance_type *type = &catalog->instances[i];
+            if (!type->network_assumed || strcmp(type->name, fleet->names[g]) != 0) continue;
+            tm_text_printf(&cli->out,
+                           "  network      that of %s is not known: %g Gbit/s is taken, which any cloud gives\n",
+                           type->name, type->network_gbps);
+            break;
+        }
+}
+
 static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, const struct tm_model *model,
                       struct tm_knowledge *knowledge, struct tm_error *e)
 {
@@ -406,6 +422,7 @@ static int predict_on(struct tm_cli *cli, const struct tm_catalog *catalog, cons
         print_prediction_json(cli, model, &prediction, &fleet, request.precision, request.batch, correction, NULL);
     } else if (rc == 0) {
         print_prediction(cli, model, &prediction, &fleet, request.precision, request.batch);
+        print_assumed(cli, catalog, &fleet);
         if (tm_given(cli, "observed"))
             tm_text_printf(&cli->out, "  observed     the job's own steps changed the prediction by %+.1f%%\n",
                            100 * (correction - 1));
@@ -428,6 +445,7 @@ static int predict_fleet(struct tm_cli *cli, struct tm_error *e)
     tm_model_init(&model);
     tm_knowledge_init(&knowledge);
     int rc = tm_catalog_load(cli->env, &catalog, e);
+    if (rc == 0) tm_catalog_assume_network(&catalog);
     if (rc == 0) rc = tm_knowledge_read(cli->env, &source, &knowledge, e);
     if (rc == 0 && workers) rc = tm_predict_workers(cli, &catalog, &knowledge, e);
     if (rc == 0 && !workers) rc = tm_knowledge_model(cli->env, &source, &knowledge, &model, e);

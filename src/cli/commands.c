@@ -61,12 +61,15 @@ const struct tm_command tm_commands[] = {
     {
         .name = "forecast",
         .summary = "how many instances there will be, and how good such forecasts are",
-        .arguments = "TRACE...",
+        .arguments = "[TRACE...]",
         .description =
             "Forecasts the number of instances for the next intervals, from the trace up to --at, as a distribution: "
             "mean, median and 80% range. Methods: last (the count stays the same, with the errors this made so far), "
             "parcae (that paper's ARIMA predictor, with all its rules), tidemill (learns from the trace as it goes: "
             "levels, bursts, sequences, capacity).\n\n"
+            "With --instance and no trace: how many of --count instances are left after 1 to 24 hours, by what is "
+            "known "
+            "of the risk of spot, your own records included (tidemill study).\n\n"
             "With --backtest it forecasts from every interval with 12 intervals of history and compares with what "
             "happened: mean absolute error of the median (also divided by the mean count), CRPS (the error of the "
             "whole distribution, in instances), pinball losses, and how often the truth was in the 80% range. All are "
@@ -74,6 +77,7 @@ const struct tm_command tm_commands[] = {
         .examples = "  tidemill forecast hadp --at 20m\n"
                     "  tidemill forecast hadp --at 20m --notice 3       # three instances have been announced to go\n"
                     "  tidemill forecast p3.csv --at 5.5h --method parcae --json\n"
+                    "  tidemill forecast --instance p3.2xlarge --region us-west-2 --count 16\n"
                     "  tidemill forecast --backtest hadp hasp ladp lasp\n"
                     "  tidemill forecast --backtest p3.csv --protocol parcae --horizon 14\n",
         .options = tm_forecast_options,

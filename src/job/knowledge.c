@@ -41,14 +41,35 @@ int tm_knowledge__group(const struct tm_catalog *catalog, const struct tm_instan
     return rc;
 }
 
-int tm_knowledge_profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
-                             const char *asked, struct tm_gpu_figures *out, struct tm_error *e)
+int tm_knowledge__profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
+                              const char *asked, struct tm_gpu_figures *out, struct tm_error *e)
 {
     if (asked == NULL && profile->step_count > 0 && profile->steps[0].gpu[0] != '\0') asked = profile->steps[0].gpu;
     for (size_t i = 0; asked == NULL && i < catalog->gpu_count; i++) {
         if (strcasestr(tm_path_base(path), catalog->gpus[i].name) != NULL) asked = catalog->gpus[i].name;
     }
     return tm_knowledge__gpu(catalog, asked != NULL ? asked : "H200", out, e);
+}
+
+int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
+                           const char *asked, struct tm_gpu_figures **out, struct tm_error *e)
+{
+    struct tm_gpu_figures unnamed;
+    int rc = tm_knowledge__profile_gpu(catalog, profile, path, asked, &unnamed, e);
+    if (rc != 0) return rc;
+    struct tm_gpu_figures *gpus = tm_calloc(profile->step_count + 1, sizeof *gpus);
+    if (gpus == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; rc == 0 && i < profile->step_count; i++) {
+        const char *name = profile->steps[i].gpu;
+        gpus[i] = unnamed;
+        if (asked == NULL && name[0] != '\0') rc = tm_knowledge__gpu(catalog, name, &gpus[i], e);
+    }
+    if (rc == 0) {
+        *out = gpus;
+        return 0;
+    }
+    tm_free(gpus);
+    return rc;
 }
 
 int tm_knowledge_instance(const struct tm_catalog *catalog, const char *name,
@@ -350,7 +371,7 @@ int tm_knowledge_learn(struct tm_env *env, const struct tm_knowledge_source *sou
     for (size_t i = 0; i < profile->step_count && !any_unnamed; i++)
         any_unnamed = profile->steps[i].gpu[0] == '\0';
     if (any_unnamed || source->profile_gpu != NULL)
-        rc = tm_knowledge_profile_gpu(catalog, profile, path, source->profile_gpu, &unnamed, e);
+        rc = tm_knowledge__profile_gpu(catalog, profile, path, source->profile_gpu, &unnamed, e);
     if (rc != 0) return rc;
     const struct tm_profile_step *step = find_step(profile, model, precision);
     if (step != NULL) {

@@ -72,8 +72,13 @@ int tm_knowledge_prices(const struct tm_catalog *catalog, const char *instance, 
 
 /* The GPU a profile was taken on: the one asked for, else (NULL) what the file says, else a GPU whose name is in the
  * file's name, else H200. */
-int tm_knowledge_profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
-                             const char *asked, struct tm_gpu_figures *out, struct tm_error *e);
+int tm_knowledge__profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
+                              const char *asked, struct tm_gpu_figures *out, struct tm_error *e);
+
+/* The same for each step: the one that its row names, unless one was asked for. The caller frees them (base/alloc.h).
+ */
+int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
+                           const char *asked, struct tm_gpu_figures **out, struct tm_error *e);
 
 /* Whose networks are looked up: those that the profile names a model for or has layers of, then the shipped ones. */
 struct tm_knowledge_names {

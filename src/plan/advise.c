@@ -212,7 +212,8 @@ int tm_plan_relax(const struct tm_fleet_judge *judge, const struct tm_catalog *c
         relaxed.max_instances =
             request->max_instances * 8 < TM_PLAN_INSTANCES_MAX ? request->max_instances * 8 : TM_PLAN_INSTANCES_MAX;
         rc = search_afresh(catalog, &relaxed, scratch, e);
-        if (rc == 0) out->instances = smallest_instances(scratch);
+        int instances = rc == 0 ? smallest_instances(scratch) : 0;
+        if (instances > request->max_instances) out->instances = instances; /* else it was something else */
     }
     if (rc == 0 && request->market != TM_PLAN_MIXED) {
         relaxed = *request;

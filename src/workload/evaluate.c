@@ -63,14 +63,15 @@ static int fill_network(struct cell *cell, tm_model_lookup_f lookup, void *looku
 static bool same_group(const struct tm_profile_step *a, const struct tm_profile_step *b)
 {
     return strcmp(a->network, b->network) == 0 && a->precision == b->precision && a->recompute == b->recompute &&
-           a->compile == b->compile;
+           a->compile == b->compile && strcmp(a->gpu, b->gpu) == 0;
 }
 
-static int fill_cells(const struct tm_profile *profile, const struct tm_gpu_figures *gpu, tm_model_lookup_f lookup,
+static int fill_cells(const struct tm_profile *profile, const struct tm_gpu_figures *gpus, tm_model_lookup_f lookup,
                       void *lookup_context, struct evaluation *evaluation, struct tm_error *e)
 {
     for (size_t i = 0; i < profile->step_count; i++) {
         const struct tm_profile_step *step = &profile->steps[i];
+        const struct tm_gpu_figures *gpu = &gpus[i];
         struct cell *cell = &evaluation->cells[i];
         *cell = (struct cell){.step = step, .group = i};
         if (!(gpu->flops[step->precision] > 0))
@@ -277,7 +278,7 @@ static int predict_cells(struct evaluation *evaluation, enum tm_split split, con
     return split == TM_SPLIT_TWO_BATCHES ? predict_two_batches(evaluation, e) : predict_each_network(evaluation, e);
 }
 
-int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, const struct tm_gpu_figures *gpu,
+int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, const struct tm_gpu_figures *gpus,
                       const struct tm_compute_model *known, tm_model_lookup_f lookup, void *lookup_context,
                       struct tm_evaluation *out, struct tm_error *e)
 {
@@ -292,7 +293,7 @@ int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, con
     *out = (struct tm_evaluation){0};
     if (evaluation.cells == NULL || evaluation.training == NULL || scratch == NULL || outcomes == NULL)
         rc = tm_error_nomem(e);
-    if (rc == 0) rc = fill_cells(profile, gpu, lookup, lookup_context, &evaluation, e);
+    if (rc == 0) rc = fill_cells(profile, gpus, lookup, lookup_context, &evaluation, e);
     if (rc == 0) rc = predict_cells(&evaluation, split, known, e);
     if (rc == 0) {
         out->cell_count = collect_outcomes(&evaluation, outcomes);

@@ -55,8 +55,8 @@ struct tm_evaluation {
  * false where it is not known (its totals in the profile are used then). */
 typedef bool (*tm_model_lookup_f)(void *context, const struct tm_profile_step *step, struct tm_model *model);
 
-/* `known`: what was known before, for the split untrained. */
-int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, const struct tm_gpu_figures *gpu,
+/* `gpus`: one for each step of the profile. `known`: what was known before, for the split untrained. */
+int tm_evaluate_steps(const struct tm_profile *profile, enum tm_split split, const struct tm_gpu_figures *gpus,
                       const struct tm_compute_model *known, tm_model_lookup_f lookup, void *lookup_context,
                       struct tm_evaluation *out, struct tm_error *e);
 void tm_evaluation_deinit(struct tm_evaluation *evaluation);

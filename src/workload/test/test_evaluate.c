@@ -18,7 +18,11 @@ static int evaluate_steps(const struct tm_profile *profile, enum tm_split split,
                           tm_model_lookup_f lookup, void *context, struct tm_evaluation *out, struct tm_error *e)
 {
     struct tm_compute_model prior = tm_compute_prior();
-    return tm_evaluate_steps(profile, split, gpu, &prior, lookup, context, out, e);
+    struct tm_gpu_figures gpus[256];
+    assert_true(profile->step_count <= TM_COUNT(gpus));
+    for (size_t i = 0; i < profile->step_count; i++)
+        gpus[i] = *gpu;
+    return tm_evaluate_steps(profile, split, gpus, &prior, lookup, context, out, e);
 }
 
 static void profile_of(const char *text, struct tm_profile *profile)
