@@ -41,8 +41,8 @@ int tm_knowledge__group(const struct tm_catalog *catalog, const struct tm_instan
     return rc;
 }
 
-int tm_knowledge__profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
-                              const char *asked, struct tm_gpu_figures *out, struct tm_error *e)
+static int profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
+                       const char *asked, struct tm_gpu_figures *out, struct tm_error *e)
 {
     if (asked == NULL && profile->step_count > 0 && profile->steps[0].gpu[0] != '\0') asked = profile->steps[0].gpu;
     for (size_t i = 0; asked == NULL && i < catalog->gpu_count; i++) {
@@ -55,7 +55,7 @@ int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_pro
                            const char *asked, struct tm_gpu_figures **out, struct tm_error *e)
 {
     struct tm_gpu_figures unnamed;
-    int rc = tm_knowledge__profile_gpu(catalog, profile, path, asked, &unnamed, e);
+    int rc = profile_gpu(catalog, profile, path, asked, &unnamed, e);
     if (rc != 0) return rc;
     struct tm_gpu_figures *gpus = tm_calloc(profile->step_count + 1, sizeof *gpus);
     if (gpus == NULL) return tm_error_nomem(e);
@@ -371,7 +371,7 @@ int tm_knowledge_learn(struct tm_env *env, const struct tm_knowledge_source *sou
     for (size_t i = 0; i < profile->step_count && !any_unnamed; i++)
         any_unnamed = profile->steps[i].gpu[0] == '\0';
     if (any_unnamed || source->profile_gpu != NULL)
-        rc = tm_knowledge__profile_gpu(catalog, profile, path, source->profile_gpu, &unnamed, e);
+        rc = profile_gpu(catalog, profile, path, source->profile_gpu, &unnamed, e);
     if (rc != 0) return rc;
     const struct tm_profile_step *step = find_step(profile, model, precision);
     if (step != NULL) {

@@ -70,13 +70,8 @@ int tm_knowledge__group(const struct tm_catalog *catalog, const struct tm_instan
 int tm_knowledge_prices(const struct tm_catalog *catalog, const char *instance, const char *remedy, double *spot_usd_h,
                         double *on_demand_usd_h, struct tm_error *e);
 
-/* The GPU a profile was taken on: the one asked for, else (NULL) what the file says, else a GPU whose name is in the
- * file's name, else H200. */
-int tm_knowledge__profile_gpu(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
-                              const char *asked, struct tm_gpu_figures *out, struct tm_error *e);
-
-/* The same for each step: the one that its row names, unless one was asked for. The caller frees them (base/alloc.h).
- */
+/* The GPU of each step of a profile: the one that was asked for, else that of its row, else that of the first row, else
+ * one whose name is in the file's name, else H200. The caller frees them (base/alloc.h). */
 int tm_knowledge_step_gpus(const struct tm_catalog *catalog, const struct tm_profile *profile, const char *path,
                            const char *asked, struct tm_gpu_figures **out, struct tm_error *e);
 
