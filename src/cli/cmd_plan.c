@@ -927,6 +927,8 @@ static int report(struct plan *plan, int planner, struct tm_error *e)
                            &plan->result, &plan->relax, e);
         plan->relax.deadline_s += plan->elapsed_s; /* limits of the whole job, as they were given */
         plan->relax.budget_usd += plan->spent_usd;
+        plan->relax.both_s += plan->elapsed_s;
+        plan->relax.both_usd += plan->spent_usd;
         report.relax = &plan->relax;
         bool found = false;
         if (rc == 0 && plan->supply.pool_count == 0 && plan->supply.seen.unfit > 0) rc = find_smallest(plan, &found, e);
