@@ -45,6 +45,7 @@ struct tm_process_options {
     const char *const *variables; /* "NAME=VALUE" beside, or instead of, the program's own; ends in NULL; NULL: none */
     const char *folder;           /* that it is started in; NULL: the program's */
     bool group;                   /* leads a process group of its own, whose number is its pid; reads from /dev/null */
+    bool deaf;                    /* with `group`: SIGTERM does not end it, nor what it starts */
     const char *output;           /* a file that both its outputs are appended to; NULL: those of the program */
     int *captured;                /* instead: a handle to receive both its outputs from; net_close must follow */
 };

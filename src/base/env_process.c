@@ -71,6 +71,7 @@ static int set_attributes(posix_spawnattr_t *attributes, const struct tm_process
     sigset_t usual;
     (void)sigemptyset(&none);
     (void)sigemptyset(&usual);
+    if (options->deaf) (void)sigaddset(&none, SIGTERM); /* blocked, it waits for ever */
     const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGCHLD};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         (void)sigaddset(&usual, signals[i]);

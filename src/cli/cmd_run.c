@@ -36,9 +36,8 @@ const struct tm_option tm_run_command_options[] = {
     {.name = "again", .help = "start over: delete the run in the state folder, with its weights and copies"},
     {.name = "cloud",
      .value = "NAME",
-     .help =
-         "where the instances come from: local (processes on this machine that follow a trace) or hosts (machines of "
-         "yours, over ssh)",
+     .help = "where the instances come from: local (processes on this machine that follow a trace), hosts (machines of "
+             "yours, over ssh) or slurm (one-node jobs in its partitions)",
      .choices = tm_job_cloud_names},
     {.name = "hosts",
      .value = "FILE",

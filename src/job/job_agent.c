@@ -247,6 +247,8 @@ static void fill_service(struct agent *a, const struct tm_notice_options *notice
                                      .notice_ms = r->notice_ms,
                                      .give_up_ms = r->give_up_ms,
                                      .terminating = r->terminating};
+    /* Slurm sends a notice to all processes of a job: the worker trains on until its agent says otherwise. */
+    out->worker_deaf = a->env->variable(a->env, "SLURM_JOB_ID") != NULL;
     out->agent.kills_expected = a->restarts_all || a->chaos;
     if (a->restarts_all) {
         out->agent.backoff_ms = 1;

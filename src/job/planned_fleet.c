@@ -217,7 +217,7 @@ int tm_planned_fleet__init(struct tm_env *env, const struct tm_run_settings *set
     tm_knowledge_init(&out->knowledge);
     tm_trace_init(&out->trace);
     *out_known = false;
-    if (job->fleet.pools.count == 0) return 0;
+    if (job->fleet.pools.count == 0 || tm_job_fleet_has_partitions(&job->fleet)) return 0;
     if (job->model == NULL && job->profile == NULL) return 0;
     tm_arena_init(&arena, 1 << 20);
     int rc = fill(env, settings, &arena, out, e);

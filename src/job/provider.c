@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* In the order of tm_job_cloud_names. */
-static const struct tm_provider *const providers[] = {&tm_provider__local, &tm_provider__hosts};
+static const struct tm_provider *const providers[] = {&tm_provider__local, &tm_provider__hosts, &tm_provider__slurm};
 
 enum { COUNT = sizeof providers / sizeof *providers };
 

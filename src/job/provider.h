@@ -73,5 +73,6 @@ int tm_provider_read_hosts(struct tm_env *env, const char *path, struct tm_job *
 
 extern const struct tm_provider tm_provider__local; /* provider_local.c */
 extern const struct tm_provider tm_provider__hosts; /* provider_hosts.c */
+extern const struct tm_provider tm_provider__slurm; /* provider_slurm.c */
 
 #endif

@@ -375,6 +375,9 @@ static void print_pools(struct tm_jsonout *json, const struct tm_job_fleet *flee
         if (pools[i].from_ms > 0) put_ms(json, "from", pools[i].from_ms);
         if (pools[i].start_ms >= 0) put_ms(json, "start", pools[i].start_ms);
         if (pools[i].notice_ms >= 0) put_ms(json, "notice", pools[i].notice_ms);
+        put_text(json, "partition", pools[i].partition);
+        if (pools[i].time_limit_ms > 0) put_ms(json, "time_limit", pools[i].time_limit_ms);
+        put_text(json, "sbatch", pools[i].sbatch);
         tm_jsonout_end(json);
     }
     tm_jsonout_end(json);
@@ -423,6 +426,7 @@ static void print_fleet(struct tm_jsonout *json, const struct tm_job_fleet *flee
     put_ms(json, "hint", fleet->hint_ms);
     put_ms(json, "spot_start", fleet->spot_start_ms);
     put_ms(json, "on_demand_start", fleet->on_demand_start_ms);
+    if (fleet->poll_ms > 0) put_ms(json, "poll", fleet->poll_ms);
     put_text(json, "instance", fleet->instance);
     put_usd(json, "spot_price", fleet->spot_usd_h_millionths);
     put_usd(json, "on_demand_price", fleet->on_demand_usd_h_millionths);

@@ -41,6 +41,7 @@ struct tm_agent_service {
     const char *const *variables;
     const char *output;                     /* a file that the worker's outputs go to; NULL: the agent's own outputs */
     const char *output_name;                /* of it, below the job's state folder, for people elsewhere; NULL: none */
+    bool worker_deaf;                       /* SIGTERM is for the agent alone, whoever else gets it */
     const char *worker_file;                /* its pid and start are written there; NULL: not */
     const struct tm_notice_options *notice; /* where the cloud says that the instance goes; NULL: nowhere */
     int64_t notice_ms;                      /* how long SIGTERM leaves */

@@ -78,8 +78,11 @@ static int start_process(struct service *s, uint64_t incarnation, struct tm_erro
     variables[count++] = variable;
     variables[count++] = parent; /* who has lost its agent before it could watch it knows it by this */
     variables[count] = NULL;
-    struct tm_process_options options = {
-        .argv = words, .variables = variables, .group = true, .output = s->given->output};
+    struct tm_process_options options = {.argv = words,
+                                         .variables = variables,
+                                         .group = true,
+                                         .deaf = s->given->worker_deaf,
+                                         .output = s->given->output};
     int rc = s->env->process_start_with(s->env, &options, &s->worker, e);
     if (rc == 0 && s->env->process_handle(s->env, s->worker, &s->handle, NULL) != 0) s->handle = -1;
     return rc;

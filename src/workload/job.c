@@ -51,7 +51,7 @@ static const struct tm_field resource_fields[] = {
 
 const char *const tm_job_engine_names[] = {"gpt", "paced", "command", NULL};
 static const char *const engine_choices[] = {"gpt", "paced", NULL};
-const char *const tm_job_cloud_names[] = {"local", "hosts", NULL};
+const char *const tm_job_cloud_names[] = {"local", "hosts", "slurm", NULL};
 
 /* `envs` and `quotas`, which are maps of the user's own names, are not in it. */
 static const struct tm_field job_fields[] = {
@@ -223,8 +223,8 @@ static const struct tm_field job_fields[] = {
      .type = TM_FIELD_CHOICE,
      .offset = offsetof(struct tm_job, cloud),
      .choices = tm_job_cloud_names,
-     .doc = "where a run gets its instances: local (processes of this machine that follow a trace), or "
-            "hosts (machines of yours, over ssh)"},
+     .doc = "where a run gets its instances: local (processes of this machine that follow a trace), "
+            "hosts (machines of yours, over ssh), or slurm (one-node jobs in its partitions)"},
     {.key = "policy",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job, policy),
@@ -442,6 +442,13 @@ static int check_spot(const char *file, const struct tm_job *job, struct tm_erro
     return tm_error_set(e, TM_EINPUT, "%s: resources.use_spot: expected true or false, got \"%.40s\"", file, text);
 }
 
+static int settle_pools(struct tm_job *job, struct tm_error *e)
+{
+    char place[512];
+    (void)snprintf(place, sizeof place, "%.400s:%d", job->file, job->fleet_line);
+    return tm_job_fleet__settle_partitions(&job->fleet, place, e);
+}
+
 int tm_job_parse(const char *file, const char *text, size_t length, struct tm_job *job, struct tm_error *e)
 {
     struct tm_job fresh;
@@ -468,6 +475,7 @@ int tm_job_parse(const char *file, const char *text, size_t length, struct tm_jo
         if (rc == 0) rc = check_quotas(file, &fresh.quotas, e);
     }
     if (rc == 0) rc = tm_fields_read(file, root, job_fields, &fresh.arena, &fresh, e);
+    if (rc == 0) rc = settle_pools(&fresh, e);
     if (rc == 0) rc = check_spot(file, &fresh, e);
     if (rc == 0) rc = tm_notify_check(&fresh.notify, file, e);
     if (fresh.steps == 0 && fresh.samples > 0 && fresh.batch > 0)

@@ -17,7 +17,6 @@ static const struct tm_field pool_fields[] = {
     {.key = "instance",
      .type = TM_FIELD_STRING,
      .offset = offsetof(struct tm_job_pool, instance),
-     .required = true,
      .example = "p3.2xlarge",
      .doc = "instance type"},
     {.key = "cloud",
@@ -95,6 +94,22 @@ static const struct tm_field pool_fields[] = {
      .offset = offsetof(struct tm_job_pool, notice_ms),
      .example = "2m",
      .doc = "notice before a preemption"},
+    {.key = "partition",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, partition),
+     .example = "spot",
+     .doc = "a partition of Slurm (cloud: slurm); stands in place of instance"},
+    {.key = "time_limit",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_pool, time_limit_ms),
+     .min = 60000,
+     .example = "4h",
+     .doc = "time limit of its Slurm jobs"},
+    {.key = "sbatch",
+     .type = TM_FIELD_STRING,
+     .offset = offsetof(struct tm_job_pool, sbatch),
+     .example = "--gpus-per-node=4 --account=lab",
+     .doc = "further options of sbatch for its Slurm jobs"},
     {.key = NULL},
 };
 
@@ -289,6 +304,12 @@ const struct tm_field tm_job_fleet_fields[] = {
      .offset = offsetof(struct tm_job_fleet, across_regions),
      .example = "true",
      .doc = "true: workers in several regions may train together"},
+    {.key = "poll",
+     .type = TM_FIELD_DURATION,
+     .offset = offsetof(struct tm_job_fleet, poll_ms),
+     .min = 100,
+     .example = "30s",
+     .doc = "longest time between two looks at Slurm's queue"},
     {.key = NULL},
 };
 
@@ -309,6 +330,15 @@ const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, s
 {
     *count = fleet->pools.count;
     return fleet->pools.items;
+}
+
+bool tm_job_fleet_has_partitions(const struct tm_job_fleet *fleet)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    for (size_t i = 0; i < count; i++)
+        if (pools[i].partition != NULL) return true;
+    return false;
 }
 
 /* How many instances its pools have of a market and a role. */
@@ -610,13 +640,34 @@ static int settle_choices(struct tm_job_fleet *fleet, const char *place, struct 
     return 0;
 }
 
+/* Jobs of Slurm cost what the pool says, or nothing, and are called by their partition. */
+int tm_job_fleet__settle_partitions(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    struct tm_job_pool *pools = fleet->pools.items;
+    for (size_t i = 0; i < fleet->pools.count; i++) {
+        struct tm_job_pool *pool = &pools[i];
+        if (pool->partition == NULL && pool->instance == NULL)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: fleet.pools[%zu].instance: missing; write for example instance: p3.2xlarge, or "
+                                "partition: for Slurm",
+                                place, i + 1);
+        if (pool->partition == NULL) continue;
+        if (pool->instance == NULL) pool->instance = pool->partition;
+        if (pool->usd_h_millionths < 0) pool->usd_h_millionths = 0;
+        if (pool->count == 0) pool->count = pool->limit;
+        pool->limit = 0;
+    }
+    return 0;
+}
+
 int tm_job_fleet_settle(struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
 {
     size_t count = 0;
     int64_t instances = 0;
     const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
     if (count == 0) return 0;
-    int rc = check_pools(fleet, place, e);
+    int rc = tm_job_fleet__settle_partitions(fleet, place, e);
+    if (rc == 0) rc = check_pools(fleet, place, e);
     if (rc != 0) return rc;
     if (tm_job_fleet_has_choices(fleet)) return settle_choices(fleet, place, e);
     for (size_t i = 0; i < count; i++)

@@ -37,6 +37,9 @@ struct tm_job_pool {
     int64_t from_ms;          /* of that trace */
     int64_t start_ms;         /* from asking for one to its first work; TM_FLEET_UNSAID: as the fleet says */
     int64_t notice_ms;        /* TM_FLEET_UNSAID: as the fleet says */
+    const char *partition;    /* of Slurm; NULL: it is none */
+    int64_t time_limit_ms;    /* of a job there; 0: the partition's */
+    const char *sbatch;       /* further options of sbatch, set apart by blanks; NULL: none */
 };
 
 /* What is known of preemptions, where there is no trace. */
@@ -77,6 +80,7 @@ struct tm_job_fleet {
     int64_t anchor_usd_h_millionths;    /* TM_FLEET_UNSAID: the catalogue's */
     int64_t seed;                       /* which instances are lost */
     bool across_regions;                /* workers in several regions may train together */
+    int64_t poll_ms;                    /* longest time between two looks at a scheduler; 0: its usual */
 };
 
 extern const struct tm_field tm_job_fleet_fields[];
@@ -84,6 +88,11 @@ struct tm_job_fleet tm_job_fleet_unsaid(void);
 
 /* The pools of a fleet; count 0: it has none. */
 const struct tm_job_pool *tm_job_fleet_pools(const struct tm_job_fleet *fleet, size_t *count);
+/* Is one of its pools a partition of Slurm? */
+bool tm_job_fleet_has_partitions(const struct tm_job_fleet *fleet);
+/* Fills in what follows for pools that are partitions; a pool that is neither of a type nor one is -TM_EINPUT. Before
+ * all else that is asked of pools. */
+int tm_job_fleet__settle_partitions(struct tm_job_fleet *fleet, const char *place, struct tm_error *e);
 /* Are its pools choices, each with a trace or a limit of its own, and not a fleet as it was planned? */
 bool tm_job_fleet_has_choices(const struct tm_job_fleet *fleet);
 /* Fills cloud, region and zone from `infra`; contradicting it is -TM_EINPUT. `number` of the pool, from 1. */

@@ -1,0 +1,526 @@
+#include "cloud/slurm_cloud.h"
+
+#include "base/alloc.h"
+#include "base/debug.h"
+#include "base/log.h"
+#include "cloud/slurm_internal.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SUBMIT_LIMIT_MS = 60000,
+    ASK_LIMIT_MS = 20000,
+    END_LIMIT_MS = 60000,
+    POLL_MS = 30000,
+    NOTICE_MS = 30000,
+    JOB_NAME_MAX = 96,
+    OPTION_MAX = 1200,
+    OPTIONS_MAX = 10,
+    LIST_MAX = 8192
+};
+
+struct slurm {
+    struct tm_cloud cloud; /* first */
+    struct tm_env *env;
+    struct tm_slurm_options options;
+    struct tm_cloud_pool pools[TM_INSTANCE_KINDS]; /* by market: partitions of one are one pool to others */
+    int64_t start_ns;
+    char name[JOB_NAME_MAX]; /* of all jobs */
+    char script[OPTION_MAX];
+    struct tm_slurm__jobs jobs;
+    struct tm_slurm__process process;
+    struct tm_slurm__command command; /* that is on its way */
+    /* words of the command */
+    const char *words[TM_SLURM_WORDS_MAX + 1];
+    size_t word_count;
+    char texts[OPTIONS_MAX][OPTION_MAX];
+    size_t text_count;
+    char tool[OPTION_MAX];
+    char list[LIST_MAX];
+};
+
+static struct slurm *slurm_of(const struct tm_cloud *cloud)
+{
+    return cloud->self;
+}
+
+static int64_t time_ms(const struct slurm *s)
+{
+    return (s->env->monotonic_ns(s->env) - s->start_ns) / 1000000;
+}
+
+/* ---- words of commands ---- */
+
+static void word(struct slurm *s, const char *text)
+{
+    if (s->word_count < TM_SLURM_WORDS_MAX) s->words[s->word_count++] = text;
+    s->words[s->word_count] = NULL;
+}
+
+static void begin(struct slurm *s, const char *tool)
+{
+    const char *folder = s->options.tools;
+    s->word_count = s->text_count = 0;
+    (void)snprintf(s->tool, sizeof s->tool, "%.1000s%s%s", folder != NULL ? folder : "", folder != NULL ? "/" : "",
+                   tool);
+    word(s, s->tool);
+}
+
+__attribute__((format(printf, 2, 3))) static void option(struct slurm *s, const char *format, ...)
+{
+    va_list arguments;
+    if (s->text_count == OPTIONS_MAX) return;
+    char *text = s->texts[s->text_count++];
+    va_start(arguments, format);
+    (void)vsnprintf(text, OPTION_MAX, format, arguments);
+    va_end(arguments);
+    word(s, text);
+}
+
+/* A file name in which % stands for itself. */
+static void log_option(struct slurm *s, uint64_t id)
+{
+    char path[OPTION_MAX / 2];
+    size_t length = 0;
+    for (const char *at = s->options.log_dir; *at != '\0' && length + 3 < sizeof path; at++) {
+        path[length++] = *at;
+        if (*at == '%') path[length++] = '%';
+    }
+    path[length] = '\0';
+    option(s, "--output=%s/%" PRIu64 ".log", path, id);
+}
+
+/* Variables of a job that this program may run in itself; they would speak for the new one. */
+static void without_our_own(struct slurm *s)
+{
+    static const char *const names[] = {"SLURM_CPUS_PER_TASK", "SLURM_MEM_PER_CPU",    "SLURM_MEM_PER_GPU",
+                                        "SLURM_MEM_PER_NODE",  "SLURM_NTASKS",         "SLURM_NPROCS",
+                                        "SLURM_TRES_PER_TASK", "SLURM_NTASKS_PER_NODE"};
+    s->word_count = s->text_count = 0;
+    word(s, "env");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        word(s, "-u");
+        word(s, names[i]);
+    }
+    const char *folder = s->options.tools;
+    (void)snprintf(s->tool, sizeof s->tool, "%.1000s%ssbatch", folder != NULL ? folder : "", folder != NULL ? "/" : "");
+    word(s, s->tool);
+}
+
+static void further_words(struct slurm *s, const struct tm_slurm_pool *pool)
+{
+    static const char blanks[] = " \t\n";
+    (void)snprintf(s->list, sizeof s->list, "%s", pool->words != NULL ? pool->words : "");
+    for (char *at = s->list + strspn(s->list, blanks); *at != '\0';) {
+        size_t length = strcspn(at, blanks);
+        word(s, at);
+        at += length;
+        if (*at == '\0') break;
+        *at++ = '\0';
+        at += strspn(at, blanks);
+    }
+}
+
+static void submit_words(struct slurm *s, size_t at)
+{
+    const struct tm_cloud_instance *instance = &s->jobs.instances[at];
+    size_t number = s->jobs.jobs[at].pool;
+    const struct tm_slurm_pool *pool = &s->options.pools[number];
+    struct tm_slurm__tag tag = s->jobs.tag;
+    char comment[TM_SLURM_COMMENT_MAX];
+    char limit[TM_SLURM_WORD_MAX];
+    tag.instance = instance->id;
+    tm_slurm__print_tag(&tag, comment);
+    without_our_own(s);
+    word(s, "--parsable");
+    word(s, "--nodes=1");
+    word(s, "--ntasks=1");
+    word(s, "--exclusive");
+    word(s, "--no-requeue");
+    word(s, "--open-mode=append");
+    option(s, "--job-name=%s", s->name);
+    option(s, "--comment=%s", comment);
+    option(s, "--partition=%s", pool->partition);
+    log_option(s, instance->id);
+    tm_slurm__print_duration(pool->time_limit_ms, limit);
+    if (pool->time_limit_ms > 0) option(s, "--time=%s", limit);
+    further_words(s, pool);
+    word(s, s->script);
+    option(s, "%" PRIu64, instance->id);
+    word(s, tm_instance_kind__name(instance->kind));
+    word(s, pool->partition);
+    option(s, "%" PRId64 "s", s->jobs.pools[number].notice_ms / 1000);
+}
+
+static void query_words(struct slurm *s)
+{
+    begin(s, "squeue");
+    word(s, "--noheader");
+    word(s, "--me");
+    word(s, "--states=all");
+    word(s, "--sort=i");
+    option(s, "--name=%s", s->name);
+    option(s, "--Format=%s", TM_SLURM_QUEUE_FORMAT);
+}
+
+static void cancel_words(struct slurm *s, const struct tm_slurm__command *command)
+{
+    begin(s, "scancel");
+    size_t length = 0;
+    for (size_t i = 0; i < command->cancel_count; i++) {
+        char *at = s->list + length;
+        length += (size_t)snprintf(at, sizeof s->list - length, "%" PRId64, command->cancel[i]) + 1;
+        word(s, at);
+    }
+}
+
+static void nodes_words(struct slurm *s)
+{
+    size_t length = 0;
+    s->list[0] = '\0';
+    for (size_t i = 0; i < s->jobs.instance_count; i++) {
+        const struct tm_slurm__job *job = &s->jobs.jobs[i];
+        size_t need = strlen(job->node) + 2;
+        if (job->step != TM_SLURM_HERE || job->node[0] == '\0' || length + need > sizeof s->list) continue;
+        length += (size_t)snprintf(s->list + length, sizeof s->list - length, "%s%s", length > 0 ? "," : "", job->node);
+    }
+    begin(s, "sinfo");
+    word(s, "--noheader");
+    word(s, "--Node");
+    word(s, "--nodes");
+    word(s, s->list);
+    word(s, "--format=%N|%T");
+}
+
+/* ---- what is to be done ---- */
+
+static int prepare_all(struct slurm *s, struct tm_error *e)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->jobs.instance_count; i++) {
+        struct tm_slurm__job *job = &s->jobs.jobs[i];
+        if (job->prepared || job->step == TM_SLURM_GONE) continue;
+        if (s->options.prepare != NULL) rc = s->options.prepare(s->options.context, s->jobs.instances[i].id, e);
+        job->prepared = rc == 0;
+    }
+    return rc;
+}
+
+static int start_command(struct slurm *s, struct tm_error *e)
+{
+    bool due = false;
+    int rc = tm_slurm_jobs__next(&s->jobs, time_ms(s), &s->command, &due, e);
+    if (rc != 0 || !due) return rc;
+    int64_t limit_ms = s->command.kind == TM_SLURM_SUBMIT ? SUBMIT_LIMIT_MS : ASK_LIMIT_MS;
+    if (s->command.kind == TM_SLURM_SUBMIT) {
+        rc = prepare_all(s, e);
+        submit_words(s, s->command.at);
+    } else if (s->command.kind == TM_SLURM_QUERY) {
+        query_words(s);
+    } else if (s->command.kind == TM_SLURM_CANCEL) {
+        cancel_words(s, &s->command);
+    } else {
+        nodes_words(s);
+    }
+    if (rc == 0) rc = tm_slurm_process__start(&s->process, s->env, s->words, limit_ms, e);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "Slurm");
+}
+
+static int advance(struct slurm *s, struct tm_error *e)
+{
+    for (;;) {
+        int status = 0;
+        int rc = tm_slurm_jobs__tick(&s->jobs, time_ms(s), e);
+        if (rc == 0 && s->process.pid == 0) rc = start_command(s, e);
+        if (rc != 0 || s->process.pid == 0) return rc;
+        if (!tm_slurm_process__step(&s->process, s->env, &status)) return 0;
+        if (status != 0)
+            tm_debug(TM_DEBUG_CLOUD, "slurm: %s: status %d: %.200s", s->tool, status, tm_text_string(&s->process.text));
+        rc = tm_slurm_jobs__answer(&s->jobs, time_ms(s), &s->command, status, tm_text_string(&s->process.text),
+                                   s->process.text.length, e);
+        if (rc == 0) rc = prepare_all(s, e);
+        if (rc != 0) return rc;
+    }
+}
+
+/* ---- the interface ---- */
+
+static const struct tm_cloud_pool *slurm_pools(struct tm_cloud *cloud, int *out_count)
+{
+    *out_count = TM_INSTANCE_KINDS;
+    return slurm_of(cloud)->pools;
+}
+
+/* Partitions of a market, in their order, each up to its limit. */
+static int slurm_want(struct tm_cloud *cloud, int pool, int count, struct tm_error *e)
+{
+    struct slurm *s = slurm_of(cloud);
+    if (pool < 0 || pool >= TM_INSTANCE_KINDS) return tm_error_set(e, TM_EUSAGE, "there is no pool %d", pool);
+    for (size_t i = 0; i < s->jobs.pool_count; i++) {
+        if ((int)s->jobs.pools[i].kind != pool) continue;
+        int share = count < s->jobs.pools[i].limit ? count : s->jobs.pools[i].limit;
+        tm_slurm_jobs__want(&s->jobs, i, share, time_ms(s));
+        count -= share;
+    }
+    return 0;
+}
+
+static int slurm_release(struct tm_cloud *cloud, uint64_t id, struct tm_error *e)
+{
+    struct slurm *s = slurm_of(cloud);
+    return tm_slurm_jobs__release(&s->jobs, id, time_ms(s), e);
+}
+
+static const struct tm_cloud_instance *slurm_instances(struct tm_cloud *cloud, size_t *out_count)
+{
+    *out_count = slurm_of(cloud)->jobs.instance_count;
+    return slurm_of(cloud)->jobs.instances;
+}
+
+static size_t slurm_watch(struct tm_cloud *cloud, int *handles, size_t max, int64_t *out_wait_ms)
+{
+    struct slurm *s = slurm_of(cloud);
+    int own[2];
+    size_t count = tm_slurm_process__watch(&s->process, own);
+    int64_t due_ms = tm_slurm_jobs__due_ms(&s->jobs);
+    int64_t now = time_ms(s);
+    if (count > max) count = max;
+    memcpy(handles, own, count * sizeof *own);
+    if (s->process.pid != 0) /* the next command waits for this one */
+        due_ms = s->process.deadline_ms - s->env->monotonic_ns(s->env) / 1000000 + now;
+    *out_wait_ms = due_ms == INT64_MAX ? INT64_MAX : due_ms > now ? due_ms - now : 0;
+    if (s->jobs.event_first < s->jobs.event_count) *out_wait_ms = 0;
+    return count;
+}
+
+static int slurm_next(struct tm_cloud *cloud, int64_t timeout_ms, struct tm_cloud_event *out, struct tm_error *e)
+{
+    struct slurm *s = slurm_of(cloud);
+    struct tm_env *env = s->env;
+    int64_t end_ms = time_ms(s) + timeout_ms;
+    for (;;) {
+        int handles[2];
+        bool ready[2];
+        int64_t wait_ms = 0;
+        if (tm_slurm_jobs__event(&s->jobs, out)) return 0;
+        int rc = advance(s, e);
+        if (rc != 0) return rc;
+        if (tm_slurm_jobs__event(&s->jobs, out)) return 0;
+        int64_t left_ms = end_ms - time_ms(s);
+        if (left_ms <= 0) return tm_error_set(e, TM_ETIMEOUT, "nothing happened");
+        size_t count = slurm_watch(cloud, handles, 2, &wait_ms);
+        rc = env->net_wait(env, handles, count, wait_ms < left_ms ? wait_ms : left_ms, ready, e);
+        if (rc != 0 && rc != -(int)TM_ETIMEOUT) return rc;
+    }
+}
+
+static double slurm_price_usd_h(struct tm_cloud *cloud, int pool)
+{
+    return slurm_of(cloud)->pools[pool].price_usd_h;
+}
+
+static int64_t slurm_now_ms(struct tm_cloud *cloud)
+{
+    return time_ms(slurm_of(cloud));
+}
+
+static struct tm_cloud_bill slurm_bill(struct tm_cloud *cloud)
+{
+    struct slurm *s = slurm_of(cloud);
+    return tm_slurm_jobs__bill(&s->jobs, time_ms(s));
+}
+
+/* ---- life ---- */
+
+static void free_all(struct slurm *s)
+{
+    tm_slurm_process__stop(&s->process, s->env);
+    tm_text_deinit(&s->process.text);
+    tm_slurm_jobs__deinit(&s->jobs);
+    tm_free(s);
+}
+
+/* Nothing stays: what was asked for is cancelled, and looked for until it is gone. */
+static int slurm_destroy(struct tm_cloud *cloud, struct tm_error *e)
+{
+    struct slurm *s = slurm_of(cloud);
+    struct tm_cloud_event event;
+    int64_t end_ms = time_ms(s) + END_LIMIT_MS;
+    int rc = 0;
+    tm_slurm_jobs__end_all(&s->jobs, time_ms(s));
+    while (rc == 0 && tm_slurm_jobs__left(&s->jobs) > 0 && time_ms(s) < end_ms) {
+        int handles[2];
+        bool ready[2];
+        int64_t wait_ms = 0;
+        rc = slurm_next(cloud, 0, &event, e);
+        if (rc == -(int)TM_ETIMEOUT) rc = 0;
+        if (rc != 0 || tm_slurm_jobs__left(&s->jobs) == 0) break; /* nothing would wake us */
+        size_t count = slurm_watch(cloud, handles, 2, &wait_ms);
+        int64_t left_ms = end_ms - time_ms(s);
+        (void)s->env->net_wait(s->env, handles, count, wait_ms < left_ms ? wait_ms : left_ms, ready, NULL);
+    }
+    if (rc == 0 && tm_slurm_jobs__left(&s->jobs) > 0)
+        rc = tm_error_set(e, TM_EPEER,
+                          "%zu jobs of Slurm may still be there; look with squeue --me --name=%s, and end "
+                          "them with scancel --me --name=%s",
+                          tm_slurm_jobs__left(&s->jobs), s->name, s->name);
+    free_all(s);
+    return rc;
+}
+
+static const struct tm_cloud functions = {
+    .pools = slurm_pools,
+    .want = slurm_want,
+    .release = slurm_release,
+    .instances = slurm_instances,
+    .next = slurm_next,
+    .watch = slurm_watch,
+    .price_usd_h = slurm_price_usd_h,
+    .now_ms = slurm_now_ms,
+    .bill = slurm_bill,
+    .destroy = slurm_destroy,
+};
+
+/* One answer, waited for: only before anything runs. */
+static int ask(struct slurm *s, int *out_status, struct tm_error *e)
+{
+    int rc = tm_slurm_process__start(&s->process, s->env, s->words, ASK_LIMIT_MS, e);
+    if (rc != 0) return tm_error_wrap(e, rc, "cloud slurm needs Slurm's commands; run it on a login node");
+    while (!tm_slurm_process__step(&s->process, s->env, out_status)) {
+        int handles[2];
+        bool ready[2];
+        size_t count = tm_slurm_process__watch(&s->process, handles);
+        int64_t left_ms = s->process.deadline_ms - s->env->monotonic_ns(s->env) / 1000000;
+        (void)s->env->net_wait(s->env, handles, count, left_ms > 0 ? left_ms : 0, ready, NULL);
+    }
+    return 0;
+}
+
+static int look_at_partitions(struct slurm *s, struct tm_error *e)
+{
+    int status = 0;
+    begin(s, "scontrol");
+    word(s, "--oneliner");
+    word(s, "show");
+    word(s, "partition");
+    int rc = ask(s, &status, e);
+    if (rc != 0) return rc;
+    if (status != 0)
+        return tm_error_set(e, TM_EPEER, "Slurm does not answer: %.300s",
+                            status < 0 ? "scontrol took too long" : tm_text_string(&s->process.text));
+    for (size_t i = 0; i < s->options.pool_count; i++) {
+        const struct tm_slurm_pool *given = &s->options.pools[i];
+        struct tm_slurm__partition found;
+        if (!tm_slurm__read_partition(tm_text_string(&s->process.text), s->process.text.length, given->partition,
+                                      &found))
+            return tm_error_set(e, TM_EINPUT, "Slurm has no partition %s here; sinfo lists them", given->partition);
+        if (found.time_max_ms >= 0 && given->time_limit_ms > found.time_max_ms)
+            return tm_error_set(e, TM_EINPUT, "partition %s: its jobs run for at most %lld minutes; lower time_limit",
+                                given->partition, (long long)found.time_max_ms / 60000);
+        if (!found.up) tm_log(TM_LOG_WARN, "partition %s is not up: its jobs wait", given->partition);
+        int64_t grace_ms = found.grace_ms > 0 ? found.grace_ms : NOTICE_MS;
+        s->jobs.pools[i] = (struct tm_slurm__pool){.partition = given->partition,
+                                                   .kind = given->kind,
+                                                   .limit = given->limit,
+                                                   .price_usd_h = given->price_usd_h,
+                                                   .notice_ms = given->notice_ms >= 0 ? given->notice_ms : grace_ms};
+    }
+    s->jobs.pool_count = s->options.pool_count;
+    return 0;
+}
+
+static void fill_pools(struct slurm *s)
+{
+    tm_cloud_pools__plain(s->pools);
+    for (size_t i = s->options.pool_count; i-- > 0;) {
+        const struct tm_slurm_pool *given = &s->options.pools[i];
+        struct tm_cloud_pool *pool = &s->pools[given->kind];
+        (void)snprintf(pool->type, sizeof pool->type, "%s", given->partition);
+        (void)snprintf(pool->zone, sizeof pool->zone, "%s", given->partition);
+        pool->limit += given->limit;
+        pool->price_usd_h = given->price_usd_h;
+    }
+}
+
+/* For the shell, whatever is in it. */
+static void quote(struct tm_text *out, const char *text)
+{
+    tm_text_putc(out, '\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'')
+            tm_text_puts(out, "'\\''");
+        else
+            tm_text_putc(out, *text);
+    }
+    tm_text_putc(out, '\'');
+}
+
+static int write_script(struct slurm *s, struct tm_error *e)
+{
+    static const char head[] =
+        "#!/bin/bash\n"
+        "# One instance of a Tidemill job: ID, market, partition, time left after SIGTERM.\n"
+        "# A step, because a preemption is announced to steps only.\n"
+        "node=$(scontrol --oneliner show node \"$SLURMD_NODENAME\" | sed -n 's/.* NodeAddr=\\([^ ]*\\) .*/\\1/p')\n"
+        "export TIDEMILL_INSTANCE_ID=\"$1\" TIDEMILL_INSTANCE_KIND=\"$2\" TIDEMILL_INSTANCE_ZONE=\"$3\"\n"
+        "export TIDEMILL_INSTANCE_HOST=\"${node:-$SLURMD_NODENAME}\"\n"
+        "srun --ntasks=1 --kill-on-bad-exit=1";
+    struct tm_text text;
+    tm_text_init(&text, 1 << 16);
+    tm_text_puts(&text, head);
+    for (size_t i = 0; s->options.command[i] != NULL; i++) {
+        tm_text_putc(&text, ' ');
+        quote(&text, s->options.command[i]);
+    }
+    tm_text_puts(&text, " --notice-left \"$4\"\n");
+    (void)snprintf(s->script, sizeof s->script, "%.1000s/slurm-instance.sh", s->options.script_dir);
+    int rc = tm_text_status(&text, e);
+    if (rc == 0) rc = s->env->file_write_private(s->env, s->script, tm_text_string(&text), text.length, e);
+    tm_text_deinit(&text);
+    char log[OPTION_MAX]; /* makes the folder */
+    (void)snprintf(log, sizeof log, "%.1000s/slurm.log", s->options.log_dir);
+    if (rc == 0) rc = s->env->file_write_private(s->env, log, "", 0, e);
+    return rc;
+}
+
+/* FNV-1a: the same folder has the same name, whoever asks. */
+static void name_jobs(struct slurm *s)
+{
+    uint64_t hash = 0xcbf29ce484222325U;
+    for (const char *at = s->options.folder; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3U;
+    (void)snprintf(s->jobs.tag.folder, sizeof s->jobs.tag.folder, "%016" PRIx64, hash);
+    (void)snprintf(s->name, sizeof s->name, "tidemill-%s", s->jobs.tag.folder);
+}
+
+int tm_slurm_cloud_create(struct tm_env *env, const struct tm_slurm_options *options, struct tm_cloud **out,
+                          struct tm_error *e)
+{
+    if (options->pool_count == 0 || options->pool_count > TM_SLURM_POOLS_MAX)
+        return tm_error_set(e, TM_EUSAGE, "cloud slurm: expected 1 to %d partitions", TM_SLURM_POOLS_MAX);
+    struct slurm *s = tm_calloc(1, sizeof *s);
+    if (s == NULL) return tm_error_nomem(e);
+    s->cloud = functions;
+    s->cloud.self = s;
+    s->env = env;
+    s->options = *options;
+    s->start_ns = env->monotonic_ns(env);
+    tm_text_init(&s->process.text, TM_SLURM_TEXT_MAX);
+    tm_slurm_jobs__init(&s->jobs);
+    s->jobs.tag.run = options->run;
+    s->jobs.tag.instance = options->id_last;
+    s->jobs.poll_max_ms = options->poll_ms > 0 ? options->poll_ms : POLL_MS;
+    name_jobs(s);
+    fill_pools(s);
+    int rc = look_at_partitions(s, e);
+    if (rc == 0) rc = write_script(s, e);
+    if (rc != 0) {
+        free_all(s);
+        return rc;
+    }
+    *out = &s->cloud;
+    return 0;
+}

@@ -1,0 +1,52 @@
+/* Slurm as a cloud: partitions are pools, one-node jobs of an agent each are instances (slurm_jobs.h).
+ *
+ * Everything goes through sbatch, squeue, sinfo, scontrol and scancel in their parsable forms, one at a time, each with
+ * a time limit, and none is waited for: `watch` and `next` as for every cloud. squeue is asked once for all jobs, a
+ * second after a change and then less and less often, down to every `poll_ms`.
+ *
+ * The command runs on each node as a step (srun) of the batch script, because only steps hear of a preemption while
+ * there is time left. It gets TIDEMILL_INSTANCE_ID, TIDEMILL_INSTANCE_KIND, TIDEMILL_INSTANCE_ZONE (the partition) and
+ * TIDEMILL_INSTANCE_HOST (the node's address), and as its last words --notice-left and the time from SIGTERM to the
+ * end. The folders must be seen by all nodes under the same name, as homes of clusters are.
+ *
+ * Jobs are named by the folder, so that whoever comes next finds what a killed program left: those that still wait are
+ * taken over if they are the same run's, the others are cancelled. */
+#ifndef TM_CLOUD_SLURM_CLOUD_H
+#define TM_CLOUD_SLURM_CLOUD_H
+
+#include "cloud/cloud.h"
+
+enum { TM_SLURM_JOBS_MAX = 1000 }; /* at a time */
+
+struct tm_slurm_pool {
+    const char *partition;
+    enum tm_instance_kind kind;
+    int limit;
+    double price_usd_h;
+    int64_t notice_ms;     /* < 0: the partition's GraceTime, or 30 s where that is 0 */
+    int64_t time_limit_ms; /* 0: the partition's own */
+    const char *words;     /* further options of sbatch, set apart by blanks; NULL: none */
+};
+
+struct tm_slurm_options {
+    const struct tm_slurm_pool *pools; /* borrowed, as all of these */
+    size_t pool_count;
+    const char *const *command; /* ends in NULL */
+    const char *folder;         /* the state folder: it names all jobs of all runs in it */
+    const char *script_dir;     /* the batch script is written there */
+    const char *log_dir;        /* an instance's output goes to ID.log in it */
+    uint64_t run;               /* tells this run from others in the folder; the same after a restart */
+    uint64_t id_last;           /* highest number of an instance that was used before */
+    int64_t poll_ms;            /* 0: 30 s */
+    const char *tools;          /* where sbatch and the others are; NULL: by PATH */
+    /* Before a job is submitted or taken over: what its instance needs; NULL: nothing. */
+    int (*prepare)(void *context, uint64_t id, struct tm_error *e);
+    void *context;
+};
+
+/* The caller owns the result (its `destroy`, which cancels all jobs and waits until they are gone, at most a minute).
+ * -TM_EINPUT: there is no such partition; -TM_ENOTFOUND: there are no commands of Slurm here. */
+int tm_slurm_cloud_create(struct tm_env *env, const struct tm_slurm_options *options, struct tm_cloud **out,
+                          struct tm_error *e);
+
+#endif

@@ -1,0 +1,435 @@
+/* What Slurm prints, read; and jobs as instances, with the test as the scheduler. */
+#include "cloud/slurm_cloud.h"
+#include "cloud/slurm_internal.h"
+#include "cloud/slurm_jobs.h"
+
+#include "base/test/harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- words ---- */
+
+static void test_durations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } rows[] = {{"0:00", 0},
+                {"59", 59000},
+                {"1:05", 65000},
+                {"2:00:00", 7200000},
+                {"1-00:00:00", 86400000},
+                {"365-00:00:00", 31536000000},
+                {"UNLIMITED", -1},
+                {"INVALID", -1},
+                {"N/A", -1},
+                {"", -1},
+                {"1:60", -1},
+                {"1-2:3", -1},
+                {"1:2:3:4", -1},
+                {"-1:00", -1},
+                {"1::2", -1},
+                {"99999999999:00", -1}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(tm_slurm__duration_ms(rows[i].text, strlen(rows[i].text)) == rows[i].ms, "\"%s\"", rows[i].text);
+    char out[TM_SLURM_WORD_MAX];
+    tm_slurm__print_duration(4 * 3600000, out);
+    assert_string_equal(out, "0-04:00:00");
+    tm_slurm__print_duration(90061000, out); /* up to whole minutes */
+    assert_string_equal(out, "1-01:02:00");
+}
+
+static void test_job_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t job;
+    } rows[] = {{"12\n", 12},
+                {"12;alpha\n", 12},
+                {"sbatch: warning: something\n77\n", 77},
+                {"sbatch: error: Batch job submission failed: Invalid account 5\n", 0},
+                {"Submitted batch job 5\n", 0},
+                {"0\n", 0},
+                {"-4\n", 0},
+                {"", 0}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++)
+        assert_row(tm_slurm__job_number(rows[i].text, strlen(rows[i].text)) == rows[i].job, "\"%s\"", rows[i].text);
+}
+
+static const char partitions[] =
+    "PartitionName=prod AllowGroups=ALL State=UP TotalNodes=6 GraceTime=0 MaxTime=UNLIMITED\n"
+    "PartitionName=spot AllowGroups=ALL GraceTime=30 Hidden=NO MaxTime=2-00:00:00 State=DOWN TotalNodes=4\n";
+
+static void test_partitions(void **state)
+{
+    (void)state;
+    struct tm_slurm__partition found;
+    assert_true(tm_slurm__read_partition(partitions, sizeof partitions - 1, "spot", &found));
+    assert_int_equal(found.grace_ms, 30000);
+    assert_int_equal(found.time_max_ms, 2 * 86400000);
+    assert_int_equal(found.nodes, 4);
+    assert_false(found.up);
+    assert_true(tm_slurm__read_partition(partitions, sizeof partitions - 1, "prod", &found));
+    assert_int_equal(found.time_max_ms, -1);
+    assert_int_equal(found.grace_ms, 0);
+    assert_true(found.up);
+    assert_false(tm_slurm__read_partition(partitions, sizeof partitions - 1, "spo", &found));
+}
+
+static void test_nodes(void **state)
+{
+    (void)state;
+    static const char text[] = "n1|mixed\nn2|draining\nn3|idle*\nn4|drained\nx\nn5|down*\n";
+    char names[64] = "";
+    char node[TM_SLURM_WORD_MAX];
+    for (size_t at = 0; tm_slurm__next_leaving(text, sizeof text - 1, &at, node);)
+        strcat(names, node);
+    assert_string_equal(names, "n2n4n5");
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    static const char text[] = "squeue: warning: something\n"
+                               "7|RUNNING|None|n3|N/A|3:59:30|0|spot|tidemill:abc:18446744073709551615:2|\n"
+                               "8|PENDING|Resources, and more|||N/A|0|spot|tidemill:abc:5:3|\n"
+                               "9|PREEMPTED|None|n1|2026-01-01T00:00:00|0:10|0|spot|tidemill:abc:5:4|\n"
+                               "10|FAILED|NonZeroExitCode|n1|N/A|0:10|256|spot|tidemill:abc:5:5|\n"
+                               "11|FAILED|None|n1|N/A|0:10|9|spot|tidemill:abc:5:6|\n"
+                               "12|RUNNING|None|n3|N/A|3:59:30|0|spot|of|somebody|else|\n"
+                               "13|RUNNING|None|n3|N/A|3:59:30|0|spot|tidemill:abc:5:0|\n";
+    struct tm_slurm__row row;
+    size_t at = 0;
+    assert_true(tm_slurm__next_row(text, sizeof text - 1, &at, &row));
+    assert_int_equal(row.job, 7);
+    assert_int_equal(row.phase, TM_SLURM_RUNNING);
+    assert_int_equal(row.left_ms, ((3 * 60 + 59) * 60 + 30) * 1000);
+    assert_string_equal(row.node, "n3");
+    assert_true(row.tag.run == UINT64_MAX && row.tag.instance == 2 && !row.preempted);
+    assert_true(tm_slurm__next_row(text, sizeof text - 1, &at, &row));
+    assert_int_equal(row.phase, TM_SLURM_PENDING);
+    assert_true(row.left_ms == -1);
+    assert_true(tm_slurm__next_row(text, sizeof text - 1, &at, &row));
+    assert_true(row.phase == TM_SLURM_ENDED && row.preempted);
+    assert_true(tm_slurm__next_row(text, sizeof text - 1, &at, &row));
+    assert_int_equal(row.status, 1);
+    assert_true(tm_slurm__next_row(text, sizeof text - 1, &at, &row));
+    assert_int_equal(row.status, 128 + 9);
+    assert_false(tm_slurm__next_row(text, sizeof text - 1, &at, &row));
+}
+
+/* ---- a scheduler that does as it is told ---- */
+
+static void begin(struct tm_slurm__jobs *s, int want)
+{
+    tm_slurm_jobs__init(s);
+    s->pools[0] = (struct tm_slurm__pool){.partition = "spot", .limit = 4, .price_usd_h = 3.6, .notice_ms = 20000};
+    s->pool_count = 1;
+    s->tag = (struct tm_slurm__tag){.folder = "abc", .run = 5, .instance = 2};
+    tm_slurm_jobs__want(s, 0, want, 0);
+}
+
+/* What is due; the answer is given. -1: nothing was. */
+static int answer(struct tm_slurm__jobs *s, int64_t now_ms, int status, const char *text)
+{
+    struct tm_slurm__command command;
+    bool due = false;
+    assert_int_equal(tm_slurm_jobs__next(s, now_ms, &command, &due, NULL), 0);
+    if (!due) return -1;
+    assert_int_equal(tm_slurm_jobs__answer(s, now_ms, &command, status, text, strlen(text), NULL), 0);
+    return (int)command.kind;
+}
+
+/* "arrived 3, lost 4 announced" */
+static const char *events(struct tm_slurm__jobs *s)
+{
+    static char out[400];
+    struct tm_cloud_event event;
+    out[0] = '\0';
+    while (tm_slurm_jobs__event(s, &event)) {
+        if (event.kind == TM_CLOUD_REFUSED) continue;
+        (void)snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s %d%s", out[0] != '\0' ? ", " : "",
+                       tm_cloud_event__kind_name(event.kind), (int)event.instance,
+                       event.kind == TM_CLOUD_LOST && event.announced ? " announced" : "");
+    }
+    return out;
+}
+
+#define ROW(job, state, preempt, left, code, instance)                                                                 \
+#job "|" state "|None|n" #job "|" preempt "|" left "|" #code "|spot|tidemill:abc:5:" #instance "|\n"
+
+/* Two jobs that run: instances 3 and 4. */
+static void begin_two(struct tm_slurm__jobs *s)
+{
+    begin(s, 2);
+    assert_int_equal(answer(s, 0, 0, ""), TM_SLURM_QUERY); /* who is there? nobody */
+    assert_int_equal(answer(s, 0, 0, "31\n"), TM_SLURM_SUBMIT);
+    assert_int_equal(answer(s, 0, 0, "32\n"), TM_SLURM_SUBMIT);
+    s->query_ms = 0;
+    assert_int_equal(
+        answer(s, 0, 0, ROW(31, "RUNNING", "N/A", "UNLIMITED", 0, 3) ROW(32, "RUNNING", "N/A", "UNLIMITED", 0, 4)),
+        TM_SLURM_QUERY);
+    assert_string_equal(events(s), "arrived 3, arrived 4");
+}
+
+static void test_preemption(void **state)
+{
+    (void)state;
+    struct tm_slurm__jobs s;
+    begin_two(&s);
+    assert_int_equal(answer(&s, 0, 0, ""), TM_SLURM_NODES);
+    assert_int_equal(answer(&s, 0, 0, ""), -1);
+    assert_int_equal(answer(&s, 60000, 0,
+                            ROW(31, "RUNNING", "2026-01-01T00:00:00", "UNLIMITED", 0, 3)
+                                ROW(32, "RUNNING", "N/A", "UNLIMITED", 0, 4)),
+                     TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "notice 3");
+    /* The next is asked for while it may still be there, but not at once: whoever preempts comes first. */
+    s.nodes_ms = s.query_ms = INT64_MAX;
+    assert_int_equal(answer(&s, 79999, 0, ""), -1);
+    assert_int_equal(answer(&s, 80000, 0, "33\n"), TM_SLURM_SUBMIT);
+    s.query_ms = 0;
+    assert_int_equal(answer(&s, 82000, 0,
+                            ROW(31, "COMPLETED", "2026-01-01T00:00:00", "0:10", 0, 3) ROW(
+                                32, "RUNNING", "N/A", "UNLIMITED", 0, 4) ROW(33, "PENDING", "N/A", "UNLIMITED", 0, 5)),
+                     TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "lost 3 announced"); /* that it ended in order does not make it ours to end */
+    struct tm_cloud_bill bill = tm_slurm_jobs__bill(&s, 100000);
+    assert_true(bill.seconds[TM_CLOUD_SPOT] == 182 && bill.usd[TM_CLOUD_SPOT] > 0.181);
+    tm_slurm_jobs__deinit(&s);
+}
+
+static void test_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *row;
+        const char *told;
+        int want; /* after it */
+    } rows[] = {{ROW(31, "COMPLETED", "N/A", "0:10", 0, 3), "released 3", 1},
+                {ROW(31, "CANCELLED", "N/A", "0:10", 0, 3), "lost 3", 2},
+                {ROW(31, "FAILED", "N/A", "0:10", 256, 3), "lost 3", 2},
+                {ROW(31, "NODE_FAIL", "N/A", "0:10", 0, 3), "lost 3", 2},
+                {ROW(31, "TIMEOUT", "N/A", "0:00", 0, 3), "lost 3", 2},
+                {ROW(31, "PREEMPTED", "2026-01-01T00:00:00", "0:00", 0, 3), "lost 3 announced", 2},
+                {ROW(31, "PENDING", "N/A", "0:00", 0, 3), "lost 3", 2},
+                {"", "lost 3", 2}};
+    for (size_t i = 0; i < TM_COUNT(rows); i++) {
+        struct tm_slurm__jobs s;
+        char text[400];
+        begin_two(&s);
+        s.query_ms = 0;
+        s.nodes_ms = INT64_MAX;
+        (void)snprintf(text, sizeof text, "%s%s", rows[i].row, ROW(32, "RUNNING", "N/A", "UNLIMITED", 0, 4));
+        assert_int_equal(answer(&s, 2000, 0, text), TM_SLURM_QUERY);
+        assert_row_string(rows[i].row, events(&s), rows[i].told);
+        assert_row(s.pools[0].want == rows[i].want, "%s: want %d", rows[i].row, s.pools[0].want);
+        tm_slurm_jobs__deinit(&s);
+    }
+}
+
+/* An sbatch without an answer: squeue says whether it worked. A job that comes to light later is cancelled. */
+static void test_no_answer(void **state)
+{
+    (void)state;
+    struct tm_slurm__jobs s;
+    struct tm_slurm__command command;
+    bool due = false;
+    begin(&s, 1);
+    assert_int_equal(answer(&s, 0, 0, ""), TM_SLURM_QUERY);
+    assert_int_equal(answer(&s, 0, -1, ""), TM_SLURM_SUBMIT);
+    assert_int_equal(answer(&s, 0, 1, "slurm_load_jobs error"), TM_SLURM_QUERY); /* that says nothing */
+    assert_string_equal(events(&s), "");
+    s.query_ms = 0;
+    assert_int_equal(answer(&s, 1000, 0, ROW(40, "RUNNING", "N/A", "UNLIMITED", 0, 3)), TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "arrived 3"); /* it had worked */
+    tm_slurm_jobs__deinit(&s);
+    begin(&s, 1);
+    assert_int_equal(answer(&s, 0, 0, ""), TM_SLURM_QUERY);
+    assert_int_equal(answer(&s, 0, 1, "sbatch: error: no"), TM_SLURM_SUBMIT);
+    assert_int_equal(answer(&s, 0, 0, ""), TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "lost 3");
+    assert_int_equal(answer(&s, 10, 0, ""), -1); /* not at once again */
+    assert_true(tm_slurm_jobs__due_ms(&s) > 10 && tm_slurm_jobs__due_ms(&s) <= 5000);
+    assert_int_equal(answer(&s, 5000, 0, "41\n"), TM_SLURM_SUBMIT);
+    s.query_ms = 0;
+    assert_int_equal(
+        answer(&s, 6000, 0, ROW(40, "PENDING", "N/A", "UNLIMITED", 0, 3) ROW(41, "RUNNING", "N/A", "UNLIMITED", 0, 4)),
+        TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "arrived 4");
+    assert_int_equal(tm_slurm_jobs__next(&s, 6000, &command, &due, NULL), 0);
+    assert_true(due && command.kind == TM_SLURM_CANCEL && command.cancel_count == 1 && command.cancel[0] == 40);
+    tm_slurm_jobs__deinit(&s);
+}
+
+/* After a restart: what waits is kept, what runs and what is of another run is cancelled. */
+static void test_adoption(void **state)
+{
+    (void)state;
+    struct tm_slurm__jobs s;
+    struct tm_slurm__command command;
+    bool due = false;
+    begin(&s, 2);
+    assert_int_equal(answer(&s, 0, 0,
+                            ROW(20, "RUNNING", "N/A", "UNLIMITED", 0, 1)
+                                ROW(21, "PENDING", "N/A", "UNLIMITED", 0,
+                                    2) "22|PENDING|None|||UNLIMITED|0|spot|tidemill:abc:4:1|\n"
+                                       "23|PENDING|None|||UNLIMITED|0|spot|tidemill:abd:5:1|\n"),
+                     TM_SLURM_QUERY);
+    assert_int_equal(s.instance_count, 1);
+    assert_true(s.instances[0].id == 2 && s.jobs[0].step == TM_SLURM_QUEUED);
+    assert_int_equal(tm_slurm_jobs__next(&s, 0, &command, &due, NULL), 0);
+    assert_true(due && command.kind == TM_SLURM_CANCEL && command.cancel_count == 2);
+    assert_int_equal(answer(&s, 0, 0, "24\n"), TM_SLURM_SUBMIT);
+    assert_int_equal(s.instances[1].id, 3);
+    tm_slurm_jobs__deinit(&s);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    struct tm_slurm__jobs s;
+    begin(&s, 1);
+    assert_int_equal(answer(&s, 0, 0, ""), TM_SLURM_QUERY);
+    assert_int_equal(answer(&s, 0, 0, "31\n"), TM_SLURM_SUBMIT);
+    s.query_ms = 0;
+    assert_int_equal(answer(&s, 0, 0, ROW(31, "RUNNING", "N/A", "1:00", 0, 3)), TM_SLURM_QUERY);
+    assert_string_equal(events(&s), "arrived 3");
+    s.nodes_ms = s.query_ms = INT64_MAX;
+    assert_int_equal(tm_slurm_jobs__due_ms(&s), 40000); /* twenty seconds before its time is up */
+    assert_int_equal(tm_slurm_jobs__tick(&s, 39999, NULL), 0);
+    assert_string_equal(events(&s), "");
+    assert_int_equal(tm_slurm_jobs__tick(&s, 40000, NULL), 0);
+    assert_string_equal(events(&s), "notice 3");
+    tm_slurm_jobs__deinit(&s);
+}
+
+static void test_orders(void **state)
+{
+    (void)state;
+    struct tm_slurm__jobs s;
+    struct tm_slurm__command command;
+    bool due = false;
+    begin_two(&s);
+    s.nodes_ms = INT64_MAX;
+    assert_int_equal(tm_slurm_jobs__release(&s, 9, 0, NULL), -(int)TM_ENOTFOUND);
+    assert_int_equal(tm_slurm_jobs__release(&s, 3, 5000, NULL), 0);
+    assert_string_equal(events(&s), "released 3");
+    assert_int_equal(tm_slurm_jobs__next(&s, 5000, &command, &due, NULL), 0);
+    assert_true(due && command.kind == TM_SLURM_CANCEL && command.cancel[0] == 31);
+    tm_slurm_jobs__want(&s, 0, 9, 5000); /* up to its limit of four; 4 is there */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(answer(&s, 5000, 0, i == 0 ? "33\n" : i == 1 ? "34\n" : "35\n"), TM_SLURM_SUBMIT);
+    assert_int_not_equal(answer(&s, 5000, 1, ""), TM_SLURM_SUBMIT);
+    tm_slurm_jobs__want(&s, 0, 2, 5000); /* those that wait go, the newest first */
+    assert_int_equal(tm_slurm_jobs__next(&s, 5000, &command, &due, NULL), 0);
+    assert_true(command.kind == TM_SLURM_CANCEL && command.cancel_count == 2 && command.cancel[0] == 34);
+    tm_slurm_jobs__end_all(&s, 5000);
+    assert_int_equal(tm_slurm_jobs__left(&s), 5);
+    while (tm_slurm_jobs__left(&s) > 0)
+        (void)answer(&s, s.query_ms, 0, "");
+    tm_slurm_jobs__deinit(&s);
+}
+
+static int go_through(void)
+{
+    struct tm_slurm__jobs s;
+    struct tm_slurm__command command;
+    bool due = true;
+    begin(&s, 2);
+    int rc = 0;
+    for (int i = 0; rc == 0 && due && i < 4; i++) {
+        rc = tm_slurm_jobs__next(&s, 0, &command, &due, NULL);
+        const char *text = i == 1 ? "31\n" : i == 2 ? "32\n" : i == 3 ? ROW(31, "RUNNING", "N/A", "1:00", 0, 3) : "";
+        if (rc == 0) rc = tm_slurm_jobs__answer(&s, 0, &command, 0, text, strlen(text), NULL);
+    }
+    tm_slurm_jobs__deinit(&s);
+    return rc;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    TM_FAIL_EACH_ALLOC(rc = go_through());
+}
+
+/* ---- processes: commands that are scripts ---- */
+
+static void write_tool(const char *dir, const char *name, const char *body)
+{
+    char path[300];
+    (void)snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fprintf(file, "#!/bin/sh\ncd '%s'\n%s\n", dir, body) > 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+static int until(struct tm_cloud *cloud, enum tm_cloud_event_kind kind)
+{
+    struct tm_cloud_event event = {0};
+    struct tm_error e;
+    do {
+        int rc = cloud->next(cloud, 20000, &event, &e);
+        assert_row(rc == 0, "%s", e.text);
+    } while (event.kind != kind);
+    return (int)event.instance;
+}
+
+static void test_processes(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/tidemill-slurm-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    write_tool(dir, "scontrol", "echo 'PartitionName=spot GraceTime=30 MaxTime=UNLIMITED State=UP'");
+    write_tool(dir, "sbatch",
+               "for word; do case $word in --comment=*) c=${word#*=};; esac; done\n"
+               "n=$(cat n 2> /dev/null || echo 10); n=$((n + 1)); echo $n > n; echo $c > job-$n; echo $n");
+    write_tool(dir, "squeue",
+               "for f in job-*; do [ -e $f ] && "
+               "echo \"${f#job-}|RUNNING|None|n1|N/A|UNLIMITED|0|spot|$(cat $f)|\"; done; exit 0");
+    write_tool(dir, "scancel", "for n; do rm -f job-$n; done");
+    write_tool(dir, "sinfo", "echo 'n1|idle'");
+    static const char *const command[] = {"true", NULL};
+    struct tm_slurm_pool pool = {.partition = "spot", .limit = 3, .notice_ms = -1, .words = " --a  --b "};
+    struct tm_slurm_options options = {.pools = &pool,
+                                       .pool_count = 1,
+                                       .command = command,
+                                       .folder = dir,
+                                       .script_dir = dir,
+                                       .log_dir = dir,
+                                       .run = 5,
+                                       .poll_ms = 50,
+                                       .tools = dir};
+    struct tm_cloud *cloud = NULL;
+    struct tm_error e;
+    struct tm_env *env = tm_env_real();
+    assert_row(tm_slurm_cloud_create(env, &options, &cloud, &e) == 0, "%s", e.text);
+    assert_int_equal(cloud->want(cloud, TM_CLOUD_SPOT, 2, &e), 0);
+    assert_int_equal(cloud->want(cloud, 7, 2, &e), -(int)TM_EUSAGE);
+    assert_int_equal(until(cloud, TM_CLOUD_ARRIVED), 1);
+    assert_int_equal(until(cloud, TM_CLOUD_ARRIVED), 2);
+    assert_int_equal(cloud->release(cloud, 1, &e), 0);
+    assert_int_equal(until(cloud, TM_CLOUD_RELEASED), 1);
+    assert_row(cloud->destroy(cloud, &e) == 0, "%s", e.text);
+    char gone[300];
+    (void)snprintf(gone, sizeof gone, "%s/job-11", dir);
+    assert_false(env->file_exists(env, gone));
+    (void)snprintf(gone, sizeof gone, "%s/job-12", dir);
+    assert_false(env->file_exists(env, gone));
+    pool.partition = "spto";
+    assert_int_equal(tm_slurm_cloud_create(env, &options, &cloud, &e), -(int)TM_EINPUT);
+    (void)snprintf(gone, sizeof gone, "rm -rf '%s'", dir);
+    assert_int_equal(system(gone), 0);
+}
+
+TM_TEST_MAIN(TM_TEST(test_durations), TM_TEST(test_job_numbers), TM_TEST(test_partitions), TM_TEST(test_nodes),
+             TM_TEST(test_rows), TM_TEST(test_preemption), TM_TEST(test_ends), TM_TEST(test_no_answer),
+             TM_TEST(test_adoption), TM_TEST(test_limits), TM_TEST(test_orders), TM_TEST(test_memory),
+             TM_TEST(test_processes))

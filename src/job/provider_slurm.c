@@ -1,0 +1,108 @@
+/* Slurm as a provider: its partitions are the pools of the job, and the state folder lies where all nodes see it. */
+#include "job/provider.h"
+
+#include "cloud/slurm_cloud.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Nodes must reach the coordinator: by the name of this machine, unless something else is said. */
+static int listen_beyond(struct tm_env *env, struct tm_run_settings *settings, struct tm_error *e)
+{
+    struct tm_text name;
+    if (settings->listen != NULL) return 0;
+    tm_text_init(&name, 256);
+    int rc = env->file_read(env, "/proc/sys/kernel/hostname", &name, e);
+    size_t length = strcspn(tm_text_string(&name), "\n");
+    if (rc == 0 && settings->advertise == NULL) {
+        settings->advertise = tm_arena_strndup(&settings->job.arena, tm_text_string(&name), length);
+        if (settings->advertise == NULL) rc = tm_error_nomem(e);
+    }
+    if (rc == 0) settings->listen = "0.0.0.0";
+    tm_text_deinit(&name);
+    return rc == 0 ? 0 : tm_error_wrap(e, rc, "where do nodes reach this machine? give --listen or --advertise");
+}
+
+static int check_pools(const struct tm_job_fleet *fleet, const char *place, struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *pools = tm_job_fleet_pools(fleet, &count);
+    if (count == 0)
+        return tm_error_set(e, TM_EINPUT,
+                            "%s: fleet.pools: which partitions? write for example pools: [{partition: spot, limit: 4}]",
+                            place);
+    for (size_t i = 0; i < count; i++) {
+        if (pools[i].partition == NULL)
+            return tm_error_set(e, TM_EINPUT, "%s: fleet.pools[%zu].partition: missing; cloud slurm needs one", place,
+                                i + 1);
+        if (pools[i].role == TM_POOL_KEEPS_COPIES)
+            return tm_error_set(e, TM_EINPUT,
+                                "%s: fleet.pools[%zu].role: cloud slurm has no instances that only keep copies; leave "
+                                "it out",
+                                place, i + 1);
+    }
+    return 0;
+}
+
+static int settle_slurm(struct tm_env *env, struct tm_run_settings *settings, const char *place, struct tm_error *e)
+{
+    struct tm_job_fleet *fleet = &settings->job.fleet;
+    int rc = check_pools(fleet, place, e);
+    if (rc != 0) return rc;
+    if (fleet->spot_usd_h_millionths < 0) fleet->spot_usd_h_millionths = 0;
+    if (fleet->on_demand_usd_h_millionths < 0) fleet->on_demand_usd_h_millionths = 0;
+    return listen_beyond(env, settings, e);
+}
+
+static int make_pools(const struct tm_provider_request *request, struct tm_slurm_options *options, struct tm_error *e)
+{
+    size_t count = 0;
+    const struct tm_job_pool *given = tm_job_fleet_pools(&request->settings->job.fleet, &count);
+    struct tm_slurm_pool *pools = tm_arena_alloc(request->arena, count * sizeof *pools);
+    if (pools == NULL) return tm_error_nomem(e);
+    for (size_t i = 0; i < count; i++)
+        pools[i] =
+            (struct tm_slurm_pool){.partition = given[i].partition,
+                                   .kind = given[i].market == TM_POOL_SPOT ? TM_INSTANCE_SPOT : TM_INSTANCE_ON_DEMAND,
+                                   .limit = (int)given[i].count,
+                                   .price_usd_h = (double)given[i].usd_h_millionths / 1e6,
+                                   .notice_ms = given[i].notice_ms,
+                                   .time_limit_ms = given[i].time_limit_ms,
+                                   .words = given[i].sbatch};
+    options->pools = pools;
+    options->pool_count = count;
+    return 0;
+}
+
+static int open_slurm(struct tm_env *env, const struct tm_provider_request *request, struct tm_cloud **out,
+                      struct tm_error *e)
+{
+    const char *words[] = {request->program, "agent", "--state", request->dir, "--notice", "none", NULL};
+    const char **command = tm_arena_alloc(request->arena, sizeof words);
+    struct tm_slurm_options options = {.command = command,
+                                       .folder = request->dir,
+                                       .script_dir = request->cloud_dir,
+                                       .log_dir = request->log_dir,
+                                       .run = request->settings->number,
+                                       .id_last = request->account->instance,
+                                       .poll_ms = request->settings->job.fleet.poll_ms,
+                                       .prepare = request->certify,
+                                       .context = request->context};
+    if (command == NULL) return tm_error_nomem(e);
+    memcpy(command, words, sizeof words);
+    int rc = make_pools(request, &options, e);
+    return rc == 0 ? tm_slurm_cloud_create(env, &options, out, e) : rc;
+}
+
+static void host_slurm(const struct tm_cloud *cloud, char out[TM_ADDRESS_MAX])
+{
+    (void)cloud; /* settled: where it listens */
+    (void)snprintf(out, TM_ADDRESS_MAX, "127.0.0.1");
+}
+
+const struct tm_provider tm_provider__slurm = {.name = "slurm",
+                                               .about = "instances are jobs of Slurm, one node each",
+                                               .instances_max = TM_SLURM_JOBS_MAX,
+                                               .settle = settle_slurm,
+                                               .open = open_slurm,
+                                               .host = host_slurm};
