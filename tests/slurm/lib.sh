@@ -68,7 +68,7 @@ stop_run() { # stop_run NAME JOB: it stops in order, with the bits of train, and
     ok "$1: the bits of train" same_bits "$work/$1.json" "$2"
 }
 summary() {
-    echo "slurm: $passed passed, $failed failed"
+    echo "tally $passed $failed 0"
     [ "$failed" -eq 0 ]
 }
 prepare() {
