@@ -66,6 +66,7 @@ int tm_launch__open_office(struct tm_launch *launch, struct tm_error *e)
     find_listen(launch);
     find_host(launch);
     if (launch->office_host[0] != '\0') options.host = options.coordinator_host = launch->office_host;
-    int rc = find_data(launch, &options.data, e);
+    int rc = tm_run_tls__issue_office(&launch->tls, e);
+    if (rc == 0) rc = find_data(launch, &options.data, e);
     return rc == 0 ? tm_office_create(launch->env, &options, &launch->office, e) : rc;
 }

@@ -49,15 +49,19 @@ int tm_run_tls__make(struct tm_env *env, const char *dir, const char *listen, co
     const struct tm_tls_member coordinator = {
         .names = {TM_TLS_COORDINATOR, host_of(listen, hosts[0]), host_of(advertise, hosts[1])}};
     const struct tm_tls_member cloud = {.names = {"cloud.tidemill"}};
-    const struct tm_tls_member office = {.names = {TM_TLS_OFFICE}};
     *out = (struct tm_run_tls){.env = env};
     (void)snprintf(out->dir, sizeof out->dir, "%s", dir);
     tm_run_tls__remove(dir);
     int rc = tm_tls_authority_create(env, &out->authority, e);
     if (rc == 0) rc = issue(out, TM_STATE_TLS_COORDINATOR, &coordinator, e);
     if (rc == 0) rc = issue(out, TM_STATE_TLS_CLOUD, &cloud, e);
-    if (rc == 0) rc = issue(out, TM_STATE_TLS_OFFICE, &office, e);
     return rc;
+}
+
+int tm_run_tls__issue_office(struct tm_run_tls *tls, struct tm_error *e)
+{
+    const struct tm_tls_member office = {.names = {TM_TLS_OFFICE}};
+    return issue(tls, TM_STATE_TLS_OFFICE, &office, e);
 }
 
 void tm_run_tls__deinit(struct tm_run_tls *tls)

@@ -20,6 +20,8 @@ int tm_run_tls__make(struct tm_env *env, const char *dir, const char *listen, co
 void tm_run_tls__deinit(struct tm_run_tls *tls);
 /* For the instance of that number; `tls` is a struct tm_run_tls. */
 int tm_run_tls__issue(void *tls, uint64_t instance, struct tm_error *e);
+/* For the office of a run whose instances join. */
+int tm_run_tls__issue_office(struct tm_run_tls *tls, struct tm_error *e);
 /* Removes the folder. */
 void tm_run_tls__remove(const char *dir);
 

@@ -176,6 +176,11 @@ class _Steps:
         except StopIteration:
             self.ended, self._now = True, None
 
+    def close(self) -> None:
+        """The loop ends early."""
+        if self._micro is not None:
+            self._micro.close()  # type: ignore[attr-defined]
+
     def run(self, closure: Any) -> None:
         """One step: `training_step` and backward for every micro-batch that is ours, until the step is committed."""
         job, trainer = self._strategy.job, self._trainer
@@ -242,6 +247,12 @@ class TidemillStrategy(SingleDeviceStrategy):
         self._trainer = trainer
         super().setup(trainer)
         self.begin()
+
+    def on_exception(self, exception: BaseException) -> None:
+        """As Strategy.on_exception: the job's loop is left, too."""
+        if self._steps is not None:
+            self._steps.close()
+        super().on_exception(exception)
 
     def process_dataloader(self, dataloader: Any) -> Any:
         """The training data become the job's."""

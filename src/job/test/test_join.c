@@ -48,6 +48,7 @@ static void open_place(struct place *p)
     put(p, "words.txt", words);
     (void)snprintf(p->data, sizeof p->data, "%s/words.txt", p->dir.path);
     assert_row(tm_run_tls__make(tm_env_real(), p->dir.path, NULL, NULL, &p->tls, &e) == 0, "%s", e.text);
+    assert_int_equal(tm_run_tls__issue_office(&p->tls, NULL), 0);
     tm_state_tls_path(p->dir.path, TM_STATE_TLS_OFFICE, p->office_tls);
     struct tm_office_options options = {.listen = "127.0.0.1:0",
                                         .dir = p->dir.path,
