@@ -50,7 +50,7 @@ function pathOf(xs, ys, x, y, stepped) {
     const v = ys[i];
     if (v === null || v === undefined || !Number.isFinite(v)) { pen = false; continue; }
     const px = x(xs[i]).toFixed(1), py = y(v).toFixed(1);
-    d += pen ? (stepped ? `H${px}V${py}` : `L${px} ${py}`) : `M${px} ${py}`;
+    d += pen ? (stepped ? `H${px}V${py}` : `L${px} ${py}`) : `M${px} ${py}h0`; // a point without neighbours is a dot
     pen = true; lastY = v;
   }
   return d;

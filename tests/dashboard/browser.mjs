@@ -96,7 +96,7 @@ if (full) {
   for (const [name, width, scheme, hash, ready] of [["jobs", 1280, "light", "#/", "table.jobs a"], ["live", 1400, "light", `#/job/${live}`, ".seat"], ["done-dark", 1400, "dark", `#/job/${done}`, ".seat"], ["phone", 390, "light", `#/job/${live}`, ".seat"], ["jobs-phone-dark", 390, "dark", "#/", "table.jobs a"], ["plan", 1280, "light", "#/plan", "button.main"]]) {
     const page = await open(steer, { width, scheme, bypassCSP: true });
     await go(page, hash, ready);
-    if (name === "live" || name === "done-dark") await page.waitForSelector("path.line");
+    if (name === "live" || name === "done-dark") await page.waitForSelector("path.line", { state: "attached" }); // a short run is one point
     await accessible(page, name);
     check(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth), `${name}: the page is not wider than the screen`);
     await page.screenshot({ path: `${out}/${name}.png`, fullPage: true });
