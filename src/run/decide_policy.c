@@ -25,8 +25,8 @@ struct question {
     int leaving[TM_POOLS_MAX];
     int refused[TM_POOLS_MAX];
     int pool_lost[TM_POOLS_MAX];
-    float price_usd_h[TM_POOLS_MAX];
-    int observations; /* of the forecast */
+    int price_microusd_h[TM_POOLS_MAX]; /* -1: not known */
+    int observations;                   /* of the forecast */
     int hints;
     int interval;
     int copy_due;
@@ -436,6 +436,11 @@ static void fill_facts(struct tm_policy_decider *decider, const struct tm_run_vi
 
 /* ---- asking ---- */
 
+static int price_microusd_h(double price_usd_h)
+{
+    return isfinite(price_usd_h) ? (int)lround(fmin(price_usd_h, 2000) * 1e6) : -1;
+}
+
 static struct question question_of(const struct tm_policy_decider *decider, const struct tm_facts *facts)
 {
     const struct tm_facts_copies *copies = &facts->copies;
@@ -454,7 +459,7 @@ static struct question question_of(const struct tm_policy_decider *decider, cons
         question.leaving[i] = facts->pools[i].leaving;
         question.refused[i] = facts->pools[i].refused;
         question.pool_lost[i] = facts->pools[i].lost;
-        question.price_usd_h[i] = (float)facts->pools[i].price_usd_h;
+        question.price_microusd_h[i] = price_microusd_h(facts->pools[i].price_usd_h);
     }
     question.observations = decider->watch.observations;
     question.hints = (int)decider->watch.hint_count;

@@ -336,7 +336,8 @@ int tm_tls_load_open(struct tm_env *env, const char *folder, struct tm_tls **out
     struct tm_tls *tls = NULL;
     BIO *ca = NULL;
     int rc = tm_tls_load(env, folder, &tls, e);
-    if (rc == 0) rc = read_pem(env, folder, "ca.pem", &ca, e);
+    if (rc != 0 || tls == NULL) return rc;
+    rc = read_pem(env, folder, "ca.pem", &ca, e);
     X509 *authority = rc == 0 ? PEM_read_bio_X509(ca, NULL, NULL, NULL) : NULL;
     if (rc == 0 && (authority == NULL || SSL_CTX_add1_chain_cert(tls->context, authority) != 1))
         rc = failed(e, TM_EINPUT, "certificates of the job");
