@@ -146,7 +146,7 @@ static int note_places(struct search *search, struct tm_error *e)
 
 static int advance(struct search *search, const struct tm_ahead *step, struct tm_error *e)
 {
-    size_t count;
+    size_t count = 0;
     int rc = rank_ways(search, &count, e);
     clear(&search->next, search->layouts->count);
     for (size_t i = 0; rc == 0 && i < count; i++) {
